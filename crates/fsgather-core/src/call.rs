@@ -1,0 +1,262 @@
+//! What a rank says it is doing: [`Call`], compared across ranks before any data moves.
+
+use std::{fmt, panic::Location};
+
+use serde::{Deserialize, Serialize};
+
+use crate::Rank;
+
+/// Which collective operation a call is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Operation {
+    /// Ranks agree on where payloads go, once, while a communicator is being built.
+    SetUp,
+    /// An exchange of nothing.
+    Barrier,
+    /// One rank's value for everybody.
+    Broadcast,
+    /// Everybody's values for everybody.
+    AllGather,
+    /// Everybody's values for one rank.
+    Gather,
+    /// The orderly end of a communicator.
+    Close,
+}
+
+impl Operation {
+    /// The name of the function that users call.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SetUp => "set-up",
+            Self::Barrier => "barrier",
+            Self::Broadcast => "broadcast",
+            Self::AllGather => "all_gather",
+            Self::Gather => "gather",
+            Self::Close => "close",
+        }
+    }
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Where in the user's program a call was made: information for messages, never compared.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Site(String);
+
+impl Site {
+    /// Names the caller of a `#[track_caller]` function.
+    ///
+    /// ```
+    /// use fsgather_core::Site;
+    /// use std::panic::Location;
+    ///
+    /// let site = Site::of(Location::caller());
+    /// assert!(site.to_string().contains(':'));
+    /// ```
+    #[must_use]
+    pub fn of(location: &Location<'_>) -> Self {
+        Self(location.to_string())
+    }
+
+    /// Names a place that is not in Rust code, such as a command line.
+    #[must_use]
+    pub fn named(name: impl Into<String>) -> Self {
+        Self(name.into())
+    }
+}
+
+impl fmt::Display for Site {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The Rust type of the values of a call, comparable only between processes of the same build.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct TypeTag {
+    /// Identifies the executable; tags of different builds are not compared.
+    pub build: u64,
+    /// The name of the type as the compiler gives it.
+    pub name: String,
+}
+
+/// Who receives what the ranks contribute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Recipients {
+    /// Every rank.
+    All,
+    /// One rank; the others learn only that the call succeeded.
+    Only(Rank),
+}
+
+impl Recipients {
+    /// Whether `rank` receives.
+    #[must_use]
+    pub fn include(self, rank: Rank) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(root) => root == rank,
+        }
+    }
+}
+
+/// One rank's description of the collective call it has entered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Call {
+    /// The operation.
+    pub operation: Operation,
+    /// The root, for operations that have one.
+    pub root: Option<Rank>,
+    /// The largest payload allowed, for bounded operations, in bytes.
+    pub bound: Option<u64>,
+    /// The type of the values, if they are typed.
+    pub type_tag: Option<TypeTag>,
+    /// Where the call was made.
+    pub site: Site,
+}
+
+impl Call {
+    /// A call of `operation` without root, bound or type.
+    #[must_use]
+    pub const fn new(operation: Operation, site: Site) -> Self {
+        Self {
+            operation,
+            root: None,
+            bound: None,
+            type_tag: None,
+            site,
+        }
+    }
+
+    /// The same call with a root.
+    #[must_use]
+    pub const fn with_root(mut self, root: Rank) -> Self {
+        self.root = Some(root);
+        self
+    }
+
+    /// The same call with a bound on each rank's payload, in bytes.
+    #[must_use]
+    pub const fn with_bound(mut self, bound: u64) -> Self {
+        self.bound = Some(bound);
+        self
+    }
+
+    /// The same call with typed values.
+    #[must_use]
+    pub fn with_type(mut self, tag: TypeTag) -> Self {
+        self.type_tag = Some(tag);
+        self
+    }
+
+    /// Who receives.
+    #[must_use]
+    pub fn recipients(&self) -> Recipients {
+        match (self.operation, self.root) {
+            (Operation::Gather, Some(root)) => Recipients::Only(root),
+            _ => Recipients::All,
+        }
+    }
+
+    /// What keeps two calls from being the same collective call: the first difference, in words.
+    ///
+    /// Call sites are not compared, and type tags only between equal builds.
+    #[must_use]
+    pub fn difference(&self, other: &Self) -> Option<&'static str> {
+        if self.operation != other.operation {
+            return Some("different operations");
+        }
+        if self.root != other.root {
+            return Some("different roots");
+        }
+        if self.bound != other.bound {
+            return Some("different bounds");
+        }
+        match (&self.type_tag, &other.type_tag) {
+            (Some(ours), Some(theirs))
+                if ours.build == theirs.build && ours.name != theirs.name =>
+            {
+                Some("different types")
+            }
+            (Some(_), None) | (None, Some(_)) => Some("typed values and bytes"),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.operation.fmt(f)?;
+        if let Some(tag) = &self.type_tag {
+            write!(f, "::<{}>", tag.name)?;
+        }
+        match (self.operation, self.root) {
+            (Operation::Broadcast, Some(root)) => write!(f, " from rank {root}")?,
+            (_, Some(root)) => write!(f, " to rank {root}")?,
+            (_, None) => {}
+        }
+        if let Some(bound) = self.bound {
+            write!(f, " of at most {bound} bytes")?;
+        }
+        write!(f, " at {}", self.site)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gather() -> Call {
+        Call::new(Operation::Gather, Site::named("a.rs:1:1")).with_root(Rank::ZERO)
+    }
+
+    #[test]
+    fn call_sites_are_not_compared() {
+        let elsewhere = Call {
+            site: Site::named("b.rs:2:2"),
+            ..gather()
+        };
+        assert_eq!(gather().difference(&elsewhere), None);
+    }
+
+    #[test]
+    fn operation_root_and_bound_are_compared() {
+        let barrier = Call::new(Operation::Barrier, Site::default());
+        assert_eq!(gather().difference(&barrier), Some("different operations"));
+        let other_root = gather().with_root(Rank::new(1));
+        assert_eq!(gather().difference(&other_root), Some("different roots"));
+        let bounded = gather().with_bound(7);
+        assert_eq!(gather().difference(&bounded), Some("different bounds"));
+    }
+
+    #[test]
+    fn types_are_compared_between_equal_builds_only() {
+        let typed = |build, name: &str| {
+            gather().with_type(TypeTag {
+                build,
+                name: name.into(),
+            })
+        };
+        assert_eq!(
+            typed(1, "u8").difference(&typed(1, "u16")),
+            Some("different types")
+        );
+        assert_eq!(typed(1, "u8").difference(&typed(2, "u16")), None);
+        assert_eq!(
+            typed(1, "u8").difference(&gather()),
+            Some("typed values and bytes")
+        );
+    }
+
+    #[test]
+    fn a_call_reads_like_what_the_user_wrote() {
+        assert_eq!(gather().to_string(), "gather to rank 0 at a.rs:1:1");
+    }
+}

@@ -1,0 +1,443 @@
+//! The one error type of all crates: [`Error`].
+
+use std::{fmt, io, path::PathBuf, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Activity, Epoch, Missing, Peer, Rank, duration_text, peer::list_missing};
+
+/// Why a collective call, or the meeting before it, failed.
+///
+/// Errors travel: a rank that fails before the verdict sends its error to rank 0, and every rank that
+/// can hear rank 0 returns the *same* error. Hence fields are plain data, no source is attached, and
+/// the text names the rank concerned rather than the rank that prints it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A setting, argument or combination of them is wrong; the text says which and what would be
+    /// right. Trying again does not help.
+    #[error("{message}")]
+    Config {
+        /// What is wrong and how to mend it.
+        message: String,
+    },
+
+    /// The ranks did not find each other. The text says where this rank looked and what to set.
+    #[error("ranks could not meet: {message}")]
+    Rendezvous {
+        /// What was tried and what came of it.
+        message: String,
+    },
+
+    /// Nothing moved for as long as the time-out allows. `missing` names everybody we waited for.
+    #[error(
+        "timed out after {} without progress in {during}: waiting for {}; {hint}",
+        duration_text(*.patience),
+        list_missing(.missing)
+    )]
+    Timeout {
+        /// The call, or the stage of meeting, that timed out.
+        during: String,
+        /// How long nothing moved.
+        patience: Duration,
+        /// All ranks that were waited for.
+        missing: Vec<Missing>,
+        /// Which setting gives more time.
+        hint: String,
+    },
+
+    /// A rank was lost, has left, or raised an error of its own.
+    #[error("{peer} {failure} while {activity}")]
+    PeerFailed {
+        /// Who.
+        peer: Peer,
+        /// What it was last known to be doing.
+        activity: Activity,
+        /// What happened to it.
+        failure: PeerFailure,
+    },
+
+    /// Two ranks entered different collective calls. Nothing was moved.
+    #[error(
+        "ranks are in different calls ({difference}) at call #{epoch}: {one} called {one_call}, {other} called {other_call}"
+    )]
+    Desync {
+        /// The number of the call.
+        epoch: Epoch,
+        /// In what the calls differ.
+        difference: String,
+        /// One rank,
+        one: Peer,
+        /// and what it called, and where in its program.
+        one_call: String,
+        /// The other rank,
+        other: Peer,
+        /// and what it called, and where in its program.
+        other_call: String,
+    },
+
+    /// A file operation failed: no space, no permission, not there. See [`Error::is_transient`].
+    #[error("cannot {operation} {}: {cause}{}", path.display(), by_whom(.peer.as_ref(), .activity.as_ref()))]
+    Storage {
+        /// The file or directory.
+        #[serde(with = "lossy_path")]
+        path: PathBuf,
+        /// What was tried, as a verb: `write`, `make directory`.
+        operation: String,
+        /// Why it failed.
+        cause: StorageCause,
+        /// The rank that failed; absent before ranks have met.
+        peer: Option<Peer>,
+        /// What that rank was doing.
+        activity: Option<Activity>,
+    },
+
+    /// The directory is not the same directory on all hosts.
+    #[error(
+        "{} is not shared between all ranks: {reason} ({}); give a directory on a shared file system with FSGATHER_DIR, or set FSGATHER_TRANSPORT=memory",
+        directory.display(),
+        hosts.join(", ")
+    )]
+    NotShared {
+        /// The directory.
+        #[serde(with = "lossy_path")]
+        directory: PathBuf,
+        /// Hosts that do not see what the others see.
+        hosts: Vec<String>,
+        /// How this was found out.
+        reason: String,
+    },
+
+    /// Data that was announced is not what was found, and asking again did not help.
+    #[error("{} is corrupt: {reason}{}", path.display(), from_to(.writer.as_ref(), .reader.as_ref()))]
+    Corrupt {
+        /// The file, or `inline` for data that came over the control plane.
+        #[serde(with = "lossy_path")]
+        path: PathBuf,
+        /// What was expected and what was found.
+        reason: String,
+        /// Who wrote it.
+        writer: Option<Peer>,
+        /// Who read it.
+        reader: Option<Peer>,
+    },
+
+    /// A rank's payload exceeds the bound that the call set. Nothing was moved.
+    #[error("the payload of {peer} needs {size} bytes, but the call allows {bound}")]
+    TooLarge {
+        /// Whose payload.
+        peer: Peer,
+        /// How many bytes it needs.
+        size: u64,
+        /// How many the call allows.
+        bound: u64,
+    },
+
+    /// Values of different ranks do not fit together, for example in shape.
+    #[error("{what} differ between ranks: {}", table_text(.table))]
+    Mismatch {
+        /// What differs: `shapes`.
+        what: String,
+        /// Each rank and what it has.
+        table: Vec<(Rank, String)>,
+    },
+
+    /// Two builds of fsgather that do not understand each other.
+    #[error(
+        "{what} is of version {theirs}, this build understands {ours}; use one build of fsgather on all ranks"
+    )]
+    Incompatible {
+        /// What was read.
+        what: String,
+        /// What this build understands.
+        ours: String,
+        /// What was found.
+        theirs: String,
+    },
+
+    /// An earlier call on this communicator failed, and it cannot be used any more.
+    #[error("this communicator has failed before and cannot be used: {cause}")]
+    Poisoned {
+        /// The earlier failure.
+        cause: Box<Error>,
+    },
+}
+
+/// What happened to a peer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[non_exhaustive]
+pub enum PeerFailure {
+    /// The process or its host is gone.
+    #[error("was lost ({how})")]
+    Lost {
+        /// How that was noticed.
+        how: String,
+    },
+    /// The rank itself reported a failure.
+    #[error("failed ({message})")]
+    Raised {
+        /// What it said.
+        message: String,
+    },
+    /// The rank had left the communicator in good order.
+    #[error("had already left")]
+    Departed,
+    /// Rank 0 is gone, and whether the call succeeded elsewhere is not known.
+    #[error("was lost ({how}), so the outcome of the call is unknown,")]
+    OutcomeUnknown {
+        /// How that was noticed.
+        how: String,
+    },
+}
+
+/// Why a file operation failed, in a form that travels.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StorageCause {
+    /// The operating system's error number, if it gave one.
+    pub os_code: Option<i32>,
+    /// What it means.
+    pub message: String,
+}
+
+impl StorageCause {
+    /// A cause that is not an operating system's error.
+    #[must_use]
+    pub fn described(message: impl Into<String>) -> Self {
+        Self {
+            os_code: None,
+            message: message.into(),
+        }
+    }
+}
+
+impl From<&io::Error> for StorageCause {
+    fn from(error: &io::Error) -> Self {
+        Self {
+            os_code: error.raw_os_error(),
+            message: error.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for StorageCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error {
+    /// A wrong setting or argument.
+    #[must_use]
+    pub fn config(message: impl Into<String>) -> Self {
+        Self::Config {
+            message: message.into(),
+        }
+    }
+
+    /// A failed meeting.
+    #[must_use]
+    pub fn rendezvous(message: impl Into<String>) -> Self {
+        Self::Rendezvous {
+            message: message.into(),
+        }
+    }
+
+    /// A failed file operation, not yet attributed to a rank.
+    #[must_use]
+    pub fn storage(
+        operation: impl Into<String>,
+        path: impl Into<PathBuf>,
+        cause: impl Into<StorageCause>,
+    ) -> Self {
+        Self::Storage {
+            path: path.into(),
+            operation: operation.into(),
+            cause: cause.into(),
+            peer: None,
+            activity: None,
+        }
+    }
+
+    /// The same error with rank and activity filled in where they belong and are not known yet.
+    #[must_use]
+    pub fn raised_by(mut self, who: &Peer, doing: Activity) -> Self {
+        match &mut self {
+            Self::Storage { peer, activity, .. } => {
+                peer.get_or_insert_with(|| who.clone());
+                activity.get_or_insert(doing);
+            }
+            Self::Corrupt { reader, .. } => {
+                reader.get_or_insert_with(|| who.clone());
+            }
+            _ => {}
+        }
+        self
+    }
+
+    /// The failure that made everything after it fail: itself, unless it is [`Error::Poisoned`].
+    #[must_use]
+    pub fn root_cause(&self) -> &Self {
+        match self {
+            Self::Poisoned { cause } => cause.root_cause(),
+            other => other,
+        }
+    }
+
+    /// What later calls return after this error: [`Error::Poisoned`] around its root cause.
+    #[must_use]
+    pub fn poisoned(&self) -> Self {
+        Self::Poisoned {
+            cause: Box::new(self.root_cause().clone()),
+        }
+    }
+
+    /// Whether starting the job again, unchanged, may succeed.
+    ///
+    /// True for lost peers, time-outs and failed meetings; false for wrong settings, ranks in
+    /// different calls, incompatible builds and corrupt data, and for storage errors unless space was
+    /// short.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Rendezvous { .. } | Self::Timeout { .. } | Self::PeerFailed { .. } => true,
+            Self::Storage { cause, .. } => {
+                // ENOSPC and EDQUOT: somebody may have made room by then.
+                matches!(cause.os_code, Some(28 | 122))
+            }
+            Self::Poisoned { cause } => cause.is_transient(),
+            _ => false,
+        }
+    }
+}
+
+fn by_whom(peer: Option<&Peer>, activity: Option<&Activity>) -> String {
+    match (peer, activity) {
+        (Some(peer), Some(activity)) => format!(" ({peer}, {activity})"),
+        (Some(peer), None) => format!(" ({peer})"),
+        _ => String::new(),
+    }
+}
+
+fn from_to(writer: Option<&Peer>, reader: Option<&Peer>) -> String {
+    let mut text = String::new();
+    if let Some(writer) = writer {
+        text.push_str(&format!("; written by {writer}"));
+    }
+    if let Some(reader) = reader {
+        text.push_str(&format!("; read by {reader}"));
+    }
+    text
+}
+
+fn table_text(table: &[(Rank, String)]) -> String {
+    table
+        .iter()
+        .map(|(rank, what)| format!("rank {rank}: {what}"))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// Paths travel as text: a name that is not UTF-8 must not keep an error from being told.
+mod lossy_path {
+    use std::path::{Path, PathBuf};
+
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&path.to_string_lossy())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(source: D) -> Result<PathBuf, D::Error> {
+        String::deserialize(source).map(PathBuf::from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+
+    use super::*;
+    use crate::{Operation, Phase};
+
+    fn peer() -> Peer {
+        Peer {
+            rank: Rank::new(3),
+            host: "n7".into(),
+            pid: 4242,
+        }
+    }
+
+    #[test]
+    fn a_lost_rank_is_named_with_host_pid_and_phase() {
+        let error = Error::PeerFailed {
+            peer: peer(),
+            activity: Activity::within(Phase::Publishing, Operation::AllGather, Epoch::new(2)),
+            failure: PeerFailure::Lost {
+                how: "its connection closed".into(),
+            },
+        };
+        assert_eq!(
+            error.to_string(),
+            "rank 3 on n7 (pid 4242) was lost (its connection closed) while publishing its payload \
+             in all_gather #2"
+        );
+    }
+
+    #[test]
+    fn storage_errors_carry_who_and_when_once() {
+        let doing = Activity::outside(Phase::Closing);
+        let full = io::Error::from_raw_os_error(28);
+        let error = Error::storage("write", "/x/y", &full).raised_by(&peer(), doing);
+        assert!(error.is_transient());
+        let text = error.to_string();
+        assert!(
+            text.starts_with("cannot write /x/y: No space left"),
+            "{text}"
+        );
+        assert!(
+            text.ends_with("(rank 3 on n7 (pid 4242), closing)"),
+            "{text}"
+        );
+        let other = Peer {
+            rank: Rank::ZERO,
+            ..peer()
+        };
+        assert_eq!(error.clone().raised_by(&other, doing), error);
+    }
+
+    #[test]
+    fn errors_travel_even_with_paths_that_are_not_text() {
+        let path = OsStr::from_bytes(b"/x/\xff");
+        let error = Error::storage("open", path, StorageCause::described("gone"));
+        let bytes = postcard::to_stdvec(&error).unwrap();
+        let back: Error = postcard::from_bytes(&bytes).unwrap();
+        assert_eq!(back.to_string(), error.to_string());
+    }
+
+    #[test]
+    fn poison_does_not_pile_up() {
+        let first = Error::config("first");
+        let twice = first.poisoned().poisoned();
+        assert_eq!(twice, first.poisoned());
+        assert_eq!(twice.root_cause(), &first);
+    }
+
+    #[test]
+    fn timeouts_list_everybody() {
+        let error = Error::Timeout {
+            during: "barrier #0".into(),
+            patience: Duration::from_secs(3),
+            missing: vec![Missing {
+                rank: Rank::new(1),
+                process: None,
+                last_seen: None,
+            }],
+            hint: "set FSGATHER_TIMEOUT to wait longer".into(),
+        };
+        assert_eq!(
+            error.to_string(),
+            "timed out after 3s without progress in barrier #0: waiting for rank 1 (never joined); \
+             set FSGATHER_TIMEOUT to wait longer"
+        );
+    }
+}

@@ -1,0 +1,146 @@
+//! What tells jobs apart before they have met: [`JobKey`].
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::WorldSize;
+
+/// All that ranks of one world know alike before they have talked to each other.
+///
+/// Two worlds with equal keys in one directory at one time are not supported, only detected as well as
+/// can be. Giving each its own job name (`FSGATHER_JOB`) keeps them apart.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobKey {
+    /// The user.
+    pub uid: u32,
+    /// The launcher family by which ranks found out who they are.
+    pub family: String,
+    /// The job's id, if the launcher gives one.
+    pub job: Option<String>,
+    /// Which attempt at the job this is, if the launcher counts them.
+    pub attempt: Option<String>,
+    /// How many ranks.
+    pub world_size: WorldSize,
+    /// The number of the communicator within its process, from 0.
+    pub number: u32,
+    /// Master address and port under launchers that set them for each job.
+    pub master: Option<String>,
+}
+
+impl JobKey {
+    /// The key as a name of fixed width.
+    #[must_use]
+    pub fn hash(&self) -> KeyHash {
+        let digest = self.digest(b"fsgather key 1");
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&digest[..8]);
+        KeyHash(u64::from_be_bytes(bytes))
+    }
+
+    /// A secret that all ranks can derive, and so can everybody who knows the key: it keeps jobs
+    /// apart and authenticates nobody.
+    #[must_use]
+    pub fn derived_secret(&self) -> [u8; 32] {
+        self.digest(b"fsgather secret 1")
+    }
+
+    /// Hashes all fields, each preceded by its length, so that no two keys read alike.
+    fn digest(&self, purpose: &[u8]) -> [u8; 32] {
+        let numbers = [self.uid, self.world_size.get(), self.number].map(u32::to_le_bytes);
+        let texts = [
+            Some(self.family.as_str()),
+            self.job.as_deref(),
+            self.attempt.as_deref(),
+            self.master.as_deref(),
+        ];
+        let mut hasher = Sha256::new();
+        hasher.update(purpose);
+        numbers.iter().for_each(|number| hasher.update(number));
+        for text in texts {
+            match text {
+                None => hasher.update(u64::MAX.to_le_bytes()),
+                Some(text) => {
+                    hasher.update((text.len() as u64).to_le_bytes());
+                    hasher.update(text);
+                }
+            }
+        }
+        hasher.finalize().into()
+    }
+}
+
+/// A [`JobKey`] in 16 hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct KeyHash(u64);
+
+impl KeyHash {
+    /// The number itself.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for KeyHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key() -> JobKey {
+        JobKey {
+            uid: 1000,
+            family: "slurm".into(),
+            job: Some("42".into()),
+            attempt: None,
+            world_size: WorldSize::ONE,
+            number: 0,
+            master: None,
+        }
+    }
+
+    #[test]
+    fn every_field_changes_the_key() {
+        let variants = [
+            key(),
+            JobKey { uid: 1001, ..key() },
+            JobKey {
+                family: "torchrun".into(),
+                ..key()
+            },
+            JobKey { job: None, ..key() },
+            JobKey {
+                job: Some(String::new()),
+                ..key()
+            },
+            JobKey {
+                attempt: Some("42".into()),
+                job: None,
+                ..key()
+            },
+            JobKey {
+                world_size: WorldSize::new(2).unwrap(),
+                ..key()
+            },
+            JobKey { number: 1, ..key() },
+            JobKey {
+                master: Some("n1:29500".into()),
+                ..key()
+            },
+        ];
+        for (i, one) in variants.iter().enumerate() {
+            for other in &variants[i + 1..] {
+                assert_ne!(one.hash(), other.hash(), "{one:?} {other:?}");
+                assert_ne!(one.derived_secret(), other.derived_secret());
+            }
+        }
+        assert_eq!(key().hash().to_string().len(), 16);
+    }
+}

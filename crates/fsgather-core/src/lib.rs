@@ -1,0 +1,48 @@
+//! The vocabulary every other crate of fsgather speaks; it does no I/O.
+//!
+//! # Words
+//!
+//! - **rank**: one process of a job, numbered from 0; see [`Rank`].
+//! - **world size**: how many ranks there are; see [`WorldSize`].
+//! - **communicator**: one rank's membership of one group of ranks.
+//! - **root**: the rank that sends in a broadcast, or receives in a gather.
+//! - **payload**: the bytes one rank hands over in one call.
+//! - **epoch**: the number of a collective call within its channel; see [`Epoch`].
+//! - **rendezvous**: how ranks find each other before they can talk; see [`Noticeboard`].
+//! - **exchange**: the one primitive of the control plane; see [`Exchange`].
+//!
+//! `docs/glossary.md` has the long form. Time is always handed in as an argument, and
+//! nothing in this crate reads the environment, the clock, files or sockets.
+
+mod deadline;
+mod epoch;
+mod id;
+mod rank;
+mod text;
+
+mod activity;
+mod call;
+mod error;
+mod peer;
+
+mod interrupt;
+mod key;
+mod noticeboard;
+
+mod exchange;
+mod solo;
+
+pub use activity::{Activity, Phase};
+pub use call::{Call, Operation, Recipients, Site, TypeTag};
+pub use deadline::{Backoff, Deadline};
+pub use epoch::{ChannelId, Epoch, Round, Step};
+pub use error::{Error, PeerFailure, StorageCause};
+pub use exchange::{Contribution, Exchange, ReclaimSink, Table, Ticket};
+pub use id::{GatherId, ParseGatherIdError, Salt};
+pub use interrupt::Interrupt;
+pub use key::{JobKey, KeyHash};
+pub use noticeboard::Noticeboard;
+pub use peer::{Missing, Peer, ProcessId};
+pub use rank::{Rank, WorldSize};
+pub use solo::Solo;
+pub use text::{bytes_text, duration_text};

@@ -1,0 +1,48 @@
+//! Where rank 0 leaves word for the others: [`Noticeboard`].
+
+use std::time::Duration;
+
+use crate::Error;
+
+/// A place where rank 0 posts a record and the other ranks find it.
+///
+/// A record found here proves nothing: it may be left over from a crashed run. Only a live process that
+/// knows the record's secret and answers for this world does. So implementations need not, and must
+/// not, judge which record is the right one; they hand over all they find.
+///
+/// Calls may block for as long as a file server is away. They are made on a thread of their own.
+pub trait Noticeboard: Send + Sync {
+    /// Posts rank 0's record, whole or not at all.
+    ///
+    /// # Errors
+    ///
+    /// When the record cannot be posted anywhere that the others look.
+    fn post(&self, record: &[u8]) -> Result<(), Error>;
+
+    /// Keeps the record visible while the world forms, `elapsed` after it was posted, and lists the
+    /// records of others for the same key, in which rank 0 recognises a second rank 0.
+    ///
+    /// # Errors
+    ///
+    /// When the place can no longer be read.
+    fn tend(&self, elapsed: Duration) -> Result<Vec<Vec<u8>>, Error> {
+        let _ = elapsed;
+        Ok(Vec::new())
+    }
+
+    /// All records for this world's key that can be seen now.
+    ///
+    /// # Errors
+    ///
+    /// When the place cannot be read. An empty place is no error.
+    fn records(&self) -> Result<Vec<Vec<u8>>, Error>;
+
+    /// Removes records of crashed runs; rank 0 calls this once its world has formed.
+    fn sweep(&self) {}
+
+    /// Takes rank 0's own record down.
+    fn take_down(&self) {}
+
+    /// Where this is, for messages: `/shared/all_gather_via_filesys`.
+    fn place(&self) -> String;
+}

@@ -1,0 +1,146 @@
+//! Who a rank is, as far as messages need to say: [`Peer`], [`ProcessId`], [`Missing`].
+
+use std::{fmt, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Activity, Rank, duration_text};
+
+/// A process of the world: its rank and where it runs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Peer {
+    /// Its rank.
+    pub rank: Rank,
+    /// The name of its host.
+    pub host: String,
+    /// Its process id, as seen on its host and in its own pid namespace.
+    pub pid: u32,
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rank {} on {} (pid {})", self.rank, self.host, self.pid)
+    }
+}
+
+/// What tells one process apart from every other one, now and later, here and on other hosts.
+///
+/// A pid alone is reused; together with the start time, the boot and the pid namespace it is not.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ProcessId {
+    /// The name of the host.
+    pub host: String,
+    /// The kernel's boot id: differs between hosts and between boots of one host.
+    pub boot_id: String,
+    /// The machine id: stays over a boot.
+    pub machine_id: String,
+    /// The inode number of the pid namespace; 0 when unknown.
+    pub pid_namespace: u64,
+    /// The inode number of the mount namespace; 0 when unknown.
+    pub mount_namespace: u64,
+    /// The process id in that namespace.
+    pub pid: u32,
+    /// When the process started, in clock ticks since boot.
+    pub start_time: u64,
+}
+
+impl ProcessId {
+    /// Whether both processes see the same pids, so that one can watch the other.
+    #[must_use]
+    pub fn sees_pids_of(&self, other: &Self) -> bool {
+        self.boot_id == other.boot_id
+            && self.pid_namespace == other.pid_namespace
+            && self.pid_namespace != 0
+    }
+
+    /// Whether both processes see the same mounts.
+    #[must_use]
+    pub fn sees_mounts_of(&self, other: &Self) -> bool {
+        self.boot_id == other.boot_id
+            && self.mount_namespace == other.mount_namespace
+            && self.mount_namespace != 0
+    }
+}
+
+/// A rank that others wait for, with all that is known of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Missing {
+    /// The rank.
+    pub rank: Rank,
+    /// Where it runs, as host and pid; unknown when it never joined.
+    pub process: Option<(String, u32)>,
+    /// What it was last known to be doing, and how long ago it said so.
+    pub last_seen: Option<(Activity, Duration)>,
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rank {}", self.rank)?;
+        match &self.process {
+            None => return f.write_str(" (never joined)"),
+            Some((host, pid)) => write!(f, " on {host} (pid {pid}")?,
+        }
+        if let Some((activity, ago)) = &self.last_seen {
+            write!(f, ", last known {activity}, {} ago", duration_text(*ago))?;
+        }
+        f.write_str(")")
+    }
+}
+
+/// Lists missing ranks, the first few in full and the rest as a number.
+pub(crate) fn list_missing(missing: &[Missing]) -> String {
+    const IN_FULL: usize = 16;
+    let mut text = missing
+        .iter()
+        .take(IN_FULL)
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join(", ");
+    if missing.len() > IN_FULL {
+        let rest: Vec<String> = missing[IN_FULL..]
+            .iter()
+            .map(|missing| missing.rank.to_string())
+            .collect();
+        text.push_str(&format!(" and ranks {}", rest.join(" ")));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Phase;
+
+    #[test]
+    fn missing_ranks_are_named_with_what_is_known() {
+        let never = Missing {
+            rank: Rank::new(5),
+            process: None,
+            last_seen: None,
+        };
+        assert_eq!(never.to_string(), "rank 5 (never joined)");
+        let silent = Missing {
+            rank: Rank::new(3),
+            process: Some(("n7".into(), 42)),
+            last_seen: Some((Activity::outside(Phase::Computing), Duration::from_secs(12))),
+        };
+        assert_eq!(
+            silent.to_string(),
+            "rank 3 on n7 (pid 42, last known computing, 12s ago)"
+        );
+    }
+
+    #[test]
+    fn every_missing_rank_is_listed() {
+        let missing: Vec<Missing> = (0..20)
+            .map(|rank| Missing {
+                rank: Rank::new(rank),
+                process: None,
+                last_seen: None,
+            })
+            .collect();
+        let text = list_missing(&missing);
+        assert!(text.contains("rank 15 (never joined)"), "{text}");
+        assert!(text.ends_with("and ranks 16 17 18 19"), "{text}");
+    }
+}

@@ -1,0 +1,1 @@
+//! The shared directory of fsgather: names, payload files, publishing, collecting, deletion

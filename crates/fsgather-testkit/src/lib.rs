@@ -1,0 +1,1 @@
+//! Test support for fsgather: conformance suites and real rank processes
