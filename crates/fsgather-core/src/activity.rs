@@ -22,6 +22,8 @@ pub enum Phase {
     Reading,
     /// Leaving.
     Closing,
+    /// Collecting contributions, which is what rank 0 does whatever else it does.
+    Coordinating,
 }
 
 impl fmt::Display for Phase {
@@ -33,6 +35,7 @@ impl fmt::Display for Phase {
             Self::Waiting => "waiting for the others",
             Self::Reading => "reading payloads",
             Self::Closing => "closing",
+            Self::Coordinating => "coordinating",
         })
     }
 }

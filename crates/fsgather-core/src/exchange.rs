@@ -136,9 +136,9 @@ pub trait Exchange: Send + Sync {
     /// The agreed error when the call failed.
     fn wait(&self, ticket: &Ticket, round: Round) -> Result<Option<Table>, Error>;
 
-    /// Says that this rank cannot go on with a call, before or after its verdict, and returns the
-    /// error that all ranks agree on, which is usually `cause`.
-    fn fail(&self, ticket: &Ticket, cause: Error) -> Error;
+    /// Says that this rank cannot go on with a call, in the phase given, before or after its verdict,
+    /// and returns the error that all ranks agree on, which is usually `cause`.
+    fn fail(&self, ticket: &Ticket, phase: Phase, cause: Error) -> Error;
 
     /// Notes that this rank is at work, so that nobody times out meanwhile. Cheap; call it often.
     ///

@@ -17,6 +17,8 @@ struct State {
     held: BTreeMap<Step, Contribution>,
     owed: BTreeMap<Epoch, ChannelId>,
     failure: Option<Error>,
+    /// Whether the failure has been returned to the caller already.
+    told: bool,
     sink: Option<ReclaimSink>,
 }
 
@@ -49,10 +51,15 @@ impl Solo {
 }
 
 impl State {
-    fn check(&self) -> Result<(), Error> {
+    /// A failure is told as it is the first time.
+    fn check(&mut self) -> Result<(), Error> {
         match &self.failure {
             None => Ok(()),
-            Some(failure) => Err(failure.clone()),
+            Some(failure) => {
+                let failure = failure.clone();
+                let told = std::mem::replace(&mut self.told, true);
+                Err(if told { failure.poisoned() } else { failure })
+            }
         }
     }
 }
@@ -76,7 +83,7 @@ impl Exchange for Solo {
 
     fn begin(&self, call: Call) -> Result<Ticket, Error> {
         let mut state = self.lock();
-        state.check().map_err(|failure| failure.poisoned())?;
+        state.check()?;
         let epoch = state.next;
         state.next = epoch.next();
         Ok(Ticket {
@@ -118,8 +125,12 @@ impl Exchange for Solo {
         }
     }
 
-    fn fail(&self, _ticket: &Ticket, cause: Error) -> Error {
-        self.lock().failure.get_or_insert(cause).clone()
+    fn fail(&self, ticket: &Ticket, phase: Phase, cause: Error) -> Error {
+        let [me] = &self.peers;
+        let cause = cause.raised_by(me, ticket.activity(phase));
+        let mut state = self.lock();
+        state.told = true;
+        state.failure.get_or_insert(cause).clone()
     }
 
     fn progress(&self, _ticket: &Ticket, _phase: Phase, _bytes: u64) -> Result<(), Error> {

@@ -1,0 +1,245 @@
+//! Which thread does the work of the control plane: [`Baton`].
+//!
+//! All sockets belong to one single-threaded runtime, and whoever waits for a verdict runs it: a call
+//! sends, receives and returns without ever changing threads. Several callers at once share it (one
+//! runs it, the others are woken by it; when it leaves, another goes on). Between calls a progress
+//! thread runs it, so that losses are noticed and other ranks are answered while the user computes.
+//!
+//! The progress thread must not be in the way of back-to-back calls: it looks only every
+//! [`IDLE_FOR`] whether there were callers, and takes over when there were none for that long. A caller
+//! that arrives asks it to leave, and it does so at once.
+
+use std::{
+    future::Future,
+    ops::Deref,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+        mpsc,
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use tokio::{runtime::Runtime, sync::Notify};
+
+/// How long the runtime must have been without a caller before the progress thread runs it.
+const IDLE_FOR: Duration = Duration::from_millis(20);
+
+struct Shared {
+    runtime: Background,
+    /// Callers in the runtime now.
+    callers: AtomicUsize,
+    /// Callers that ever were.
+    arrivals: AtomicUsize,
+    /// Whether the progress thread runs the runtime now.
+    resting: AtomicBool,
+    /// Told when a caller arrives while it does.
+    arrived: Notify,
+    stopping: AtomicBool,
+}
+
+/// The runtime, and the right to run it.
+pub(crate) struct Baton {
+    shared: Arc<Shared>,
+    /// Dropping the sender wakes the progress thread for good.
+    stop: Option<mpsc::Sender<()>>,
+    progress: Option<JoinHandle<()>>,
+}
+
+impl Baton {
+    /// Starts the progress thread around a runtime.
+    pub(crate) fn new(runtime: Runtime, name: String) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared {
+            runtime: Background(Some(runtime)),
+            callers: AtomicUsize::new(0),
+            arrivals: AtomicUsize::new(0),
+            resting: AtomicBool::new(false),
+            arrived: Notify::new(),
+            stopping: AtomicBool::new(false),
+        });
+        let (stop, stopped) = mpsc::channel();
+        let its = Arc::clone(&shared);
+        let progress = std::thread::Builder::new()
+            .name(name)
+            .spawn(move || its.rest_between_calls(&stopped))?;
+        Ok(Self {
+            shared,
+            stop: Some(stop),
+            progress: Some(progress),
+        })
+    }
+
+    /// Runs the runtime until `future` is done.
+    pub(crate) fn run<F: Future>(&self, future: F) -> F::Output {
+        let shared = &self.shared;
+        shared.callers.fetch_add(1, Ordering::SeqCst);
+        shared.arrivals.fetch_add(1, Ordering::Relaxed);
+        if shared.resting.load(Ordering::SeqCst) {
+            shared.arrived.notify_one();
+        }
+        let output = shared.runtime.block_on(future);
+        shared.callers.fetch_sub(1, Ordering::SeqCst);
+        output
+    }
+
+    /// Starts a task that runs whenever somebody runs the runtime.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.shared.runtime.spawn(task);
+    }
+}
+
+impl Shared {
+    fn rest_between_calls(&self, stopped: &mpsc::Receiver<()>) {
+        loop {
+            let before = self.arrivals.load(Ordering::Relaxed);
+            match stopped.recv_timeout(IDLE_FOR) {
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                _ => return,
+            }
+            let idle = self.arrivals.load(Ordering::Relaxed) == before
+                && self.callers.load(Ordering::SeqCst) == 0;
+            if idle {
+                self.resting.store(true, Ordering::SeqCst);
+                // A caller may have come between the look and the flag; it would not know of us.
+                if self.callers.load(Ordering::SeqCst) == 0 && !self.stopping.load(Ordering::SeqCst)
+                {
+                    self.runtime.block_on(self.arrived.notified());
+                }
+                self.resting.store(false, Ordering::SeqCst);
+            }
+        }
+    }
+}
+
+impl Drop for Baton {
+    fn drop(&mut self) {
+        self.shared.stopping.store(true, Ordering::SeqCst);
+        drop(self.stop.take());
+        self.shared.arrived.notify_one();
+        if let Some(progress) = self.progress.take() {
+            // It holds nothing and waits for nothing but the two things just told to it.
+            let _ = progress.join();
+        }
+    }
+}
+
+/// A runtime that ends without waiting.
+///
+/// A runtime's own drop waits for file calls that may hang, and panics inside another runtime.
+struct Background(Option<Runtime>);
+
+impl Deref for Background {
+    type Target = Runtime;
+
+    #[expect(
+        clippy::expect_used,
+        reason = "it is taken in drop, after which nobody can ask"
+    )]
+    fn deref(&self) -> &Runtime {
+        self.0
+            .as_ref()
+            .expect("the runtime is there until it is dropped")
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    fn baton() -> Baton {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        Baton::new(runtime, "test".into()).unwrap()
+    }
+
+    #[test]
+    fn tasks_run_on_the_progress_thread_when_nobody_calls() {
+        let baton = baton();
+        let (done, wait) = std::sync::mpsc::channel();
+        baton.spawn(async move {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            done.send(std::thread::current().name().map(str::to_owned))
+                .unwrap();
+        });
+        let ran_by = wait.recv_timeout(Duration::from_secs(10)).unwrap();
+        assert_eq!(ran_by.as_deref(), Some("test"));
+    }
+
+    #[test]
+    fn a_caller_gets_the_runtime_from_a_resting_progress_thread() {
+        let baton = baton();
+        let (done, wait) = std::sync::mpsc::channel();
+        baton.spawn(async move { done.send(()).unwrap() });
+        wait.recv_timeout(Duration::from_secs(10)).unwrap();
+        // The progress thread is inside the runtime now; the caller must run its own task all the same.
+        let me = std::thread::current().id();
+        let (tell, told) = oneshot::channel();
+        baton.spawn(async move {
+            tokio::task::yield_now().await;
+            tell.send(std::thread::current().id()).unwrap();
+        });
+        let by = baton.run(async {
+            // Long enough for the progress thread to have left.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            let (late, wait) = oneshot::channel();
+            tokio::spawn(async move {
+                late.send(std::thread::current().id()).unwrap();
+            });
+            wait.await.unwrap()
+        });
+        assert_eq!(by, me);
+        baton.run(told).unwrap();
+    }
+
+    #[test]
+    fn callers_that_wait_together_all_return() {
+        let baton = Arc::new(baton());
+        let released = Arc::new(Notify::new());
+        let go = Arc::new(AtomicBool::new(false));
+        let callers: Vec<_> = (0..4)
+            .map(|_| {
+                let (baton, released, go) = (baton.clone(), released.clone(), go.clone());
+                std::thread::spawn(move || {
+                    baton.run(async {
+                        while !go.load(Ordering::SeqCst) {
+                            let notified = released.notified();
+                            if go.load(Ordering::SeqCst) {
+                                break;
+                            }
+                            notified.await;
+                        }
+                    });
+                })
+            })
+            .collect();
+        go.store(true, Ordering::SeqCst);
+        released.notify_waiters();
+        for caller in callers {
+            caller.join().unwrap();
+        }
+    }
+
+    #[test]
+    fn it_can_be_dropped_inside_another_runtime() {
+        let other = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let baton = baton();
+        other.block_on(async move { drop(baton) });
+    }
+}

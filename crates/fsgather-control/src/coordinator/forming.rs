@@ -1,0 +1,147 @@
+//! How a world comes together: joining, and everything that can go wrong with it.
+
+use std::time::Instant;
+
+use fsgather_core::{ChannelId, Error, ProcessId, Rank, duration_text};
+
+use super::{Action, Coordinator, JoinAnswer};
+use crate::message::{Join, ToMember, Welcome};
+
+impl Coordinator {
+    /// Handles a process that asks to be a rank.
+    ///
+    /// On [`JoinAnswer::Accepted`] the connection it asked over is the rank's connection from now on:
+    /// the messages in [`take_actions`](Coordinator::take_actions) for that rank go there.
+    pub fn join(&mut self, join: Join, now: Instant) -> JoinAnswer {
+        let rank = join.rank;
+        if let Err(cause) = self.check_join(&join) {
+            return refused(cause);
+        }
+        if let Some(member) = self.roster.get(rank) {
+            let same = member.nonce == join.nonce;
+            return match (same, self.open) {
+                // The same process over another of our addresses, or after a reply that was lost.
+                (true, _) => JoinAnswer::Accepted,
+                (false, true) => self.answer_latecomer(&join),
+                (false, false) => self.reject_double(&join, now),
+            };
+        }
+        if let Some(cause) = self.failure() {
+            return refused(cause);
+        }
+        if join.patience != self.world.patience {
+            self.actions.push(Action::Warn(format!(
+                "rank {rank} on {} asks for a time-out of {}, rank 0 for {}: rank 0's counts",
+                join.process.host,
+                duration_text(join.patience),
+                duration_text(self.world.patience)
+            )));
+        }
+        self.roster.admit(join, now);
+        let coordinator = self.name_of(Rank::ZERO);
+        self.send(vec![rank], ToMember::Forming { coordinator });
+        if self.roster.is_full() {
+            self.welcome_all();
+        }
+        JoinAnswer::Accepted
+    }
+
+    /// Ends a world that is still forming, for a reason that everybody is told.
+    pub fn give_up(&mut self, cause: &Error) {
+        self.fail_channel(ChannelId::WORLD, cause);
+    }
+
+    /// Why the world's own channel has failed, if it has.
+    #[must_use]
+    pub fn failure(&self) -> Option<Error> {
+        self.channels.get(&ChannelId::WORLD)?.failure.clone()
+    }
+
+    pub(super) fn rival(&mut self, from: Rank, other: &str) {
+        if !self.open {
+            let here = self.name_of(Rank::ZERO);
+            let told = self.name_of(from);
+            self.give_up(&Error::rendezvous(format!(
+                "two worlds of the same job are forming in one place: rank 0 is {here}, and also {other}; \
+                 rank {from} ({told}) could belong to either. Set FSGATHER_JOB to a different name for each job"
+            )));
+        }
+    }
+
+    fn check_join(&self, join: &Join) -> Result<(), Error> {
+        let ours = self.world.world_size;
+        if join.world_size != ours || !ours.contains(join.rank) {
+            return Err(Error::rendezvous(format!(
+                "rank {} on {} (pid {}) belongs to a world of {} ranks, rank 0 ({}) to one of {ours}; \
+                 all ranks must be told the same world size",
+                join.rank,
+                join.process.host,
+                join.process.pid,
+                join.world_size,
+                self.name_of(Rank::ZERO),
+            )));
+        }
+        Ok(())
+    }
+
+    fn welcome_all(&mut self) {
+        self.open = true;
+        let processes = self.roster.processes();
+        for rank in self.world.world_size.ranks() {
+            if let Some(member) = self.roster.get(rank) {
+                let welcome = Welcome {
+                    nonce: member.nonce,
+                    communicator: self.world.communicator,
+                    processes: processes.clone(),
+                    patience: self.world.patience,
+                };
+                self.send(vec![rank], ToMember::Welcome(welcome));
+            }
+        }
+    }
+
+    fn answer_latecomer(&mut self, join: &Join) -> JoinAnswer {
+        let rank = join.rank;
+        self.actions.push(Action::Note(format!(
+            "{} asked to be rank {rank}, which is taken by {}; this job goes on",
+            text_of(&join.process),
+            self.name_of(rank)
+        )));
+        JoinAnswer::Refused(ToMember::Formed {
+            running: format!(
+                "{} is running with {} as rank {rank}",
+                self.world.job,
+                self.name_of(rank)
+            ),
+        })
+    }
+
+    fn reject_double(&mut self, join: &Join, _now: Instant) -> JoinAnswer {
+        let cause = Error::rendezvous(format!(
+            "two processes say that they are rank {}: {} and {}. Either two jobs meet in one place (set \
+             FSGATHER_JOB to a different name for each), or the launcher's ranks were not recognised (set \
+             FSGATHER_RANK and FSGATHER_WORLD_SIZE)",
+            join.rank,
+            self.name_of(join.rank),
+            text_of(&join.process)
+        ));
+        self.give_up(&cause);
+        refused(cause)
+    }
+
+    fn name_of(&self, rank: Rank) -> String {
+        let peer = self.roster.peer(rank);
+        format!("{}, pid {}", peer.host, peer.pid)
+    }
+}
+
+fn text_of(process: &ProcessId) -> String {
+    format!("{}, pid {}", process.host, process.pid)
+}
+
+fn refused(cause: Error) -> JoinAnswer {
+    JoinAnswer::Refused(ToMember::Abort {
+        channel: ChannelId::WORLD,
+        cause,
+    })
+}

@@ -1,0 +1,135 @@
+//! Who belongs to the world and what is known of each: [`Roster`].
+
+use std::time::Instant;
+
+use fsgather_core::{
+    Activity, Missing, Peer, PeerFailure, Phase, ProcessId, Rank, Site, WorldSize,
+};
+
+use crate::message::Join;
+
+/// How a member stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// Takes part.
+    Present,
+    /// Has called close, here.
+    Closed(Site),
+    /// Will not contribute any more.
+    Gone(PeerFailure),
+}
+
+/// A process that has joined.
+#[derive(Clone, Debug)]
+pub(super) struct Member {
+    pub(super) nonce: u128,
+    pub(super) process: ProcessId,
+    pub(super) standing: Standing,
+    pub(super) activity: Activity,
+    pub(super) heard: Instant,
+    pub(super) bytes: u64,
+}
+
+/// One place for each rank, filled as they join.
+#[derive(Debug)]
+pub(super) struct Roster {
+    world_size: WorldSize,
+    members: Vec<Option<Member>>,
+    joined: usize,
+}
+
+impl Roster {
+    pub(super) fn new(world_size: WorldSize) -> Self {
+        Self {
+            world_size,
+            members: vec![None; world_size.len()],
+            joined: 0,
+        }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.joined == self.members.len()
+    }
+
+    pub(super) fn get(&self, rank: Rank) -> Option<&Member> {
+        self.members.get(rank.index())?.as_ref()
+    }
+
+    pub(super) fn get_mut(&mut self, rank: Rank) -> Option<&mut Member> {
+        self.members.get_mut(rank.index())?.as_mut()
+    }
+
+    pub(super) fn admit(&mut self, join: Join, now: Instant) {
+        if let Some(place @ None) = self.members.get_mut(join.rank.index()) {
+            *place = Some(Member {
+                nonce: join.nonce,
+                process: join.process,
+                standing: Standing::Present,
+                activity: Activity::outside(Phase::Joining),
+                heard: now,
+                bytes: 0,
+            });
+            self.joined += 1;
+        }
+    }
+
+    /// Whether the rank still takes part in calls.
+    pub(super) fn is_present(&self, rank: Rank) -> bool {
+        self.get(rank)
+            .is_some_and(|member| member.standing == Standing::Present)
+    }
+
+    /// Whether the rank's process is still connected, be it in a call or waiting for the end.
+    pub(super) fn is_connected(&self, rank: Rank) -> bool {
+        self.get(rank)
+            .is_some_and(|member| !matches!(member.standing, Standing::Gone(_)))
+    }
+
+    /// All ranks that are connected, in order.
+    pub(super) fn connected(&self) -> Vec<Rank> {
+        self.world_size
+            .ranks()
+            .filter(|rank| self.is_connected(*rank))
+            .collect()
+    }
+
+    /// All ranks that have not joined yet.
+    pub(super) fn absent(&self) -> impl Iterator<Item = Rank> + '_ {
+        self.world_size
+            .ranks()
+            .filter(|rank| self.get(*rank).is_none())
+    }
+
+    pub(super) fn processes(&self) -> Vec<ProcessId> {
+        self.members
+            .iter()
+            .map(|member| {
+                member
+                    .as_ref()
+                    .map(|member| member.process.clone())
+                    .unwrap_or_default()
+            })
+            .collect()
+    }
+
+    pub(super) fn peer(&self, rank: Rank) -> Peer {
+        let process = self.get(rank).map(|member| &member.process);
+        Peer {
+            rank,
+            host: process.map_or_else(|| "an unknown host".into(), |process| process.host.clone()),
+            pid: process.map_or(0, |process| process.pid),
+        }
+    }
+
+    pub(super) fn missing(&self, rank: Rank, now: Instant) -> Missing {
+        Missing {
+            rank,
+            process: self
+                .get(rank)
+                .map(|member| (member.process.host.clone(), member.process.pid)),
+            last_seen: self
+                .get(rank)
+                .map(|member| (member.activity, now.saturating_duration_since(member.heard))),
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! What time does to a world: warnings, notices of patience, time-outs.
+
+use std::time::{Duration, Instant};
+
+use fsgather_core::{ChannelId, Error, Operation, Rank, Step, duration_text};
+
+use super::{Action, Coordinator, round::Due, step_text};
+use crate::message::ToMember;
+
+/// What to do about a time-out.
+const MORE_TIME: &str = "set FSGATHER_TIMEOUT to wait longer";
+
+/// How long the last words of a process that has ended may take to arrive.
+///
+/// Its own connection carries them and usually ends by itself; unless a forked child holds it open.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+impl Coordinator {
+    /// Lets time pass: warns, and fails what has waited too long.
+    pub fn tick(&mut self, now: Instant) {
+        if self.gone {
+            return;
+        }
+        if !self.open && self.failure().is_none() {
+            self.tick_forming(now);
+        }
+        let mut late = Vec::new();
+        let mut warnings = Vec::new();
+        let mut notices = Vec::new();
+        let patience = self.world.patience;
+        for channel in self.channels.values_mut() {
+            for (step, round) in &mut channel.undecided {
+                match round.clock.take_due(patience, now) {
+                    None => {}
+                    Some(Due::Late) => late.push(*step),
+                    Some(Due::Warning(idle)) => warnings.push((*step, idle)),
+                    // Members time out by themselves if rank 0 is silent for too long.
+                    Some(Due::Notice) => {
+                        notices.push((channel.id, round.waiting(&channel.members).collect()));
+                    }
+                }
+            }
+        }
+        for (step, idle) in warnings {
+            if let Some((operation, missing)) = self.missing_in(step) {
+                self.warn_waiting(&step_text(operation, step), missing, idle, now);
+            }
+        }
+        for (channel, waiting) in notices {
+            self.send(waiting, ToMember::Patience { channel });
+        }
+        self.tick_closing(now);
+        let ended: Vec<Rank> = self
+            .suspects
+            .iter()
+            .filter(|(_, until)| **until <= now)
+            .map(|(rank, _)| *rank)
+            .collect();
+        for rank in ended {
+            self.lost(rank, "its process has ended");
+        }
+        for step in late {
+            if let Some(cause) = self.lateness(step, now) {
+                self.fail_channel(step.channel, &cause);
+            }
+        }
+        self.finish_if_all_left();
+    }
+
+    /// When [`tick`](Coordinator::tick) has to be called next, if nothing else happens before.
+    #[must_use]
+    pub fn next_tick(&self) -> Option<Instant> {
+        if self.gone {
+            return None;
+        }
+        let forming = (!self.open && self.failure().is_none())
+            .then(|| self.started + self.world.join_patience.min(self.next_forming_warning));
+        let rounds = self
+            .channels
+            .values()
+            .flat_map(|channel| channel.undecided.values())
+            .map(|round| &round.clock)
+            .chain(&self.closing)
+            .map(|clock| clock.next_due(self.world.patience));
+        let suspects = self.suspects.values().copied();
+        forming.into_iter().chain(rounds).chain(suspects).min()
+    }
+
+    /// Notes that a rank's process is reported to have ended.
+    ///
+    /// Its last words may still be on their way, so it counts as lost only a little later.
+    pub fn suspect(&mut self, rank: Rank, now: Instant) {
+        if self.roster.is_connected(rank) {
+            self.suspects.entry(rank).or_insert(now + LAST_WORDS);
+        }
+    }
+
+    fn tick_forming(&mut self, now: Instant) {
+        let elapsed = now.saturating_duration_since(self.started);
+        let missing: Vec<_> = self
+            .roster
+            .absent()
+            .map(|rank| self.roster.missing(rank, now))
+            .collect();
+        if elapsed >= self.world.join_patience {
+            let world_size = self.world.world_size;
+            self.give_up(&Error::Timeout {
+                during: format!(
+                    "meeting of {world_size} ranks ({} joined)",
+                    world_size.len() - missing.len()
+                ),
+                patience: self.world.join_patience,
+                missing,
+                hint:
+                    "see whether these processes were started and look in the same place, or set \
+                       FSGATHER_JOIN_TIMEOUT to wait longer"
+                        .into(),
+            });
+        } else if elapsed >= self.next_forming_warning {
+            self.next_forming_warning *= 2;
+            self.actions.push(Action::Warn(format!(
+                "still waiting for {} to join, for {} now",
+                ranks_text(missing.iter().map(|missing| missing.rank)),
+                duration_text(elapsed)
+            )));
+        }
+    }
+
+    fn lateness(&self, step: Step, now: Instant) -> Option<Error> {
+        let (operation, missing) = self.missing_in(step)?;
+        Some(Error::Timeout {
+            during: step_text(operation, step),
+            patience: self.world.patience,
+            missing: missing
+                .into_iter()
+                .map(|rank| self.roster.missing(rank, now))
+                .collect(),
+            hint: MORE_TIME.into(),
+        })
+    }
+
+    fn warn_waiting(&mut self, what: &str, missing: Vec<Rank>, idle: Duration, now: Instant) {
+        const IN_FULL: usize = 16;
+        let more = missing.len().saturating_sub(IN_FULL);
+        let named: Vec<String> = missing
+            .into_iter()
+            .take(IN_FULL)
+            .map(|rank| self.roster.missing(rank, now).to_string())
+            .collect();
+        let more = match more {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        self.actions.push(Action::Warn(format!(
+            "{what} is still waiting for {}{more}; no progress for {}",
+            named.join(", "),
+            duration_text(idle)
+        )));
+    }
+
+    /// Watches over the end: ranks that have come to it wait for those that have not.
+    fn tick_closing(&mut self, now: Instant) {
+        let Some(clock) = &mut self.closing else {
+            return;
+        };
+        let due = clock.take_due(self.world.patience, now);
+        let ranks = self.world.world_size.ranks();
+        let missing: Vec<Rank> = ranks.filter(|rank| self.roster.is_present(*rank)).collect();
+        match due {
+            None => {}
+            Some(Due::Notice) => {
+                let waiting = self.members_to_tell();
+                let channel = ChannelId::WORLD;
+                self.send(waiting, ToMember::Patience { channel });
+            }
+            Some(Due::Warning(idle)) => self.warn_waiting("close", missing, idle, now),
+            Some(Due::Late) => {
+                self.closing = None;
+                let missing = missing
+                    .into_iter()
+                    .map(|rank| self.roster.missing(rank, now))
+                    .collect();
+                self.give_up(&Error::Timeout {
+                    during: "close".into(),
+                    patience: self.world.patience,
+                    missing,
+                    hint: MORE_TIME.into(),
+                });
+            }
+        }
+    }
+
+    fn missing_in(&self, step: Step) -> Option<(Operation, Vec<Rank>)> {
+        let channel = self.channels.get(&step.channel)?;
+        let round = channel.undecided.get(&step)?;
+        let (_, call) = round.first()?;
+        Some((call.operation, round.missing(&channel.members).collect()))
+    }
+}
+
+fn ranks_text(ranks: impl Iterator<Item = Rank>) -> String {
+    let ranks: Vec<String> = ranks.map(|rank| rank.to_string()).collect();
+    format!(
+        "rank{} {}",
+        if ranks.len() == 1 { "" } else { "s" },
+        ranks.join(" ")
+    )
+}

@@ -1,0 +1,36 @@
+//! What carries a member's machine: [`Driver`].
+
+use std::time::{Duration, Instant};
+
+use fsgather_core::ReclaimSink;
+
+use crate::member::Member;
+
+/// Runs the machines of one rank and moves their messages, over threads or sockets.
+pub(crate) trait Driver: Send + Sync {
+    /// Lets the member act, and sends what it says on its way without waiting for it.
+    fn act<R>(&self, act: impl FnOnce(&mut Member, Instant) -> R) -> R;
+
+    /// Waits until `ready` has a result, for `limit` at most; time passes for the machines meanwhile.
+    fn wait_until<R>(
+        &self,
+        limit: Option<Duration>,
+        ready: impl FnMut(&mut Member) -> Option<R>,
+    ) -> Option<R>;
+
+    /// Waits until what was said has left this process and, on rank 0, until all members know of
+    /// every failure; for `limit` at most.
+    fn settle(&self, limit: Duration);
+
+    /// On rank 0, waits until all other ranks have left, for `limit` at most.
+    fn wait_for_departures(&self, limit: Duration);
+
+    /// Sets who removes payloads.
+    fn set_reclaim_sink(&self, sink: ReclaimSink);
+
+    /// Stops everything. Nothing else is called after this.
+    fn shut_down(&self);
+
+    /// Whether this process is a forked child of the one that made the driver, and must not touch it.
+    fn is_foreign(&self) -> bool;
+}

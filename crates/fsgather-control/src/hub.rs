@@ -1,0 +1,437 @@
+//! Where sockets and machines meet: [`Hub`].
+//!
+//! The machines are under one mutex that is never held over a system call: messages for other ranks go
+//! into an outbox for each connection, which a task of its own empties.
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Instant,
+};
+
+use bytes::Bytes;
+use fsgather_core::{ChannelId, Epoch, Error, Rank, ReclaimSink};
+use serde::Serialize;
+use tokio::sync::{
+    Notify,
+    mpsc::{self, UnboundedReceiver, UnboundedSender},
+};
+
+use crate::{
+    coordinator::{Action, Coordinator, JoinAnswer},
+    member::{Member, MemberAction},
+    message::{Join, ToCoordinator, ToMember},
+    transport::{Reader, Writer},
+    wire,
+};
+
+/// A connection's queue of frames.
+struct Outbox {
+    /// Tells a rank's connection from an earlier one of the same rank.
+    serial: usize,
+    frames: UnboundedSender<Bytes>,
+}
+
+struct State {
+    /// On rank 0 only.
+    coordinator: Option<Coordinator>,
+    member: Member,
+    /// On rank 0 one for each rank; elsewhere one, for rank 0.
+    outboxes: Vec<Option<Outbox>>,
+    serials: usize,
+    sink: Option<ReclaimSink>,
+    armed: Option<Instant>,
+}
+
+/// Frames that were queued and are not written yet.
+#[derive(Default)]
+struct Backlog {
+    frames: AtomicUsize,
+    cleared: Notify,
+}
+
+impl Backlog {
+    fn add(&self) {
+        self.frames.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn remove(&self, frames: usize) {
+        if self.frames.fetch_sub(frames, Ordering::SeqCst) == frames {
+            self.cleared.notify_waiters();
+        }
+    }
+}
+
+/// All that one rank's tasks and callers share.
+pub(crate) struct Hub {
+    rank: Rank,
+    state: Mutex<State>,
+    /// Told after every event; waiting callers look again.
+    changed: Notify,
+    /// Told when something is due earlier than the timer is set for.
+    rearm: Notify,
+    backlog: Arc<Backlog>,
+}
+
+/// A payload that is ready to go, and who removes it.
+type Reclaim = (ReclaimSink, ChannelId, Epoch, Rank);
+
+impl Hub {
+    pub(crate) fn new(
+        rank: Rank,
+        member: Member,
+        coordinator: Option<Coordinator>,
+        connections: usize,
+    ) -> Self {
+        Self {
+            rank,
+            state: Mutex::new(State {
+                coordinator,
+                member,
+                outboxes: (0..connections).map(|_| None).collect(),
+                serials: 0,
+                sink: None,
+                armed: None,
+            }),
+            changed: Notify::new(),
+            rearm: Notify::new(),
+            backlog: Arc::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets the member act and queues what follows from it.
+    pub(crate) fn act<R>(&self, act: impl FnOnce(&mut Member, Instant) -> R) -> R {
+        let now = Instant::now();
+        let mut state = self.lock();
+        let result = act(&mut state.member, now);
+        self.deliver(state, now);
+        result
+    }
+
+    /// Lets the coordinator act, if this is rank 0, and queues what follows from it.
+    pub(crate) fn coordinate<R>(
+        &self,
+        act: impl FnOnce(&mut Coordinator, Instant) -> R,
+    ) -> Option<R> {
+        let now = Instant::now();
+        let mut state = self.lock();
+        let result = act(state.coordinator.as_mut()?, now);
+        self.deliver(state, now);
+        Some(result)
+    }
+
+    /// Waits until `ready` has a result.
+    pub(crate) async fn until<R>(
+        &self,
+        mut ready: impl FnMut(&mut Member, Option<&Coordinator>) -> Option<R>,
+    ) -> R {
+        loop {
+            let changed = self.changed.notified();
+            {
+                let state = &mut *self.lock();
+                if let Some(result) = ready(&mut state.member, state.coordinator.as_ref()) {
+                    return result;
+                }
+            }
+            changed.await;
+        }
+    }
+
+    /// Waits until everything that was queued has been handed to the operating system.
+    pub(crate) async fn flushed(&self) {
+        loop {
+            let cleared = self.backlog.cleared.notified();
+            if self.backlog.frames.load(Ordering::SeqCst) == 0 {
+                return;
+            }
+            cleared.await;
+        }
+    }
+
+    /// Whether nothing is queued.
+    pub(crate) fn is_flushed(&self) -> bool {
+        self.backlog.frames.load(Ordering::SeqCst) == 0
+    }
+
+    pub(crate) fn set_reclaim_sink(&self, sink: Option<ReclaimSink>) {
+        self.lock().sink = sink;
+    }
+
+    /// Makes a connection the one of `rank`: its number, and the frames that have to be written to it.
+    pub(crate) fn attach(&self, rank: Rank) -> (usize, Frames) {
+        let mut state = self.lock();
+        state.serials += 1;
+        let serial = state.serials;
+        let (frames, queue) = mpsc::unbounded_channel();
+        if let Some(place) = state.outboxes.get_mut(rank.index()) {
+            *place = Some(Outbox { serial, frames });
+        }
+        let backlog = Arc::clone(&self.backlog);
+        (serial, Frames { queue, backlog })
+    }
+
+    /// Closes all queues: their writers say goodbye to the connections once they are empty.
+    pub(crate) fn detach_all(&self) {
+        self.lock().outboxes.fill_with(|| None);
+    }
+
+    /// Handles a process that asks to be a rank; `attach` runs when it is accepted, before
+    /// anything is said to it.
+    pub(crate) fn join(&self, join: Join, attach: impl FnOnce(usize, Frames)) -> Option<ToMember> {
+        let now = Instant::now();
+        let rank = join.rank;
+        let answer = self.lock().coordinator.as_mut()?.join(join, now);
+        match answer {
+            JoinAnswer::Accepted => {
+                let (serial, frames) = self.attach(rank);
+                attach(serial, frames);
+                self.deliver(self.lock(), now);
+                None
+            }
+            JoinAnswer::Refused(message) => {
+                self.deliver(self.lock(), now);
+                Some(message)
+            }
+        }
+    }
+
+    /// Rank 0 joins its own world.
+    pub(crate) fn join_self(&self, join: Join) {
+        let _ = self.coordinate(|coordinator, now| coordinator.join(join, now));
+    }
+
+    /// Handles the end of a connection, unless it was replaced by another one.
+    fn ended(&self, from: Rank, serial: usize, how: &str) {
+        let now = Instant::now();
+        let mut state = self.lock();
+        let current = state
+            .outboxes
+            .get(from.index())
+            .and_then(Option::as_ref)
+            .is_some_and(|outbox| outbox.serial == serial);
+        if current {
+            if let Some(place) = state.outboxes.get_mut(from.index()) {
+                *place = None;
+            }
+            match &mut state.coordinator {
+                Some(coordinator) => coordinator.lost(from, how),
+                None => state.member.lost(how),
+            }
+        }
+        self.deliver(state, now);
+    }
+
+    /// Reads what a member says until its connection ends.
+    pub(crate) async fn serve_member(&self, from: Rank, serial: usize, mut reader: Reader) {
+        loop {
+            match reader.next::<ToCoordinator>().await {
+                Ok(message) => {
+                    self.coordinate(|coordinator, now| coordinator.hear(from, message, now));
+                }
+                Err(end) => {
+                    self.ended(from, serial, &end.to_string());
+                    reader.drain().await;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Reads what rank 0 says until its connection ends.
+    pub(crate) async fn serve_coordinator(&self, serial: usize, mut reader: Reader) {
+        loop {
+            match reader.next::<ToMember>().await {
+                Ok(message) => self.act(|member, now| member.hear(message, now)),
+                Err(end) => {
+                    self.ended(Rank::ZERO, serial, &end.to_string());
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Lets time pass for the machines.
+    pub(crate) async fn keep_time(&self) {
+        loop {
+            let rearm = self.rearm.notified();
+            let due = {
+                let mut state = self.lock();
+                state.armed = state.next_tick();
+                state.armed
+            };
+            match due {
+                None => rearm.await,
+                Some(due) => tokio::select! {
+                    () = rearm => {}
+                    () = tokio::time::sleep_until(due.into()) => self.tick(),
+                },
+            }
+        }
+    }
+
+    fn tick(&self) {
+        let now = Instant::now();
+        let mut state = self.lock();
+        state.member.tick(now);
+        if let Some(coordinator) = &mut state.coordinator {
+            coordinator.tick(now);
+        }
+        self.deliver(state, now);
+    }
+
+    /// Moves messages until nobody has anything to say, then wakes whoever may care.
+    fn deliver(&self, mut state: MutexGuard<'_, State>, now: Instant) {
+        let mut reclaims = Vec::new();
+        loop {
+            let said = state.member.take_actions();
+            let ordered = state
+                .coordinator
+                .as_mut()
+                .map(Coordinator::take_actions)
+                .unwrap_or_default();
+            if said.is_empty() && ordered.is_empty() {
+                break;
+            }
+            for action in said {
+                match action {
+                    MemberAction::Send(message) => match &mut state.coordinator {
+                        Some(coordinator) => coordinator.hear(self.rank, message, now),
+                        None => self.queue(&state, &[Rank::ZERO], &message),
+                    },
+                    MemberAction::Reclaim { channel, epoch } => {
+                        reclaims.extend(state.reclaim(channel, epoch, self.rank));
+                    }
+                }
+            }
+            for action in ordered {
+                match action {
+                    Action::Send { to, message } => {
+                        self.queue(&state, &to, &message);
+                        if to.contains(&self.rank) {
+                            state.member.hear(message, now);
+                        }
+                    }
+                    Action::ReclaimFor {
+                        channel,
+                        epoch,
+                        owner,
+                    } => reclaims.extend(state.reclaim(channel, epoch, owner)),
+                    Action::Warn(text) => tracing::warn!("{text}"),
+                    Action::Note(text) => tracing::info!("{text}"),
+                }
+            }
+        }
+        let next = state.next_tick();
+        let earlier = match (next, state.armed) {
+            (Some(next), Some(armed)) => next < armed,
+            (Some(_), None) => true,
+            (None, _) => false,
+        };
+        drop(state);
+        if earlier {
+            self.rearm.notify_one();
+        }
+        self.changed.notify_waiters();
+        for (sink, channel, epoch, owner) in reclaims {
+            sink(channel, epoch, owner);
+        }
+    }
+
+    /// Encodes a message once and queues it for all connections it goes to.
+    fn queue<M: Serialize>(&self, state: &State, to: &[Rank], message: &M) {
+        let mut outboxes = to
+            .iter()
+            .filter_map(|rank| state.outboxes.get(rank.index())?.as_ref())
+            .peekable();
+        if outboxes.peek().is_none() {
+            return;
+        }
+        match wire::encode_frame(message) {
+            Ok(frame) => {
+                let frame = Bytes::from(frame);
+                for outbox in outboxes {
+                    self.backlog.add();
+                    if outbox.frames.send(frame.clone()).is_err() {
+                        self.backlog.remove(1);
+                    }
+                }
+            }
+            // Contributions are bounded so that this cannot be; nobody would be told otherwise.
+            Err(error) => tracing::error!("a message was not sent: {error}"),
+        }
+    }
+
+    /// Ends everything with an error that all ranks are told.
+    pub(crate) fn interrupt(&self, cause: &Error) {
+        self.coordinate(|coordinator, _| {
+            if !coordinator.is_open() {
+                coordinator.give_up(cause);
+            }
+        });
+        self.act(|member, _| member.interrupt(cause));
+    }
+}
+
+impl State {
+    fn next_tick(&self) -> Option<Instant> {
+        let coordinator = self.coordinator.as_ref().and_then(Coordinator::next_tick);
+        self.member.next_tick().into_iter().chain(coordinator).min()
+    }
+
+    fn reclaim(&self, channel: ChannelId, epoch: Epoch, owner: Rank) -> Option<Reclaim> {
+        Some((self.sink.clone()?, channel, epoch, owner))
+    }
+}
+
+/// Frames that have to be written to one connection.
+pub(crate) struct Frames {
+    queue: UnboundedReceiver<Bytes>,
+    backlog: Arc<Backlog>,
+}
+
+impl Frames {
+    /// Writes frames as they are queued, as many at a time as there are, until the queue is closed and
+    /// empty or the connection fails.
+    pub(crate) async fn write_to(mut self, mut writer: Writer) {
+        /// Frames are joined up to this size, so that small ones share a record and a system call.
+        const JOIN_UP_TO: usize = 64 << 10;
+        let mut joined = Vec::new();
+        while let Some(first) = self.queue.recv().await {
+            let mut frames = 1;
+            let sent = if first.len() >= JOIN_UP_TO {
+                writer.send_frames(&first).await
+            } else {
+                joined.clear();
+                joined.extend_from_slice(&first);
+                while joined.len() < JOIN_UP_TO
+                    && let Ok(next) = self.queue.try_recv()
+                {
+                    joined.extend_from_slice(&next);
+                    frames += 1;
+                }
+                writer.send_frames(&joined).await
+            };
+            self.backlog.remove(frames);
+            if sent.is_err() {
+                // The reading side notices the end of the connection; here nothing is left to do.
+                break;
+            }
+        }
+        writer.shut().await;
+    }
+}
+
+impl Drop for Frames {
+    fn drop(&mut self) {
+        self.queue.close();
+        while self.queue.try_recv().is_ok() {
+            self.backlog.remove(1);
+        }
+    }
+}

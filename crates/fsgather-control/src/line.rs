@@ -1,0 +1,168 @@
+//! A rank's line to the others: [`Line`], the driver over TCP.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use fsgather_core::{Noticeboard, ProcessId, Rank, ReclaimSink};
+
+use crate::{
+    baton::Baton,
+    coordinator::Coordinator,
+    driver::Driver,
+    hub::Hub,
+    member::Member,
+    siblings::{IsRunning, Watch},
+};
+
+/// How long the last frames may take to reach the operating system.
+const LAST_FRAMES: Duration = Duration::from_millis(500);
+
+/// Machines, connections and the right to run them.
+pub(crate) struct Line {
+    /// The process that made it; a forked child must not touch it.
+    pid: u32,
+    hub: Arc<Hub>,
+    /// Gone once shut down.
+    baton: Mutex<Option<Arc<Baton>>>,
+    watch: Mutex<Option<Watch>>,
+    /// Where rank 0's record is.
+    board: Option<Arc<dyn Noticeboard>>,
+}
+
+impl Line {
+    pub(crate) fn new(hub: Arc<Hub>, baton: Baton, board: Option<Arc<dyn Noticeboard>>) -> Self {
+        Self {
+            pid: std::process::id(),
+            hub,
+            baton: Mutex::new(Some(Arc::new(baton))),
+            watch: Mutex::new(None),
+            board,
+        }
+    }
+
+    fn baton(&self) -> Option<Arc<Baton>> {
+        lock(&self.baton).clone()
+    }
+
+    /// Watches the processes on this host.
+    pub(crate) fn watch_siblings(
+        &self,
+        rank: Rank,
+        processes: &[ProcessId],
+        is_running: &Arc<IsRunning>,
+    ) {
+        let (hub, is_running) = (Arc::clone(&self.hub), Arc::clone(is_running));
+        match Watch::start(hub, rank, processes.to_vec(), is_running) {
+            Ok(watch) => *lock(&self.watch) = watch,
+            Err(error) => tracing::debug!("cannot watch the processes on this host: {error}"),
+        }
+    }
+
+    /// Ends a world that did not form, for a reason that those who have joined are told.
+    pub(crate) fn give_up(&self, cause: &fsgather_core::Error) {
+        self.hub
+            .coordinate(|coordinator, _| coordinator.give_up(cause));
+        self.settle(LAST_FRAMES);
+        self.shut_down();
+    }
+}
+
+fn lock<T>(guarded: &Mutex<T>) -> MutexGuard<'_, T> {
+    guarded.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Driver for Line {
+    fn act<R>(&self, act: impl FnOnce(&mut Member, Instant) -> R) -> R {
+        self.hub.act(act)
+    }
+
+    fn wait_until<R>(
+        &self,
+        limit: Option<Duration>,
+        mut ready: impl FnMut(&mut Member) -> Option<R>,
+    ) -> Option<R> {
+        let baton = self.baton()?;
+        let result = self.hub.until(|member, _| ready(member));
+        baton.run(async {
+            match limit {
+                None => Some(result.await),
+                Some(limit) => tokio::time::timeout(limit, result).await.ok(),
+            }
+        })
+    }
+
+    fn settle(&self, limit: Duration) {
+        let told = self
+            .hub
+            .coordinate(|coordinator, _| coordinator.all_told())
+            .unwrap_or(true);
+        if told && self.hub.is_flushed() {
+            return;
+        }
+        let Some(baton) = self.baton() else { return };
+        let settled = async {
+            self.hub
+                .until(|_, coordinator| coordinator.is_none_or(Coordinator::all_told).then_some(()))
+                .await;
+            self.hub.flushed().await;
+        };
+        let in_time = baton.run(async { tokio::time::timeout(limit, settled).await });
+        if in_time.is_err() {
+            tracing::debug!("some ranks did not take their last messages in time");
+        }
+    }
+
+    fn wait_for_departures(&self, limit: Duration) {
+        let Some(baton) = self.baton() else { return };
+        let gone = self
+            .hub
+            .until(|_, coordinator| coordinator.is_none_or(Coordinator::is_gone).then_some(()));
+        // Whoever has not left by then is told goodbye by `shut_down`.
+        let _ = baton.run(async { tokio::time::timeout(limit, gone).await });
+    }
+
+    fn set_reclaim_sink(&self, sink: ReclaimSink) {
+        self.hub.set_reclaim_sink(Some(sink));
+    }
+
+    fn shut_down(&self) {
+        drop(lock(&self.watch).take());
+        let baton = lock(&self.baton).take();
+        if let Some(baton) = baton {
+            self.hub.coordinate(|coordinator, _| coordinator.abandon());
+            baton.run(async {
+                let _ = tokio::time::timeout(LAST_FRAMES, self.hub.flushed()).await;
+                self.hub.detach_all();
+                // The writers shut their connections once they find their queues closed.
+                tokio::task::yield_now().await;
+            });
+        }
+        if let Some(board) = &self.board {
+            board.take_down();
+        }
+        // The sink may hold what holds this line.
+        self.hub.set_reclaim_sink(None);
+    }
+
+    fn is_foreign(&self) -> bool {
+        self.pid != std::process::id()
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        if self.is_foreign() {
+            // The threads and descriptors are the parent's; ending them is its business.
+            if let Some(baton) = self
+                .baton
+                .get_mut()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take()
+            {
+                std::mem::forget(baton);
+            }
+        }
+    }
+}

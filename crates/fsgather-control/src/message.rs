@@ -1,0 +1,167 @@
+//! What ranks and rank 0 say to each other: [`ToCoordinator`] and [`ToMember`].
+//!
+//! `docs/design/wire-protocol.md` has the byte tables. Adding a variant at the end keeps old bytes readable;
+//! anything else is a new [`VERSION`](crate::wire::VERSION).
+
+use bytes::Bytes;
+use fsgather_core::{
+    Activity, Call, ChannelId, Epoch, Error, ProcessId, Rank, Site, Step, WorldSize,
+};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+use uuid::Uuid;
+
+/// A process asks to be a rank.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Join {
+    /// Which rank it says it is.
+    pub rank: Rank,
+    /// How many ranks it believes there are.
+    pub world_size: WorldSize,
+    /// Drawn by the process when it started: the same nonce is the same process asking again.
+    pub nonce: u128,
+    /// Where it runs.
+    pub process: ProcessId,
+    /// Its time-out; rank 0's counts.
+    pub patience: Duration,
+}
+
+/// What a member says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToCoordinator {
+    /// The first message on a control connection.
+    Join(Join),
+    /// The first and only message on the silent connection that watches for the loss of a host.
+    Watch {
+        /// Who watches.
+        rank: Rank,
+        /// The nonce it joined with.
+        nonce: u128,
+    },
+    /// This member is forming another world of the same key as well.
+    Rival {
+        /// What the other rank 0 is: host and pid.
+        other: String,
+    },
+    /// This member's part of one exchange.
+    Contribute {
+        /// Which exchange.
+        step: Step,
+        /// What the member has called.
+        call: Call,
+        /// Inline payload or locator.
+        body: Bytes,
+        /// Whether a payload has to be reclaimed later.
+        leaves_payload: bool,
+    },
+    /// The member cannot go on.
+    Fail {
+        /// The communicator concerned.
+        channel: ChannelId,
+        /// The call concerned; none when the whole communicator is.
+        epoch: Option<Epoch>,
+        /// Why.
+        cause: Error,
+        /// What it was doing.
+        activity: Activity,
+    },
+    /// What the member is doing, with a count of bytes that grows as long as it gets on.
+    Status {
+        /// The communicator concerned.
+        channel: ChannelId,
+        /// What it is doing.
+        activity: Activity,
+        /// How many bytes it has moved since it joined.
+        bytes: u64,
+    },
+    /// The member has read all payloads of a call.
+    Done {
+        /// The communicator.
+        channel: ChannelId,
+        /// The call.
+        epoch: Epoch,
+    },
+    /// The member knows that a channel has failed.
+    AbortSeen {
+        /// The communicator.
+        channel: ChannelId,
+    },
+    /// A process on the member's host, with the pid of this rank, has ended.
+    SiblingExited {
+        /// The rank that ended.
+        rank: Rank,
+    },
+    /// The member has come to the orderly end.
+    Close {
+        /// Where in the user's program.
+        site: Site,
+    },
+    /// The member goes without waiting for the others.
+    Leave {
+        /// Why, if something went wrong.
+        cause: Option<Error>,
+    },
+}
+
+/// What rank 0 says to everybody once all have joined.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Welcome {
+    /// The nonce of the member that is meant.
+    pub nonce: u128,
+    /// The identity of this world, fresh for each.
+    pub communicator: Uuid,
+    /// Where every rank runs, in rank order.
+    pub processes: Vec<ProcessId>,
+    /// The time-out that holds for all.
+    pub patience: Duration,
+}
+
+/// What rank 0 says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ToMember {
+    /// The member is in; others are still to come.
+    Forming {
+        /// Rank 0 of this world: host and pid.
+        coordinator: String,
+    },
+    /// The world has formed without this process.
+    Formed {
+        /// The running job and the process that is the asked-for rank in it.
+        running: String,
+    },
+    /// All are in.
+    Welcome(Welcome),
+    /// Every rank has contributed.
+    Release {
+        /// Which exchange.
+        step: Step,
+        /// All contributions in rank order; absent for those who do not receive.
+        bodies: Option<Vec<Bytes>>,
+        /// Whether [`ToCoordinator::Done`] is expected.
+        acknowledge: bool,
+    },
+    /// A communicator has failed: no exchange of it that is undecided will be released.
+    Abort {
+        /// The communicator.
+        channel: ChannelId,
+        /// Why.
+        cause: Error,
+    },
+    /// A payload is not needed any more.
+    Reclaim {
+        /// The communicator.
+        channel: ChannelId,
+        /// The call.
+        epoch: Epoch,
+    },
+    /// Nothing is wrong: somebody else made progress, so do not time out yet.
+    Patience {
+        /// The communicator.
+        channel: ChannelId,
+    },
+    /// This world has ended; nothing follows.
+    Bye {
+        /// Whether all ranks closed it in good order.
+        orderly: bool,
+    },
+}

@@ -1,0 +1,266 @@
+//! Authentication and encryption of one connection: [`Handshake`] and [`Sealed`].
+//!
+//! The handshake is Noise `NNpsk0`: both sides prove that they know the world's secret, and agree on
+//! fresh keys in one round trip. The prologue binds version, communicator, purpose and the rank that
+//! answers, so that a recorded or reflected handshake fits nowhere else. Handshake messages change no
+//! state of the world: the first message that does comes after, encrypted with keys that only this
+//! connection has.
+
+use std::sync::Arc;
+
+use snow::{Builder, HandshakeState, StatelessTransportState};
+use uuid::Uuid;
+
+use crate::wire::{PLAIN_LIMIT, Purpose, TAG_LEN, VERSION};
+
+const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
+
+/// What members of a world know before they connect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Credentials {
+    /// The world that is meant.
+    pub communicator: Uuid,
+    /// What only its members know.
+    pub secret: [u8; 32],
+}
+
+/// The other side does not know the secret, or means something else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the other side does not know this world's secret")]
+pub struct NotAuthentic;
+
+/// A handshake half-way.
+#[derive(Debug)]
+pub struct Handshake {
+    state: Box<HandshakeState>,
+}
+
+/// The longest handshake message, in bytes: a key and a tag.
+pub const HANDSHAKE_LEN: usize = 48;
+
+impl Handshake {
+    /// Starts on the side that connected; the bytes go to the other side.
+    ///
+    /// # Errors
+    ///
+    /// Never in practice: the parameters are fixed.
+    pub fn initiate(
+        credentials: &Credentials,
+        purpose: Purpose,
+    ) -> Result<(Self, Vec<u8>), NotAuthentic> {
+        let prologue = prologue(credentials.communicator, purpose);
+        let mut state = builder(&prologue, &credentials.secret)?
+            .build_initiator()
+            .map_err(|_| NotAuthentic)?;
+        let mut message = vec![0; HANDSHAKE_LEN];
+        let length = state
+            .write_message(&[], &mut message)
+            .map_err(|_| NotAuthentic)?;
+        message.truncate(length);
+        let state = Box::new(state);
+        Ok((Self { state }, message))
+    }
+
+    /// Ends on the side that connected, with the other side's answer.
+    ///
+    /// # Errors
+    ///
+    /// When the other side does not know the secret.
+    pub fn finish(mut self, answer: &[u8]) -> Result<Sealed, NotAuthentic> {
+        self.state
+            .read_message(answer, &mut [])
+            .map_err(|_| NotAuthentic)?;
+        Sealed::new(*self.state)
+    }
+
+    /// Both steps on the side that was connected to; the bytes go back.
+    ///
+    /// # Errors
+    ///
+    /// When the other side does not know the secret.
+    pub fn respond(
+        credentials: &Credentials,
+        purpose: Purpose,
+        first: &[u8],
+    ) -> Result<(Sealed, Vec<u8>), NotAuthentic> {
+        let prologue = prologue(credentials.communicator, purpose);
+        let mut state = builder(&prologue, &credentials.secret)?
+            .build_responder()
+            .map_err(|_| NotAuthentic)?;
+        state
+            .read_message(first, &mut [])
+            .map_err(|_| NotAuthentic)?;
+        let mut answer = vec![0; HANDSHAKE_LEN];
+        let length = state
+            .write_message(&[], &mut answer)
+            .map_err(|_| NotAuthentic)?;
+        answer.truncate(length);
+        Ok((Sealed::new(state)?, answer))
+    }
+}
+
+/// The keys of an established connection, for both directions.
+///
+/// Records are numbered in each direction, so none can be repeated, dropped or moved.
+#[derive(Clone)]
+pub struct Sealed {
+    state: Arc<StatelessTransportState>,
+}
+
+impl Sealed {
+    fn new(state: HandshakeState) -> Result<Self, NotAuthentic> {
+        let state = state
+            .into_stateless_transport_mode()
+            .map_err(|_| NotAuthentic)?;
+        Ok(Self {
+            state: Arc::new(state),
+        })
+    }
+
+    /// Encrypts a stream as records, numbered from `*number` on, and appends them to `wire`.
+    ///
+    /// # Errors
+    ///
+    /// Never in practice: 2^64 records are not reached.
+    pub fn seal(
+        &self,
+        plain: &[u8],
+        number: &mut u64,
+        wire: &mut Vec<u8>,
+    ) -> Result<(), NotAuthentic> {
+        for piece in plain.chunks(PLAIN_LIMIT) {
+            let length = piece.len() + TAG_LEN;
+            let start = wire.len();
+            // PLAIN_LIMIT keeps the length below 2^16.
+            let prefix = u16::try_from(length).map_err(|_| NotAuthentic)?;
+            wire.extend_from_slice(&prefix.to_le_bytes());
+            wire.resize(start + 2 + length, 0);
+            self.state
+                .write_message(*number, piece, &mut wire[start + 2..])
+                .map_err(|_| NotAuthentic)?;
+            *number += 1;
+        }
+        Ok(())
+    }
+
+    /// Decrypts one record, numbered `*number`, into `plain`; the number of bytes it held.
+    ///
+    /// # Errors
+    ///
+    /// When the record was not made by the other side, or not as this one in order.
+    pub fn open(
+        &self,
+        record: &[u8],
+        number: &mut u64,
+        plain: &mut [u8],
+    ) -> Result<usize, NotAuthentic> {
+        let length = self
+            .state
+            .read_message(*number, record, plain)
+            .map_err(|_| NotAuthentic)?;
+        *number += 1;
+        Ok(length)
+    }
+}
+
+impl std::fmt::Debug for Sealed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sealed").finish_non_exhaustive()
+    }
+}
+
+/// Only rank 0 answers so far; its number stands in the prologue all the same.
+fn prologue(communicator: Uuid, purpose: Purpose) -> Vec<u8> {
+    let mut prologue = b"fsgather".to_vec();
+    prologue.extend_from_slice(&VERSION.to_le_bytes());
+    prologue.extend_from_slice(communicator.as_bytes());
+    prologue.push(purpose.code());
+    prologue.extend_from_slice(&0_u32.to_le_bytes());
+    prologue
+}
+
+fn builder<'a>(prologue: &'a [u8], secret: &'a [u8; 32]) -> Result<Builder<'a>, NotAuthentic> {
+    let parameters = PATTERN.parse().map_err(|_| NotAuthentic)?;
+    Builder::new(parameters)
+        .prologue(prologue)
+        .and_then(|builder| builder.psk(0, secret))
+        .map_err(|_| NotAuthentic)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn credentials(secret: u8) -> Credentials {
+        Credentials {
+            communicator: Uuid::from_u128(7),
+            secret: [secret; 32],
+        }
+    }
+
+    fn connect(
+        client: &Credentials,
+        server: &Credentials,
+    ) -> Result<(Sealed, Sealed), NotAuthentic> {
+        let (handshake, first) = Handshake::initiate(client, Purpose::Control)?;
+        let (server, answer) = Handshake::respond(server, Purpose::Control, &first)?;
+        Ok((handshake.finish(&answer)?, server))
+    }
+
+    #[test]
+    fn both_sides_read_what_the_other_wrote() {
+        let (client, server) = connect(&credentials(1), &credentials(1)).unwrap();
+        let message = vec![42; 3 * PLAIN_LIMIT + 5];
+        let (mut wire, mut sent) = (Vec::new(), 0);
+        client.seal(&message, &mut sent, &mut wire).unwrap();
+        let (mut read, mut received, mut rest) = (Vec::new(), 0, wire.as_slice());
+        let mut plain = vec![0; PLAIN_LIMIT];
+        while let Some((prefix, tail)) = rest.split_first_chunk::<2>() {
+            let (record, tail) = tail.split_at(u16::from_le_bytes(*prefix).into());
+            let length = server.open(record, &mut received, &mut plain).unwrap();
+            read.extend_from_slice(&plain[..length]);
+            rest = tail;
+        }
+        assert_eq!(read, message);
+        assert_eq!(sent, 4);
+        assert!(!wire.windows(16).any(|window| window == [42; 16]));
+    }
+
+    #[test]
+    fn a_wrong_secret_world_or_purpose_is_refused() {
+        assert!(connect(&credentials(1), &credentials(2)).is_err());
+        let other = Credentials {
+            communicator: Uuid::from_u128(8),
+            ..credentials(1)
+        };
+        assert!(connect(&credentials(1), &other).is_err());
+        let (_, first) = Handshake::initiate(&credentials(1), Purpose::Watch).unwrap();
+        assert!(Handshake::respond(&credentials(1), Purpose::Control, &first).is_err());
+    }
+
+    #[test]
+    fn records_cannot_be_repeated_or_changed() {
+        let (client, server) = connect(&credentials(1), &credentials(1)).unwrap();
+        let (mut wire, mut sent) = (Vec::new(), 0);
+        client.seal(b"once", &mut sent, &mut wire).unwrap();
+        let mut plain = vec![0; PLAIN_LIMIT];
+        let mut received = 0;
+        assert!(server.open(&wire[2..], &mut received, &mut plain).is_ok());
+        assert!(server.open(&wire[2..], &mut received, &mut plain).is_err());
+        wire[5] ^= 1;
+        assert!(server.open(&wire[2..], &mut 0, &mut plain).is_err());
+    }
+
+    #[test]
+    fn a_recorded_handshake_opens_nothing_later() {
+        let (client, first) = Handshake::initiate(&credentials(1), Purpose::Control).unwrap();
+        let (old, answer) = Handshake::respond(&credentials(1), Purpose::Control, &first).unwrap();
+        let client = client.finish(&answer).unwrap();
+        let (mut wire, mut plain) = (Vec::new(), vec![0; PLAIN_LIMIT]);
+        client.seal(b"join", &mut 0, &mut wire).unwrap();
+        assert!(old.open(&wire[2..], &mut 0, &mut plain).is_ok());
+        // The same first message and the same record, replayed to a new responder.
+        let (again, _) = Handshake::respond(&credentials(1), Purpose::Control, &first).unwrap();
+        assert!(again.open(&wire[2..], &mut 0, &mut plain).is_err());
+    }
+}

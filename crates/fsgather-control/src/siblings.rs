@@ -1,0 +1,135 @@
+//! Watching processes on the same host: [`Watch`].
+//!
+//! The end of a process usually closes its connections. A forked child that holds them open hides it,
+//! so each rank watches another one on its host by pidfd: the next in a ring, and when that one has
+//! ended, the one after it.
+
+use std::{
+    io::{self, PipeReader, PipeWriter},
+    sync::Arc,
+    thread,
+};
+
+use fsgather_core::{ProcessId, Rank};
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    io::Errno,
+    process::{Pid, PidfdFlags, pidfd_open},
+};
+
+use crate::hub::Hub;
+
+/// Tells whether a process is running; used once a pid has been pinned, to see that it is the right one.
+pub type IsRunning = dyn Fn(&ProcessId) -> bool + Send + Sync;
+
+/// The ranks that `rank` watches, in this order, one at a time.
+fn ring(rank: Rank, processes: &[ProcessId]) -> Vec<Rank> {
+    let Some(own) = processes.get(rank.index()) else {
+        return Vec::new();
+    };
+    let ranks = (0..).map(Rank::new).zip(processes);
+    let (before, after): (Vec<_>, Vec<_>) = ranks
+        .filter(|(other, process)| *other != rank && process.sees_pids_of(own))
+        .map(|(other, _)| other)
+        .partition(|other| *other < rank);
+    after.into_iter().chain(before).collect()
+}
+
+/// A thread that watches siblings; it ends when this is dropped.
+pub(crate) struct Watch {
+    /// The thread waits for the end of this pipe as well.
+    _alive: PipeWriter,
+}
+
+impl Watch {
+    /// Starts to watch the siblings of `rank` and to report each that ends.
+    pub(crate) fn start(
+        hub: Arc<Hub>,
+        rank: Rank,
+        processes: Vec<ProcessId>,
+        is_running: Arc<IsRunning>,
+    ) -> io::Result<Option<Self>> {
+        let own = processes.get(rank.index()).map(|own| own.pid);
+        let siblings: Vec<(Rank, ProcessId)> = ring(rank, &processes)
+            .into_iter()
+            .filter_map(|sibling| Some((sibling, processes.get(sibling.index())?.clone())))
+            // Threads of one process end together.
+            .filter(|(_, process)| Some(process.pid) != own)
+            .collect();
+        if siblings.is_empty() {
+            return Ok(None);
+        }
+        let (stopped, alive) = io::pipe()?;
+        thread::Builder::new()
+            .name(format!("fsgather-{rank}-watch"))
+            .spawn(move || watch(&hub, siblings, &*is_running, &stopped))?;
+        Ok(Some(Self { _alive: alive }))
+    }
+}
+
+fn watch(
+    hub: &Hub,
+    siblings: Vec<(Rank, ProcessId)>,
+    is_running: &IsRunning,
+    stopped: &PipeReader,
+) {
+    for (sibling, process) in siblings {
+        match ended(&process, is_running, stopped) {
+            Ok(true) => hub.act(|member, _| member.sibling_exited(sibling)),
+            Ok(false) => return,
+            Err(errno) => tracing::debug!("cannot watch rank {sibling}: {errno}"),
+        }
+    }
+}
+
+/// Waits until a process has ended (true) or the watch is over (false).
+fn ended(process: &ProcessId, is_running: &IsRunning, stopped: &PipeReader) -> Result<bool, Errno> {
+    let pid = i32::try_from(process.pid).ok().and_then(Pid::from_raw);
+    let pinned = match pidfd_open(pid.ok_or(Errno::INVAL)?, PidfdFlags::empty()) {
+        Ok(pinned) => pinned,
+        Err(Errno::SRCH) => return Ok(true),
+        Err(errno) => return Err(errno),
+    };
+    // The pid may have gone to another process before it was pinned.
+    if !is_running(process) {
+        return Ok(true);
+    }
+    loop {
+        let mut waited = [
+            PollFd::new(&pinned, PollFlags::IN),
+            PollFd::new(stopped, PollFlags::IN),
+        ];
+        match poll(&mut waited, None) {
+            Ok(_) if !waited[1].revents().is_empty() => return Ok(false),
+            Ok(_) if !waited[0].revents().is_empty() => return Ok(true),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn on(boot_id: &str, pid: u32) -> ProcessId {
+        ProcessId {
+            boot_id: boot_id.into(),
+            pid_namespace: 1,
+            pid,
+            ..ProcessId::default()
+        }
+    }
+
+    #[test]
+    fn every_rank_is_watched_by_the_one_before_it_on_its_host() {
+        let processes = [on("a", 1), on("b", 1), on("a", 2), on("a", 3), on("b", 2)];
+        let first = |rank| ring(Rank::new(rank), &processes).first().copied();
+        assert_eq!(first(0), Some(Rank::new(2)));
+        assert_eq!(first(2), Some(Rank::new(3)));
+        assert_eq!(first(3), Some(Rank::new(0)));
+        assert_eq!(first(1), Some(Rank::new(4)));
+        assert_eq!(first(4), Some(Rank::new(1)));
+        assert_eq!(ring(Rank::ZERO, &processes), [Rank::new(2), Rank::new(3)]);
+    }
+}

@@ -1,0 +1,341 @@
+//! The owner of sockets: listening, connecting, and moving messages over one connection.
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    ops::RangeInclusive,
+    time::Duration,
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{
+        TcpListener, TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
+};
+
+use crate::{
+    noise::{Credentials, HANDSHAKE_LEN, Handshake, Sealed},
+    wire::{self, Deframer, Preamble, Purpose, RECORD_LIMIT, TAG_LEN, VERSION},
+};
+
+/// How long connecting and shaking hands may take.
+pub(crate) const HANDSHAKE_LIMIT: Duration = Duration::from_secs(2);
+
+/// A silent connection is probed after this long, four times this far apart: it survives a cut of ten
+/// seconds, and a host that has vanished is noticed after about twenty-five.
+const KEEPALIVE: Duration = Duration::from_secs(5);
+const KEEPALIVE_PROBES: u32 = 4;
+
+/// How much is read from a socket at once.
+const READ_SIZE: usize = 256 << 10;
+
+/// Why a connection did not come to be, or ended.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TransportError {
+    /// The operating system says so.
+    #[error("{0}")]
+    Io(#[source] io::Error),
+    /// The other side closed the connection.
+    #[error("its connection closed")]
+    Closed,
+    /// Nobody answered in time.
+    #[error("no answer within {} s", HANDSHAKE_LIMIT.as_secs())]
+    Silent,
+    /// The other side speaks something else.
+    #[error("something that is not fsgather answers there")]
+    Stranger,
+    /// The other side is a build of another version.
+    #[error("fsgather with wire protocol {0} answers there, this build speaks {VERSION}")]
+    Version(u16),
+    /// The other side does not know the secret.
+    #[error("another world answers there")]
+    NotAuthentic,
+    /// The other side broke the protocol.
+    #[error("it sent {0}")]
+    Broken(#[from] wire::WireError),
+}
+
+impl TransportError {
+    fn from_read(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::BrokenPipe => Self::Closed,
+            io::ErrorKind::TimedOut => {
+                Self::Io(io::Error::other("its host does not answer any more"))
+            }
+            _ => Self::Io(error),
+        }
+    }
+}
+
+/// Listens on the first free port of a range (0 for any), for both families where the host has both.
+///
+/// No reuse option is set: a port that somebody else listens on is an error.
+pub(crate) fn listen(ports: RangeInclusive<u16>) -> io::Result<(TcpListener, u16)> {
+    let mut refused = io::Error::from(io::ErrorKind::AddrInUse);
+    for port in ports {
+        let families = [
+            (Domain::IPV6, IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
+            (Domain::IPV4, IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+        ];
+        for (domain, any) in families {
+            match listen_on(domain, SocketAddr::new(any, port)) {
+                Ok(listener) => {
+                    let port = listener.local_addr()?.port();
+                    return Ok((listener, port));
+                }
+                // In use for one family is in use: the other one would be somebody else's.
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                    refused = error;
+                    break;
+                }
+                Err(error) => refused = error,
+            }
+        }
+    }
+    Err(refused)
+}
+
+fn listen_on(domain: Domain, address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(domain, Type::STREAM, None)?;
+    if domain == Domain::IPV6 {
+        socket.set_only_v6(false)?;
+    }
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(1024)?;
+    TcpListener::from_std(socket.into())
+}
+
+/// A connection that both sides have proved to belong to one world.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) reader: Reader,
+    pub(crate) writer: Writer,
+}
+
+/// The receiving half of a connection.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    half: OwnedReadHalf,
+    sealed: Sealed,
+    number: u64,
+    /// Bytes as they came; whole records are taken from `start` on.
+    raw: Vec<u8>,
+    start: usize,
+    plain: Vec<u8>,
+    deframer: Deframer,
+}
+
+/// The sending half of a connection.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    half: OwnedWriteHalf,
+    sealed: Sealed,
+    number: u64,
+    wire: Vec<u8>,
+}
+
+impl Connection {
+    /// Connects to a world and proves to belong to it, within [`HANDSHAKE_LIMIT`].
+    pub(crate) async fn open(
+        address: SocketAddr,
+        credentials: &Credentials,
+        purpose: Purpose,
+    ) -> Result<Self, TransportError> {
+        tokio::time::timeout(HANDSHAKE_LIMIT, async {
+            let mut stream = TcpStream::connect(address)
+                .await
+                .map_err(TransportError::Io)?;
+            stream.set_nodelay(true).map_err(TransportError::Io)?;
+            let (handshake, first) = Handshake::initiate(credentials, purpose)
+                .map_err(|_| TransportError::NotAuthentic)?;
+            let mut hello = Preamble::ours(purpose).to_bytes().to_vec();
+            hello.extend_from_slice(&first);
+            stream
+                .write_all(&hello)
+                .await
+                .map_err(TransportError::from_read)?;
+            read_preamble(&mut stream).await?;
+            let mut answer = [0; HANDSHAKE_LEN];
+            stream
+                .read_exact(&mut answer)
+                .await
+                // Rank 0 of another world hangs up on a first message that it cannot read.
+                .map_err(|_| TransportError::NotAuthentic)?;
+            let sealed = handshake
+                .finish(&answer)
+                .map_err(|_| TransportError::NotAuthentic)?;
+            Ok(Self::new(stream, sealed))
+        })
+        .await
+        .map_err(|_| TransportError::Silent)?
+    }
+
+    /// Answers somebody who connected, within [`HANDSHAKE_LIMIT`].
+    pub(crate) async fn accept(
+        mut stream: TcpStream,
+        credentials: &Credentials,
+    ) -> Result<(Self, Purpose), TransportError> {
+        tokio::time::timeout(HANDSHAKE_LIMIT, async {
+            stream.set_nodelay(true).map_err(TransportError::Io)?;
+            let preamble = match read_preamble(&mut stream).await {
+                Err(TransportError::Version(theirs)) => {
+                    // So that it can tell its user.
+                    let ours = Preamble::ours(Purpose::Control).to_bytes();
+                    let _ = stream.write_all(&ours).await;
+                    return Err(TransportError::Version(theirs));
+                }
+                other => other?,
+            };
+            let purpose = preamble.purpose.ok_or(TransportError::Stranger)?;
+            let mut first = [0; HANDSHAKE_LEN];
+            stream
+                .read_exact(&mut first)
+                .await
+                .map_err(TransportError::from_read)?;
+            let (sealed, answer) = Handshake::respond(credentials, purpose, &first)
+                .map_err(|_| TransportError::NotAuthentic)?;
+            let mut hello = Preamble::ours(purpose).to_bytes().to_vec();
+            hello.extend_from_slice(&answer);
+            stream
+                .write_all(&hello)
+                .await
+                .map_err(TransportError::from_read)?;
+            Ok((Self::new(stream, sealed), purpose))
+        })
+        .await
+        .map_err(|_| TransportError::Silent)?
+    }
+
+    fn new(stream: TcpStream, sealed: Sealed) -> Self {
+        let (read, write) = stream.into_split();
+        Self {
+            reader: Reader {
+                half: read,
+                sealed: sealed.clone(),
+                number: 0,
+                raw: Vec::new(),
+                start: 0,
+                plain: vec![0; RECORD_LIMIT],
+                deframer: Deframer::default(),
+            },
+            writer: Writer {
+                half: write,
+                sealed,
+                number: 0,
+                wire: Vec::new(),
+            },
+        }
+    }
+}
+
+async fn read_preamble(stream: &mut TcpStream) -> Result<Preamble, TransportError> {
+    let mut bytes = [0; Preamble::LEN];
+    stream
+        .read_exact(&mut bytes)
+        .await
+        .map_err(TransportError::from_read)?;
+    let preamble = Preamble::from_bytes(bytes).ok_or(TransportError::Stranger)?;
+    if preamble.version == VERSION {
+        Ok(preamble)
+    } else {
+        Err(TransportError::Version(preamble.version))
+    }
+}
+
+impl Reader {
+    /// The next message. What had arrived before the end of the connection is handed out first.
+    pub(crate) async fn next<M: DeserializeOwned>(&mut self) -> Result<M, TransportError> {
+        loop {
+            if let Some(message) = self.deframer.next_message()? {
+                return Ok(message);
+            }
+            if self.open_record()? {
+                continue;
+            }
+            self.raw.drain(..self.start);
+            self.start = 0;
+            self.raw.reserve(READ_SIZE);
+            let read = self.half.read_buf(&mut self.raw).await;
+            if read.map_err(TransportError::from_read)? == 0 {
+                return Err(TransportError::Closed);
+            }
+        }
+    }
+
+    /// Decrypts one record, if it has arrived in full.
+    fn open_record(&mut self) -> Result<bool, TransportError> {
+        let pending = &self.raw[self.start..];
+        let Some((prefix, rest)) = pending.split_first_chunk::<2>() else {
+            return Ok(false);
+        };
+        let length = usize::from(u16::from_le_bytes(*prefix));
+        if !(TAG_LEN..=RECORD_LIMIT).contains(&length) {
+            return Err(TransportError::Stranger);
+        }
+        let Some(record) = rest.get(..length) else {
+            return Ok(false);
+        };
+        let opened = self
+            .sealed
+            .open(record, &mut self.number, &mut self.plain)
+            .map_err(|_| TransportError::Stranger)?;
+        self.deframer.push(&self.plain[..opened]);
+        self.start += 2 + length;
+        Ok(true)
+    }
+
+    /// Reads and forgets until the other side has closed.
+    pub(crate) async fn drain(&mut self) {
+        loop {
+            self.raw.clear();
+            self.raw.reserve(READ_SIZE);
+            match self.half.read_buf(&mut self.raw).await {
+                Ok(0) | Err(_) => return,
+                Ok(_) => {}
+            }
+        }
+    }
+}
+
+impl Writer {
+    /// Sends frames that are encoded already.
+    pub(crate) async fn send_frames(&mut self, frames: &[u8]) -> Result<(), TransportError> {
+        self.wire.clear();
+        self.sealed
+            .seal(frames, &mut self.number, &mut self.wire)
+            .map_err(|_| TransportError::Closed)?;
+        self.half
+            .write_all(&self.wire)
+            .await
+            .map_err(TransportError::from_read)
+    }
+
+    /// Sends one message.
+    pub(crate) async fn send<M: Serialize>(&mut self, message: &M) -> Result<(), TransportError> {
+        let frame = wire::encode_frame(message)?;
+        self.send_frames(&frame).await
+    }
+
+    /// Says that nothing follows.
+    pub(crate) async fn shut(&mut self) {
+        let _ = self.half.shutdown().await;
+    }
+
+    /// Lets the kernel probe the other host while nothing is said.
+    pub(crate) fn keep_alive(&self) -> Result<(), TransportError> {
+        let keepalive = TcpKeepalive::new()
+            .with_time(KEEPALIVE)
+            .with_interval(KEEPALIVE)
+            .with_retries(KEEPALIVE_PROBES);
+        SockRef::from(self.half.as_ref())
+            .set_tcp_keepalive(&keepalive)
+            .map_err(TransportError::Io)
+    }
+}

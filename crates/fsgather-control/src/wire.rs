@@ -1,0 +1,249 @@
+//! Bytes on a connection: [`Preamble`], records and frames. No sockets here.
+//!
+//! A connection starts with a preamble in the clear both ways, so that builds that do not understand each
+//! other can say so. After the handshake everything is cut into *records*: a length (2 bytes,
+//! little-endian) and that many encrypted bytes. The decrypted records joined together are *frames*: a
+//! length (4 bytes, little-endian) and one postcard-encoded message. Lengths are checked before
+//! anything is allocated. `docs/design/wire-protocol.md` has the tables.
+
+use serde::{Serialize, de::DeserializeOwned};
+
+/// The version of everything on the wire.
+///
+/// 1: first version.
+pub const VERSION: u16 = 1;
+
+/// The largest frame, in bytes without its length.
+pub const FRAME_LIMIT: usize = 8 << 20;
+
+/// The largest record on the wire, in bytes without its length.
+pub const RECORD_LIMIT: usize = 16 << 10;
+
+/// What authentication adds to each record, in bytes.
+pub const TAG_LEN: usize = 16;
+
+/// The largest piece of frames that one record carries.
+pub const PLAIN_LIMIT: usize = RECORD_LIMIT - TAG_LEN;
+
+const MAGIC: [u8; 4] = *b"fsg\x01";
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Messages between a member and rank 0.
+    Control,
+    /// Nothing is said; its end is the end of the other side's host.
+    Watch,
+}
+
+impl Purpose {
+    /// The byte that stands for it.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Control => 1,
+            Self::Watch => 2,
+        }
+    }
+
+    const fn from_code(code: u8) -> Option<Self> {
+        match code {
+            1 => Some(Self::Control),
+            2 => Some(Self::Watch),
+            _ => None,
+        }
+    }
+}
+
+/// The first eight bytes of a connection, both ways, in the clear.
+///
+/// | offset | bytes | meaning |
+/// |---|---|---|
+/// | 0 | 4 | `f` `s` `g` 0x01 |
+/// | 4 | 2 | version, little-endian |
+/// | 6 | 1 | purpose: 1 control, 2 watch |
+/// | 7 | 1 | 0 |
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Preamble {
+    /// The sender's version.
+    pub version: u16,
+    /// What the connection is for; unknown to us in a later version.
+    pub purpose: Option<Purpose>,
+}
+
+impl Preamble {
+    /// The length on the wire, in bytes.
+    pub const LEN: usize = 8;
+
+    /// Ours, for a connection of this purpose.
+    #[must_use]
+    pub const fn ours(purpose: Purpose) -> Self {
+        Self {
+            version: VERSION,
+            purpose: Some(purpose),
+        }
+    }
+
+    /// As it goes over the wire.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        bytes[..4].copy_from_slice(&MAGIC);
+        bytes[4..6].copy_from_slice(&self.version.to_le_bytes());
+        bytes[6] = self.purpose.map_or(0, Purpose::code);
+        bytes
+    }
+
+    /// Reads one; `None` when the other side does not speak this protocol at all.
+    #[must_use]
+    pub fn from_bytes(bytes: [u8; Self::LEN]) -> Option<Self> {
+        let [a, b, c, d, low, high, purpose, _] = bytes;
+        ([a, b, c, d] == MAGIC).then(|| Self {
+            version: u16::from_le_bytes([low, high]),
+            purpose: Purpose::from_code(purpose),
+        })
+    }
+}
+
+/// Why bytes are not a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    /// A frame says that it is longer than [`FRAME_LIMIT`].
+    #[error("a frame of {0} bytes exceeds the limit of {FRAME_LIMIT}")]
+    FrameTooLong(usize),
+    /// A frame does not hold a message of this version.
+    #[error("a frame that is no message")]
+    Malformed,
+}
+
+/// Puts one message into a frame.
+///
+/// # Errors
+///
+/// [`WireError::FrameTooLong`] when the message does not fit, [`WireError::Malformed`] when it cannot
+/// be encoded.
+pub fn encode_frame<M: Serialize>(message: &M) -> Result<Vec<u8>, WireError> {
+    let mut frame = postcard::to_extend(message, vec![0; 4]).map_err(|_| WireError::Malformed)?;
+    let length = frame.len() - 4;
+    let prefix = u32::try_from(length)
+        .ok()
+        .filter(|_| length <= FRAME_LIMIT)
+        .ok_or(WireError::FrameTooLong(length))?;
+    frame[..4].copy_from_slice(&prefix.to_le_bytes());
+    Ok(frame)
+}
+
+/// Joins decrypted records and cuts them into frames.
+#[derive(Debug, Default)]
+pub struct Deframer {
+    buffer: Vec<u8>,
+    start: usize,
+}
+
+impl Deframer {
+    /// Takes in one decrypted record.
+    pub fn push(&mut self, plain: &[u8]) {
+        if self.start == self.buffer.len() {
+            self.buffer.clear();
+            self.start = 0;
+        }
+        self.buffer.extend_from_slice(plain);
+    }
+
+    /// The next whole message, if its frame has arrived in full.
+    ///
+    /// # Errors
+    ///
+    /// When the other side does not keep to the protocol; nothing after that can be read.
+    pub fn next_message<M: DeserializeOwned>(&mut self) -> Result<Option<M>, WireError> {
+        let pending = &self.buffer[self.start..];
+        let Some((prefix, rest)) = pending.split_first_chunk::<4>() else {
+            return Ok(None);
+        };
+        let length = u32::from_le_bytes(*prefix) as usize;
+        if length > FRAME_LIMIT {
+            return Err(WireError::FrameTooLong(length));
+        }
+        let Some(body) = rest.get(..length) else {
+            self.make_room(length + 4);
+            return Ok(None);
+        };
+        let message = postcard::from_bytes(body).map_err(|_| WireError::Malformed)?;
+        self.start += 4 + length;
+        Ok(Some(message))
+    }
+
+    /// Moves what is unread to the front, so that the buffer is bounded by one frame and one record.
+    fn make_room(&mut self, needed: usize) {
+        if self.start > 0 {
+            self.buffer.drain(..self.start);
+            self.start = 0;
+        }
+        self.buffer
+            .reserve(needed.saturating_sub(self.buffer.len()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn messages_survive_any_cut_into_records(
+            messages in proptest::collection::vec("\\PC{0,300}", 0..20),
+            record in 1_usize..500,
+        ) {
+            let stream: Vec<u8> = messages
+                .iter()
+                .flat_map(|message| encode_frame(message).unwrap())
+                .collect();
+            let mut deframer = Deframer::default();
+            let mut read: Vec<String> = Vec::new();
+            for piece in stream.chunks(record) {
+                deframer.push(piece);
+                while let Some(message) = deframer.next_message().unwrap() {
+                    read.push(message);
+                }
+            }
+            prop_assert_eq!(read, messages);
+        }
+
+        #[test]
+        fn arbitrary_bytes_never_panic_or_allocate_beyond_the_limit(
+            pieces in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..64), 0..20),
+        ) {
+            let mut deframer = Deframer::default();
+            for piece in pieces {
+                deframer.push(&piece);
+                if !matches!(deframer.next_message::<crate::message::ToCoordinator>(), Ok(Some(_))) {
+                    break;
+                }
+            }
+            prop_assert!(deframer.buffer.capacity() <= FRAME_LIMIT * 2);
+        }
+
+        #[test]
+        fn preambles_convert_both_ways(version: u16, watch: bool) {
+            let purpose = Some(if watch { Purpose::Watch } else { Purpose::Control });
+            let preamble = Preamble { version, purpose };
+            prop_assert_eq!(Preamble::from_bytes(preamble.to_bytes()), Some(preamble));
+        }
+    }
+
+    #[test]
+    fn a_length_beyond_the_limit_is_refused_before_anything_is_allocated() {
+        let mut deframer = Deframer::default();
+        deframer.push(&u32::MAX.to_le_bytes());
+        let refused = deframer.next_message::<String>();
+        assert_eq!(refused, Err(WireError::FrameTooLong(u32::MAX as usize)));
+        assert!(deframer.buffer.capacity() < 1024);
+    }
+
+    #[test]
+    fn a_stranger_is_recognised_by_its_first_bytes() {
+        assert_eq!(Preamble::from_bytes(*b"GET / HT"), None);
+    }
+}

@@ -1,0 +1,372 @@
+//! What every [`Exchange`] must do, whatever it is made of: [`run`].
+//!
+//! Each check gets a fresh world and runs every rank on a thread of its own. Checks name the promise
+//! they hold; a failing one panics with the rank concerned.
+
+use std::{
+    sync::{Arc, Mutex, mpsc},
+    thread,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use fsgather_core::{
+    Call, Contribution, Epoch, Error, Exchange, Operation, PeerFailure, Phase, Rank, Round, Site,
+    Table,
+};
+
+/// One rank's exchange.
+pub type Seat = Box<dyn Exchange>;
+
+/// Makes a world of so many ranks whose time-out is so long.
+pub type MakeWorld<'a> = dyn Fn(u32, Duration) -> Vec<Seat> + 'a;
+
+/// Long enough not to be reached on a slow machine.
+const PATIENT: Duration = Duration::from_secs(120);
+
+/// Short enough to be waited for.
+const HASTY: Duration = Duration::from_millis(400);
+
+/// Runs all checks on worlds of 1 to `largest` ranks.
+pub fn run(make: &MakeWorld<'_>, largest: u32) {
+    for ranks in 1..=largest {
+        a_barrier_holds_everybody_until_the_last_has_come(make, ranks);
+        an_exchange_delivers_all_bodies_in_rank_order(make, ranks);
+        a_gather_delivers_to_its_root_only(make, ranks);
+        calls_are_numbered_in_order(make, ranks);
+        several_calls_may_be_pending(make, ranks);
+        further_rounds_belong_to_their_call(make, ranks);
+        payloads_are_reclaimed_once_everybody_has_read(make, ranks);
+        closing_together_succeeds_and_nothing_works_after(make, ranks);
+        a_failure_is_the_same_on_all_ranks_and_poisons(make, ranks);
+        an_interrupt_ends_everything(make, ranks);
+    }
+    for ranks in 2..=largest {
+        different_calls_are_told_with_both_sites(make, ranks);
+        different_roots_are_told(make, ranks);
+        a_late_rank_is_named_by_all_others(make, ranks);
+        progress_postpones_the_time_out(make, ranks);
+        a_rank_that_left_is_named(make, ranks);
+        closing_while_others_call_is_told(make, ranks);
+        a_failure_after_the_verdict_reaches_others_at_their_next_call(make, ranks);
+    }
+}
+
+fn site(text: &str) -> Site {
+    Site::named(text)
+}
+
+fn all_gather(text: &str) -> Call {
+    Call::new(Operation::AllGather, site(text))
+}
+
+fn body(rank: Rank) -> Bytes {
+    Bytes::from(vec![u8::try_from(rank.get()).unwrap(); rank.index() * 3])
+}
+
+/// Runs `act` on every rank at the same time; results in rank order.
+fn on_all<R: Send>(world: Vec<Seat>, act: impl Fn(Seat) -> R + Sync) -> Vec<R> {
+    thread::scope(|scope| {
+        let act = &act;
+        let ranks: Vec<_> = world
+            .into_iter()
+            .map(|seat| scope.spawn(move || act(seat)))
+            .collect();
+        ranks
+            .into_iter()
+            .map(|rank| rank.join().expect("a rank panicked"))
+            .collect()
+    })
+}
+
+fn a_barrier_holds_everybody_until_the_last_has_come(make: &MakeWorld<'_>, ranks: u32) {
+    let arrived = Arc::new(Mutex::new(0));
+    on_all(make(ranks, PATIENT), |seat| {
+        for turn in 1..=20 {
+            *arrived.lock().unwrap() += 1;
+            seat.barrier(site("here")).unwrap();
+            let seen = *arrived.lock().unwrap();
+            assert!(seen >= turn * ranks, "rank {} left early", seat.rank());
+        }
+        seat.close(site("end")).unwrap();
+    });
+}
+
+fn an_exchange_delivers_all_bodies_in_rank_order(make: &MakeWorld<'_>, ranks: u32) {
+    on_all(make(ranks, PATIENT), |seat| {
+        let table = seat
+            .exchange(all_gather("here"), body(seat.rank()))
+            .unwrap();
+        let expected: Vec<Bytes> = seat.world_size().ranks().map(body).collect();
+        assert_eq!(table.unwrap().bodies, expected);
+        seat.close(site("end")).unwrap();
+    });
+}
+
+fn a_gather_delivers_to_its_root_only(make: &MakeWorld<'_>, ranks: u32) {
+    let root = Rank::new(ranks - 1);
+    on_all(make(ranks, PATIENT), |seat| {
+        let call = Call::new(Operation::Gather, site("here")).with_root(root);
+        let table = seat.exchange(call, body(seat.rank())).unwrap();
+        assert_eq!(table.is_some(), seat.rank() == root);
+        seat.close(site("end")).unwrap();
+    });
+}
+
+fn calls_are_numbered_in_order(make: &MakeWorld<'_>, ranks: u32) {
+    on_all(make(ranks, PATIENT), |seat| {
+        for number in 0..3 {
+            let ticket = seat.begin(all_gather("here")).unwrap();
+            assert_eq!(ticket.epoch, Epoch::new(number));
+            let nothing = Contribution::default();
+            seat.contribute(&ticket, Round::VERDICT, nothing).unwrap();
+            seat.wait(&ticket, Round::VERDICT).unwrap();
+        }
+        seat.close(site("end")).unwrap();
+    });
+}
+
+fn several_calls_may_be_pending(make: &MakeWorld<'_>, ranks: u32) {
+    on_all(make(ranks, PATIENT), |seat| {
+        let tickets: Vec<_> = (0_u8..4)
+            .map(|number| {
+                let ticket = seat.begin(all_gather("here")).unwrap();
+                let part = Contribution::inline(vec![number]);
+                seat.contribute(&ticket, Round::VERDICT, part).unwrap();
+                (ticket, number)
+            })
+            .collect();
+        for (ticket, number) in tickets.into_iter().rev() {
+            let table = seat.wait(&ticket, Round::VERDICT).unwrap().unwrap();
+            assert!(table.bodies.iter().all(|body| body.as_ref() == [number]));
+        }
+        seat.close(site("end")).unwrap();
+    });
+}
+
+fn further_rounds_belong_to_their_call(make: &MakeWorld<'_>, ranks: u32) {
+    on_all(make(ranks, PATIENT), |seat| {
+        let ticket = seat.begin(all_gather("here")).unwrap();
+        for round in 0..3 {
+            let part = Contribution::inline(vec![u8::try_from(round).unwrap()]);
+            let round = Round::new(round);
+            seat.contribute(&ticket, round, part.clone()).unwrap();
+            let table = seat.wait(&ticket, round).unwrap().unwrap();
+            assert_eq!(table.bodies, vec![part.body; seat.world_size().len()]);
+        }
+        seat.close(site("end")).unwrap();
+    });
+}
+
+fn payloads_are_reclaimed_once_everybody_has_read(make: &MakeWorld<'_>, ranks: u32) {
+    let read = Arc::new(Mutex::new(0));
+    let (reclaimed, hear) = mpsc::channel();
+    let hear = Mutex::new(hear);
+    on_all(make(ranks, PATIENT), |seat| {
+        let own = seat.rank();
+        let readers = Arc::clone(&read);
+        let reclaimed = reclaimed.clone();
+        seat.set_reclaim_sink(Arc::new(move |_, epoch, owner| {
+            assert_eq!(owner, own);
+            let readers = *readers.lock().unwrap();
+            let _ = reclaimed.send((epoch, owner, readers));
+        }));
+        seat.barrier(site("sinks are set")).unwrap();
+        let ticket = seat.begin(all_gather("here")).unwrap();
+        // Only even ranks leave a payload.
+        let part = Contribution {
+            body: body(own),
+            leaves_payload: own.get() % 2 == 0,
+        };
+        seat.contribute(&ticket, Round::VERDICT, part).unwrap();
+        let Table { acknowledge, .. } = seat.wait(&ticket, Round::VERDICT).unwrap().unwrap();
+        assert!(acknowledge);
+        *read.lock().unwrap() += 1;
+        seat.done(&ticket);
+        seat.close(site("end")).unwrap();
+    });
+    let mut owners: Vec<Rank> = hear
+        .lock()
+        .unwrap()
+        .try_iter()
+        .map(|(epoch, owner, readers)| {
+            assert_eq!(epoch, Epoch::new(1));
+            assert_eq!(readers, ranks, "reclaimed before everybody had read");
+            owner
+        })
+        .collect();
+    owners.sort();
+    let expected: Vec<Rank> = (0..ranks).step_by(2).map(Rank::new).collect();
+    assert_eq!(owners, expected);
+}
+
+fn closing_together_succeeds_and_nothing_works_after(make: &MakeWorld<'_>, ranks: u32) {
+    on_all(make(ranks, PATIENT), |seat| {
+        seat.close(site("end")).unwrap();
+        assert!(seat.barrier(site("too late")).is_err());
+    });
+}
+
+fn a_failure_is_the_same_on_all_ranks_and_poisons(make: &MakeWorld<'_>, ranks: u32) {
+    let failing = Rank::new(ranks / 2);
+    let errors = on_all(make(ranks, PATIENT), |seat| {
+        let error = if seat.rank() == failing {
+            let ticket = seat.begin(all_gather("here")).unwrap();
+            seat.fail(&ticket, Phase::Publishing, Error::config("no room"))
+        } else {
+            // Wherever in the call the failure is met, it is the same.
+            seat.exchange(all_gather("here"), Bytes::new()).unwrap_err()
+        };
+        let next = seat.barrier(site("after")).unwrap_err();
+        assert_eq!(next, error.poisoned());
+        error
+    });
+    assert_eq!(errors, vec![Error::config("no room"); ranks as usize]);
+}
+
+fn an_interrupt_ends_everything(make: &MakeWorld<'_>, ranks: u32) {
+    let cause = Error::config("ended by a test");
+    let errors = on_all(make(ranks, PATIENT), |seat| {
+        if seat.rank().get() == ranks - 1 {
+            seat.interrupt(cause.clone());
+        }
+        seat.barrier(site("here")).unwrap_err()
+    });
+    assert_eq!(errors, vec![cause.clone(); ranks as usize]);
+}
+
+fn different_calls_are_told_with_both_sites(make: &MakeWorld<'_>, ranks: u32) {
+    let errors = on_all(make(ranks, PATIENT), |seat| {
+        if seat.rank() == Rank::new(1) {
+            seat.barrier(site("eval.rs:7:1")).unwrap_err()
+        } else {
+            let call = all_gather("train.rs:9:2");
+            seat.exchange(call, Bytes::new()).unwrap_err()
+        }
+    });
+    for error in &errors {
+        assert_eq!(error, &errors[0]);
+        let text = error.to_string();
+        assert!(matches!(error, Error::Desync { .. }), "{text}");
+        assert!(text.contains("barrier at eval.rs:7:1"), "{text}");
+        assert!(text.contains("all_gather at train.rs:9:2"), "{text}");
+    }
+}
+
+fn different_roots_are_told(make: &MakeWorld<'_>, ranks: u32) {
+    let errors = on_all(make(ranks, PATIENT), |seat| {
+        let root = Rank::new(u32::from(seat.rank() == Rank::ZERO));
+        let call = Call::new(Operation::Gather, site("here")).with_root(root);
+        seat.exchange(call, Bytes::new()).unwrap_err()
+    });
+    for error in &errors {
+        assert!(matches!(error, Error::Desync { .. }), "{error}");
+        assert_eq!(error, &errors[0]);
+    }
+}
+
+fn a_late_rank_is_named_by_all_others(make: &MakeWorld<'_>, ranks: u32) {
+    let late = Rank::new(ranks - 1);
+    let started = Instant::now();
+    let errors = on_all(make(ranks, HASTY), |seat| {
+        if seat.rank() == late {
+            // Comes when the others have given up: it is told what they were told.
+            let ticket = wait_for_failure(&seat);
+            return ticket.expect_err("the time-out came");
+        }
+        seat.barrier(site("here")).unwrap_err()
+    });
+    assert!(started.elapsed() >= HASTY);
+    for error in &errors {
+        let Error::Timeout { missing, .. } = error else {
+            panic!("{error}");
+        };
+        let missing: Vec<Rank> = missing.iter().map(|missing| missing.rank).collect();
+        assert_eq!(missing, [late]);
+        assert_eq!(error.to_string(), errors[0].to_string());
+    }
+}
+
+/// Calls nothing until the world has failed.
+fn wait_for_failure(seat: &Seat) -> Result<(), Error> {
+    let ticket = seat.begin(Call::new(Operation::Barrier, site("here")))?;
+    let deadline = Instant::now() + PATIENT;
+    loop {
+        seat.progress(&ticket, Phase::Computing, 0)?;
+        if Instant::now() > deadline {
+            return Ok(());
+        }
+        thread::yield_now();
+    }
+}
+
+fn progress_postpones_the_time_out(make: &MakeWorld<'_>, ranks: u32) {
+    // Members report once a second at most, so the time-out must be longer than that.
+    let patience = Duration::from_millis(1500);
+    let slow = Rank::new(ranks - 1);
+    on_all(make(ranks, patience), |seat| {
+        let ticket = seat.begin(all_gather("here")).unwrap();
+        if seat.rank() == slow {
+            let until = Instant::now() + 2 * patience;
+            while Instant::now() < until {
+                seat.progress(&ticket, Phase::Publishing, 1).unwrap();
+                thread::yield_now();
+            }
+        }
+        let part = Contribution::default();
+        seat.contribute(&ticket, Round::VERDICT, part).unwrap();
+        seat.wait(&ticket, Round::VERDICT).unwrap();
+        seat.close(site("end")).unwrap();
+    });
+}
+
+fn a_rank_that_left_is_named(make: &MakeWorld<'_>, ranks: u32) {
+    let leaver = Rank::new(ranks - 1);
+    let errors = on_all(make(ranks, PATIENT), |seat| {
+        if seat.rank() == leaver {
+            seat.leave(None);
+            return None;
+        }
+        Some(seat.barrier(site("here")).unwrap_err())
+    });
+    for error in errors.into_iter().flatten() {
+        let Error::PeerFailed { peer, failure, .. } = &error else {
+            panic!("{error}");
+        };
+        assert_eq!((peer.rank, failure), (leaver, &PeerFailure::Departed));
+    }
+}
+
+fn closing_while_others_call_is_told(make: &MakeWorld<'_>, ranks: u32) {
+    let errors = on_all(make(ranks, PATIENT), |seat| {
+        if seat.rank() == Rank::ZERO {
+            seat.close(site("end.rs:1:1")).unwrap_err()
+        } else {
+            seat.barrier(site("loop.rs:2:2")).unwrap_err()
+        }
+    });
+    for error in errors {
+        let text = error.to_string();
+        assert!(matches!(error, Error::Desync { .. }), "{text}");
+        assert!(text.contains("close at end.rs:1:1"), "{text}");
+        assert!(text.contains("barrier at loop.rs:2:2"), "{text}");
+    }
+}
+
+fn a_failure_after_the_verdict_reaches_others_at_their_next_call(make: &MakeWorld<'_>, ranks: u32) {
+    let reader = Rank::new(ranks - 1);
+    let cause = Error::config("the file is gone");
+    on_all(make(ranks, PATIENT), |seat| {
+        let ticket = seat.begin(all_gather("here")).unwrap();
+        let part = Contribution::default();
+        seat.contribute(&ticket, Round::VERDICT, part).unwrap();
+        let table = seat.wait(&ticket, Round::VERDICT).unwrap();
+        assert!(table.is_some(), "the verdict stands");
+        if seat.rank() == reader {
+            let error = seat.fail(&ticket, Phase::Reading, cause.clone());
+            assert_eq!(error, cause);
+        } else {
+            assert_eq!(seat.barrier(site("next")).unwrap_err(), cause);
+        }
+    });
+}

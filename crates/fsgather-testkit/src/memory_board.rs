@@ -1,0 +1,43 @@
+//! A rendezvous without files: [`MemoryBoard`].
+
+use std::sync::{Mutex, PoisonError};
+
+use fsgather_core::{Error, Noticeboard};
+
+/// Records in memory, for ranks that are threads of one process.
+#[derive(Debug, Default)]
+pub struct MemoryBoard {
+    records: Mutex<Vec<Vec<u8>>>,
+}
+
+impl MemoryBoard {
+    /// A board on which these records were left before.
+    #[must_use]
+    pub fn with_leftovers(records: Vec<Vec<u8>>) -> Self {
+        Self {
+            records: Mutex::new(records),
+        }
+    }
+}
+
+impl Noticeboard for MemoryBoard {
+    fn post(&self, record: &[u8]) -> Result<(), Error> {
+        self.records
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(record.to_vec());
+        Ok(())
+    }
+
+    fn records(&self) -> Result<Vec<Vec<u8>>, Error> {
+        Ok(self
+            .records
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone())
+    }
+
+    fn place(&self) -> String {
+        "memory".into()
+    }
+}
