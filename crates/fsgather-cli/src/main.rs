@@ -1,2 +1,31 @@
-//! x
-fn main() {}
+//! The `fsgather` command: starts ranks, and gathers files for shell jobs.
+//!
+//! Data goes to standard output and everything else to standard error. `arguments` says what can be
+//! asked for, `output` is the only writer, and `exit` lists what the command ends with.
+
+mod arguments;
+mod environment;
+mod exit;
+mod failure;
+mod output;
+mod run;
+
+use std::process::ExitCode;
+
+use arguments::{Arguments, Verb};
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::read() {
+        Ok(arguments) => arguments,
+        Err(code) => return ExitCode::from(code),
+    };
+    let (verb, result) = match &arguments.verb {
+        Verb::Run(run) => ("run", run::run(run, arguments.json)),
+        Verb::ExecRank(rank) => ("exec-rank", Ok(run::exec_rank(rank))),
+    };
+    let code = result.unwrap_or_else(|failure| {
+        output::say(&format!("fsgather {verb}: {failure}"));
+        failure.exit_code()
+    });
+    ExitCode::from(code)
+}

@@ -22,8 +22,8 @@ pub(crate) trait Driver: Send + Sync {
     /// every failure; for `limit` at most.
     fn settle(&self, limit: Duration);
 
-    /// On rank 0, waits until all other ranks have left, for `limit` at most.
-    fn wait_for_departures(&self, limit: Duration);
+    /// On rank 0, waits until all other ranks have left, for `limit` at most; whether they have.
+    fn wait_for_departures(&self, limit: Duration) -> bool;
 
     /// Sets who removes payloads.
     fn set_reclaim_sink(&self, sink: ReclaimSink);

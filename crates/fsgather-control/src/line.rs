@@ -114,13 +114,17 @@ impl Driver for Line {
         }
     }
 
-    fn wait_for_departures(&self, limit: Duration) {
-        let Some(baton) = self.baton() else { return };
+    fn wait_for_departures(&self, limit: Duration) -> bool {
+        let Some(baton) = self.baton() else {
+            return false;
+        };
         let gone = self
             .hub
             .until(|_, coordinator| coordinator.is_none_or(Coordinator::is_gone).then_some(()));
         // Whoever has not left by then is told goodbye by `shut_down`.
-        let _ = baton.run(async { tokio::time::timeout(limit, gone).await });
+        baton
+            .run(async { tokio::time::timeout(limit, gone).await })
+            .is_ok()
     }
 
     fn set_reclaim_sink(&self, sink: ReclaimSink) {

@@ -6,10 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bytes::Bytes;
 use fsgather_core::{
     Activity, Call, ChannelId, Contribution, Epoch, Error, Missing, Operation, Peer, PeerFailure,
-    Phase, Rank, Round, Site, Step, Table, Ticket,
+    Phase, Rank, Round, Site, Step, Table, Ticket, Verdict,
 };
 
 use crate::message::{ToCoordinator, ToMember};
@@ -46,7 +45,7 @@ pub enum Farewell {
 #[derive(Debug, Default)]
 struct Channel {
     next: Epoch,
-    verdicts: BTreeMap<Step, Option<Table>>,
+    verdicts: BTreeMap<Step, Verdict>,
     failure: Option<Error>,
     /// Contributions on their way, on which rank 0 may have decided already.
     awaited: BTreeMap<Step, Operation>,
@@ -160,12 +159,13 @@ impl Member {
                 call: (*ticket.call).clone(),
                 body: contribution.body,
                 leaves_payload: contribution.leaves_payload,
+                further_rounds: contribution.further_rounds,
             }));
         Ok(())
     }
 
     /// The verdict on one round, once it is there; a verdict is handed out once.
-    pub fn take_verdict(&mut self, step: Step) -> Option<Result<Option<Table>, Error>> {
+    pub fn take_verdict(&mut self, step: Step) -> Option<Result<Verdict, Error>> {
         let state = self.channels.get_mut(&step.channel)?;
         if let Some(verdict) = state.verdicts.remove(&step) {
             return Some(Ok(verdict));
@@ -181,7 +181,20 @@ impl Member {
                 step,
                 bodies,
                 acknowledge,
-            } => self.release(step, bodies, acknowledge),
+                further_rounds,
+            } => {
+                let table = bodies.map(|bodies| Table {
+                    bodies,
+                    acknowledge,
+                });
+                self.release(
+                    step,
+                    Verdict {
+                        table,
+                        further_rounds,
+                    },
+                );
+            }
             ToMember::Abort { channel, cause } => {
                 self.fail_channel(channel, &cause);
                 self.say(ToCoordinator::AbortSeen { channel });
@@ -350,14 +363,10 @@ impl Member {
         (waiting && self.rank != Rank::ZERO).then(|| self.heard + self.patience + GRACE)
     }
 
-    fn release(&mut self, step: Step, bodies: Option<Vec<Bytes>>, acknowledge: bool) {
+    fn release(&mut self, step: Step, verdict: Verdict) {
         let state = self.channels.entry(step.channel).or_default();
         state.awaited.remove(&step);
-        let table = bodies.map(|bodies| Table {
-            bodies,
-            acknowledge,
-        });
-        state.verdicts.insert(step, table);
+        state.verdicts.insert(step, verdict);
     }
 
     fn bye(&mut self, orderly: bool) {

@@ -53,6 +53,8 @@ pub enum ToCoordinator {
         body: Bytes,
         /// Whether a payload has to be reclaimed later.
         leaves_payload: bool,
+        /// How many further rounds the member needs for this call.
+        further_rounds: u32,
     },
     /// The member cannot go on.
     Fail {
@@ -139,6 +141,8 @@ pub enum ToMember {
         bodies: Option<Vec<Bytes>>,
         /// Whether [`ToCoordinator::Done`] is expected.
         acknowledge: bool,
+        /// How many further rounds the call has.
+        further_rounds: u32,
     },
     /// A communicator has failed: no exchange of it that is undecided will be released.
     Abort {

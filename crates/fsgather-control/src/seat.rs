@@ -8,7 +8,7 @@ use std::{
 
 use fsgather_core::{
     Activity, Call, ChannelId, Contribution, Error, Exchange, Peer, Phase, Rank, ReclaimSink,
-    Round, Site, Table, Ticket, WorldSize,
+    Round, Site, Ticket, Verdict, WorldSize,
 };
 
 use crate::{driver::Driver, member::Farewell};
@@ -139,19 +139,19 @@ impl<D: Driver> Exchange for Seat<D> {
             .map_err(|failure| self.tell(failure))
     }
 
-    fn wait(&self, ticket: &Ticket, round: Round) -> Result<Option<Table>, Error> {
+    fn wait(&self, ticket: &Ticket, round: Round) -> Result<Verdict, Error> {
         self.check()?;
         let step = ticket.step(round);
         match self
             .driver
             .wait_until(None, |member| member.take_verdict(step))
         {
-            Some(Ok(table)) => {
+            Some(Ok(verdict)) => {
                 if self.rank == Rank::ZERO {
                     // The process may end right after this: the others' verdict must be under way.
                     self.driver.settle(SETTLE_LIMIT);
                 }
-                Ok(table)
+                Ok(verdict)
             }
             Some(Err(failure)) => Err(self.tell(failure)),
             None => Err(Error::config("this communicator is closed")),
@@ -248,9 +248,9 @@ impl<D: Driver> Exchange for Seat<D> {
         }
     }
 
-    fn leave(&self, cause: Option<Error>) {
+    fn leave(&self, cause: Option<Error>) -> bool {
         if !self.end() {
-            return;
+            return true;
         }
         let abrupt = cause.is_some();
         let failed = self.driver.act(|member, _| {
@@ -259,14 +259,14 @@ impl<D: Driver> Exchange for Seat<D> {
             failed
         });
         self.driver.settle(SETTLE_LIMIT);
-        if self.rank == Rank::ZERO {
-            self.driver.wait_for_departures(if failed || abrupt {
+        let all_left = self.rank != Rank::ZERO
+            || self.driver.wait_for_departures(if failed || abrupt {
                 FAILED_DEPARTURE_LIMIT
             } else {
                 DEPARTURE_LIMIT
             });
-        }
         self.driver.shut_down();
+        all_left
     }
 }
 

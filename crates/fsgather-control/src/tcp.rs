@@ -8,7 +8,8 @@ use std::{
 };
 
 use fsgather_core::{
-    Backoff, ChannelId, Error, Exchange, Interrupt, Noticeboard, Peer, ProcessId, Rank, WorldSize,
+    Activity, Backoff, ChannelId, Error, Exchange, Interrupt, Noticeboard, Peer, PeerFailure,
+    Phase, ProcessId, Rank, WorldSize,
 };
 use tokio::{net::TcpListener, runtime::Runtime};
 use uuid::Uuid;
@@ -102,8 +103,8 @@ pub struct Joined {
 /// - [`Error::Config`] and [`Error::Storage`] when rank 0 cannot listen or leave word.
 pub fn join(config: &Config) -> Result<Joined, Error> {
     let runtime = runtime()?;
-    if let Some(cause) = config.interrupt.cause() {
-        return Err(cause);
+    if let Some(reason) = config.interrupt.reason() {
+        return Err(raised(&own_peer(config), &reason));
     }
     let name = format!("fsgather-{}", config.rank);
     let baton = Baton::new(runtime, name)
@@ -177,7 +178,7 @@ fn join_as_coordinator(config: &Config, baton: Baton) -> Result<Joined, Error> {
         Rank::ZERO,
         member,
         Some(coordinator),
-        config.world_size.len(),
+        config.world_size.count(),
     ));
     // From here on members can be told what goes wrong.
     let listener = baton.run(async { listen(config, ports) })?;
@@ -187,7 +188,7 @@ fn join_as_coordinator(config: &Config, baton: Baton) -> Result<Joined, Error> {
         let hub = Arc::clone(&hub);
         async move { hub.keep_time().await }
     });
-    interrupt_by(&config.interrupt, &hub);
+    interrupt_by(config, &hub);
     hub.join_self(join_request(config));
     let outcome = baton.run(async {
         if let Meeting::Board(board) = &config.meeting {
@@ -248,19 +249,19 @@ fn join_as_member(config: &Config, baton: Baton) -> Result<Joined, Error> {
     };
     let (interrupted, interruption) = tokio::sync::oneshot::channel();
     let interrupted = Mutex::new(Some(interrupted));
-    config.interrupt.on_raise(move |cause| {
+    config.interrupt.on_raise(move |reason| {
         let sender = interrupted
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
         if let Some(sender) = sender {
-            let _ = sender.send(cause.clone());
+            let _ = sender.send(reason.to_owned());
         }
     });
     let found = baton.run(async {
         tokio::select! {
             found = seek(search) => found,
-            Ok(cause) = interruption => Err(cause),
+            Ok(reason) = interruption => Err(raised(&own_peer(config), &reason)),
         }
     })?;
     let Found {
@@ -293,7 +294,7 @@ fn join_as_member(config: &Config, baton: Baton) -> Result<Joined, Error> {
         credentials,
         watch,
     ));
-    interrupt_by(&config.interrupt, &hub);
+    interrupt_by(config, &hub);
     let line = Line::new(hub, baton, None);
     line.watch_siblings(config.rank, &processes, &config.is_running);
     Ok(joined(config, welcome.communicator, processes, line))
@@ -309,7 +310,7 @@ fn joined(config: &Config, communicator: Uuid, processes: Vec<ProcessId>, line: 
             pid: process.pid,
         })
         .collect();
-    let body_limit = TABLE_LIMIT / config.world_size.len();
+    let body_limit = TABLE_LIMIT / config.world_size.count();
     let seat = Seat::new(config.rank, config.world_size, peers, body_limit, line);
     Joined {
         exchange: Box::new(seat),
@@ -429,12 +430,33 @@ fn check_descriptors(world_size: WorldSize) -> Result<(), Error> {
     }
 }
 
-fn interrupt_by(interrupt: &Interrupt, hub: &Arc<Hub>) {
+/// Makes the switch end all calls, with an error that names this rank.
+fn interrupt_by(config: &Config, hub: &Arc<Hub>) {
     // The switch may outlive the communicator.
     let hub = Arc::downgrade(hub);
-    interrupt.on_raise(move |cause| {
+    let me = own_peer(config);
+    config.interrupt.on_raise(move |reason| {
         if let Some(hub) = hub.upgrade() {
-            hub.interrupt(cause);
+            hub.interrupt(&raised(&me, reason));
         }
     });
+}
+
+fn own_peer(config: &Config) -> Peer {
+    Peer {
+        rank: config.rank,
+        host: config.process.host.clone(),
+        pid: config.process.pid,
+    }
+}
+
+/// A rank's own failure.
+fn raised(peer: &Peer, reason: &str) -> Error {
+    Error::PeerFailed {
+        peer: peer.clone(),
+        activity: Activity::outside(Phase::Computing),
+        failure: PeerFailure::Raised {
+            message: reason.to_owned(),
+        },
+    }
 }

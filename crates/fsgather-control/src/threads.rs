@@ -64,7 +64,7 @@ pub fn threads(
         state: Mutex::new(State {
             coordinator,
             members: world_size.ranks().map(member).collect(),
-            sinks: vec![None; world_size.len()],
+            sinks: vec![None; world_size.count()],
         }),
         changed: Condvar::new(),
     });
@@ -250,10 +250,11 @@ impl Driver for Chair {
         // Messages are delivered before `act` returns.
     }
 
-    fn wait_for_departures(&self, limit: Duration) {
+    fn wait_for_departures(&self, limit: Duration) -> bool {
         self.wait_on_state(Some(limit), |state| {
             state.coordinator.is_gone().then_some(())
-        });
+        })
+        .is_some()
     }
 
     fn set_reclaim_sink(&self, sink: ReclaimSink) {

@@ -9,7 +9,7 @@ pub struct Deadline {
 }
 
 /// Added instead of durations that would overflow the clock: a century is for ever.
-const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+const FOR_EVER: Duration = Duration::from_hours(100 * 365 * 24);
 
 impl Deadline {
     /// The deadline `patience` after `now`; durations too long for the clock mean a century.

@@ -319,14 +319,9 @@ fn by_whom(peer: Option<&Peer>, activity: Option<&Activity>) -> String {
 }
 
 fn from_to(writer: Option<&Peer>, reader: Option<&Peer>) -> String {
-    let mut text = String::new();
-    if let Some(writer) = writer {
-        text.push_str(&format!("; written by {writer}"));
-    }
-    if let Some(reader) = reader {
-        text.push_str(&format!("; read by {reader}"));
-    }
-    text
+    let writer = writer.map(|writer| format!("; written by {writer}"));
+    let reader = reader.map(|reader| format!("; read by {reader}"));
+    writer.unwrap_or_default() + &reader.unwrap_or_default()
 }
 
 fn table_text(table: &[(Rank, String)]) -> String {

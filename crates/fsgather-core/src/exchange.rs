@@ -16,6 +16,8 @@ pub struct Contribution {
     pub body: Bytes,
     /// Whether this rank has published a payload that has to be reclaimed once everybody has read it.
     pub leaves_payload: bool,
+    /// How many further rounds this rank needs to hand over what does not fit into one body.
+    pub further_rounds: u32,
 }
 
 impl Contribution {
@@ -24,7 +26,7 @@ impl Contribution {
     pub fn inline(body: impl Into<Bytes>) -> Self {
         Self {
             body: body.into(),
-            leaves_payload: false,
+            ..Self::default()
         }
     }
 }
@@ -36,6 +38,15 @@ pub struct Table {
     pub bodies: Vec<Bytes>,
     /// Whether [`Exchange::done`] must be called once everything announced here has been read.
     pub acknowledge: bool,
+}
+
+/// What everybody learns when an exchange succeeds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// The contributions, on recipients.
+    pub table: Option<Table>,
+    /// How many further rounds the call has: as many as the rank that needs most.
+    pub further_rounds: u32,
 }
 
 /// Proof that a call was started: it carries the call's number.
@@ -129,12 +140,12 @@ pub trait Exchange: Send + Sync {
         contribution: Contribution,
     ) -> Result<(), Error>;
 
-    /// Waits for the verdict on one round: the table on recipients, `None` on others.
+    /// Waits for the verdict on one round.
     ///
     /// # Errors
     ///
     /// The agreed error when the call failed.
-    fn wait(&self, ticket: &Ticket, round: Round) -> Result<Option<Table>, Error>;
+    fn wait(&self, ticket: &Ticket, round: Round) -> Result<Verdict, Error>;
 
     /// Says that this rank cannot go on with a call, in the phase given, before or after its verdict,
     /// and returns the error that all ranks agree on, which is usually `cause`.
@@ -168,9 +179,11 @@ pub trait Exchange: Send + Sync {
 
     /// Leaves without waiting for the others longer than a few seconds; with a cause, calls that still
     /// need this rank fail with it. Called when a communicator is dropped.
-    fn leave(&self, cause: Option<Error>);
+    ///
+    /// On rank 0 it returns whether all other ranks have left as well; elsewhere always true.
+    fn leave(&self, cause: Option<Error>) -> bool;
 
-    /// One whole exchange: begin, contribute, wait.
+    /// One whole exchange: begin, contribute, wait; the table on recipients, `None` on others.
     ///
     /// # Errors
     ///
@@ -178,7 +191,7 @@ pub trait Exchange: Send + Sync {
     fn exchange(&self, call: Call, body: Bytes) -> Result<Option<Table>, Error> {
         let ticket = self.begin(call)?;
         self.contribute(&ticket, Round::VERDICT, Contribution::inline(body))?;
-        self.wait(&ticket, Round::VERDICT)
+        Ok(self.wait(&ticket, Round::VERDICT)?.table)
     }
 
     /// Waits until every rank has come here.

@@ -5,28 +5,26 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::Error;
-
-type Hook = Box<dyn Fn(&Error) + Send>;
+type Hook = Box<dyn Fn(&str) + Send>;
 
 #[derive(Default)]
 struct State {
-    cause: Option<Error>,
+    reason: Option<String>,
     hooks: Vec<Hook>,
 }
 
 /// A switch that makes meeting and all current and later calls of a communicator fail, with a reason
-/// that every rank is told.
+/// that every rank is told as this rank's failure.
 ///
 /// Clones are the same switch. It cannot be taken back.
 ///
 /// ```
-/// use fsgather_core::{Error, Interrupt};
+/// use fsgather_core::Interrupt;
 ///
 /// let interrupt = Interrupt::default();
-/// assert!(interrupt.cause().is_none());
-/// interrupt.clone().raise(Error::config("ended by SIGTERM"));
-/// assert_eq!(interrupt.cause(), Some(Error::config("ended by SIGTERM")));
+/// assert_eq!(interrupt.reason(), None);
+/// interrupt.clone().raise("ended by SIGTERM");
+/// assert_eq!(interrupt.reason().as_deref(), Some("ended by SIGTERM"));
 /// ```
 #[derive(Clone, Default)]
 pub struct Interrupt {
@@ -34,29 +32,30 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// Throws the switch; only the first cause counts.
-    pub fn raise(&self, cause: Error) {
+    /// Throws the switch; only the first reason counts.
+    pub fn raise(&self, reason: impl Into<String>) {
         let mut state = self.lock();
-        if state.cause.is_none() {
+        if state.reason.is_none() {
+            let reason = reason.into();
             for hook in &state.hooks {
-                hook(&cause);
+                hook(&reason);
             }
-            state.cause = Some(cause);
+            state.reason = Some(reason);
         }
     }
 
     /// Why the switch was thrown, if it was.
     #[must_use]
-    pub fn cause(&self) -> Option<Error> {
-        self.lock().cause.clone()
+    pub fn reason(&self) -> Option<String> {
+        self.lock().reason.clone()
     }
 
     /// Calls `hook` when the switch is thrown, or at once if it has been. Hooks must not block and
     /// must not use this switch.
-    pub fn on_raise(&self, hook: impl Fn(&Error) + Send + 'static) {
+    pub fn on_raise(&self, hook: impl Fn(&str) + Send + 'static) {
         let mut state = self.lock();
-        if let Some(cause) = &state.cause {
-            hook(cause);
+        if let Some(reason) = &state.reason {
+            hook(reason);
         } else {
             state.hooks.push(Box::new(hook));
         }
@@ -70,7 +69,7 @@ impl Interrupt {
 impl fmt::Debug for Interrupt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Interrupt")
-            .field("cause", &self.cause())
+            .field("reason", &self.reason())
             .finish_non_exhaustive()
     }
 }
@@ -82,15 +81,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hooks_run_once_with_the_first_cause_early_or_late() {
+    fn hooks_run_once_with_the_first_reason_early_or_late() {
         let interrupt = Interrupt::default();
         let (told, hear) = mpsc::channel();
         let early = told.clone();
-        interrupt.on_raise(move |cause| early.send(cause.clone()).unwrap());
-        interrupt.raise(Error::config("first"));
-        interrupt.raise(Error::config("second"));
-        interrupt.on_raise(move |cause| told.send(cause.clone()).unwrap());
-        let heard: Vec<Error> = hear.try_iter().collect();
-        assert_eq!(heard, [Error::config("first"), Error::config("first")]);
+        interrupt.on_raise(move |reason| early.send(reason.to_owned()).unwrap());
+        interrupt.raise("first");
+        interrupt.raise("second");
+        interrupt.on_raise(move |reason| told.send(reason.to_owned()).unwrap());
+        let heard: Vec<String> = hear.try_iter().collect();
+        assert_eq!(heard, ["first", "first"]);
     }
 }

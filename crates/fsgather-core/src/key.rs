@@ -57,7 +57,9 @@ impl JobKey {
         ];
         let mut hasher = Sha256::new();
         hasher.update(purpose);
-        numbers.iter().for_each(|number| hasher.update(number));
+        for number in numbers {
+            hasher.update(number);
+        }
         for text in texts {
             match text {
                 None => hasher.update(u64::MAX.to_le_bytes()),

@@ -90,20 +90,17 @@ impl fmt::Display for Missing {
 /// Lists missing ranks, the first few in full and the rest as a number.
 pub(crate) fn list_missing(missing: &[Missing]) -> String {
     const IN_FULL: usize = 16;
-    let mut text = missing
-        .iter()
-        .take(IN_FULL)
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join(", ");
-    if missing.len() > IN_FULL {
-        let rest: Vec<String> = missing[IN_FULL..]
-            .iter()
-            .map(|missing| missing.rank.to_string())
-            .collect();
-        text.push_str(&format!(" and ranks {}", rest.join(" ")));
+    let (in_full, rest) = missing.split_at(missing.len().min(IN_FULL));
+    let in_full: Vec<String> = in_full.iter().map(ToString::to_string).collect();
+    let in_full = in_full.join(", ");
+    if rest.is_empty() {
+        return in_full;
     }
-    text
+    let rest: Vec<String> = rest
+        .iter()
+        .map(|missing| missing.rank.to_string())
+        .collect();
+    format!("{in_full} and ranks {}", rest.join(" "))
 }
 
 #[cfg(test)]

@@ -94,7 +94,7 @@ impl WorldSize {
 
     /// The number as the length of a table with one entry for each rank.
     #[must_use]
-    pub const fn len(self) -> usize {
+    pub const fn count(self) -> usize {
         self.0.get() as usize
     }
 

@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     Call, ChannelId, Contribution, Epoch, Error, Exchange, Peer, Phase, Rank, ReclaimSink, Round,
-    Site, Step, Table, Ticket, WorldSize,
+    Site, Step, Table, Ticket, Verdict, WorldSize,
 };
 
 #[derive(Default)]
@@ -108,17 +108,21 @@ impl Exchange for Solo {
         Ok(())
     }
 
-    fn wait(&self, ticket: &Ticket, round: Round) -> Result<Option<Table>, Error> {
+    fn wait(&self, ticket: &Ticket, round: Round) -> Result<Verdict, Error> {
         let mut state = self.lock();
         state.check()?;
         match state.held.remove(&ticket.step(round)) {
             Some(Contribution {
                 body,
                 leaves_payload,
-            }) => Ok(Some(Table {
-                bodies: vec![body],
-                acknowledge: leaves_payload,
-            })),
+                further_rounds,
+            }) => Ok(Verdict {
+                table: Some(Table {
+                    bodies: vec![body],
+                    acknowledge: leaves_payload,
+                }),
+                further_rounds,
+            }),
             None => Err(Error::config(format!(
                 "{ticket} was waited for without a contribution, or twice"
             ))),
@@ -159,10 +163,11 @@ impl Exchange for Solo {
         Ok(())
     }
 
-    fn leave(&self, cause: Option<Error>) {
+    fn leave(&self, cause: Option<Error>) -> bool {
         if let Some(cause) = cause {
             self.interrupt(cause);
         }
+        true
     }
 }
 

@@ -1,1 +1,95 @@
-//! The shared directory of fsgather: names, payload files, publishing, collecting, deletion
+//! The shared directory of fsgather: names, payload files, publishing, collecting, deletion.
+//!
+//! The store knows files only: it opens no sockets, reads no environment variables and does not print. It
+//! never decides in which order ranks come or whether a call has succeeded; it writes what it is given,
+//! and hands out bytes only if they are the ones that were announced.
+//!
+//! # Architecture
+//!
+//! Rank 0 makes a [`GatherDir`]. Each rank publishes with a [`PayloadWriter`] and gets a [`Locator`],
+//! which travels over the control plane; recipients collect it into a [`Payload`].
+//!
+//! - [`GatherDir`]: one communicator's directory; made, opened, marked, removed. [`GatherFacts`] is what
+//!   rank 0 tells the others of it.
+//! - [`PayloadWriter`]: writes one payload and makes it visible whole ([`PublishMode`] says how).
+//! - [`Locator`]: name, lengths and digest of a payload, as announced.
+//! - [`Payload`], [`PayloadReader`]: verified bytes, as one slice or as a stream; [`CollectPolicy`] says
+//!   how patiently and into what they are read.
+//! - [`FileBoard`]: rendezvous by files, one [`BoardPlace`] for each directory.
+//! - [`ProbeNonce`], [`Planted`]: the proof that a directory is one and the same on all hosts.
+//! - [`Caretaker`]: the thread for calls that may hang: beat, deletion.
+//! - [`OwnerRecord`], [`this_process`], [`liveness`]: whose a directory is, and whether its owner runs.
+//! - [`FileSystem`]: what kind of file system a path lies on, for speed and for messages.
+//! - [`make_rendezvous`], [`default_local`], [`check_writable`]: the directories above, and [`OwnUid`],
+//!   whose our files are in the server's eyes.
+//! - [`layout`], [`format`](mod@format): every name and every byte, pure.
+//!
+//! Pure modules (`layout`, `format`, `locator`, `owner`, `record`, `touching`) touch nothing. Each kind
+//! of system call has one owner: `file` (open, write, sync, close), `listing` (statx, readdir),
+//! `directory` (mkdir, modes, touching), `reveal` (rename, link), `remove` (unlink, rmdir), `filesystem`
+//! (statfs), `map` (mmap), `patience` (sleeping), `process` (`/proc`), `caretaker` (the thread).
+//!
+//! # Directory format
+//!
+//! ```text
+//! DIR/all_gather_via_filesys/                    the rendezvous directory; nobody removes it
+//!   rendezvous-KEY-TIME-SALT                     a record of rank 0, while its world forms
+//!   probe-NONCE                                  for a moment: can files be written here?
+//!   condemned-TIME-SALT-NONCE                    somebody is about to remove that gather directory
+//!   gather-TIME-SALT/                            a gather directory, mode 0700
+//!     owner                                      whose it is, as text
+//!     beat-COUNTER                               its owner lives; a new name every 10 s
+//!     staging/                                   payloads being written
+//!     payloads/payload-cCHANNEL-eEPOCH-rRANK-NONCE
+//!     probes/nonce-LABEL                         while the directory is being proved to be shared
+//!     finished                                   the owner is done but could not remove it
+//!     aborted                                    a survivor has seen the owner go
+//! ```
+//!
+//! `docs/design/on-disk-format.md` has the bytes and the promises, `docs/design/crash-safety.md` what a
+//! crash leaves behind.
+
+pub mod format;
+pub mod layout;
+
+mod directory;
+mod file;
+mod filesystem;
+mod listing;
+mod locator;
+mod map;
+mod owner;
+mod patience;
+mod payload;
+mod process;
+mod record;
+mod remove;
+mod reveal;
+mod touching;
+
+mod board;
+mod caretaker;
+mod collect;
+mod gather_dir;
+mod payload_writer;
+mod probe;
+mod removal;
+mod source;
+
+pub use board::{BoardPlace, FileBoard};
+pub use caretaker::{BEAT_PERIOD, Caretaker};
+pub use collect::{CollectPolicy, PayloadReader};
+pub use directory::{OwnUid, check_writable, default_local, make_rendezvous};
+pub use filesystem::{Class, FileSystem, free_bytes};
+pub use format::{Compression, Encoding};
+pub use gather_dir::{GatherDir, GatherFacts, read_owner};
+pub use layout::PayloadName;
+pub use locator::Locator;
+pub use owner::{OwnerRecord, OwnerRecordError};
+pub use patience::Progress;
+pub use payload::Payload;
+pub use payload_writer::{PayloadId, PayloadWriter};
+pub use probe::{Planted, ProbeNonce, cannot_be_shared, probers};
+pub use process::{Liveness, Sighting, judge, liveness, this_process};
+pub use removal::Removal;
+pub use reveal::PublishMode;

@@ -22,7 +22,7 @@ pub type Seat = Box<dyn Exchange>;
 pub type MakeWorld<'a> = dyn Fn(u32, Duration) -> Vec<Seat> + 'a;
 
 /// Long enough not to be reached on a slow machine.
-const PATIENT: Duration = Duration::from_secs(120);
+const PATIENT: Duration = Duration::from_mins(2);
 
 /// Short enough to be waited for.
 const HASTY: Duration = Duration::from_millis(400);
@@ -137,7 +137,7 @@ fn several_calls_may_be_pending(make: &MakeWorld<'_>, ranks: u32) {
             })
             .collect();
         for (ticket, number) in tickets.into_iter().rev() {
-            let table = seat.wait(&ticket, Round::VERDICT).unwrap().unwrap();
+            let table = seat.wait(&ticket, Round::VERDICT).unwrap().table.unwrap();
             assert!(table.bodies.iter().all(|body| body.as_ref() == [number]));
         }
         seat.close(site("end")).unwrap();
@@ -148,11 +148,17 @@ fn further_rounds_belong_to_their_call(make: &MakeWorld<'_>, ranks: u32) {
     on_all(make(ranks, PATIENT), |seat| {
         let ticket = seat.begin(all_gather("here")).unwrap();
         for round in 0..3 {
-            let part = Contribution::inline(vec![u8::try_from(round).unwrap()]);
+            let part = Contribution {
+                body: vec![u8::try_from(round).unwrap()].into(),
+                leaves_payload: false,
+                further_rounds: seat.rank().get() + round,
+            };
             let round = Round::new(round);
             seat.contribute(&ticket, round, part.clone()).unwrap();
-            let table = seat.wait(&ticket, round).unwrap().unwrap();
-            assert_eq!(table.bodies, vec![part.body; seat.world_size().len()]);
+            let verdict = seat.wait(&ticket, round).unwrap();
+            assert_eq!(verdict.further_rounds, ranks - 1 + round.get());
+            let table = verdict.table.unwrap();
+            assert_eq!(table.bodies, vec![part.body; seat.world_size().count()]);
         }
         seat.close(site("end")).unwrap();
     });
@@ -177,9 +183,11 @@ fn payloads_are_reclaimed_once_everybody_has_read(make: &MakeWorld<'_>, ranks: u
         let part = Contribution {
             body: body(own),
             leaves_payload: own.get() % 2 == 0,
+            further_rounds: 0,
         };
         seat.contribute(&ticket, Round::VERDICT, part).unwrap();
-        let Table { acknowledge, .. } = seat.wait(&ticket, Round::VERDICT).unwrap().unwrap();
+        let verdict = seat.wait(&ticket, Round::VERDICT).unwrap();
+        let Table { acknowledge, .. } = verdict.table.unwrap();
         assert!(acknowledge);
         *read.lock().unwrap() += 1;
         seat.done(&ticket);
@@ -360,8 +368,8 @@ fn a_failure_after_the_verdict_reaches_others_at_their_next_call(make: &MakeWorl
         let ticket = seat.begin(all_gather("here")).unwrap();
         let part = Contribution::default();
         seat.contribute(&ticket, Round::VERDICT, part).unwrap();
-        let table = seat.wait(&ticket, Round::VERDICT).unwrap();
-        assert!(table.is_some(), "the verdict stands");
+        let verdict = seat.wait(&ticket, Round::VERDICT).unwrap();
+        assert!(verdict.table.is_some(), "the verdict stands");
         if seat.rank() == reader {
             let error = seat.fail(&ticket, Phase::Reading, cause.clone());
             assert_eq!(error, cause);

@@ -5,7 +5,6 @@
 //! - [`MemoryBoard`]: a rendezvous without files, for tests inside one process.
 
 #![expect(
-    clippy::missing_panics_doc,
     clippy::expect_used,
     clippy::unwrap_used,
     clippy::panic,

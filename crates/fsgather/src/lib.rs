@@ -1,1 +1,62 @@
-//! Gather results of many processes through a shared directory: correct under failure, fast, without set-up
+//! Gathers results of many processes through a shared directory: correct under failure, fast, without
+//! set-up.
+//!
+//! Use this when a job runs as several processes (*ranks*), perhaps on several hosts, each of which ends
+//! up with a part of the results, and one or all of them need everything.
+//!
+//! ```
+//! use fsgather::Communicator;
+//!
+//! let communicator = Communicator::from_env()?;
+//! let predictions = vec![(communicator.rank().get(), 0.97_f32)];
+//! if let Some(parts) = communicator.gather(&predictions, 0)?.all() {
+//!     for part in parts {
+//!         let part: Vec<(u32, f32)> = part?; // one rank at a time
+//!         assert_eq!(part, [(0, 0.97)]);
+//!     }
+//! }
+//! communicator.close()?;
+//! # Ok::<(), fsgather::Error>(())
+//! ```
+//!
+//! # What to know before relying on it
+//!
+//! - A call is collective: all ranks make the same calls in the same order. Ranks that do not are told
+//!   so, with both places in the program, instead of being left hanging.
+//! - A rank killed at any moment leaves no wrong or partial data, but may leave files; they are named so
+//!   that later runs and administrators recognise them.
+//! - Checksums detect accidents, not forgery: whoever can write to the directory as the same user is
+//!   trusted.
+//!
+//! `docs/` in the repository has the guarantees in full, the formats, and a guide.
+
+mod builder;
+mod communicator;
+mod functions;
+mod gathered;
+mod rendezvous;
+
+pub mod environment;
+pub mod launcher;
+pub mod path_choice;
+pub mod settings;
+
+mod blocking;
+mod build_identity;
+mod codec;
+mod inner;
+mod meeting;
+mod place;
+mod set_up;
+mod transfer;
+
+pub use builder::Builder;
+pub use communicator::Communicator;
+pub use fsgather_core::{
+    Activity, Epoch, Error, GatherId, Interrupt, Missing, Operation, Peer, PeerFailure, Phase,
+    Rank, StorageCause, WorldSize,
+};
+pub use fsgather_store::Payload;
+pub use functions::{AllGatherOptions, all_gather, all_gather_via_filesys, close};
+pub use gathered::{Gathered, Parts};
+pub use rendezvous::{Bootstrap, Rendezvous};

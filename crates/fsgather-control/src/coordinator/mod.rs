@@ -181,6 +181,7 @@ impl Coordinator {
                 call,
                 body,
                 leaves_payload,
+                further_rounds,
             } => self.contribution(
                 from,
                 step,
@@ -188,6 +189,7 @@ impl Coordinator {
                     call,
                     body,
                     leaves_payload,
+                    further_rounds,
                 },
                 now,
             ),
@@ -276,7 +278,7 @@ impl Coordinator {
         let round = channel
             .undecided
             .entry(step)
-            .or_insert_with(|| Round::new(self.world.world_size.len(), expected, now));
+            .or_insert_with(|| Round::new(self.world.world_size.count(), expected, now));
         if let Some((other, call)) = round.first()
             && let Some(difference) = call.difference(&arrival.call)
         {
@@ -336,6 +338,11 @@ impl Coordinator {
                 .reading
                 .insert(step.epoch, Reading { owners, readers });
         }
+        let further_rounds = arrivals
+            .iter()
+            .map(|arrival| arrival.further_rounds)
+            .max()
+            .unwrap_or(0);
         let bodies: Vec<Bytes> = arrivals.into_iter().map(|arrival| arrival.body).collect();
         let (told, only_released): (Vec<Rank>, Vec<Rank>) =
             members.iter().partition(|rank| recipients.include(**rank));
@@ -343,6 +350,7 @@ impl Coordinator {
             step,
             bodies,
             acknowledge,
+            further_rounds,
         };
         self.send(told, release(Some(bodies)));
         self.send(only_released, release(None));

@@ -42,7 +42,7 @@ impl Roster {
     pub(super) fn new(world_size: WorldSize) -> Self {
         Self {
             world_size,
-            members: vec![None; world_size.len()],
+            members: vec![None; world_size.count()],
             joined: 0,
         }
     }

@@ -11,6 +11,7 @@ pub(super) struct Arrival {
     pub(super) call: Call,
     pub(super) body: Bytes,
     pub(super) leaves_payload: bool,
+    pub(super) further_rounds: u32,
 }
 
 /// An exchange that is not decided yet.

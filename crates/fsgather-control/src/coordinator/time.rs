@@ -107,7 +107,7 @@ impl Coordinator {
             self.give_up(&Error::Timeout {
                 during: format!(
                     "meeting of {world_size} ranks ({} joined)",
-                    world_size.len() - missing.len()
+                    world_size.count() - missing.len()
                 ),
                 patience: self.world.join_patience,
                 missing,

@@ -1,0 +1,118 @@
+//! What can be asked for on the command line: [`Arguments`], one [`Verb`] each, and how values read.
+//!
+//! A verb's own arguments live with the verb, as a `clap::Args` with examples in its
+//! `after_long_help`; here are only the list of verbs and the parsers that several of them share.
+
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+
+use crate::{exit, run};
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(
+    name = "fsgather",
+    version,
+    about = "Gather results of many processes through a shared directory",
+    after_help = "`fsgather help VERB` explains a verb in full, with examples.",
+    after_long_help = exit::table(),
+)]
+pub(crate) struct Arguments {
+    /// Print one JSON document with a `schema_version` on standard output, for programs to read.
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    Run(run::RunArguments),
+    ExecRank(run::ExecRankArguments),
+}
+
+impl Arguments {
+    /// Reads the command line of this process.
+    ///
+    /// # Errors
+    ///
+    /// The exit code, when there is nothing more to do: help was asked for and printed, or the
+    /// command line is wrong and the reason was printed.
+    pub(crate) fn read() -> Result<Self, u8> {
+        Self::try_parse().map_err(|refusal| {
+            // Nothing can be told when the stream for telling it is closed.
+            let _ = refusal.print();
+            if refusal.use_stderr() {
+                exit::USAGE
+            } else {
+                exit::DONE
+            }
+        })
+    }
+}
+
+/// Reads a duration with its unit, `30s`, `5m` or `1h 30m`; `0s` is one, a bare number is not.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    const RIGHT: &str = "write a number and its unit, such as 30s, 5m or 2h";
+    if text.trim().bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(RIGHT.to_owned());
+    }
+    humantime::parse_duration(text).map_err(|error| format!("{error}; {RIGHT}"))
+}
+
+/// Reads a duration like [`duration`], but not one of length zero.
+pub(crate) fn positive_duration(text: &str) -> Result<Duration, String> {
+    match duration(text)? {
+        Duration::ZERO => Err("nothing can be done in no time; write 1s or more".to_owned()),
+        duration => Ok(duration),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_visible_verb_has_examples_in_its_long_help() {
+        for verb in Arguments::command().get_subcommands_mut() {
+            if !verb.is_hide_set() {
+                let name = verb.get_name().to_owned();
+                let help = verb.render_long_help().to_string();
+                assert!(help.contains("Examples:"), "{name}: {help}");
+                assert!(help.contains(&format!("fsgather {name} ")), "{help}");
+                let long = verb.get_after_long_help().unwrap().to_string();
+                for line in long.lines() {
+                    assert!(line.len() <= 80, "too wide for a terminal: {line}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn durations_need_a_unit() {
+        assert_eq!(duration("90s"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("1h 30m"), Ok(Duration::from_mins(90)));
+        assert_eq!(duration("0s"), Ok(Duration::ZERO));
+        for wrong in ["90", "0", "", "s", "-5s", "5 parsecs"] {
+            let message = duration(wrong).unwrap_err();
+            assert!(message.contains("such as 30s"), "{wrong}: {message}");
+        }
+    }
+
+    #[test]
+    fn time_outs_cannot_be_zero() {
+        assert!(positive_duration("0ms").is_err());
+        assert_eq!(positive_duration("1ms"), Ok(Duration::from_millis(1)));
+    }
+}

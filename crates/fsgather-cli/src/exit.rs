@@ -1,0 +1,196 @@
+//! What the command ends with: exit codes, and which one an [`Error`] means.
+
+use fsgather::Error;
+
+/// Done.
+pub(crate) const DONE: u8 = 0;
+/// A failure that has no code of its own.
+pub(crate) const OTHER: u8 = 1;
+/// Wrong usage or configuration.
+pub(crate) const USAGE: u8 = 2;
+/// Nothing moved for as long as the time-out allows.
+pub(crate) const TIMED_OUT: u8 = 10;
+/// Another rank was lost, or raised an error.
+pub(crate) const PEER_FAILED: u8 = 11;
+/// Storage: no space, no permission, or a directory that not all ranks share.
+pub(crate) const STORAGE: u8 = 12;
+/// Data that is corrupt, or written by an incompatible build.
+pub(crate) const CORRUPT: u8 = 13;
+/// Ranks in different calls, or with values that do not fit together.
+pub(crate) const DIFFERENT_CALLS: u8 = 14;
+/// The ranks did not find each other.
+pub(crate) const RENDEZVOUS: u8 = 15;
+/// The command of `run` was found but could not be executed, as in a shell.
+pub(crate) const NOT_EXECUTABLE: u8 = 126;
+/// The command of `run` was not found, as in a shell.
+pub(crate) const NOT_FOUND: u8 = 127;
+/// Ended by SIGINT.
+pub(crate) const INTERRUPTED: u8 = 130;
+/// The reader of standard output went away (SIGPIPE in a shell).
+pub(crate) const BROKEN_PIPE: u8 = 141;
+/// Ended by SIGTERM.
+pub(crate) const TERMINATED: u8 = 143;
+
+const MEANINGS: [(u8, &str); 14] = [
+    (DONE, "done"),
+    (OTHER, "other failure"),
+    (USAGE, "wrong usage or configuration"),
+    (TIMED_OUT, "timed out"),
+    (PEER_FAILED, "another rank was lost or raised an error"),
+    (STORAGE, "storage: space, permission, not shared"),
+    (CORRUPT, "corrupt or incompatible data"),
+    (DIFFERENT_CALLS, "ranks in different calls"),
+    (RENDEZVOUS, "ranks did not find each other"),
+    (NOT_EXECUTABLE, "run: the command cannot be executed"),
+    (NOT_FOUND, "run: the command was not found"),
+    (INTERRUPTED, "ended by SIGINT"),
+    (BROKEN_PIPE, "the reader of standard output went away"),
+    (TERMINATED, "ended by SIGTERM"),
+];
+
+/// The exit code that an error means; the same on every rank that returns the same error.
+pub(crate) fn code_of(error: &Error) -> u8 {
+    match error.root_cause() {
+        Error::Config { .. } => USAGE,
+        Error::Timeout { .. } => TIMED_OUT,
+        Error::PeerFailed { .. } => PEER_FAILED,
+        Error::Storage { .. } | Error::NotShared { .. } => STORAGE,
+        Error::Corrupt { .. } | Error::Incompatible { .. } => CORRUPT,
+        Error::Desync { .. } | Error::Mismatch { .. } => DIFFERENT_CALLS,
+        Error::Rendezvous { .. } => RENDEZVOUS,
+        // A payload above the user's own bound (`TooLarge`) is no fault of set-up or storage.
+        _ => OTHER,
+    }
+}
+
+/// The exit code of a process that a signal has ended, as shells have it.
+pub(crate) fn code_of_signal(signal: i32) -> u8 {
+    u8::try_from(signal.saturating_add(128)).unwrap_or(OTHER)
+}
+
+/// All codes and what they mean, for the help.
+pub(crate) fn table() -> String {
+    let rows = MEANINGS.map(|(code, meaning)| format!("  {code:>3}  {meaning}\n"));
+    format!(
+        "Exit codes:\n{}`run` ends with the code of the first rank that failed, 128 + n for signal n.",
+        rows.concat()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use fsgather::{Activity, Epoch, Peer, PeerFailure, Phase, Rank, StorageCause};
+
+    use super::*;
+
+    fn peer() -> Peer {
+        Peer {
+            rank: Rank::ZERO,
+            host: "n1".into(),
+            pid: 1,
+        }
+    }
+
+    fn desync() -> Error {
+        Error::Desync {
+            epoch: Epoch::new(0),
+            difference: "different roots".into(),
+            one: peer(),
+            one_call: "gather".into(),
+            other: peer(),
+            other_call: "gather".into(),
+        }
+    }
+
+    #[test]
+    fn every_kind_of_error_has_its_code() {
+        let expected = [
+            (Error::config("x"), 2),
+            (
+                Error::Timeout {
+                    during: "barrier #0".into(),
+                    patience: Duration::from_secs(1),
+                    missing: Vec::new(),
+                    hint: "wait".into(),
+                },
+                10,
+            ),
+            (
+                Error::PeerFailed {
+                    peer: peer(),
+                    activity: Activity::outside(Phase::Computing),
+                    failure: PeerFailure::Departed,
+                },
+                11,
+            ),
+            (
+                Error::storage("write", "/x", StorageCause::described("full")),
+                12,
+            ),
+            (
+                Error::NotShared {
+                    directory: "/x".into(),
+                    hosts: Vec::new(),
+                    reason: "x".into(),
+                },
+                12,
+            ),
+            (
+                Error::Corrupt {
+                    path: "/x".into(),
+                    reason: "x".into(),
+                    writer: None,
+                    reader: None,
+                },
+                13,
+            ),
+            (
+                Error::Incompatible {
+                    what: "x".into(),
+                    ours: "1".into(),
+                    theirs: "2".into(),
+                },
+                13,
+            ),
+            (desync(), 14),
+            (
+                Error::Mismatch {
+                    what: "shapes".into(),
+                    table: Vec::new(),
+                },
+                14,
+            ),
+            (Error::rendezvous("x"), 15),
+            (
+                Error::TooLarge {
+                    peer: peer(),
+                    size: 2,
+                    bound: 1,
+                },
+                1,
+            ),
+        ];
+        for (error, code) in expected {
+            assert_eq!(code_of(&error), code, "{error}");
+            assert_eq!(code_of(&error.poisoned()), code, "poisoned by: {error}");
+        }
+    }
+
+    #[test]
+    fn signals_have_the_codes_that_shells_give_them() {
+        assert_eq!(code_of_signal(2), INTERRUPTED);
+        assert_eq!(code_of_signal(13), BROKEN_PIPE);
+        assert_eq!(code_of_signal(15), TERMINATED);
+        assert_eq!(code_of_signal(9), 137);
+    }
+
+    #[test]
+    fn the_table_names_every_code() {
+        let table = table();
+        for (code, meaning) in MEANINGS {
+            assert!(table.contains(&format!("{code:>3}  {meaning}\n")));
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The one owner of standard output and standard error.
+//!
+//! Nothing is buffered here, so nothing is lost at the end: a call returns when the system has taken
+//! every byte. Text carries no colour and reads the same in a terminal, a log file and a pager.
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd},
+};
+
+use rustix::event::{PollFd, PollFlags};
+use serde::Serialize;
+
+/// Where bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stream {
+    /// Data: what the user asked for.
+    Stdout,
+    /// Everything else.
+    Stderr,
+}
+
+/// The version of all JSON documents; raised when a field changes its meaning or goes away.
+const SCHEMA_VERSION: u32 = 1;
+
+#[derive(Serialize)]
+struct Versioned<'a, T> {
+    schema_version: u32,
+    #[serde(flatten)]
+    document: &'a T,
+}
+
+/// Writes all bytes, however long the reader takes.
+///
+/// # Errors
+///
+/// Whatever the system says but "try again", above all a broken pipe.
+pub(crate) fn write(stream: Stream, bytes: &[u8]) -> io::Result<()> {
+    match stream {
+        Stream::Stdout => write_all(io::stdout().as_fd(), bytes),
+        Stream::Stderr => write_all(io::stderr().as_fd(), bytes),
+    }
+}
+
+/// Says one line on standard error. When nobody can hear it, that is not a failure.
+pub(crate) fn say(line: &str) {
+    let _ = write(Stream::Stderr, format!("{line}\n").as_bytes());
+}
+
+/// Writes a document as one line of JSON on standard output, with its `schema_version` first.
+///
+/// # Errors
+///
+/// When standard output cannot be written.
+pub(crate) fn json<T: Serialize>(document: &T) -> io::Result<()> {
+    let mut line = serde_json::to_vec(&Versioned {
+        schema_version: SCHEMA_VERSION,
+        document,
+    })?;
+    line.push(b'\n');
+    write(Stream::Stdout, &line)
+}
+
+fn write_all(fd: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match rustix::io::write(fd, bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => bytes = &bytes[written..],
+            Err(rustix::io::Errno::INTR) => {}
+            // Whoever shares the stream with us may have made it non-blocking.
+            Err(rustix::io::Errno::AGAIN) => wait_until_writable(fd)?,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+fn wait_until_writable(fd: BorrowedFd<'_>) -> io::Result<()> {
+    let mut fds = [PollFd::new(&fd, PollFlags::OUT)];
+    match rustix::event::poll(&mut fds, None) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Read, os::unix::net::UnixStream, thread};
+
+    use super::*;
+
+    #[test]
+    fn a_non_blocking_stream_gets_every_byte() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        ours.set_nonblocking(true).unwrap();
+        let sent = vec![7_u8; 4 << 20];
+        let reader = thread::spawn(move || {
+            let mut got = Vec::new();
+            theirs.read_to_end(&mut got).unwrap();
+            got
+        });
+        write_all(ours.as_fd(), &sent).unwrap();
+        drop(ours);
+        assert_eq!(reader.join().unwrap(), sent);
+    }
+
+    #[test]
+    fn a_closed_reader_is_a_broken_pipe() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        drop(theirs);
+        let error = write_all(ours.as_fd(), b"x").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+    }
+
+    #[test]
+    fn documents_carry_their_version() {
+        #[derive(Serialize)]
+        struct Document {
+            rank: u32,
+        }
+        let text = serde_json::to_string(&Versioned {
+            schema_version: SCHEMA_VERSION,
+            document: &Document { rank: 3 },
+        })
+        .unwrap();
+        assert_eq!(text, r#"{"schema_version":1,"rank":3}"#);
+    }
+}

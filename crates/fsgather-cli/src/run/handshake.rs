@@ -1,0 +1,115 @@
+//! The first words between `run` and a process that is about to become a rank.
+//!
+//! They speak over a socket that is the new process's standard input until it becomes the rank's
+//! command. Whoever starts the process may send it a file to have as standard input from then on. The
+//! process answers with an error number when the command cannot be executed; when it can, the socket
+//! closes by itself.
+
+use std::{
+    io::{self, IoSlice, IoSliceMut, Read, Write},
+    mem::MaybeUninit,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::net::UnixStream,
+    },
+};
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+
+/// Sends a file to be the standard input of the rank.
+pub(super) fn send_file(channel: &UnixStream, file: impl AsFd) -> io::Result<()> {
+    let fds = [file.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    control.push(SendAncillaryMessage::ScmRights(&fds));
+    // A file travels only along with at least one byte.
+    sendmsg(
+        channel,
+        &[IoSlice::new(&[0])],
+        &mut control,
+        SendFlags::NOSIGNAL,
+    )?;
+    Ok(())
+}
+
+/// Receives what [`send_file`] has sent.
+pub(super) fn receive_file(channel: impl AsFd) -> io::Result<OwnedFd> {
+    let mut byte = [0];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC;
+    recvmsg(
+        channel,
+        &mut [IoSliceMut::new(&mut byte)],
+        &mut control,
+        flags,
+    )?;
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(mut files) = message
+            && let Some(file) = files.next()
+        {
+            return Ok(file);
+        }
+    }
+    Err(io::Error::new(
+        io::ErrorKind::UnexpectedEof,
+        "no file arrived",
+    ))
+}
+
+/// Tells that the command cannot be executed.
+pub(super) fn report(channel: OwnedFd, os_code: i32) -> io::Result<()> {
+    UnixStream::from(channel).write_all(&os_code.to_ne_bytes())
+}
+
+/// Waits until the command has begun, or returns why it cannot.
+pub(super) fn wait_for_start(mut channel: UnixStream) -> io::Result<()> {
+    let mut answer = Vec::new();
+    channel.read_to_end(&mut answer)?;
+    match <[u8; 4]>::try_from(answer.as_slice()) {
+        Ok(code) => Err(io::Error::from_raw_os_error(i32::from_ne_bytes(code))),
+        Err(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_arrives_as_the_same_file() {
+        let (here, there) = UnixStream::pair().unwrap();
+        let (mut writer, reader) = UnixStream::pair().unwrap();
+        send_file(&here, &reader).unwrap();
+        drop(reader);
+        let received = receive_file(&there).unwrap();
+        writer.write_all(b"through").unwrap();
+        drop(writer);
+        let mut text = String::new();
+        UnixStream::from(received)
+            .read_to_string(&mut text)
+            .unwrap();
+        assert_eq!(text, "through");
+    }
+
+    #[test]
+    fn a_start_that_fails_is_told_with_its_error_number() {
+        let (here, there) = UnixStream::pair().unwrap();
+        report(there.into(), 13).unwrap();
+        let error = wait_for_start(here).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+    }
+
+    #[test]
+    fn a_channel_that_closes_means_that_the_command_runs() {
+        let (here, there) = UnixStream::pair().unwrap();
+        drop(there);
+        assert!(wait_for_start(here).is_ok());
+        let (here, there) = UnixStream::pair().unwrap();
+        drop(here);
+        assert!(receive_file(there).is_err());
+    }
+}

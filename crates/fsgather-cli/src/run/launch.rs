@@ -1,0 +1,127 @@
+//! Starting one rank.
+
+use std::{
+    ffi::{OsStr, OsString},
+    fmt, io,
+    os::{fd::OwnedFd, unix::net::UnixStream},
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+use super::{handshake, variables::Variable};
+use crate::exit;
+
+/// A rank whose command runs.
+#[derive(Debug)]
+pub(super) struct Started {
+    pub(super) child: Child,
+    pub(super) stdout: OwnedFd,
+    pub(super) stderr: OwnedFd,
+}
+
+/// Why a rank could not be started.
+#[derive(Debug)]
+pub(super) enum StartFailure {
+    /// The command cannot be executed, on any rank.
+    Command {
+        /// Its first word.
+        program: OsString,
+        /// Why.
+        cause: io::Error,
+    },
+    /// The system does not give us another process.
+    System(io::Error),
+}
+
+/// Starts the command as one rank and waits until it runs.
+///
+/// Must be called on the main thread: ranks are killed when the *thread* that started them ends.
+///
+/// # Errors
+///
+/// Nothing is left behind then.
+pub(super) fn start(
+    command: &[OsString],
+    variables: &[Variable],
+    with_stdin: bool,
+) -> Result<Started, StartFailure> {
+    let (ours, theirs) = UnixStream::pair().map_err(StartFailure::System)?;
+    if with_stdin {
+        handshake::send_file(&ours, io::stdin()).map_err(StartFailure::System)?;
+    }
+    // The link, not what it points to: this very program even if its file has been replaced by now.
+    let mut own = Command::new("/proc/self/exe");
+    own.args(["exec-rank", "--parent", &std::process::id().to_string()]);
+    if with_stdin {
+        own.arg("--with-stdin");
+    }
+    own.arg("--").args(command);
+    for (name, value) in variables {
+        match value {
+            Some(value) => own.env(name, value),
+            None => own.env_remove(name),
+        };
+    }
+    own.stdin(OwnedFd::from(theirs))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = own.spawn().map_err(StartFailure::System)?;
+    // It holds an end of the channel, which would never close.
+    drop(own);
+    if let Err(cause) = handshake::wait_for_start(ours) {
+        // The process is ending; waiting leaves no zombie.
+        child.wait().map_err(StartFailure::System)?;
+        let program = command.first().cloned().unwrap_or_default();
+        return Err(StartFailure::Command { program, cause });
+    }
+    match (child.stdout.take(), child.stderr.take()) {
+        (Some(stdout), Some(stderr)) => Ok(Started {
+            child,
+            stdout: stdout.into(),
+            stderr: stderr.into(),
+        }),
+        _ => Err(StartFailure::System(io::ErrorKind::BrokenPipe.into())),
+    }
+}
+
+impl StartFailure {
+    /// The exit code, as shells have it.
+    pub(super) fn code(&self) -> u8 {
+        match self {
+            Self::System(_) => exit::OTHER,
+            Self::Command { program, cause } if is_missing(program, cause) => exit::NOT_FOUND,
+            Self::Command { .. } => exit::NOT_EXECUTABLE,
+        }
+    }
+}
+
+/// Whether the command itself was not found, rather than the interpreter that it names.
+fn is_missing(program: &OsStr, cause: &io::Error) -> bool {
+    cause.kind() == io::ErrorKind::NotFound && !(is_path(program) && Path::new(program).exists())
+}
+
+fn is_path(program: &OsStr) -> bool {
+    program.as_encoded_bytes().contains(&b'/')
+}
+
+impl fmt::Display for StartFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::System(cause) => cause.fmt(f),
+            Self::Command { program, cause } => {
+                write!(f, "cannot start `{}`: ", program.display())?;
+                if is_missing(program, cause) {
+                    f.write_str(if is_path(program) {
+                        "no such file"
+                    } else {
+                        "no such command in PATH"
+                    })
+                } else if cause.kind() == io::ErrorKind::NotFound {
+                    f.write_str("the interpreter named in its first line does not exist")
+                } else {
+                    cause.fmt(f)
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! How a rank ended: [`Outcome`], and the sentences about it.
+
+use std::fmt;
+
+use fsgather::Rank;
+use signal_hook::low_level::signal_name;
+
+use crate::exit;
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Outcome {
+    /// By itself, with an exit code.
+    Code(i32),
+    /// By a signal.
+    Signal(i32),
+}
+
+impl Outcome {
+    pub(super) const fn is_failure(self) -> bool {
+        !matches!(self, Self::Code(0))
+    }
+
+    /// Whether the rank says by its exit code that another rank is to blame.
+    pub(super) fn blames_another(self) -> bool {
+        self == Self::Code(i32::from(exit::PEER_FAILED))
+    }
+
+    /// Whether this is how a process ends that was told to by `signal`.
+    pub(super) fn obeys(self, signal: i32) -> bool {
+        self == Self::Signal(signal) || self == Self::Code(i32::from(exit::code_of_signal(signal)))
+    }
+
+    /// The exit code of a run whose first failure this is.
+    pub(super) fn exit_code(self) -> u8 {
+        match self {
+            Self::Code(code) => u8::try_from(code).unwrap_or(exit::OTHER),
+            Self::Signal(signal) => exit::code_of_signal(signal),
+        }
+    }
+
+    /// How much this outcome looks like the cause rather than the effect of other ranks' failures;
+    /// the least comes first. For ranks that were found ended at the same moment.
+    pub(super) fn innocence(self) -> u8 {
+        match self {
+            Self::Signal(_) => 0,
+            Self::Code(_) if self.blames_another() => 2,
+            Self::Code(_) => 1,
+        }
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "exited with code {code}"),
+            Self::Signal(signal) => match signal_name(*signal) {
+                Some(name) => write!(f, "was killed by signal {signal} ({name})"),
+                None => write!(f, "was killed by signal {signal}"),
+            },
+        }
+    }
+}
+
+/// Names ranks, in order, in as few words as possible: `rank 3`, `ranks 0-2 7`.
+pub(super) fn rank_list(ranks: &[Rank]) -> String {
+    let mut spans: Vec<(u32, u32)> = Vec::new();
+    for rank in ranks.iter().map(|rank| rank.get()) {
+        match spans.last_mut() {
+            Some((_, last)) if *last + 1 == rank => *last = rank,
+            _ => spans.push((rank, rank)),
+        }
+    }
+    let text: Vec<String> = spans
+        .into_iter()
+        .map(|(first, last)| match last - first {
+            0 => first.to_string(),
+            1 => format!("{first} {last}"),
+            _ => format!("{first}-{last}"),
+        })
+        .collect();
+    let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
+    format!("{noun} {}", text.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcomes_read_as_sentences() {
+        assert_eq!(
+            Outcome::Signal(9).to_string(),
+            "was killed by signal 9 (SIGKILL)"
+        );
+        assert_eq!(Outcome::Signal(40).to_string(), "was killed by signal 40");
+        assert_eq!(Outcome::Code(3).to_string(), "exited with code 3");
+    }
+
+    #[test]
+    fn signals_come_before_codes_and_code_11_comes_last() {
+        let mut outcomes = [Outcome::Code(11), Outcome::Code(1), Outcome::Signal(9)];
+        outcomes.sort_by_key(|outcome| outcome.innocence());
+        assert_eq!(
+            outcomes,
+            [Outcome::Signal(9), Outcome::Code(1), Outcome::Code(11)]
+        );
+    }
+
+    #[test]
+    fn obeying_a_signal_is_dying_of_it_or_exiting_as_if() {
+        assert!(Outcome::Signal(15).obeys(15));
+        assert!(Outcome::Code(143).obeys(15));
+        assert!(!Outcome::Code(1).obeys(15));
+        assert!(!Outcome::Signal(9).obeys(15));
+    }
+
+    #[test]
+    fn neighbours_are_listed_as_spans() {
+        let list =
+            |ranks: &[u32]| rank_list(&ranks.iter().copied().map(Rank::new).collect::<Vec<_>>());
+        assert_eq!(list(&[3]), "rank 3");
+        assert_eq!(list(&[0, 1]), "ranks 0 1");
+        assert_eq!(list(&[0, 1, 2, 7, 9, 10]), "ranks 0-2 7 9 10");
+    }
+}

@@ -1,0 +1,216 @@
+//! Passing on what ranks print: [`Relay`], one thread for all of them.
+//!
+//! A reader of our output that is slow slows the ranks down, as if they wrote to it themselves; it does
+//! not keep signals from being heard, because only this thread waits for it.
+
+use std::{
+    io::{self, Write},
+    os::{fd::OwnedFd, unix::net::UnixStream},
+    sync::mpsc::Sender,
+    thread::{self, JoinHandle},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+};
+
+use super::{Event, lines::Lines};
+use crate::output::{self, Stream};
+
+/// How much is read at once.
+const CHUNK: usize = 64 * 1024;
+
+/// How often everything is read once more after the order to stop: enough for a pipe's usual capacity
+/// several times over, and not endless if something that ranks have left behind goes on writing.
+const LAST_ROUNDS: u32 = 16;
+
+/// Something to relay.
+#[derive(Debug)]
+pub(super) struct Source {
+    fd: OwnedFd,
+    stream: Stream,
+    lines: Lines,
+}
+
+impl Source {
+    /// A rank's output, where it goes, and how it is cut.
+    pub(super) const fn new(fd: OwnedFd, stream: Stream, lines: Lines) -> Self {
+        Self { fd, stream, lines }
+    }
+}
+
+/// The relay of a run.
+///
+/// Our own lines go through it as well: they come between lines of the ranks, after what had been printed
+/// before, and saying them never blocks.
+#[derive(Debug)]
+pub(super) struct Relay {
+    voice: Option<UnixStream>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Relay {
+    /// Starts relaying.
+    pub(super) fn start(sources: Vec<Source>, events: Sender<Event>) -> io::Result<Self> {
+        let (voice, ear) = UnixStream::pair()?;
+        voice.set_nonblocking(true)?;
+        let ear = Source::new(
+            ear.into(),
+            Stream::Stderr,
+            Lines::with_prefix("fsgather run: "),
+        );
+        let mut pump = Pump {
+            sources,
+            ear: Some(ear),
+            broken: [false; 2],
+            chunk: vec![0; CHUNK],
+            out: Vec::new(),
+            events,
+        };
+        let thread = thread::Builder::new()
+            .name("relay".into())
+            .spawn(move || pump.run())?;
+        Ok(Self {
+            voice: Some(voice),
+            thread: Some(thread),
+        })
+    }
+
+    /// Says a line on standard error, after what ranks have printed until now.
+    pub(super) fn say(&mut self, line: &str) {
+        if let Some(voice) = &mut self.voice {
+            // Our few lines fit into the socket even when standard error takes none of them.
+            let _ = voice.write_all(format!("{line}\n").as_bytes());
+        }
+    }
+
+    /// Tells the relay to deliver what is there and then to end, whether or not more could come.
+    pub(super) fn stop(&mut self) {
+        self.voice = None;
+    }
+
+    /// Waits until the relay has ended.
+    pub(super) fn join(&mut self) {
+        self.stop();
+        if let Some(thread) = self.thread.take() {
+            // It cannot panic, and there would be nothing left to do about it.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the thread works with.
+struct Pump {
+    sources: Vec<Source>,
+    /// Where our own lines come from; its end is the order to stop.
+    ear: Option<Source>,
+    /// Whether standard output and standard error take nothing any more.
+    broken: [bool; 2],
+    chunk: Vec<u8>,
+    out: Vec<u8>,
+    events: Sender<Event>,
+}
+
+impl Pump {
+    fn run(&mut self) {
+        let mut drained = false;
+        loop {
+            if self.sources.is_empty() && !drained {
+                drained = true;
+                self.tell(Event::Drained);
+            }
+            let ready = self.wait(None);
+            let spoken_to = ready.get(self.sources.len()) == Some(&true);
+            self.relay(&ready);
+            // Last, so that what a rank has printed comes before what we say of it.
+            if spoken_to && !self.listen() {
+                break;
+            }
+        }
+        for _ in 0..LAST_ROUNDS {
+            let ready = self.wait(Some(&Timespec::default()));
+            if !ready.contains(&true) {
+                break;
+            }
+            self.relay(&ready);
+        }
+        for mut source in std::mem::take(&mut self.sources) {
+            source.lines.finish(&mut self.out);
+            self.deliver(source.stream);
+        }
+        self.tell(Event::RelayEnded);
+    }
+
+    /// Waits until something can be read; returns which of the sources, and last whether the ear.
+    fn wait(&self, timeout: Option<&Timespec>) -> Vec<bool> {
+        let mut fds: Vec<PollFd<'_>> = self
+            .sources
+            .iter()
+            .chain(&self.ear)
+            .map(|source| PollFd::new(&source.fd, PollFlags::IN))
+            .collect();
+        // When waiting is interrupted, nothing is ready, and we wait again.
+        let _ = poll(&mut fds, timeout);
+        fds.iter().map(|fd| !fd.revents().is_empty()).collect()
+    }
+
+    /// Reads once from every source that is ready, and forgets those that have ended.
+    fn relay(&mut self, ready: &[bool]) {
+        let mut kept = Vec::with_capacity(self.sources.len());
+        for (mut source, ready) in std::mem::take(&mut self.sources).into_iter().zip(ready) {
+            let open = !ready || self.read(&mut source);
+            if open {
+                kept.push(source);
+            }
+        }
+        self.sources = kept;
+    }
+
+    /// Reads our own lines; false when there will be no more.
+    fn listen(&mut self) -> bool {
+        let Some(mut ear) = self.ear.take() else {
+            return false;
+        };
+        let open = self.read(&mut ear);
+        if open {
+            self.ear = Some(ear);
+        }
+        open
+    }
+
+    /// Reads once and delivers what is complete; false at the end.
+    fn read(&mut self, source: &mut Source) -> bool {
+        let count = match rustix::io::read(&source.fd, self.chunk.as_mut_slice()) {
+            Ok(count) => count,
+            Err(Errno::INTR | Errno::AGAIN) => return true,
+            // A pipe cannot fail in another way; if it does, nothing more will come from it.
+            Err(_) => 0,
+        };
+        if count == 0 {
+            source.lines.finish(&mut self.out);
+        } else {
+            source.lines.push(&self.chunk[..count], &mut self.out);
+        }
+        self.deliver(source.stream);
+        count > 0
+    }
+
+    /// Writes what has been collected; a stream that takes nothing is told of once, then left alone.
+    fn deliver(&mut self, stream: Stream) {
+        let broken = &mut self.broken[usize::from(stream == Stream::Stderr)];
+        if !*broken && let Err(error) = output::write(stream, &self.out) {
+            *broken = true;
+            // Without standard error a job still has its data.
+            if stream == Stream::Stdout {
+                self.tell(Event::OutputFailed(error.kind()));
+            }
+        }
+        self.out.clear();
+    }
+
+    fn tell(&self, event: Event) {
+        // Nobody hears it when the user did not want to wait for us.
+        let _ = self.events.send(event);
+    }
+}

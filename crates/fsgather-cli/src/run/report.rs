@@ -1,0 +1,93 @@
+//! What became of a run, for people and for programs: [`Report`].
+
+use std::{collections::BTreeMap, path::Path, time::Duration};
+
+use fsgather::Rank;
+use serde::Serialize;
+
+use super::{
+    outcome::{Outcome, rank_list},
+    signals,
+    supervision::Supervision,
+    variables::Job,
+};
+
+/// The document that `--json` asks for.
+#[derive(Debug, Serialize)]
+pub(super) struct Report<'a> {
+    job: &'a str,
+    world_size: u32,
+    directory: &'a Path,
+    exit_code: u8,
+    seconds: f64,
+    cause: Option<String>,
+    ranks: Vec<RankReport>,
+    #[serde(skip)]
+    also_failed: BTreeMap<Outcome, Vec<Rank>>,
+}
+
+#[derive(Debug, Serialize)]
+struct RankReport {
+    rank: Rank,
+    pid: u32,
+    exit_code: Option<i32>,
+    signal: Option<String>,
+}
+
+impl<'a> Report<'a> {
+    /// Reports on a run that is over.
+    pub(super) fn new(
+        job: &'a Job,
+        supervision: &Supervision,
+        pids: &[u32],
+        elapsed: Duration,
+    ) -> Self {
+        let ranks = (0..)
+            .map(Rank::new)
+            .zip(pids)
+            .zip(supervision.outcomes())
+            .map(|((rank, pid), outcome)| RankReport::new(rank, *pid, *outcome));
+        let mut also_failed: BTreeMap<Outcome, Vec<Rank>> = BTreeMap::new();
+        for (rank, outcome) in supervision.also_failed() {
+            also_failed.entry(*outcome).or_default().push(*rank);
+        }
+        for ranks in also_failed.values_mut() {
+            ranks.sort_unstable();
+        }
+        Self {
+            job: &job.name,
+            world_size: job.world.get(),
+            directory: &job.directory,
+            exit_code: supervision.exit_code(),
+            seconds: elapsed.as_secs_f64(),
+            cause: supervision.reason(),
+            ranks: ranks.collect(),
+            also_failed,
+        }
+    }
+
+    /// What has not been said yet while the run went on: which ranks failed after the first one, one
+    /// line for each way of failing.
+    pub(super) fn lines(&self) -> Vec<String> {
+        self.also_failed
+            .iter()
+            .map(|(outcome, ranks)| format!("after that, {} {outcome}", rank_list(ranks)))
+            .collect()
+    }
+}
+
+impl RankReport {
+    fn new(rank: Rank, pid: u32, outcome: Option<Outcome>) -> Self {
+        let (exit_code, signal) = match outcome {
+            Some(Outcome::Code(code)) => (Some(code), None),
+            Some(Outcome::Signal(signal)) => (None, Some(signals::name(signal))),
+            None => (None, None),
+        };
+        Self {
+            rank,
+            pid,
+            exit_code,
+            signal,
+        }
+    }
+}

@@ -1,0 +1,367 @@
+//! Deciding what becomes of a run: [`Supervision`]. Pure; it is told what happens and what time it is.
+
+use std::{
+    io,
+    time::{Duration, Instant},
+};
+
+use fsgather::{Deadline, Rank, duration_text};
+use rustix::process::Signal;
+
+use super::{
+    outcome::{Outcome, rank_list},
+    signals,
+};
+use crate::exit;
+
+/// The same signal once more within this time is the same wish: `timeout`, for example, signals both a
+/// process and its group.
+const ECHO: Duration = Duration::from_millis(300);
+
+/// How patient we are.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Policy {
+    /// From the first failure to SIGTERM for the others.
+    pub(super) grace: Duration,
+    /// From SIGTERM to SIGKILL.
+    pub(super) kill_after: Duration,
+}
+
+/// What has happened.
+#[derive(Clone, Debug)]
+pub(super) enum Input {
+    /// These ranks were found to have ended since the last time.
+    Ended(Vec<(Rank, Outcome)>),
+    /// Somebody has sent us a signal.
+    Signal(Signal),
+    /// Standard output takes nothing any more.
+    OutputFailed(io::ErrorKind),
+    /// Ranks can print nothing more, and what they have printed is delivered.
+    Drained,
+    /// The relay has ended.
+    RelayEnded,
+    /// The deadline has passed.
+    Due,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    /// Say a line.
+    Say(String),
+    /// Send a signal to the ranks that run, and all in their groups.
+    SignalRunning(Signal),
+    /// Send a signal to what ended ranks have left behind as well.
+    SignalAll(Signal),
+    /// Have the relay deliver what is there and end.
+    StopRelay,
+    /// Do not wait for the relay.
+    Abandon,
+}
+
+/// Why a run does not end with code 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// A rank failed.
+    Rank(Rank, Outcome),
+    /// A rank could not be started; the exit code for it.
+    NotStarted(u8),
+    /// Our standard output failed.
+    Output(io::ErrorKind),
+    /// This signal came before all ranks were started, or another one after it.
+    Interrupted(Signal),
+}
+
+/// How far the end has come.
+#[derive(Clone, Copy, Debug)]
+enum Stage {
+    /// Nothing to complain about.
+    Running,
+    /// A rank has failed; the others may go on until then.
+    Grace(Deadline),
+    /// They got SIGTERM and get SIGKILL then.
+    Terminated(Deadline),
+    /// They got SIGKILL.
+    Killed,
+    /// All ranks have ended; what they have left behind got SIGTERM and gets SIGKILL then.
+    Leftovers(Deadline),
+    /// Output is being delivered.
+    Delivering,
+    /// All is over.
+    Finished,
+}
+
+/// The course of one run.
+#[derive(Debug)]
+pub(super) struct Supervision {
+    policy: Policy,
+    pids: Vec<u32>,
+    outcomes: Vec<Option<Outcome>>,
+    stage: Stage,
+    cause: Option<Cause>,
+    /// Ranks that failed by themselves after the first one.
+    also_failed: Vec<(Rank, Outcome)>,
+    /// The first signal that was passed on, the last one, and when that came.
+    passed_on: Option<(Signal, Signal, Instant)>,
+    drained: bool,
+}
+
+impl Supervision {
+    /// The course of a run whose ranks have these process ids.
+    pub(super) fn new(policy: Policy, pids: Vec<u32>) -> Self {
+        Self {
+            policy,
+            outcomes: vec![None; pids.len()],
+            pids,
+            stage: Stage::Running,
+            cause: None,
+            also_failed: Vec::new(),
+            passed_on: None,
+            drained: false,
+        }
+    }
+
+    /// Ends those ranks that were started before one that could not be.
+    pub(super) fn start_failed(&mut self, now: Instant, code: u8) -> Vec<Action> {
+        self.cause = Some(Cause::NotStarted(code));
+        let mut actions = Vec::new();
+        if self.is_empty() {
+            self.clear_up(now, &mut actions);
+        } else {
+            self.terminate(now, &mut actions);
+        }
+        actions
+    }
+
+    /// Notes that a signal came before all ranks were started; those that were get it as an input.
+    pub(super) fn start_interrupted(&mut self, signal: Signal) {
+        self.cause.get_or_insert(Cause::Interrupted(signal));
+    }
+
+    /// Decides what to do about something that has happened.
+    pub(super) fn on(&mut self, now: Instant, input: Input) -> Vec<Action> {
+        let mut actions = Vec::new();
+        match input {
+            Input::Ended(mut ended) => {
+                // Within one look at the ranks, the order of their ends is not known.
+                ended.sort_by_key(|(_, outcome)| outcome.innocence());
+                for (rank, outcome) in &ended {
+                    self.outcomes[rank.index()] = Some(*outcome);
+                }
+                for (rank, outcome) in ended {
+                    if outcome.is_failure() {
+                        self.rank_failed(now, rank, outcome, &mut actions);
+                    }
+                }
+                if self.is_empty() {
+                    self.clear_up(now, &mut actions);
+                }
+            }
+            Input::Signal(signal) => self.signalled(now, signal, &mut actions),
+            Input::OutputFailed(kind) => {
+                self.cause.get_or_insert(Cause::Output(kind));
+                if matches!(self.stage, Stage::Running | Stage::Grace(_)) {
+                    self.terminate(now, &mut actions);
+                }
+            }
+            Input::Drained => {
+                self.drained = true;
+                if matches!(self.stage, Stage::Leftovers(_)) {
+                    self.deliver(&mut actions);
+                }
+            }
+            Input::RelayEnded => self.stage = Stage::Finished,
+            Input::Due => self.due(now, &mut actions),
+        }
+        actions
+    }
+
+    /// When to come back with [`Input::Due`].
+    pub(super) const fn deadline(&self) -> Option<Deadline> {
+        match self.stage {
+            Stage::Grace(deadline) | Stage::Terminated(deadline) | Stage::Leftovers(deadline) => {
+                Some(deadline)
+            }
+            Stage::Running | Stage::Killed | Stage::Delivering | Stage::Finished => None,
+        }
+    }
+
+    /// Whether nothing more will be decided.
+    pub(super) const fn is_finished(&self) -> bool {
+        matches!(self.stage, Stage::Finished)
+    }
+
+    /// The code to exit with.
+    pub(super) fn exit_code(&self) -> u8 {
+        match self.cause {
+            None => exit::DONE,
+            Some(Cause::Rank(_, outcome)) => outcome.exit_code(),
+            Some(Cause::NotStarted(code)) => code,
+            Some(Cause::Output(io::ErrorKind::BrokenPipe)) => exit::BROKEN_PIPE,
+            Some(Cause::Output(_)) => exit::OTHER,
+            Some(Cause::Interrupted(signal)) => exit::code_of_signal(signal.as_raw()),
+        }
+    }
+
+    /// The sentence that says why the run failed, if it did.
+    pub(super) fn reason(&self) -> Option<String> {
+        self.cause.map(|cause| match cause {
+            Cause::Rank(rank, outcome) => self.sentence(rank, outcome),
+            Cause::NotStarted(_) => "the command could not be started".to_owned(),
+            Cause::Output(kind) => format!("standard output failed: {kind}"),
+            Cause::Interrupted(signal) => {
+                format!("ended by {}", signals::name(signal.as_raw()))
+            }
+        })
+    }
+
+    /// How each rank ended; `None` for those that were given up.
+    pub(super) fn outcomes(&self) -> &[Option<Outcome>] {
+        &self.outcomes
+    }
+
+    /// Ranks that failed by themselves after the first one, in the order in which that was found.
+    pub(super) fn also_failed(&self) -> &[(Rank, Outcome)] {
+        &self.also_failed
+    }
+
+    fn rank_failed(
+        &mut self,
+        now: Instant,
+        rank: Rank,
+        outcome: Outcome,
+        actions: &mut Vec<Action>,
+    ) {
+        if !matches!(self.stage, Stage::Running | Stage::Grace(_)) {
+            // It did what we have forced it to.
+            return;
+        }
+        let obedient = self
+            .passed_on
+            .is_some_and(|(_, signal, _)| outcome.obeys(signal.as_raw()));
+        let sentence = self.sentence(rank, outcome);
+        match self.cause {
+            // A rank killed from outside stays dead a moment before the system says so; meanwhile
+            // another may have noticed and ended with the code for just that.
+            Some(Cause::Rank(earlier, blaming))
+                if blaming.blames_another() && matches!(outcome, Outcome::Signal(_)) =>
+            {
+                self.cause = Some(Cause::Rank(rank, outcome));
+                self.also_failed.push((earlier, blaming));
+                actions.push(Action::Say(sentence));
+            }
+            Some(_) if obedient => {}
+            Some(_) => self.also_failed.push((rank, outcome)),
+            None => {
+                self.cause = Some(Cause::Rank(rank, outcome));
+                if !obedient {
+                    let others = if self.is_empty() || !matches!(self.stage, Stage::Running) {
+                        String::new()
+                    } else {
+                        let grace = duration_text(self.policy.grace);
+                        format!("; the others have {grace} to end")
+                    };
+                    actions.push(Action::Say(sentence + &others));
+                }
+            }
+        }
+        // After a signal ranks take the time they need, unless one fails for another reason.
+        if matches!(self.stage, Stage::Running) && !obedient {
+            self.stage = Stage::Grace(Deadline::after(now, self.policy.grace));
+        }
+    }
+
+    fn signalled(&mut self, now: Instant, signal: Signal, actions: &mut Vec<Action>) {
+        match (self.stage, self.passed_on) {
+            (Stage::Finished, _) => {}
+            (_, Some((_, last, at)))
+                if last == signal && now.saturating_duration_since(at) < ECHO => {}
+            (Stage::Leftovers(_) | Stage::Delivering | Stage::Killed, _) => {
+                actions.push(Action::SignalAll(Signal::KILL));
+                actions.push(Action::Abandon);
+                self.stage = Stage::Finished;
+            }
+            (_, None) if self.is_empty() => self.clear_up(now, actions),
+            (_, None) => {
+                self.passed_on = Some((signal, signal, now));
+                actions.push(Action::SignalRunning(signal));
+                actions.push(Action::Say(format!(
+                    "{} passed on to {}; a second signal kills",
+                    signals::name(signal.as_raw()),
+                    rank_list(&self.running())
+                )));
+            }
+            (_, Some((first, _, _))) => {
+                self.passed_on = Some((first, signal, now));
+                self.cause.get_or_insert(Cause::Interrupted(first));
+                self.kill("after a second signal", actions);
+            }
+        }
+    }
+
+    fn due(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        if self
+            .deadline()
+            .is_none_or(|deadline| !deadline.has_passed(now))
+        {
+            return;
+        }
+        match self.stage {
+            Stage::Grace(_) => self.terminate(now, actions),
+            Stage::Terminated(_) => {
+                let waited = duration_text(self.policy.kill_after);
+                self.kill(&format!("still there {waited} after SIGTERM"), actions);
+            }
+            Stage::Leftovers(_) => self.deliver(actions),
+            Stage::Running | Stage::Killed | Stage::Delivering | Stage::Finished => {}
+        }
+    }
+
+    fn terminate(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        self.stage = Stage::Terminated(Deadline::after(now, self.policy.kill_after));
+        let running = rank_list(&self.running());
+        actions.push(Action::Say(format!("ending {running} with SIGTERM")));
+        actions.push(Action::SignalRunning(Signal::TERM));
+    }
+
+    fn kill(&mut self, why: &str, actions: &mut Vec<Action>) {
+        self.stage = Stage::Killed;
+        let running = rank_list(&self.running());
+        actions.push(Action::Say(format!("killing {running}, {why}")));
+        actions.push(Action::SignalRunning(Signal::KILL));
+    }
+
+    /// All ranks have ended: ends what they have left behind.
+    fn clear_up(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        actions.push(Action::SignalAll(Signal::TERM));
+        self.stage = Stage::Leftovers(Deadline::after(now, self.policy.kill_after));
+        if self.drained {
+            self.deliver(actions);
+        }
+    }
+
+    fn deliver(&mut self, actions: &mut Vec<Action>) {
+        actions.push(Action::SignalAll(Signal::KILL));
+        actions.push(Action::StopRelay);
+        self.stage = Stage::Delivering;
+    }
+
+    fn running(&self) -> Vec<Rank> {
+        (0..)
+            .zip(&self.outcomes)
+            .filter(|(_, outcome)| outcome.is_none())
+            .map(|(rank, _)| Rank::new(rank))
+            .collect()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.outcomes.iter().all(Option::is_some)
+    }
+
+    fn sentence(&self, rank: Rank, outcome: Outcome) -> String {
+        format!("rank {rank} (pid {}) {outcome}", self.pids[rank.index()])
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,278 @@
+//! What a run promises, without a single process.
+
+use super::*;
+
+const GRACE: Duration = Duration::from_secs(5);
+const KILL_AFTER: Duration = Duration::from_secs(3);
+
+struct Script {
+    supervision: Supervision,
+    now: Instant,
+}
+
+impl Script {
+    fn new(ranks: u32) -> Self {
+        let policy = Policy {
+            grace: GRACE,
+            kill_after: KILL_AFTER,
+        };
+        Self {
+            supervision: Supervision::new(policy, (1000..1000 + ranks).collect()),
+            now: Instant::now(),
+        }
+    }
+
+    fn on(&mut self, input: Input) -> Vec<Action> {
+        self.supervision.on(self.now, input)
+    }
+
+    fn ended(&mut self, ended: &[(u32, Outcome)]) -> Vec<Action> {
+        let ended = ended
+            .iter()
+            .map(|(rank, outcome)| (Rank::new(*rank), *outcome));
+        self.on(Input::Ended(ended.collect()))
+    }
+
+    fn due_after(&mut self, patience: Duration) -> Vec<Action> {
+        let deadline = self.supervision.deadline().expect("a deadline").at();
+        assert_eq!(deadline, self.now + patience);
+        self.now = deadline;
+        self.on(Input::Due)
+    }
+
+    /// Plays the end when all ranks have ended, and returns the exit code.
+    fn close(&mut self) -> u8 {
+        self.on(Input::Drained);
+        self.on(Input::RelayEnded);
+        assert!(self.supervision.is_finished());
+        self.supervision.exit_code()
+    }
+}
+
+fn sent(actions: &[Action]) -> Vec<Signal> {
+    actions
+        .iter()
+        .filter_map(|action| match action {
+            Action::SignalRunning(signal) => Some(*signal),
+            _ => None,
+        })
+        .collect()
+}
+
+fn said(actions: &[Action]) -> String {
+    actions
+        .iter()
+        .filter_map(|action| match action {
+            Action::Say(line) => Some(format!("{line}\n")),
+            _ => None,
+        })
+        .collect()
+}
+
+const KILLED: Outcome = Outcome::Signal(9);
+
+#[test]
+fn all_is_well_when_every_rank_exits_with_0() {
+    let mut run = Script::new(2);
+    assert_eq!(run.ended(&[(0, Outcome::Code(0))]), []);
+    assert_eq!(
+        run.ended(&[(1, Outcome::Code(0))]),
+        [Action::SignalAll(Signal::TERM)]
+    );
+    assert_eq!(
+        run.on(Input::Drained),
+        [Action::SignalAll(Signal::KILL), Action::StopRelay]
+    );
+    assert_eq!(run.on(Input::RelayEnded), []);
+    assert_eq!(run.supervision.exit_code(), 0);
+    assert_eq!(run.supervision.reason(), None);
+}
+
+#[test]
+fn after_a_failure_come_grace_then_sigterm_then_sigkill() {
+    let mut run = Script::new(3);
+    let actions = run.ended(&[(1, Outcome::Code(7))]);
+    assert_eq!(sent(&actions), []);
+    assert_eq!(
+        said(&actions),
+        "rank 1 (pid 1001) exited with code 7; the others have 5s to end\n"
+    );
+    let actions = run.due_after(GRACE);
+    assert_eq!(sent(&actions), [Signal::TERM]);
+    assert_eq!(said(&actions), "ending ranks 0 2 with SIGTERM\n");
+    run.ended(&[(0, Outcome::Signal(15))]);
+    let actions = run.due_after(KILL_AFTER);
+    assert_eq!(sent(&actions), [Signal::KILL]);
+    assert_eq!(
+        said(&actions),
+        "killing rank 2, still there 3s after SIGTERM\n"
+    );
+    run.ended(&[(2, KILLED)]);
+    assert_eq!(run.close(), 7);
+    assert_eq!(run.supervision.also_failed(), []);
+}
+
+#[test]
+fn the_first_failure_counts_and_later_ones_are_remembered() {
+    let mut run = Script::new(3);
+    run.ended(&[(1, Outcome::Code(12))]);
+    run.ended(&[(0, Outcome::Code(3)), (2, KILLED)]);
+    assert_eq!(run.close(), 12);
+    let later: Vec<u32> = run
+        .supervision
+        .also_failed()
+        .iter()
+        .map(|(rank, _)| rank.get())
+        .collect();
+    assert_eq!(later, [2, 0]);
+}
+
+#[test]
+fn of_ranks_found_together_the_killed_one_is_the_first() {
+    let mut run = Script::new(3);
+    run.ended(&[(0, Outcome::Code(11)), (1, Outcome::Code(1)), (2, KILLED)]);
+    assert_eq!(run.close(), 137);
+}
+
+#[test]
+fn a_killed_rank_comes_before_one_that_blames_another() {
+    let mut run = Script::new(3);
+    run.ended(&[(0, Outcome::Code(11))]);
+    run.ended(&[(1, Outcome::Code(11))]);
+    let actions = run.ended(&[(2, KILLED)]);
+    assert_eq!(
+        said(&actions),
+        "rank 2 (pid 1002) was killed by signal 9 (SIGKILL)\n"
+    );
+    assert_eq!(run.close(), 137);
+}
+
+#[test]
+fn what_we_kill_ourselves_is_not_the_cause() {
+    let mut run = Script::new(2);
+    run.ended(&[(0, Outcome::Code(11))]);
+    run.due_after(GRACE);
+    run.ended(&[(1, Outcome::Signal(15))]);
+    assert_eq!(run.close(), 11);
+}
+
+#[test]
+fn ranks_that_were_signalled_take_the_time_they_need() {
+    let mut run = Script::new(2);
+    assert_eq!(sent(&run.on(Input::Signal(Signal::TERM))), [Signal::TERM]);
+    assert_eq!(run.ended(&[(1, Outcome::Signal(15))]), []);
+    assert_eq!(run.supervision.deadline(), None);
+    run.ended(&[(0, Outcome::Code(0))]);
+    assert_eq!(run.close(), 143);
+}
+
+#[test]
+fn a_signalled_rank_that_fails_otherwise_ends_the_patience() {
+    let mut run = Script::new(2);
+    run.on(Input::Signal(Signal::TERM));
+    run.ended(&[(1, KILLED)]);
+    assert_eq!(sent(&run.due_after(GRACE)), [Signal::TERM]);
+}
+
+#[test]
+fn a_signal_that_ranks_handle_well_is_no_failure() {
+    let mut run = Script::new(1);
+    run.on(Input::Signal(Signal::INT));
+    run.ended(&[(0, Outcome::Code(0))]);
+    assert_eq!(run.close(), 0);
+}
+
+#[test]
+fn a_second_signal_kills_and_a_third_one_gives_up() {
+    let mut run = Script::new(1);
+    run.on(Input::Signal(Signal::INT));
+    assert_eq!(run.on(Input::Signal(Signal::INT)), [], "an echo");
+    run.now += ECHO;
+    assert_eq!(sent(&run.on(Input::Signal(Signal::INT))), [Signal::KILL]);
+    assert_eq!(run.supervision.exit_code(), 130);
+    run.now += ECHO;
+    assert!(
+        run.on(Input::Signal(Signal::INT))
+            .contains(&Action::Abandon)
+    );
+    assert!(run.supervision.is_finished());
+    assert_eq!(run.supervision.exit_code(), 130);
+}
+
+#[test]
+fn another_signal_is_never_an_echo() {
+    let mut run = Script::new(1);
+    run.on(Input::Signal(Signal::INT));
+    assert_eq!(sent(&run.on(Input::Signal(Signal::TERM))), [Signal::KILL]);
+    run.ended(&[(0, KILLED)]);
+    assert_eq!(run.close(), 130);
+}
+
+#[test]
+fn a_reader_that_went_away_ends_the_ranks() {
+    let mut run = Script::new(1);
+    let actions = run.on(Input::OutputFailed(io::ErrorKind::BrokenPipe));
+    assert_eq!(sent(&actions), [Signal::TERM]);
+    run.ended(&[(0, Outcome::Signal(15))]);
+    assert_eq!(run.close(), 141);
+}
+
+#[test]
+fn ranks_already_started_end_when_one_cannot_be() {
+    let mut run = Script::new(2);
+    let actions = run.supervision.start_failed(run.now, 126);
+    assert_eq!(sent(&actions), [Signal::TERM]);
+    run.ended(&[(0, Outcome::Signal(15)), (1, Outcome::Signal(15))]);
+    assert_eq!(run.close(), 126);
+
+    let mut none = Script::new(0);
+    none.supervision.start_failed(none.now, 127);
+    assert_eq!(none.close(), 127);
+}
+
+#[test]
+fn leftovers_that_keep_output_open_are_killed_in_the_end() {
+    let mut run = Script::new(1);
+    run.ended(&[(0, Outcome::Code(0))]);
+    assert_eq!(
+        run.due_after(KILL_AFTER),
+        [Action::SignalAll(Signal::KILL), Action::StopRelay]
+    );
+    assert_eq!(
+        run.supervision.deadline(),
+        None,
+        "slow readers get all the time they need"
+    );
+}
+
+#[test]
+fn output_closed_before_the_end_is_not_waited_for_again() {
+    let mut run = Script::new(1);
+    assert_eq!(run.on(Input::Drained), []);
+    let actions = run.ended(&[(0, Outcome::Code(0))]);
+    assert!(actions.contains(&Action::StopRelay));
+}
+
+#[test]
+fn a_deadline_that_has_not_passed_changes_nothing() {
+    let mut run = Script::new(2);
+    run.ended(&[(1, Outcome::Code(7))]);
+    run.now += GRACE / 2;
+    assert_eq!(run.on(Input::Due), []);
+    run.now += GRACE / 2;
+    assert_eq!(sent(&run.on(Input::Due)), [Signal::TERM]);
+}
+
+#[test]
+fn a_signal_before_all_ranks_were_started_is_never_success() {
+    let mut run = Script::new(1);
+    run.supervision.start_interrupted(Signal::TERM);
+    assert_eq!(sent(&run.on(Input::Signal(Signal::TERM))), [Signal::TERM]);
+    run.ended(&[(0, Outcome::Code(0))]);
+    assert_eq!(run.close(), 143);
+
+    let mut none = Script::new(0);
+    none.supervision.start_interrupted(Signal::INT);
+    none.on(Input::Signal(Signal::INT));
+    assert_eq!(none.close(), 130);
+}

@@ -1,0 +1,153 @@
+//! What ranks find in their environment: [`Job`].
+
+use std::{
+    ffi::OsString,
+    net::{Ipv4Addr, TcpListener},
+    path::PathBuf,
+    time::Duration,
+};
+
+use fsgather::{Rank, WorldSize};
+
+use super::arguments::RunArguments;
+use crate::failure::Failure;
+
+/// One name and its value; `None` takes an inherited variable away.
+pub(super) type Variable = (&'static str, Option<OsString>);
+
+/// What all ranks of one run have in common.
+#[derive(Clone, Debug)]
+pub(super) struct Job {
+    /// Differs between any two runs.
+    pub(super) name: String,
+    /// How many ranks there are.
+    pub(super) world: WorldSize,
+    /// The gather directory, absolute.
+    pub(super) directory: PathBuf,
+    timeout: Option<Duration>,
+    master_port: u16,
+}
+
+impl Job {
+    /// Names a new job.
+    ///
+    /// # Errors
+    ///
+    /// When this machine has no free port.
+    pub(super) fn new(arguments: &RunArguments, directory: PathBuf) -> Result<Self, Failure> {
+        Ok(Self {
+            name: format!("run-{}-{:016x}", std::process::id(), rand::random::<u64>()),
+            world: arguments.ranks,
+            directory,
+            timeout: arguments.timeout,
+            master_port: free_port()?,
+        })
+    }
+
+    /// The variables of one rank.
+    pub(super) fn variables_of(&self, rank: Rank) -> Vec<Variable> {
+        let rank = rank.to_string();
+        let world = self.world.to_string();
+        let mut variables: Vec<Variable> = [
+            ("FSGATHER_RANK", rank.as_str()),
+            ("FSGATHER_WORLD_SIZE", &world),
+            ("FSGATHER_LOCAL_RANK", &rank),
+            ("FSGATHER_LOCAL_WORLD_SIZE", &world),
+            ("FSGATHER_JOB", &self.name),
+            ("RANK", &rank),
+            ("WORLD_SIZE", &world),
+            ("LOCAL_RANK", &rank),
+            ("LOCAL_WORLD_SIZE", &world),
+            ("GROUP_RANK", "0"),
+            ("GROUP_WORLD_SIZE", "1"),
+            ("ROLE_RANK", &rank),
+            ("ROLE_WORLD_SIZE", &world),
+            ("ROLE_NAME", "default"),
+            ("MASTER_ADDR", "127.0.0.1"),
+            ("MASTER_PORT", &self.master_port.to_string()),
+            ("TORCHELASTIC_RUN_ID", &self.name),
+            ("TORCHELASTIC_RESTART_COUNT", "0"),
+            ("TORCHELASTIC_MAX_RESTARTS", "0"),
+        ]
+        .into_iter()
+        .map(|(name, value)| (name, Some(OsString::from(value))))
+        .collect();
+        variables.push(("FSGATHER_DIR", Some(self.directory.clone().into())));
+        // Inside a rank of torchrun this says that torchrun's agent keeps the store; ours does not exist.
+        variables.push(("TORCHELASTIC_USE_AGENT_STORE", None));
+        if let Some(timeout) = self.timeout {
+            let text = humantime::format_duration(timeout)
+                .to_string()
+                .replace(' ', "");
+            variables.push(("FSGATHER_TIMEOUT", Some(text.clone().into())));
+            variables.push(("FSGATHER_JOIN_TIMEOUT", Some(text.into())));
+        }
+        variables
+    }
+}
+
+/// A port that nobody listens on at this moment. Whoever is to listen there comes later, so another
+/// program can be faster; torchrun's own choice has the same gap.
+fn free_port() -> Result<u16, Failure> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
+        .and_then(|listener| listener.local_addr())
+        .map(|address| address.port())
+        .map_err(Failure::system("find a free port on 127.0.0.1"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(timeout: Option<Duration>) -> Job {
+        Job {
+            name: "run-1-2".into(),
+            world: WorldSize::new(3).unwrap(),
+            directory: "/x".into(),
+            timeout,
+            master_port: 4711,
+        }
+    }
+
+    fn value(variables: &[Variable], name: &str) -> Option<String> {
+        let found = variables.iter().find(|(candidate, _)| *candidate == name)?;
+        found.1.clone().map(|value| value.into_string().unwrap())
+    }
+
+    #[test]
+    fn both_families_say_the_same() {
+        let variables = job(None).variables_of(Rank::new(2));
+        for (ours, theirs) in [
+            ("FSGATHER_RANK", "RANK"),
+            ("FSGATHER_WORLD_SIZE", "WORLD_SIZE"),
+            ("FSGATHER_LOCAL_RANK", "LOCAL_RANK"),
+            ("FSGATHER_LOCAL_WORLD_SIZE", "LOCAL_WORLD_SIZE"),
+            ("FSGATHER_JOB", "TORCHELASTIC_RUN_ID"),
+        ] {
+            assert!(value(&variables, ours).is_some(), "{ours}");
+            assert_eq!(value(&variables, ours), value(&variables, theirs), "{ours}");
+        }
+        assert_eq!(value(&variables, "RANK").as_deref(), Some("2"));
+        assert_eq!(value(&variables, "MASTER_PORT").as_deref(), Some("4711"));
+    }
+
+    #[test]
+    fn time_outs_are_set_when_given_and_read_back_as_given() {
+        assert_eq!(
+            value(&job(None).variables_of(Rank::ZERO), "FSGATHER_TIMEOUT"),
+            None
+        );
+        let timeout = Duration::from_millis(90_500);
+        let variables = job(Some(timeout)).variables_of(Rank::ZERO);
+        for name in ["FSGATHER_TIMEOUT", "FSGATHER_JOIN_TIMEOUT"] {
+            let text = value(&variables, name).unwrap();
+            assert_eq!(humantime::parse_duration(&text), Ok(timeout), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_free_port_can_be_listened_on() {
+        let port = free_port().unwrap();
+        assert!(TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok());
+    }
+}

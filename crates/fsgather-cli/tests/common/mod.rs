@@ -1,0 +1,202 @@
+//! A real `fsgather` process whose output and end can be waited for.
+
+use std::{
+    collections::BTreeSet,
+    io::{BufRead, BufReader},
+    os::fd::OwnedFd,
+    process::{Child, Command, Stdio},
+    sync::mpsc::{self, Receiver},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open},
+};
+
+/// No wait in these tests takes longer on a machine that works.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+
+/// One line, from which stream (1 or 2), as bytes without the line break.
+type Line = (u8, Vec<u8>);
+
+/// A running command.
+pub(crate) struct Running {
+    child: Child,
+    lines: Receiver<Line>,
+    seen: Vec<Line>,
+    waited_for: BTreeSet<usize>,
+}
+
+/// What a command has left.
+pub(crate) struct Finished {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: String,
+}
+
+impl Finished {
+    /// Standard output as lines of text.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let text = String::from_utf8(self.stdout.clone()).expect("text");
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// What one rank has printed, without the prefix `[rank] `.
+    pub(crate) fn lines_of(&self, rank: u32) -> Vec<String> {
+        let prefix = format!("[{rank}] ");
+        self.lines()
+            .iter()
+            .filter_map(|line| line.strip_prefix(&prefix).map(str::to_owned))
+            .collect()
+    }
+}
+
+/// `fsgather`, with none of the variables that choose a directory and no input.
+pub(crate) fn fsgather(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fsgather"));
+    command
+        .args(arguments)
+        .env_remove("FSGATHER_DIR")
+        .env_remove("EXP_DIR")
+        .stdin(Stdio::null());
+    command
+}
+
+/// `fsgather run -n RANKS OPTIONS -- sh -c SCRIPT`, gathering in the temporary directory.
+pub(crate) fn run_script(ranks: u32, options: &[&str], script: &str) -> Command {
+    let mut command = fsgather(&["run", "-n", &ranks.to_string(), "--dir"]);
+    command.arg(std::env::temp_dir());
+    command.args(options).args(["--", "sh", "-c", script]);
+    command
+}
+
+/// Starts a command and reads what it says.
+pub(crate) fn start(command: &mut Command) -> Running {
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("start");
+    let (send, lines) = mpsc::channel();
+    let sources: [(u8, OwnedFd); 2] = [
+        (1, child.stdout.take().expect("stdout").into()),
+        (2, child.stderr.take().expect("stderr").into()),
+    ];
+    for (stream, fd) in sources {
+        let send = send.clone();
+        thread::spawn(move || {
+            for line in BufReader::new(std::fs::File::from(fd)).split(b'\n') {
+                if send.send((stream, line.expect("read"))).is_err() {
+                    break;
+                }
+            }
+        });
+    }
+    Running {
+        child,
+        lines,
+        seen: Vec::new(),
+        waited_for: BTreeSet::new(),
+    }
+}
+
+/// Runs a command to its end.
+pub(crate) fn finish(command: &mut Command) -> Finished {
+    start(command).finish()
+}
+
+impl Running {
+    /// The first line on either stream that contains a text and was not waited for before.
+    pub(crate) fn wait_for(&mut self, text: &str) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        let mut next = 0;
+        loop {
+            while let Some(line) = self.seen.get(next) {
+                let found = String::from_utf8_lossy(&line.1).into_owned();
+                if found.contains(text) && self.waited_for.insert(next) {
+                    return found;
+                }
+                next += 1;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            let Ok(line) = self.lines.recv_timeout(left) else {
+                self.child.kill().ok();
+                panic!("`{text}` did not come; seen: {}", self.transcript());
+            };
+            self.seen.push(line);
+        }
+    }
+
+    /// Ends the input of the command, if it was given a pipe.
+    pub(crate) fn close_input(&mut self) {
+        self.child.stdin = None;
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(pid(self.child.id()), signal).expect("signal");
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for the end.
+    pub(crate) fn finish(mut self) -> Finished {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.lines.recv_timeout(left) {
+                Ok(line) => self.seen.push(line),
+                Err(mpsc::RecvTimeoutError::Disconnected) => break,
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    self.child.kill().ok();
+                    panic!("no end; seen: {}", self.transcript());
+                }
+            }
+        }
+        let code = self.child.wait().expect("wait").code();
+        let stream = |wanted: u8| {
+            let lines = self.seen.iter().filter(|(stream, _)| *stream == wanted);
+            lines
+                .flat_map(|(_, line)| [line.as_slice(), b"\n"].concat())
+                .collect::<Vec<u8>>()
+        };
+        Finished {
+            code,
+            stdout: stream(1),
+            stderr: String::from_utf8_lossy(&stream(2)).into_owned(),
+        }
+    }
+
+    fn transcript(&self) -> String {
+        let lines = self.seen.iter().map(|(stream, line)| {
+            let text = String::from_utf8_lossy(line);
+            format!("{stream}: {text}")
+        });
+        lines.collect::<Vec<_>>().join("\n")
+    }
+}
+
+fn pid(raw: u32) -> Pid {
+    Pid::from_raw(raw.try_into().expect("pid")).expect("pid")
+}
+
+/// A process that need not be our child.
+pub(crate) struct Watched(OwnedFd);
+
+/// Watches a process that runs now.
+pub(crate) fn watch(raw: &str) -> Watched {
+    let raw = raw.trim().parse().expect("a process id");
+    Watched(pidfd_open(pid(raw), PidfdFlags::empty()).expect("a running process"))
+}
+
+impl Watched {
+    /// Waits until the process has ended.
+    pub(crate) fn wait(&self) {
+        let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
+        let patience = Timespec::try_from(PATIENCE).expect("fits");
+        assert_eq!(poll(&mut fds, Some(&patience)), Ok(1), "still running");
+    }
+}

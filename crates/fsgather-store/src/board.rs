@@ -1,0 +1,298 @@
+//! Rendezvous through files: [`FileBoard`].
+
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use fsgather_core::{Error, GatherId, KeyHash, Noticeboard, ProcessId, Salt, StorageCause};
+
+use crate::{
+    directory::{self, OwnUid},
+    file,
+    filesystem::{Class, FileSystem},
+    gather_dir::is_not_seen,
+    layout::{RecordName, RendezvousEntry},
+    listing,
+    process::{Liveness, liveness},
+    record::{self, Record, RecordError},
+    remove,
+    touching::TouchSchedule,
+};
+
+/// A rendezvous directory in which to post and to look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BoardPlace {
+    /// The directory, as [`make_rendezvous`](crate::make_rendezvous) returns it.
+    pub directory: PathBuf,
+    /// The uid that files of this process have there, as [`check_writable`](crate::check_writable)
+    /// returns it. Records of others are passed over.
+    pub own: OwnUid,
+}
+
+/// Records as files in one or several rendezvous directories.
+///
+/// A record is one file, made exclusively with mode 0600, written once and never changed. It is taken
+/// down when the board is dropped, unless that happens in a forked child.
+///
+/// ```
+/// # use fsgather_core::{JobKey, WorldSize};
+/// use fsgather_core::Noticeboard;
+/// use fsgather_store::{BoardPlace, FileBoard, check_writable, make_rendezvous, this_process};
+/// # let place = tempfile::tempdir()?;
+/// # let key = JobKey {
+/// #     uid: 1, family: "none".into(), job: None, attempt: None, world_size: WorldSize::ONE,
+/// #     number: 0, master: None,
+/// # };
+///
+/// let directory = make_rendezvous(place.path())?;
+/// let own = check_writable(&directory)?;
+/// let places = vec![BoardPlace { directory, own }];
+/// let board = FileBoard::new(places, key.hash(), this_process()?);
+/// board.post(b"I listen on port 4711")?;
+/// assert_eq!(board.records()?, [b"I listen on port 4711"]);
+/// board.take_down();
+/// assert!(board.records()?.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct FileBoard {
+    places: Vec<BoardPlace>,
+    key: KeyHash,
+    me: ProcessId,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    posted: Vec<PathBuf>,
+    schedule: TouchSchedule,
+    /// Whole records, which never change, and whose names are never used twice.
+    read: BTreeMap<PathBuf, Record>,
+}
+
+impl FileBoard {
+    /// A board for the world with this key. Nothing is touched until it is used.
+    #[must_use]
+    pub fn new(places: Vec<BoardPlace>, key: KeyHash, me: ProcessId) -> Self {
+        Self {
+            places,
+            key,
+            me,
+            state: Mutex::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lists all places and reads the records for this key, whole ones only.
+    fn read_all(&self) -> Result<Vec<(PathBuf, Record)>, Error> {
+        let mut found = Vec::new();
+        let mut failure = None;
+        let mut is_readable = false;
+        for place in &self.places {
+            match listing::names(&place.directory) {
+                Ok(names) => {
+                    is_readable = true;
+                    let paths = names.iter().filter(|name| self.is_ours(name));
+                    found.extend(paths.filter_map(|name| self.read(place, name)));
+                }
+                // It is made by whichever rank needs it first.
+                Err(error) if is_not_seen(&error) => is_readable = true,
+                Err(error) => {
+                    tracing::debug!(path = %place.directory.display(), %error, "cannot list");
+                    failure.get_or_insert_with(|| Error::storage("list", &place.directory, &error));
+                }
+            }
+        }
+        match failure {
+            Some(failure) if !is_readable => Err(failure),
+            _ => Ok(found),
+        }
+    }
+
+    fn is_ours(&self, name: &str) -> bool {
+        matches!(
+            RendezvousEntry::parse(name),
+            Some(RendezvousEntry::Record(record)) if record.is_for(self.key)
+        )
+    }
+
+    fn read(&self, place: &BoardPlace, name: &str) -> Option<(PathBuf, Record)> {
+        let path = place.directory.join(name);
+        if let Some(record) = self.lock().read.get(&path) {
+            return Some((path, record.clone()));
+        }
+        match read_record(&path, place.own) {
+            Ok(record) => {
+                self.lock().read.insert(path.clone(), record.clone());
+                Some((path, record))
+            }
+            Err(reason) => {
+                tracing::debug!(path = %path.display(), reason, "passing over a record");
+                None
+            }
+        }
+    }
+
+    fn post_in(&self, place: &BoardPlace, contents: &[u8]) -> Result<PathBuf, Error> {
+        let stamp = GatherId::new(SystemTime::now(), Salt::from_random(rand::random()));
+        let name = RendezvousEntry::Record(RecordName::new(self.key, stamp)).to_string();
+        let path = place.directory.join(name);
+        let is_local =
+            FileSystem::of(&place.directory).is_ok_and(|system| system.class() == Class::Local);
+        file::write_new(&path, 0o600, contents, !is_local).map_err(|error| {
+            Error::storage(
+                "post a record in",
+                &place.directory,
+                directory::explain(&place.directory, &error),
+            )
+        })?;
+        Ok(path)
+    }
+}
+
+fn read_record(path: &Path, own: OwnUid) -> Result<Record, String> {
+    let failed = |error: io::Error| error.to_string();
+    let file = file::open(path).map_err(failed)?;
+    let opened = file::examine(&file).map_err(failed)?;
+    if !opened.is_regular {
+        return Err("it is not a file".into());
+    }
+    if opened.uid != own.0 {
+        return Err(format!("it belongs to uid {}", opened.uid));
+    }
+    if opened.len > record::MAX_LEN {
+        return Err(RecordError::TooLong.to_string());
+    }
+    let bytes = file::read_bounded(&file, record::MAX_LEN).map_err(failed)?;
+    Record::from_bytes(&bytes).map_err(|error| match error {
+        RecordError::Version(theirs) => Error::Incompatible {
+            what: format!("the rendezvous record {}", path.display()),
+            ours: Record::version().to_string(),
+            theirs: theirs.to_string(),
+        }
+        .to_string(),
+        other => other.to_string(),
+    })
+}
+
+impl Noticeboard for FileBoard {
+    /// Posts in every place; fails only if that is possible in none.
+    fn post(&self, record: &[u8]) -> Result<(), Error> {
+        let record = Record {
+            poster: self.me.clone(),
+            body: record.to_vec(),
+        };
+        let contents = record
+            .to_bytes()
+            .map_err(|error| Error::rendezvous(format!("the record cannot be posted: {error}")))?;
+        let mut failure = None;
+        let mut posted = Vec::new();
+        for place in &self.places {
+            match self.post_in(place, &contents) {
+                Ok(path) => posted.push(path),
+                Err(error) => {
+                    tracing::debug!(%error, "not posted in one of the places");
+                    failure.get_or_insert(error);
+                }
+            }
+        }
+        let is_posted = !posted.is_empty();
+        let mut state = self.lock();
+        state.posted.extend(posted);
+        state.schedule = TouchSchedule::default();
+        drop(state);
+        match failure {
+            _ if is_posted => Ok(()),
+            Some(failure) => Err(failure),
+            None => Err(Error::rendezvous(
+                "there is no directory in which to post a record",
+            )),
+        }
+    }
+
+    fn tend(&self, elapsed: Duration) -> Result<Vec<Vec<u8>>, Error> {
+        let posted = {
+            let mut state = self.lock();
+            if state.schedule.is_due(elapsed) {
+                state.posted.clone()
+            } else {
+                Vec::new()
+            }
+        };
+        for directory in posted.iter().filter_map(|path| path.parent()) {
+            if let Err(error) = directory::touch(directory) {
+                tracing::debug!(path = %directory.display(), %error, "cannot touch");
+            }
+        }
+        let found = self.read_all()?;
+        let own = &self.lock().posted;
+        Ok(found
+            .into_iter()
+            .filter(|(path, _)| !own.contains(path))
+            .map(|(_, record)| record.body)
+            .collect())
+    }
+
+    fn records(&self) -> Result<Vec<Vec<u8>>, Error> {
+        let found = self.read_all()?;
+        Ok(found.into_iter().map(|(_, record)| record.body).collect())
+    }
+
+    /// Removes records of the same key whose poster is proved to be gone.
+    fn sweep(&self) {
+        let found = self.read_all().unwrap_or_else(|error| {
+            tracing::debug!(%error, "cannot sweep");
+            Vec::new()
+        });
+        let own = self.lock().posted.clone();
+        for (path, record) in found {
+            if own.contains(&path) || liveness(&record.poster, &self.me) != Liveness::Gone {
+                continue;
+            }
+            match remove::unlink(&path) {
+                Ok(()) => tracing::debug!(path = %path.display(), "removed a stale record"),
+                Err(error) => {
+                    tracing::debug!(path = %path.display(), %error, "cannot remove a stale record");
+                }
+            }
+        }
+    }
+
+    fn take_down(&self) {
+        let posted = std::mem::take(&mut self.lock().posted);
+        for path in posted {
+            if let Err(error) = remove::unlink(&path) {
+                let cause = StorageCause::from(&error);
+                tracing::warn!("{}", Error::storage("remove", path, cause));
+            }
+        }
+    }
+
+    fn place(&self) -> String {
+        self.places
+            .iter()
+            .map(|place| place.directory.display().to_string())
+            .collect::<Vec<_>>()
+            .join(" and ")
+    }
+}
+
+impl Drop for FileBoard {
+    fn drop(&mut self) {
+        // A forked child inherits the board, but the record is its parent's.
+        if std::process::id() == self.me.pid {
+            self.take_down();
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "board_tests.rs"]
+mod tests;

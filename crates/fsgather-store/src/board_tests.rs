@@ -1,0 +1,209 @@
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+use fsgather_core::{JobKey, WorldSize};
+
+use super::*;
+use crate::{directory::check_writable, process::this_process};
+
+fn key(number: u32) -> KeyHash {
+    JobKey {
+        uid: 1,
+        family: "none".into(),
+        job: None,
+        attempt: None,
+        world_size: WorldSize::ONE,
+        number,
+        master: None,
+    }
+    .hash()
+}
+
+fn place() -> (tempfile::TempDir, BoardPlace) {
+    let place = tempfile::tempdir().unwrap();
+    let board_place = BoardPlace {
+        own: check_writable(place.path()).unwrap(),
+        directory: place.path().to_owned(),
+    };
+    (place, board_place)
+}
+
+fn board(place: &BoardPlace) -> FileBoard {
+    FileBoard::new(vec![place.clone()], key(0), this_process().unwrap())
+}
+
+fn only_file(place: &BoardPlace) -> PathBuf {
+    let mut files = std::fs::read_dir(&place.directory).unwrap();
+    let path = files.next().unwrap().unwrap().path();
+    assert!(files.next().is_none());
+    path
+}
+
+#[test]
+fn a_posted_record_is_found_by_others_of_the_same_key_only() {
+    let (_dir, place) = place();
+    let (poster, finder) = (board(&place), board(&place));
+    let stranger = FileBoard::new(vec![place], key(1), this_process().unwrap());
+    assert!(finder.records().unwrap().is_empty());
+    poster.post(b"word").unwrap();
+    assert_eq!(finder.records().unwrap(), [b"word"]);
+    assert!(stranger.records().unwrap().is_empty());
+    poster.take_down();
+    assert!(finder.records().unwrap().is_empty());
+}
+
+#[test]
+fn records_are_private() {
+    let (_dir, place) = place();
+    let poster = board(&place);
+    poster.post(b"secret").unwrap();
+    let mode = std::fs::metadata(only_file(&place)).unwrap().permissions();
+    assert_eq!(mode.mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_second_rank_0_is_seen_while_tending_and_the_own_record_is_not() {
+    let (_dir, place) = place();
+    let (one, other) = (board(&place), board(&place));
+    one.post(b"one").unwrap();
+    assert!(one.tend(Duration::ZERO).unwrap().is_empty());
+    other.post(b"other").unwrap();
+    assert_eq!(one.tend(Duration::ZERO).unwrap(), [b"other"]);
+    assert_eq!(other.tend(Duration::ZERO).unwrap(), [b"one"]);
+}
+
+#[test]
+fn tending_touches_the_directory_when_due() {
+    let (dir, place) = place();
+    let poster = board(&place);
+    poster.post(b"word").unwrap();
+    let long_ago = std::fs::FileTimes::new().set_modified(SystemTime::UNIX_EPOCH);
+    let open = std::fs::File::open(dir.path()).unwrap();
+    let modified = || std::fs::metadata(dir.path()).unwrap().mtime();
+    open.set_times(long_ago).unwrap();
+    poster.tend(Duration::from_millis(24)).unwrap();
+    assert_eq!(modified(), 0);
+    poster.tend(Duration::from_millis(25)).unwrap();
+    assert!(modified() > 0);
+    open.set_times(long_ago).unwrap();
+    poster.tend(Duration::from_millis(26)).unwrap();
+    assert_eq!(modified(), 0);
+    poster.tend(Duration::from_millis(1100)).unwrap();
+    assert!(modified() > 0);
+}
+
+#[test]
+fn one_place_that_works_is_enough_and_a_missing_one_is_no_error() {
+    let (dir, good) = place();
+    let missing = BoardPlace {
+        directory: dir.path().join("missing"),
+        own: good.own,
+    };
+    let places = vec![missing.clone(), good];
+    let both = FileBoard::new(places, key(0), this_process().unwrap());
+    assert!(both.records().unwrap().is_empty());
+    both.post(b"word").unwrap();
+    assert_eq!(both.records().unwrap(), [b"word"]);
+    assert!(both.place().contains(" and "));
+    let neither = board(&missing);
+    assert!(neither.records().unwrap().is_empty());
+    let error = neither.post(b"word").unwrap_err();
+    assert!(matches!(error, Error::Storage { .. }), "{error}");
+}
+
+#[test]
+fn a_place_that_cannot_be_listed_is_an_error() {
+    let (dir, good) = place();
+    let path = dir.path().join("file");
+    std::fs::write(&path, b"").unwrap();
+    let file = BoardPlace {
+        directory: path,
+        own: good.own,
+    };
+    assert!(board(&file).records().is_err());
+}
+
+#[test]
+fn torn_foreign_linked_and_oversized_records_are_passed_over() {
+    let (_dir, place) = place();
+    let poster = board(&place);
+    poster.post(b"word").unwrap();
+    let good = only_file(&place);
+    let bytes = std::fs::read(&good).unwrap();
+    let sibling = |salt: u32| {
+        let stamp = GatherId::new(SystemTime::UNIX_EPOCH, Salt::from_random(salt));
+        let name = RendezvousEntry::Record(RecordName::new(key(0), stamp));
+        place.directory.join(name.to_string())
+    };
+    std::fs::write(sibling(1), &bytes[..bytes.len() - 1]).unwrap();
+    std::fs::write(sibling(2), b"").unwrap();
+    std::fs::write(sibling(3), b"something else").unwrap();
+    std::fs::write(sibling(4), vec![0; 100_000]).unwrap();
+    symlink(&good, sibling(5)).unwrap();
+    std::fs::create_dir(sibling(6)).unwrap();
+    assert_eq!(board(&place).records().unwrap(), [b"word"]);
+    // A write that was in progress is read once it is complete.
+    let finder = board(&place);
+    assert_eq!(finder.records().unwrap().len(), 1);
+    std::fs::write(sibling(1), &bytes).unwrap();
+    assert_eq!(finder.records().unwrap().len(), 2);
+}
+
+#[test]
+fn records_of_other_users_are_passed_over() {
+    let (_dir, place) = place();
+    let poster = board(&place);
+    poster.post(b"word").unwrap();
+    let stranger = BoardPlace {
+        own: OwnUid(place.own.0 + 1),
+        ..place
+    };
+    assert!(board(&stranger).records().unwrap().is_empty());
+}
+
+#[test]
+fn sweeping_removes_what_the_dead_have_left_and_nothing_else() {
+    let (_dir, place) = place();
+    let me = this_process().unwrap();
+    let dead = ProcessId {
+        start_time: me.start_time - 1,
+        ..me.clone()
+    };
+    let unknown = ProcessId {
+        boot_id: "elsewhere".into(),
+        machine_id: "elsewhere".into(),
+        ..me.clone()
+    };
+    let places = || vec![place.clone()];
+    let boards = [
+        FileBoard::new(places(), key(0), dead.clone()),
+        FileBoard::new(places(), key(0), unknown),
+        FileBoard::new(places(), key(1), dead),
+    ];
+    for (number, board) in (0_u8..).zip(&boards) {
+        board.post(&[number]).unwrap();
+    }
+    let own = board(&place);
+    own.post(b"own").unwrap();
+    own.sweep();
+    let mut left = own.records().unwrap();
+    left.sort();
+    assert_eq!(left, [vec![1], b"own".to_vec()]);
+    assert_eq!(boards[2].records().unwrap(), [[2]]);
+}
+
+#[test]
+fn dropping_the_board_takes_the_record_down_but_not_in_a_forked_child() {
+    let (_dir, place) = place();
+    let poster = board(&place);
+    poster.post(b"word").unwrap();
+    drop(poster);
+    assert!(board(&place).records().unwrap().is_empty());
+    let parent = ProcessId {
+        pid: u32::MAX,
+        ..this_process().unwrap()
+    };
+    let inherited = FileBoard::new(vec![place.clone()], key(0), parent);
+    inherited.post(b"word").unwrap();
+    drop(inherited);
+    assert_eq!(board(&place).records().unwrap(), [b"word"]);
+}

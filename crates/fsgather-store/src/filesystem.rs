@@ -1,0 +1,180 @@
+//! What kind of file system a path lies on: [`FileSystem`], the one owner of `statfs`.
+//!
+//! The type is told by the kernel's magic number. It decides what is *faster* (mapping, skipping a sync)
+//! and what messages say; what is correct never depends on it, since everything built on FUSE shows one
+//! number.
+
+use std::{fs::File, io, path::Path};
+
+use fsgather_core::Error;
+use rustix::io::retry_on_intr;
+use serde::{Deserialize, Serialize};
+
+/// Where the data of a file system lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Class {
+    /// On this host: nobody else can see it.
+    Local,
+    /// On a server or on shared disks.
+    Network,
+    /// It cannot be told: FUSE, or a type that is not in the table. Treated as if it were a network's.
+    Unknown,
+}
+
+/// A file system's type.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct FileSystem {
+    name: String,
+    class: Class,
+    mappable: bool,
+}
+
+/// Magic number, name, class.
+const TABLE: &[(u32, &str, Class)] = &[
+    (0x0000_ef53, "ext4", Class::Local),
+    (0x5846_5342, "xfs", Class::Local),
+    (0x9123_683e, "btrfs", Class::Local),
+    (0x0102_1994, "tmpfs", Class::Local),
+    (0x794c_7630, "overlay", Class::Local),
+    (0x8584_58f6, "ramfs", Class::Local),
+    (0xf2f5_2010, "f2fs", Class::Local),
+    (0x2fc1_2fc1, "zfs", Class::Local),
+    (0xca45_1a4e, "bcachefs", Class::Local),
+    (0x5265_4973, "reiserfs", Class::Local),
+    (0x3153_464a, "jfs", Class::Local),
+    (0x0000_4d44, "vfat", Class::Local),
+    (0x2011_bab0, "exfat", Class::Local),
+    (0x0000_6969, "nfs", Class::Network),
+    (0x0000_517b, "smb", Class::Network),
+    (0xff53_4d42, "cifs", Class::Network),
+    (0xfe53_4d42, "smb3", Class::Network),
+    (0x00c3_6400, "ceph", Class::Network),
+    (0x0bd0_0bd0, "lustre", Class::Network),
+    (0x4750_4653, "gpfs", Class::Network),
+    (0x1983_0326, "beegfs", Class::Network),
+    (0xaad7_aaea, "panfs", Class::Network),
+    (0x2003_0528, "orangefs", Class::Network),
+    (0x0116_1970, "gfs2", Class::Network),
+    (0x7461_636f, "ocfs2", Class::Network),
+    (0x5346_414f, "afs", Class::Network),
+    (0x6b41_4653, "afs", Class::Network),
+    (0x7375_7245, "coda", Class::Network),
+    (0x0102_1997, "9p", Class::Network),
+    (0x6573_5546, "fuse", Class::Unknown),
+];
+
+/// Types on which a mapped file cannot shrink or vanish behind the reader's back.
+const MAPPABLE: [&str; 5] = ["ext4", "xfs", "btrfs", "tmpfs", "overlay"];
+
+impl FileSystem {
+    /// The type that a magic number stands for. Pure.
+    ///
+    /// ```
+    /// use fsgather_store::{Class, FileSystem};
+    ///
+    /// let nfs = FileSystem::from_magic(0x6969);
+    /// assert_eq!((nfs.name(), nfs.class(), nfs.is_mappable()), ("nfs", Class::Network, false));
+    /// assert_eq!(FileSystem::from_magic(7).name(), "type 0x7");
+    /// ```
+    #[must_use]
+    pub fn from_magic(magic: u32) -> Self {
+        match TABLE.iter().find(|(number, ..)| *number == magic) {
+            Some(&(_, name, class)) => Self {
+                name: name.to_owned(),
+                class,
+                mappable: MAPPABLE.contains(&name),
+            },
+            None => Self {
+                name: format!("type {magic:#x}"),
+                class: Class::Unknown,
+                mappable: false,
+            },
+        }
+    }
+
+    /// The type of the file system that an existing path lies on.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Storage`] when the path does not exist or cannot be asked about.
+    pub fn of(path: &Path) -> Result<Self, Error> {
+        let facts = retry_on_intr(|| rustix::fs::statfs(path))
+            .map_err(|errno| Error::storage("examine", path, &io::Error::from(errno)))?;
+        Ok(Self::from_magic(magic_of(&facts)))
+    }
+
+    /// The type of the file system that an open file lies on.
+    pub(crate) fn of_file(file: &File) -> io::Result<Self> {
+        let facts = retry_on_intr(|| rustix::fs::fstatfs(file))?;
+        Ok(Self::from_magic(magic_of(&facts)))
+    }
+
+    /// Its name as `mount` shows it, where known: `nfs`, `ext4` (also for its elders).
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Where its data lives.
+    #[must_use]
+    pub const fn class(&self) -> Class {
+        self.class
+    }
+
+    /// Whether files on it may be mapped: only the types known to be local and well-behaved.
+    #[must_use]
+    pub const fn is_mappable(&self) -> bool {
+        self.mappable
+    }
+}
+
+/// The magic number is 32 bits wide, whatever the width of the field that carries it.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the number is the low 32 bits, sign-extended or not"
+)]
+fn magic_of(facts: &rustix::fs::StatFs) -> u32 {
+    facts.f_type as u32
+}
+
+/// How many bytes this process may still write where `path` lies; `None` when that cannot be told.
+///
+/// For messages only: quotas do not show here, and others write meanwhile.
+#[must_use]
+pub fn free_bytes(path: &Path) -> Option<u64> {
+    let facts = retry_on_intr(|| rustix::fs::statvfs(path)).ok()?;
+    Some(facts.f_bavail.saturating_mul(facts.f_frsize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_local_types_are_mappable() {
+        for &(magic, name, class) in TABLE {
+            let system = FileSystem::from_magic(magic);
+            assert_eq!(system.name(), name);
+            assert!(!system.is_mappable() || class == Class::Local, "{name}");
+        }
+        assert!(!FileSystem::from_magic(0x6573_5546).is_mappable());
+        assert!(!FileSystem::from_magic(0xdead_beef).is_mappable());
+    }
+
+    #[test]
+    fn magic_numbers_are_listed_once() {
+        for (i, (magic, ..)) in TABLE.iter().enumerate() {
+            assert!(TABLE[i + 1..].iter().all(|(other, ..)| other != magic));
+        }
+    }
+
+    #[test]
+    fn real_paths_have_a_type_and_room() {
+        let place = tempfile::tempdir().unwrap();
+        FileSystem::of(place.path()).unwrap();
+        assert!(free_bytes(place.path()).is_some());
+        let error = FileSystem::of(&place.path().join("nothing")).unwrap_err();
+        assert!(error.to_string().starts_with("cannot examine "), "{error}");
+    }
+}

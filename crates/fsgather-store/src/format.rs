@@ -1,0 +1,551 @@
+//! Every byte of a payload file: [`Header`], [`ChunkEntry`], [`Footer`]. Pure.
+//!
+//! A file is the header, the payload's bytes in one piece, and a trailer of chunk table and footer. All
+//! numbers are little-endian and of fixed width; bytes marked *zero* must be zero.
+//!
+//! Header, [`HEADER_LEN`] bytes at offset 0:
+//!
+//! | offset | size | field |
+//! | --- | --- | --- |
+//! | 0 | 8 | magic `89 46 53 47 0d 0a 1a 0a` |
+//! | 8 | 2 | version, 1 |
+//! | 10 | 1 | encoding of the payload, a number that the caller gives |
+//! | 11 | 1 | compression, 0 = none |
+//! | 12 | 4 | rank of the writer |
+//! | 16 | 16 | communicator |
+//! | 32 | 4 | world size |
+//! | 36 | 4 | nonce of the attempt, as in the file's name |
+//! | 40 | 8 | channel |
+//! | 48 | 8 | epoch |
+//! | 56 | 4 | raw bytes in a chunk, 1048576 |
+//! | 60 | 60 | zero |
+//! | 120 | 8 | xxh3-64 of bytes 0 to 119 |
+//!
+//! One [`ChunkEntry`] of 16 bytes for each chunk, after the payload:
+//!
+//! | offset | size | field |
+//! | --- | --- | --- |
+//! | 0 | 4 | stored length of the chunk |
+//! | 4 | 4 | flags, zero |
+//! | 8 | 8 | xxh3-64 of the chunk's stored bytes |
+//!
+//! Footer, the last [`FOOTER_LEN`] bytes:
+//!
+//! | offset | size | field |
+//! | --- | --- | --- |
+//! | 0 | 8 | raw length of the payload |
+//! | 8 | 8 | stored length of the payload |
+//! | 16 | 8 | number of chunks |
+//! | 24 | 16 | xxh3-128 of header, chunk table and bytes 0 to 23 of the footer |
+//! | 40 | 8 | end magic `47 53 46 89 0a 1a 0a 0d` |
+//!
+//! Every byte is covered: the header by its checksum and the digest, the payload by the chunk table, the
+//! table and the lengths by the digest, and the digest by the locator that came over the control plane.
+
+use std::fmt;
+
+use fsgather_core::{ChannelId, Epoch, Rank, WorldSize};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+
+use crate::layout::PayloadName;
+
+/// The version of the format that this build writes, and the only one it reads.
+pub const VERSION: u16 = 1;
+/// The length of the header: where the payload begins.
+pub const HEADER_LEN: usize = 128;
+/// The length of one entry of the chunk table.
+pub const ENTRY_LEN: usize = 16;
+/// The length of the footer.
+pub const FOOTER_LEN: usize = 48;
+/// How many raw bytes a chunk holds; the last one of a payload may hold fewer.
+pub const CHUNK_LEN: usize = 1 << 20;
+
+const MAGIC: [u8; 8] = *b"\x89FSG\r\n\x1a\n";
+const END_MAGIC: [u8; 8] = *b"GSF\x89\n\x1a\n\r";
+
+/// How the payload's bytes are to be understood: a number that means something to the caller only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Encoding(pub u8);
+
+/// How the payload's bytes are compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Compression(pub u8);
+
+impl Compression {
+    /// Stored as they are.
+    pub const NONE: Self = Self(0);
+}
+
+/// Who wrote a payload file, for which call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// How to understand the payload.
+    pub encoding: Encoding,
+    /// How it is compressed.
+    pub compression: Compression,
+    /// The communicator's identity, drawn by rank 0.
+    pub communicator: Uuid,
+    /// How many ranks there are.
+    pub world_size: WorldSize,
+    /// Channel, epoch, rank and nonce.
+    pub name: PayloadName,
+}
+
+/// What is wrong with bytes that should be part of a payload file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Damage {
+    /// Not a payload file at all, or its beginning is damaged.
+    #[error("it does not begin like a payload file")]
+    Magic,
+    /// Written by a build with another format.
+    #[error("it is of format version {found}, this build reads {VERSION}")]
+    Version {
+        /// The version found.
+        found: u16,
+    },
+    /// The header does not match its checksum.
+    #[error("its header has checksum {found:016x}, expected {expected:016x}")]
+    HeaderChecksum {
+        /// As written in the header.
+        expected: u64,
+        /// As computed.
+        found: u64,
+    },
+    /// A field holds a value that no writer writes.
+    #[error("its {field} is {value}, which no writer writes")]
+    Field {
+        /// Which field.
+        field: &'static str,
+        /// What it holds.
+        value: u64,
+    },
+    /// A field does not hold what was announced.
+    #[error("its {field} is {found}, expected {expected}")]
+    Differs {
+        /// Which field.
+        field: &'static str,
+        /// What was announced.
+        expected: String,
+        /// What was found.
+        found: String,
+    },
+    /// The file does not end as it should.
+    #[error("it does not end like a payload file")]
+    EndMagic,
+    /// Header, table and lengths do not match their digest.
+    #[error("its digest is {found:032x}, expected {expected:032x}")]
+    Digest {
+        /// As announced.
+        expected: u128,
+        /// As computed.
+        found: u128,
+    },
+    /// A chunk does not match its checksum.
+    #[error(
+        "chunk {index} of {count} (at byte {offset}) has checksum {found:016x}, expected {expected:016x}"
+    )]
+    Chunk {
+        /// Which chunk, from 0.
+        index: u64,
+        /// Of how many.
+        count: u64,
+        /// Where it begins in the payload.
+        offset: u64,
+        /// As written in the table.
+        expected: u64,
+        /// As computed.
+        found: u64,
+    },
+}
+
+/// Compares one field with what was announced.
+pub(crate) fn same<T: PartialEq + fmt::Display>(
+    field: &'static str,
+    expected: &T,
+    found: &T,
+) -> Result<(), Damage> {
+    if expected == found {
+        Ok(())
+    } else {
+        Err(Damage::Differs {
+            field,
+            expected: expected.to_string(),
+            found: found.to_string(),
+        })
+    }
+}
+
+impl Header {
+    /// Lays the header out in bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; HEADER_LEN] {
+        let mut bytes = [0; HEADER_LEN];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[10] = self.encoding.0;
+        bytes[11] = self.compression.0;
+        bytes[12..16].copy_from_slice(&self.name.rank().get().to_le_bytes());
+        bytes[16..32].copy_from_slice(self.communicator.as_bytes());
+        bytes[32..36].copy_from_slice(&self.world_size.get().to_le_bytes());
+        bytes[36..40].copy_from_slice(&self.name.nonce().to_le_bytes());
+        bytes[40..48].copy_from_slice(&self.name.channel().get().to_le_bytes());
+        bytes[48..56].copy_from_slice(&self.name.epoch().get().to_le_bytes());
+        bytes[56..60].copy_from_slice(&(1_u32 << 20).to_le_bytes());
+        let checksum = xxh3_64(&bytes[..120]);
+        bytes[120..].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    /// Reads a header.
+    ///
+    /// # Errors
+    ///
+    /// The first [`Damage`] found; the version is looked at before anything that depends on it.
+    pub fn from_bytes(bytes: &[u8; HEADER_LEN]) -> Result<Self, Damage> {
+        if bytes[..8] != MAGIC {
+            return Err(Damage::Magic);
+        }
+        let version = u16::from_le_bytes(array(&bytes[8..10]));
+        if version != VERSION {
+            return Err(Damage::Version { found: version });
+        }
+        let (expected, found) = (u64_at(bytes, 120), xxh3_64(&bytes[..120]));
+        if expected != found {
+            return Err(Damage::HeaderChecksum { expected, found });
+        }
+        let field = |field, value: u32| Damage::Field {
+            field,
+            value: value.into(),
+        };
+        let ranks = u32_at(bytes, 32);
+        let world_size = WorldSize::new(ranks).map_err(|_| field("world size", ranks))?;
+        let rank = Rank::new(u32_at(bytes, 12));
+        if !world_size.contains(rank) {
+            return Err(field("rank", rank.get()));
+        }
+        if u32_at(bytes, 56) != 1 << 20 {
+            return Err(field("chunk length", u32_at(bytes, 56)));
+        }
+        if bytes[60..120].iter().any(|&byte| byte != 0) {
+            return Err(field("reserved part", 1));
+        }
+        Ok(Self {
+            encoding: Encoding(bytes[10]),
+            compression: Compression(bytes[11]),
+            communicator: Uuid::from_bytes(array(&bytes[16..32])),
+            world_size,
+            name: PayloadName::new(
+                ChannelId::new(u64_at(bytes, 40)),
+                Epoch::new(u64_at(bytes, 48)),
+                rank,
+                u32_at(bytes, 36),
+            ),
+        })
+    }
+}
+
+/// The length and checksum of one chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChunkEntry {
+    /// How many bytes the chunk takes in the file.
+    pub stored_len: u32,
+    /// xxh3-64 of these bytes.
+    pub checksum: u64,
+}
+
+impl ChunkEntry {
+    /// Describes a chunk, which must not be longer than [`CHUNK_LEN`].
+    #[must_use]
+    pub fn of(stored: &[u8]) -> Self {
+        Self {
+            stored_len: u32::try_from(stored.len()).unwrap_or(u32::MAX),
+            checksum: xxh3_64(stored),
+        }
+    }
+
+    /// Lays the entry out in bytes.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; ENTRY_LEN] {
+        let mut bytes = [0; ENTRY_LEN];
+        bytes[..4].copy_from_slice(&self.stored_len.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.checksum.to_le_bytes());
+        bytes
+    }
+
+    /// Reads an entry.
+    ///
+    /// # Errors
+    ///
+    /// [`Damage::Field`] when flags are set that this version does not know.
+    pub fn from_bytes(bytes: &[u8; ENTRY_LEN]) -> Result<Self, Damage> {
+        let flags = u32_at(bytes, 4);
+        if flags != 0 {
+            return Err(Damage::Field {
+                field: "chunk flags",
+                value: flags.into(),
+            });
+        }
+        Ok(Self {
+            stored_len: u32_at(bytes, 0),
+            checksum: u64_at(bytes, 8),
+        })
+    }
+}
+
+/// The lengths of a payload, and the digest that ties header, chunk table and lengths together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Footer {
+    /// How long the payload is.
+    pub raw_len: u64,
+    /// How long it is in the file.
+    pub stored_len: u64,
+    /// How many chunks it has.
+    pub chunk_count: u64,
+    /// xxh3-128 of header, chunk table and lengths.
+    pub digest: u128,
+}
+
+impl Footer {
+    /// Makes the footer for a header, a chunk table in bytes, and the payload's lengths.
+    #[must_use]
+    pub fn seal(header: &[u8; HEADER_LEN], table: &[u8], raw_len: u64, stored_len: u64) -> Self {
+        let unsealed = Self {
+            raw_len,
+            stored_len,
+            chunk_count: (table.len() / ENTRY_LEN) as u64,
+            digest: 0,
+        };
+        Self {
+            digest: unsealed.digest_over(header, table),
+            ..unsealed
+        }
+    }
+
+    /// The digest as it should be over this header, table and these lengths.
+    #[must_use]
+    pub fn digest_over(&self, header: &[u8; HEADER_LEN], table: &[u8]) -> u128 {
+        let mut hasher = Xxh3::new();
+        hasher.update(header);
+        hasher.update(table);
+        hasher.update(&self.to_bytes()[..24]);
+        hasher.digest128()
+    }
+
+    /// Lays the footer out in bytes.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; FOOTER_LEN] {
+        let mut bytes = [0; FOOTER_LEN];
+        bytes[..8].copy_from_slice(&self.raw_len.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.stored_len.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.chunk_count.to_le_bytes());
+        bytes[24..40].copy_from_slice(&self.digest.to_le_bytes());
+        bytes[40..].copy_from_slice(&END_MAGIC);
+        bytes
+    }
+
+    /// Reads a footer.
+    ///
+    /// # Errors
+    ///
+    /// [`Damage::EndMagic`] when these are not the last bytes of a payload file.
+    pub fn from_bytes(bytes: &[u8; FOOTER_LEN]) -> Result<Self, Damage> {
+        if bytes[40..] != END_MAGIC {
+            return Err(Damage::EndMagic);
+        }
+        Ok(Self {
+            raw_len: u64_at(bytes, 0),
+            stored_len: u64_at(bytes, 8),
+            chunk_count: u64_at(bytes, 16),
+            digest: u128::from_le_bytes(array(&bytes[24..40])),
+        })
+    }
+}
+
+/// How many chunks a payload of `raw_len` bytes has.
+#[must_use]
+pub const fn chunk_count(raw_len: u64) -> u64 {
+    raw_len.div_ceil(CHUNK_LEN as u64)
+}
+
+/// How many raw bytes chunk `index` of a payload of `raw_len` bytes has; 0 past the end.
+#[must_use]
+pub const fn chunk_len(raw_len: u64, index: u64) -> usize {
+    let start = index.saturating_mul(CHUNK_LEN as u64);
+    let left = raw_len.saturating_sub(start);
+    if left < CHUNK_LEN as u64 {
+        #[expect(clippy::cast_possible_truncation, reason = "less than a chunk")]
+        {
+            left as usize
+        }
+    } else {
+        CHUNK_LEN
+    }
+}
+
+/// How long a file is that holds `stored_len` bytes in `chunk_count` chunks; `None` when that exceeds
+/// what a file can be.
+#[must_use]
+pub fn file_len(stored_len: u64, chunk_count: u64) -> Option<u64> {
+    let table = chunk_count.checked_mul(ENTRY_LEN as u64)?;
+    (HEADER_LEN as u64 + FOOTER_LEN as u64)
+        .checked_add(table)?
+        .checked_add(stored_len)
+        .filter(|&len| i64::try_from(len).is_ok())
+}
+
+/// The bytes of a slice whose length is known at compile time.
+fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    let mut array = [0; N];
+    array.copy_from_slice(bytes);
+    array
+}
+
+fn u32_at(bytes: &[u8], offset: usize) -> u32 {
+    u32::from_le_bytes(array(&bytes[offset..offset + 4]))
+}
+
+fn u64_at(bytes: &[u8], offset: usize) -> u64 {
+    u64::from_le_bytes(array(&bytes[offset..offset + 8]))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn headers() -> impl Strategy<Value = Header> {
+        (
+            any::<(u8, u8, u128, u64, u64, u32)>(),
+            1..=WorldSize::MAX,
+            any::<prop::sample::Index>(),
+        )
+            .prop_map(
+                |((encoding, compression, uuid, channel, epoch, nonce), size, rank)| Header {
+                    encoding: Encoding(encoding),
+                    compression: Compression(compression),
+                    communicator: Uuid::from_u128(uuid),
+                    world_size: WorldSize::new(size).unwrap(),
+                    name: PayloadName::new(
+                        ChannelId::new(channel),
+                        Epoch::new(epoch),
+                        Rank::new(u32::try_from(rank.index(size as usize)).unwrap()),
+                        nonce,
+                    ),
+                },
+            )
+    }
+
+    proptest! {
+        #[test]
+        fn headers_convert_both_ways(header in headers()) {
+            prop_assert_eq!(Header::from_bytes(&header.to_bytes()), Ok(header));
+        }
+
+        #[test]
+        fn no_damaged_header_is_accepted(header in headers(), at in 0..HEADER_LEN, bit in 0..8) {
+            let mut bytes = header.to_bytes();
+            bytes[at] ^= 1_u8 << bit;
+            prop_assert!(Header::from_bytes(&bytes).is_err());
+        }
+
+        #[test]
+        fn entries_convert_both_ways(stored_len: u32, checksum: u64) {
+            let entry = ChunkEntry { stored_len, checksum };
+            prop_assert_eq!(ChunkEntry::from_bytes(&entry.to_bytes()), Ok(entry));
+        }
+
+        #[test]
+        fn footers_convert_both_ways(raw_len: u64, stored_len: u64, chunk_count: u64, digest: u128) {
+            let footer = Footer { raw_len, stored_len, chunk_count, digest };
+            prop_assert_eq!(Footer::from_bytes(&footer.to_bytes()), Ok(footer));
+        }
+
+        #[test]
+        fn a_digest_notices_any_changed_bit(
+            header in headers(), table in prop::collection::vec(any::<u8>(), 0..64), raw_len: u64,
+            at: prop::sample::Index, bit in 0..8,
+        ) {
+            let header = header.to_bytes();
+            let footer = Footer::seal(&header, &table, raw_len, raw_len);
+            let mut bytes = [&header[..], &table[..], &footer.to_bytes()[..24]].concat();
+            let at = at.index(bytes.len());
+            bytes[at] ^= 1_u8 << bit;
+            let (changed_header, rest) = bytes.split_at(HEADER_LEN);
+            let (changed_table, lengths) = rest.split_at(table.len());
+            let changed = Footer {
+                raw_len: u64_at(lengths, 0),
+                stored_len: u64_at(lengths, 8),
+                chunk_count: u64_at(lengths, 16),
+                digest: footer.digest,
+            };
+            prop_assert_ne!(changed.digest_over(&array(changed_header), changed_table), footer.digest);
+        }
+
+        #[test]
+        fn chunks_cover_the_payload_exactly(raw_len in prop_oneof![0_u64..5_000_000, any::<u64>()]) {
+            let count = chunk_count(raw_len);
+            prop_assert_eq!(chunk_len(raw_len, count), 0);
+            if count > 0 {
+                let last = chunk_len(raw_len, count - 1) as u64;
+                prop_assert!((1..=CHUNK_LEN as u64).contains(&last));
+                prop_assert_eq!((count - 1) * CHUNK_LEN as u64 + last, raw_len);
+            }
+        }
+    }
+
+    #[test]
+    fn lengths_above_four_gib_do_not_wrap() {
+        let raw_len = (5_u64 << 30) + 7;
+        assert_eq!(chunk_count(raw_len), 5 * 1024 + 1);
+        assert_eq!(chunk_len(raw_len, 5 * 1024), 7);
+        assert_eq!(
+            file_len(raw_len, chunk_count(raw_len)),
+            Some(128 + raw_len + 16 * (5 * 1024 + 1) + 48)
+        );
+        let footer = Footer::seal(&[0; HEADER_LEN], &[], raw_len, raw_len);
+        assert_eq!(Footer::from_bytes(&footer.to_bytes()), Ok(footer));
+    }
+
+    #[test]
+    fn impossible_lengths_are_refused() {
+        assert_eq!(file_len(u64::MAX, 1), None);
+        assert_eq!(file_len(0, u64::MAX / 8), None);
+        assert_eq!(file_len(u64::MAX / 2, 0), None);
+    }
+
+    #[test]
+    fn another_version_is_told_as_such() {
+        let mut bytes = [0; HEADER_LEN];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8] = 2;
+        assert_eq!(
+            Header::from_bytes(&bytes),
+            Err(Damage::Version { found: 2 })
+        );
+    }
+
+    #[test]
+    fn the_layout_is_the_documented_one() {
+        let header = Header {
+            encoding: Encoding(7),
+            compression: Compression::NONE,
+            communicator: Uuid::from_u128(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10),
+            world_size: WorldSize::new(4).unwrap(),
+            name: PayloadName::new(ChannelId::new(0x11), Epoch::new(0x22), Rank::new(3), 0x33),
+        };
+        let bytes = header.to_bytes();
+        assert_eq!(&bytes[..12], b"\x89FSG\r\n\x1a\n\x01\x00\x07\x00");
+        assert_eq!(&bytes[12..16], &[3, 0, 0, 0]);
+        assert_eq!(bytes[16], 1);
+        assert_eq!(bytes[31], 16);
+        assert_eq!(&bytes[32..40], &[4, 0, 0, 0, 0x33, 0, 0, 0]);
+        assert_eq!((bytes[40], bytes[48]), (0x11, 0x22));
+        assert_eq!(&bytes[56..60], &[0, 0, 0x10, 0]);
+    }
+}

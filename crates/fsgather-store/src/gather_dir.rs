@@ -1,0 +1,441 @@
+//! One communicator's directory: [`GatherDir`], made by rank 0, used by all, removed at the end.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use fsgather_core::{Error, GatherId, StorageCause, WorldSize, duration_text};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::{
+    directory::{self, OwnUid},
+    file,
+    filesystem::{Class, FileSystem},
+    layout::{self, GatherEntry, PayloadName, RendezvousEntry},
+    listing,
+    owner::{self, OwnerRecord},
+    patience::{Patience, Progress},
+    remove,
+    reveal::{self, PublishMode},
+};
+
+/// What rank 0 tells the others of a gather directory it has made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GatherFacts {
+    /// The id in the directory's name.
+    pub id: GatherId,
+    /// The communicator's identity, found again in every payload file.
+    pub communicator: Uuid,
+    /// How many ranks take part.
+    pub world_size: WorldSize,
+    /// The permissions of directories in it: 0700, or wider where sharing was asked for.
+    pub mode: u32,
+    /// How files are published in it.
+    pub publish: PublishMode,
+}
+
+/// A gather directory as this rank sees it.
+///
+/// ```
+/// # use fsgather_core::{ChannelId, Epoch, GatherId, ProcessId, Rank, Salt, WorldSize};
+/// # use fsgather_store::OwnerRecord;
+/// use fsgather_store::{
+///     CollectPolicy, Encoding, GatherDir, PayloadId, check_writable, make_rendezvous,
+/// };
+/// use std::io::Write;
+/// # let place = tempfile::tempdir()?;
+/// # let gather = GatherId::new(std::time::SystemTime::now(), Salt::from_random(7));
+/// # let owner = OwnerRecord {
+/// #     process: ProcessId::default(), uid: 0, user: String::new(), job: None,
+/// #     world_size: WorldSize::ONE, gather, communicator: uuid::Uuid::nil(),
+/// #     created: gather.time(),
+/// # };
+///
+/// // Rank 0 makes the directory.
+/// let rendezvous = make_rendezvous(place.path())?;
+/// let own = check_writable(&rendezvous)?;
+/// let directory = GatherDir::create(&rendezvous, 0o700, &owner, own)?;
+///
+/// // Every rank publishes its payload, and hands the locator to the others.
+/// let id = PayloadId { channel: ChannelId::WORLD, epoch: Epoch::FIRST, rank: Rank::ZERO };
+/// let mut writer = directory.create_payload(id, Encoding(0), |_bytes| Ok(()))?;
+/// writer.write_all(b"boxes and masks")?;
+/// let locator = writer.publish()?;
+///
+/// // Recipients collect it.
+/// let payload = directory.collect(&locator, &CollectPolicy::default(), &mut |_bytes| Ok(()))?;
+/// assert_eq!(&*payload, b"boxes and masks");
+///
+/// // At the end rank 0 removes the directory and all that is in it.
+/// drop(payload);
+/// assert!(directory.remove().is_complete());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct GatherDir {
+    path: PathBuf,
+    facts: GatherFacts,
+    file_system: FileSystem,
+    own: OwnUid,
+}
+
+impl GatherDir {
+    /// Makes the gather directory `owner.gather` with all that belongs in it. Rank 0 does this.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Storage`] when something cannot be made, when a directory of this id exists already, or
+    /// when the file system makes it accessible to more people than `mode` says. What was made before
+    /// is removed again.
+    pub fn create(
+        rendezvous: &Path,
+        mode: u32,
+        owner: &OwnerRecord,
+        own: OwnUid,
+    ) -> Result<Self, Error> {
+        let path = rendezvous.join(RendezvousEntry::Gather(owner.gather).to_string());
+        let failed = |error: io::Error| {
+            Error::storage(
+                "make directory",
+                &path,
+                directory::explain(rendezvous, &error),
+            )
+        };
+        if !directory::make(&path, mode).map_err(failed)? && !is_empty_and_own(&path, own) {
+            return Err(failed(io::ErrorKind::AlreadyExists.into()));
+        }
+        let mut gather_dir = Self {
+            file_system: FileSystem::of(&path)?,
+            path: path.clone(),
+            facts: GatherFacts {
+                id: owner.gather,
+                communicator: owner.communicator,
+                world_size: owner.world_size,
+                mode,
+                publish: PublishMode::Direct,
+            },
+            own,
+        };
+        // Exclusive creation of the owner record is what claims the directory.
+        let record = gather_dir.path.join(layout::OWNER);
+        file::write_new(
+            &record,
+            gather_dir.file_mode(),
+            owner.to_text().as_bytes(),
+            gather_dir.must_sync(),
+        )
+        .map_err(|error| {
+            // Only if it is empty, and so nobody else's.
+            if let Err(error) = remove::rmdir(&path) {
+                tracing::debug!(path = %path.display(), %error, "cannot remove");
+            }
+            Error::storage("write", &record, directory::explain(rendezvous, &error))
+        })?;
+        match gather_dir.furnish() {
+            Ok(publish) => {
+                gather_dir.facts.publish = publish;
+                tracing::debug!(
+                    path = %gather_dir.path.display(), file_system = gather_dir.file_system.name(), ?publish,
+                    "made gather directory"
+                );
+                Ok(gather_dir)
+            }
+            Err(error) => {
+                let removal = gather_dir.remove();
+                if !removal.is_complete() {
+                    tracing::warn!("{removal}");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn furnish(&self) -> Result<PublishMode, Error> {
+        self.make_private(&self.path)?;
+        for name in [layout::STAGING, layout::PAYLOADS] {
+            let path = self.path.join(name);
+            self.make_directory(&path)?;
+        }
+        reveal::detect(&self.staging(), &self.payloads(), rand::random())
+    }
+
+    /// Makes a directory inside; that it exists is success.
+    pub(crate) fn make_directory(&self, path: &Path) -> Result<(), Error> {
+        let made = directory::make(path, self.facts.mode).map_err(|error| {
+            Error::storage("make directory", path, directory::explain(path, &error))
+        })?;
+        if made {
+            self.make_private(path)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Sets the mode asked for, and checks that the file system has taken it.
+    fn make_private(&self, path: &Path) -> Result<(), Error> {
+        let failed = |error: io::Error| Error::storage("set the mode of", path, &error);
+        let set = directory::set_mode(path, self.facts.mode);
+        let found = directory::look(path).map_err(failed)?;
+        if found.mode & 0o077 & !self.facts.mode != 0 {
+            return Err(Error::storage(
+                "keep private",
+                path,
+                StorageCause::described(format!(
+                    "its mode stays {:o} on this file system ({}); name another directory with \
+                     FSGATHER_DIR, or allow sharing with FSGATHER_DIR_MODE={:04o}",
+                    found.mode,
+                    self.file_system.name(),
+                    found.mode & 0o777
+                )),
+            ));
+        }
+        if let Err(error) = set {
+            tracing::debug!(path = %path.display(), %error, "mode not set, but narrow enough");
+        }
+        Ok(())
+    }
+
+    /// Opens a gather directory that rank 0 has announced. The other ranks do this.
+    ///
+    /// A directory that is not seen yet is looked for again until `visibility` is used up; `progress` is
+    /// called meanwhile and can end the wait.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Storage`] when it is not there, is no directory, or belongs to somebody else.
+    pub fn open(
+        rendezvous: &Path,
+        facts: GatherFacts,
+        own: OwnUid,
+        visibility: Duration,
+        progress: &mut Progress<'_>,
+    ) -> Result<Self, Error> {
+        let path = rendezvous.join(RendezvousEntry::Gather(facts.id).to_string());
+        let mut patience = Patience::new(visibility);
+        let found = loop {
+            match directory::look(&path) {
+                Ok(found) => break found,
+                Err(error) if is_not_seen(&error) => {
+                    if !patience.pause(progress)? {
+                        return Err(Error::storage(
+                            "open",
+                            &path,
+                            StorageCause {
+                                os_code: error.raw_os_error(),
+                                message: format!(
+                                    "rank 0 has made this directory, but it is not seen here after {}; \
+                                     is {} the same directory on all hosts",
+                                    duration_text(patience.spent()),
+                                    rendezvous.display()
+                                ),
+                            },
+                        ));
+                    }
+                    ask_again(rendezvous);
+                }
+                Err(error) => return Err(Error::storage("open", &path, &error)),
+            }
+        };
+        let problem = if !found.is_directory {
+            "it is not a directory".to_owned()
+        } else if found.uid != own.0 {
+            format!(
+                "it belongs to uid {}, but files of this process belong to uid {}",
+                found.uid, own.0
+            )
+        } else {
+            return Ok(Self {
+                file_system: FileSystem::of(&path)?,
+                path,
+                facts,
+                own,
+            });
+        };
+        Err(Error::storage(
+            "open",
+            path,
+            StorageCause::described(problem),
+        ))
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the other ranks have to know in order to open it.
+    #[must_use]
+    pub const fn facts(&self) -> &GatherFacts {
+        &self.facts
+    }
+
+    /// The file system that it lies on, as seen from this host.
+    #[must_use]
+    pub const fn file_system(&self) -> &FileSystem {
+        &self.file_system
+    }
+
+    /// The uid that files in it must belong to.
+    pub(crate) const fn own(&self) -> OwnUid {
+        self.own
+    }
+
+    /// The mode of files in it.
+    pub(crate) const fn file_mode(&self) -> u32 {
+        0o600 | (self.facts.mode & 0o066)
+    }
+
+    /// Whether data must be synced before it is announced.
+    pub(crate) fn must_sync(&self) -> bool {
+        self.file_system.class() != Class::Local
+    }
+
+    pub(crate) fn staging(&self) -> PathBuf {
+        self.path.join(layout::STAGING)
+    }
+
+    pub(crate) fn payloads(&self) -> PathBuf {
+        self.path.join(layout::PAYLOADS)
+    }
+
+    pub(crate) fn probes(&self) -> PathBuf {
+        self.path.join(layout::PROBES)
+    }
+
+    /// Removes one payload that nobody needs any more. That it is gone already is success.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Storage`] when it is there and stays there.
+    pub fn reclaim(&self, name: PayloadName) -> Result<(), Error> {
+        let path = self.payloads().join(name.to_string());
+        remove::unlink(&path).map_err(|error| Error::storage("remove", path, &error))
+    }
+
+    /// Marks the directory as one that nobody uses any more, for `clean` to remove. Rank 0 does this
+    /// when its time for removing it is over.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Storage`] when the mark cannot be written.
+    pub fn mark_finished(&self) -> Result<(), Error> {
+        self.mark(GatherEntry::Finished, "")
+    }
+
+    /// Leaves a tombstone: the owner was seen to go, in the way that `reason` says. A survivor does this.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Storage`] when it cannot be written.
+    pub fn mark_aborted(&self, reason: &str) -> Result<(), Error> {
+        self.mark(GatherEntry::Aborted, reason)
+    }
+
+    fn mark(&self, entry: GatherEntry, text: &str) -> Result<(), Error> {
+        let path = self.path.join(entry.to_string());
+        match file::write_new(&path, self.file_mode(), text.as_bytes(), self.must_sync()) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                Err(Error::storage("write", path, &error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads the owner record.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Storage`] when it cannot be read, [`Error::Corrupt`] or [`Error::Incompatible`] when it
+    /// cannot be understood.
+    pub fn owner(&self) -> Result<OwnerRecord, Error> {
+        read_owner(&self.path, self.own)
+    }
+}
+
+#[cfg(test)]
+impl GatherDir {
+    /// The same directory, as if it lay on another file system.
+    pub(crate) fn on(mut self, file_system: FileSystem) -> Self {
+        self.file_system = file_system;
+        self
+    }
+
+    /// The same directory, as if rank 0 had said something else.
+    pub(crate) fn with_facts(mut self, facts: GatherFacts) -> Self {
+        self.facts = facts;
+        self
+    }
+
+    /// The same directory, as if it belonged to somebody else.
+    pub(crate) fn owned_by(mut self, uid: u32) -> Self {
+        self.own = OwnUid(uid);
+        self
+    }
+}
+
+/// Reads the owner record of the gather directory at `path`, which must belong to `own`.
+///
+/// # Errors
+///
+/// As [`GatherDir::owner`].
+pub fn read_owner(path: &Path, own: OwnUid) -> Result<OwnerRecord, Error> {
+    let path = path.join(layout::OWNER);
+    let failed = |error: io::Error| Error::storage("read", &path, &error);
+    let file = file::open(&path).map_err(failed)?;
+    let opened = file::examine(&file).map_err(failed)?;
+    if !opened.is_regular || opened.uid != own.0 || opened.len > owner::MAX_RECORD_LEN {
+        return Err(Error::storage(
+            "read",
+            &path,
+            StorageCause::described(format!(
+                "it is not a small file of uid {} (uid {}, {} bytes)",
+                own.0, opened.uid, opened.len
+            )),
+        ));
+    }
+    let bytes = file::read_bounded(&file, owner::MAX_RECORD_LEN).map_err(failed)?;
+    OwnerRecord::from_text(&bytes).map_err(|error| match error {
+        owner::OwnerRecordError::Version(theirs) => Error::Incompatible {
+            what: format!("the owner record {}", path.display()),
+            ours: "1".into(),
+            theirs,
+        },
+        other => Error::Corrupt {
+            path: path.clone(),
+            reason: other.to_string(),
+            writer: None,
+            reader: None,
+        },
+    })
+}
+
+/// Whether an error says that something is not there, which may be a cache telling old news.
+pub(crate) fn is_not_seen(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error().map(Errno::from_raw_os_error),
+        Some(Errno::NOENT | Errno::STALE)
+    )
+}
+
+/// Has the client ask the server about a directory and what is in it.
+pub(crate) fn ask_again(directory: &Path) {
+    if let Err(error) = listing::names(directory) {
+        tracing::debug!(path = %directory.display(), %error, "cannot list");
+    }
+}
+
+/// "Exists" may be the answer to a request that was sent twice because the first reply was lost; then
+/// the directory is empty and our own.
+fn is_empty_and_own(path: &Path, own: OwnUid) -> bool {
+    directory::look(path).is_ok_and(|found| found.is_directory && found.uid == own.0)
+        && listing::names(path).is_ok_and(|names| names.is_empty())
+}
+
+#[cfg(test)]
+#[path = "gather_dir_tests.rs"]
+mod tests;

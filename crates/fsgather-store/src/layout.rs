@@ -1,0 +1,481 @@
+//! Every name the store writes, parsed both ways: [`RendezvousEntry`], [`GatherEntry`], [`PayloadName`].
+//!
+//! Pure: nothing here touches a file. Names consist of `[a-z0-9._-]`, are at most [`MAX_NAME_LEN`]
+//! bytes long, have one spelling each, and all but the fixed ones carry something random or counted, so
+//! that no name is ever used twice. Whatever does not parse is not ours and is skipped.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+use fsgather_core::{ChannelId, Epoch, GatherId, KeyHash, Rank, WorldSize};
+use serde::{Deserialize, Serialize};
+
+/// The longest name the store writes, in bytes.
+pub const MAX_NAME_LEN: usize = 100;
+
+/// The name of the rendezvous directory within the directory that the user names.
+pub const RENDEZVOUS_DIRECTORY: &str = "all_gather_via_filesys";
+
+/// Where payloads are written before they are published.
+pub const STAGING: &str = "staging";
+/// Where published payloads lie.
+pub const PAYLOADS: &str = "payloads";
+/// Where nonces lie while the directory is being proved to be shared.
+pub const PROBES: &str = "probes";
+/// The owner record.
+pub const OWNER: &str = "owner";
+/// The mark of a gather directory that its owner is done with but could not remove.
+pub const FINISHED: &str = "finished";
+/// The tombstone that a survivor leaves in a gather directory whose owner is gone.
+pub const ABORTED: &str = "aborted";
+
+/// The rendezvous directory within `directory`.
+///
+/// ```
+/// use fsgather_store::layout::rendezvous_path;
+/// use std::path::Path;
+///
+/// assert_eq!(
+///     rendezvous_path(Path::new("/shared")),
+///     Path::new("/shared/all_gather_via_filesys")
+/// );
+/// ```
+#[must_use]
+pub fn rendezvous_path(directory: &Path) -> PathBuf {
+    directory.join(RENDEZVOUS_DIRECTORY)
+}
+
+/// The name of a record by which rank 0 lets itself be found: key, time and salt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RecordName {
+    key: u64,
+    stamp: GatherId,
+}
+
+impl RecordName {
+    /// The name of a record for `key`, made unique by `stamp`.
+    #[must_use]
+    pub const fn new(key: KeyHash, stamp: GatherId) -> Self {
+        Self {
+            key: key.get(),
+            stamp,
+        }
+    }
+
+    /// Whether the record is for the world with this key.
+    #[must_use]
+    pub const fn is_for(self, key: KeyHash) -> bool {
+        self.key == key.get()
+    }
+
+    /// Time and salt.
+    #[must_use]
+    pub const fn stamp(self) -> GatherId {
+        self.stamp
+    }
+}
+
+/// What lies in a rendezvous directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RendezvousEntry {
+    /// `rendezvous-<key>-<time>-<salt>`: a record of rank 0.
+    Record(RecordName),
+    /// `gather-<id>`: a gather directory.
+    Gather(GatherId),
+    /// `probe-<nonce>`: a file that lives for a moment, to find out whether one can be written.
+    Probe(u64),
+    /// `condemned-<id>-<nonce>`: somebody is about to remove that gather directory.
+    Condemned {
+        /// The gather directory.
+        id: GatherId,
+        /// Who condemned it.
+        nonce: u32,
+    },
+}
+
+impl fmt::Display for RendezvousEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Record(RecordName { key, stamp }) => write!(f, "rendezvous-{key:016x}-{stamp}"),
+            Self::Gather(id) => write!(f, "gather-{id}"),
+            Self::Probe(nonce) => write!(f, "probe-{nonce:016x}"),
+            Self::Condemned { id, nonce } => write!(f, "condemned-{id}-{nonce:08x}"),
+        }
+    }
+}
+
+impl RendezvousEntry {
+    /// Reads a name; `None` for names that are not ours.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        if let Some(rest) = name.strip_prefix("rendezvous-") {
+            let (key, stamp) = rest.split_once('-')?;
+            return Some(Self::Record(RecordName {
+                key: hex(key, 16)?,
+                stamp: stamp.parse().ok()?,
+            }));
+        }
+        if let Some(id) = name.strip_prefix("gather-") {
+            return Some(Self::Gather(id.parse().ok()?));
+        }
+        if let Some(nonce) = name.strip_prefix("probe-") {
+            return Some(Self::Probe(hex(nonce, 16)?));
+        }
+        let (id, nonce) = name.strip_prefix("condemned-")?.rsplit_once('-')?;
+        Some(Self::Condemned {
+            id: id.parse().ok()?,
+            nonce: u32::try_from(hex(nonce, 8)?).ok()?,
+        })
+    }
+}
+
+/// What lies in a gather directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum GatherEntry {
+    /// `owner`: the owner record.
+    Owner,
+    /// `beat-<counter>`: proof of life, a new name each time.
+    Beat(u64),
+    /// `staging`: payloads being written.
+    Staging,
+    /// `payloads`: published payloads.
+    Payloads,
+    /// `probes`: nonces, only while the directory is being proved to be shared.
+    Probes,
+    /// `finished`: the owner is done with it.
+    Finished,
+    /// `aborted`: a survivor has seen the owner go.
+    Aborted,
+}
+
+impl fmt::Display for GatherEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Beat(counter) => write!(f, "beat-{counter:020}"),
+            Self::Owner => f.write_str(OWNER),
+            Self::Staging => f.write_str(STAGING),
+            Self::Payloads => f.write_str(PAYLOADS),
+            Self::Probes => f.write_str(PROBES),
+            Self::Finished => f.write_str(FINISHED),
+            Self::Aborted => f.write_str(ABORTED),
+        }
+    }
+}
+
+impl GatherEntry {
+    /// Reads a name; `None` for names that are not ours.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        Some(match name {
+            OWNER => Self::Owner,
+            STAGING => Self::Staging,
+            PAYLOADS => Self::Payloads,
+            PROBES => Self::Probes,
+            FINISHED => Self::Finished,
+            ABORTED => Self::Aborted,
+            _ => Self::Beat(decimal(name.strip_prefix("beat-")?, 20)?),
+        })
+    }
+}
+
+/// The name of one payload file, the same while staged and once published.
+///
+/// Channel, epoch and rank say what it is; the nonce makes every attempt a new name.
+///
+/// ```
+/// use fsgather_core::{ChannelId, Epoch, Rank};
+/// use fsgather_store::PayloadName;
+///
+/// let name = PayloadName::new(ChannelId::WORLD, Epoch::new(12), Rank::new(3), 0xbeef);
+/// assert_eq!(
+///     name.to_string(),
+///     "payload-c0000000000000000-e00000000000000000012-r00003-0000beef"
+/// );
+/// assert_eq!(name.to_string().parse(), Ok(name));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct PayloadName {
+    channel: ChannelId,
+    epoch: Epoch,
+    rank: Rank,
+    nonce: u32,
+}
+
+impl PayloadName {
+    /// Puts a name together. Ranks above what five digits can hold cannot occur in a valid world;
+    /// their names do not parse.
+    #[must_use]
+    pub const fn new(channel: ChannelId, epoch: Epoch, rank: Rank, nonce: u32) -> Self {
+        Self {
+            channel,
+            epoch,
+            rank,
+            nonce,
+        }
+    }
+
+    /// The communicator that the payload belongs to.
+    #[must_use]
+    pub const fn channel(&self) -> ChannelId {
+        self.channel
+    }
+
+    /// The call that the payload belongs to.
+    #[must_use]
+    pub const fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Who wrote it.
+    #[must_use]
+    pub const fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    /// Which attempt wrote it; random.
+    #[must_use]
+    pub const fn nonce(&self) -> u32 {
+        self.nonce
+    }
+
+    /// Reads a name; `None` for names that are not ours.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        let mut parts = name.strip_prefix("payload-c")?.split('-');
+        let channel = hex(parts.next()?, 16)?;
+        let epoch = decimal(parts.next()?.strip_prefix('e')?, 20)?;
+        let rank = decimal(parts.next()?.strip_prefix('r')?, 5)?;
+        let nonce = hex(parts.next()?, 8)?;
+        if parts.next().is_some() || rank >= u64::from(WorldSize::MAX) {
+            return None;
+        }
+        Some(Self {
+            channel: ChannelId::new(channel),
+            epoch: Epoch::new(epoch),
+            rank: Rank::new(u32::try_from(rank).ok()?),
+            nonce: u32::try_from(nonce).ok()?,
+        })
+    }
+}
+
+impl fmt::Display for PayloadName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "payload-c{:016x}-e{:020}-r{:05}-{:08x}",
+            self.channel.get(),
+            self.epoch.get(),
+            self.rank.get(),
+            self.nonce
+        )
+    }
+}
+
+/// Why a text is not a [`PayloadName`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not the name of a payload file")]
+pub struct ParsePayloadNameError(String);
+
+impl FromStr for PayloadName {
+    type Err = ParsePayloadNameError;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        Self::parse(name).ok_or_else(|| ParsePayloadNameError(name.to_owned()))
+    }
+}
+
+impl TryFrom<String> for PayloadName {
+    type Error = ParsePayloadNameError;
+
+    fn try_from(name: String) -> Result<Self, Self::Error> {
+        name.parse()
+    }
+}
+
+impl From<PayloadName> for String {
+    fn from(name: PayloadName) -> Self {
+        name.to_string()
+    }
+}
+
+/// The name of a file in `staging/` or `payloads/` that is there for a moment while the directory is
+/// being made, to find out how files can be published in it.
+pub(crate) fn capability_name(nonce: u32) -> String {
+    format!("capability-{nonce:08x}")
+}
+
+/// Whether `name` is a [`capability_name`].
+pub(crate) fn is_capability_name(name: &str) -> bool {
+    name.strip_prefix("capability-")
+        .is_some_and(|nonce| hex(nonce, 8).is_some())
+}
+
+/// The name of a nonce file in `probes/`.
+pub(crate) fn nonce_name(label: u64) -> String {
+    format!("nonce-{label:016x}")
+}
+
+/// Reads a [`nonce_name`].
+pub(crate) fn parse_nonce_name(name: &str) -> Option<u64> {
+    hex(name.strip_prefix("nonce-")?, 16)
+}
+
+/// A number of exactly `width` lower-case hexadecimal digits.
+fn hex(text: &str, width: usize) -> Option<u64> {
+    let digits = text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    (digits && text.len() == width)
+        .then(|| u64::from_str_radix(text, 16).ok())
+        .flatten()
+}
+
+/// A number of exactly `width` decimal digits.
+fn decimal(text: &str, width: usize) -> Option<u64> {
+    let digits = text.bytes().all(|b| b.is_ascii_digit());
+    (digits && text.len() == width)
+        .then(|| text.parse().ok())
+        .flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use fsgather_core::Salt;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ids() -> impl Strategy<Value = GatherId> {
+        (0..4_000_000_000_u64, any::<u32>()).prop_map(|(seconds, salt)| {
+            GatherId::new(
+                UNIX_EPOCH + Duration::from_secs(seconds),
+                Salt::from_random(salt),
+            )
+        })
+    }
+
+    fn rendezvous_entries() -> impl Strategy<Value = RendezvousEntry> {
+        prop_oneof![
+            (any::<u64>(), ids())
+                .prop_map(|(key, stamp)| RendezvousEntry::Record(RecordName { key, stamp })),
+            ids().prop_map(RendezvousEntry::Gather),
+            any::<u64>().prop_map(RendezvousEntry::Probe),
+            (ids(), any::<u32>()).prop_map(|(id, nonce)| RendezvousEntry::Condemned { id, nonce }),
+        ]
+    }
+
+    fn gather_entries() -> impl Strategy<Value = GatherEntry> {
+        prop_oneof![
+            Just(GatherEntry::Owner),
+            Just(GatherEntry::Staging),
+            Just(GatherEntry::Payloads),
+            Just(GatherEntry::Probes),
+            Just(GatherEntry::Finished),
+            Just(GatherEntry::Aborted),
+            any::<u64>().prop_map(GatherEntry::Beat),
+        ]
+    }
+
+    fn payload_names() -> impl Strategy<Value = PayloadName> {
+        (any::<u64>(), any::<u64>(), 0..WorldSize::MAX, any::<u32>()).prop_map(
+            |(channel, epoch, rank, nonce)| {
+                PayloadName::new(
+                    ChannelId::new(channel),
+                    Epoch::new(epoch),
+                    Rank::new(rank),
+                    nonce,
+                )
+            },
+        )
+    }
+
+    fn is_portable(name: &str) -> bool {
+        name.len() <= MAX_NAME_LEN
+            && name
+                .bytes()
+                .all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'-'))
+    }
+
+    proptest! {
+        #[test]
+        fn rendezvous_names_parse_both_ways(entry in rendezvous_entries()) {
+            let name = entry.to_string();
+            prop_assert!(is_portable(&name), "{}", name);
+            prop_assert_eq!(RendezvousEntry::parse(&name), Some(entry));
+        }
+
+        #[test]
+        fn gather_names_parse_both_ways(entry in gather_entries()) {
+            let name = entry.to_string();
+            prop_assert!(is_portable(&name), "{}", name);
+            prop_assert_eq!(GatherEntry::parse(&name), Some(entry));
+        }
+
+        #[test]
+        fn payload_names_parse_both_ways(payload in payload_names()) {
+            let name = payload.to_string();
+            prop_assert!(is_portable(&name), "{}", name);
+            prop_assert_eq!(PayloadName::parse(&name), Some(payload));
+        }
+
+        #[test]
+        fn names_have_one_spelling(name in "(rendezvous|gather|probe|condemned|beat|payload)?-?[a-zA-Z0-9._-]{0,70}") {
+            if let Some(entry) = RendezvousEntry::parse(&name) {
+                prop_assert_eq!(entry.to_string(), name.clone());
+            }
+            if let Some(entry) = GatherEntry::parse(&name) {
+                prop_assert_eq!(entry.to_string(), name.clone());
+            }
+            if let Some(payload) = PayloadName::parse(&name) {
+                prop_assert_eq!(payload.to_string(), name);
+            }
+        }
+
+        #[test]
+        fn a_damaged_payload_name_is_another_name_or_foreign(
+            payload in payload_names(), position in 0_usize..63, byte in "[ -~]",
+        ) {
+            let mut name = payload.to_string();
+            name.replace_range(position..=position, &byte);
+            let spelled = PayloadName::parse(&name).map(|parsed| parsed.to_string());
+            prop_assert!(spelled.is_none_or(|spelled| spelled == name));
+        }
+    }
+
+    #[test]
+    fn foreign_names_are_none() {
+        let foreign = [
+            "",
+            ".",
+            "..",
+            ".nfs000000000000beef00000001",
+            ".fuse_hidden0000beef",
+            ".snapshot",
+            "data_to_gather_1_2_3.pkl",
+            "gather-",
+            "gather-20261121T033336Z-5f3a9c01",
+            "beat-",
+            "beat-1",
+            "beat-99999999999999999999",
+            "beat-+0000000000000000001",
+            "owner.tmp",
+            "Owner",
+            "probe-+00000000000000f",
+            "payload-c0000000000000000-e00000000000000000012-r00003-0000beef.tmp",
+            "payload-c0000000000000000-e00000000000000000012-r99999-0000beef",
+            "payload-c0000000000000000-e00000000000000000012-r00003-0000BEEF",
+            "../payload-c0000000000000000-e00000000000000000012-r00003-0000beef",
+        ];
+        for name in foreign {
+            assert_eq!(RendezvousEntry::parse(name), None, "{name}");
+            assert_eq!(GatherEntry::parse(name), None, "{name}");
+            assert_eq!(PayloadName::parse(name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Mapping files into memory: [`Mapping`], the one owner of `mmap`, and of the crate's only `unsafe`.
+#![expect(
+    unsafe_code,
+    reason = "mapping a file is unsafe in itself: what others do to the file shows in the mapping"
+)]
+
+use std::{fs::File, io, ops::Deref};
+
+use memmap2::{Advice, Mmap, MmapOptions};
+
+use crate::filesystem::FileSystem;
+
+/// A whole file, mapped for reading, private to this process.
+#[derive(Debug)]
+pub(crate) struct Mapping(Mmap);
+
+impl Mapping {
+    /// Maps the first `len` bytes of a file.
+    ///
+    /// `None` when the file does not lie on a file system on which mapping is safe, or is shorter.
+    pub(crate) fn of(file: &File, len: u64) -> io::Result<Option<Self>> {
+        let Ok(size) = usize::try_from(len) else {
+            return Ok(None);
+        };
+        if !FileSystem::of_file(file)?.is_mappable() || file.metadata()?.len() < len {
+            return Ok(None);
+        }
+        let mut options = MmapOptions::new();
+        options.len(size);
+        // SAFETY: what makes mapping a file unsafe is that the mapped bytes may change or vanish while a
+        // reference to them exists. They do neither here:
+        // - The file lies on one of the local file systems of an allow-list (checked above, on the
+        //   descriptor that is mapped): no other host can truncate or remove it, and removing its name on
+        //   this host keeps the data for as long as the mapping lives.
+        // - It is at least `len` bytes long (checked above), and no file of the store is ever truncated
+        //   or written again after it has been published; spill files have no name and one user. Other
+        //   processes of the same user could still do so on purpose; the documented trust boundary
+        //   includes them.
+        // - The mapping is private and read-only, so that nothing is written through it.
+        let map = unsafe { options.map_copy_read_only(file) }?;
+        Ok(Some(Self(map)))
+    }
+
+    /// Has the pages of a part brought in with one call instead of one fault each; a hint.
+    pub(crate) fn populate(&self, start: usize, len: usize) {
+        if self
+            .0
+            .advise_range(Advice::PopulateRead, start, len)
+            .is_err()
+        {
+            tracing::trace!("this kernel does not populate mappings on request");
+        }
+    }
+}
+
+impl Deref for Mapping {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn a_mapping_shows_the_file_and_outlives_its_name() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"abcdef").unwrap();
+        let Some(mapping) = Mapping::of(&file, 5).unwrap() else {
+            println!("skipped: the temporary directory is not on a mappable file system");
+            return;
+        };
+        drop(file);
+        mapping.populate(0, 5);
+        assert_eq!(&*mapping, b"abcde");
+    }
+
+    #[test]
+    fn nothing_is_mapped_past_the_end() {
+        let file = tempfile::tempfile().unwrap();
+        assert!(Mapping::of(&file, 1).unwrap().is_none());
+    }
+
+    #[test]
+    fn pseudo_file_systems_are_not_mapped() {
+        let file = File::open("/proc/self/stat").unwrap();
+        assert!(Mapping::of(&file, 0).unwrap().is_none());
+    }
+}

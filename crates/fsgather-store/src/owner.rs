@@ -1,0 +1,302 @@
+//! Who a gather directory belongs to: [`OwnerRecord`]. Pure.
+//!
+//! The file `owner` is text, so that `cat owner` answers an administrator's question whose directory
+//! this is. Its first line names the version, each further line is `key=value`, and the last one carries
+//! a checksum over all bytes before it:
+//!
+//! ```text
+//! fsgather owner record 1
+//! gather=20261121t033336z-5f3a9c01
+//! communicator=67e55044-10b1-426f-9247-bb680e5fe0c8
+//! created=2026-11-21T03:33:36Z
+//! user=ada
+//! uid=1000
+//! job=4711
+//! world_size=8
+//! host=n7
+//! boot_id=0b0e...
+//! machine_id=2f5c...
+//! pid_namespace=4026531836
+//! mount_namespace=4026531841
+//! pid=4242
+//! start_time=123456
+//! xxh3_128=00112233445566778899aabbccddeeff
+//! ```
+//!
+//! In values, `%` and control characters are written as `%XX`. `job` is missing when there is none.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write,
+    str::FromStr,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use fsgather_core::{GatherId, ProcessId, WorldSize};
+use uuid::Uuid;
+use xxhash_rust::xxh3::xxh3_128;
+
+/// The first line of the record.
+const TITLE: &str = "fsgather owner record 1";
+/// How all versions of it begin.
+const TITLE_STEM: &str = "fsgather owner record ";
+/// The largest record that is read, in bytes.
+pub(crate) const MAX_RECORD_LEN: u64 = 16 * 1024;
+
+/// Whose a gather directory is, for which job, and since when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnerRecord {
+    /// The process of rank 0, which made the directory.
+    pub process: ProcessId,
+    /// Its user, as a number,
+    pub uid: u32,
+    /// and by name, where known.
+    pub user: String,
+    /// The job, if the launcher gives one.
+    pub job: Option<String>,
+    /// How many ranks take part.
+    pub world_size: WorldSize,
+    /// The id in the directory's name.
+    pub gather: GatherId,
+    /// The communicator's identity.
+    pub communicator: Uuid,
+    /// When it was made, by rank 0's clock; whole seconds survive.
+    pub created: SystemTime,
+}
+
+/// Why bytes are not an owner record.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OwnerRecordError {
+    /// It is something else.
+    #[error("it is not an owner record")]
+    Foreign,
+    /// It is one of another version.
+    #[error("it is an owner record of version {0}, this build reads 1")]
+    Version(String),
+    /// It is cut short or damaged.
+    #[error("it does not match its checksum")]
+    Checksum,
+    /// A line is missing or cannot be read.
+    #[error("its {0} cannot be read")]
+    Field(&'static str),
+}
+
+impl OwnerRecord {
+    /// Writes the record as text.
+    ///
+    /// ```
+    /// # use fsgather_core::{GatherId, ProcessId, Salt, WorldSize};
+    /// # use std::time::UNIX_EPOCH;
+    /// use fsgather_store::OwnerRecord;
+    ///
+    /// let record = OwnerRecord {
+    ///     process: ProcessId { host: "n7".into(), pid: 42, ..Default::default() },
+    ///     uid: 1000,
+    ///     user: "ada".into(),
+    ///     job: None,
+    ///     world_size: WorldSize::ONE,
+    ///     gather: GatherId::new(UNIX_EPOCH, Salt::from_random(7)),
+    ///     communicator: uuid::Uuid::nil(),
+    ///     created: UNIX_EPOCH,
+    /// };
+    /// assert!(record.to_text().contains("user=ada\n"));
+    /// assert_eq!(OwnerRecord::from_text(record.to_text().as_bytes()), Ok(record));
+    /// ```
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let created = self.created.clamp(UNIX_EPOCH, UNIX_EPOCH + LAST_WRITABLE);
+        let created = humantime::format_rfc3339_seconds(created).to_string();
+        let ProcessId {
+            host,
+            boot_id,
+            machine_id,
+            pid_namespace,
+            mount_namespace,
+            pid,
+            start_time,
+        } = &self.process;
+        let mut lines = vec![
+            ("gather", self.gather.to_string()),
+            ("communicator", self.communicator.to_string()),
+            ("created", created),
+            ("user", self.user.clone()),
+            ("uid", self.uid.to_string()),
+        ];
+        lines.extend(self.job.clone().map(|job| ("job", job)));
+        lines.extend([
+            ("world_size", self.world_size.to_string()),
+            ("host", host.clone()),
+            ("boot_id", boot_id.clone()),
+            ("machine_id", machine_id.clone()),
+            ("pid_namespace", pid_namespace.to_string()),
+            ("mount_namespace", mount_namespace.to_string()),
+            ("pid", pid.to_string()),
+            ("start_time", start_time.to_string()),
+        ]);
+        let mut text = format!("{TITLE}\n");
+        for (key, value) in lines {
+            text.push_str(key);
+            text.push('=');
+            escape_into(&mut text, &value);
+            text.push('\n');
+        }
+        let checksum = xxh3_128(text.as_bytes());
+        text + &format!("xxh3_128={checksum:032x}\n")
+    }
+
+    /// Reads a record.
+    ///
+    /// # Errors
+    ///
+    /// [`OwnerRecordError`], the version being looked at first.
+    pub fn from_text(bytes: &[u8]) -> Result<Self, OwnerRecordError> {
+        let text = str::from_utf8(bytes).map_err(|_| OwnerRecordError::Foreign)?;
+        let title = text.lines().next().unwrap_or_default();
+        match title.strip_prefix(TITLE_STEM) {
+            None => return Err(OwnerRecordError::Foreign),
+            Some(_) if title == TITLE => {}
+            Some(version) => return Err(OwnerRecordError::Version(version.to_owned())),
+        }
+        let (body, checksum) = text
+            .strip_suffix('\n')
+            .and_then(|text| text.rsplit_once('\n'))
+            .ok_or(OwnerRecordError::Checksum)?;
+        let expected = format!("xxh3_128={:032x}", xxh3_128(format!("{body}\n").as_bytes()));
+        if checksum != expected {
+            return Err(OwnerRecordError::Checksum);
+        }
+        let fields: Fields<'_> = Fields(
+            body.lines()
+                .skip(1)
+                .filter_map(|line| line.split_once('='))
+                .collect(),
+        );
+        let created: String = fields.text("created")?;
+        Ok(Self {
+            gather: fields.value("gather")?,
+            communicator: fields.value("communicator")?,
+            created: humantime::parse_rfc3339(&created)
+                .map_err(|_| OwnerRecordError::Field("created"))?,
+            user: fields.text("user")?,
+            uid: fields.value("uid")?,
+            job: match fields.0.get("job") {
+                None => None,
+                Some(_) => Some(fields.text("job")?),
+            },
+            world_size: WorldSize::new(fields.value("world_size")?)
+                .map_err(|_| OwnerRecordError::Field("world_size"))?,
+            process: ProcessId {
+                host: fields.text("host")?,
+                boot_id: fields.text("boot_id")?,
+                machine_id: fields.text("machine_id")?,
+                pid_namespace: fields.value("pid_namespace")?,
+                mount_namespace: fields.value("mount_namespace")?,
+                pid: fields.value("pid")?,
+                start_time: fields.value("start_time")?,
+            },
+        })
+    }
+}
+
+/// The end of the year 9999, the last that the text form can name.
+const LAST_WRITABLE: Duration = Duration::from_secs(253_402_300_799);
+
+struct Fields<'a>(BTreeMap<&'a str, &'a str>);
+
+impl Fields<'_> {
+    fn text(&self, key: &'static str) -> Result<String, OwnerRecordError> {
+        self.0
+            .get(key)
+            .and_then(|value| unescape(value))
+            .ok_or(OwnerRecordError::Field(key))
+    }
+
+    fn value<T: FromStr>(&self, key: &'static str) -> Result<T, OwnerRecordError> {
+        self.text(key)?
+            .parse()
+            .map_err(|_| OwnerRecordError::Field(key))
+    }
+}
+
+fn escape_into(text: &mut String, value: &str) {
+    for character in value.chars() {
+        if character == '%' || character.is_control() {
+            let mut bytes = [0; 4];
+            for byte in character.encode_utf8(&mut bytes).bytes() {
+                // Writing to a `String` cannot fail.
+                let _ = write!(text, "%{byte:02x}");
+            }
+        } else {
+            text.push(character);
+        }
+    }
+}
+
+fn unescape(value: &str) -> Option<String> {
+    let mut parts = value.split('%');
+    let mut bytes = parts.next()?.as_bytes().to_vec();
+    for part in parts {
+        bytes.push(u8::from_str_radix(part.get(..2)?, 16).ok()?);
+        bytes.extend_from_slice(part.get(2..)?.as_bytes());
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use fsgather_core::Salt;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A record for tests: this process's.
+    pub(crate) fn record(salt: u32) -> OwnerRecord {
+        OwnerRecord {
+            process: crate::process::this_process().unwrap(),
+            uid: 1000,
+            user: "ada".into(),
+            job: Some("4711".into()),
+            world_size: WorldSize::new(4).unwrap(),
+            gather: GatherId::new(
+                UNIX_EPOCH + Duration::from_secs(1_795_232_016),
+                Salt::from_random(salt),
+            ),
+            communicator: Uuid::from_u128(0x1234),
+            created: UNIX_EPOCH + Duration::from_secs(1_795_232_016),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn records_convert_both_ways_whatever_the_texts(
+            user in any::<String>(), job in any::<Option<String>>(), host in any::<String>(),
+        ) {
+            let mut record = record(1);
+            (record.user, record.job, record.process.host) = (user, job, host);
+            let text = record.to_text();
+            prop_assert_eq!(OwnerRecord::from_text(text.as_bytes()), Ok(record));
+        }
+
+        #[test]
+        fn no_damaged_record_is_accepted(at: prop::sample::Index, bit in 0..8, cut: prop::sample::Index) {
+            let text = record(1).to_text().into_bytes();
+            let mut flipped = text.clone();
+            flipped[at.index(text.len())] ^= 1_u8 << bit;
+            prop_assert!(OwnerRecord::from_text(&flipped).is_err());
+            prop_assert!(OwnerRecord::from_text(&text[..cut.index(text.len())]).is_err());
+        }
+    }
+
+    #[test]
+    fn other_versions_are_told_as_such() {
+        assert_eq!(
+            OwnerRecord::from_text(b"fsgather owner record 2\nanything"),
+            Err(OwnerRecordError::Version("2".into()))
+        );
+        assert_eq!(
+            OwnerRecord::from_text(b"hello\n"),
+            Err(OwnerRecordError::Foreign)
+        );
+    }
+}

@@ -1,0 +1,110 @@
+//! Waiting for what is not there yet, with a bound: [`Patience`], the one owner of sleeping.
+
+use std::time::{Duration, Instant};
+
+use fsgather_core::{Backoff, Deadline, Error};
+
+/// Called while something takes long, with the bytes moved since the last time; an error from it ends
+/// the work and is returned as it is.
+pub type Progress<'a> = dyn FnMut(u64) -> Result<(), Error> + 'a;
+
+/// The longest sleep between two calls of the progress hook: how fast a wait can be interrupted.
+const SLICE: Duration = Duration::from_millis(100);
+
+/// How much longer to go on trying, and how long to pause in between.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    started: Instant,
+    deadline: Deadline,
+    pauses: Backoff,
+}
+
+impl Patience {
+    /// Pauses of 20 ms doubling to 1 s, until `budget` is used up.
+    pub(crate) fn new(budget: Duration) -> Self {
+        let started = Instant::now();
+        Self {
+            started,
+            deadline: Deadline::after(started, budget),
+            pauses: Backoff::new(Duration::from_millis(20), Duration::from_secs(1)),
+        }
+    }
+
+    /// How long it has been.
+    pub(crate) fn spent(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Pauses before the next try; `false`, at once, when the budget is used up.
+    pub(crate) fn pause(&mut self, progress: &mut Progress<'_>) -> Result<bool, Error> {
+        let now = Instant::now();
+        if self.deadline.has_passed(now) {
+            return Ok(false);
+        }
+        let pause = self.pauses.next_pause().min(self.deadline.remaining(now));
+        sleep(pause, progress)?;
+        Ok(true)
+    }
+}
+
+/// Sleeps, calling the progress hook often enough that the sleep can be cut short by its error.
+pub(crate) fn sleep(duration: Duration, progress: &mut Progress<'_>) -> Result<(), Error> {
+    let deadline = Deadline::after(Instant::now(), duration);
+    loop {
+        progress(0)?;
+        let left = deadline.remaining(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        nap(left.min(SLICE));
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the owner of sleeping: no file system tells when another host's change arrives"
+)]
+fn nap(duration: Duration) {
+    std::thread::sleep(duration);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_ends_with_its_budget() {
+        let mut patience = Patience::new(Duration::from_millis(50));
+        let mut pauses = 0;
+        while patience.pause(&mut |_| Ok(())).unwrap() {
+            pauses += 1;
+        }
+        assert!((1..=4).contains(&pauses), "{pauses}");
+        assert!(patience.spent() >= Duration::from_millis(50));
+    }
+
+    #[test]
+    fn no_budget_means_no_pause() {
+        assert!(
+            !Patience::new(Duration::ZERO)
+                .pause(&mut |_| Ok(()))
+                .unwrap()
+        );
+    }
+
+    #[test]
+    fn a_wait_is_cut_short_by_the_progress_hook() {
+        let started = Instant::now();
+        let mut calls = 0;
+        let result = sleep(Duration::from_mins(1), &mut |_| {
+            calls += 1;
+            if calls == 2 {
+                Err(Error::config("interrupted"))
+            } else {
+                Ok(())
+            }
+        });
+        assert_eq!(result, Err(Error::config("interrupted")));
+        assert!(started.elapsed() < Duration::from_secs(30));
+    }
+}

@@ -1,0 +1,144 @@
+//! The bytes that one rank handed over: [`Payload`].
+
+use std::{fmt, ops::Deref, sync::Arc};
+
+use bytes::Bytes;
+
+use crate::{format::HEADER_LEN, map::Mapping};
+
+/// One rank's payload, verified, as one slice of bytes.
+///
+/// It holds the bytes in a private mapping of the payload's file, of a nameless local copy of it, or in
+/// memory. Clones share them. Mapped bytes stay valid after the file has been removed and begin at an
+/// address divisible by 64; others begin anywhere.
+///
+/// ```
+/// use fsgather_store::Payload;
+///
+/// let payload = Payload::from(vec![1, 2, 3]);
+/// assert_eq!(&payload[1..], [2, 3]);
+/// ```
+#[derive(Clone)]
+pub struct Payload {
+    bytes: Inner,
+}
+
+#[derive(Clone)]
+enum Inner {
+    Mapped {
+        mapping: Arc<Mapping>,
+        start: usize,
+        len: usize,
+    },
+    Held(Bytes),
+}
+
+impl Payload {
+    /// The payload in a mapping of its whole file. `len` has been checked against the mapping.
+    pub(crate) fn in_file(mapping: Mapping, len: usize) -> Self {
+        Self::mapped(mapping, HEADER_LEN, len)
+    }
+
+    /// The payload as a mapping.
+    pub(crate) fn copied(mapping: Mapping) -> Self {
+        let len = mapping.len();
+        Self::mapped(mapping, 0, len)
+    }
+
+    fn mapped(mapping: Mapping, start: usize, len: usize) -> Self {
+        Self {
+            bytes: Inner::Mapped {
+                mapping: Arc::new(mapping),
+                start,
+                len,
+            },
+        }
+    }
+
+    /// Whether the bytes are mapped from a file rather than held in memory.
+    #[must_use]
+    pub const fn is_mapped(&self) -> bool {
+        matches!(self.bytes, Inner::Mapped { .. })
+    }
+}
+
+impl Deref for Payload {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.bytes {
+            Inner::Mapped {
+                mapping,
+                start,
+                len,
+            } => &mapping[*start..*start + *len],
+            Inner::Held(bytes) => bytes,
+        }
+    }
+}
+
+impl AsRef<[u8]> for Payload {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl From<Vec<u8>> for Payload {
+    fn from(bytes: Vec<u8>) -> Self {
+        Bytes::from(bytes).into()
+    }
+}
+
+impl From<Bytes> for Payload {
+    fn from(bytes: Bytes) -> Self {
+        Self {
+            bytes: Inner::Held(bytes),
+        }
+    }
+}
+
+impl From<Payload> for Bytes {
+    /// Without a copy, whatever holds the bytes.
+    fn from(payload: Payload) -> Self {
+        match payload.bytes {
+            Inner::Held(bytes) => bytes,
+            Inner::Mapped { .. } => Self::from_owner(payload),
+        }
+    }
+}
+
+impl PartialEq for Payload {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Payload {}
+
+impl fmt::Debug for Payload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Payload")
+            .field("len", &self.len())
+            .field("is_mapped", &self.is_mapped())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn held_bytes_come_back_without_a_copy() {
+        let bytes = Bytes::from(vec![1, 2, 3]);
+        let payload = Payload::from(bytes.clone());
+        assert!(!payload.is_mapped());
+        assert_eq!(Bytes::from(payload).as_ptr(), bytes.as_ptr());
+    }
+
+    #[test]
+    fn printing_a_payload_does_not_print_its_bytes() {
+        let text = format!("{:?}", Payload::from(vec![65; 1000]));
+        assert_eq!(text, "Payload { len: 1000, is_mapped: false }");
+    }
+}

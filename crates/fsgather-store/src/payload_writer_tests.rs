@@ -1,0 +1,263 @@
+use std::{
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use super::*;
+use crate::{collect::CollectPolicy, directory::check_writable, owner::tests::record};
+
+fn id() -> PayloadId {
+    PayloadId {
+        channel: ChannelId::WORLD,
+        epoch: Epoch::new(5),
+        rank: Rank::new(1),
+    }
+}
+
+fn make(place: &Path) -> GatherDir {
+    let own = check_writable(place).unwrap();
+    GatherDir::create(place, 0o700, &record(1), own).unwrap()
+}
+
+fn names_in(directory: &Path) -> Vec<String> {
+    std::fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect()
+}
+
+#[test]
+fn payloads_are_invisible_until_published() {
+    let place = tempfile::tempdir().unwrap();
+    let directory = make(place.path());
+    let mut writer = directory
+        .create_payload(id(), Encoding(0), |_| Ok(()))
+        .unwrap();
+    writer.write_all(&vec![7; 2 * CHUNK_LEN]).unwrap();
+    assert!(names_in(&directory.payloads()).is_empty());
+    let name = writer.name().to_string();
+    writer.publish().unwrap();
+    assert_eq!(names_in(&directory.payloads()), [name]);
+    assert!(names_in(&directory.staging()).is_empty());
+}
+
+#[test]
+fn every_attempt_has_a_name_of_its_own() {
+    let place = tempfile::tempdir().unwrap();
+    let directory = make(place.path());
+    for _ in 0..20 {
+        let writer = directory
+            .create_payload(id(), Encoding(0), |_| Ok(()))
+            .unwrap();
+        writer.publish().unwrap();
+    }
+    assert_eq!(names_in(&directory.payloads()).len(), 20);
+}
+
+#[test]
+fn dropping_a_writer_removes_what_it_wrote() {
+    let place = tempfile::tempdir().unwrap();
+    let directory = make(place.path());
+    let mut writer = directory
+        .create_payload(id(), Encoding(0), |_| Ok(()))
+        .unwrap();
+    writer.write_all(&vec![7; CHUNK_LEN]).unwrap();
+    assert_eq!(names_in(&directory.staging()).len(), 1);
+    drop(writer);
+    assert!(names_in(&directory.staging()).is_empty());
+}
+
+#[test]
+fn ranks_outside_the_world_do_not_write() {
+    let place = tempfile::tempdir().unwrap();
+    let outside = PayloadId {
+        rank: Rank::new(4),
+        ..id()
+    };
+    let error = make(place.path())
+        .create_payload(outside, Encoding(0), |_| Ok(()))
+        .unwrap_err();
+    assert!(matches!(error, Error::Config { .. }), "{error}");
+}
+
+#[test]
+fn an_error_of_the_progress_hook_ends_the_writing_and_sticks() {
+    let place = tempfile::tempdir().unwrap();
+    let directory = make(place.path());
+    let ended = Error::config("the call has failed elsewhere");
+    let mut writer = directory
+        .create_payload(id(), Encoding(0), |_| Err(ended.clone()))
+        .unwrap();
+    assert_eq!(writer.take_error(), None);
+    let text = writer
+        .write_all(&vec![7; CHUNK_LEN])
+        .unwrap_err()
+        .to_string();
+    assert_eq!(text, ended.to_string());
+    assert!(writer.write(b"more").is_err());
+    assert_eq!(writer.take_error(), Some(ended.clone()));
+    assert_eq!(writer.publish().unwrap_err(), ended);
+    assert!(names_in(&directory.staging()).is_empty());
+    assert!(names_in(&directory.payloads()).is_empty());
+}
+
+/// Stops publishing after `step`, as a crash would, and returns what was announced, if anything.
+fn crash_after(directory: &GatherDir, step: Option<Step>) -> Option<Locator> {
+    let mut writer = directory
+        .create_payload(id(), Encoding(0), |_| Ok(()))
+        .unwrap();
+    writer.write_all(&vec![7; CHUNK_LEN + 9]).unwrap();
+    let announced = writer.run(&mut |reached| {
+        if step == Some(reached) {
+            Err(Error::config("crash"))
+        } else {
+            Ok(())
+        }
+    });
+    // A crash runs no destructor: whatever lies there stays there.
+    std::mem::forget(writer);
+    announced.ok()
+}
+
+#[test]
+fn a_crash_at_any_step_of_publishing_shows_all_or_nothing_and_leaves_nothing_unremovable() {
+    for mode in [PublishMode::Rename, PublishMode::Link, PublishMode::Direct] {
+        for step in [
+            Some(Step::Written),
+            Some(Step::Synced),
+            Some(Step::Closed),
+            Some(Step::Published),
+            None,
+        ] {
+            let place = tempfile::tempdir().unwrap();
+            let directory = make(place.path());
+            let mut facts = directory.facts().clone();
+            facts.publish = mode;
+            let directory = directory.with_facts(facts);
+            let announced = crash_after(&directory, step);
+            let visible = names_in(&directory.payloads());
+            let is_published = matches!(step, Some(Step::Published) | None);
+            if mode == PublishMode::Direct {
+                assert_eq!(visible.len(), 1);
+            } else {
+                assert_eq!(
+                    visible.len(),
+                    usize::from(is_published),
+                    "{mode:?} {step:?}"
+                );
+            }
+            // Whatever carries a final name once it is published is whole.
+            if is_published {
+                let len = std::fs::metadata(directory.payloads().join(&visible[0]))
+                    .unwrap()
+                    .len();
+                assert_eq!(Some(len), crate::format::file_len(CHUNK_LEN as u64 + 9, 2));
+            }
+            assert_eq!(announced.is_some(), step.is_none());
+            if let Some(locator) = announced {
+                let policy = CollectPolicy::default();
+                let payload = directory
+                    .collect(&locator, &policy, &mut |_| Ok(()))
+                    .unwrap();
+                assert!(*payload == vec![7; CHUNK_LEN + 9]);
+            }
+            assert_eq!(directory.remove().to_string(), "everything was removed");
+            assert!(names_in(place.path()).is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_crash_while_writing_leaves_a_staged_file_that_is_removed_with_the_directory() {
+    for whole_chunks in 0..3 {
+        let place = tempfile::tempdir().unwrap();
+        let directory = make(place.path());
+        let mut writer = directory
+            .create_payload(id(), Encoding(0), |_| Ok(()))
+            .unwrap();
+        writer
+            .write_all(&vec![7; whole_chunks * CHUNK_LEN])
+            .unwrap();
+        std::mem::forget(writer);
+        assert!(names_in(&directory.payloads()).is_empty());
+        assert_eq!(names_in(&directory.staging()).len(), 1);
+        assert!(directory.remove().is_complete());
+        assert!(names_in(place.path()).is_empty());
+    }
+}
+
+/// A small tmpfs, unmounted on drop; `None`, with a note, where mounting is not allowed.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn new(options: &str) -> Option<Self> {
+        let place = tempfile::tempdir().unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", options, "tmpfs"])
+            .arg(place.path())
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|status| status.success());
+        if !mounted {
+            println!("skipped: a small tmpfs cannot be mounted here");
+        }
+        mounted.then_some(Self(place))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let unmounted = Command::new("umount").arg("-l").arg(self.0.path()).status();
+        assert!(unmounted.is_ok_and(|status| status.success()));
+    }
+}
+
+#[test]
+fn a_full_disk_is_told_with_needed_and_free_bytes_and_frees_what_was_written() {
+    let Some(disk) = SmallDisk::new("size=4m") else {
+        return;
+    };
+    let directory = make(disk.0.path());
+    let mut writer = directory
+        .create_payload(id(), Encoding(0), |_| Ok(()))
+        .unwrap();
+    writer.expect_len(9 << 20);
+    let io_error = writer.write_all(&vec![7; 9 << 20]).unwrap_err();
+    let error = writer.take_error().unwrap();
+    assert_eq!(io_error.to_string(), error.to_string());
+    assert!(error.is_transient(), "space may be made by somebody else");
+    let text = error.to_string();
+    for part in ["No space left", "needs 9.0 MiB", "are free", "FSGATHER_DIR"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    assert_eq!(writer.publish().unwrap_err(), error);
+    assert!(names_in(&directory.staging()).is_empty());
+    let mut second = directory
+        .create_payload(id(), Encoding(0), |_| Ok(()))
+        .unwrap();
+    second.write_all(&vec![7; 2 << 20]).unwrap();
+    second.publish().unwrap();
+    assert!(directory.remove().is_complete());
+}
+
+#[test]
+fn a_disk_without_inodes_or_write_access_is_told_about_the_directory() {
+    let Some(disk) = SmallDisk::new("size=4m,nr_inodes=2") else {
+        return;
+    };
+    let place = disk.0.path();
+    std::fs::write(place.join("last inode"), b"").unwrap();
+    let text = check_writable(place).unwrap_err().to_string();
+    assert!(
+        text.contains("No space left") && text.contains("inodes"),
+        "{text}"
+    );
+    assert!(text.starts_with(&format!("cannot write in {}", place.display())));
+    let remounted = Command::new("mount")
+        .args(["-o", "remount,ro"])
+        .arg(place)
+        .status();
+    assert!(remounted.is_ok_and(|status| status.success()));
+    let text = check_writable(place).unwrap_err().to_string();
+    assert!(text.contains("Read-only file system"), "{text}");
+}

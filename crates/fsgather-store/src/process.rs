@@ -1,0 +1,268 @@
+//! Which process this is, and whether another one still runs: [`this_process`], [`liveness`].
+
+use std::{fs, io, os::unix::fs::MetadataExt};
+
+use fsgather_core::{Error, ProcessId};
+use rustix::{io::Errno, process::Pid};
+
+/// What can be said of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Liveness {
+    /// It runs; being stopped by a signal counts as running.
+    Running,
+    /// It is proved to be gone.
+    Gone,
+    /// Nothing is proved.
+    Unknown,
+}
+
+/// What a look at one pid of the own pid namespace showed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sighting {
+    /// No process has this pid.
+    Absent,
+    /// A process has it that started at this time, in clock ticks since boot.
+    Started(u64),
+    /// A process has it that has ended and is only not yet buried by its parent.
+    Ended,
+    /// A process has it, and nothing else can be seen.
+    Hidden,
+}
+
+/// Judges whether `subject` runs, from where `observer` stands. Pure.
+///
+/// `seen` is what a look at the subject's pid showed; it counts only if both are of one boot and one pid
+/// namespace. Otherwise the subject is gone only if its host, recognised by machine id *and* name
+/// (images are cloned with the machine id inside), has been booted since.
+///
+/// ```
+/// use fsgather_core::ProcessId;
+/// use fsgather_store::{Liveness, Sighting, judge};
+///
+/// let observer = ProcessId { boot_id: "b".into(), pid_namespace: 1, pid: 5, ..Default::default() };
+/// let subject = ProcessId { pid: 7, start_time: 100, ..observer.clone() };
+/// assert_eq!(judge(&subject, &observer, Sighting::Started(100)), Liveness::Running);
+/// assert_eq!(judge(&subject, &observer, Sighting::Started(101)), Liveness::Gone);
+/// ```
+#[must_use]
+pub fn judge(subject: &ProcessId, observer: &ProcessId, seen: Sighting) -> Liveness {
+    if subject.boot_id.is_empty() || observer.boot_id.is_empty() {
+        return Liveness::Unknown;
+    }
+    if observer.sees_pids_of(subject) {
+        return match seen {
+            Sighting::Absent | Sighting::Ended => Liveness::Gone,
+            Sighting::Started(time) if time != subject.start_time => Liveness::Gone,
+            Sighting::Started(_) => Liveness::Running,
+            Sighting::Hidden => Liveness::Unknown,
+        };
+    }
+    let same_host = !subject.machine_id.is_empty()
+        && subject.machine_id == observer.machine_id
+        && subject.host == observer.host;
+    if same_host && subject.boot_id != observer.boot_id {
+        Liveness::Gone
+    } else {
+        Liveness::Unknown
+    }
+}
+
+/// Whether `subject` runs, as far as `observer`, which must be this process, can tell.
+#[must_use]
+pub fn liveness(subject: &ProcessId, observer: &ProcessId) -> Liveness {
+    let seen = if observer.sees_pids_of(subject) {
+        look_at(subject.pid)
+    } else {
+        Sighting::Hidden
+    };
+    judge(subject, observer, seen)
+}
+
+/// Finds out who this process is.
+///
+/// Facts that the system does not give (a missing `/etc/machine-id`, for example) are left empty or 0,
+/// which proves nothing to anybody.
+///
+/// # Errors
+///
+/// [`Error::Storage`] when `/proc` does not show this process itself.
+pub fn this_process() -> Result<ProcessId, Error> {
+    let stat = "/proc/self/stat";
+    let text = fs::read_to_string(stat).map_err(|error| Error::storage("read", stat, &error))?;
+    let (pid, status) = parse_stat(&text).ok_or_else(|| {
+        Error::storage("read", stat, &io::Error::from(io::ErrorKind::InvalidData))
+    })?;
+    Ok(ProcessId {
+        host: rustix::system::uname()
+            .nodename()
+            .to_string_lossy()
+            .into_owned(),
+        boot_id: line_of("/proc/sys/kernel/random/boot_id"),
+        machine_id: line_of("/etc/machine-id"),
+        pid_namespace: inode_of("/proc/self/ns/pid"),
+        mount_namespace: inode_of("/proc/self/ns/mnt"),
+        pid,
+        start_time: status.start_time,
+    })
+}
+
+fn line_of(path: &str) -> String {
+    fs::read_to_string(path)
+        .map(|text| text.trim().to_owned())
+        .unwrap_or_default()
+}
+
+fn inode_of(path: &str) -> u64 {
+    fs::metadata(path).map_or(0, |metadata| metadata.ino())
+}
+
+/// Looks at a pid. Signal 0 tells what is there even where `/proc` hides the processes of others.
+fn look_at(pid: u32) -> Sighting {
+    let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
+        return Sighting::Hidden;
+    };
+    if let Err(Errno::SRCH) = rustix::process::test_kill_process(pid) {
+        return Sighting::Absent;
+    }
+    let stat = format!("/proc/{}/stat", pid.as_raw_nonzero());
+    match fs::read_to_string(stat) {
+        Err(_) => Sighting::Hidden,
+        Ok(text) => match parse_stat(&text) {
+            None => Sighting::Hidden,
+            Some((_, status)) if status.has_ended => Sighting::Ended,
+            Some((_, status)) => Sighting::Started(status.start_time),
+        },
+    }
+}
+
+struct Status {
+    start_time: u64,
+    has_ended: bool,
+}
+
+/// Reads pid, state and start time from a line of `/proc/PID/stat`.
+///
+/// The name in the second field may hold spaces and parentheses, so fields are counted from its last
+/// closing one.
+fn parse_stat(text: &str) -> Option<(u32, Status)> {
+    let (head, tail) = text.rsplit_once(')')?;
+    let pid = head.split_once(' ')?.0.parse().ok()?;
+    let fields: Vec<&str> = tail.split_ascii_whitespace().collect();
+    // Field 3, the state, is the first here; 20 is the number of threads and 22 the start time. A
+    // process whose first thread has ended shows as a zombie while other threads of it go on.
+    let threads: u64 = fields.get(17)?.parse().ok()?;
+    Some((
+        pid,
+        Status {
+            start_time: fields.get(19)?.parse().ok()?,
+            has_ended: matches!(*fields.first()?, "Z" | "X") && threads <= 1,
+        },
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn this_process_runs_in_its_own_eyes() {
+        let me = this_process().unwrap();
+        assert_eq!(me.pid, std::process::id());
+        assert!(!me.host.is_empty() && !me.boot_id.is_empty());
+        assert!(me.sees_pids_of(&me) && me.sees_mounts_of(&me));
+        assert_eq!(liveness(&me, &me), Liveness::Running);
+    }
+
+    #[test]
+    fn a_child_is_running_then_gone() {
+        let me = this_process().unwrap();
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let Sighting::Started(start_time) = look_at(child.id()) else {
+            panic!("the child is not seen")
+        };
+        let subject = ProcessId {
+            pid: child.id(),
+            start_time,
+            ..me.clone()
+        };
+        assert_eq!(liveness(&subject, &me), Liveness::Running);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(liveness(&subject, &me), Liveness::Gone);
+    }
+
+    #[test]
+    fn a_reused_pid_is_another_process() {
+        let me = this_process().unwrap();
+        let elder = ProcessId {
+            start_time: me.start_time - 1,
+            ..me.clone()
+        };
+        assert_eq!(liveness(&elder, &me), Liveness::Gone);
+    }
+
+    #[test]
+    fn missing_pids_of_other_namespaces_prove_nothing() {
+        let me = ProcessId {
+            host: "n1".into(),
+            boot_id: "boot".into(),
+            machine_id: "machine".into(),
+            pid_namespace: 1,
+            mount_namespace: 1,
+            pid: 10,
+            start_time: 5,
+        };
+        let container = ProcessId {
+            pid_namespace: 2,
+            ..me.clone()
+        };
+        assert_eq!(judge(&container, &me, Sighting::Absent), Liveness::Unknown);
+        let unknown_namespace = ProcessId {
+            pid_namespace: 0,
+            ..me.clone()
+        };
+        let seen = judge(&unknown_namespace, &unknown_namespace, Sighting::Absent);
+        assert_eq!(seen, Liveness::Unknown);
+        assert_eq!(judge(&me, &me, Sighting::Hidden), Liveness::Unknown);
+    }
+
+    #[test]
+    fn another_boot_of_the_same_machine_proves_the_end() {
+        let before = ProcessId {
+            host: "n1".into(),
+            boot_id: "boot 1".into(),
+            machine_id: "machine".into(),
+            ..ProcessId::default()
+        };
+        let after = ProcessId {
+            boot_id: "boot 2".into(),
+            ..before.clone()
+        };
+        assert_eq!(judge(&before, &after, Sighting::Hidden), Liveness::Gone);
+        let cloned_image = ProcessId {
+            host: "n2".into(),
+            ..after.clone()
+        };
+        let seen = judge(&before, &cloned_image, Sighting::Hidden);
+        assert_eq!(seen, Liveness::Unknown);
+        let nameless = ProcessId {
+            machine_id: String::new(),
+            ..after.clone()
+        };
+        let seen = judge(&nameless, &nameless, Sighting::Hidden);
+        assert_eq!(seen, Liveness::Unknown);
+    }
+
+    #[test]
+    fn odd_process_names_do_not_confuse() {
+        let line = "42 (a) Z (b) S 1 2 3 0 -1 0 0 0 0 0 0 0 0 0 20 0 3 0 777 0";
+        let (pid, status) = parse_stat(line).unwrap();
+        assert_eq!((pid, status.start_time, status.has_ended), (42, 777, false));
+        let zombie = line.replace(") S", ") Z").replace("20 0 3", "20 0 1");
+        assert!(parse_stat(&zombie).unwrap().1.has_ended);
+        let leader_only = line.replace(") S", ") Z");
+        assert!(!parse_stat(&leader_only).unwrap().1.has_ended);
+    }
+}

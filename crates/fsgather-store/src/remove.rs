@@ -1,0 +1,57 @@
+//! Removing files and directories: the one owner of `unlink` and `rmdir`.
+//!
+//! "Already gone" is success: deletion is shared between ranks, and a reply may have been lost.
+
+use std::{io, path::Path};
+
+use rustix::{
+    fs::{AtFlags, CWD},
+    io::{Errno, retry_on_intr},
+};
+
+/// Removes a file.
+pub(crate) fn unlink(path: &Path) -> io::Result<()> {
+    gone(retry_on_intr(|| rustix::fs::unlink(path)))
+}
+
+/// Removes an empty directory.
+pub(crate) fn rmdir(path: &Path) -> io::Result<()> {
+    gone(retry_on_intr(|| {
+        rustix::fs::unlinkat(CWD, path, AtFlags::REMOVEDIR)
+    }))
+}
+
+/// Whether an error says that a directory still holds, or somebody still uses, something.
+pub(crate) fn is_in_use(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error().map(Errno::from_raw_os_error),
+        Some(Errno::NOTEMPTY | Errno::BUSY | Errno::EXIST)
+    )
+}
+
+fn gone(result: rustix::io::Result<()>) -> io::Result<()> {
+    match result {
+        Ok(()) | Err(Errno::NOENT | Errno::STALE) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_gone_already_counts_as_removed() {
+        let place = tempfile::tempdir().unwrap();
+        unlink(&place.path().join("nothing")).unwrap();
+        rmdir(&place.path().join("nothing")).unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_holds_something_is_in_use() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::write(place.path().join("file"), b"").unwrap();
+        assert!(is_in_use(&rmdir(place.path()).unwrap_err()));
+        assert!(place.path().join("file").exists());
+    }
+}

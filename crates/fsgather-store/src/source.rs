@@ -1,0 +1,414 @@
+//! One announced payload file, opened again as often as it takes: [`Source`].
+//!
+//! What does not agree with the locator may be a cache telling old news: then the file is opened anew,
+//! from its path, with the client made to ask the server in between, until the visibility budget is used
+//! up. Only then is it an error.
+
+use std::{
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use fsgather_core::{Error, StorageCause, bytes_text, duration_text};
+use rustix::io::Errno;
+
+use crate::{
+    collect::CollectPolicy,
+    file,
+    filesystem::Class,
+    format::{
+        CHUNK_LEN, ChunkEntry, Damage, ENTRY_LEN, FOOTER_LEN, Footer, HEADER_LEN, Header, VERSION,
+        chunk_len, same,
+    },
+    gather_dir::{GatherDir, ask_again, is_not_seen},
+    listing,
+    locator::Locator,
+    map::Mapping,
+    patience::{Patience, Progress},
+    payload::Payload,
+};
+
+/// How often reading is tried again after an error of the medium or the network.
+const FLAKY_RETRIES: u32 = 3;
+
+/// An announced payload, opened again as often as it takes.
+#[derive(Debug)]
+pub(crate) struct Source {
+    directory: GatherDir,
+    pub(crate) locator: Locator,
+    file_len: u64,
+    pub(crate) path: PathBuf,
+    visibility: Duration,
+    open: Option<Open>,
+}
+
+/// An open payload file whose header, table and footer agree with the locator.
+#[derive(Debug)]
+pub(crate) struct Open {
+    file: File,
+    table: Vec<ChunkEntry>,
+}
+
+/// What kept one attempt from succeeding.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// The name is not seen.
+    NotSeen(io::Error),
+    /// What is seen is not what was announced.
+    Damaged(Damage),
+    /// Reading failed in a way that may pass.
+    Flaky(io::Error),
+    /// Trying again cannot help.
+    Fatal(Error),
+}
+
+impl From<Damage> for Trouble {
+    fn from(damage: Damage) -> Self {
+        Self::Damaged(damage)
+    }
+}
+
+impl Source {
+    pub(crate) fn new(
+        directory: &GatherDir,
+        locator: &Locator,
+        policy: &CollectPolicy,
+    ) -> Result<Self, Error> {
+        let file_len = locator.check()?;
+        let is_local = directory.file_system().class() == Class::Local;
+        Ok(Self {
+            path: directory.payloads().join(locator.name.to_string()),
+            directory: directory.clone(),
+            locator: locator.clone(),
+            file_len,
+            visibility: if policy.single_host && is_local {
+                Duration::ZERO
+            } else {
+                policy.visibility
+            },
+            open: None,
+        })
+    }
+
+    /// Does something with the opened file; after trouble opens it anew and does it again, until that
+    /// succeeds or the budget is used up.
+    pub(crate) fn with_retries<T>(
+        &mut self,
+        progress: &mut Progress<'_>,
+        mut work: impl FnMut(&Self, &Open, &mut Progress<'_>) -> Result<T, Trouble>,
+    ) -> Result<T, Error> {
+        let mut patience: Option<Patience> = None;
+        let mut flaky_left = FLAKY_RETRIES;
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let attempt = match self.open.take() {
+                Some(open) => Ok(open),
+                None => self.attempt_open(),
+            };
+            let trouble = match attempt.and_then(|open| Ok((work(self, &open, progress)?, open))) {
+                Ok((done, open)) => {
+                    self.open = Some(open);
+                    return Ok(done);
+                }
+                Err(trouble) => trouble,
+            };
+            let patience = patience.get_or_insert_with(|| Patience::new(self.visibility));
+            if let Trouble::Flaky(_) = trouble {
+                flaky_left = flaky_left.saturating_sub(1);
+            }
+            let is_hopeless = matches!(trouble, Trouble::Fatal(_)) || flaky_left == 0;
+            if is_hopeless || !patience.pause(progress)? {
+                return Err(self.give_up(trouble, tries, patience.spent()));
+            }
+            tracing::debug!(path = %self.path.display(), ?trouble, tries, "looking again");
+            ask_again(&self.directory.payloads());
+            listing::refresh(&self.path);
+        }
+    }
+
+    /// Opens the file and checks all but the payload.
+    fn attempt_open(&self) -> Result<Open, Trouble> {
+        let file = file::open(&self.path).map_err(|error| self.classify("open", error))?;
+        let opened = file::examine(&file).map_err(|error| self.classify("examine", error))?;
+        if !opened.is_regular || opened.uid != self.directory.own().0 {
+            return Err(Trouble::Fatal(Error::storage(
+                "open",
+                &self.path,
+                StorageCause::described(format!(
+                    "it is not a file of uid {}, but of uid {}",
+                    self.directory.own().0,
+                    opened.uid
+                )),
+            )));
+        }
+        same("length", &self.file_len, &opened.len)?;
+        let mut header = [0; HEADER_LEN];
+        self.read(&file, &mut header, 0)?;
+        self.check_header(&Header::from_bytes(&header)?)?;
+        let mut footer = [0; FOOTER_LEN];
+        self.read(&file, &mut footer, self.file_len - FOOTER_LEN as u64)?;
+        let footer = Footer::from_bytes(&footer)?;
+        same("payload length", &self.locator.raw_len, &footer.raw_len)?;
+        same(
+            "stored length",
+            &self.locator.stored_len,
+            &footer.stored_len,
+        )?;
+        same(
+            "chunk count",
+            &self.locator.chunk_count,
+            &footer.chunk_count,
+        )?;
+        // The file really is as long as announced, so that this allocation is no larger than it.
+        let table_len = self.file_len - self.locator.stored_len - (HEADER_LEN + FOOTER_LEN) as u64;
+        let mut table = self.allocate(table_len)?;
+        table.resize(usize::try_from(table_len).unwrap_or(0), 0);
+        let table_at = HEADER_LEN as u64 + self.locator.stored_len;
+        self.read(&file, &mut table, table_at)?;
+        for found in [footer.digest, footer.digest_over(&header, &table)] {
+            if found != self.locator.digest {
+                return Err(Trouble::Damaged(Damage::Digest {
+                    expected: self.locator.digest,
+                    found,
+                }));
+            }
+        }
+        let (entries, _) = table.as_chunks::<ENTRY_LEN>();
+        let table: Vec<ChunkEntry> = entries
+            .iter()
+            .map(ChunkEntry::from_bytes)
+            .collect::<Result<_, _>>()?;
+        for (index, entry) in (0..).zip(&table) {
+            let expected = chunk_len(self.locator.raw_len, index);
+            same("chunk length", &(expected as u64), &entry.stored_len.into())?;
+        }
+        Ok(Open { file, table })
+    }
+
+    fn check_header(&self, found: &Header) -> Result<(), Damage> {
+        let facts = self.directory.facts();
+        same("communicator", &facts.communicator, &found.communicator)?;
+        same("world size", &facts.world_size, &found.world_size)?;
+        same("name", &self.locator.name, &found.name)?;
+        same("encoding", &self.locator.encoding.0, &found.encoding.0)?;
+        same(
+            "compression",
+            &self.locator.compression.0,
+            &found.compression.0,
+        )
+    }
+
+    /// Verifies one chunk that is in memory.
+    fn verify(&self, open: &Open, index: u64, stored: &[u8]) -> Result<(), Trouble> {
+        let entry = usize::try_from(index)
+            .ok()
+            .and_then(|index| open.table.get(index));
+        let expected = entry.map_or(0, |entry| entry.checksum);
+        let found = ChunkEntry::of(stored).checksum;
+        if expected == found {
+            return Ok(());
+        }
+        Err(Trouble::Damaged(Damage::Chunk {
+            index,
+            count: self.locator.chunk_count,
+            offset: index * CHUNK_LEN as u64,
+            expected,
+            found,
+        }))
+    }
+
+    /// Reads one chunk to the end of `bytes` and verifies it; on trouble `bytes` is as before.
+    pub(crate) fn append_chunk(
+        &self,
+        open: &Open,
+        index: u64,
+        bytes: &mut Vec<u8>,
+    ) -> Result<(), Trouble> {
+        let start = bytes.len();
+        let len = chunk_len(self.locator.raw_len, index);
+        let offset = HEADER_LEN as u64 + index * CHUNK_LEN as u64;
+        bytes.resize(start + len, 0);
+        let read = self
+            .read(&open.file, &mut bytes[start..], offset)
+            .and_then(|()| self.verify(open, index, &bytes[start..]));
+        if read.is_err() {
+            bytes.truncate(start);
+        }
+        read
+    }
+
+    pub(crate) fn read_into_memory(
+        mut self,
+        progress: &mut Progress<'_>,
+    ) -> Result<Payload, Error> {
+        let mut bytes = match self.allocate(self.locator.raw_len) {
+            Ok(bytes) => bytes,
+            Err(trouble) => return Err(self.give_up(trouble, 1, Duration::ZERO)),
+        };
+        for index in 0..self.locator.chunk_count {
+            self.with_retries(progress, |source, open, _| {
+                source.append_chunk(open, index, &mut bytes)
+            })?;
+            progress(chunk_len(self.locator.raw_len, index) as u64)?;
+        }
+        Ok(bytes.into())
+    }
+
+    /// Copies the payload into a nameless local file and maps that. `None` when temporary files cannot
+    /// be mapped here.
+    pub(crate) fn spill(
+        &mut self,
+        place: &Path,
+        progress: &mut Progress<'_>,
+    ) -> Result<Option<Payload>, Error> {
+        let len = self.locator.raw_len;
+        let failed = |error: io::Error| {
+            Error::storage(
+                format!("copy a payload of {} into", bytes_text(len)),
+                place,
+                &error,
+            )
+        };
+        let copy = tempfile::tempfile_in(place).map_err(failed)?;
+        if Mapping::of(&copy, 0).map_err(failed)?.is_none() {
+            tracing::debug!(path = %place.display(), "temporary files cannot be mapped; reading into memory");
+            return Ok(None);
+        }
+        let mut chunk = Vec::new();
+        for index in 0..self.locator.chunk_count {
+            chunk.clear();
+            self.with_retries(progress, |source, open, _| {
+                source.append_chunk(open, index, &mut chunk)
+            })?;
+            file::write_all(&copy, &mut [io::IoSlice::new(&chunk)]).map_err(failed)?;
+            progress(chunk.len() as u64)?;
+        }
+        let mapping = Mapping::of(&copy, len).map_err(failed)?;
+        Ok(mapping.map(Payload::copied))
+    }
+
+    /// Memory for `len` bytes, or an error that says so.
+    fn allocate(&self, len: u64) -> Result<Vec<u8>, Trouble> {
+        let mut bytes = Vec::new();
+        match usize::try_from(len) {
+            Ok(size) if bytes.try_reserve_exact(size).is_ok() => Ok(bytes),
+            _ => Err(Trouble::Fatal(Error::storage(
+                "read",
+                &self.path,
+                StorageCause::described(format!(
+                    "there is not enough memory for {}",
+                    bytes_text(len)
+                )),
+            ))),
+        }
+    }
+
+    fn read(&self, file: &File, buffer: &mut [u8], offset: u64) -> Result<(), Trouble> {
+        file::read_exact_at(file, buffer, offset).map_err(|error| {
+            if error.kind() == io::ErrorKind::UnexpectedEof {
+                // `fstat` said that it is longer: size and data are not of one time.
+                Trouble::Damaged(Damage::Differs {
+                    field: "length",
+                    expected: self.file_len.to_string(),
+                    found: format!("less than {}", offset + buffer.len() as u64),
+                })
+            } else {
+                self.classify("read", error)
+            }
+        })
+    }
+
+    fn classify(&self, operation: &str, error: io::Error) -> Trouble {
+        if is_not_seen(&error) {
+            return Trouble::NotSeen(error);
+        }
+        match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::IO | Errno::TIMEDOUT | Errno::AGAIN) => Trouble::Flaky(error),
+            _ => Trouble::Fatal(Error::storage(operation, &self.path, &error)),
+        }
+    }
+
+    /// The error to return once nothing more can be tried.
+    fn give_up(&self, trouble: Trouble, tries: u32, spent: Duration) -> Error {
+        let rank = self.locator.name.rank();
+        let mount = self.directory.file_system().name();
+        match trouble {
+            Trouble::Fatal(error) => error,
+            Trouble::Flaky(error) => Error::storage(
+                "read",
+                &self.path,
+                StorageCause {
+                    os_code: error.raw_os_error(),
+                    message: format!(
+                        "{error}; the payload of rank {rank} was tried {tries} times (file system {mount})"
+                    ),
+                },
+            ),
+            Trouble::NotSeen(error) if self.visibility.is_zero() => Error::storage(
+                "see",
+                &self.path,
+                StorageCause {
+                    os_code: error.raw_os_error(),
+                    message: format!(
+                        "rank {rank} has announced this payload, but it is not there (file system {mount}); \
+                         did something remove it, or is the directory another one there"
+                    ),
+                },
+            ),
+            Trouble::NotSeen(error) => Error::storage(
+                "see",
+                &self.path,
+                StorageCause {
+                    os_code: error.raw_os_error(),
+                    message: format!(
+                        "rank {rank} has announced this payload, but it is not visible here after {}; is \
+                         lookupcache or another negative cache on (file system {mount})",
+                        duration_text(spent)
+                    ),
+                },
+            ),
+            Trouble::Damaged(Damage::Version { found }) => Error::Incompatible {
+                what: format!("the payload file {} of rank {rank}", self.path.display()),
+                ours: VERSION.to_string(),
+                theirs: found.to_string(),
+            },
+            Trouble::Damaged(damage) => Error::Corrupt {
+                path: self.path.clone(),
+                reason: format!(
+                    "{damage} (payload of rank {rank}, file system {mount}, read {tries} times over {})",
+                    duration_text(spent)
+                ),
+                writer: None,
+                reader: None,
+            },
+        }
+    }
+}
+
+/// Maps the file and verifies all of it. `None` when it cannot be mapped.
+pub(crate) fn map_verified(
+    source: &Source,
+    open: &Open,
+    progress: &mut Progress<'_>,
+) -> Result<Option<Payload>, Trouble> {
+    let locator = &source.locator;
+    let mapped = Mapping::of(&open.file, source.file_len);
+    let (Some(mapping), Ok(len)) = (
+        mapped.map_err(|error| source.classify("map", error))?,
+        usize::try_from(locator.raw_len),
+    ) else {
+        return Ok(None);
+    };
+    let mut start = HEADER_LEN;
+    for index in 0..locator.chunk_count {
+        let len = chunk_len(locator.raw_len, index);
+        mapping.populate(start, len);
+        source.verify(open, index, &mapping[start..start + len])?;
+        progress(len as u64).map_err(Trouble::Fatal)?;
+        start += len;
+    }
+    Ok(Some(Payload::in_file(mapping, len)))
+}

@@ -1,0 +1,55 @@
+//! When a writer touches a directory again for those who list it: [`TouchSchedule`]. Pure.
+
+use std::time::Duration;
+
+/// The moments after a change at which the directory is touched; then every [`EVERY`].
+///
+/// Two changes within one tick of a server's clock look like one to some clients, which then never learn
+/// of the second, until something changes again a tick later. Ticks last up to two seconds.
+const MOMENTS: [Duration; 4] = [
+    Duration::from_millis(25),
+    Duration::from_millis(100),
+    Duration::from_millis(1100),
+    Duration::from_millis(2200),
+];
+const EVERY: Duration = Duration::from_secs(5);
+
+/// Which touches have been made.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TouchSchedule {
+    made: u128,
+}
+
+impl TouchSchedule {
+    /// Whether to touch now, `elapsed` after the last change. Touches that were missed count as made.
+    pub(crate) fn is_due(&mut self, elapsed: Duration) -> bool {
+        let early = MOMENTS.iter().filter(|&&moment| moment <= elapsed).count();
+        let late = elapsed.saturating_sub(MOMENTS[3]).as_nanos() / EVERY.as_nanos();
+        let due = early as u128 + late;
+        let is_due = due > self.made;
+        self.made = self.made.max(due);
+        is_due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn touches_come_at_their_moments_and_then_every_five_seconds() {
+        let mut schedule = TouchSchedule::default();
+        let touched: Vec<u64> = (0..20_000)
+            .filter(|&ms| schedule.is_due(Duration::from_millis(ms)))
+            .collect();
+        assert_eq!(touched, [25, 100, 1100, 2200, 7200, 12_200, 17_200]);
+    }
+
+    #[test]
+    fn missed_touches_are_made_once() {
+        let mut schedule = TouchSchedule::default();
+        assert!(schedule.is_due(Duration::from_mins(1)));
+        assert!(!schedule.is_due(Duration::from_mins(1)));
+        assert!(!schedule.is_due(Duration::from_secs(1)));
+    }
+}

@@ -1,0 +1,36 @@
+//! Which program this is: [`build_identity`], and the types of its values.
+
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    os::unix::fs::MetadataExt,
+    sync::OnceLock,
+};
+
+use fsgather_core::TypeTag;
+
+/// A number that is equal in processes that run the same executable file.
+///
+/// It may differ between copies of one file, in which case types are not compared. It is never equal by
+/// chance for different builds, as far as size and time of change tell them apart.
+fn build_identity() -> u64 {
+    static IDENTITY: OnceLock<u64> = OnceLock::new();
+    *IDENTITY.get_or_init(|| {
+        let mut hasher = DefaultHasher::new();
+        if let Ok(metadata) = std::env::current_exe().and_then(std::fs::metadata) {
+            (metadata.len(), metadata.mtime(), metadata.mtime_nsec()).hash(&mut hasher);
+        } else {
+            // Unknown is equal to nothing, not even to another unknown.
+            std::process::id().hash(&mut hasher);
+            std::time::SystemTime::now().hash(&mut hasher);
+        }
+        hasher.finish()
+    })
+}
+
+/// The tag of a type in this program.
+pub(crate) fn type_tag<T: ?Sized>() -> TypeTag {
+    TypeTag {
+        build: build_identity(),
+        name: std::any::type_name::<T>().into(),
+    }
+}

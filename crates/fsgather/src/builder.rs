@@ -1,0 +1,290 @@
+//! Joining a world step by step: [`Builder`].
+
+use std::{
+    net::IpAddr,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use fsgather_control::tcp;
+use fsgather_core::{Error, Interrupt, ProcessId, Solo};
+use fsgather_store::{Liveness, liveness, this_process};
+
+use crate::{
+    blocking::step_aside,
+    communicator::Communicator,
+    environment::Variables,
+    inner::{Inner, Route},
+    meeting,
+    rendezvous::Rendezvous,
+    settings::{Control, DirMode, RendezvousSetting, Setting, Settings, Transport},
+};
+
+/// Says some things about a world in the program; variables and the launcher say the rest.
+///
+/// What is said here wins over variables. Wrong combinations are reported by [`build`](Self::build).
+///
+/// ```
+/// use fsgather::Communicator;
+/// use std::time::Duration;
+///
+/// let communicator = Communicator::builder()
+///     .rank(0)
+///     .world_size(1)
+///     .timeout(Duration::from_secs(60))
+///     .build()?;
+/// assert_eq!(communicator.world_size().get(), 1);
+/// # Ok::<(), fsgather::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[must_use = "a builder does nothing until it builds"]
+pub struct Builder {
+    rank: Option<u32>,
+    world_size: Option<u32>,
+    rendezvous: Option<Rendezvous>,
+    directory: Option<PathBuf>,
+    directory_mode: Option<u32>,
+    transport: Option<Transport>,
+    control: Option<Control>,
+    timeout: Option<Duration>,
+    join_timeout: Option<Duration>,
+    inline_limit: Option<u64>,
+    job: Option<String>,
+    interrupt: Interrupt,
+}
+
+impl Builder {
+    /// Which rank this process is. Needs [`world_size`](Self::world_size).
+    pub fn rank(mut self, rank: u32) -> Self {
+        self.rank = Some(rank);
+        self
+    }
+
+    /// How many ranks there are. Needs [`rank`](Self::rank).
+    pub fn world_size(mut self, world_size: u32) -> Self {
+        self.world_size = Some(world_size);
+        self
+    }
+
+    /// How ranks find rank 0; by default through the directory.
+    pub fn rendezvous(mut self, rendezvous: Rendezvous) -> Self {
+        self.rendezvous = Some(rendezvous);
+        self
+    }
+
+    /// The shared directory in which `all_gather_via_filesys/` is made.
+    pub fn directory(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.directory = Some(directory.into());
+        self
+    }
+
+    /// The permissions of gather directories: 0700, or 0770 to share within the group.
+    pub fn directory_mode(mut self, mode: u32) -> Self {
+        self.directory_mode = Some(mode);
+        self
+    }
+
+    /// How large payloads travel.
+    pub fn transport(mut self, transport: Transport) -> Self {
+        self.transport = Some(transport);
+        self
+    }
+
+    /// How ranks talk.
+    pub fn control(mut self, control: Control) -> Self {
+        self.control = Some(control);
+        self
+    }
+
+    /// How long nothing may move before a call fails. Rank 0's counts.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+
+    /// How long meeting may take.
+    pub fn join_timeout(mut self, timeout: Duration) -> Self {
+        self.join_timeout = Some(timeout);
+        self
+    }
+
+    /// Payloads up to this many bytes travel with the control messages; never more than 4 MiB together.
+    pub fn inline_limit(mut self, bytes: u64) -> Self {
+        self.inline_limit = Some(bytes);
+        self
+    }
+
+    /// A name that tells jobs apart which share a directory.
+    pub fn job(mut self, job: impl Into<String>) -> Self {
+        self.job = Some(job.into());
+        self
+    }
+
+    /// A switch that ends meeting, and all calls after it, from another thread.
+    pub fn interrupt(mut self, interrupt: &Interrupt) -> Self {
+        self.interrupt = interrupt.clone();
+        self
+    }
+
+    /// Meets the other ranks and agrees with them on where payloads go.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Communicator::from_env`], and [`Error::Config`] for a wrong combination.
+    pub fn build(self) -> Result<Communicator, Error> {
+        step_aside(|| self.join())
+    }
+
+    fn join(self) -> Result<Communicator, Error> {
+        let settings = self.settings(&Variables::of_process())?;
+        let is_root = settings.detection.rank.get() == 0;
+        for warning in settings.warnings.iter().filter(|_| is_root) {
+            tracing::warn!("{warning}");
+        }
+        tracing::info!("{}", settings.detection.summary());
+        let rendezvous = self.rendezvous.clone().or_else(|| {
+            settings
+                .rendezvous
+                .value
+                .as_ref()
+                .map(|setting| match setting {
+                    RendezvousSetting::File(directory) => Rendezvous::File(directory.clone()),
+                    RendezvousSetting::Tcp { host, port } => {
+                        Rendezvous::Tcp(format!("{host}:{port}"))
+                    }
+                })
+        });
+        let process = this_process()?;
+        if settings.detection.world_size.is_solo() {
+            let exchange = Solo::new(process.host.clone(), process.pid);
+            let inner = Inner::in_memory(Box::new(exchange), vec![process]);
+            return Ok(Communicator::from_inner(inner));
+        }
+        if settings.control.value == Control::Markers {
+            return Err(Error::config(
+                "FSGATHER_CONTROL=markers: this version knows control over TCP only; leave it unset or set it \
+                 to tcp",
+            ));
+        }
+        let uid = rustix::process::geteuid().as_raw();
+        let key = settings.job_key(uid, next_number());
+        let prepared = meeting::prepare(&settings, rendezvous.as_ref(), &key)?;
+        let interfaces = settings.interfaces.value.clone();
+        let own = process.clone();
+        let config = tcp::Config {
+            rank: settings.detection.rank,
+            world_size: settings.detection.world_size,
+            network_namespace: network_namespace(),
+            job: settings
+                .job
+                .value
+                .as_ref()
+                .map_or_else(|| "an unnamed job".into(), |job| format!("job {job}")),
+            patience: settings.timeout.value,
+            join_patience: settings.join_timeout.value,
+            ports: settings.port.value.ports(),
+            interfaces: Arc::new(move |name: &str, address: IpAddr| {
+                interfaces.matches(name, address)
+            }),
+            meeting: prepared.meeting,
+            interrupt: self.interrupt.clone(),
+            is_running: Arc::new(move |process: &ProcessId| {
+                liveness(process, &own) != Liveness::Gone
+            }),
+            process,
+        };
+        let joined = tcp::join(&config)?;
+        let route = Route {
+            transport: settings.transport.value,
+            directory: None,
+        };
+        let inner = Inner::new(
+            joined.exchange,
+            joined.communicator,
+            joined.processes,
+            prepared.ground,
+            settings.inline_limit.value,
+            route,
+        )?;
+        Ok(Communicator::from_inner(inner))
+    }
+
+    /// Variables, with what was said here on top.
+    fn settings(&self, variables: &Variables) -> Result<Settings, Error> {
+        let mut settings = match (self.rank, self.world_size) {
+            (Some(rank), Some(world_size)) => {
+                let world_size = fsgather_core::WorldSize::new(world_size)?;
+                Settings::resolve_as(world_size.rank(rank)?, world_size, variables)?
+            }
+            (None, None) => Settings::resolve(variables)?,
+            (Some(_), None) => {
+                return Err(Error::config(
+                    "a rank was given without a world size; give both or neither",
+                ));
+            }
+            (None, Some(_)) => {
+                return Err(Error::config(
+                    "a world size was given without a rank; give both or neither",
+                ));
+            }
+        };
+        if self.timeout.is_some_and(|timeout| timeout.is_zero())
+            || self.join_timeout.is_some_and(|timeout| timeout.is_zero())
+        {
+            return Err(Error::config(
+                "a time-out of 0 would fail every call; give a longer one",
+            ));
+        }
+        set(&mut settings.transport, self.transport);
+        set(&mut settings.control, self.control);
+        set(&mut settings.timeout, self.timeout);
+        set(&mut settings.join_timeout, self.join_timeout);
+        set(&mut settings.inline_limit, self.inline_limit);
+        set(&mut settings.directory, self.directory.clone().map(Some));
+        set(&mut settings.job, self.job.clone().map(Some));
+        if let Some(mode) = self.directory_mode {
+            let mode = DirMode::new(mode).ok_or_else(|| {
+                Error::config(format!(
+                    "directory mode {mode:04o} does not give everything to the owner and nothing to strangers; \
+                     use 0700 or 0770"
+                ))
+            })?;
+            set(&mut settings.dir_mode, Some(mode));
+        }
+        Ok(settings)
+    }
+}
+
+fn set<T>(setting: &mut Setting<T>, argument: Option<T>) {
+    if let Some(value) = argument {
+        *setting = Setting::argument(value);
+    }
+}
+
+/// Communicators of one process are numbered in the order in which they are made.
+fn next_number() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// The inode of this process's network namespace; 0 when unknown.
+fn network_namespace() -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata("/proc/self/ns/net").map_or(0, |metadata| metadata.ino())
+}
+
+/// This process, or as much of it as can be told.
+pub(crate) fn process_or_unknown() -> ProcessId {
+    this_process().unwrap_or_else(|error| {
+        tracing::debug!("this process is not fully known: {error}");
+        ProcessId {
+            host: "this host".into(),
+            pid: std::process::id(),
+            ..ProcessId::default()
+        }
+    })
+}

@@ -1,0 +1,106 @@
+//! The page `docs/reference/environment.md`, written from the tables that the code itself uses.
+
+use std::{fmt::Write, fs, path::Path};
+
+use super::{ALL, Variable, Variables};
+use crate::launcher::ROWS;
+
+/// Where the page is, from this crate's directory.
+const PAGE: &str = "../../docs/reference/environment.md";
+
+const HEAD: &str = "\
+# Environment variables
+
+This page is generated from the tables in the code. To write it anew: `UPDATE_DOCS=1 cargo test -p fsgather page`.
+
+What an argument says wins over what a variable says; a variable of ours wins over an older one of the Python
+original, and that over what the launcher says. Variables are read when the first communicator is made. One with
+an empty value counts as not set. A value that cannot be understood is an error that names the variable, the text
+and an example of a right one; a name that begins with `FSGATHER_` and is not known is a warning that names the
+nearest known one.
+
+- A duration is a number with a unit, such as `30s`, `5m`, `2h` or `1h 30m`. A bare number is refused, and so is 0.
+- A size is a number of bytes, or a number with a unit, such as `4096`, `64KiB` or `1GiB`.
+- Of the older variables the switches (`MDETR_...`) count only with the exact value `1`.
+
+## Variables
+
+| variable | older names | values | default | meaning |
+|---|---|---|---|---|
+";
+
+const LAUNCHERS: &str = "
+## What launchers set
+
+Without arguments a rank finds out who it is from the first of these that sets both a rank and a world size. One
+that sets only half is passed over; it is an error when there is no other and it speaks of more than one rank.
+
+| launcher | rank | world size | local rank | local size |
+|---|---|---|---|---|
+";
+
+const FOOT: &str = "
+- Slurm's local size is the number of entries in `SLURM_GTIDS`.
+- Slurm counts inside a step only (`srun`): the shell of `sbatch` or `salloc` is a process of its own.
+- `RANK` and `WORLD_SIZE` that come from no `torchrun` (there is no `TORCHELASTIC_RUN_ID`) and contradict an MPI
+  launcher are an error, for one of the two is left over.
+- `MASTER_ADDR` and `MASTER_PORT` alone mean nothing.
+";
+
+fn render() -> String {
+    let code = |name: &&str| format!("`{name}`");
+    let optional = |name: Option<&str>| name.map_or_else(String::new, |name| code(&name));
+    let mut page = HEAD.to_owned();
+    for Variable {
+        name,
+        also,
+        values,
+        default,
+        meaning,
+    } in ALL
+    {
+        let also = also.iter().map(code).collect::<Vec<_>>().join(", ");
+        writeln!(
+            page,
+            "| `{name}` | {also} | {values} | {default} | {meaning} |"
+        )
+        .unwrap();
+    }
+    page.push_str(LAUNCHERS);
+    for row in ROWS {
+        writeln!(
+            page,
+            "| {} | `{}` | `{}` | {} | {} |",
+            row.family,
+            row.rank,
+            row.world_size,
+            optional(row.local_rank),
+            optional(row.local_size),
+        )
+        .unwrap();
+    }
+    page.push_str(FOOT);
+    page
+}
+
+#[test]
+fn the_reference_page_says_what_the_tables_say() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(PAGE);
+    let page = render();
+    if Variables::of_process().is_exactly_one("UPDATE_DOCS") {
+        fs::write(&path, &page).unwrap();
+    }
+    let written = fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(
+        written, page,
+        "docs/reference/environment.md is out of date; run UPDATE_DOCS=1 cargo test -p fsgather page"
+    );
+}
+
+#[test]
+fn no_cell_breaks_the_table() {
+    for line in render().lines().filter(|line| line.starts_with('|')) {
+        let columns = line.matches('|').count() - 1;
+        assert_eq!(columns, 5, "{line}");
+    }
+}

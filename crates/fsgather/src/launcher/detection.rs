@@ -1,0 +1,265 @@
+//! What was found out about this rank: [`Detection`].
+
+use std::fmt;
+
+use fsgather_core::{Error, Rank, WorldSize};
+
+use super::{
+    family::{Family, Row},
+    hosts::expand_hosts,
+    pmi_step_of_srun, slurm,
+};
+use crate::environment::{self, Variables, refusal};
+
+/// Who this rank is, by which launcher, and what else that launcher tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Detection {
+    /// The launcher that was believed.
+    pub family: Family,
+    /// The rank of this process.
+    pub rank: Rank,
+    /// How many ranks there are.
+    pub world_size: WorldSize,
+    /// The number of this process among the ranks on its host, if that is known.
+    pub local_rank: Option<u32>,
+    /// How many ranks there are on this host, if that is known.
+    pub local_size: Option<u32>,
+    /// The host that the launcher singles out.
+    pub master: Option<Master>,
+    /// The launcher's name for the job, the same on all ranks; it can come again in a later job.
+    pub job: Option<String>,
+    /// Which attempt at the job this is, if the launcher counts them.
+    pub attempt: Option<String>,
+    /// The hosts of the job's step, in the launcher's order; empty when they are not known.
+    pub hosts: Vec<String>,
+    /// Other launchers whose variables are there and were not used.
+    pub others: Vec<Family>,
+    /// What was chosen and why, what was passed over, and what else was there, for one line of the log.
+    pub notes: Vec<String>,
+}
+
+/// The host that a launcher singles out, and the port there if it names one.
+///
+/// The port is taken: with torchrun its agent listens there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Master {
+    /// Its name or address.
+    pub host: String,
+    /// The port.
+    pub port: Option<u16>,
+}
+
+impl fmt::Display for Master {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.port {
+            None => f.write_str(&self.host),
+            Some(port) => write!(f, "{}:{port}", self.host),
+        }
+    }
+}
+
+impl Detection {
+    /// Whether the launcher says that all ranks run on this host.
+    #[must_use]
+    pub fn is_on_one_host(&self) -> bool {
+        self.local_size == Some(self.world_size.get())
+    }
+
+    /// What belongs to the key of the job besides its id: torchrun's master address and port.
+    ///
+    /// Elsewhere the master is derived from what the key has already, or says nothing of the job.
+    #[must_use]
+    pub fn master_for_key(&self) -> Option<String> {
+        match self.family {
+            Family::Torchrun => self.master.as_ref().map(ToString::to_string),
+            _ => None,
+        }
+    }
+
+    /// All notes in one line.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        self.notes.join("; ")
+    }
+
+    pub(super) fn alone() -> Self {
+        let note = "a world of one: no launcher says both rank and world size";
+        Self::bare(Family::Alone, Rank::ZERO, WorldSize::ONE, note.into())
+    }
+
+    pub(super) fn explicit(rank: Rank, world_size: WorldSize) -> Self {
+        let note = format!("rank {rank} of {world_size}, by arguments");
+        Self::bare(Family::Explicit, rank, world_size, note)
+    }
+
+    /// Rank and world size, and nothing else known yet.
+    fn bare(family: Family, rank: Rank, world_size: WorldSize, note: String) -> Self {
+        Self {
+            family,
+            rank,
+            world_size,
+            local_rank: None,
+            local_size: None,
+            master: None,
+            job: None,
+            attempt: None,
+            hosts: Vec::new(),
+            others: Vec::new(),
+            notes: vec![note],
+        }
+    }
+
+    pub(super) fn claimed(
+        variables: &Variables,
+        row: &Row,
+        rank: Rank,
+        world_size: WorldSize,
+    ) -> Self {
+        let note = format!(
+            "rank {rank} of {world_size}, by {} ({} and {})",
+            row.family, row.rank, row.world_size
+        );
+        let mut detection = Self::bare(row.family, rank, world_size, note);
+        detection.job = joined(variables, row.job);
+        let (mut local_rank, mut local_size) = (
+            row.local_rank.and_then(|name| variables.get(name)),
+            row.local_size
+                .and_then(|name| variables.get(name))
+                .map(ToOwned::to_owned),
+        );
+        let text = |name| variables.get(name).map(ToOwned::to_owned);
+        let tasks_here = || slurm::tasks_here(variables).map(|tasks| tasks.to_string());
+        match row.family {
+            Family::Torchrun => {
+                detection.master = text("MASTER_ADDR").map(|host| Master {
+                    host,
+                    port: variables
+                        .get("MASTER_PORT")
+                        .and_then(|port| port.trim().parse().ok()),
+                });
+                detection.attempt = text("TORCHELASTIC_RESTART_COUNT");
+            }
+            Family::Pmi => {
+                if let Some(step) = pmi_step_of_srun(variables) {
+                    local_rank = variables.get("SLURM_LOCALID");
+                    local_size = tasks_here();
+                    detection.job = Some(step.into());
+                    detection.attempt = text("SLURM_RESTART_COUNT");
+                } else if detection.job.is_none() {
+                    detection.job = text("SLURM_JOB_ID").or_else(|| grid_engine_job(variables));
+                }
+            }
+            Family::Slurm => {
+                local_size = tasks_here();
+                detection.attempt = text("SLURM_RESTART_COUNT");
+                let list = variables.get("SLURM_STEP_NODELIST").unwrap_or_default();
+                match expand_hosts(list) {
+                    Some(hosts) => detection.hosts = hosts,
+                    None => detection
+                        .notes
+                        .push(format!("SLURM_STEP_NODELIST={list:?} is no list of hosts")),
+                }
+                detection.master = detection.hosts.first().map(|host| Master {
+                    host: host.clone(),
+                    port: None,
+                });
+            }
+            Family::Kubernetes => {
+                detection.job = variables
+                    .get("HOSTNAME")
+                    .and_then(|host| host.strip_suffix(&format!("-{rank}")))
+                    .map(ToOwned::to_owned);
+            }
+            _ => {}
+        }
+        detection.job = detection.job.filter(|job| job != "none");
+        // Our own are read, and checked, later and for all families alike.
+        if row.family != Family::Fsgather {
+            detection.local_rank = local_rank.and_then(|text| text.trim().parse().ok());
+            detection.local_size = local_size.and_then(|text| text.trim().parse().ok());
+        }
+        detection
+    }
+
+    /// Notes which other families have variables here; those that come later were not read.
+    pub(super) fn see_others(&mut self, variables: &Variables, rows: std::slice::Iter<'_, Row>) {
+        for row in rows.filter(|row| variables.get(row.rank).is_some()) {
+            self.others.push(row.family);
+            self.notes.push(format!(
+                "{} is there too ({}) and was not used",
+                row.family, row.rank
+            ));
+        }
+    }
+
+    /// Settles local rank and size: our own variables win over any launcher's, and nonsense of a
+    /// launcher's is dropped.
+    pub(super) fn take_local(&mut self, variables: &Variables) -> Result<(), Error> {
+        let world_size = self.world_size.get();
+        let own_size = own_number(variables, environment::LOCAL_WORLD_SIZE, "2", |size| {
+            (1..=world_size).contains(&size)
+        })?;
+        let size = own_size.or(self.local_size);
+        let limit = own_size.unwrap_or(world_size);
+        let own_rank = own_number(variables, environment::LOCAL_RANK, "0", |rank| rank < limit)?;
+        let rank = own_rank.or(self.local_rank);
+
+        let size_fits = size.is_none_or(|size| (1..=world_size).contains(&size));
+        let rank_fits = rank.is_none_or(|rank| rank < size.unwrap_or(world_size));
+        if size_fits && rank_fits {
+            (self.local_rank, self.local_size) = (rank, size);
+        } else {
+            self.notes.push(format!(
+                "local rank {} of {} was dropped, for it does not fit into a world of {world_size}",
+                shown(rank),
+                shown(size)
+            ));
+            (self.local_rank, self.local_size) = (own_rank, own_size);
+        }
+        if self.world_size.is_solo() {
+            // There is nothing else that they could be.
+            (self.local_rank, self.local_size) = (Some(0), Some(1));
+        }
+        Ok(())
+    }
+}
+
+/// The values of those variables that are set, joined by dots.
+fn joined(variables: &Variables, names: &[&str]) -> Option<String> {
+    let parts: Vec<&str> = names
+        .iter()
+        .filter_map(|name| variables.get(name))
+        .collect();
+    (!parts.is_empty()).then(|| parts.join("."))
+}
+
+/// Grid Engine's job id, which is the same on all its nodes, as the number of slots is not.
+fn grid_engine_job(variables: &Variables) -> Option<String> {
+    let job = variables.get("JOB_ID")?;
+    match variables.get("SGE_TASK_ID") {
+        None | Some("undefined") => Some(job.into()),
+        Some(task) => Some(format!("{job}.{task}")),
+    }
+}
+
+/// A number of our own, which must be right if it is there.
+fn own_number(
+    variables: &Variables,
+    name: &str,
+    example: &str,
+    fits: impl Fn(u32) -> bool,
+) -> Result<Option<u32>, Error> {
+    let Some(text) = variables.get(name) else {
+        return Ok(None);
+    };
+    match text.trim().parse() {
+        Ok(number) if fits(number) => Ok(Some(number)),
+        Ok(_) => Err(refusal(name, text, "does not fit into this world", example)),
+        Err(_) => Err(refusal(name, text, "is not a number", example)),
+    }
+}
+
+fn shown(number: Option<u32>) -> String {
+    number.map_or_else(|| "?".into(), |number| number.to_string())
+}

@@ -1,0 +1,291 @@
+//! How a rank finds out who it is from what launchers leave in the environment: [`detect`].
+//!
+//! Launchers nest: torchrun or `mpirun` under Slurm leave ranks with the Slurm variables of whatever
+//! started *them*. So the families are tried from the inside out, and the first that says both rank and
+//! world size is the one.
+
+mod detection;
+mod family;
+mod hosts;
+mod slurm;
+#[cfg(test)]
+mod tests;
+
+pub use detection::{Detection, Master};
+pub use family::Family;
+pub(crate) use family::ROWS;
+
+use fsgather_core::{Error, Rank, WorldSize};
+
+use self::{family::Row, slurm::Place};
+use crate::environment::{self, Variables, refusal};
+
+/// Finds out who this rank is: the first family of launchers that says both rank and world size.
+///
+/// A family that says only half of it is passed over with a note, and so are all families after the first
+/// complete one, which are not even read. Where there is none, this is a world of one.
+///
+/// ```
+/// use fsgather::{environment::Variables, launcher::{Family, detect}};
+///
+/// let me = detect(&Variables::from_iter([
+///     ("RANK", "2"),
+///     ("WORLD_SIZE", "4"),
+///     ("SLURM_PROCID", "1"),
+/// ]))?;
+/// assert_eq!((me.family, me.rank.get(), me.world_size.get()), (Family::Torchrun, 2, 4));
+/// assert_eq!(me.others, [Family::Slurm]);
+/// # Ok::<(), fsgather_core::Error>(())
+/// ```
+///
+/// # Errors
+///
+/// [`Error::Config`] when a value is not a number, or a rank lies outside of its world; when no family is
+/// complete, yet one that is half set speaks of more than one rank; and when `RANK` and `WORLD_SIZE` come
+/// from no torchrun and contradict an MPI launcher.
+pub fn detect(variables: &Variables) -> Result<Detection, Error> {
+    let mut skipped = Vec::new();
+    let mut halves = Vec::new();
+    let mut rows = ROWS.iter();
+    let mut found = None;
+    for row in rows.by_ref() {
+        match claim(variables, row)? {
+            Claim::Absent => {}
+            Claim::Half(half) => halves.push(half),
+            Claim::NotARank(why) => {
+                skipped.push(format!("passed over {}: {why}", row.family));
+            }
+            Claim::Complete(rank, world_size) => {
+                found = Some((row, rank, world_size));
+                break;
+            }
+        }
+    }
+
+    let mut detection = match found {
+        None => Detection::alone(),
+        Some((row, rank, world_size)) => {
+            check_against_mpi(variables, row, rank, world_size)?;
+            Detection::claimed(variables, row, rank, world_size)
+        }
+    };
+    if detection.family == Family::Kubernetes {
+        // The world size that it goes by is ours: nothing is half-set then.
+        halves.retain(|half| half.row.family != Family::Fsgather);
+    }
+    if let (Family::Alone, Some(half)) = (
+        detection.family,
+        halves.iter().find(|half| half.speaks_of_several()),
+    ) {
+        return Err(half.error());
+    }
+    for half in &halves {
+        skipped.push(format!("passed over {}: {}", half.row.family, half.text()));
+    }
+    detection.notes.append(&mut skipped);
+    detection.see_others(variables, rows);
+    detection.take_local(variables)?;
+    Ok(detection)
+}
+
+/// The detection of a program that names rank and world size itself: no launcher is believed or read.
+///
+/// Our own variables for the local rank and size still count.
+///
+/// # Errors
+///
+/// [`Error::Config`] when `rank` lies outside of the world, or a local variable of ours is wrong.
+pub fn explicit(
+    variables: &Variables,
+    rank: Rank,
+    world_size: WorldSize,
+) -> Result<Detection, Error> {
+    let mut detection = Detection::explicit(world_size.rank(rank.get())?, world_size);
+    detection.see_others(variables, ROWS.iter());
+    detection.take_local(variables)?;
+    Ok(detection)
+}
+
+/// What one family says.
+enum Claim {
+    /// Nothing.
+    Absent,
+    /// A rank or a world size, but not both.
+    Half(Half),
+    /// That this process is no rank of it, and how that shows.
+    NotARank(String),
+    /// Both.
+    Complete(Rank, WorldSize),
+}
+
+/// One variable of a family whose other one is missing.
+struct Half {
+    row: &'static Row,
+    set: &'static str,
+    value: String,
+}
+
+impl Half {
+    /// Whether the one variable alone shows that there is more than one rank.
+    fn speaks_of_several(&self) -> bool {
+        let number = self.value.trim().parse::<u64>().unwrap_or(0);
+        if self.set == self.row.world_size {
+            number > 1
+        } else {
+            // `RANK` alone is too common a word: there are other things that have ranks.
+            number > 0 && self.row.family != Family::Torchrun
+        }
+    }
+
+    fn missing(&self) -> &'static str {
+        if self.set == self.row.world_size {
+            self.row.rank
+        } else {
+            self.row.world_size
+        }
+    }
+
+    fn text(&self) -> String {
+        format!(
+            "{}={} is set without {}",
+            self.set,
+            self.value,
+            self.missing()
+        )
+    }
+
+    fn error(&self) -> Error {
+        let way_out = if self.missing() == environment::WORLD_SIZE {
+            "set it".to_owned()
+        } else if self.row.family == Family::Fsgather {
+            format!("set it too, or unset {}", self.set)
+        } else {
+            format!(
+                "start the program by a launcher that sets both, set {} and {}, or unset {}",
+                environment::RANK,
+                environment::WORLD_SIZE,
+                self.set
+            )
+        };
+        Error::config(format!(
+            "this process is one of several, but which one of how many is not known: {}, and no \
+             other launcher says both; {way_out}",
+            self.text()
+        ))
+    }
+}
+
+fn claim(variables: &Variables, row: &'static Row) -> Result<Claim, Error> {
+    match row.family {
+        Family::Slurm => match slurm::place(variables) {
+            Place::Outside => return Ok(Claim::Absent),
+            Place::Shell(how) => {
+                return Ok(Claim::NotARank(format!(
+                    "this is a batch or interactive shell, not a task of a step, because {how}"
+                )));
+            }
+            Place::Task => {}
+        },
+        Family::Pmi => {
+            if let Some(left_over) = left_over_from_another_job(variables) {
+                return Ok(Claim::NotARank(left_over));
+            }
+        }
+        _ => {}
+    }
+    let half = |set, value: &str| {
+        let value = value.to_owned();
+        Ok(Claim::Half(Half { row, set, value }))
+    };
+    match (variables.get(row.rank), variables.get(row.world_size)) {
+        (None, None) => Ok(Claim::Absent),
+        (None, Some(_)) if !row.owns_world_size => Ok(Claim::Absent),
+        (None, Some(size)) => half(row.world_size, size),
+        (Some(rank), None) => half(row.rank, rank),
+        (Some(rank), Some(size)) => {
+            let (rank, world_size) = checked(row, rank, size)?;
+            Ok(Claim::Complete(rank, world_size))
+        }
+    }
+}
+
+fn checked(row: &Row, rank_text: &str, size_text: &str) -> Result<(Rank, WorldSize), Error> {
+    let world_size = size_text
+        .trim()
+        .parse()
+        .ok()
+        .and_then(|size| WorldSize::new(size).ok())
+        .ok_or_else(|| {
+            let wrong = format!("is not a world size between 1 and {}", WorldSize::MAX);
+            refusal(row.world_size, size_text, &wrong, "4")
+        })?;
+    let rank = rank_text
+        .trim()
+        .parse()
+        .map_err(|_| refusal(row.rank, rank_text, "is not a rank", "0"))?;
+    let rank = world_size.rank(rank).map_err(|_| {
+        let wrong = format!(
+            "is outside of the world of {}={world_size}, whose ranks go from 0 to {}",
+            row.world_size,
+            world_size.get() - 1
+        );
+        refusal(row.rank, rank_text, &wrong, "0")
+    })?;
+    Ok((rank, world_size))
+}
+
+/// `sbatch` called inside a step of `srun --mpi=pmi2` hands that step's variables on to its batch shell.
+fn left_over_from_another_job(variables: &Variables) -> Option<String> {
+    let step = pmi_step_of_srun(variables)?;
+    let job = variables.get("SLURM_JOB_ID")?;
+    let of_this_job = step.split('.').next() == Some(job);
+    (!of_this_job).then(|| format!("PMI_JOBID={step} is left over, for this is SLURM_JOB_ID={job}"))
+}
+
+/// The step of `srun --mpi=pmi2` that this process is a task of, as `JOB.STEP`.
+///
+/// Ranks of an `mpiexec` inside such a step inherit the variable, but have local ranks of their own.
+fn pmi_step_of_srun(variables: &Variables) -> Option<&str> {
+    match variables.get("MPI_LOCALRANKID") {
+        Some(_) => None,
+        None => variables.get("PMI_JOBID"),
+    }
+}
+
+/// Refuses `RANK` and `WORLD_SIZE` that no torchrun set and that contradict the MPI launcher.
+///
+/// Slurm is no such launcher, not even by `srun --mpi=pmi2`: one agent for each node, which then starts
+/// ranks of its own, is a common way to use it.
+fn check_against_mpi(
+    variables: &Variables,
+    row: &Row,
+    rank: Rank,
+    world_size: WorldSize,
+) -> Result<(), Error> {
+    if row.family != Family::Torchrun || variables.get("TORCHELASTIC_RUN_ID").is_some() {
+        return Ok(());
+    }
+    for mpi in ROWS.iter().filter(|other| other.family.is_mpi()) {
+        if mpi.family == Family::Pmi && pmi_step_of_srun(variables).is_some() {
+            continue;
+        }
+        let Claim::Complete(mpi_rank, mpi_size) = claim(variables, mpi)? else {
+            continue;
+        };
+        if (mpi_rank, mpi_size) == (rank, world_size) {
+            return Ok(());
+        }
+        return Err(Error::config(format!(
+            "{}={rank} and {}={world_size} contradict {}, which says {}={mpi_rank} and \
+             {}={mpi_size}; unset those that are left over, or set {} and {}",
+            row.rank,
+            row.world_size,
+            mpi.family,
+            mpi.rank,
+            mpi.world_size,
+            environment::RANK,
+            environment::WORLD_SIZE
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,169 @@
+//! From settings to a way to meet: which directories, which address, which secret.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use fsgather_control::tcp::Meeting;
+use fsgather_core::{Error, JobKey, Rank};
+use fsgather_store::{
+    BoardPlace, FileBoard, OwnUid, check_writable, default_local, make_rendezvous, this_process,
+};
+use uuid::Uuid;
+
+use crate::{
+    rendezvous::{BootstrapBoard, Rendezvous},
+    set_up::Ground,
+    settings::{Secret, SecretSetting, Settings},
+};
+
+/// A way to meet, and what set-ups need.
+pub(crate) struct Prepared {
+    pub(crate) meeting: Meeting,
+    pub(crate) ground: Ground,
+}
+
+/// Prepares the meeting of a world of several ranks.
+pub(crate) fn prepare(
+    settings: &Settings,
+    rendezvous: Option<&Rendezvous>,
+    key: &JobKey,
+) -> Result<Prepared, Error> {
+    let mut ground = ground(settings, key.uid);
+    let meeting = match rendezvous {
+        Some(Rendezvous::Custom(bootstrap)) => Meeting::Board(Arc::new(BootstrapBoard {
+            bootstrap: Arc::clone(bootstrap),
+        })),
+        Some(Rendezvous::Tcp(address)) => by_address(address, settings, key)?,
+        Some(Rendezvous::File(directory)) => {
+            by_directories(&[directory.as_path()], key, &mut ground)?
+        }
+        None => match ground.named.clone() {
+            Some(named) => by_directories(&[named.as_path()], key, &mut ground)?,
+            None => {
+                let defaults = [ground.local_default.clone(), ground.shared_default.clone()];
+                let defaults: Vec<&Path> =
+                    defaults.iter().flatten().map(PathBuf::as_path).collect();
+                by_directories(&defaults, key, &mut ground)?
+            }
+        },
+    };
+    Ok(Prepared { meeting, ground })
+}
+
+fn ground(settings: &Settings, uid: u32) -> Ground {
+    let named = settings.directory.value.clone();
+    let is_named = named.is_some();
+    let local_default = (!is_named && settings.detection.is_on_one_host())
+        .then(|| default_local(uid))
+        .and_then(|made| {
+            made.inspect_err(|error| {
+                tracing::warn!("the default directory cannot be used: {error}")
+            })
+            .ok()
+        });
+    Ground {
+        named,
+        local_default,
+        shared_default: if is_named {
+            None
+        } else {
+            std::env::current_dir().ok()
+        },
+        known: Vec::new(),
+        mode: settings.dir_mode.value.bits(),
+        uid,
+        user: uid.to_string(),
+        job: settings.job.value.clone(),
+    }
+}
+
+/// Ranks meet in the first of these directories that all can use; rank 0 leaves word in each.
+fn by_directories(
+    directories: &[&Path],
+    key: &JobKey,
+    ground: &mut Ground,
+) -> Result<Meeting, Error> {
+    let mut problem = None;
+    for directory in directories {
+        match enter(directory) {
+            Ok(entered) => ground.known.push(entered),
+            Err(error) => {
+                tracing::debug!("ranks cannot meet in {}: {error}", directory.display());
+                problem.get_or_insert(error);
+            }
+        }
+    }
+    if ground.known.is_empty() {
+        return Err(problem.unwrap_or_else(|| {
+            Error::config(
+                "no directory to meet in; name one on a shared file system with FSGATHER_DIR",
+            )
+        }));
+    }
+    let places = ground
+        .known
+        .iter()
+        .cloned()
+        .map(|(directory, own)| BoardPlace { directory, own })
+        .collect();
+    let board = FileBoard::new(places, key.hash(), this_process()?);
+    Ok(Meeting::Board(Arc::new(board)))
+}
+
+/// Every rank tries for itself whether it can write, so that all say the same if none can.
+fn enter(directory: &Path) -> Result<(PathBuf, OwnUid), Error> {
+    let path = make_rendezvous(directory)?;
+    let own = check_writable(&path)?;
+    Ok((path, own))
+}
+
+fn by_address(address: &str, settings: &Settings, key: &JobKey) -> Result<Meeting, Error> {
+    let wrong = || {
+        Error::config(format!(
+            "FSGATHER_RENDEZVOUS: tcp://{address} is no address such as tcp://node1:60001"
+        ))
+    };
+    let (host, port) = address.rsplit_once(':').ok_or_else(wrong)?;
+    let port: u16 = port
+        .parse()
+        .ok()
+        .filter(|port| *port != 0)
+        .ok_or_else(wrong)?;
+    let secret = match &settings.secret.value {
+        Some(SecretSetting::Given(secret)) => *secret.bytes(),
+        Some(SecretSetting::File(path)) => read_secret(path)?,
+        None => {
+            if settings.detection.rank == Rank::ZERO {
+                tracing::warn!(
+                    "no FSGATHER_SECRET is set for tcp://{address}: whoever can reach that port and knows the \
+                     job can join it"
+                );
+            }
+            key.derived_secret()
+        }
+    };
+    Ok(Meeting::Address {
+        host: host
+            .trim_start_matches('[')
+            .trim_end_matches(']')
+            .to_owned(),
+        port,
+        // Only a name for the handshake; the world's own identity comes with the welcome.
+        communicator: Uuid::from_u64_pair(key.hash().get(), 0),
+        secret,
+    })
+}
+
+fn read_secret(path: &Path) -> Result<[u8; 32], Error> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Error::storage("read the secret in", path, &error))?;
+    let secret = Secret::parse(text.trim()).ok_or_else(|| {
+        Error::config(format!(
+            "FSGATHER_SECRET_FILE: {} does not hold 32 bytes in hexadecimal or base64",
+            path.display()
+        ))
+    })?;
+    Ok(*secret.bytes())
+}

@@ -1,0 +1,99 @@
+//! Where payloads go that are too large for the control plane: [`Place`].
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use fsgather_core::{ChannelId, Epoch};
+use fsgather_store::{Caretaker, CollectPolicy, GatherDir, PayloadName};
+
+/// What a set-up has come to.
+#[derive(Clone)]
+pub(crate) enum Place {
+    /// Through rank 0, in pieces.
+    Memory,
+    /// Into files of a gather directory.
+    Files(Arc<FilePlace>),
+}
+
+/// A gather directory in use.
+pub(crate) struct FilePlace {
+    directory: GatherDir,
+    policy: CollectPolicy,
+    /// Gone once finished.
+    caretaker: Mutex<Option<Caretaker>>,
+    /// This rank's own payloads that somebody may still read.
+    published: Mutex<BTreeMap<(ChannelId, Epoch), PayloadName>>,
+}
+
+impl FilePlace {
+    pub(crate) fn new(directory: GatherDir, policy: CollectPolicy, caretaker: Caretaker) -> Self {
+        Self {
+            directory,
+            policy,
+            caretaker: Mutex::new(Some(caretaker)),
+            published: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn directory(&self) -> &GatherDir {
+        &self.directory
+    }
+
+    pub(crate) fn policy(&self) -> &CollectPolicy {
+        &self.policy
+    }
+
+    /// Notes that this rank has published a payload.
+    pub(crate) fn published(&self, name: PayloadName) {
+        lock(&self.published).insert((name.channel(), name.epoch()), name);
+    }
+
+    /// Removes this rank's payload of a call, in the background.
+    pub(crate) fn reclaim_own(&self, channel: ChannelId, epoch: Epoch) {
+        let name = lock(&self.published).remove(&(channel, epoch));
+        if let Some(name) = name {
+            self.reclaim(name);
+        }
+    }
+
+    /// Forgets this rank's payload of a call, whose single reader removes it.
+    pub(crate) fn hand_over(&self, channel: ChannelId, epoch: Epoch) {
+        lock(&self.published).remove(&(channel, epoch));
+    }
+
+    /// Removes a payload, in the background.
+    pub(crate) fn reclaim(&self, name: PayloadName) {
+        match &*lock(&self.caretaker) {
+            Some(caretaker) => caretaker.reclaim(name),
+            // The last words of a communicator that has been closed: there is no need to hurry.
+            None => {
+                if let Err(error) = self.directory.reclaim(name) {
+                    tracing::debug!("{error}");
+                }
+            }
+        }
+    }
+
+    /// Whether the directory may still be used: somebody may have taken its owner for dead.
+    pub(crate) fn check(&self) -> Result<(), fsgather_core::Error> {
+        lock(&self.caretaker)
+            .as_ref()
+            .map_or(Ok(()), Caretaker::check)
+    }
+
+    /// Waits until what was to be removed is gone, or is not to be had in reasonable time.
+    pub(crate) fn finish(&self) {
+        let caretaker = lock(&self.caretaker).take();
+        if let Some(caretaker) = caretaker
+            && !caretaker.finish()
+        {
+            tracing::warn!("some files of {} may stay", self.directory.path().display());
+        }
+    }
+}
+
+fn lock<T>(guarded: &Mutex<T>) -> MutexGuard<'_, T> {
+    guarded.lock().unwrap_or_else(PoisonError::into_inner)
+}

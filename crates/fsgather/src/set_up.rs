@@ -1,0 +1,407 @@
+//! How ranks agree on where payloads go: [`run`].
+//!
+//! Set-up is made of ordinary exchanges, so it fails, times out and is agreed on like any call:
+//!
+//! 1. Rank 0 makes the gather directory and tells everybody its plan. If it cannot, nobody can.
+//! 2. Only when ranks may see different mounts: one prober for each mount namespace leaves a nonce in the
+//!    directory and tells everybody; then each looks for the nonces of all, and tells what it sees.
+//!
+//! If it is not, the transport `auto` goes through memory with one warning, and `filesys` is an error.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
+
+use bytes::Bytes;
+use fsgather_core::{
+    Call, Contribution, Error, GatherId, Operation, Phase, ProcessId, Rank, Round, Salt, Site,
+};
+use fsgather_store::{
+    BEAT_PERIOD, Caretaker, Class, CollectPolicy, FileSystem, GatherDir, GatherFacts, OwnUid,
+    OwnerRecord, Planted, ProbeNonce, cannot_be_shared, check_writable, make_rendezvous, probers,
+};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::{
+    inner::{Inner, Route},
+    place::{FilePlace, Place},
+    settings::Transport,
+};
+
+/// What a rank brings along to set-ups.
+#[derive(Clone, Debug)]
+pub(crate) struct Ground {
+    /// The directory that was named, if one was.
+    pub(crate) named: Option<PathBuf>,
+    /// What is used when all ranks see the same mounts and none was named, and what otherwise.
+    pub(crate) local_default: Option<PathBuf>,
+    pub(crate) shared_default: Option<PathBuf>,
+    /// Rendezvous directories that have been tried, and the owner that files in them have.
+    pub(crate) known: Vec<(PathBuf, OwnUid)>,
+    pub(crate) mode: u32,
+    pub(crate) uid: u32,
+    pub(crate) user: String,
+    pub(crate) job: Option<String>,
+}
+
+impl Ground {
+    /// For worlds without a directory.
+    pub(crate) fn nowhere() -> Self {
+        Self {
+            named: None,
+            local_default: None,
+            shared_default: None,
+            known: Vec::new(),
+            mode: 0o700,
+            uid: 0,
+            user: String::new(),
+            job: None,
+        }
+    }
+
+    fn known_owner(&self, rendezvous: &Path) -> Option<OwnUid> {
+        let known = self.known.iter().find(|(known, _)| known == rendezvous);
+        known.map(|(_, own)| *own)
+    }
+
+    /// Makes a rendezvous directory in `directory`, or finds it, and the owner files have in it.
+    fn enter(&self, directory: &Path) -> Result<(PathBuf, OwnUid), Error> {
+        let path = make_rendezvous(directory)?;
+        let own = match self.known_owner(&path) {
+            Some(own) => own,
+            None => check_writable(&path)?,
+        };
+        Ok((path, own))
+    }
+}
+
+/// How long a prober looks for what another host has written to a network file system.
+const PROBE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// What rank 0 means to do.
+#[derive(Debug, Serialize, Deserialize)]
+enum Plan {
+    /// Files in this rendezvous directory.
+    Files {
+        directory: String,
+        facts: GatherFacts,
+        /// Whether ranks may see different mounts, so that it has to be proved that they share it.
+        is_in_doubt: bool,
+    },
+    /// Memory, or nothing: it is plain that ranks do not share the directory.
+    NotShared(Error),
+}
+
+/// The nonce that a prober has left for the others to find; why a rank cannot use the directory, if it
+/// cannot.
+type Planting = Result<Option<ProbeNonce>, String>;
+
+/// Finds the place that a route leads to, together with all other ranks.
+pub(crate) fn run(inner: &Inner, route: &Route, site: &Site) -> Result<Place, Error> {
+    if route.transport == Transport::Memory || inner.exchange.body_limit() == usize::MAX {
+        return Ok(Place::Memory);
+    }
+    let set_up = SetUp { inner, route, site };
+    let mut made = None;
+    let place = set_up.find(&mut made);
+    if let (Some(directory), Ok(Place::Memory) | Err(_)) = (made, &place) {
+        let removal = directory.remove();
+        if !removal.is_complete() {
+            tracing::warn!("{removal}");
+        }
+    }
+    place
+}
+
+struct SetUp<'a> {
+    inner: &'a Inner,
+    route: &'a Route,
+    site: &'a Site,
+}
+
+impl SetUp<'_> {
+    /// `made` is rank 0's directory, as soon as it exists.
+    fn find(&self, made: &mut Option<GatherDir>) -> Result<Place, Error> {
+        let is_root = self.inner.exchange.rank() == Rank::ZERO;
+        let told = self.agree(|| {
+            if !is_root {
+                return Ok(Bytes::new());
+            }
+            let (plan, directory) = self.plan()?;
+            *made = directory;
+            encode(&plan)
+        })?;
+        let (path, facts, is_in_doubt) = match decode(told.first())? {
+            Plan::NotShared(problem) => return self.not_shared(problem),
+            Plan::Files {
+                directory,
+                facts,
+                is_in_doubt,
+            } => (PathBuf::from(directory), facts, is_in_doubt),
+        };
+        let opened = match made {
+            Some(directory) => Ok(directory.clone()),
+            None => self.open(&path, facts),
+        };
+        // Where all ranks see the same mounts, what one can open, all can.
+        let directory = if is_in_doubt {
+            match self.probe(&path, opened)? {
+                Ok(directory) => Ok(directory),
+                Err(problem) => return self.not_shared(problem),
+            }
+        } else {
+            opened
+        };
+        // A rank that cannot open it after all must not leave the others alone with their first call.
+        let directory = self.agree_on(directory)?;
+        Ok(Place::Files(Arc::new(self.furnish(directory)?)))
+    }
+
+    /// What rank 0 means to do; it makes the gather directory at once, so that a lack of room or
+    /// permission is known now rather than after hours of work.
+    fn plan(&self) -> Result<(Plan, Option<GatherDir>), Error> {
+        let ground = &self.inner.ground;
+        let (rendezvous, own) = self.choose()?;
+        let processes = &self.inner.processes;
+        let file_system = FileSystem::of(&rendezvous)?;
+        if let Some(hosts) = cannot_be_shared(&file_system, processes) {
+            let problem = Error::NotShared {
+                directory: rendezvous,
+                hosts,
+                reason: format!("{} is a file system of one host", file_system.name()),
+            };
+            return Ok((Plan::NotShared(problem), None));
+        }
+        let now = SystemTime::now();
+        let owner = OwnerRecord {
+            process: processes.first().cloned().unwrap_or_default(),
+            uid: ground.uid,
+            user: ground.user.clone(),
+            job: ground.job.clone(),
+            world_size: self.inner.exchange.world_size(),
+            gather: GatherId::new(now, Salt::from_random(rand::random())),
+            communicator: self.inner.communicator,
+            created: now,
+        };
+        let directory = GatherDir::create(&rendezvous, ground.mode, &owner, own)?;
+        let plan = Plan::Files {
+            directory: rendezvous.to_string_lossy().into_owned(),
+            facts: directory.facts().clone(),
+            is_in_doubt: probers(processes).len() > 1,
+        };
+        Ok((plan, Some(directory)))
+    }
+
+    /// The rendezvous directory to make the gather directory in.
+    fn choose(&self) -> Result<(PathBuf, OwnUid), Error> {
+        let ground = &self.inner.ground;
+        if let Some(named) = self.route.directory.as_ref().or(ground.named.as_ref()) {
+            return ground.enter(named);
+        }
+        let all_here = probers(&self.inner.processes).len() == 1;
+        if let (true, Some(local)) = (all_here, &ground.local_default) {
+            return ground.enter(local);
+        }
+        let shared = ground.shared_default.as_ref().ok_or_else(|| {
+            Error::config(
+                "no directory for payloads; name one on a shared file system with FSGATHER_DIR",
+            )
+        })?;
+        let entered = ground.enter(shared)?;
+        let file_system = FileSystem::of(&entered.0)?;
+        tracing::warn!(
+            "no directory was named, so payloads go to the working directory {} ({}); name one with \
+             FSGATHER_DIR",
+            shared.display(),
+            file_system.name()
+        );
+        Ok(entered)
+    }
+
+    fn open(&self, rendezvous: &Path, facts: GatherFacts) -> Result<GatherDir, Error> {
+        let own = match self.inner.ground.known_owner(rendezvous) {
+            Some(own) => own,
+            None => check_writable(rendezvous)?,
+        };
+        // What another process on this host has made is there at once.
+        let visibility = if is_local(rendezvous) {
+            Duration::ZERO
+        } else {
+            PROBE_PATIENCE
+        };
+        GatherDir::open(rendezvous, facts, own, visibility, &mut |_| Ok(()))
+    }
+
+    /// Finds out whether all mount namespaces see the same directory; why not, if they do not.
+    fn probe(
+        &self,
+        rendezvous: &Path,
+        opened: Result<GatherDir, Error>,
+    ) -> Result<Result<GatherDir, Error>, Error> {
+        let processes = &self.inner.processes;
+        let rank = self.inner.exchange.rank();
+        let is_prober = probers(processes).contains(&rank.index());
+        let mut planted = None;
+        let own = match &opened {
+            Ok(directory) if is_prober => {
+                plant(directory, processes.get(rank.index()), &mut planted)
+            }
+            Ok(_) => Ok(None),
+            Err(problem) => Err(problem.to_string()),
+        };
+        let plantings: Vec<Planting> = self.exchange_findings(&own)?;
+        let root_nonce = plantings
+            .first()
+            .and_then(|planting| planting.as_ref().ok().copied().flatten());
+        let nonces: Vec<ProbeNonce> = plantings
+            .iter()
+            .flatten()
+            .filter_map(|nonce| *nonce)
+            .collect();
+        let all_planted = plantings.iter().all(Result::is_ok);
+        // All probers look at the same time, and keep what they have left visible meanwhile.
+        let seen: Vec<ProbeNonce> = match &opened {
+            Ok(directory) if is_prober && all_planted => {
+                let started = Instant::now();
+                let patience = if is_local(rendezvous) {
+                    Duration::ZERO
+                } else {
+                    PROBE_PATIENCE
+                };
+                let mut tend = |_| {
+                    if let Some(planted) = &mut planted {
+                        planted.tend(started.elapsed());
+                    }
+                    Ok(())
+                };
+                directory
+                    .visible_nonces(&nonces, patience, &mut tend)?
+                    .into_iter()
+                    .collect()
+            }
+            _ => Vec::new(),
+        };
+        let sights: Vec<Vec<ProbeNonce>> = self.exchange_findings(&seen)?;
+        if rank == Rank::ZERO
+            && let Ok(directory) = &opened
+            && let Err(error) = directory.clear_probes()
+        {
+            tracing::debug!("{error}");
+        }
+        let blind: Vec<usize> = probers(processes)
+            .into_iter()
+            .filter(|&prober| {
+                let sees_root = root_nonce.is_some_and(|nonce| sights[prober].contains(&nonce));
+                let own = plantings[prober].as_ref().ok().copied().flatten();
+                let is_seen = own.is_some_and(|nonce| sights[0].contains(&nonce));
+                !(all_planted && sees_root && is_seen)
+            })
+            .filter(|&prober| all_planted || plantings[prober].is_err())
+            .collect();
+        if blind.is_empty() {
+            return Ok(opened);
+        }
+        let mut hosts: Vec<String> = blind
+            .iter()
+            .map(|&prober| processes[prober].host.clone())
+            .collect();
+        hosts.dedup();
+        let reason = blind
+            .iter()
+            .find_map(|&prober| plantings[prober].clone().err())
+            .unwrap_or_else(|| {
+                "files written by rank 0 are not seen there, or the other way round".into()
+            });
+        Ok(Err(Error::NotShared {
+            directory: rendezvous.to_owned(),
+            hosts,
+            reason,
+        }))
+    }
+
+    /// Tells everybody what this rank has found; what each rank has.
+    fn exchange_findings<T: Serialize + DeserializeOwned>(&self, own: &T) -> Result<Vec<T>, Error> {
+        self.agree(|| encode(own))?
+            .iter()
+            .map(|finding| decode(Some(finding)))
+            .collect()
+    }
+
+    /// Makes sure that every rank has what it needs, or none goes on.
+    fn agree_on<R>(&self, own: Result<R, Error>) -> Result<R, Error> {
+        let mut kept = None;
+        self.agree(|| {
+            kept = Some(own?);
+            Ok(Bytes::new())
+        })?;
+        kept.ok_or_else(|| Error::config("a set-up came to no result"))
+    }
+
+    fn furnish(&self, directory: GatherDir) -> Result<FilePlace, Error> {
+        let processes = &self.inner.processes;
+        let single_host = processes
+            .iter()
+            .all(|process| process.boot_id == processes[0].boot_id);
+        let policy = CollectPolicy {
+            single_host,
+            ..CollectPolicy::default()
+        };
+        let is_root = self.inner.exchange.rank() == Rank::ZERO;
+        let caretaker = Caretaker::start(directory.clone(), is_root.then_some(BEAT_PERIOD))?;
+        Ok(FilePlace::new(directory, policy, caretaker))
+    }
+
+    fn not_shared(&self, problem: Error) -> Result<Place, Error> {
+        if self.route.transport == Transport::Filesys {
+            return Err(problem);
+        }
+        if self.inner.exchange.rank() == Rank::ZERO {
+            tracing::warn!("{problem}; payloads go through memory instead");
+        }
+        Ok(Place::Memory)
+    }
+
+    /// One exchange of the set-up; a rank whose part fails makes it fail for all.
+    fn agree(&self, part: impl FnOnce() -> Result<Bytes, Error>) -> Result<Vec<Bytes>, Error> {
+        let exchange = &self.inner.exchange;
+        let ticket = exchange.begin(Call::new(Operation::SetUp, self.site.clone()))?;
+        let body = part().map_err(|cause| exchange.fail(&ticket, Phase::Publishing, cause))?;
+        exchange.contribute(&ticket, Round::VERDICT, Contribution::inline(body))?;
+        let verdict = exchange.wait(&ticket, Round::VERDICT)?;
+        Ok(verdict.table.map(|table| table.bodies).unwrap_or_default())
+    }
+}
+
+/// Leaves a nonce; `planted` keeps it visible.
+fn plant(
+    directory: &GatherDir,
+    process: Option<&ProcessId>,
+    planted: &mut Option<Planted>,
+) -> Planting {
+    let nonce = ProbeNonce::random();
+    let process = process.cloned().unwrap_or_default();
+    let made = directory.plant(nonce, &process);
+    *planted = Some(made.map_err(|problem| problem.to_string())?);
+    Ok(Some(nonce))
+}
+
+fn is_local(path: &Path) -> bool {
+    FileSystem::of(path).is_ok_and(|found| found.class() == Class::Local)
+}
+
+fn encode<T: Serialize>(value: &T) -> Result<Bytes, Error> {
+    postcard::to_stdvec(value)
+        .map(Bytes::from)
+        .map_err(|error| Error::config(format!("a set-up message cannot be encoded: {error}")))
+}
+
+fn decode<T: DeserializeOwned>(body: Option<&Bytes>) -> Result<T, Error> {
+    body.and_then(|body| postcard::from_bytes(body).ok())
+        .ok_or_else(|| Error::Incompatible {
+            what: "a set-up message".into(),
+            ours: env!("CARGO_PKG_VERSION").into(),
+            theirs: "unknown".into(),
+        })
+}

@@ -1,0 +1,289 @@
+//! Plain values from text: durations, sizes, switches, modes and places to meet.
+//!
+//! Each parser says only whether the text is one; the caller names the variable in its error.
+
+use std::{fmt, path::PathBuf, time::Duration};
+
+use bytesize::ByteSize;
+
+/// A duration with units, such as `30s` or `1h 30m`; neither a bare number nor nothing at all.
+pub(super) fn duration(text: &str) -> Option<Duration> {
+    let duration = humantime::parse_duration(text.trim()).ok()?;
+    (!duration.is_zero()).then_some(duration)
+}
+
+/// A number of bytes, bare or with a unit: `4096`, `64KiB`, `1 GiB`; `kB` and its like are thousands.
+pub(super) fn size(text: &str) -> Option<u64> {
+    let ByteSize(bytes) = text.trim().parse().ok()?;
+    // What is too large for the type comes back as the largest number there is.
+    (bytes != u64::MAX).then_some(bytes)
+}
+
+/// `1` or `0`.
+pub(super) fn switch(text: &str) -> Option<bool> {
+    match text {
+        "1" => Some(true),
+        "0" => Some(false),
+        _ => None,
+    }
+}
+
+/// The permission bits of gather directories: all for the owner, none for strangers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DirMode(u32);
+
+impl DirMode {
+    /// Nobody but the owner: `0700`.
+    pub const PRIVATE: Self = Self(0o700);
+
+    /// Takes permission bits if they give everything to the owner and nothing to strangers: `0700`, `0750`
+    /// (the group may read) and `0770` (the group may do everything).
+    #[must_use]
+    pub const fn new(bits: u32) -> Option<Self> {
+        match bits {
+            0o700 | 0o750 | 0o770 => Some(Self(bits)),
+            _ => None,
+        }
+    }
+
+    /// The permission bits.
+    #[must_use]
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// Whether the group shares in anything.
+    #[must_use]
+    pub const fn is_shared(self) -> bool {
+        self.0 != Self::PRIVATE.0
+    }
+
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let digits = text.bytes().all(|b| b.is_ascii_digit());
+        if !digits {
+            return None;
+        }
+        Self::new(u32::from_str_radix(text, 8).ok()?)
+    }
+}
+
+impl fmt::Display for DirMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:04o}", self.0)
+    }
+}
+
+/// Where ranks meet, when it is not the gather directory.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum RendezvousSetting {
+    /// A directory that all ranks can see: `file://DIR`.
+    File(PathBuf),
+    /// A port on the host of rank 0: `tcp://HOST:PORT`.
+    Tcp {
+        /// The host, as a name or an address, without brackets.
+        host: String,
+        /// The port, never 0.
+        port: u16,
+    },
+}
+
+impl RendezvousSetting {
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        if let Some(directory) = text.strip_prefix("file://") {
+            return (!directory.is_empty()).then(|| Self::File(directory.into()));
+        }
+        let (host, port) = text.strip_prefix("tcp://")?.rsplit_once(':')?;
+        let port = super::ports::port(port)?;
+        let bare = match host.strip_prefix('[') {
+            Some(bracketed) => bracketed.strip_suffix(']')?,
+            // Without brackets nobody can tell where such an address ends.
+            None if host.contains(':') => return None,
+            None => host,
+        };
+        let misplaced = |c: char| c.is_whitespace() || matches!(c, '/' | '[' | ']');
+        if bare.is_empty() || bare.contains(misplaced) {
+            return None;
+        }
+        Some(Self::Tcp {
+            host: bare.into(),
+            port,
+        })
+    }
+}
+
+impl fmt::Display for RendezvousSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(directory) => write!(f, "file://{}", directory.display()),
+            Self::Tcp { host, port } if host.contains(':') => write!(f, "tcp://[{host}]:{port}"),
+            Self::Tcp { host, port } => write!(f, "tcp://{host}:{port}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn durations_need_a_unit_and_may_not_be_zero() {
+        for (text, seconds) in [
+            ("30s", 30),
+            ("5m", 300),
+            ("2h", 7200),
+            ("1h 30m", 5400),
+            (" 1day ", 86_400),
+        ] {
+            assert_eq!(duration(text), Some(Duration::from_secs(seconds)), "{text}");
+        }
+        assert_eq!(duration("250ms"), Some(Duration::from_millis(250)));
+        for text in [
+            "",
+            "30",
+            "0",
+            "0s",
+            "0m 0s",
+            "-5s",
+            "5x",
+            "s",
+            "99999999999999999999s",
+        ] {
+            assert_eq!(duration(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_bare_or_have_a_unit() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("4096", 4096),
+            ("64KiB", 64 << 10),
+            ("64kib", 64 << 10),
+            ("1 GiB", 1 << 30),
+            ("1.5MiB", 3 << 19),
+            ("64kB", 64_000),
+            ("9007199254740993B", 9_007_199_254_740_993),
+        ] {
+            assert_eq!(size(text), Some(bytes), "{text}");
+        }
+        for text in [
+            "",
+            "KiB",
+            "-1",
+            "64Kib/s",
+            "1e3",
+            "64 pages",
+            "99999999999EiB",
+            "99999999999999999999",
+            "nan",
+            "inf",
+        ] {
+            assert_eq!(size(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn switches_are_one_or_zero() {
+        assert_eq!((switch("1"), switch("0")), (Some(true), Some(false)));
+        for text in ["", "true", "01", " 1", "yes"] {
+            assert_eq!(switch(text), None);
+        }
+    }
+
+    #[test]
+    fn modes_give_nothing_to_strangers_and_everything_to_the_owner() {
+        for (text, bits, shared) in [
+            ("0700", 0o700, false),
+            ("700", 0o700, false),
+            ("0750", 0o750, true),
+            ("0770", 0o770, true),
+        ] {
+            let mode = DirMode::parse(text).unwrap();
+            assert_eq!((mode.bits(), mode.is_shared()), (bits, shared));
+            assert_eq!(DirMode::parse(&mode.to_string()), Some(mode));
+        }
+        for text in [
+            "", "0755", "0777", "0600", "0570", "2770", "0o700", "+700", "rwx",
+        ] {
+            assert_eq!(DirMode::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn only_modes_without_strangers_can_be_made() {
+        let made: Vec<u32> = (0..=0o7777)
+            .filter(|bits| DirMode::new(*bits).is_some())
+            .collect();
+        assert_eq!(made, [0o700, 0o750, 0o770]);
+    }
+
+    #[test]
+    fn places_to_meet_are_directories_or_ports() {
+        let tcp = |host: &str, port| RendezvousSetting::Tcp {
+            host: host.into(),
+            port,
+        };
+        for (text, place) in [
+            ("file:///x/y", RendezvousSetting::File("/x/y".into())),
+            ("file://y", RendezvousSetting::File("y".into())),
+            ("tcp://node1:29500", tcp("node1", 29500)),
+            ("tcp://10.0.0.1:1", tcp("10.0.0.1", 1)),
+            ("tcp://[fe80::1]:65535", tcp("fe80::1", 65535)),
+        ] {
+            let parsed = RendezvousSetting::parse(text).unwrap();
+            assert_eq!(parsed, place);
+            assert_eq!(parsed.to_string(), text);
+        }
+        for text in [
+            "",
+            "/x/y",
+            "file://",
+            "node1:29500",
+            "tcp://node1",
+            "tcp://:29500",
+            "tcp://node1:0",
+            "tcp://node1:65536",
+            "tcp://node1:+5",
+            "tcp://fe80::1:29500",
+            "tcp://[fe80::1:29500",
+            "tcp://[]:29500",
+            "tcp://node 1:29500",
+            "tcp://node1/x:29500",
+            "http://node1:29500",
+        ] {
+            assert_eq!(RendezvousSetting::parse(text), None, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn durations_print_and_parse_both_ways(millis in 1..10_u64.pow(15)) {
+            let value = Duration::from_millis(millis);
+            let text = humantime::format_duration(value).to_string();
+            prop_assert_eq!(duration(&text), Some(value));
+        }
+
+        #[test]
+        fn sizes_print_and_parse_both_ways(bytes in 0..u64::MAX, kibibytes in 0..1_u64 << 54) {
+            prop_assert_eq!(size(&bytes.to_string()), Some(bytes));
+            prop_assert_eq!(size(&format!("{kibibytes}KiB")), Some(kibibytes << 10));
+        }
+
+        #[test]
+        fn places_print_and_parse_both_ways(text in "(file|tcp)://[a-z0-9:/.\\[\\]]{0,12}:[0-9]{1,5}") {
+            if let Some(place) = RendezvousSetting::parse(&text) {
+                prop_assert_eq!(RendezvousSetting::parse(&place.to_string()), Some(place));
+            }
+        }
+
+        #[test]
+        fn no_text_makes_a_parser_panic(text in "\\PC{0,24}", number in "[0-9.]{0,24}[a-zA-Z]{0,3}") {
+            for text in [text, number] {
+                let _ = (duration(&text), size(&text), switch(&text), DirMode::parse(&text));
+                let _ = RendezvousSetting::parse(&format!("tcp://{text}"));
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What a rank tells the others of its payload: [`Announcement`].
+
+use bytes::{BufMut, Bytes, BytesMut};
+use fsgather_core::GatherId;
+use fsgather_store::Locator;
+use serde::{Deserialize, Serialize};
+
+/// Where the others find a rank's payload.
+///
+/// As bytes: one byte says which kind, the rest is the payload itself, or postcard.
+///
+/// | first byte | rest |
+/// |---|---|
+/// | 0 | the payload |
+/// | 1 | gather id and locator of a payload file |
+/// | 2 | length (u64) and digest (u128) of a payload that comes in further rounds |
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Announcement {
+    /// Here.
+    Inline(Bytes),
+    /// In a file.
+    File(FileAnnouncement),
+    /// In the rounds that follow.
+    Relayed(RelayAnnouncement),
+}
+
+/// Where a payload file lies.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FileAnnouncement {
+    /// In which gather directory.
+    pub(crate) directory: GatherId,
+    /// Which file, and what must be found in it.
+    pub(crate) locator: Locator,
+}
+
+/// What must have arrived at the end of the rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RelayAnnouncement {
+    /// In bytes.
+    pub(crate) len: u64,
+    /// xxh3 of 128 bits.
+    pub(crate) digest: u128,
+}
+
+/// What an announcement adds to an inline payload, in bytes.
+pub(crate) const INLINE_OVERHEAD: usize = 1;
+
+impl Announcement {
+    /// As the body of a contribution.
+    pub(crate) fn into_body(self) -> Result<Bytes, postcard::Error> {
+        let body = match self {
+            Self::Inline(payload) => {
+                let mut body = BytesMut::with_capacity(payload.len() + INLINE_OVERHEAD);
+                body.put_u8(0);
+                body.put(payload);
+                return Ok(body.freeze());
+            }
+            Self::File(file) => postcard::to_extend(&file, vec![1])?,
+            Self::Relayed(relayed) => postcard::to_extend(&relayed, vec![2])?,
+        };
+        Ok(body.into())
+    }
+
+    /// Reads the body of a contribution; `None` when it is none of ours.
+    pub(crate) fn from_body(body: &Bytes) -> Option<Self> {
+        let rest = body.get(INLINE_OVERHEAD..)?;
+        match body.first()? {
+            0 => Some(Self::Inline(body.slice(INLINE_OVERHEAD..))),
+            1 => postcard::from_bytes(rest).ok().map(Self::File),
+            2 => postcard::from_bytes(rest).ok().map(Self::Relayed),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn announcements_convert_both_ways(payload: Vec<u8>, len: u64, digest: u128) {
+            let inline = Announcement::Inline(payload.into());
+            let relayed = Announcement::Relayed(RelayAnnouncement { len, digest });
+            for announcement in [inline, relayed] {
+                let body = announcement.clone().into_body().unwrap();
+                prop_assert_eq!(Announcement::from_body(&body), Some(announcement));
+            }
+        }
+
+        #[test]
+        fn arbitrary_bytes_are_refused_or_read(body: Vec<u8>) {
+            let _ = Announcement::from_body(&body.into());
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! What arrived from the others: [`Incoming`].
+
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use fsgather_core::{Error, Rank, Table};
+use fsgather_store::Payload;
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::{
+    announcement::{Announcement, FileAnnouncement, RelayAnnouncement},
+    session::Session,
+};
+use crate::inner::Inner;
+
+/// One rank's payload, not read yet.
+pub(crate) enum Incoming {
+    /// It is here.
+    Here(Bytes),
+    /// It is here and has to be checked.
+    Relayed(Bytes, RelayAnnouncement),
+    /// It lies in a file.
+    File(FileAnnouncement),
+}
+
+impl Incoming {
+    /// Sorts a table of announcements, and what further rounds have brought, by rank.
+    pub(crate) fn sort(table: Table, relayed: Vec<Vec<u8>>) -> Result<Vec<Self>, Error> {
+        let mut relayed = relayed.into_iter();
+        (0..)
+            .map(Rank::new)
+            .zip(table.bodies)
+            .map(|(rank, body)| {
+                let pieces = relayed.next().unwrap_or_default();
+                match Announcement::from_body(&body) {
+                    Some(Announcement::Inline(payload)) => Ok(Self::Here(payload)),
+                    Some(Announcement::File(file)) => Ok(Self::File(file)),
+                    Some(Announcement::Relayed(announced)) => {
+                        Ok(Self::Relayed(pieces.into(), announced))
+                    }
+                    None => Err(Error::Incompatible {
+                        what: format!("the announcement of rank {rank}"),
+                        ours: "the kinds 0 to 2".into(),
+                        theirs: format!("{:?}", body.first()),
+                    }),
+                }
+            })
+            .collect()
+    }
+
+    /// Reads and verifies the payload of `rank`.
+    pub(crate) fn read(
+        self,
+        inner: &Inner,
+        rank: Rank,
+        moved: &mut dyn FnMut(u64) -> Result<(), Error>,
+    ) -> Result<Payload, Error> {
+        match self {
+            Self::Here(payload) => Ok(payload.into()),
+            Self::Relayed(payload, announced) => {
+                check_relayed(inner, rank, &payload, announced)?;
+                Ok(payload.into())
+            }
+            Self::File(file) => {
+                let Some(files) = inner.files_of(file.directory) else {
+                    return Err(Error::config(format!(
+                        "rank {rank} handed its payload over in another gather directory ({}); all ranks \
+                         must name the same directory and transport",
+                        file.directory
+                    )));
+                };
+                files
+                    .directory()
+                    .collect(&file.locator, files.policy(), moved)
+                    .map_err(|error| written_by(inner, rank, error))
+            }
+        }
+    }
+
+    /// The file that it lies in, if it does.
+    pub(crate) fn file(&self) -> Option<&FileAnnouncement> {
+        match self {
+            Self::File(file) => Some(file),
+            _ => None,
+        }
+    }
+
+    /// Removes a payload's file; for a root that is the only reader.
+    pub(crate) fn remove(inner: &Inner, file: Option<&FileAnnouncement>) {
+        if let Some(file) = file
+            && let Some(files) = inner.files_of(file.directory)
+        {
+            files.reclaim(file.locator.name);
+        }
+    }
+}
+
+fn check_relayed(
+    inner: &Inner,
+    rank: Rank,
+    payload: &[u8],
+    announced: RelayAnnouncement,
+) -> Result<(), Error> {
+    if payload.len() as u64 == announced.len && xxh3_128(payload) == announced.digest {
+        return Ok(());
+    }
+    Err(Error::Corrupt {
+        path: PathBuf::from("a payload sent through rank 0"),
+        reason: format!(
+            "{} bytes were announced, {} arrived, or their checksum differs",
+            announced.len,
+            payload.len()
+        ),
+        writer: inner.exchange.peers().get(rank.index()).cloned(),
+        reader: Some(inner.me()),
+    })
+}
+
+fn written_by(inner: &Inner, rank: Rank, mut error: Error) -> Error {
+    if let Error::Corrupt { writer, .. } = &mut error {
+        *writer = inner.exchange.peers().get(rank.index()).cloned();
+    }
+    error
+}
+
+/// The order in which `reader` reads the payloads of `ranks` ranks: its own neighbour first, so that
+/// no file is read by everybody at once.
+pub(crate) fn reading_order(reader: Rank, ranks: usize) -> impl Iterator<Item = usize> {
+    (1..=ranks).map(move |step| (reader.index() + step) % ranks)
+}
+
+/// Reads all payloads of a call, in the order that spreads the load; results in rank order.
+pub(crate) fn read_all<R>(
+    session: &Session<'_>,
+    incoming: Vec<Incoming>,
+    mut take: impl FnMut(Rank, Payload) -> Result<R, Error>,
+) -> Result<Vec<R>, Error> {
+    let inner = session.inner;
+    let ranks = incoming.len();
+    let mut incoming: Vec<Option<Incoming>> = incoming.into_iter().map(Some).collect();
+    let mut results: Vec<Option<R>> = incoming.iter().map(|_| None).collect();
+    for index in reading_order(inner.exchange.rank(), ranks) {
+        let rank = Rank::new(u32::try_from(index).unwrap_or(u32::MAX));
+        if let Some(part) = incoming.get_mut(index).and_then(Option::take) {
+            let payload = part.read(inner, rank, &mut |bytes| session.moved(bytes))?;
+            results[index] = Some(take(rank, payload)?);
+        }
+    }
+    Ok(results.into_iter().flatten().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readers_start_at_different_ranks_and_read_all() {
+        let order: Vec<usize> = reading_order(Rank::new(2), 4).collect();
+        assert_eq!(order, [3, 0, 1, 2]);
+        let firsts: Vec<Option<usize>> = (0..4)
+            .map(|rank| reading_order(Rank::new(rank), 4).next())
+            .collect();
+        assert_eq!(firsts, [Some(1), Some(2), Some(3), Some(0)]);
+    }
+}

@@ -1,0 +1,59 @@
+//! Payloads over the control plane, in pieces: the path for worlds without a shared directory.
+//!
+//! Each round is an exchange in which every rank hands in its next piece, so rank 0 never holds more
+//! than one round, and nothing is padded: a rank that has nothing left hands in nothing. It is bounded
+//! and correct rather than fast, since everything passes through rank 0.
+
+use bytes::Bytes;
+use fsgather_core::{Contribution, Error, Exchange, Round, Ticket};
+
+/// How many rounds a payload needs when each takes `piece` bytes.
+pub(crate) fn rounds(len: usize, piece: usize) -> Result<u32, Error> {
+    u32::try_from(len.div_ceil(piece.max(1))).map_err(|_| {
+        Error::config(format!(
+            "a payload of {len} bytes is too large for the in-memory path of so many ranks; give a shared \
+             directory with FSGATHER_DIR"
+        ))
+    })
+}
+
+/// Takes part in all further rounds of a call; what each rank has handed over, on recipients.
+pub(crate) fn run(
+    exchange: &dyn Exchange,
+    ticket: &Ticket,
+    payload: &[u8],
+    rounds: u32,
+) -> Result<Vec<Vec<u8>>, Error> {
+    let piece = exchange.body_limit();
+    let mut pieces = payload.chunks(piece.max(1));
+    let mut received = Vec::new();
+    for round in 1..=rounds {
+        let round = Round::new(round);
+        let body = pieces
+            .next()
+            .map(Bytes::copy_from_slice)
+            .unwrap_or_default();
+        exchange.contribute(ticket, round, Contribution::inline(body))?;
+        let Some(table) = exchange.wait(ticket, round)?.table else {
+            continue;
+        };
+        received.resize_with(table.bodies.len(), Vec::new);
+        for (so_far, body) in received.iter_mut().zip(table.bodies) {
+            so_far.extend_from_slice(&body);
+        }
+    }
+    Ok(received)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_payload_takes_as_many_rounds_as_pieces() {
+        assert_eq!(rounds(0, 10), Ok(0));
+        assert_eq!(rounds(10, 10), Ok(1));
+        assert_eq!(rounds(11, 10), Ok(2));
+        assert!(rounds(usize::MAX, 1).is_err());
+    }
+}

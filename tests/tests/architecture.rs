@@ -1,0 +1,419 @@
+//! What holds for the repository as a whole: who depends on whom, and where effects live.
+//!
+//! Each rule names its exceptions with their reasons; an exception that is not needed any more fails as
+//! well, so that the lists stay true.
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a check that cannot look has failed"
+)]
+
+#[path = "architecture/promises.rs"]
+mod promises;
+#[path = "architecture/source.rs"]
+mod source;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+    fs,
+};
+
+use cargo_metadata::{DependencyKind, MetadataCommand, Package};
+
+use promises::{TestName, names_of_promises, names_with_file};
+use source::{SourceFile, all_files, functions, lines_with, root, rust_files};
+
+/// The only crate that talks to the terminal and decides how the process ends.
+const PROGRAM: &str = "fsgather-cli";
+
+/// Never a part of what users get.
+const TEST_SUPPORT: &str = "fsgather-testkit";
+
+/// The longest file, in lines.
+const LONGEST: usize = 600;
+
+/// Which crates of the workspace one of them uses.
+struct Row {
+    name: &'static str,
+    /// What its library or program uses: exactly these.
+    uses: &'static [&'static str],
+    /// What its tests and examples may use besides.
+    tests_use: &'static [&'static str],
+}
+
+/// Dependencies point down only; storage and control plane do not know each other.
+const GRAPH: [Row; 8] = [
+    Row {
+        name: "fsgather-core",
+        uses: &[],
+        tests_use: &[],
+    },
+    Row {
+        name: "fsgather-digits",
+        uses: &[],
+        tests_use: &[],
+    },
+    Row {
+        name: TEST_SUPPORT,
+        uses: &["fsgather-core"],
+        tests_use: &[],
+    },
+    Row {
+        name: "fsgather-store",
+        uses: &["fsgather-core"],
+        tests_use: &[TEST_SUPPORT],
+    },
+    Row {
+        name: "fsgather-control",
+        uses: &["fsgather-core"],
+        tests_use: &[TEST_SUPPORT],
+    },
+    Row {
+        name: "fsgather",
+        uses: &["fsgather-core", "fsgather-store", "fsgather-control"],
+        tests_use: &["fsgather-digits", TEST_SUPPORT],
+    },
+    Row {
+        name: PROGRAM,
+        uses: &["fsgather", "fsgather-digits"],
+        tests_use: &[TEST_SUPPORT],
+    },
+    // Tests may reach for everything.
+    Row {
+        name: "fsgather-tests",
+        uses: &[],
+        tests_use: &[
+            "fsgather",
+            "fsgather-cli",
+            "fsgather-control",
+            "fsgather-core",
+            "fsgather-digits",
+            "fsgather-store",
+            TEST_SUPPORT,
+        ],
+    },
+];
+
+fn members() -> Vec<Package> {
+    let metadata = MetadataCommand::new()
+        .manifest_path(root().join("Cargo.toml"))
+        .no_deps()
+        .exec()
+        .expect("cargo describes the workspace");
+    metadata.packages
+}
+
+/// The crates of the workspace that `package` uses, in one way of using them.
+fn uses(package: &Package, ours: &BTreeSet<String>, kind: DependencyKind) -> BTreeSet<String> {
+    let dependencies = package.dependencies.iter();
+    dependencies
+        .filter(|dependency| dependency.kind == kind && ours.contains(&dependency.name))
+        .map(|dependency| dependency.name.clone())
+        .collect()
+}
+
+fn row(name: &str) -> &'static Row {
+    let found = GRAPH.iter().find(|row| row.name == name);
+    found.unwrap_or_else(|| panic!("{name} is new: give it a row in GRAPH"))
+}
+
+#[test]
+fn crates_use_each_other_as_the_table_says() {
+    let members = members();
+    let ours: BTreeSet<String> = members.iter().map(|p| p.name.to_string()).collect();
+    let mut wrong = String::new();
+    for package in &members {
+        let name = package.name.as_str();
+        let row = row(name);
+        let table: BTreeSet<String> = row.uses.iter().map(ToString::to_string).collect();
+        let found = uses(package, &ours, DependencyKind::Normal);
+        for other in found.difference(&table) {
+            let _ = writeln!(wrong, "{name} -> {other}: not in the table");
+        }
+        for other in table.difference(&found) {
+            let _ = writeln!(wrong, "{name} -> {other}: in the table only");
+        }
+        for other in uses(package, &ours, DependencyKind::Development) {
+            if !row.uses.contains(&other.as_str()) && !row.tests_use.contains(&other.as_str()) {
+                let _ = writeln!(wrong, "{name} -> {other} in tests: not in the table");
+            }
+        }
+        for other in uses(package, &ours, DependencyKind::Build) {
+            let _ = writeln!(wrong, "{name} -> {other} while building: never");
+        }
+    }
+    for row in &GRAPH {
+        if !ours.contains(row.name) {
+            let _ = writeln!(wrong, "{}: in the table only", row.name);
+        }
+    }
+    assert!(wrong.is_empty(), "wrong dependencies:\n{wrong}");
+}
+
+#[test]
+fn test_support_is_never_shipped() {
+    for package in members() {
+        if package.name.as_str() == TEST_SUPPORT {
+            assert_eq!(
+                package.publish,
+                Some(Vec::new()),
+                "{TEST_SUPPORT} is published"
+            );
+        }
+        for dependency in &package.dependencies {
+            assert!(
+                dependency.name != TEST_SUPPORT || dependency.kind == DependencyKind::Development,
+                "{} -> {TEST_SUPPORT} is not a dev-dependency",
+                package.name
+            );
+        }
+    }
+}
+
+#[test]
+fn every_crate_takes_the_workspaces_lints() {
+    for package in members() {
+        let manifest = fs::read_to_string(&package.manifest_path).expect("a manifest");
+        let mut section = "";
+        let takes = manifest.lines().map(str::trim).any(|line| {
+            if line.starts_with('[') {
+                section = line;
+            }
+            section == "[lints]" && line == "workspace = true"
+        });
+        assert!(takes, "{} lacks `[lints] workspace = true`", package.name);
+    }
+}
+
+/// A file in which a rule does not hold, and why.
+type Exception = (&'static str, &'static str);
+
+/// Fails with all findings, each a path and what is wrong there, in files that are no exceptions.
+fn judge(rule: &str, findings: &[(String, String)], exceptions: &[Exception]) {
+    let mut wrong = String::new();
+    for (path, what) in findings {
+        if !exceptions.iter().any(|(exempt, _)| exempt == path) {
+            let _ = writeln!(wrong, "{path}: {what}");
+        }
+    }
+    for (exempt, reason) in exceptions {
+        if !findings.iter().any(|(path, _)| path == exempt) {
+            let _ = writeln!(wrong, "{exempt}: needs no exception any more ({reason})");
+        }
+    }
+    assert!(wrong.is_empty(), "{rule}:\n{wrong}");
+}
+
+/// Where one of `words` occurs in `code`, as findings.
+fn occurrences(file: &SourceFile, code: &str, words: &[&str]) -> Vec<(String, String)> {
+    let mut findings = Vec::new();
+    for word in words {
+        for line in lines_with(code, word) {
+            findings.push((file.path.clone(), format!("`{word}` in line {line}")));
+        }
+    }
+    findings
+}
+
+fn shipped_occurrences(of: impl Fn(&str) -> bool, words: &[&str]) -> Vec<(String, String)> {
+    let files = rust_files();
+    let shipped = files
+        .iter()
+        .filter(|file| file.shipped_with().is_some_and(&of));
+    shipped
+        .flat_map(|file| occurrences(file, &file.shipped_code(), words))
+        .collect()
+}
+
+#[test]
+fn libraries_do_not_print_or_exit() {
+    let words = [
+        "println!",
+        "print!",
+        "eprintln!",
+        "eprint!",
+        "dbg!",
+        "process::exit",
+        "process::abort",
+    ];
+    let findings = shipped_occurrences(|name| name != PROGRAM, &words);
+    judge("only the program prints and exits", &findings, &[]);
+}
+
+#[test]
+fn variables_are_read_in_one_place() {
+    let words = [
+        "env::var",
+        "env::var_os",
+        "env::vars",
+        "env::vars_os",
+        "env::set_var",
+        "env::remove_var",
+    ];
+    let findings = shipped_occurrences(|_| true, &words);
+    let owner: Exception = (
+        "crates/fsgather/src/environment.rs",
+        "the owner of environment variables, from which their documentation is generated",
+    );
+    judge("one file reads variables", &findings, &[owner]);
+}
+
+#[test]
+fn unsafe_code_is_in_one_place() {
+    let files = rust_files();
+    let findings: Vec<_> = files
+        .iter()
+        .flat_map(|file| occurrences(file, &file.code(), &["unsafe"]))
+        .collect();
+    let owner: Exception = (
+        "crates/fsgather-store/src/map.rs",
+        "mapping a file is unsafe in itself; the argument stands beside it",
+    );
+    judge("one file holds unsafe code", &findings, &[owner]);
+}
+
+#[test]
+fn the_store_neither_locks_files_nor_waits_for_notices() {
+    let words = [
+        "flock",
+        "fcntl_lock",
+        "lock_exclusive",
+        "lock_shared",
+        "FlockOperation",
+        "inotify",
+        "fanotify",
+        "notify",
+    ];
+    let findings = shipped_occurrences(|name| name == "fsgather-store", &words);
+    judge("neither is to be trusted over a network", &findings, &[]);
+}
+
+#[test]
+fn files_are_short() {
+    let findings: Vec<_> = all_files()
+        .into_iter()
+        .filter(|file| file.path.starts_with("crates/") || file.path.starts_with("tests/"))
+        .map(|file| (file.text.lines().count(), file.path))
+        .filter(|(lines, _)| *lines > LONGEST)
+        .map(|(lines, path)| (path, format!("{lines} lines, split it")))
+        .collect();
+    let data: Exception = (
+        "crates/fsgather-digits/data/digits.csv",
+        "a data set with one sample a line",
+    );
+    judge("files have at most 600 lines", &findings, &[data]);
+}
+
+#[test]
+fn no_package_registry_is_named() {
+    // Put together here, so that this file does not name them either.
+    let registries = [
+        ["crates", "io"],
+        ["pypi", "org"],
+        ["pythonhosted", "org"],
+        ["npmjs", "org"],
+        ["npmjs", "com"],
+        ["anaconda", "org"],
+        ["docker", "io"],
+        ["ghcr", "io"],
+        ["quay", "io"],
+        ["golang", "org"],
+        ["rubygems", "org"],
+    ]
+    .map(|parts| parts.join("."));
+    let mut findings = Vec::new();
+    for file in all_files() {
+        let text = file.text.to_lowercase();
+        for registry in registries.iter().filter(|name| text.contains(*name)) {
+            findings.push((file.path.clone(), format!("names {registry}")));
+        }
+    }
+    let lock: Exception = (
+        "Cargo.lock",
+        "cargo itself notes in it where packages come from",
+    );
+    judge(
+        "where packages come from is the user's choice",
+        &findings,
+        &[lock],
+    );
+}
+
+#[test]
+fn tests_that_the_documentation_names_exist() {
+    let mut known: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for file in rust_files() {
+        let names = functions(&file.code()).map(str::to_owned).collect();
+        known.insert(file.path, names);
+    }
+    let exists = |name: &TestName| {
+        known.iter().any(|(path, functions)| {
+            let in_file = name
+                .file
+                .as_ref()
+                .is_none_or(|file| path == file || path.ends_with(&format!("/{file}")));
+            in_file && functions.contains(&name.function)
+        })
+    };
+    let mut wrong = String::new();
+    for page in all_files() {
+        let is_page = page.path.starts_with("docs/")
+            && std::path::Path::new(&page.path).extension() == Some("md".as_ref());
+        if !is_page {
+            continue;
+        }
+        let mut names = names_with_file(&page.text);
+        if page.path.starts_with("docs/design/") {
+            names.extend(names_of_promises(&page.text));
+        }
+        for name in names.iter().filter(|name| !exists(name)) {
+            let file = name.file.as_deref().unwrap_or("any file");
+            let function = match name.function.as_str() {
+                "" => "a promise without a test",
+                function => function,
+            };
+            let _ = writeln!(wrong, "{}: {function} in {file}", page.path);
+        }
+    }
+    assert!(wrong.is_empty(), "no such functions:\n{wrong}");
+}
+
+#[test]
+fn checks_see_code_and_nothing_else() {
+    let file = SourceFile {
+        path: "crates/fsgather-core/src/a.rs".into(),
+        text: [
+            "// println!(\"1\") in a comment",
+            "/* println! /* nested */ println! */ let a = \"println!\\\" println!\";",
+            "let b = r#\"println!\" println!\"#; let c = '\"'; let d: &'static str = br\"println!\";",
+            "println!(\"5\"); eprintln!(); let unsafe_code = 1;",
+            "#[cfg(test)]",
+            "mod tests { fn one_test() { println!(\"{}\", '}'); } }",
+            "fn after(r: u8) { println!(); }",
+        ]
+        .join("\n"),
+    };
+    assert_eq!(file.shipped_with(), Some("fsgather-core"));
+    assert_eq!(lines_with(&file.code(), "println!"), [4, 6, 7]);
+    assert_eq!(lines_with(&file.shipped_code(), "println!"), [4, 7]);
+    assert_eq!(lines_with(&file.code(), "unsafe"), [0_usize; 0]);
+    let code = file.code();
+    assert_eq!(functions(&code).collect::<Vec<_>>(), ["one_test", "after"]);
+}
+
+#[test]
+#[should_panic(expected = "b.rs: wrong")]
+fn a_finding_outside_the_exceptions_fails() {
+    let findings = [
+        ("a.rs".into(), "wrong".into()),
+        ("b.rs".into(), "wrong".into()),
+    ];
+    judge("a rule", &findings, &[("a.rs", "a reason")]);
+}
+
+#[test]
+#[should_panic(expected = "a.rs: needs no exception any more")]
+fn an_exception_that_is_not_needed_fails() {
+    judge("a rule", &[], &[("a.rs", "a reason")]);
+}

@@ -1,0 +1,228 @@
+//! The repository's files as the checks see them: [`SourceFile`], and its text without what does not
+//! count.
+
+use std::{
+    fs,
+    ops::Range,
+    path::{Path, PathBuf},
+};
+
+/// Directories in which nothing of ours lies.
+const SKIPPED: [&str; 6] = [
+    ".git",
+    ".venv",
+    "__pycache__",
+    "node_modules",
+    "proptest-regressions",
+    "target",
+];
+
+/// One text file of the repository.
+pub(crate) struct SourceFile {
+    /// Relative to the top, with `/` between its parts.
+    pub(crate) path: String,
+    pub(crate) text: String,
+}
+
+/// The top of the repository.
+pub(crate) fn root() -> PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.parent().expect("tests/ has a parent").to_owned()
+}
+
+/// All text files of the repository, in order.
+pub(crate) fn all_files() -> Vec<SourceFile> {
+    let mut files = Vec::new();
+    collect(&root(), "", &mut files);
+    files.sort_by(|one, other| one.path.cmp(&other.path));
+    assert!(
+        files.len() > 50,
+        "the walk went wrong: {} files",
+        files.len()
+    );
+    files
+}
+
+/// All Rust files below `crates/` and `tests/`.
+pub(crate) fn rust_files() -> Vec<SourceFile> {
+    let mut files = all_files();
+    files.retain(|file| {
+        let has_place = file.path.starts_with("crates/") || file.path.starts_with("tests/");
+        has_place && Path::new(&file.path).extension() == Some("rs".as_ref())
+    });
+    files
+}
+
+fn collect(directory: &Path, prefix: &str, files: &mut Vec<SourceFile>) {
+    // What is removed while we look was not worth checking; what cannot be read as text neither.
+    let Ok(entries) = fs::read_dir(directory) else {
+        return;
+    };
+    for entry in entries.filter_map(Result::ok) {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let path = format!("{prefix}{name}");
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() && !SKIPPED.contains(&name.as_str()) => {
+                collect(&entry.path(), &format!("{path}/"), files);
+            }
+            Ok(kind) if kind.is_file() => {
+                if let Ok(text) = fs::read_to_string(entry.path()) {
+                    files.push(SourceFile { path, text });
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl SourceFile {
+    /// The name of the crate whose library or program this file is a part of; none for tests, examples
+    /// and everything that is not Rust.
+    pub(crate) fn shipped_with(&self) -> Option<&str> {
+        let (name, rest) = self.path.strip_prefix("crates/")?.split_once('/')?;
+        let stem = rest.strip_prefix("src/")?.strip_suffix(".rs")?;
+        (!stem.ends_with("tests")).then_some(name)
+    }
+
+    /// The text with comments and the contents of literals blanked out; lines stay where they are.
+    pub(crate) fn code(&self) -> String {
+        let mut code: Vec<char> = self.text.chars().collect();
+        let mut at = 0;
+        while at < code.len() {
+            let end = skipped_at(&code, at);
+            blank(&mut code, at..end);
+            at = end.max(at + 1);
+        }
+        code.into_iter().collect()
+    }
+
+    /// [`SourceFile::code`] without items that are compiled for tests only.
+    pub(crate) fn shipped_code(&self) -> String {
+        const MARK: &str = "#[cfg(test)]";
+        let mut code = self.code();
+        while let Some(start) = code.find(MARK) {
+            let rest = &code[start..];
+            let length = match rest.find(['{', ';']) {
+                Some(open) if rest[open..].starts_with('{') => open + braces(&rest[open..]),
+                Some(semicolon) => semicolon + 1,
+                None => rest.len(),
+            };
+            let mut item: Vec<char> = rest[..length].chars().collect();
+            let all = 0..item.len();
+            blank(&mut item, all);
+            let item: String = item.into_iter().collect();
+            code.replace_range(start..start + length, &item);
+        }
+        code
+    }
+}
+
+/// Where `word` occurs and is no part of a longer identifier: line numbers, from 1.
+pub(crate) fn lines_with(code: &str, word: &str) -> Vec<usize> {
+    let in_identifier = |c: char| c.is_alphanumeric() || c == '_';
+    let occurs = |line: &str| {
+        line.match_indices(word).any(|(start, _)| {
+            let before = line[..start].chars().next_back();
+            let after = line[start + word.len()..].chars().next();
+            let ends_open = word.ends_with(in_identifier);
+            !(before.is_some_and(in_identifier) || ends_open && after.is_some_and(in_identifier))
+        })
+    };
+    (1..)
+        .zip(code.lines())
+        .filter_map(|(number, line)| occurs(line).then_some(number))
+        .collect()
+}
+
+/// The names of all functions that are defined in `code`.
+pub(crate) fn functions(code: &str) -> impl Iterator<Item = &str> {
+    let mut words = code.split_whitespace();
+    std::iter::from_fn(move || {
+        words.by_ref().find(|word| *word == "fn")?;
+        let name = words.next()?;
+        name.split(|c: char| !(c.is_alphanumeric() || c == '_'))
+            .next()
+    })
+}
+
+/// Where a comment or literal that begins at `at` ends; `at` itself when none does.
+fn skipped_at(code: &[char], at: usize) -> usize {
+    let rest = &code[at..];
+    let follows_word = at > 0 && (code[at - 1].is_alphanumeric() || code[at - 1] == '_');
+    match rest {
+        ['/', '/', ..] => at + rest.iter().take_while(|c| **c != '\n').count(),
+        ['/', '*', ..] => at + block_comment(rest),
+        ['"', ..] => at + quoted(rest, '"'),
+        ['\'', '\\', ..] => at + quoted(rest, '\''),
+        // Anything else after a single quote is a lifetime.
+        ['\'', _, '\'', ..] => at + 3,
+        ['r', '#' | '"', ..] if !follows_word => at + raw_string(rest),
+        ['b' | 'c', 'r', '#' | '"', ..] if !follows_word => match raw_string(&rest[1..]) {
+            0 => at,
+            length => at + 1 + length,
+        },
+        _ => at,
+    }
+}
+
+fn block_comment(rest: &[char]) -> usize {
+    let (mut depth, mut at) = (0, 0);
+    while at < rest.len() {
+        match rest[at..] {
+            ['/', '*', ..] => (depth, at) = (depth + 1, at + 2),
+            ['*', '/', ..] => (depth, at) = (depth - 1, at + 2),
+            _ => at += 1,
+        }
+        if depth == 0 {
+            break;
+        }
+    }
+    at
+}
+
+fn quoted(rest: &[char], quote: char) -> usize {
+    let mut at = 1;
+    while at < rest.len() && rest[at] != quote {
+        at += if rest[at] == '\\' { 2 } else { 1 };
+    }
+    (at + 1).min(rest.len())
+}
+
+/// The length of a raw string that begins with its `r`; 0 for a raw identifier.
+fn raw_string(rest: &[char]) -> usize {
+    let hashes = rest[1..].iter().take_while(|c| **c == '#').count();
+    let body = 1 + hashes;
+    if rest.get(body) != Some(&'"') {
+        return 0;
+    }
+    let mut end: Vec<char> = vec!['"'];
+    end.extend(std::iter::repeat_n('#', hashes));
+    let closing = rest[body + 1..]
+        .windows(end.len())
+        .position(|window| window == end);
+    closing.map_or(rest.len(), |closing| body + 1 + closing + end.len())
+}
+
+/// The length of a block that begins with its opening brace.
+fn braces(rest: &str) -> usize {
+    let mut depth = 0;
+    for (at, c) in rest.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return at + 1;
+        }
+    }
+    rest.len()
+}
+
+fn blank(code: &mut [char], range: Range<usize>) {
+    for c in &mut code[range] {
+        if *c != '\n' {
+            *c = ' ';
+        }
+    }
+}
