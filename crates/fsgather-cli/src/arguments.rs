@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
-use crate::{exit, run};
+use crate::{exit, run, verbs};
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -31,7 +31,12 @@ pub(crate) struct Arguments {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
+    Demo(verbs::demo::DemoArguments),
     Run(run::RunArguments),
+    Gather(verbs::gather::GatherArguments),
+    Broadcast(verbs::broadcast::BroadcastArguments),
+    Barrier(verbs::barrier::BarrierArguments),
+    DemoRank(verbs::demo::DemoRankArguments),
     ExecRank(run::ExecRankArguments),
 }
 

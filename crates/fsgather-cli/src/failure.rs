@@ -1,6 +1,11 @@
 //! Why a verb could not do what it was asked: [`Failure`].
 
-use std::{fmt, io};
+use std::{
+    fmt, io,
+    os::unix::process::ExitStatusExt,
+    path::{Path, PathBuf},
+    process::ExitStatus,
+};
 
 use fsgather::Error;
 
@@ -18,12 +23,50 @@ pub(crate) enum Failure {
         /// Why it failed.
         cause: io::Error,
     },
+    /// A file that the user named.
+    File {
+        /// What was tried, as a verb: `write`.
+        operation: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why it failed.
+        cause: io::Error,
+    },
+    /// A rank process that was started here.
+    Rank {
+        /// Which one.
+        rank: usize,
+        /// How it ended; it has said why itself.
+        status: ExitStatus,
+    },
+    /// A signal.
+    Signal {
+        /// Which one: `SIGTERM`.
+        name: &'static str,
+        /// The code to exit with.
+        code: u8,
+    },
 }
 
 impl Failure {
     /// A failed system call, for `map_err`.
     pub(crate) fn system(operation: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |cause| Self::System { operation, cause }
+    }
+
+    /// A failed operation on a file that the user named, for `map_err`.
+    pub(crate) fn file(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |cause| Self::File {
+            operation,
+            path,
+            cause,
+        }
+    }
+
+    /// Wrong usage that only shows after the command line has been read.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::Library(Error::config(message))
     }
 
     /// The code to exit with.
@@ -34,6 +77,13 @@ impl Failure {
                 exit::BROKEN_PIPE
             }
             Self::System { .. } => exit::OTHER,
+            Self::File { .. } => exit::STORAGE,
+            Self::Signal { code, .. } => *code,
+            Self::Rank { status, .. } => status
+                .code()
+                .or_else(|| Some(128 + status.signal()?))
+                .and_then(|code| u8::try_from(code).ok())
+                .unwrap_or(exit::OTHER),
         }
     }
 }
@@ -49,6 +99,13 @@ impl fmt::Display for Failure {
         match self {
             Self::Library(error) => error.fmt(f),
             Self::System { operation, cause } => write!(f, "cannot {operation}: {cause}"),
+            Self::File {
+                operation,
+                path,
+                cause,
+            } => write!(f, "cannot {operation} {}: {cause}", path.display()),
+            Self::Rank { rank, status } => write!(f, "rank {rank} failed ({status})"),
+            Self::Signal { name, .. } => write!(f, "ended by {name}"),
         }
     }
 }

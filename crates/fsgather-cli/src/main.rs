@@ -4,11 +4,16 @@
 //! asked for, `output` is the only writer, and `exit` lists what the command ends with.
 
 mod arguments;
-mod environment;
+mod delivery;
 mod exit;
 mod failure;
+mod input;
+mod interruption;
+mod log;
+mod membership;
 mod output;
 mod run;
+mod verbs;
 
 use std::process::ExitCode;
 
@@ -21,6 +26,14 @@ fn main() -> ExitCode {
     };
     let (verb, result) = match &arguments.verb {
         Verb::Run(run) => ("run", run::run(run, arguments.json)),
+        Verb::Demo(demo) => ("demo", verbs::demo::demo(demo, arguments.json)),
+        Verb::Gather(gather) => ("gather", verbs::gather::gather(gather, arguments.json)),
+        Verb::Broadcast(broadcast) => (
+            "broadcast",
+            verbs::broadcast::broadcast(broadcast, arguments.json),
+        ),
+        Verb::Barrier(barrier) => ("barrier", verbs::barrier::barrier(barrier, arguments.json)),
+        Verb::DemoRank(rank) => ("demo-rank", verbs::demo::demo_rank(rank)),
         Verb::ExecRank(rank) => ("exec-rank", Ok(run::exec_rank(rank))),
     };
     let code = result.unwrap_or_else(|failure| {

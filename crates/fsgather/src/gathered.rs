@@ -112,6 +112,23 @@ impl<T> Parts<T> {
         }
     }
 
+    /// How many bytes the payloads that have not been looked at yet have together, encoded.
+    #[must_use]
+    pub fn bytes_left(&self) -> u64 {
+        self.left
+            .as_slice()
+            .iter()
+            .map(|(_, part, _)| part.len())
+            .sum()
+    }
+
+    /// How many of them lie in files, rather than having come with the control messages.
+    #[must_use]
+    pub fn files_left(&self) -> usize {
+        let files = self.left.as_slice().iter();
+        files.filter(|(_, _, file)| file.is_some()).count()
+    }
+
     fn read(&self, rank: Rank, part: Incoming) -> Result<T, Error> {
         let exchange = &self.inner.exchange;
         let mut moved = |bytes| {

@@ -53,10 +53,11 @@ mod transfer;
 pub use builder::Builder;
 pub use communicator::Communicator;
 pub use fsgather_core::{
-    Activity, Epoch, Error, GatherId, Interrupt, Missing, Operation, Peer, PeerFailure, Phase,
-    Rank, StorageCause, WorldSize,
+    Activity, Deadline, Epoch, Error, GatherId, Interrupt, Missing, Operation, Peer, PeerFailure,
+    Phase, Rank, StorageCause, WorldSize, bytes_text, duration_text,
 };
 pub use fsgather_store::Payload;
 pub use functions::{AllGatherOptions, all_gather, all_gather_via_filesys, close};
 pub use gathered::{Gathered, Parts};
+pub use meeting::local_directory;
 pub use rendezvous::{Bootstrap, Rendezvous};

@@ -18,6 +18,16 @@ use crate::{
     settings::{Secret, SecretSetting, Settings},
 };
 
+/// The directory that is used when all ranks run on this host and none was named:
+/// `/tmp/fsgather-<uid>`, made for this user alone if it is not there.
+///
+/// # Errors
+///
+/// [`Error::Storage`] when it cannot be made, belongs to somebody else, is a link, or is open to others.
+pub fn local_directory() -> Result<PathBuf, Error> {
+    default_local(rustix::process::geteuid().as_raw())
+}
+
 /// A way to meet, and what set-ups need.
 pub(crate) struct Prepared {
     pub(crate) meeting: Meeting,

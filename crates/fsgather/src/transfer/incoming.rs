@@ -77,6 +77,15 @@ impl Incoming {
         }
     }
 
+    /// How long it is, in bytes, as announced.
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Self::Here(payload) => payload.len() as u64,
+            Self::Relayed(_, announced) => announced.len,
+            Self::File(file) => file.locator.raw_len,
+        }
+    }
+
     /// The file that it lies in, if it does.
     pub(crate) fn file(&self) -> Option<&FileAnnouncement> {
         match self {

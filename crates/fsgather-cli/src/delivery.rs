@@ -1,0 +1,131 @@
+//! Writing what was received: files that appear whole, or one stream.
+
+use std::{
+    fs,
+    io::{self, IsTerminal, Write},
+    path::{Path, PathBuf},
+};
+
+use tempfile::NamedTempFile;
+
+use crate::{
+    failure::Failure,
+    output::{self, Stream},
+};
+
+/// A file that appears under its name when it is whole, and not at all before.
+pub(crate) struct NewFile {
+    path: PathBuf,
+    staged: NamedTempFile,
+    force: bool,
+}
+
+impl NewFile {
+    /// Begins a file; its directory is made if need be.
+    pub(crate) fn begin(path: &Path, force: bool) -> Result<Self, Failure> {
+        let parent = parent_of(path);
+        fs::create_dir_all(parent).map_err(Failure::file("make directory", parent))?;
+        let staged = tempfile::Builder::new()
+            .prefix(".fsgather-")
+            .permissions(default_permissions())
+            .tempfile_in(parent)
+            .map_err(Failure::file("make a file in", parent))?;
+        Ok(Self {
+            path: path.to_owned(),
+            staged,
+            force,
+        })
+    }
+
+    /// Adds to it.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        self.staged
+            .write_all(bytes)
+            .map_err(Failure::file("write", &self.path))
+    }
+
+    /// Lets it appear.
+    pub(crate) fn finish(self) -> Result<PathBuf, Failure> {
+        let Self {
+            path,
+            staged,
+            force,
+        } = self;
+        let placed = if force {
+            staged.persist(&path)
+        } else {
+            staged.persist_noclobber(&path)
+        };
+        placed.map_err(|refused| Failure::file("place", &path)(refused.error))?;
+        Ok(path)
+    }
+}
+
+/// Why a file must not be written to, if it must not.
+pub(crate) fn objection(path: &Path, force: bool) -> Option<String> {
+    (!force && fs::symlink_metadata(path).is_ok())
+        .then(|| format!("{} exists; use --force to replace it", path.display()))
+}
+
+/// Writes to standard output. Binary data is not let loose on a terminal.
+pub(crate) fn print(bytes: &[u8]) -> Result<(), Failure> {
+    if io::stdout().is_terminal() && !is_text(bytes) {
+        return Err(Failure::usage(
+            "binary data would go to the terminal; redirect standard output or use --out",
+        ));
+    }
+    output::write(Stream::Stdout, bytes).map_err(Failure::system("write standard output"))
+}
+
+fn is_text(bytes: &[u8]) -> bool {
+    std::str::from_utf8(bytes).is_ok_and(|text| {
+        !text
+            .chars()
+            .any(|c| c.is_control() && !matches!(c, '\n' | '\t' | '\r'))
+    })
+}
+
+fn parent_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    }
+}
+
+/// What the umask leaves of read and write for all, as for any new file.
+fn default_permissions() -> fs::Permissions {
+    use std::os::unix::fs::PermissionsExt;
+    fs::Permissions::from_mode(0o666)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_appear_whole_and_replace_nothing_unasked() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("new/rank-00000");
+        let mut file = NewFile::begin(&path, false).unwrap();
+        file.write(b"one").unwrap();
+        assert!(!path.exists());
+        file.finish().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"one");
+        assert!(objection(&path, false).is_some());
+        assert!(objection(&path, true).is_none());
+        let again = NewFile::begin(&path, false).unwrap();
+        assert!(again.finish().is_err());
+        let mut forced = NewFile::begin(&path, true).unwrap();
+        forced.write(b"two").unwrap();
+        forced.finish().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"two");
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn text_is_told_from_binary_data() {
+        assert!(is_text("größer\n\tals".as_bytes()));
+        assert!(!is_text(b"\x1b[2J"));
+        assert!(!is_text(&[0xff, 0xfe]));
+    }
+}

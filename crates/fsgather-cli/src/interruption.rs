@@ -1,0 +1,88 @@
+//! Signals that end a rank's command: [`Interruption`].
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicI32, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use fsgather::{Error, Interrupt};
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGTERM},
+    iterator::Signals,
+    low_level::signal_name,
+};
+
+use crate::failure::Failure;
+
+/// How long a signalled command may take to tell the others and to clean up.
+const LAST_WORDS: Duration = Duration::from_secs(4);
+
+/// Watches for signals that end the command.
+///
+/// The first one makes all calls fail, so that the other ranks are told and files are removed. If that
+/// takes long, because a file server is away, or if another signal comes, the process ends at once.
+pub(crate) struct Interruption {
+    signal: Arc<AtomicI32>,
+}
+
+impl Interruption {
+    /// Starts to watch.
+    pub(crate) fn watch(interrupt: &Interrupt) -> io::Result<Self> {
+        let signal = Arc::new(AtomicI32::new(0));
+        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+        let (seen, interrupt) = (Arc::clone(&signal), interrupt.clone());
+        thread::Builder::new()
+            .name("fsgather-signals".into())
+            .spawn(move || {
+                let mut signals = signals.forever();
+                let Some(first) = signals.next() else { return };
+                seen.store(first, Ordering::SeqCst);
+                let (told, _watchdog) = (code(first), end_after(LAST_WORDS, code(first)));
+                let name = signal_name(first).unwrap_or("a signal");
+                interrupt.raise(format!("ended by {name}"));
+                if signals.next().is_some() {
+                    end(told);
+                }
+            })?;
+        Ok(Self { signal })
+    }
+
+    /// An error as the user has to see it: a signal, if that was the cause.
+    pub(crate) fn explain(&self, error: Error) -> Failure {
+        match self.signal.load(Ordering::SeqCst) {
+            0 => Failure::Library(error),
+            signal => Failure::Signal {
+                name: signal_name(signal).unwrap_or("a signal"),
+                code: u8::try_from(code(signal)).unwrap_or(u8::MAX),
+            },
+        }
+    }
+}
+
+/// What a shell reports for a command ended by this signal.
+const fn code(signal: i32) -> i32 {
+    128 + signal
+}
+
+fn end_after(delay: Duration, code: i32) -> io::Result<thread::JoinHandle<()>> {
+    thread::Builder::new().spawn(move || {
+        let started = std::time::Instant::now();
+        while started.elapsed() < delay {
+            thread::park_timeout(delay.saturating_sub(started.elapsed()));
+        }
+        end(code);
+    })
+}
+
+#[expect(
+    clippy::exit,
+    reason = "a call that hangs in the kernel cannot be returned from"
+)]
+fn end(code: i32) {
+    std::process::exit(code);
+}

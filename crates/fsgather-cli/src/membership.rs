@@ -1,0 +1,131 @@
+//! Joining the other ranks from a command: [`Membership`].
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::Args;
+use fsgather::{Communicator, Interrupt, settings::Transport};
+
+use crate::{arguments::positive_duration, failure::Failure, interruption::Interruption, log};
+
+/// Arguments that all verbs of ranks share.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct JoinArguments {
+    /// Shared directory for rendezvous and payloads; without it `FSGATHER_DIR`, else `EXP_DIR`, else a
+    /// default.
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+
+    /// How long to wait for other ranks without progress, in meeting and in the call, such as 30s.
+    #[arg(long, value_name = "D", value_parser = positive_duration)]
+    timeout: Option<Duration>,
+}
+
+/// Membership of the world that the launcher describes, for as long as a command runs.
+pub(crate) struct Membership {
+    pub(crate) communicator: Communicator,
+    interrupt: Interrupt,
+    interruption: Interruption,
+}
+
+impl Membership {
+    /// Meets the other ranks. `transport` is said by verbs that know better than the user's settings.
+    ///
+    /// # Errors
+    ///
+    /// When the ranks do not meet, or a signal ends the meeting.
+    pub(crate) fn join(
+        arguments: &JoinArguments,
+        transport: Option<Transport>,
+    ) -> Result<Self, Failure> {
+        log::start()?;
+        let interrupt = Interrupt::default();
+        let interruption =
+            Interruption::watch(&interrupt).map_err(Failure::system("watch signals"))?;
+        let mut builder = Communicator::builder().interrupt(&interrupt);
+        if let Some(dir) = &arguments.dir {
+            builder = builder.directory(dir);
+        }
+        if let Some(timeout) = arguments.timeout {
+            builder = builder.timeout(timeout).join_timeout(timeout);
+        }
+        if let Some(transport) = transport {
+            builder = builder.transport(transport);
+        }
+        match builder.build() {
+            Ok(communicator) => Ok(Self {
+                communicator,
+                interrupt,
+                interruption,
+            }),
+            Err(error) => Err(interruption.explain(error)),
+        }
+    }
+
+    /// Does the verb's work and ends the membership with its outcome: the other ranks learn of a failure,
+    /// and success means that all ranks have succeeded.
+    ///
+    /// # Errors
+    ///
+    /// The work's failure, or that of another rank.
+    pub(crate) fn complete<R>(
+        self,
+        work: impl FnOnce(&Communicator) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        let Self {
+            communicator,
+            interrupt,
+            interruption,
+        } = self;
+        match work(&communicator) {
+            Ok(result) => match communicator.close() {
+                Ok(()) => Ok(result),
+                Err(error) => Err(interruption.explain(error)),
+            },
+            Err(Failure::Library(error)) => {
+                drop(communicator);
+                Err(interruption.explain(error))
+            }
+            Err(failure) => {
+                // Nobody else knows of a failure outside of the library yet.
+                interrupt.raise(failure.to_string());
+                drop(communicator);
+                Err(failure)
+            }
+        }
+    }
+}
+
+/// Replaces `{rank}` by the rank's number in plain decimal.
+pub(crate) fn for_rank(template: &str, rank: fsgather::Rank) -> PathBuf {
+    PathBuf::from(template.replace("{rank}", &rank.to_string()))
+}
+
+/// Refuses a template that every rank would expand to the same name.
+pub(crate) fn needs_rank(option: &str, template: &str) -> Result<(), Failure> {
+    if template.contains("{rank}") {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "{option} {template}: every rank would write to the same place; put {{rank}} into it, such as \
+         {template}.{{rank}}"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use fsgather::Rank;
+
+    use super::*;
+    use crate::exit;
+
+    #[test]
+    fn templates_need_and_get_the_rank() {
+        assert!(needs_rank("--out", "results").is_err());
+        assert!(needs_rank("--out", "results.{rank}").is_ok());
+        assert_eq!(for_rank("r{rank}/x", Rank::new(12)), PathBuf::from("r12/x"));
+        assert_eq!(
+            exit::USAGE,
+            needs_rank("--out", "x").unwrap_err().exit_code()
+        );
+    }
+}

@@ -1,0 +1,61 @@
+//! The verb `barrier`: every rank waits until all have come.
+
+use std::time::Instant;
+
+use clap::Args;
+use fsgather::settings::Transport;
+use serde::Serialize;
+
+use crate::{
+    exit,
+    failure::Failure,
+    membership::{JoinArguments, Membership},
+    output,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  srun sh -c './prepare && fsgather barrier && ./compute'
+      no rank computes before all have prepared
+  fsgather run -n 4 -- fsgather barrier --timeout 30s
+      four ranks on this machine; a rank that does not come is named
+
+With --json, standard output carries {schema_version, rank, world_size, seconds}.";
+
+/// Wait until every rank has come here.
+#[derive(Args, Debug)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct BarrierArguments {
+    #[command(flatten)]
+    join: JoinArguments,
+}
+
+#[derive(Serialize)]
+struct Report {
+    rank: u32,
+    world_size: u32,
+    seconds: f64,
+}
+
+/// Waits until every rank has come here.
+///
+/// # Errors
+///
+/// When the ranks do not meet, or one is lost or late.
+pub(crate) fn barrier(arguments: &BarrierArguments, json: bool) -> Result<u8, Failure> {
+    let started = Instant::now();
+    // Nothing is handed over, so no directory is needed for it.
+    let membership = Membership::join(&arguments.join, Some(Transport::Memory))?;
+    let report = membership.complete(|communicator| {
+        communicator.barrier()?;
+        Ok(Report {
+            rank: communicator.rank().get(),
+            world_size: communicator.world_size().get(),
+            seconds: started.elapsed().as_secs_f64(),
+        })
+    })?;
+    if json {
+        output::json(&report).map_err(Failure::system("write standard output"))?;
+    }
+    Ok(exit::DONE)
+}

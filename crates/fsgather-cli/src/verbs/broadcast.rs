@@ -1,0 +1,114 @@
+//! The verb `broadcast`: one rank's bytes for everybody.
+
+use std::{path::PathBuf, time::Instant};
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::{
+    delivery::{self, NewFile},
+    exit,
+    failure::Failure,
+    input::Input,
+    membership::{JoinArguments, Membership, for_rank, needs_rank},
+    output,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  srun sh -c 'fsgather broadcast config.json --out /tmp/config.{rank}.json'
+      rank 0's file on every node; the other ranks' argument is not read
+  fsgather run -n 4 -- fsgather broadcast --root 2 seeds.txt
+      rank 2's file on everybody's standard output
+
+The root reads FILE, or standard input. With --out, which must contain {rank},
+each rank writes a file, which appears whole; without it, standard output.
+
+With --json and --out, standard output carries
+  {schema_version, rank, world_size, root, bytes, file, seconds}.";
+
+/// Hand one rank's file or standard input to every rank.
+#[derive(Args, Debug)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct BroadcastArguments {
+    /// What the root hands over; `-` or nothing is standard input.
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+
+    /// Who hands over.
+    #[arg(long, value_name = "R", default_value_t = 0)]
+    root: u32,
+
+    /// Where each rank writes; `{rank}` is replaced by its number.
+    #[arg(long, value_name = "FILE")]
+    out: Option<String>,
+
+    /// Replace a file that exists.
+    #[arg(long)]
+    force: bool,
+
+    #[command(flatten)]
+    join: JoinArguments,
+}
+
+#[derive(Serialize)]
+struct Report {
+    rank: u32,
+    world_size: u32,
+    root: u32,
+    bytes: usize,
+    file: Option<PathBuf>,
+    seconds: f64,
+}
+
+/// Hands the root's input to every rank.
+///
+/// # Errors
+///
+/// When the ranks do not meet, one is lost or late, or something cannot be read or written.
+pub(crate) fn broadcast(arguments: &BroadcastArguments, json: bool) -> Result<u8, Failure> {
+    let started = Instant::now();
+    if let Some(out) = &arguments.out {
+        needs_rank("--out", out)?;
+    } else if json {
+        return Err(Failure::usage(
+            "--json needs --out: standard output cannot carry the payload as well",
+        ));
+    }
+    let membership = Membership::join(&arguments.join, None)?;
+    let report = membership.complete(|communicator| {
+        let rank = communicator.rank();
+        let is_root = rank.get() == arguments.root;
+        // Only the root's input is looked at.
+        let mut input = if is_root {
+            Input::of(arguments.file.as_deref())
+        } else {
+            Input::of(Some("-".as_ref()))
+        }?;
+        let out = arguments.out.as_ref().map(|out| for_rank(out, rank));
+        let payload = communicator.broadcast_from_reader(&mut input, arguments.root)?;
+        let file = match out {
+            None => {
+                delivery::print(&payload)?;
+                None
+            }
+            Some(path) => {
+                let mut file = NewFile::begin(&path, arguments.force)?;
+                file.write(&payload)?;
+                Some(file.finish()?)
+            }
+        };
+        Ok(Report {
+            rank: rank.get(),
+            world_size: communicator.world_size().get(),
+            root: arguments.root,
+            bytes: payload.len(),
+            file,
+            seconds: started.elapsed().as_secs_f64(),
+        })
+    })?;
+    if json {
+        output::json(&report).map_err(Failure::system("write standard output"))?;
+    }
+    Ok(exit::DONE)
+}

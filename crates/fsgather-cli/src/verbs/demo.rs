@@ -1,0 +1,364 @@
+//! The verb `demo`: the main job on this machine, with real processes and real data.
+
+use std::{
+    env, fs,
+    io::{self, Read},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use clap::Args;
+use fsgather::{Communicator, settings::Transport};
+use fsgather_digits::{Classifier, Prediction, Report, samples, shard};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    exit,
+    failure::Failure,
+    log,
+    output::{self, Stream},
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  fsgather demo
+      four rank processes classify 1,797 handwritten digits
+  fsgather demo -n 8
+      the same with eight; the result is the same as well
+
+The data set comes with the command (UCI optdigits test set, CC BY 4.0), and
+the classifier gives each digit the label of its nearest neighbours. Payloads
+go through files of a new directory under the system's temporary directory,
+which is removed again.
+
+With --json, standard output carries
+  {schema_version, ranks, samples, correct, accuracy, equal_to_one_process,
+   payload_bytes, payload_files, seconds: {meet, evaluate, gather, close},
+   left_behind}.";
+
+/// How long ranks of the demo wait for each other.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// See the main job run on this machine: real processes, real data, nothing to set up.
+#[derive(Args, Debug)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct DemoArguments {
+    /// How many rank processes.
+    #[arg(short = 'n', long = "ranks", value_name = "N", default_value_t = 4,
+          value_parser = clap::value_parser!(u32).range(1..=64))]
+    ranks: u32,
+}
+
+/// One rank of the demo: a process of its own.
+#[derive(Args, Debug)]
+#[command(hide = true)]
+pub(crate) struct DemoRankArguments {
+    #[arg(long)]
+    rank: u32,
+    #[arg(long)]
+    ranks: u32,
+    #[arg(long)]
+    directory: PathBuf,
+}
+
+/// What rank 0 tells the process that started it.
+#[derive(Debug, Serialize, Deserialize)]
+struct Outcome {
+    confusion: Vec<Vec<u32>>,
+    table: String,
+    payload_bytes: u64,
+    payload_files: usize,
+    seconds: Phases,
+}
+
+/// How long rank 0 took for each phase.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Phases {
+    meet: f64,
+    evaluate: f64,
+    gather: f64,
+    close: f64,
+}
+
+/// The document that `--json` prints.
+#[derive(Debug, Serialize)]
+struct Document {
+    ranks: u32,
+    samples: u32,
+    correct: u32,
+    accuracy: Option<f64>,
+    equal_to_one_process: bool,
+    payload_bytes: u64,
+    payload_files: usize,
+    seconds: Phases,
+    left_behind: Vec<String>,
+}
+
+/// Starts the ranks, shows what they found, and checks it.
+///
+/// # Errors
+///
+/// When a rank fails, or this machine does not let us start one.
+pub(crate) fn demo(arguments: &DemoArguments, json: bool) -> Result<u8, Failure> {
+    let ranks = arguments.ranks;
+    let alone = classify(0, 1, None)?;
+    let expected = report_of(&alone)?;
+    let place = tempfile::Builder::new()
+        .prefix("fsgather-demo-")
+        .tempdir()
+        .map_err(Failure::system("make a temporary directory"))?;
+    if !json {
+        show(&format!(
+            "{ranks} rank processes classify {} handwritten digits, each its share\n\n",
+            expected.total()
+        ))?;
+    }
+    let outcome = run_ranks(ranks, place.path())?;
+    let left_behind = leftovers(place.path())?;
+    let confusion: Vec<Vec<u32>> = expected
+        .confusion()
+        .iter()
+        .map(|row| row.to_vec())
+        .collect();
+    let document = Document {
+        ranks,
+        samples: expected.total(),
+        correct: expected.correct(),
+        accuracy: expected.accuracy(),
+        equal_to_one_process: outcome.confusion == confusion,
+        payload_bytes: outcome.payload_bytes,
+        payload_files: outcome.payload_files,
+        seconds: outcome.seconds,
+        left_behind,
+    };
+    if json {
+        output::json(&document).map_err(Failure::system("write standard output"))?;
+    } else {
+        show(&text(&document, &outcome.table, place.path()))?;
+    }
+    let good = document.equal_to_one_process && document.left_behind.is_empty();
+    Ok(if good { exit::DONE } else { exit::OTHER })
+}
+
+/// Runs all ranks to their end; what rank 0 has to tell.
+fn run_ranks(ranks: u32, directory: &Path) -> Result<Outcome, Failure> {
+    let program = env::current_exe().map_err(Failure::system("find this program"))?;
+    let start = |rank: u32| {
+        Command::new(&program)
+            .arg("demo-rank")
+            .args(["--rank", &rank.to_string(), "--ranks", &ranks.to_string()])
+            .arg("--directory")
+            .arg(directory)
+            .stdin(Stdio::null())
+            .stdout(if rank == 0 {
+                Stdio::piped()
+            } else {
+                Stdio::null()
+            })
+            .spawn()
+            .map_err(Failure::system("start a rank process"))
+    };
+    let mut started = Started(Vec::new());
+    for rank in 0..ranks {
+        started.0.push(start(rank)?);
+    }
+    let mut told = Vec::new();
+    if let Some(mut pipe) = started.0.first_mut().and_then(|first| first.stdout.take()) {
+        pipe.read_to_end(&mut told)
+            .map_err(Failure::system("hear from rank 0"))?;
+    }
+    for (rank, child) in started.0.iter_mut().enumerate() {
+        let status = child.wait().map_err(Failure::system("wait for a rank"))?;
+        if !status.success() {
+            return Err(Failure::Rank { rank, status });
+        }
+    }
+    serde_json::from_slice(&told).map_err(|error| Failure::System {
+        operation: "understand rank 0",
+        cause: error.into(),
+    })
+}
+
+/// Rank processes, which do not outlive this one's interest in them.
+struct Started(Vec<Child>);
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            // Those that have ended already are not there to be ended.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// The part of one rank: this is what a user's program looks like.
+///
+/// # Errors
+///
+/// Whatever goes wrong here or on another rank.
+pub(crate) fn demo_rank(arguments: &DemoRankArguments) -> Result<u8, Failure> {
+    log::start()?;
+    let started = Instant::now();
+    let world = Communicator::builder()
+        .rank(arguments.rank)
+        .world_size(arguments.ranks)
+        .directory(&arguments.directory)
+        .timeout(PATIENCE)
+        .join_timeout(PATIENCE)
+        // Through the file system, however small.
+        .transport(Transport::Filesys)
+        .inline_limit(0)
+        .build()?;
+    let meet = started.elapsed();
+
+    let bar = (arguments.rank == 0).then(progress_bar);
+    let mine = classify(
+        world.rank().index(),
+        world.world_size().count(),
+        bar.as_ref(),
+    )?;
+    let evaluate = started.elapsed() - meet;
+
+    let mut report = Report::default();
+    let (mut payload_bytes, mut payload_files) = (0, 0);
+    let gathered = world.gather(&mine, 0)?;
+    if let Some(parts) = gathered.all() {
+        (payload_bytes, payload_files) = (parts.bytes_left(), parts.files_left());
+        for part in parts {
+            add(&mut report, &part?)?;
+        }
+    }
+    let gather = started.elapsed() - meet - evaluate;
+
+    world.close()?;
+    if arguments.rank == 0 {
+        let outcome = Outcome {
+            confusion: report.confusion().iter().map(|row| row.to_vec()).collect(),
+            table: report.to_string(),
+            payload_bytes,
+            payload_files,
+            seconds: Phases {
+                meet: meet.as_secs_f64(),
+                evaluate: evaluate.as_secs_f64(),
+                gather: gather.as_secs_f64(),
+                close: (started.elapsed() - meet - evaluate - gather).as_secs_f64(),
+            },
+        };
+        output::json(&outcome).map_err(Failure::system("tell the result"))?;
+    }
+    Ok(exit::DONE)
+}
+
+/// Classifies one share of the data set.
+fn classify(
+    index: usize,
+    count: usize,
+    bar: Option<&ProgressBar>,
+) -> Result<Vec<Prediction>, Failure> {
+    let samples = samples().map_err(|error| broken(&error))?;
+    let classifier = Classifier::new(&samples).map_err(|error| broken(&error))?;
+    let share = shard(&samples, index, count);
+    if let Some(bar) = bar {
+        bar.set_length(share.len() as u64);
+    }
+    let predictions = share
+        .iter()
+        .map(|sample| {
+            if let Some(bar) = bar {
+                bar.inc(1);
+            }
+            classifier.classify(sample)
+        })
+        .collect();
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    Ok(predictions)
+}
+
+fn report_of(predictions: &[Prediction]) -> Result<Report, Failure> {
+    let mut report = Report::default();
+    add(&mut report, predictions)?;
+    Ok(report)
+}
+
+fn add(report: &mut Report, predictions: &[Prediction]) -> Result<(), Failure> {
+    for prediction in predictions {
+        report.add(prediction).map_err(|error| broken(&error))?;
+    }
+    Ok(())
+}
+
+/// The data set that comes with this program is not what it should be.
+fn broken(error: &dyn std::error::Error) -> Failure {
+    Failure::System {
+        operation: "use the data set that comes with this program",
+        cause: io::Error::other(error.to_string()),
+    }
+}
+
+/// On a terminal only; elsewhere it draws nothing.
+fn progress_bar() -> ProgressBar {
+    let style = ProgressStyle::with_template("  rank 0  {wide_bar} {pos}/{len} digits")
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(0).with_style(style)
+}
+
+/// All that is left in a directory after the rendezvous directory, which may stay when it is empty.
+fn leftovers(directory: &Path) -> Result<Vec<String>, Failure> {
+    let mut left = Vec::new();
+    let mut pending = vec![directory.to_owned()];
+    while let Some(next) = pending.pop() {
+        for entry in fs::read_dir(&next).map_err(Failure::file("list", &next))? {
+            let path = entry.map_err(Failure::file("list", &next))?.path();
+            let is_rendezvous = next == directory && path.is_dir();
+            if is_rendezvous {
+                pending.push(path);
+            } else {
+                left.push(path.display().to_string());
+            }
+        }
+    }
+    Ok(left)
+}
+
+fn text(document: &Document, table: &str, directory: &Path) -> String {
+    let seconds = document.seconds;
+    let milliseconds = |seconds: f64| format!("{:.1} ms", seconds * 1000.0);
+    let equal = if document.equal_to_one_process {
+        "equal to what one process computes"
+    } else {
+        "NOT equal to what one process computes"
+    };
+    let left = if document.left_behind.is_empty() {
+        "nothing".to_owned()
+    } else {
+        document.left_behind.join(", ")
+    };
+    format!(
+        "{table}\n\
+         {equal}\n\n\
+         gathered     {} payloads, {:.1} KiB, through files in {}\n\
+         rank 0 took  {} to meet, {} to classify, {} to gather, {} to close\n\
+         left behind  {left}\n",
+        document.payload_files,
+        kib(document.payload_bytes),
+        directory.display(),
+        milliseconds(seconds.meet),
+        milliseconds(seconds.evaluate),
+        milliseconds(seconds.gather),
+        milliseconds(seconds.close),
+    )
+}
+
+#[expect(clippy::cast_precision_loss, reason = "one decimal is shown")]
+fn kib(bytes: u64) -> f64 {
+    bytes as f64 / 1024.0
+}
+
+fn show(text: &str) -> Result<(), Failure> {
+    output::write(Stream::Stdout, text.as_bytes()).map_err(Failure::system("write standard output"))
+}

@@ -1,0 +1,296 @@
+//! The verb `gather`: everybody's bytes for one rank, or for all.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use clap::Args;
+use fsgather::{Communicator, Payload, Rank};
+use serde::Serialize;
+
+use crate::{
+    delivery::{self, NewFile},
+    exit,
+    failure::Failure,
+    input::Input,
+    membership::{JoinArguments, Membership, for_rank, needs_rank},
+    output,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  srun sh -c './evaluate > part.$SLURM_PROCID; fsgather gather part.$SLURM_PROCID --out all'
+      rank 0 gets all/rank-00000, all/rank-00001, ...
+  mpirun -np 8 sh -c './score | fsgather gather --concat=scores.txt'
+      rank 0 gets one file, parts in rank order
+  fsgather run -n 4 -- fsgather gather --all --out 'got.{rank}' data.bin
+      every rank gets everything, each in a directory of its own
+
+Each rank hands over FILE, or its standard input. Files appear whole, by rename.
+With --all, --out and --concat= must contain {rank}, which is replaced by the
+rank's number, so that no two ranks write to the same place.
+
+Beware: srun hands its standard input to every rank. Use `srun --input=0`, give
+each rank a FILE, or redirect the input of each rank's own command as above.
+
+With --json, standard output of each rank carries
+  {schema_version, rank, world_size, root, bytes_given, bytes_received, files,
+   seconds}
+  `root` is null with --all; `files` lists what this rank has written.";
+
+/// Gather every rank's file or standard input, on one rank or on all.
+#[derive(Args, Debug)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct GatherArguments {
+    /// What this rank hands over; `-` or nothing is standard input.
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+
+    /// Who receives.
+    #[arg(long, value_name = "R", default_value_t = 0, conflicts_with = "all")]
+    root: u32,
+
+    /// Every rank receives.
+    #[arg(long)]
+    all: bool,
+
+    /// Directory for one file from each rank: rank-00000, rank-00001, ...
+    #[arg(long, value_name = "DIR", conflicts_with = "concat")]
+    out: Option<String>,
+
+    /// One stream in rank order, into a file or (without one) on standard output; the default.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
+    concat: Option<String>,
+
+    /// Call files in --out as they were called where they came from.
+    #[arg(long, requires = "out")]
+    keep_names: bool,
+
+    /// Replace files that exist.
+    #[arg(long)]
+    force: bool,
+
+    #[command(flatten)]
+    join: JoinArguments,
+}
+
+/// Where a recipient's bytes go.
+enum Destination {
+    /// A file for each rank, by rank.
+    Files(Vec<PathBuf>),
+    /// One file.
+    File(PathBuf),
+    /// Standard output.
+    Stdout,
+}
+
+#[derive(Serialize)]
+struct Report {
+    rank: u32,
+    world_size: u32,
+    root: Option<u32>,
+    bytes_given: u64,
+    bytes_received: u64,
+    files: Vec<PathBuf>,
+    seconds: f64,
+}
+
+/// Gathers every rank's input.
+///
+/// # Errors
+///
+/// When the ranks do not meet, one is lost or late, or something cannot be read or written.
+pub(crate) fn gather(arguments: &GatherArguments, json: bool) -> Result<u8, Failure> {
+    let started = Instant::now();
+    arguments.check(json)?;
+    let mut input = Input::of(arguments.file.as_deref())?;
+    let membership = Membership::join(&arguments.join, None)?;
+    let report = membership.complete(|communicator| {
+        let rank = communicator.rank();
+        let receives = arguments.all || rank.get() == arguments.root;
+        let names = arguments.names(communicator, &input)?;
+        let destination = arguments.destination(rank, communicator, names);
+        if receives && let Some(objection) = destination.objection(arguments.force) {
+            // Told inside of the call, so that nobody waits for this rank.
+            input.refuse(objection);
+        }
+        let mut sink = Sink::new(&destination, arguments.force);
+        if arguments.all {
+            for (index, payload) in communicator
+                .all_gather_from(&mut input)?
+                .into_iter()
+                .enumerate()
+            {
+                sink.take(index, &payload)?;
+            }
+        } else if let Some(parts) = communicator.gather_from(&mut input, arguments.root)?.all() {
+            for (index, payload) in parts.enumerate() {
+                sink.take(index, &payload?)?;
+            }
+        }
+        let (bytes_received, files) = sink.finish()?;
+        Ok(Report {
+            rank: rank.get(),
+            world_size: communicator.world_size().get(),
+            root: (!arguments.all).then_some(arguments.root),
+            bytes_given: input.bytes_read(),
+            bytes_received,
+            files,
+            seconds: started.elapsed().as_secs_f64(),
+        })
+    })?;
+    if json {
+        output::json(&report).map_err(Failure::system("write standard output"))?;
+    }
+    Ok(exit::DONE)
+}
+
+impl GatherArguments {
+    fn check(&self, json: bool) -> Result<(), Failure> {
+        if self.all {
+            match (&self.out, self.concat.as_deref()) {
+                (Some(out), _) => needs_rank("--out", out)?,
+                (None, Some(concat)) if concat != "-" => needs_rank("--concat", concat)?,
+                _ => {
+                    return Err(Failure::usage(
+                        "--all to standard output would print everything once for each rank; use --out or \
+                         --concat=FILE, with {rank} in it",
+                    ));
+                }
+            }
+        }
+        let prints = self.out.is_none() && matches!(self.concat.as_deref(), None | Some("-"));
+        if json && prints {
+            return Err(Failure::usage(
+                "--json needs --out or --concat=FILE: standard output cannot carry the payloads as well",
+            ));
+        }
+        if self.keep_names
+            && self
+                .file
+                .as_deref()
+                .is_none_or(|file| file == Path::new("-"))
+        {
+            return Err(Failure::usage(
+                "--keep-names needs a FILE: standard input has no name",
+            ));
+        }
+        Ok(())
+    }
+
+    /// What each rank calls its file, if names are to be kept.
+    fn names(
+        &self,
+        communicator: &Communicator,
+        input: &Input,
+    ) -> Result<Option<Vec<String>>, Failure> {
+        if !self.keep_names {
+            return Ok(None);
+        }
+        let own = input.file_name().unwrap_or_default();
+        let names = communicator.all_gather(&own)?;
+        let mut first: BTreeMap<&str, usize> = BTreeMap::new();
+        for (rank, name) in names.iter().enumerate() {
+            if let Some(other) = first.insert(name, rank) {
+                return Err(Failure::usage(format!(
+                    "ranks {other} and {rank} both call their file {name}; leave out --keep-names"
+                )));
+            }
+        }
+        Ok(Some(names))
+    }
+
+    fn destination(
+        &self,
+        rank: Rank,
+        communicator: &Communicator,
+        names: Option<Vec<String>>,
+    ) -> Destination {
+        let expand = |template: &str| {
+            if self.all {
+                for_rank(template, rank)
+            } else {
+                PathBuf::from(template)
+            }
+        };
+        match (&self.out, self.concat.as_deref()) {
+            (Some(out), _) => {
+                let directory = expand(out);
+                let names = names.unwrap_or_else(|| {
+                    communicator
+                        .world_size()
+                        .ranks()
+                        .map(|rank| format!("rank-{:05}", rank.get()))
+                        .collect()
+                });
+                Destination::Files(names.iter().map(|name| directory.join(name)).collect())
+            }
+            (None, Some(concat)) if concat != "-" => Destination::File(expand(concat)),
+            _ => Destination::Stdout,
+        }
+    }
+}
+
+impl Destination {
+    fn objection(&self, force: bool) -> Option<String> {
+        match self {
+            Self::Files(paths) => paths
+                .iter()
+                .find_map(|path| delivery::objection(path, force)),
+            Self::File(path) => delivery::objection(path, force),
+            Self::Stdout => None,
+        }
+    }
+}
+
+/// Takes payloads in rank order to where they go.
+struct Sink<'a> {
+    destination: &'a Destination,
+    force: bool,
+    open: Option<NewFile>,
+    bytes: u64,
+    files: Vec<PathBuf>,
+}
+
+impl<'a> Sink<'a> {
+    fn new(destination: &'a Destination, force: bool) -> Self {
+        Self {
+            destination,
+            force,
+            open: None,
+            bytes: 0,
+            files: Vec::new(),
+        }
+    }
+
+    fn take(&mut self, index: usize, payload: &Payload) -> Result<(), Failure> {
+        self.bytes += payload.len() as u64;
+        match self.destination {
+            Destination::Stdout => delivery::print(payload)?,
+            Destination::File(path) => {
+                let file = match self.open.take() {
+                    Some(file) => file,
+                    None => NewFile::begin(path, self.force)?,
+                };
+                self.open.insert(file).write(payload)?;
+            }
+            Destination::Files(paths) => {
+                if let Some(path) = paths.get(index) {
+                    let mut file = NewFile::begin(path, self.force)?;
+                    file.write(payload)?;
+                    self.files.push(file.finish()?);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<(u64, Vec<PathBuf>), Failure> {
+        if let Some(file) = self.open.take() {
+            self.files.push(file.finish()?);
+        }
+        Ok((self.bytes, self.files))
+    }
+}
