@@ -41,7 +41,9 @@ impl Membership {
         let interrupt = Interrupt::default();
         let interruption =
             Interruption::watch(&interrupt).map_err(Failure::system("watch signals"))?;
-        let mut builder = Communicator::builder().interrupt(&interrupt);
+        let mut builder = Communicator::builder()
+            .interrupt(&interrupt)
+            .call_site(command_line());
         if let Some(dir) = &arguments.dir {
             builder = builder.directory(dir);
         }
@@ -93,6 +95,19 @@ impl Membership {
             }
         }
     }
+}
+
+/// What this rank was asked to do, for messages on other ranks.
+fn command_line() -> String {
+    const LONGEST: usize = 200;
+    let words: Vec<String> = std::env::args_os()
+        .skip(1)
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect();
+    let line = words.join(" ");
+    let cut: String = line.chars().take(LONGEST).collect();
+    let more = if cut.len() < line.len() { " ..." } else { "" };
+    format!("`fsgather {cut}{more}`")
 }
 
 /// Replaces `{rank}` by the rank's number in plain decimal.

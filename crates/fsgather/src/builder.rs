@@ -2,6 +2,7 @@
 
 use std::{
     net::IpAddr,
+    panic::Location,
     path::PathBuf,
     sync::{
         Arc,
@@ -11,14 +12,14 @@ use std::{
 };
 
 use fsgather_control::tcp;
-use fsgather_core::{Error, Interrupt, ProcessId, Solo};
+use fsgather_core::{Error, Interrupt, ProcessId, Site, Solo};
 use fsgather_store::{Liveness, liveness, this_process};
 
 use crate::{
     blocking::step_aside,
     communicator::Communicator,
     environment::Variables,
-    inner::{Inner, Route},
+    inner::{Inner, Route, World},
     meeting,
     rendezvous::Rendezvous,
     settings::{Control, DirMode, RendezvousSetting, Setting, Settings, Transport},
@@ -54,6 +55,7 @@ pub struct Builder {
     join_timeout: Option<Duration>,
     inline_limit: Option<u64>,
     job: Option<String>,
+    call_site: Option<String>,
     interrupt: Interrupt,
 }
 
@@ -124,6 +126,13 @@ impl Builder {
         self
     }
 
+    /// What messages call the place of this communicator's calls, instead of their places in the
+    /// program; for commands, whose users know command lines rather than sources.
+    pub fn call_site(mut self, name: impl Into<String>) -> Self {
+        self.call_site = Some(name.into());
+        self
+    }
+
     /// A switch that ends meeting, and all calls after it, from another thread.
     pub fn interrupt(mut self, interrupt: &Interrupt) -> Self {
         self.interrupt = interrupt.clone();
@@ -135,11 +144,16 @@ impl Builder {
     /// # Errors
     ///
     /// Those of [`Communicator::from_env`], and [`Error::Config`] for a wrong combination.
+    #[track_caller]
     pub fn build(self) -> Result<Communicator, Error> {
-        step_aside(|| self.join())
+        let site = match &self.call_site {
+            Some(name) => Site::named(name),
+            None => Site::of(Location::caller()),
+        };
+        step_aside(|| self.join(&site))
     }
 
-    fn join(self) -> Result<Communicator, Error> {
+    fn join(self, site: &Site) -> Result<Communicator, Error> {
         let settings = self.settings(&Variables::of_process())?;
         let is_root = settings.detection.rank.get() == 0;
         for warning in settings.warnings.iter().filter(|_| is_root) {
@@ -202,14 +216,14 @@ impl Builder {
             transport: settings.transport.value,
             directory: None,
         };
-        let inner = Inner::new(
-            joined.exchange,
-            joined.communicator,
-            joined.processes,
-            prepared.ground,
-            settings.inline_limit.value,
+        let world = World {
+            communicator: joined.communicator,
+            processes: joined.processes,
+            inline_limit: settings.inline_limit.value,
             route,
-        )?;
+            call_site: self.call_site.map(Site::named),
+        };
+        let inner = Inner::new(joined.exchange, world, prepared.ground, site)?;
         Ok(Communicator::from_inner(inner))
     }
 

@@ -50,11 +50,6 @@ pub struct Communicator {
     inner: Arc<Inner>,
 }
 
-/// The caller, for messages.
-fn here(location: &Location<'_>) -> Site {
-    Site::of(location)
-}
-
 impl Communicator {
     /// Joins the world that the launcher and the variables `FSGATHER_*` describe; a world of one when
     /// there is nothing to be found.
@@ -63,6 +58,7 @@ impl Communicator {
     ///
     /// [`Error::Config`] for a variable that cannot be understood, and whatever keeps the ranks from
     /// meeting: [`Error::Timeout`], [`Error::Rendezvous`], [`Error::Storage`], [`Error::NotShared`].
+    #[track_caller]
     pub fn from_env() -> Result<Self, Error> {
         Self::builder().build()
     }
@@ -129,6 +125,12 @@ impl Communicator {
         Self { inner }
     }
 
+    /// The caller, for messages.
+    fn here(&self, location: &Location<'_>) -> Site {
+        let named = self.inner.call_site.clone();
+        named.unwrap_or_else(|| Site::of(location))
+    }
+
     /// Which rank this is.
     #[must_use]
     pub fn rank(&self) -> Rank {
@@ -149,7 +151,7 @@ impl Communicator {
     /// [`Error::Poisoned`].
     #[track_caller]
     pub fn barrier(&self) -> Result<(), Error> {
-        let site = here(Location::caller());
+        let site = self.here(Location::caller());
         step_aside(|| self.inner.barrier(site))
     }
 
@@ -164,7 +166,7 @@ impl Communicator {
     where
         T: Serialize + DeserializeOwned,
     {
-        let site = here(Location::caller());
+        let site = self.here(Location::caller());
         let root = self.world_size().rank(root)?;
         let call = Call::new(Operation::Broadcast, site)
             .with_root(root)
@@ -186,7 +188,7 @@ impl Communicator {
     /// Those of [`broadcast`](Self::broadcast).
     #[track_caller]
     pub fn broadcast_bytes(&self, bytes: &[u8], root: u32) -> Result<Payload, Error> {
-        let site = here(Location::caller());
+        let site = self.here(Location::caller());
         let root = self.world_size().rank(root)?;
         let call = Call::new(Operation::Broadcast, site).with_root(root);
         step_aside(|| {
@@ -221,7 +223,7 @@ impl Communicator {
     where
         T: Serialize + DeserializeOwned,
     {
-        let site = here(Location::caller());
+        let site = self.here(Location::caller());
         step_aside(|| self.all_gather_by(self.inner.default_route(), value, site))
     }
 
@@ -235,7 +237,7 @@ impl Communicator {
     /// Those of [`all_gather`](Self::all_gather).
     #[track_caller]
     pub fn all_gather_bytes(&self, bytes: &[u8]) -> Result<Vec<Payload>, Error> {
-        let site = here(Location::caller());
+        let site = self.here(Location::caller());
         step_aside(|| {
             self.gather_everywhere(
                 self.inner.default_route(),
@@ -263,7 +265,7 @@ impl Communicator {
     where
         T: Serialize + DeserializeOwned,
     {
-        let site = here(Location::caller());
+        let site = self.here(Location::caller());
         step_aside(|| self.gather_by(self.inner.default_route(), value, root, site))
     }
 
@@ -274,7 +276,7 @@ impl Communicator {
     /// Those of [`gather`](Self::gather).
     #[track_caller]
     pub fn gather_bytes(&self, bytes: &[u8], root: u32) -> Result<Gathered<Payload>, Error> {
-        let site = here(Location::caller());
+        let site = self.here(Location::caller());
         let root = self.world_size().rank(root)?;
         let call = Call::new(Operation::Gather, site).with_root(root);
         step_aside(|| {
@@ -303,7 +305,7 @@ impl Communicator {
         source: &mut dyn std::io::Read,
         root: u32,
     ) -> Result<Gathered<Payload>, Error> {
-        let site = here(Location::caller());
+        let site = self.here(Location::caller());
         let root = self.world_size().rank(root)?;
         let call = Call::new(Operation::Gather, site).with_root(root);
         step_aside(|| {
@@ -325,7 +327,7 @@ impl Communicator {
     /// Those of [`all_gather_bytes`](Self::all_gather_bytes) and [`gather_from`](Self::gather_from).
     #[track_caller]
     pub fn all_gather_from(&self, source: &mut dyn std::io::Read) -> Result<Vec<Payload>, Error> {
-        let site = here(Location::caller());
+        let site = self.here(Location::caller());
         step_aside(|| {
             self.gather_everywhere(
                 self.inner.default_route(),
@@ -348,7 +350,7 @@ impl Communicator {
         source: &mut dyn std::io::Read,
         root: u32,
     ) -> Result<Payload, Error> {
-        let site = here(Location::caller());
+        let site = self.here(Location::caller());
         let root = self.world_size().rank(root)?;
         let call = Call::new(Operation::Broadcast, site).with_root(root);
         step_aside(|| {
@@ -369,7 +371,7 @@ impl Communicator {
     /// to close; [`Error::Config`] while results of [`gather`](Self::gather) are still being read.
     #[track_caller]
     pub fn close(self) -> Result<(), Error> {
-        let site = here(Location::caller());
+        let site = self.here(Location::caller());
         step_aside(|| self.inner.close(site))
     }
 

@@ -38,6 +38,15 @@ pub(crate) struct Route {
     pub(crate) directory: Option<PathBuf>,
 }
 
+/// What is known of a world that has formed.
+pub(crate) struct World {
+    pub(crate) communicator: Uuid,
+    pub(crate) processes: Vec<ProcessId>,
+    pub(crate) inline_limit: u64,
+    pub(crate) route: Route,
+    pub(crate) call_site: Option<Site>,
+}
+
 /// One rank's membership of a world, and where its payloads go.
 pub(crate) struct Inner {
     pub(crate) exchange: Box<dyn Exchange>,
@@ -45,6 +54,8 @@ pub(crate) struct Inner {
     inline_setting: u64,
     /// What set-ups need to know.
     pub(crate) ground: Ground,
+    /// What messages call the place of all calls, if not their places in the program.
+    pub(crate) call_site: Option<Site>,
     pub(crate) communicator: Uuid,
     pub(crate) processes: Vec<ProcessId>,
     /// The route of calls that ask for nothing else.
@@ -56,22 +67,22 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    /// Takes a place in a world, and agrees with the others on where payloads go.
+    /// Takes a place in a world, and agrees with the others on where payloads go. `site` is where the
+    /// communicator is made.
     pub(crate) fn new(
         exchange: Box<dyn Exchange>,
-        communicator: Uuid,
-        processes: Vec<ProcessId>,
+        world: World,
         ground: Ground,
-        inline_setting: u64,
-        route: Route,
+        site: &Site,
     ) -> Result<Arc<Self>, Error> {
         let inner = Arc::new(Self {
             exchange,
-            inline_setting,
+            inline_setting: world.inline_limit,
             ground,
-            communicator,
-            processes,
-            route: route.clone(),
+            call_site: world.call_site,
+            communicator: world.communicator,
+            processes: world.processes,
+            route: world.route.clone(),
             places: Mutex::default(),
             open_gathers: AtomicUsize::new(0),
             ended: Mutex::new(false),
@@ -84,7 +95,7 @@ impl Inner {
                     inner.reclaim(channel, epoch, owner);
                 }
             }));
-        inner.place_for(&route, &Site::named("the start"))?;
+        inner.place_for(&world.route, site)?;
         Ok(inner)
     }
 
@@ -94,6 +105,7 @@ impl Inner {
             exchange,
             inline_setting: u64::MAX,
             ground: Ground::nowhere(),
+            call_site: None,
             communicator: Uuid::nil(),
             processes,
             route: Route {

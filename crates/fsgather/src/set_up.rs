@@ -2,7 +2,8 @@
 //!
 //! Set-up is made of ordinary exchanges, so it fails, times out and is agreed on like any call:
 //!
-//! 1. Rank 0 makes the gather directory and tells everybody its plan. If it cannot, nobody can.
+//! 1. Rank 0 makes the gather directory, unless it was told to use memory, and tells everybody its
+//!    plan. If it cannot, nobody can.
 //! 2. Only when ranks may see different mounts: one prober for each mount namespace leaves a nonce in the
 //!    directory and tells everybody; then each looks for the nonces of all, and tells what it sees.
 //!
@@ -83,6 +84,8 @@ const PROBE_PATIENCE: Duration = Duration::from_secs(10);
 /// What rank 0 means to do.
 #[derive(Debug, Serialize, Deserialize)]
 enum Plan {
+    /// Memory, as rank 0 was told.
+    Memory,
     /// Files in this rendezvous directory.
     Files {
         directory: String,
@@ -100,7 +103,7 @@ type Planting = Result<Option<ProbeNonce>, String>;
 
 /// Finds the place that a route leads to, together with all other ranks.
 pub(crate) fn run(inner: &Inner, route: &Route, site: &Site) -> Result<Place, Error> {
-    if route.transport == Transport::Memory || inner.exchange.body_limit() == usize::MAX {
+    if inner.exchange.body_limit() == usize::MAX {
         return Ok(Place::Memory);
     }
     let set_up = SetUp { inner, route, site };
@@ -134,6 +137,7 @@ impl SetUp<'_> {
             encode(&plan)
         })?;
         let (path, facts, is_in_doubt) = match decode(told.first())? {
+            Plan::Memory => return Ok(self.memory()),
             Plan::NotShared(problem) => return self.not_shared(problem),
             Plan::Files {
                 directory,
@@ -162,6 +166,9 @@ impl SetUp<'_> {
     /// What rank 0 means to do; it makes the gather directory at once, so that a lack of room or
     /// permission is known now rather than after hours of work.
     fn plan(&self) -> Result<(Plan, Option<GatherDir>), Error> {
+        if self.route.transport == Transport::Memory {
+            return Ok((Plan::Memory, None));
+        }
         let ground = &self.inner.ground;
         let (rendezvous, own) = self.choose()?;
         let processes = &self.inner.processes;
@@ -351,6 +358,17 @@ impl SetUp<'_> {
         let is_root = self.inner.exchange.rank() == Rank::ZERO;
         let caretaker = Caretaker::start(directory.clone(), is_root.then_some(BEAT_PERIOD))?;
         Ok(FilePlace::new(directory, policy, caretaker))
+    }
+
+    /// Where ranks were told different things, rank 0 decides.
+    fn memory(&self) -> Place {
+        if self.route.transport == Transport::Filesys {
+            tracing::warn!(
+                "rank 0 was told to use memory, this rank ({}) to use files: memory it is",
+                self.inner.exchange.rank()
+            );
+        }
+        Place::Memory
     }
 
     fn not_shared(&self, problem: Error) -> Result<Place, Error> {

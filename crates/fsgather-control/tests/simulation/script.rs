@@ -1,0 +1,296 @@
+//! What simulated ranks do, and what happens to them: [`Script`].
+//!
+//! A script is small enough to be read when a test has failed, and says everything: the same script always
+//! gives the same run.
+
+use std::fmt;
+
+use proptest::{collection::vec, prelude::*, sample::select};
+
+/// The time-out of all simulated worlds, in seconds.
+pub(crate) const PATIENCE: u64 = 60;
+
+/// One line of the program that all ranks share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Barrier,
+    /// From this rank.
+    Broadcast(u32),
+    AllGather {
+        /// One bit for each rank: whether it leaves a payload.
+        leaves: u8,
+        /// How many further rounds the call has, because of rank 0 or the last rank.
+        rounds: u8,
+    },
+    Gather {
+        root: u32,
+        leaves: u8,
+    },
+    /// Starts an `all_gather` and goes on without waiting for it.
+    Start {
+        leaves: u8,
+    },
+    /// Waits for everything that was started, the latest first.
+    Settle,
+    /// So many seconds outside of any call.
+    Compute(u8),
+}
+
+impl Verb {
+    /// With roots that are ranks of a world of this size.
+    fn within(self, ranks: u32) -> Self {
+        match self {
+            Self::Broadcast(root) => Self::Broadcast(root % ranks),
+            Self::Gather { root, leaves } => Self::Gather {
+                root: root % ranks,
+                leaves,
+            },
+            other => other,
+        }
+    }
+}
+
+/// How one rank departs from the shared program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// Takes so many seconds to publish; bytes move all the while, or nothing does.
+    Slow { seconds: u8, moving: bool },
+    /// The same with reading, before it says that it is done.
+    SlowReading { seconds: u8, moving: bool },
+    /// Fails instead of contributing.
+    Fail,
+    /// Fails while it reads.
+    FailReading,
+    /// Leaves the line out.
+    Skip,
+    /// Calls something else.
+    Differ,
+    /// Closes here.
+    Close,
+    /// Leaves here, in good order.
+    Leave,
+    /// Leaves here with an error.
+    Raise,
+    /// Is interrupted here, and goes on.
+    Interrupt,
+    /// Computes here for far longer than anybody waits, and goes on.
+    Stray,
+}
+
+/// One departure from the shared program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Twist {
+    pub(crate) rank: u32,
+    pub(crate) line: usize,
+    pub(crate) what: What,
+}
+
+/// What happens to a process or host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Harm {
+    /// The process dies and its connections close.
+    Crash,
+    /// The process dies, but something holds its connections open; another rank of its host notices.
+    HiddenCrash,
+    /// The host stops answering; the kernels notice after a while.
+    Vanish,
+    /// The link between the rank and rank 0 carries nothing any more.
+    Sever,
+    /// The process is stopped for so many seconds.
+    Stop(u16),
+}
+
+/// One misfortune, just before the event of this number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    pub(crate) event: usize,
+    pub(crate) rank: u32,
+    pub(crate) harm: Harm,
+}
+
+/// Everything that decides a run.
+#[derive(Clone)]
+pub(crate) struct Script {
+    pub(crate) ranks: u32,
+    pub(crate) program: Vec<Verb>,
+    pub(crate) twists: Vec<Twist>,
+    pub(crate) faults: Vec<Fault>,
+    /// Which of the possible events comes next, each time there are several; in turn after the end.
+    pub(crate) order: Vec<u8>,
+}
+
+impl fmt::Debug for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{} ranks, time-out {PATIENCE} s; all do {:?}, then close",
+            self.ranks, self.program
+        )?;
+        for Twist { rank, line, what } in &self.twists {
+            writeln!(f, "  but rank {rank} at line {line}: {what:?}")?;
+        }
+        for Fault { event, rank, harm } in &self.faults {
+            writeln!(f, "  before event {event}, rank {rank}: {harm:?}")?;
+        }
+        write!(f, "  order {:?}", self.order)
+    }
+}
+
+/// What a strategy may put into scripts.
+#[derive(Clone, Copy)]
+pub(crate) struct Mixture {
+    /// Whether most lines leave payloads.
+    pub(crate) payloads: bool,
+    pub(crate) twists: Option<fn() -> BoxedStrategy<What>>,
+    pub(crate) harms: Option<fn() -> BoxedStrategy<Harm>>,
+    /// Whether rank 0 may come to harm.
+    pub(crate) harm_rank_0: bool,
+}
+
+/// Nothing goes wrong, though ranks are of different speed.
+pub(crate) const PEACEFUL: Mixture = Mixture {
+    payloads: false,
+    twists: Some(delays),
+    harms: None,
+    harm_rank_0: false,
+};
+
+/// Everything may happen.
+pub(crate) const TROUBLED: Mixture = Mixture {
+    payloads: false,
+    twists: Some(any_twist),
+    harms: Some(any_harm),
+    harm_rank_0: true,
+};
+
+/// Ranks fail, leave and die while others read.
+pub(crate) const READING: Mixture = Mixture {
+    payloads: true,
+    twists: Some(reading_twists),
+    harms: Some(losses),
+    harm_rank_0: false,
+};
+
+/// Ranks are slow, or do not come at all.
+pub(crate) const LATE: Mixture = Mixture {
+    payloads: false,
+    twists: Some(lateness),
+    harms: None,
+    harm_rank_0: false,
+};
+
+fn delays() -> BoxedStrategy<What> {
+    let slow = (1..=3_u8, any::<bool>());
+    prop_oneof![
+        slow.clone()
+            .prop_map(|(seconds, moving)| What::Slow { seconds, moving }),
+        slow.prop_map(|(seconds, moving)| What::SlowReading { seconds, moving }),
+    ]
+    .boxed()
+}
+
+fn lateness() -> BoxedStrategy<What> {
+    let slow = (20..=150_u8, any::<bool>());
+    prop_oneof![
+        4 => slow.clone().prop_map(|(seconds, moving)| What::Slow { seconds, moving }),
+        2 => slow.prop_map(|(seconds, moving)| What::SlowReading { seconds, moving }),
+        2 => Just(What::Stray),
+    ]
+    .boxed()
+}
+
+fn any_twist() -> BoxedStrategy<What> {
+    let others = vec![
+        What::Fail,
+        What::FailReading,
+        What::Skip,
+        What::Differ,
+        What::Close,
+        What::Leave,
+        What::Raise,
+        What::Interrupt,
+        What::Stray,
+    ];
+    prop_oneof![1 => delays(), 1 => lateness(), 6 => select(others)].boxed()
+}
+
+fn reading_twists() -> BoxedStrategy<What> {
+    let others = vec![
+        What::FailReading,
+        What::Fail,
+        What::Leave,
+        What::Raise,
+        What::Close,
+    ];
+    prop_oneof![1 => delays(), 2 => lateness(), 3 => select(others)].boxed()
+}
+
+fn losses() -> BoxedStrategy<Harm> {
+    select(vec![
+        Harm::Crash,
+        Harm::HiddenCrash,
+        Harm::Vanish,
+        Harm::Sever,
+    ])
+    .boxed()
+}
+
+fn any_harm() -> BoxedStrategy<Harm> {
+    prop_oneof![3 => losses(), 1 => (1..=150_u16).prop_map(Harm::Stop)].boxed()
+}
+
+fn verb(payloads: bool) -> BoxedStrategy<Verb> {
+    let gathers = prop_oneof![
+        3 => (any::<u8>(), 0..=2_u8).prop_map(|(leaves, rounds)| Verb::AllGather { leaves, rounds }),
+        1 => any::<u8>().prop_map(|leaves| Verb::Start { leaves }),
+    ];
+    let others = prop_oneof![
+        2 => Just(Verb::Barrier),
+        1 => any::<u32>().prop_map(Verb::Broadcast),
+        2 => (any::<u32>(), any::<u8>()).prop_map(|(root, leaves)| Verb::Gather { root, leaves }),
+        1 => Just(Verb::Settle),
+        1 => (1..=3_u8).prop_map(Verb::Compute),
+    ];
+    let weight = if payloads { 6 } else { 1 };
+    prop_oneof![weight => gathers, 2 => others].boxed()
+}
+
+/// Scripts of one mixture, for worlds of 1 to 5 ranks.
+pub(crate) fn scripts(mixture: Mixture) -> impl Strategy<Value = Script> {
+    let twists = match mixture.twists {
+        None => Just(Vec::new()).boxed(),
+        Some(what) => vec((any::<u32>(), 0..6_usize, what()), 0..4).boxed(),
+    };
+    let faults = match mixture.harms {
+        None => Just(Vec::new()).boxed(),
+        Some(harm) => vec((0..80_usize, any::<u32>(), harm()), 0..3).boxed(),
+    };
+    (
+        1..=5_u32,
+        vec(verb(mixture.payloads), 0..6),
+        twists,
+        faults,
+        vec(any::<u8>(), 0..150),
+    )
+        .prop_map(move |(ranks, program, twists, faults, order)| Script {
+            ranks,
+            program: program.into_iter().map(|verb| verb.within(ranks)).collect(),
+            twists: twists
+                .into_iter()
+                .map(|(rank, line, what)| Twist {
+                    rank: rank % ranks,
+                    line,
+                    what,
+                })
+                .collect(),
+            faults: faults
+                .into_iter()
+                .filter_map(|(event, rank, harm)| {
+                    let first = u32::from(!mixture.harm_rank_0);
+                    let rank = first + rank % (ranks - first).max(1);
+                    (rank < ranks).then_some(Fault { event, rank, harm })
+                })
+                .collect(),
+            order,
+        })
+}
