@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn tasks_run_on_the_progress_thread_when_nobody_calls() {
         let baton = baton();
-        let (done, wait) = std::sync::mpsc::channel();
+        let (done, wait) = mpsc::channel();
         baton.spawn(async move {
             tokio::time::sleep(Duration::from_millis(1)).await;
             done.send(std::thread::current().name().map(str::to_owned))
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn a_caller_gets_the_runtime_from_a_resting_progress_thread() {
         let baton = baton();
-        let (done, wait) = std::sync::mpsc::channel();
+        let (done, wait) = mpsc::channel();
         baton.spawn(async move { done.send(()).unwrap() });
         wait.recv_timeout(Duration::from_secs(10)).unwrap();
         // The progress thread is inside the runtime now; the caller must run its own task all the same.

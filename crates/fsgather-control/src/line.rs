@@ -54,7 +54,7 @@ impl Line {
         is_running: &Arc<IsRunning>,
     ) {
         let (hub, is_running) = (Arc::clone(&self.hub), Arc::clone(is_running));
-        match Watch::start(hub, rank, processes.to_vec(), is_running) {
+        match Watch::start(hub, rank, processes, is_running) {
             Ok(watch) => *lock(&self.watch) = watch,
             Err(error) => tracing::debug!("cannot watch the processes on this host: {error}"),
         }

@@ -46,11 +46,11 @@ impl Watch {
     pub(crate) fn start(
         hub: Arc<Hub>,
         rank: Rank,
-        processes: Vec<ProcessId>,
+        processes: &[ProcessId],
         is_running: Arc<IsRunning>,
     ) -> io::Result<Option<Self>> {
         let own = processes.get(rank.index()).map(|own| own.pid);
-        let siblings: Vec<(Rank, ProcessId)> = ring(rank, &processes)
+        let siblings: Vec<(Rank, ProcessId)> = ring(rank, processes)
             .into_iter()
             .filter_map(|sibling| Some((sibling, processes.get(sibling.index())?.clone())))
             // Threads of one process end together.

@@ -359,20 +359,16 @@ async fn tend(board: Arc<dyn Noticeboard>, hub: Arc<Hub>) {
             (open || member.failure(ChannelId::WORLD).is_some()).then_some(open)
         });
         let pause = pauses.next_pause();
-        match tokio::time::timeout(pause, settled).await {
-            Ok(formed) => {
-                if formed {
-                    tokio::task::spawn_blocking(move || board.sweep());
-                }
-                return;
+        if let Ok(formed) = tokio::time::timeout(pause, settled).await {
+            if formed {
+                tokio::task::spawn_blocking(move || board.sweep());
             }
-            Err(_) => {
-                let board = Arc::clone(&board);
-                let tended = tokio::task::spawn_blocking(move || board.tend(posted.elapsed()));
-                if let Ok(Err(error)) = tended.await {
-                    tracing::debug!("the rendezvous record could not be tended: {error}");
-                }
-            }
+            return;
+        }
+        let its = Arc::clone(&board);
+        let tended = tokio::task::spawn_blocking(move || its.tend(posted.elapsed()));
+        if let Ok(Err(error)) = tended.await {
+            tracing::debug!("the rendezvous record could not be tended: {error}");
         }
     }
 }

@@ -1,7 +1,6 @@
 //! A world whose ranks are threads of one process: [`threads`].
 
 use std::{
-    fmt,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -282,11 +281,5 @@ impl Driver for Chair {
 
     fn is_foreign(&self) -> bool {
         self.room.pid != std::process::id()
-    }
-}
-
-impl fmt::Debug for Chair {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Chair").field("rank", &self.rank).finish()
     }
 }

@@ -15,9 +15,9 @@ pub(crate) const BYTES: Encoding = Encoding(0);
 pub(crate) const POSTCARD: Encoding = Encoding(1);
 
 /// Lets postcard write straight to where the payload goes.
-struct Into<'a, 'b>(&'a mut Outgoing<'b>);
+struct Destination<'a, 'b>(&'a mut Outgoing<'b>);
 
-impl Flavor for Into<'_, '_> {
+impl Flavor for Destination<'_, '_> {
     type Output = ();
 
     fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
@@ -42,7 +42,7 @@ pub(crate) fn encode<T: Serialize + ?Sized>(
     value: &T,
     outgoing: &mut Outgoing<'_>,
 ) -> Result<(), Error> {
-    match postcard::serialize_with_flavor(value, Into(outgoing)) {
+    match postcard::serialize_with_flavor(value, Destination(outgoing)) {
         // What the destination refuses, `finish` tells with its type.
         Ok(()) | Err(postcard::Error::SerializeBufferFull) => Ok(()),
         Err(error) => Err(session.raised(format!(
@@ -57,7 +57,7 @@ pub(crate) fn encode<T: Serialize + ?Sized>(
 pub(crate) fn decode<T: DeserializeOwned>(
     bytes: &[u8],
     writer: Option<&Peer>,
-    reader: Peer,
+    reader: &Peer,
 ) -> Result<T, Error> {
     let corrupt = |reason: String| Error::Corrupt {
         path: PathBuf::from("a payload"),
@@ -109,17 +109,17 @@ mod tests {
     fn what_is_no_value_of_the_type_is_refused_with_its_name() {
         let bytes = postcard::to_stdvec(&(7_u32, "seven")).unwrap();
         assert_eq!(
-            decode::<(u32, String)>(&bytes, None, me()),
+            decode::<(u32, String)>(&bytes, None, &me()),
             Ok((7, "seven".into()))
         );
-        let short = decode::<(u32, String, u64)>(&bytes, Some(&me()), me()).unwrap_err();
+        let short = decode::<(u32, String, u64)>(&bytes, Some(&me()), &me()).unwrap_err();
         assert!(
             short
                 .to_string()
                 .contains("(u32, alloc::string::String, u64)"),
             "{short}"
         );
-        let long = decode::<u32>(&bytes, None, me()).unwrap_err();
+        let long = decode::<u32>(&bytes, None, &me()).unwrap_err();
         assert!(long.to_string().contains("6 bytes more"), "{long}");
     }
 }

@@ -64,7 +64,6 @@ impl Communicator {
     }
 
     /// Joins a world of which some things are said in the program; variables say the rest.
-    #[must_use]
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -177,7 +176,7 @@ impl Communicator {
                     codec::encode(session, value, outgoing)
                 })?;
             let writer = self.inner.exchange.peers().get(root.index());
-            codec::decode(&payload, writer, self.inner.me())
+            codec::decode(&payload, writer, &self.inner.me())
         })
     }
 
@@ -193,7 +192,7 @@ impl Communicator {
         let call = Call::new(Operation::Broadcast, site).with_root(root);
         step_aside(|| {
             self.broadcast_from(root, call, codec::BYTES, |_, outgoing| {
-                outgoing.expect_len(bytes.len());
+                outgoing.expect_len(bytes.len())?;
                 outgoing.take(bytes)
             })
         })
@@ -244,7 +243,7 @@ impl Communicator {
                 Call::new(Operation::AllGather, site),
                 codec::BYTES,
                 |_, outgoing| {
-                    outgoing.expect_len(bytes.len());
+                    outgoing.expect_len(bytes.len())?;
                     outgoing.take(bytes)
                 },
                 |_, payload| Ok(payload),
@@ -285,10 +284,10 @@ impl Communicator {
                 call,
                 codec::BYTES,
                 |_, outgoing| {
-                    outgoing.expect_len(bytes.len());
+                    outgoing.expect_len(bytes.len())?;
                     outgoing.take(bytes)
                 },
-                gathered::as_bytes,
+                |_, _, payload| Ok(payload),
             )
         })
     }
@@ -314,7 +313,7 @@ impl Communicator {
                 call,
                 codec::BYTES,
                 |session, outgoing| copy(session, source, outgoing),
-                gathered::as_bytes,
+                |_, _, payload| Ok(payload),
             )
         })
     }
@@ -390,7 +389,7 @@ impl Communicator {
             call,
             codec::POSTCARD,
             |session, outgoing| codec::encode(session, value, outgoing),
-            |rank, payload| gathered::as_value(&self.inner, rank, payload),
+            |rank, payload| gathered::as_value(&self.inner, rank, &payload),
         )
     }
 
@@ -413,7 +412,7 @@ impl Communicator {
             call,
             codec::POSTCARD,
             |session, outgoing| codec::encode(session, value, outgoing),
-            gathered::as_value,
+            |inner, rank, payload| gathered::as_value(inner, rank, &payload),
         )
     }
 

@@ -43,6 +43,7 @@ pub enum Gathered<T> {
 
 impl<T> Gathered<T> {
     /// The parts on the root, none elsewhere.
+    #[must_use = "payloads that are not iterated over are thrown away"]
     pub fn all(self) -> Option<Parts<T>> {
         match self {
             Self::All(parts) => Some(parts),
@@ -57,19 +58,14 @@ impl<T> Gathered<T> {
     }
 }
 
-/// A payload as it is.
-pub(crate) fn as_bytes(_inner: &Inner, _rank: Rank, payload: Payload) -> Result<Payload, Error> {
-    Ok(payload)
-}
-
 /// A value that was encoded.
 pub(crate) fn as_value<T: DeserializeOwned>(
     inner: &Inner,
     rank: Rank,
-    payload: Payload,
+    payload: &[u8],
 ) -> Result<T, Error> {
     let writer = inner.exchange.peers().get(rank.index());
-    codec::decode(&payload, writer, inner.me())
+    codec::decode(payload, writer, &inner.me())
 }
 
 pub(crate) type Take<T> = fn(&Inner, Rank, Payload) -> Result<T, Error>;

@@ -182,7 +182,7 @@ impl Inner {
             publish(&session, &place, encoding, give).map_err(|cause| session.fail(cause))?;
         let verdict = session
             .decide(ready.contribution)
-            .inspect_err(|_| self.forget(&place, &session))?;
+            .inspect_err(|_| place.forget(&session.ticket))?;
         let exchange = &*self.exchange;
         let relayed = relay::run(
             exchange,
@@ -193,12 +193,12 @@ impl Inner {
         .map_err(|failure| session.over(failure))?;
         let Some(table) = verdict.table else {
             // The root removes what it has read.
-            self.hand_over(&place, &session);
+            place.hand_over(&session.ticket);
             return Ok((session, None, false));
         };
         let acknowledge = table.acknowledge;
         if !acknowledge {
-            self.hand_over(&place, &session);
+            place.hand_over(&session.ticket);
         }
         let incoming = Incoming::sort(table, relayed).map_err(|cause| session.fail(cause))?;
         Ok((session, Some(incoming), acknowledge))
@@ -217,19 +217,6 @@ impl Inner {
         self.exchange
             .exchange(Call::new(Operation::Barrier, site), Bytes::new())
             .map(drop)
-    }
-
-    /// Removes this rank's payload of a call that failed: nobody will read it.
-    fn forget(&self, place: &Place, session: &Session<'_>) {
-        if let Place::Files(files) = place {
-            files.reclaim_own(session.ticket.channel, session.ticket.epoch);
-        }
-    }
-
-    fn hand_over(&self, place: &Place, session: &Session<'_>) {
-        if let Place::Files(files) = place {
-            files.hand_over(session.ticket.channel, session.ticket.epoch);
-        }
     }
 
     fn reclaim(&self, channel: ChannelId, epoch: Epoch, owner: Rank) {

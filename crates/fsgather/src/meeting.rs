@@ -49,15 +49,14 @@ pub(crate) fn prepare(
         Some(Rendezvous::File(directory)) => {
             by_directories(&[directory.as_path()], key, &mut ground)?
         }
-        None => match ground.named.clone() {
-            Some(named) => by_directories(&[named.as_path()], key, &mut ground)?,
-            None => {
-                let defaults = [ground.local_default.clone(), ground.shared_default.clone()];
-                let defaults: Vec<&Path> =
-                    defaults.iter().flatten().map(PathBuf::as_path).collect();
-                by_directories(&defaults, key, &mut ground)?
-            }
-        },
+        None => {
+            // Without a named directory rank 0 leaves word in both defaults, and members look in both:
+            // containers on one host need not share /tmp.
+            let candidates = [&ground.named, &ground.local_default, &ground.shared_default];
+            let candidates: Vec<PathBuf> = candidates.into_iter().flatten().cloned().collect();
+            let candidates: Vec<&Path> = candidates.iter().map(PathBuf::as_path).collect();
+            by_directories(&candidates, key, &mut ground)?
+        }
     };
     Ok(Prepared { meeting, ground })
 }
@@ -69,7 +68,7 @@ fn ground(settings: &Settings, uid: u32) -> Ground {
         .then(|| default_local(uid))
         .and_then(|made| {
             made.inspect_err(|error| {
-                tracing::warn!("the default directory cannot be used: {error}")
+                tracing::warn!("the default directory cannot be used: {error}");
             })
             .ok()
         });

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use fsgather_core::{ChannelId, Epoch};
+use fsgather_core::{ChannelId, Epoch, Error, Ticket};
 use fsgather_store::{Caretaker, CollectPolicy, GatherDir, PayloadName};
 
 /// What a set-up has come to.
@@ -15,6 +15,22 @@ pub(crate) enum Place {
     Memory,
     /// Into files of a gather directory.
     Files(Arc<FilePlace>),
+}
+
+impl Place {
+    /// Removes this rank's payload of a call that failed: nobody will read it.
+    pub(crate) fn forget(&self, ticket: &Ticket) {
+        if let Self::Files(files) = self {
+            files.reclaim_own(ticket.channel, ticket.epoch);
+        }
+    }
+
+    /// Leaves this rank's payload of a call to its only reader, which removes it.
+    pub(crate) fn hand_over(&self, ticket: &Ticket) {
+        if let Self::Files(files) = self {
+            lock(&files.published).remove(&(ticket.channel, ticket.epoch));
+        }
+    }
 }
 
 /// A gather directory in use.
@@ -58,11 +74,6 @@ impl FilePlace {
         }
     }
 
-    /// Forgets this rank's payload of a call, whose single reader removes it.
-    pub(crate) fn hand_over(&self, channel: ChannelId, epoch: Epoch) {
-        lock(&self.published).remove(&(channel, epoch));
-    }
-
     /// Removes a payload, in the background.
     pub(crate) fn reclaim(&self, name: PayloadName) {
         match &*lock(&self.caretaker) {
@@ -77,7 +88,7 @@ impl FilePlace {
     }
 
     /// Whether the directory may still be used: somebody may have taken its owner for dead.
-    pub(crate) fn check(&self) -> Result<(), fsgather_core::Error> {
+    pub(crate) fn check(&self) -> Result<(), Error> {
         lock(&self.caretaker)
             .as_ref()
             .map_or(Ok(()), Caretaker::check)

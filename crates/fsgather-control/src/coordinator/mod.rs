@@ -218,7 +218,7 @@ impl Coordinator {
             }
             ToCoordinator::SiblingExited { rank } => self.suspect(rank, now),
             ToCoordinator::Close { site } => self.close(from, site, now),
-            ToCoordinator::Leave { cause } => self.leave(from, cause),
+            ToCoordinator::Leave { cause } => self.leave(from, cause.as_ref()),
         }
         self.finish_if_all_left();
     }
@@ -467,9 +467,9 @@ impl Coordinator {
         self.fail_calls_that_need(from);
     }
 
-    fn leave(&mut self, from: Rank, cause: Option<Error>) {
+    fn leave(&mut self, from: Rank, cause: Option<&Error>) {
         let failed = cause.is_some();
-        let failure = match &cause {
+        let failure = match cause {
             None => PeerFailure::Departed,
             Some(cause) => PeerFailure::Raised {
                 message: cause.to_string(),

@@ -92,7 +92,7 @@ impl Clock {
 const NOTICE_EVERY: Duration = Duration::from_secs(2);
 
 /// Warnings come at 30 s, 1 min, 2 min, ... up to this far apart.
-const LONGEST_WARNING_GAP: Duration = Duration::from_secs(30 * 60);
+const LONGEST_WARNING_GAP: Duration = Duration::from_mins(30);
 
 /// How long nothing moves before the first warning names whom we wait for.
 pub(super) const FIRST_WARNING: Duration = Duration::from_secs(30);

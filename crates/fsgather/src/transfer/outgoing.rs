@@ -51,12 +51,14 @@ impl<'a> Outgoing<'a> {
     }
 
     /// Says how long the payload will be, so that a lack of space is noticed before it is written.
-    pub(crate) fn expect_len(&mut self, bytes: usize) {
-        if bytes > self.inline_limit && self.open().is_ok() {
-            if let Some((_, writer)) = &mut self.writer {
-                writer.expect_len(bytes as u64);
-            }
+    pub(crate) fn expect_len(&mut self, bytes: usize) -> Result<(), Error> {
+        if bytes > self.inline_limit {
+            self.open()?;
         }
+        if let Some((_, writer)) = &mut self.writer {
+            writer.expect_len(bytes as u64);
+        }
+        Ok(())
     }
 
     /// Takes more of the payload.

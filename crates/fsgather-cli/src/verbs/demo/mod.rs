@@ -1,25 +1,25 @@
 //! The verb `demo`: the main job on this machine, with real processes and real data.
 
+mod rank;
+
 use std::{
     env, fs,
-    io::{self, Read},
-    path::{Path, PathBuf},
+    io::Read,
+    path::Path,
     process::{Child, Command, Stdio},
-    time::{Duration, Instant},
 };
 
 use clap::Args;
-use fsgather::{Communicator, settings::Transport};
-use fsgather_digits::{Classifier, Prediction, Report, samples, shard};
-use indicatif::{ProgressBar, ProgressStyle};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+
+pub(crate) use rank::{DemoRankArguments, demo_rank};
 
 use crate::{
     exit,
     failure::Failure,
-    log,
     output::{self, Stream},
 };
+use rank::{Outcome, Phases, classify, report_of};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -38,9 +38,6 @@ With --json, standard output carries
    payload_bytes, payload_files, seconds: {meet, evaluate, gather, close},
    left_behind}.";
 
-/// How long ranks of the demo wait for each other.
-const PATIENCE: Duration = Duration::from_mins(1);
-
 /// See the main job run on this machine: real processes, real data, nothing to set up.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
@@ -49,37 +46,6 @@ pub(crate) struct DemoArguments {
     #[arg(short = 'n', long = "ranks", value_name = "N", default_value_t = 4,
           value_parser = clap::value_parser!(u32).range(1..=64))]
     ranks: u32,
-}
-
-/// One rank of the demo: a process of its own.
-#[derive(Args, Debug)]
-#[command(hide = true)]
-pub(crate) struct DemoRankArguments {
-    #[arg(long)]
-    rank: u32,
-    #[arg(long)]
-    ranks: u32,
-    #[arg(long)]
-    directory: PathBuf,
-}
-
-/// What rank 0 tells the process that started it.
-#[derive(Debug, Serialize, Deserialize)]
-struct Outcome {
-    confusion: Vec<Vec<u32>>,
-    table: String,
-    payload_bytes: u64,
-    payload_files: usize,
-    seconds: Phases,
-}
-
-/// How long rank 0 took for each phase.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Phases {
-    meet: f64,
-    evaluate: f64,
-    gather: f64,
-    close: f64,
 }
 
 /// The document that `--json` prints.
@@ -192,119 +158,6 @@ impl Drop for Started {
             let _ = child.wait();
         }
     }
-}
-
-/// The part of one rank: this is what a user's program looks like.
-///
-/// # Errors
-///
-/// Whatever goes wrong here or on another rank.
-pub(crate) fn demo_rank(arguments: &DemoRankArguments) -> Result<u8, Failure> {
-    log::start()?;
-    let started = Instant::now();
-    let world = Communicator::builder()
-        .rank(arguments.rank)
-        .world_size(arguments.ranks)
-        .directory(&arguments.directory)
-        .timeout(PATIENCE)
-        .join_timeout(PATIENCE)
-        // Through the file system, however small.
-        .transport(Transport::Filesys)
-        .inline_limit(0)
-        .build()?;
-    let meet = started.elapsed();
-
-    let bar = (arguments.rank == 0).then(progress_bar);
-    let mine = classify(
-        world.rank().index(),
-        world.world_size().count(),
-        bar.as_ref(),
-    )?;
-    let evaluate = started.elapsed() - meet;
-
-    let mut report = Report::default();
-    let (mut payload_bytes, mut payload_files) = (0, 0);
-    let gathered = world.gather(&mine, 0)?;
-    if let Some(parts) = gathered.all() {
-        (payload_bytes, payload_files) = (parts.bytes_left(), parts.files_left());
-        for part in parts {
-            add(&mut report, &part?)?;
-        }
-    }
-    let gather = started.elapsed() - meet - evaluate;
-
-    world.close()?;
-    if arguments.rank == 0 {
-        let outcome = Outcome {
-            confusion: report.confusion().iter().map(|row| row.to_vec()).collect(),
-            table: report.to_string(),
-            payload_bytes,
-            payload_files,
-            seconds: Phases {
-                meet: meet.as_secs_f64(),
-                evaluate: evaluate.as_secs_f64(),
-                gather: gather.as_secs_f64(),
-                close: (started.elapsed() - meet - evaluate - gather).as_secs_f64(),
-            },
-        };
-        output::json(&outcome).map_err(Failure::system("tell the result"))?;
-    }
-    Ok(exit::DONE)
-}
-
-/// Classifies one share of the data set.
-fn classify(
-    index: usize,
-    count: usize,
-    bar: Option<&ProgressBar>,
-) -> Result<Vec<Prediction>, Failure> {
-    let samples = samples().map_err(|error| broken(&error))?;
-    let classifier = Classifier::new(&samples).map_err(|error| broken(&error))?;
-    let share = shard(&samples, index, count);
-    if let Some(bar) = bar {
-        bar.set_length(share.len() as u64);
-    }
-    let predictions = share
-        .iter()
-        .map(|sample| {
-            if let Some(bar) = bar {
-                bar.inc(1);
-            }
-            classifier.classify(sample)
-        })
-        .collect();
-    if let Some(bar) = bar {
-        bar.finish_and_clear();
-    }
-    Ok(predictions)
-}
-
-fn report_of(predictions: &[Prediction]) -> Result<Report, Failure> {
-    let mut report = Report::default();
-    add(&mut report, predictions)?;
-    Ok(report)
-}
-
-fn add(report: &mut Report, predictions: &[Prediction]) -> Result<(), Failure> {
-    for prediction in predictions {
-        report.add(prediction).map_err(|error| broken(&error))?;
-    }
-    Ok(())
-}
-
-/// The data set that comes with this program is not what it should be.
-fn broken(error: &dyn std::error::Error) -> Failure {
-    Failure::System {
-        operation: "use the data set that comes with this program",
-        cause: io::Error::other(error.to_string()),
-    }
-}
-
-/// On a terminal only; elsewhere it draws nothing.
-fn progress_bar() -> ProgressBar {
-    let style = ProgressStyle::with_template("  rank 0  {wide_bar} {pos}/{len} digits")
-        .unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(0).with_style(style)
 }
 
 /// All that is left in a directory after the rendezvous directory, which may stay when it is empty.

@@ -1,0 +1,174 @@
+//! One rank of the demo: what a user's program looks like, with a watch beside it.
+
+use std::{
+    io,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use clap::Args;
+use fsgather::{Communicator, settings::Transport};
+use fsgather_digits::{Classifier, Prediction, Report, samples, shard};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::{Deserialize, Serialize};
+
+use crate::{exit, failure::Failure, log, output};
+
+/// How long ranks of the demo wait for each other.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// One rank of the demo: a process of its own.
+#[derive(Args, Debug)]
+#[command(hide = true)]
+pub(crate) struct DemoRankArguments {
+    #[arg(long)]
+    rank: u32,
+    #[arg(long)]
+    ranks: u32,
+    #[arg(long)]
+    directory: PathBuf,
+}
+
+/// What rank 0 tells the process that started it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Outcome {
+    pub(super) confusion: Vec<Vec<u32>>,
+    pub(super) table: String,
+    pub(super) payload_bytes: u64,
+    pub(super) payload_files: usize,
+    pub(super) seconds: Phases,
+}
+
+/// How long rank 0 took for each phase.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct Phases {
+    pub(super) meet: f64,
+    pub(super) evaluate: f64,
+    pub(super) gather: f64,
+    pub(super) close: f64,
+}
+
+/// Time since the last lap.
+struct Laps(Instant);
+
+impl Laps {
+    fn lap(&mut self) -> f64 {
+        let now = Instant::now();
+        let lap = now.saturating_duration_since(self.0);
+        self.0 = now;
+        lap.as_secs_f64()
+    }
+}
+
+/// The part of one rank: this is what a user's program looks like.
+///
+/// # Errors
+///
+/// Whatever goes wrong here or on another rank.
+pub(crate) fn demo_rank(arguments: &DemoRankArguments) -> Result<u8, Failure> {
+    log::start()?;
+    let mut laps = Laps(Instant::now());
+    let world = Communicator::builder()
+        .rank(arguments.rank)
+        .world_size(arguments.ranks)
+        .directory(&arguments.directory)
+        .timeout(PATIENCE)
+        .join_timeout(PATIENCE)
+        // Through the file system, however small.
+        .transport(Transport::Filesys)
+        .inline_limit(0)
+        .build()?;
+    let meet = laps.lap();
+
+    let bar = (arguments.rank == 0).then(progress_bar);
+    let mine = classify(
+        world.rank().index(),
+        world.world_size().count(),
+        bar.as_ref(),
+    )?;
+    let evaluate = laps.lap();
+
+    let mut report = Report::default();
+    let (mut payload_bytes, mut payload_files) = (0, 0);
+    let gathered = world.gather(&mine, 0)?;
+    if let Some(parts) = gathered.all() {
+        (payload_bytes, payload_files) = (parts.bytes_left(), parts.files_left());
+        for part in parts {
+            add(&mut report, &part?)?;
+        }
+    }
+    let gather = laps.lap();
+
+    world.close()?;
+    if arguments.rank == 0 {
+        let outcome = Outcome {
+            confusion: report.confusion().iter().map(|row| row.to_vec()).collect(),
+            table: report.to_string(),
+            payload_bytes,
+            payload_files,
+            seconds: Phases {
+                meet,
+                evaluate,
+                gather,
+                close: laps.lap(),
+            },
+        };
+        output::json(&outcome).map_err(Failure::system("tell the result"))?;
+    }
+    Ok(exit::DONE)
+}
+
+/// Classifies one share of the data set.
+pub(super) fn classify(
+    index: usize,
+    count: usize,
+    bar: Option<&ProgressBar>,
+) -> Result<Vec<Prediction>, Failure> {
+    let samples = samples().map_err(|error| broken(&error))?;
+    let classifier = Classifier::new(&samples).map_err(|error| broken(&error))?;
+    let share = shard(&samples, index, count);
+    if let Some(bar) = bar {
+        bar.set_length(share.len() as u64);
+    }
+    let predictions = share
+        .iter()
+        .map(|sample| {
+            if let Some(bar) = bar {
+                bar.inc(1);
+            }
+            classifier.classify(sample)
+        })
+        .collect();
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    Ok(predictions)
+}
+
+pub(super) fn report_of(predictions: &[Prediction]) -> Result<Report, Failure> {
+    let mut report = Report::default();
+    add(&mut report, predictions)?;
+    Ok(report)
+}
+
+fn add(report: &mut Report, predictions: &[Prediction]) -> Result<(), Failure> {
+    for prediction in predictions {
+        report.add(prediction).map_err(|error| broken(&error))?;
+    }
+    Ok(())
+}
+
+/// The data set that comes with this program is not what it should be.
+fn broken(error: &dyn std::error::Error) -> Failure {
+    Failure::System {
+        operation: "use the data set that comes with this program",
+        cause: io::Error::other(error.to_string()),
+    }
+}
+
+/// On a terminal only; elsewhere it draws nothing.
+fn progress_bar() -> ProgressBar {
+    let style = ProgressStyle::with_template("  rank 0  {wide_bar} {pos}/{len} digits")
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(0).with_style(style)
+}

@@ -1,0 +1,588 @@
+//! What must hold in every run, checked as it goes: [`Ledger`].
+//!
+//! The ledger sees everything that is said and learned. It keeps a model of its own of what has arrived and
+//! when something last moved, and compares what the machines do with it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use fsgather_control::message::{ToCoordinator, ToMember};
+use fsgather_core::{
+    Call, Contribution, Epoch, Error, PeerFailure, Rank, Recipients, Round, Step, Verdict,
+};
+
+use crate::{rank::raised, script::PATIENCE};
+
+/// A promise that was not kept.
+#[derive(Debug)]
+pub(crate) struct Broken(pub(crate) String);
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The outcome of a check.
+pub(crate) type Checked = Result<(), Broken>;
+
+/// Fails with a message unless the promise is kept.
+macro_rules! promise {
+    ($kept:expr, $($message:tt)+) => {
+        if !$kept {
+            return Err($crate::promises::Broken(format!($($message)+)));
+        }
+    };
+}
+pub(crate) use promise;
+
+/// One exchange, as the ledger knows it.
+#[derive(Default)]
+struct Exchange {
+    handed_in: BTreeMap<Rank, (Call, Contribution)>,
+    arrived: BTreeSet<Rank>,
+    last_progress: Duration,
+    released: bool,
+    /// Who has been sent the release.
+    told: BTreeSet<Rank>,
+}
+
+/// Payloads of a decided call that somebody may still read.
+#[derive(Default)]
+struct Payloads {
+    owners: BTreeSet<Rank>,
+    reclaimed: BTreeSet<Rank>,
+    done: BTreeSet<Rank>,
+}
+
+/// How far the coordinator's view of a rank goes.
+pub(crate) type Connected<'a> = &'a dyn Fn(Rank) -> bool;
+
+/// Everything that has happened in one run.
+#[derive(Default)]
+pub(crate) struct Ledger {
+    ranks: u32,
+    exchanges: BTreeMap<Step, Exchange>,
+    payloads: BTreeMap<Epoch, Payloads>,
+    /// Why the world has failed.
+    pub(crate) abort: Option<Error>,
+    /// When anything last moved.
+    pub(crate) last_progress: Duration,
+    bytes: BTreeMap<Rank, u64>,
+    closing: Option<Duration>,
+    came_to_close: BTreeSet<Rank>,
+    /// Whom things were done to: a failure has to name one of them.
+    culprits: BTreeSet<Rank>,
+    /// Those that may fail by themselves or know less than the others.
+    excused: BTreeSet<Rank>,
+    /// Whether rank 0 was out of order at some time, so that clocks prove nothing.
+    rank_0_was_disturbed: bool,
+    /// Whether rank 0 went without waiting for the others.
+    pub(crate) abandoned: bool,
+    goodbyes: BTreeMap<Rank, bool>,
+    pub(crate) closed: BTreeSet<Rank>,
+    pub(crate) failures: Vec<(Rank, Option<Step>, Error)>,
+    pub(crate) releases: usize,
+    pub(crate) reclaims: usize,
+    pub(crate) warnings: Vec<String>,
+}
+
+impl Ledger {
+    pub(crate) fn new(ranks: u32) -> Self {
+        Self {
+            ranks,
+            ..Self::default()
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = Rank> + use<> {
+        (0..self.ranks).map(Rank::new)
+    }
+
+    /// Something was done to this rank that may make the world fail.
+    pub(crate) fn suspects(&mut self, rank: Rank) {
+        self.culprits.insert(rank);
+    }
+
+    /// This rank may fail by itself, or not learn what the others learn.
+    pub(crate) fn excuses(&mut self, rank: Rank) {
+        self.excused.insert(rank);
+    }
+
+    /// Rank 0 is out of order: all are excused, and nothing happens at its time.
+    pub(crate) fn disturbs_rank_0(&mut self) {
+        self.rank_0_was_disturbed = true;
+        self.excused.extend(self.all());
+    }
+
+    // What ranks do and learn.
+
+    pub(crate) fn hands_in(
+        &mut self,
+        rank: Rank,
+        step: Step,
+        call: &Call,
+        contribution: Contribution,
+    ) -> Checked {
+        let exchange = self.exchanges.entry(step).or_default();
+        let before = exchange
+            .handed_in
+            .insert(rank, (call.clone(), contribution));
+        promise!(
+            before.is_none(),
+            "simulation: rank {rank} repeats itself in {step:?}"
+        );
+        Ok(())
+    }
+
+    pub(crate) fn interrupts(&mut self, rank: Rank) {
+        self.suspects(rank);
+        self.excuses(rank);
+    }
+
+    pub(crate) fn learns(&mut self, rank: Rank, step: Step, verdict: &Verdict) -> Checked {
+        let exchange = self.exchanges.entry(step).or_default();
+        promise!(
+            exchange.released && exchange.told.contains(&rank),
+            "P1: rank {rank} learns a release of {step:?} that rank 0 has not sent it"
+        );
+        self.check_table(
+            step,
+            &[rank],
+            verdict.table.as_ref().map(|table| &table.bodies),
+        )?;
+        let needed = self.exchanges.get(&step).map_or(0, |exchange| {
+            let contributions = exchange.handed_in.values();
+            contributions
+                .map(|(_, contribution)| contribution.further_rounds)
+                .max()
+                .unwrap_or(0)
+        });
+        promise!(
+            verdict.further_rounds == needed,
+            "P2: rank {rank} is told of {} further rounds of {step:?}, {needed} are needed",
+            verdict.further_rounds
+        );
+        Ok(())
+    }
+
+    pub(crate) fn fails(&mut self, rank: Rank, step: Option<Step>, failure: &Error) -> Checked {
+        if let Some(step) = step {
+            let released = self.exchanges.get(&step).is_some_and(|e| e.released);
+            promise!(
+                !released || self.excused.contains(&rank),
+                "P1: rank {rank} learns a failure of {step:?}, which rank 0 has released: {failure}"
+            );
+        }
+        self.failures.push((rank, step, failure.clone()));
+        if self.excused.contains(&rank) {
+            return Ok(());
+        }
+        let agreed = self.abort.as_ref().map(Error::root_cause);
+        let rank_0_left = matches!(
+            failure.root_cause(),
+            Error::PeerFailed { peer, failure: PeerFailure::Departed, .. } if peer.rank == Rank::ZERO
+        );
+        promise!(
+            agreed == Some(failure.root_cause()) || (self.abandoned && rank_0_left),
+            "P3: rank {rank} learns \"{failure}\", but rank 0 has decided on {agreed:?}"
+        );
+        Ok(())
+    }
+
+    pub(crate) fn knows_nothing(&mut self, rank: Rank, step: Step) -> Checked {
+        promise!(
+            false,
+            "P1: rank {rank} has failed and still waits for {step:?}"
+        );
+        Ok(())
+    }
+
+    pub(crate) fn is_poisoned(
+        &mut self,
+        rank: Rank,
+        first: &Error,
+        again: Option<Error>,
+    ) -> Checked {
+        promise!(
+            again.as_ref() == Some(&first.poisoned()),
+            "P3: rank {rank} has failed with \"{first}\", and its next call ends with {again:?}"
+        );
+        Ok(())
+    }
+
+    pub(crate) fn closes(&mut self, rank: Rank) -> Checked {
+        self.closed.insert(rank);
+        promise!(
+            self.abort.is_none(),
+            "P5: rank {rank} closes in good order, but the world has failed: {:?}",
+            self.abort
+        );
+        Ok(())
+    }
+
+    // What rank 0 hears, says and orders.
+
+    /// The coordinator is about to be told this by a rank that is connected.
+    pub(crate) fn coordinator_hears(&mut self, from: Rank, message: &ToCoordinator, now: Duration) {
+        match message {
+            ToCoordinator::Contribute { step, .. } if self.abort.is_none() => {
+                let exchange = self.exchanges.entry(*step).or_default();
+                exchange.arrived.insert(from);
+                exchange.last_progress = now;
+                self.last_progress = now;
+            }
+            ToCoordinator::Status { bytes, .. } => {
+                let before = self.bytes.entry(from).or_default();
+                if *bytes > *before {
+                    *before = *bytes;
+                    self.moves(now);
+                }
+            }
+            ToCoordinator::Done { epoch, .. } => {
+                self.payloads.entry(*epoch).or_default().done.insert(from);
+            }
+            ToCoordinator::Close { .. } => {
+                self.came_to_close.insert(from);
+                self.closing = Some(now);
+                self.last_progress = now;
+            }
+            _ => {}
+        }
+    }
+
+    fn moves(&mut self, now: Duration) {
+        self.last_progress = now;
+        for exchange in self.exchanges.values_mut() {
+            if !exchange.arrived.is_empty() {
+                exchange.last_progress = now;
+            }
+        }
+        if let Some(closing) = &mut self.closing {
+            *closing = now;
+        }
+    }
+
+    pub(crate) fn coordinator_says(
+        &mut self,
+        to: &[Rank],
+        message: &ToMember,
+        now: Duration,
+        connected: Connected<'_>,
+    ) -> Checked {
+        for rank in to {
+            promise!(
+                !self.goodbyes.contains_key(rank),
+                "P5: rank {rank} is told {message:?} after goodbye"
+            );
+        }
+        match message {
+            ToMember::Release {
+                step,
+                bodies,
+                acknowledge,
+                ..
+            } => self.releases(to, *step, bodies.as_ref(), *acknowledge),
+            ToMember::Abort { cause, .. } => self.aborts(cause, now, connected),
+            ToMember::Reclaim { epoch, .. } => {
+                for owner in to {
+                    promise!(
+                        connected(*owner),
+                        "P4: rank {owner}, which is gone, is asked to remove its payload"
+                    );
+                    self.reclaims(*epoch, *owner, connected)?;
+                }
+                Ok(())
+            }
+            ToMember::Bye { orderly } => {
+                for rank in to {
+                    self.goodbyes.insert(*rank, *orderly);
+                }
+                promise!(
+                    !(*orderly && self.abort.is_some()),
+                    "P5: an orderly goodbye in a failed world"
+                );
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn releases(
+        &mut self,
+        to: &[Rank],
+        step: Step,
+        bodies: Option<&Vec<Bytes>>,
+        acknowledge: bool,
+    ) -> Checked {
+        promise!(
+            self.abort.is_none(),
+            "P3: {step:?} is released after the abort"
+        );
+        let exchange = self.exchanges.entry(step).or_default();
+        self.releases += usize::from(!exchange.released);
+        exchange.released = true;
+        for rank in to {
+            promise!(
+                exchange.told.insert(*rank),
+                "P1: rank {rank} is told twice of {step:?}"
+            );
+        }
+        promise!(
+            exchange.arrived.len() == self.ranks as usize,
+            "P2: {step:?} is released with contributions of {:?} only",
+            exchange.arrived
+        );
+        let calls: Vec<&Call> = exchange.handed_in.values().map(|(call, _)| call).collect();
+        let different = calls
+            .iter()
+            .any(|call| call.difference(calls[0]).is_some());
+        promise!(!different, "P2: {step:?} is released for different calls");
+        let owners: BTreeSet<Rank> = exchange
+            .handed_in
+            .iter()
+            .filter(|(_, (_, contribution))| contribution.leaves_payload)
+            .map(|(rank, _)| *rank)
+            .collect();
+        let all_receive = calls
+            .first()
+            .is_none_or(|call| call.recipients() == Recipients::All);
+        let expected = all_receive && !owners.is_empty();
+        promise!(
+            acknowledge == expected,
+            "P4: {step:?} is released with acknowledge {acknowledge}"
+        );
+        for rank in self.excused.iter().copied().collect::<Vec<_>>() {
+            // Whoever could not hear rank 0 may have failed by itself.
+            promise!(rank.get() < self.ranks, "simulation: no rank {rank}");
+        }
+        let known_failed = self
+            .failures
+            .iter()
+            .find(|(rank, failed, _)| *failed == Some(step) && !self.excused.contains(rank));
+        promise!(
+            known_failed.is_none(),
+            "P1: {step:?} is released after it failed for {known_failed:?}"
+        );
+        if expected {
+            self.payloads.entry(step.epoch).or_default().owners = owners;
+        }
+        self.check_table(step, to, bodies)
+    }
+
+    fn check_table(&self, step: Step, to: &[Rank], bodies: Option<&Vec<Bytes>>) -> Checked {
+        let Some(exchange) = self.exchanges.get(&step) else {
+            return Err(Broken(format!("P2: nobody has contributed to {step:?}")));
+        };
+        let Some((call, _)) = exchange.handed_in.values().next() else {
+            return Err(Broken(format!("P2: nobody has contributed to {step:?}")));
+        };
+        for rank in to {
+            let receives = call.recipients().include(*rank);
+            promise!(
+                bodies.is_some() == receives,
+                "P2: rank {rank} gets {bodies:?} of {step:?}"
+            );
+        }
+        if let Some(bodies) = bodies {
+            let contributed = exchange.handed_in.values();
+            let same = bodies
+                .iter()
+                .eq(contributed.map(|(_, contribution)| &contribution.body));
+            promise!(
+                same,
+                "P2: {step:?} delivers {bodies:?}, contributed were {:?}",
+                exchange.handed_in
+            );
+        }
+        Ok(())
+    }
+
+    fn aborts(&mut self, cause: &Error, now: Duration, connected: Connected<'_>) -> Checked {
+        if let Some(first) = &self.abort {
+            promise!(
+                first == cause,
+                "P3: first the world fails with \"{first}\", then with \"{cause}\""
+            );
+            return Ok(());
+        }
+        let late = match cause {
+            Error::Timeout {
+                during, missing, ..
+            } => {
+                let missing = missing.iter().map(|missing| missing.rank).collect();
+                self.check_timeout(during, &missing, now, connected)?;
+                missing
+            }
+            _ => BTreeSet::new(),
+        };
+        self.check_names(cause, &late)?;
+        self.abort = Some(cause.clone());
+        Ok(())
+    }
+
+    /// The error has to name a rank that something was done to.
+    fn check_names(&self, cause: &Error, late: &BTreeSet<Rank>) -> Checked {
+        let named: BTreeSet<Rank> = match cause {
+            Error::PeerFailed { peer, .. } => [peer.rank].into(),
+            Error::Desync { one, other, .. } => [one.rank, other.rank].into(),
+            Error::Timeout { .. } => late.clone(),
+            other => self.all().filter(|rank| *other == raised(*rank)).collect(),
+        };
+        let guilty = named.iter().any(|rank| self.culprits.contains(rank));
+        promise!(
+            guilty || self.rank_0_was_disturbed,
+            "P3: \"{cause}\" names {named:?}, but things were done to {:?}",
+            self.culprits
+        );
+        Ok(())
+    }
+
+    /// A time-out comes exactly when nothing has moved for as long as patience lasts, and names exactly
+    /// those who are missing.
+    fn check_timeout(
+        &self,
+        during: &str,
+        named: &BTreeSet<Rank>,
+        now: Duration,
+        connected: Connected<'_>,
+    ) -> Checked {
+        if self.rank_0_was_disturbed {
+            return Ok(());
+        }
+        let (missing, since) = if during == "close" {
+            let all = self.all().filter(|rank| connected(*rank));
+            let missing = all
+                .filter(|rank| !self.came_to_close.contains(rank) || self.reads(*rank))
+                .collect();
+            (missing, self.closing)
+        } else {
+            let exchange = self.exchanges.iter().find(|(step, exchange)| {
+                !exchange.released
+                    && exchange
+                        .handed_in
+                        .values()
+                        .any(|(call, _)| text_of(**step, call) == during)
+            });
+            let Some((_, exchange)) = exchange else {
+                return Err(Broken(format!("P7: nobody waits for {during}")));
+            };
+            let all = self.all();
+            let missing = all
+                .filter(|rank| !exchange.arrived.contains(rank))
+                .collect::<BTreeSet<_>>();
+            (missing, Some(exchange.last_progress))
+        };
+        promise!(
+            *named == missing,
+            "P7: {during} timed out for {named:?}, missing are {missing:?}"
+        );
+        let due = since.map(|since| since + Duration::from_secs(PATIENCE));
+        promise!(
+            due == Some(now),
+            "P7: {during} timed out at {now:?} instead of {due:?}"
+        );
+        Ok(())
+    }
+
+    /// Whether rank 0 waits for this rank to say that it has read something.
+    fn reads(&self, rank: Rank) -> bool {
+        self.payloads.values().any(|payloads| {
+            payloads.owners.len() > payloads.reclaimed.len() && !payloads.done.contains(&rank)
+        })
+    }
+
+    pub(crate) fn reclaims(
+        &mut self,
+        epoch: Epoch,
+        owner: Rank,
+        connected: Connected<'_>,
+    ) -> Checked {
+        let reading = self.readers(epoch, connected);
+        let payloads = self.payloads.entry(epoch).or_default();
+        promise!(
+            reading.is_empty(),
+            "P4: the payload of rank {owner} in call {epoch} goes while {reading:?} read it"
+        );
+        promise!(
+            payloads.owners.contains(&owner),
+            "P4: rank {owner} left no payload in call {epoch}"
+        );
+        promise!(
+            payloads.reclaimed.insert(owner),
+            "P4: the payload of rank {owner} in call {epoch} is reclaimed twice"
+        );
+        self.reclaims += 1;
+        Ok(())
+    }
+
+    /// A payload whose owner is gone is reclaimed by rank 0.
+    pub(crate) fn reclaims_for(
+        &mut self,
+        epoch: Epoch,
+        owner: Rank,
+        connected: Connected<'_>,
+    ) -> Checked {
+        promise!(
+            !connected(owner),
+            "P4: rank 0 removes the payload of rank {owner}, which is there to do so"
+        );
+        self.reclaims(epoch, owner, connected)
+    }
+
+    fn readers(&self, epoch: Epoch, connected: Connected<'_>) -> Vec<Rank> {
+        let done = self.payloads.get(&epoch).map(|payloads| &payloads.done);
+        self.all()
+            .filter(|rank| connected(*rank) && !done.is_some_and(|done| done.contains(rank)))
+            .collect()
+    }
+
+    /// To be asked whenever rank 0 has nothing more to do: nothing that could go is still there.
+    pub(crate) fn check_leftovers(&self, connected: Connected<'_>) -> Checked {
+        for (epoch, payloads) in &self.payloads {
+            let left: Vec<_> = payloads.owners.difference(&payloads.reclaimed).collect();
+            promise!(
+                left.is_empty() || !self.readers(*epoch, connected).is_empty(),
+                "P4: nobody reads call {epoch} any more, but the payloads of {left:?} stay"
+            );
+        }
+        Ok(())
+    }
+
+    /// How many ranks have been told goodbye, and whether all in good order.
+    pub(crate) fn goodbyes(&self) -> (usize, bool) {
+        (
+            self.goodbyes.len(),
+            self.goodbyes.values().all(|orderly| *orderly),
+        )
+    }
+
+    /// Whether a step was released after which every rank that lives and hears must know it.
+    pub(crate) fn check_everybody_knows(&self, waiting: &[(Rank, Step)]) -> Checked {
+        for (rank, step) in waiting {
+            promise!(
+                self.excused.contains(rank),
+                "P1: rank {rank} never learns what became of {step:?}"
+            );
+        }
+        Ok(())
+    }
+}
+
+/// What rank 0 calls a step in a time-out.
+fn text_of(step: Step, call: &Call) -> String {
+    if step.round == Round::VERDICT {
+        format!("{} #{}", call.operation, step.epoch)
+    } else {
+        format!(
+            "{} #{} (part {})",
+            call.operation,
+            step.epoch,
+            step.round.get()
+        )
+    }
+}
