@@ -20,7 +20,8 @@ Examples:
   fsgather run -n 4 -- fsgather barrier --timeout 30s
       four ranks on this machine; a rank that does not come is named
 
-With --json, standard output carries {schema_version, rank, world_size, seconds}.";
+With --json, standard output carries
+  {schema_version, rank, world_size, seconds}.";
 
 /// Wait until every rank has come here.
 #[derive(Args, Debug)]

@@ -21,9 +21,9 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  srun sh -c './evaluate > part.$SLURM_PROCID; fsgather gather part.$SLURM_PROCID --out all'
+  srun sh -c './evaluate | fsgather gather --out all'
       rank 0 gets all/rank-00000, all/rank-00001, ...
-  mpirun -np 8 sh -c './score | fsgather gather --concat=scores.txt'
+  mpirun -np 8 sh -c './score >s.$$; fsgather gather s.$$ --concat=scores.txt'
       rank 0 gets one file, parts in rank order
   fsgather run -n 4 -- fsgather gather --all --out 'got.{rank}' data.bin
       every rank gets everything, each in a directory of its own

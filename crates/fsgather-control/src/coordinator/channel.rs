@@ -37,6 +37,12 @@ impl Channel {
         }
     }
 
+    /// Whether `rank` has not said yet that it has read all payloads of some decided call.
+    pub(super) fn is_read_by(&self, rank: Rank) -> bool {
+        let mut reading = self.reading.values();
+        reading.any(|reading| reading.readers.contains(&rank))
+    }
+
     /// Notes that `rank` reads no more of `epoch`; the owners whose payloads nobody needs now.
     pub(super) fn finished_reading(&mut self, epoch: Epoch, rank: Rank) -> Vec<Rank> {
         let Some(reading) = self.reading.get_mut(&epoch) else {

@@ -165,9 +165,11 @@ impl Coordinator {
             .all(|channel| channel.untold.iter().all(|rank| *rank == Rank::ZERO))
     }
 
-    /// Handles what a member says. Members that are gone are not heard any more.
+    /// Handles what a member says. Members that are gone are not heard any more, and after goodbye nobody
+    /// is.
     pub fn hear(&mut self, from: Rank, message: ToCoordinator, now: Instant) {
-        if !self.roster.is_connected(from) {
+        // After goodbye nothing is said any more, so nothing is to be heard either.
+        if self.gone || !self.roster.is_connected(from) {
             return;
         }
         if let Some(member) = self.roster.get_mut(from) {
@@ -226,7 +228,7 @@ impl Coordinator {
     /// Handles the loss of a member's process or host, noticed as `how` says.
     pub fn lost(&mut self, rank: Rank, how: &str) {
         self.suspects.remove(&rank);
-        if !self.roster.is_connected(rank) {
+        if self.gone || !self.roster.is_connected(rank) {
             return;
         }
         let activity = self

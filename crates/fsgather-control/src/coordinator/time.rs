@@ -158,14 +158,18 @@ impl Coordinator {
         )));
     }
 
-    /// Watches over the end: ranks that have come to it wait for those that have not.
+    /// Watches over the end: ranks that have come to it wait for those that have not, or still read.
     fn tick_closing(&mut self, now: Instant) {
         let Some(clock) = &mut self.closing else {
             return;
         };
         let due = clock.take_due(self.world.patience, now);
-        let ranks = self.world.world_size.ranks();
-        let missing: Vec<Rank> = ranks.filter(|rank| self.roster.is_present(*rank)).collect();
+        let missing: Vec<Rank> = self
+            .world
+            .world_size
+            .ranks()
+            .filter(|rank| self.roster.is_present(*rank) || self.is_reading(*rank))
+            .collect();
         match due {
             None => {}
             Some(Due::Notice) => {
@@ -188,6 +192,13 @@ impl Coordinator {
                 });
             }
         }
+    }
+
+    /// Whether the end waits for this rank to say that it has read something.
+    fn is_reading(&self, rank: Rank) -> bool {
+        self.channels
+            .values()
+            .any(|channel| channel.is_read_by(rank))
     }
 
     fn missing_in(&self, step: Step) -> Option<(Operation, Vec<Rank>)> {

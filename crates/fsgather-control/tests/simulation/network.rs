@@ -1,0 +1,687 @@
+//! A world in one thread: one coordinator, its members, the links between them, and time: [`World`].
+//!
+//! Messages wait in one queue for each direction of each link, like bytes on a TCP connection. Which of all
+//! possible events comes next (a message arrives, a rank goes on, a timer fires, time passes) is the
+//! script's choice. Nothing that can happen waits for longer than [`LATENCY`], unless its process is stopped
+//! or its link is cut.
+
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+use fsgather_control::{
+    coordinator::{Action, Coordinator, World as Setting},
+    member::MemberAction,
+    message::{Join, ToCoordinator, ToMember},
+};
+use fsgather_core::{ProcessId, Rank, WorldSize};
+use uuid::Uuid;
+
+use crate::{
+    promises::{Broken, Checked, Ledger, promise},
+    rank::{Clock, Health, Process, peer},
+    script::{Fault, Harm, PATIENCE, Script},
+};
+
+/// How long a message, or a rank that could go on, is kept waiting.
+const LATENCY: Duration = Duration::from_millis(1500);
+
+/// How long the kernels take to notice that a link carries nothing any more.
+const KEEPALIVE: Duration = Duration::from_secs(25);
+
+/// How long rank 0's process lives on after its last word.
+const LAST_FRAMES: Duration = Duration::from_millis(500);
+
+/// How much longer than the time-out members wait for rank 0.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// No run is that long: whoever gets here does not end.
+const MOST_EVENTS: usize = 50_000;
+
+/// What travels over a link.
+enum Frame<M> {
+    Said(M),
+    /// The other side's connection has ended.
+    End,
+}
+
+/// One direction of a link.
+struct Lane<M> {
+    frames: VecDeque<(Duration, Frame<M>)>,
+    open: bool,
+}
+
+impl<M> Lane<M> {
+    fn new() -> Self {
+        Self {
+            frames: VecDeque::new(),
+            open: true,
+        }
+    }
+
+    fn push(&mut self, now: Duration, frame: Frame<M>) {
+        if self.open {
+            self.frames.push_back((now, frame));
+        }
+    }
+
+    /// Nothing follows what is on its way, of which only the first `keep` frames arrive.
+    fn end(&mut self, now: Duration, keep: usize) {
+        self.frames.truncate(keep);
+        self.push(now, Frame::End);
+        self.open = false;
+    }
+
+    fn clear(&mut self) {
+        self.frames.clear();
+        self.open = false;
+    }
+}
+
+/// The connection of one member with rank 0.
+struct Link {
+    up: Lane<ToCoordinator>,
+    down: Lane<ToMember>,
+    /// Since when it carries nothing.
+    cut: Option<Duration>,
+    /// Which sides have noticed that: rank 0, the member.
+    noticed: [bool; 2],
+}
+
+/// The part of rank 0's process that serves the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Service {
+    Up,
+    /// Everybody has been told goodbye; the process ends.
+    LastFrames {
+        until: Duration,
+    },
+    Gone,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// A message arrives at rank 0.
+    Up(usize),
+    /// A message arrives at a member.
+    Down(usize),
+    /// A rank goes on with its program.
+    Act(usize),
+    /// A timer of this rank's process fires.
+    Tick(usize),
+    Resume(usize),
+    /// Rank 0's, or the member's, kernel gives a link up.
+    NoticeCut(usize, bool),
+    EndOfService,
+    Time,
+}
+
+/// The simulated world.
+pub(crate) struct World {
+    clock: Clock,
+    coordinator: Coordinator,
+    processes: Vec<Process>,
+    links: Vec<Link>,
+    service: Service,
+    pub(crate) ledger: Ledger,
+    faults: Vec<Fault>,
+    order: VecDeque<u8>,
+    turns: usize,
+    events: usize,
+}
+
+fn index(rank: usize) -> Rank {
+    Rank::new(u32::try_from(rank).unwrap_or(u32::MAX))
+}
+
+/// What a process says when it asks to be a rank.
+pub(crate) fn join_request(rank: Rank, world_size: WorldSize, nonce: u128) -> Join {
+    let peer = peer(rank);
+    Join {
+        rank,
+        world_size,
+        nonce,
+        process: ProcessId {
+            host: peer.host,
+            pid: peer.pid,
+            ..ProcessId::default()
+        },
+        patience: Duration::from_secs(PATIENCE),
+    }
+}
+
+/// What the coordinator of a simulated world starts with.
+pub(crate) fn setting(world_size: WorldSize) -> Setting {
+    Setting {
+        world_size,
+        communicator: Uuid::from_u128(7),
+        job: "the simulation".into(),
+        patience: Duration::from_secs(PATIENCE),
+        join_patience: Duration::from_secs(100),
+    }
+}
+
+impl World {
+    /// A world that has formed.
+    pub(crate) fn new(script: &Script) -> Result<Self, Broken> {
+        let world_size =
+            WorldSize::new(script.ranks).map_err(|error| Broken(error.to_string()))?;
+        let clock = Clock {
+            base: Instant::now(),
+            now: Duration::ZERO,
+        };
+        let mut coordinator = Coordinator::new(setting(world_size), clock.instant());
+        for rank in world_size.ranks() {
+            let nonce = rank.get().into();
+            coordinator.join(join_request(rank, world_size, nonce), clock.instant());
+        }
+        // Joining has properties of its own, elsewhere.
+        coordinator.take_actions();
+        let mut ledger = Ledger::new(script.ranks);
+        for twist in &script.twists {
+            ledger.suspects(Rank::new(twist.rank));
+        }
+        let link = |_| Link {
+            up: Lane::new(),
+            down: Lane::new(),
+            cut: None,
+            noticed: [false; 2],
+        };
+        Ok(Self {
+            clock,
+            coordinator,
+            processes: world_size
+                .ranks()
+                .map(|rank| Process::new(script, rank, clock))
+                .collect(),
+            links: world_size.ranks().map(link).collect(),
+            service: Service::Up,
+            ledger,
+            faults: script.faults.clone(),
+            order: script.order.iter().copied().collect(),
+            turns: 0,
+            events: 0,
+        })
+    }
+
+    /// Runs until nothing can happen any more.
+    pub(crate) fn run(mut self) -> Result<Self, Broken> {
+        loop {
+            for fault in std::mem::take(&mut self.faults) {
+                if fault.event == self.events {
+                    self.inflict(fault)?;
+                } else {
+                    self.faults.push(fault);
+                }
+            }
+            let mut events = self.possible();
+            if let Some(time) = self.time_may_pass(&events) {
+                events.push(time);
+            }
+            let Some(event) = self.choose(&events) else {
+                break;
+            };
+            self.happen(event)?;
+            self.events += 1;
+            promise!(self.events < MOST_EVENTS, "P6: the world does not end");
+        }
+        self.finish()
+    }
+
+    /// Runs large worlds: everything that can happen happens in turn, and time passes last.
+    pub(crate) fn run_in_turn(mut self) -> Result<Self, Broken> {
+        loop {
+            let events = self.possible();
+            if events.is_empty() {
+                match self.time_may_pass(&events) {
+                    Some(time) => self.happen(time)?,
+                    None => break,
+                }
+            }
+            for event in events {
+                // An event may have made another one impossible.
+                self.happen(event)?;
+                self.events += 1;
+            }
+            while let Some(position) = self.faults.iter().position(|f| f.event <= self.events) {
+                let fault = self.faults.swap_remove(position);
+                self.inflict(fault)?;
+            }
+        }
+        self.finish()
+    }
+
+    fn choose(&mut self, events: &[Event]) -> Option<Event> {
+        if events.len() < 2 {
+            return events.first().copied();
+        }
+        self.turns += 1;
+        let choice = self.order.pop_front().map_or(self.turns, usize::from);
+        events.get(choice % events.len()).copied()
+    }
+
+    fn serves(&self) -> bool {
+        self.service != Service::Gone && self.processes[0].is_running()
+    }
+
+    fn due(&self, at: Option<Instant>) -> bool {
+        at.is_some_and(|at| at <= self.clock.instant())
+    }
+
+    fn possible(&mut self) -> Vec<Event> {
+        let now = self.clock.now;
+        let serves = self.serves();
+        let mut events = Vec::new();
+        if serves && self.due(self.coordinator.next_tick()) {
+            events.push(Event::Tick(0));
+        }
+        if let Service::LastFrames { until } = self.service
+            && until <= now
+        {
+            events.push(Event::EndOfService);
+        }
+        for rank in 0..self.processes.len() {
+            let ticks = rank > 0 && self.due(self.processes[rank].member.next_tick());
+            let process = &mut self.processes[rank];
+            let departed = rank == 0 && process.is_departing() && self.coordinator.is_gone();
+            if process.is_running() {
+                let ready = process.is_ready(now) || departed;
+                if ready {
+                    process.ready_since.get_or_insert(now);
+                    events.push(Event::Act(rank));
+                }
+                if ticks && !process.has_ended() {
+                    events.push(Event::Tick(rank));
+                }
+            }
+            if matches!(process.health, Health::Stopped { until } if until <= now) {
+                events.push(Event::Resume(rank));
+            }
+            let hears = process.is_running();
+            let link = &self.links[rank];
+            match link.cut {
+                None => {
+                    if serves && !link.up.frames.is_empty() {
+                        events.push(Event::Up(rank));
+                    }
+                    if hears && !link.down.frames.is_empty() {
+                        events.push(Event::Down(rank));
+                    }
+                }
+                Some(since) if since + KEEPALIVE <= now => {
+                    for (side, hears) in [(0, serves), (1, hears)] {
+                        if hears && !link.noticed[side] {
+                            events.push(Event::NoticeCut(rank, side == 0));
+                        }
+                    }
+                }
+                Some(_) => {}
+            }
+        }
+        events
+    }
+
+    /// Whether nothing that can happen now has to happen before time goes on, and something is to come.
+    fn time_may_pass(&self, events: &[Event]) -> Option<Event> {
+        let until = self.next_moment(events)?;
+        (until > self.clock.now).then_some(Event::Time)
+    }
+
+    /// The latest moment to which time may go on.
+    fn next_moment(&self, events: &[Event]) -> Option<Duration> {
+        let limits = events.iter().map(|event| match event {
+            Event::Up(rank) => self.links[*rank].up.frames.front().map(|frame| frame.0),
+            Event::Down(rank) => self.links[*rank].down.frames.front().map(|frame| frame.0),
+            Event::Act(rank) => self.processes[*rank].ready_since,
+            _ => None,
+        });
+        // What has no time stamp is a timer, and must not be late.
+        let limits = limits.map(|since| since.map_or(self.clock.now, |since| since + LATENCY));
+        let after = |at: Option<Instant>| at.map(|at| at.saturating_duration_since(self.clock.base));
+        let mut timers = Vec::new();
+        if self.serves() {
+            timers.extend(after(self.coordinator.next_tick()));
+        }
+        if let Service::LastFrames { until } = self.service {
+            timers.push(until);
+        }
+        for (process, link) in self.processes.iter().zip(&self.links) {
+            match process.health {
+                Health::Running => {
+                    timers.extend(process.next_due());
+                    if !process.has_ended() {
+                        timers.extend(after(process.member.next_tick()));
+                    }
+                }
+                Health::Stopped { until } => timers.push(until),
+                Health::Dead => {}
+            }
+            if let Some(since) = link.cut {
+                let waits = [
+                    (self.serves(), link.noticed[0]),
+                    (process.is_running(), link.noticed[1]),
+                ];
+                if waits.contains(&(true, false)) {
+                    timers.push(since + KEEPALIVE);
+                }
+            }
+        }
+        let next = timers.into_iter().filter(|at| *at > self.clock.now).min();
+        limits.chain(next).min()
+    }
+
+    fn happen(&mut self, event: Event) -> Checked {
+        let now = self.clock.now;
+        match event {
+            Event::Time => {
+                let events = self.possible();
+                let until = self.next_moment(&events).unwrap_or(now);
+                // Not always as far as it may: in between, things happen at odd times.
+                self.turns += 1;
+                self.clock.now = if events.is_empty() || self.turns.is_multiple_of(2) {
+                    until
+                } else {
+                    now + (until - now) / 3
+                };
+                self.check_patience()
+            }
+            Event::Up(rank) => {
+                if let Some((_, frame)) = self.links[rank].up.frames.pop_front() {
+                    match frame {
+                        Frame::Said(message) => self.coordinator_hears(index(rank), message),
+                        Frame::End => self
+                            .coordinator
+                            .lost(index(rank), "its connection closed"),
+                    }
+                }
+                self.serve()
+            }
+            Event::Down(rank) => {
+                if let Some((_, frame)) = self.links[rank].down.frames.pop_front() {
+                    let process = &mut self.processes[rank];
+                    match frame {
+                        Frame::Said(message) => {
+                            process.member.hear(message, self.clock.instant());
+                        }
+                        Frame::End => process.member.lost("its connection closed"),
+                    }
+                    process.wake();
+                }
+                self.speak(rank)
+            }
+            Event::Act(0) if self.processes[0].is_departing() => {
+                self.processes[0].end();
+                self.end_service()
+            }
+            Event::Act(rank) => {
+                self.processes[rank].act(self.clock, &mut self.ledger)?;
+                self.speak(rank)?;
+                if self.processes[rank].has_ended() {
+                    if rank == 0 {
+                        return self.end_service();
+                    }
+                    let link = &mut self.links[rank];
+                    let frames = link.up.frames.len();
+                    link.up.end(now, frames);
+                    link.down.clear();
+                }
+                Ok(())
+            }
+            Event::Tick(rank) => {
+                let process = &mut self.processes[rank];
+                process.member.tick(self.clock.instant());
+                process.wake();
+                if rank == 0 {
+                    self.coordinator.tick(self.clock.instant());
+                }
+                self.speak(rank)
+            }
+            Event::Resume(rank) => {
+                self.processes[rank].health = Health::Running;
+                self.processes[rank].wake();
+                // It was not there to wait.
+                let blocked = &mut self.processes[rank].blocked_since;
+                *blocked = blocked.map(|_| now);
+                Ok(())
+            }
+            Event::NoticeCut(rank, by_rank_0) => {
+                let how = "its host does not answer any more";
+                let link = &mut self.links[rank];
+                link.noticed[usize::from(!by_rank_0)] = true;
+                if by_rank_0 {
+                    link.down.clear();
+                    self.coordinator.lost(index(rank), how);
+                    self.serve()
+                } else {
+                    link.up.clear();
+                    self.processes[rank].member.lost(how);
+                    self.processes[rank].wake();
+                    self.speak(rank)
+                }
+            }
+            Event::EndOfService => {
+                self.service = Service::Gone;
+                for link in &mut self.links {
+                    let frames = link.down.frames.len();
+                    link.down.end(now, frames);
+                    link.up.clear();
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Rank 0's process says goodbye and is about to end.
+    fn end_service(&mut self) -> Checked {
+        if !self.coordinator.is_gone() {
+            self.ledger.abandoned = true;
+        }
+        self.coordinator.abandon();
+        self.service = Service::LastFrames {
+            until: self.clock.now + LAST_FRAMES,
+        };
+        self.serve()
+    }
+
+    /// What a member has to say goes on its way.
+    fn speak(&mut self, rank: usize) -> Checked {
+        if rank == 0 {
+            return self.serve();
+        }
+        for action in self.processes[rank].member.take_actions() {
+            if let MemberAction::Send(message) = action {
+                let link = &mut self.links[rank];
+                link.up.push(self.clock.now, Frame::Said(message));
+            }
+        }
+        Ok(())
+    }
+
+    fn coordinator_hears(&mut self, from: Rank, message: ToCoordinator) {
+        if self.coordinator.is_connected(from) && !self.coordinator.is_gone() {
+            self.ledger
+                .coordinator_hears(from, &message, self.clock.now);
+        }
+        self.coordinator
+            .hear(from, message, self.clock.instant());
+    }
+
+    /// Does what coordinator and member of rank 0 want, until they want nothing more.
+    fn serve(&mut self) -> Checked {
+        let now = self.clock.now;
+        loop {
+            let said = self.processes[0].member.take_actions();
+            let ordered = self.coordinator.take_actions();
+            if said.is_empty() && ordered.is_empty() {
+                break;
+            }
+            // What was ordered was ordered before what is said now is heard.
+            let was_connected: Vec<bool> = (0..self.processes.len())
+                .map(|rank| self.coordinator.is_connected(index(rank)))
+                .collect();
+            for action in said {
+                if let MemberAction::Send(message) = action {
+                    self.coordinator_hears(Rank::ZERO, message);
+                }
+            }
+            let connected =
+                |rank: Rank| was_connected.get(rank.index()).copied().unwrap_or(false);
+            for action in ordered {
+                match action {
+                    Action::Send { to, message } => {
+                        self.ledger
+                            .coordinator_says(&to, &message, now, &connected)?;
+                        for rank in to {
+                            if rank == Rank::ZERO {
+                                self.processes[0]
+                                    .member
+                                    .hear(message.clone(), self.clock.instant());
+                                self.processes[0].wake();
+                            } else if let Some(link) = self.links.get_mut(rank.index()) {
+                                link.down.push(now, Frame::Said(message.clone()));
+                            }
+                        }
+                    }
+                    Action::ReclaimFor { epoch, owner, .. } => {
+                        self.ledger.reclaims_for(epoch, owner, &connected)?;
+                    }
+                    Action::Warn(text) => self.ledger.warnings.push(text),
+                    Action::Note(_) => {}
+                }
+            }
+        }
+        if !self.coordinator.is_gone() {
+            let coordinator = &self.coordinator;
+            self.ledger
+                .check_leftovers(&|rank| coordinator.is_connected(rank))?;
+        }
+        Ok(())
+    }
+
+    fn inflict(&mut self, fault: Fault) -> Checked {
+        let rank = fault.rank as usize;
+        let process = &mut self.processes[rank];
+        if !process.is_running() || (process.has_ended() && rank != 0) {
+            return Ok(());
+        }
+        if rank == 0 && self.service == Service::Gone {
+            return Ok(());
+        }
+        self.ledger.suspects(index(rank));
+        if rank == 0 {
+            self.ledger.disturbs_rank_0();
+        }
+        let now = self.clock.now;
+        self.turns += 1;
+        let keep = |frames: usize, turns: usize| turns % (frames + 1);
+        match fault.harm {
+            Harm::Stop(seconds) => {
+                self.ledger.excuses(index(rank));
+                process.health = Health::Stopped {
+                    until: now + Duration::from_secs(seconds.into()),
+                };
+            }
+            Harm::Sever if rank > 0 => {
+                self.ledger.excuses(index(rank));
+                self.links[rank].cut.get_or_insert(now);
+            }
+            Harm::Vanish if rank > 0 => {
+                self.links[rank].cut.get_or_insert(now);
+                self.kill(rank);
+            }
+            Harm::HiddenCrash if rank > 0 => {
+                let sibling = (1..self.processes.len()).find(|other| {
+                    let other = &self.processes[*other];
+                    other.rank != index(rank) && other.is_running() && !other.has_ended()
+                });
+                self.kill(rank);
+                let link = &mut self.links[rank];
+                link.down.clear();
+                let kept = keep(link.up.frames.len(), self.turns);
+                match sibling {
+                    Some(sibling) if link.cut.is_none() => {
+                        link.up.frames.truncate(kept);
+                        link.up.open = false;
+                        self.processes[sibling].member.sibling_exited(index(rank));
+                        return self.speak(sibling);
+                    }
+                    _ => link.up.end(now, kept),
+                }
+            }
+            _ => {
+                self.kill(rank);
+                if rank == 0 {
+                    self.service = Service::Gone;
+                    for link in &mut self.links {
+                        let kept = keep(link.down.frames.len(), self.turns);
+                        link.down.end(now, kept);
+                        link.up.clear();
+                    }
+                } else {
+                    let link = &mut self.links[rank];
+                    let kept = keep(link.up.frames.len(), self.turns);
+                    link.up.end(now, kept);
+                    link.down.clear();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn kill(&mut self, rank: usize) {
+        let process = &mut self.processes[rank];
+        process.health = Health::Dead;
+        process.end();
+    }
+
+    /// Nobody waits longer than patience, and the grace that members give rank 0.
+    fn check_patience(&self) -> Checked {
+        let limit = Duration::from_secs(PATIENCE) + GRACE + 3 * LATENCY;
+        for process in self.processes.iter().filter(|process| process.is_running()) {
+            if let Some(since) = process.blocked_since {
+                let since = since.max(self.ledger.last_progress);
+                promise!(
+                    self.clock.now <= since + limit,
+                    "P6: rank {} still waits at {:?}, nothing has moved since {since:?}: {}",
+                    process.rank,
+                    self.clock.now,
+                    process.doing()
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Self, Broken> {
+        for process in &self.processes {
+            promise!(
+                process.has_ended(),
+                "P6: rank {} never ends: {}",
+                process.rank,
+                process.doing()
+            );
+        }
+        if self.service == Service::Gone && self.processes[0].health != Health::Dead {
+            let text = format!("{:?}", self.coordinator);
+            promise!(
+                text.contains("undecided: {}"),
+                "P9: exchanges are kept after the end: {text}"
+            );
+            promise!(
+                self.ledger.abandoned || text.contains("reading: {}"),
+                "P9: payloads are kept after the end: {text}"
+            );
+        }
+        for process in &self.processes {
+            let text = format!("{:?}", process.member);
+            let ended = process.health != Health::Dead && process.member.farewell().is_some();
+            promise!(
+                !ended || text.contains("awaited: {}"),
+                "P9: rank {} still waits for something: {text}",
+                process.rank
+            );
+        }
+        Ok(self)
+    }
+}
