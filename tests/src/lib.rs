@@ -1,1 +1,118 @@
-//! x
+//! What the multi-process tests and their rank program both know: which bytes a rank hands over.
+//!
+//! The tests themselves are in `tests/`, the rank program is `examples/rank.rs`.
+
+use std::io::{self, Read};
+
+/// How long the payload of `rank` is when a script says `spec`; `None` for a wrong one.
+///
+/// `1000` is the same for all. `1000*` differs from rank to rank, and is nothing on ranks 0 and 4. `1000-`
+/// is nothing on rank 0.
+///
+/// ```
+/// use fsgather_tests::length;
+///
+/// assert_eq!(length("1000", 3), Some(1000));
+/// assert_eq!(length("1000*", 3), Some(3003));
+/// assert_eq!([length("1000*", 4), length("1000-", 0)], [Some(0), Some(0)]);
+/// ```
+#[must_use]
+pub fn length(spec: &str, rank: u32) -> Option<usize> {
+    if let Some(base) = spec.strip_suffix('*') {
+        let base: usize = base.parse().ok()?;
+        let times = usize::try_from(rank % 4).ok()?;
+        let more = usize::try_from(rank).ok()?;
+        return Some(if times == 0 { 0 } else { base * times + more });
+    }
+    match spec.strip_suffix('-') {
+        Some(_) if rank == 0 => Some(0),
+        Some(base) => base.parse().ok(),
+        None => spec.parse().ok(),
+    }
+}
+
+/// The bytes of one rank: no two ranks hand over the same, and no two parts of a payload are alike.
+///
+/// ```
+/// use fsgather_tests::Generated;
+///
+/// let bytes = Generated::new(3, 1001).bytes();
+/// assert_eq!(bytes.len(), 1001);
+/// assert!(Generated::new(3, 1001).matches(&bytes));
+/// assert!(!Generated::new(2, 1001).matches(&bytes));
+/// assert!(!Generated::new(3, 1001).matches(&bytes[1..]));
+/// ```
+#[derive(Clone, Debug)]
+pub struct Generated {
+    state: u64,
+    left: usize,
+    /// What is left of the last word.
+    word: [u8; 8],
+    used: usize,
+}
+
+impl Generated {
+    /// `len` bytes of `rank`.
+    #[must_use]
+    pub fn new(rank: u32, len: usize) -> Self {
+        Self {
+            state: (u64::from(rank) + 1) << 32,
+            left: len,
+            word: [0; 8],
+            used: 8,
+        }
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn bytes(mut self) -> Vec<u8> {
+        let mut bytes = vec![0; self.left];
+        self.fill(&mut bytes);
+        bytes
+    }
+
+    /// Whether `bytes` are exactly these, compared without a copy of them.
+    #[must_use]
+    pub fn matches(mut self, bytes: &[u8]) -> bool {
+        let mut chunk = [0; 4096];
+        bytes.len() == self.left
+            && bytes.chunks(chunk.len()).all(|part| {
+                let filled = self.fill(&mut chunk);
+                part == &chunk[..filled]
+            })
+    }
+
+    /// As many of them as there are and fit.
+    fn fill(&mut self, buffer: &mut [u8]) -> usize {
+        let wanted = buffer.len().min(self.left);
+        let mut rest = &mut buffer[..wanted];
+        while !rest.is_empty() {
+            if self.used == self.word.len() {
+                self.word = self.next_word().to_le_bytes();
+                self.used = 0;
+            }
+            let take = rest.len().min(self.word.len() - self.used);
+            let (head, tail) = rest.split_at_mut(take);
+            head.copy_from_slice(&self.word[self.used..self.used + take]);
+            self.used += take;
+            rest = tail;
+        }
+        self.left -= wanted;
+        wanted
+    }
+
+    /// The generator `SplitMix64`.
+    fn next_word(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.state;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ (word >> 31)
+    }
+}
+
+impl Read for Generated {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        Ok(self.fill(buffer))
+    }
+}

@@ -34,6 +34,8 @@ pub(crate) struct Seat<D: Driver> {
     /// Whether a failure has been returned to the caller already.
     told: AtomicBool,
     ended: AtomicBool,
+    /// Whether it ended with rank 0 there and, on rank 0, all others gone.
+    in_good_hands: AtomicBool,
     driver: D,
 }
 
@@ -52,6 +54,7 @@ impl<D: Driver> Seat<D> {
             body_limit,
             told: AtomicBool::new(false),
             ended: AtomicBool::new(false),
+            in_good_hands: AtomicBool::new(true),
             driver,
         }
     }
@@ -250,23 +253,28 @@ impl<D: Driver> Exchange for Seat<D> {
 
     fn leave(&self, cause: Option<Error>) -> bool {
         if !self.end() {
-            return true;
+            return self.in_good_hands.load(Ordering::Relaxed);
         }
         let abrupt = cause.is_some();
-        let failed = self.driver.act(|member, _| {
+        let (failed, deserted) = self.driver.act(|member, _| {
             let failed = member.failure(ChannelId::WORLD).is_some();
             member.leave(cause);
-            failed
+            (failed, member.has_lost_coordinator())
         });
         self.driver.settle(SETTLE_LIMIT);
-        let all_left = self.rank != Rank::ZERO
-            || self.driver.wait_for_departures(if failed || abrupt {
-                FAILED_DEPARTURE_LIMIT
-            } else {
-                DEPARTURE_LIMIT
-            });
+        let limit = if failed || abrupt {
+            FAILED_DEPARTURE_LIMIT
+        } else {
+            DEPARTURE_LIMIT
+        };
+        let in_good_hands = if self.rank == Rank::ZERO {
+            self.driver.wait_for_departures(limit)
+        } else {
+            !deserted
+        };
+        self.in_good_hands.store(in_good_hands, Ordering::Relaxed);
         self.driver.shut_down();
-        all_left
+        in_good_hands
     }
 }
 

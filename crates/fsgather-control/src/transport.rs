@@ -75,7 +75,9 @@ impl TransportError {
 
 /// Listens on the first free port of a range (0 for any), for both families where the host has both.
 ///
-/// No reuse option is set: a port that somebody else listens on is an error.
+/// A port that somebody else listens on is an error. One on which connections of an earlier run linger
+/// is not: Linux gives it away again (`SO_REUSEADDR`) as long as nobody listens there, so that a job at a
+/// fixed address can be started anew at once.
 pub(crate) fn listen(ports: RangeInclusive<u16>) -> io::Result<(TcpListener, u16)> {
     let mut refused = io::Error::from(io::ErrorKind::AddrInUse);
     for port in ports {
@@ -106,6 +108,7 @@ fn listen_on(domain: Domain, address: SocketAddr) -> io::Result<TcpListener> {
     if domain == Domain::IPV6 {
         socket.set_only_v6(false)?;
     }
+    socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
     socket.listen(1024)?;

@@ -180,7 +180,9 @@ pub trait Exchange: Send + Sync {
     /// Leaves without waiting for the others longer than a few seconds; with a cause, calls that still
     /// need this rank fail with it. Called when a communicator is dropped.
     ///
-    /// On rank 0 it returns whether all other ranks have left as well; elsewhere always true.
+    /// Returns whether what the world has left behind is in good hands: on rank 0 whether all other
+    /// ranks have left as well, elsewhere whether rank 0 was still there. Leaving again changes
+    /// nothing and returns the same.
     fn leave(&self, cause: Option<Error>) -> bool;
 
     /// One whole exchange: begin, contribute, wait; the table on recipients, `None` on others.

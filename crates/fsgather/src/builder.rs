@@ -187,6 +187,7 @@ impl Builder {
         let uid = rustix::process::geteuid().as_raw();
         let key = settings.job_key(uid, next_number());
         let prepared = meeting::prepare(&settings, rendezvous.as_ref(), &key)?;
+        let problem = prepared.ground.problem.clone();
         let interfaces = settings.interfaces.value.clone();
         let own = process.clone();
         let config = tcp::Config {
@@ -199,7 +200,10 @@ impl Builder {
                 .as_ref()
                 .map_or_else(|| "an unnamed job".into(), |job| format!("job {job}")),
             patience: settings.timeout.value,
-            join_patience: settings.join_timeout.value,
+            join_patience: match &problem {
+                None => settings.join_timeout.value,
+                Some(_) => settings.join_timeout.value.min(TELL_PROBLEM),
+            },
             ports: settings.port.value.ports(),
             interfaces: Arc::new(move |name: &str, address: IpAddr| {
                 interfaces.matches(name, address)
@@ -211,7 +215,10 @@ impl Builder {
             }),
             process,
         };
-        let joined = tcp::join(&config)?;
+        let joined = match (tcp::join(&config), problem) {
+            (Err(_), Some(problem)) => return Err(problem),
+            (joined, _) => joined?,
+        };
         let route = Route {
             transport: settings.transport.value,
             directory: None,
@@ -278,6 +285,9 @@ fn set<T>(setting: &mut Setting<T>, argument: Option<T>) {
         *setting = Setting::argument(value);
     }
 }
+
+/// How long a rank that cannot use the directory tries to tell the others so.
+const TELL_PROBLEM: Duration = Duration::from_secs(5);
 
 /// Communicators of one process are numbered in the order in which they are made.
 fn next_number() -> u32 {

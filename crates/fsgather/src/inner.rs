@@ -244,35 +244,42 @@ impl Inner {
             return Err(Error::config("this communicator is closed"));
         }
         let closed = self.exchange.close(site);
-        self.clean_up(true);
+        self.clean_up(self.exchange.leave(None));
         closed
     }
 
     /// Leaves without the others.
     pub(crate) fn leave(&self, cause: Option<Error>) {
         if !std::mem::replace(&mut *self.lock_ended(), true) {
-            let all_left = self.exchange.leave(cause);
-            self.clean_up(all_left);
+            self.clean_up(self.exchange.leave(cause));
         }
     }
 
-    /// Removes what this rank has to remove.
-    fn clean_up(&self, all_left: bool) {
+    /// Removes what this rank has to remove. `in_good_hands`: on rank 0 nobody else uses the directory
+    /// any more, elsewhere rank 0 is there to remove it.
+    fn clean_up(&self, in_good_hands: bool) {
         let places = std::mem::take(&mut *self.lock_places());
+        let is_root = self.exchange.rank() == Rank::ZERO;
         for (_, place) in places {
-            let Place::Files(files) = place else {
+            let Place::Files(files) = &place else {
                 continue;
             };
             files.finish();
-            if self.exchange.rank() != Rank::ZERO {
-                continue;
-            }
-            if all_left {
-                let removal = files.directory().remove();
-                if !removal.is_complete() {
-                    tracing::warn!("{removal}");
+            let directory = files.directory();
+            let marked = match (is_root, in_good_hands) {
+                (true, true) => {
+                    let removal = directory.remove();
+                    if !removal.is_complete() {
+                        tracing::warn!("{removal}");
+                    }
+                    Ok(())
                 }
-            } else if let Err(error) = files.directory().mark_finished() {
+                (true, false) => directory.mark_finished(),
+                (false, true) => Ok(()),
+                // So that nobody has to guess later whether its owner still lives.
+                (false, false) => directory.mark_aborted("rank 0 was lost"),
+            };
+            if let Err(error) = marked {
                 tracing::warn!("the gather directory stays: {error}");
             }
         }

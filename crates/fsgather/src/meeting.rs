@@ -40,6 +40,7 @@ pub(crate) fn prepare(
     rendezvous: Option<&Rendezvous>,
     key: &JobKey,
 ) -> Result<Prepared, Error> {
+    let is_root = settings.detection.rank == Rank::ZERO;
     let mut ground = ground(settings, key.uid);
     let meeting = match rendezvous {
         Some(Rendezvous::Custom(bootstrap)) => Meeting::Board(Arc::new(BootstrapBoard {
@@ -47,7 +48,7 @@ pub(crate) fn prepare(
         })),
         Some(Rendezvous::Tcp(address)) => by_address(address, settings, key)?,
         Some(Rendezvous::File(directory)) => {
-            by_directories(&[directory.as_path()], key, &mut ground)?
+            by_directories(&[directory.as_path()], key, is_root, &mut ground)?
         }
         None => {
             // Without a named directory rank 0 leaves word in both defaults, and members look in both:
@@ -55,7 +56,7 @@ pub(crate) fn prepare(
             let candidates = [&ground.named, &ground.local_default, &ground.shared_default];
             let candidates: Vec<PathBuf> = candidates.into_iter().flatten().cloned().collect();
             let candidates: Vec<&Path> = candidates.iter().map(PathBuf::as_path).collect();
-            by_directories(&candidates, key, &mut ground)?
+            by_directories(&candidates, key, is_root, &mut ground)?
         }
     };
     Ok(Prepared { meeting, ground })
@@ -81,6 +82,7 @@ fn ground(settings: &Settings, uid: u32) -> Ground {
             std::env::current_dir().ok()
         },
         known: Vec::new(),
+        problem: None,
         mode: settings.dir_mode.value.bits(),
         uid,
         user: uid.to_string(),
@@ -88,44 +90,55 @@ fn ground(settings: &Settings, uid: u32) -> Ground {
     }
 }
 
-/// Ranks meet in the first of these directories that all can use; rank 0 leaves word in each.
+/// Rank 0 leaves word in each of these directories that it can use; the others look in all.
+///
+/// Every rank tries for itself whether it can write, so that all say the same if none can.
 fn by_directories(
     directories: &[&Path],
     key: &JobKey,
+    is_root: bool,
     ground: &mut Ground,
 ) -> Result<Meeting, Error> {
+    let mut places = Vec::new();
     let mut problem = None;
     for directory in directories {
-        match enter(directory) {
-            Ok(entered) => ground.known.push(entered),
-            Err(error) => {
-                tracing::debug!("ranks cannot meet in {}: {error}", directory.display());
-                problem.get_or_insert(error);
-            }
+        match make_rendezvous(directory) {
+            Err(error) => problem = problem.or(Some(error)),
+            Ok(path) => match check_writable(&path) {
+                Ok(own) => {
+                    ground.known.push((path.clone(), own));
+                    places.push(BoardPlace {
+                        directory: path,
+                        own,
+                    });
+                }
+                Err(error) => {
+                    problem = problem.or(Some(error));
+                    // Perhaps it can at least be read, so that the others can be told.
+                    let own = OwnUid(key.uid);
+                    places.push(BoardPlace {
+                        directory: path,
+                        own,
+                    });
+                }
+            },
         }
     }
     if ground.known.is_empty() {
-        return Err(problem.unwrap_or_else(|| {
+        let problem = problem.unwrap_or_else(|| {
             Error::config(
                 "no directory to meet in; name one on a shared file system with FSGATHER_DIR",
             )
-        }));
+        });
+        if places.is_empty() || is_root {
+            return Err(problem);
+        }
+        ground.problem = Some(problem);
+    } else if let Some(problem) = problem {
+        tracing::debug!("one of the directories to meet in cannot be used: {problem}");
     }
-    let places = ground
-        .known
-        .iter()
-        .cloned()
-        .map(|(directory, own)| BoardPlace { directory, own })
-        .collect();
     let board = FileBoard::new(places, key.hash(), this_process()?);
     Ok(Meeting::Board(Arc::new(board)))
-}
-
-/// Every rank tries for itself whether it can write, so that all say the same if none can.
-fn enter(directory: &Path) -> Result<(PathBuf, OwnUid), Error> {
-    let path = make_rendezvous(directory)?;
-    let own = check_writable(&path)?;
-    Ok((path, own))
 }
 
 fn by_address(address: &str, settings: &Settings, key: &JobKey) -> Result<Meeting, Error> {

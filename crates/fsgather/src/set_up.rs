@@ -41,6 +41,8 @@ pub(crate) struct Ground {
     pub(crate) shared_default: Option<PathBuf>,
     /// Rendezvous directories that have been tried, and the owner that files in them have.
     pub(crate) known: Vec<(PathBuf, OwnUid)>,
+    /// Why this rank cannot use the directory, although it can see it: to be told to all.
+    pub(crate) problem: Option<Error>,
     pub(crate) mode: u32,
     pub(crate) uid: u32,
     pub(crate) user: String,
@@ -55,6 +57,7 @@ impl Ground {
             local_default: None,
             shared_default: None,
             known: Vec::new(),
+            problem: None,
             mode: 0o700,
             uid: 0,
             user: String::new(),
@@ -129,6 +132,9 @@ impl SetUp<'_> {
     fn find(&self, made: &mut Option<GatherDir>) -> Result<Place, Error> {
         let is_root = self.inner.exchange.rank() == Rank::ZERO;
         let told = self.agree(|| {
+            if let Some(problem) = &self.inner.ground.problem {
+                return Err(problem.clone());
+            }
             if !is_root {
                 return Ok(Bytes::new());
             }
@@ -256,7 +262,7 @@ impl SetUp<'_> {
                 plant(directory, processes.get(rank.index()), &mut planted)
             }
             Ok(_) => Ok(None),
-            Err(problem) => Err(problem.to_string()),
+            Err(problem) => Err(brief(problem)),
         };
         let plantings: Vec<Planting> = self.exchange_findings(&own)?;
         let root_nonce = plantings
@@ -401,8 +407,23 @@ fn plant(
     let nonce = ProbeNonce::random();
     let process = process.cloned().unwrap_or_default();
     let made = directory.plant(nonce, &process);
-    *planted = Some(made.map_err(|problem| problem.to_string())?);
+    *planted = Some(made.map_err(|problem| brief(&problem))?);
     Ok(Some(nonce))
+}
+
+/// Why a rank cannot use the directory, without the advice that comes with it: the message that this
+/// becomes a part of has advice of its own.
+fn brief(problem: &Error) -> String {
+    match problem {
+        Error::Storage {
+            operation, cause, ..
+        } => {
+            let cause = cause.to_string();
+            let (cause, _advice) = cause.split_once("; ").unwrap_or((&cause, ""));
+            format!("cannot {operation} it there: {cause}")
+        }
+        other => other.to_string(),
+    }
 }
 
 fn is_local(path: &Path) -> bool {

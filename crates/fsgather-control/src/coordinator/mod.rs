@@ -157,12 +157,11 @@ impl Coordinator {
             .is_some_and(|member| member.nonce == nonce)
     }
 
-    /// Whether every connected member knows all failures so far.
+    /// Whether every connected member knows all failures so far, or will not be heard any more.
     #[must_use]
     pub fn all_told(&self) -> bool {
-        self.channels
-            .values()
-            .all(|channel| channel.untold.iter().all(|rank| *rank == Rank::ZERO))
+        let mut channels = self.channels.values();
+        self.gone || channels.all(|channel| channel.untold.iter().all(|rank| *rank == Rank::ZERO))
     }
 
     /// Handles what a member says. Members that are gone are not heard any more, and after goodbye nobody

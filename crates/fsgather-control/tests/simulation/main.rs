@@ -20,7 +20,7 @@ fn run(script: &Script) -> Result<World, TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(100_000))]
 
     #[test]
     fn p1_at_most_one_verdict_and_never_two_different(script in scripts(script::TROUBLED)) {

@@ -245,6 +245,7 @@ impl Ledger {
             }
             ToCoordinator::Done { epoch, .. } => {
                 self.payloads.entry(*epoch).or_default().done.insert(from);
+                self.last_progress = now;
             }
             ToCoordinator::Close { .. } => {
                 self.came_to_close.insert(from);
@@ -338,9 +339,7 @@ impl Ledger {
             exchange.arrived
         );
         let calls: Vec<&Call> = exchange.handed_in.values().map(|(call, _)| call).collect();
-        let different = calls
-            .iter()
-            .any(|call| call.difference(calls[0]).is_some());
+        let different = calls.iter().any(|call| call.difference(calls[0]).is_some());
         promise!(!different, "P2: {step:?} is released for different calls");
         let owners: BTreeSet<Rank> = exchange
             .handed_in
@@ -407,27 +406,24 @@ impl Ledger {
             );
             return Ok(());
         }
-        let late = match cause {
-            Error::Timeout {
-                during, missing, ..
-            } => {
-                let missing = missing.iter().map(|missing| missing.rank).collect();
-                self.check_timeout(during, &missing, now, connected)?;
-                missing
-            }
-            _ => BTreeSet::new(),
-        };
-        self.check_names(cause, &late)?;
+        if let Error::Timeout {
+            during, missing, ..
+        } = cause
+        {
+            let missing = missing.iter().map(|missing| missing.rank).collect();
+            self.check_timeout(during, &missing, now, connected)?;
+        } else {
+            self.check_names(cause)?;
+        }
         self.abort = Some(cause.clone());
         Ok(())
     }
 
     /// The error has to name a rank that something was done to.
-    fn check_names(&self, cause: &Error, late: &BTreeSet<Rank>) -> Checked {
+    fn check_names(&self, cause: &Error) -> Checked {
         let named: BTreeSet<Rank> = match cause {
             Error::PeerFailed { peer, .. } => [peer.rank].into(),
             Error::Desync { one, other, .. } => [one.rank, other.rank].into(),
-            Error::Timeout { .. } => late.clone(),
             other => self.all().filter(|rank| *other == raised(*rank)).collect(),
         };
         let guilty = named.iter().any(|rank| self.culprits.contains(rank));

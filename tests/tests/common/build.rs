@@ -1,0 +1,61 @@
+//! Where the programs are that the tests start.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::OnceLock,
+    time::SystemTime,
+};
+
+/// The directory of the profile that this test was built with.
+fn profile_directory() -> PathBuf {
+    let test = std::env::current_exe().expect("this test's own path");
+    let profile = test.parent().and_then(Path::parent);
+    profile.expect("target/PROFILE/deps/TEST").to_owned()
+}
+
+/// `examples/rank.rs`, which cargo builds with every test.
+pub(crate) fn rank_program() -> PathBuf {
+    profile_directory().join("examples/rank")
+}
+
+/// The command-line tool; built, where cargo has not done that for these tests already.
+pub(crate) fn command_line_tool() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let profile = profile_directory();
+        let program = profile.join("fsgather");
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
+        let built = modified(&program);
+        if built.is_none_or(|built| latest(&sources) > built) {
+            let mut cargo = Command::new(env!("CARGO"));
+            cargo.args(["build", "--offline", "-p", "fsgather-cli", "--target-dir"]);
+            cargo.arg(profile.parent().expect("target/PROFILE"));
+            match profile.file_name().and_then(|name| name.to_str()) {
+                Some("debug") => {}
+                Some(name) => drop(cargo.args(["--profile", name])),
+                None => panic!("no profile in {}", profile.display()),
+            }
+            let built = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output();
+            let built = built.expect("cargo");
+            let said = String::from_utf8_lossy(&built.stderr);
+            assert!(built.status.success(), "{said}");
+        }
+        program
+    })
+}
+
+fn modified(path: &Path) -> Option<SystemTime> {
+    fs::metadata(path).and_then(|found| found.modified()).ok()
+}
+
+/// When anything below was last changed.
+fn latest(path: &Path) -> SystemTime {
+    let Ok(entries) = fs::read_dir(path) else {
+        return modified(path).unwrap_or(SystemTime::UNIX_EPOCH);
+    };
+    let entries = entries.filter_map(Result::ok);
+    let below = entries.map(|entry| latest(&entry.path())).max();
+    below.unwrap_or(SystemTime::UNIX_EPOCH)
+}

@@ -1,0 +1,322 @@
+//! Real rank processes that a test starts, stops at exact points, and outlives: [`Stage`].
+#![allow(
+    dead_code,
+    reason = "every test program uses another part of this module"
+)]
+
+pub(crate) mod build;
+pub(crate) mod mounts;
+pub(crate) mod process;
+
+use std::{
+    fmt::Write as _,
+    fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::mpsc::{self, Receiver, Sender},
+    time::{Duration, Instant},
+};
+
+use rustix::process::Signal;
+
+use process::{Event, Process, What};
+
+/// No test takes longer on a machine that works.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Within this a dead process is noticed by all others.
+pub(crate) const NOTICED: Duration = Duration::from_secs(2);
+
+/// Exit codes.
+pub(crate) const TIMED_OUT: i32 = 10;
+pub(crate) const PEER_FAILED: i32 = 11;
+pub(crate) const STORAGE: i32 = 12;
+pub(crate) const DESYNC: i32 = 14;
+pub(crate) const RENDEZVOUS: i32 = 15;
+
+/// How a process ended.
+#[derive(Clone, Debug)]
+pub(crate) struct End {
+    /// Its exit code; 128 + n for signal n.
+    pub(crate) code: i32,
+    pub(crate) at: Instant,
+    pub(crate) stdout: Vec<String>,
+    pub(crate) stderr: Vec<String>,
+}
+
+impl End {
+    /// The line with which a rank says why it failed.
+    pub(crate) fn error(&self) -> &str {
+        let errors = self.stderr.iter();
+        let mut errors = errors.filter_map(|line| line.strip_prefix("error: "));
+        errors.next().unwrap_or_default()
+    }
+
+    pub(crate) fn warnings(&self) -> Vec<&str> {
+        let lines = self.stderr.iter().map(String::as_str);
+        lines.filter(|line| line.contains("WARN")).collect()
+    }
+}
+
+/// The processes of one test, and everything that they have said.
+///
+/// Whatever the test waits for comes within a minute of its start, or it fails with the transcript. All
+/// processes end with it.
+pub(crate) struct Stage {
+    processes: Vec<Process>,
+    events: Receiver<Event>,
+    send: Sender<Event>,
+    started: Instant,
+}
+
+impl Stage {
+    pub(crate) fn new() -> Self {
+        let (send, events) = mpsc::channel();
+        Self {
+            processes: Vec::new(),
+            events,
+            send,
+            started: Instant::now(),
+        }
+    }
+
+    /// Starts a process; its number on this stage.
+    pub(crate) fn start(&mut self, command: &mut Command) -> usize {
+        let index = self.processes.len();
+        self.processes
+            .push(Process::start(index, command, &self.send));
+        index
+    }
+
+    /// Starts all ranks of a world, each with the steps that `script` says. Where it is the first world
+    /// on the stage, ranks have their own numbers.
+    pub(crate) fn start_all(&mut self, world: &World, script: impl Fn(u32) -> String) {
+        for rank in 0..world.ranks {
+            self.start(&mut world.rank(rank, &script(rank)));
+        }
+    }
+
+    /// Waits until a process has said a line on its standard output.
+    pub(crate) fn wait_for(&mut self, index: usize, line: &str) {
+        self.wait_for_where(index, line, |said| said == line);
+    }
+
+    /// Waits until all these processes stand `at` a place in their scripts.
+    pub(crate) fn wait_at(&mut self, all: impl IntoIterator<Item = usize>, place: &str) {
+        for index in all {
+            self.wait_for(index, &format!("at {place}"));
+        }
+    }
+
+    /// Waits for a line that fits, on either stream, that was not waited for before.
+    pub(crate) fn wait_for_where(
+        &mut self,
+        index: usize,
+        what: &str,
+        fits: impl Fn(&str) -> bool,
+    ) -> String {
+        loop {
+            if let Some(line) = self.processes[index].find(&fits) {
+                return line;
+            }
+            assert!(
+                self.processes[index].ended.is_none() || !self.processes[index].is_silent(),
+                "process {index} has ended without `{what}`\n{}",
+                self.transcript()
+            );
+            self.pump(&format!("`{what}` of process {index}"));
+        }
+    }
+
+    /// Lets a process that stands at a place go on.
+    pub(crate) fn go(&mut self, index: usize) {
+        let process = &mut self.processes[index];
+        let stdin = process.stdin.as_mut().expect("a pipe");
+        writeln!(stdin).expect("a process that reads");
+    }
+
+    pub(crate) fn go_all(&mut self, all: impl IntoIterator<Item = usize>) {
+        for index in all {
+            self.go(index);
+        }
+    }
+
+    pub(crate) fn pid(&self, index: usize) -> u32 {
+        self.processes[index].pid
+    }
+
+    /// Sends a signal; the time just before.
+    pub(crate) fn signal(&self, index: usize, signal: Signal) -> Instant {
+        let now = Instant::now();
+        self.processes[index].signal(signal);
+        now
+    }
+
+    pub(crate) fn kill(&self, index: usize) -> Instant {
+        self.signal(index, Signal::KILL)
+    }
+
+    /// Whether a process is still there.
+    pub(crate) fn runs(&mut self, index: usize) -> bool {
+        while let Ok(event) = self.events.try_recv() {
+            self.note(event);
+        }
+        self.processes[index].ended.is_none()
+    }
+
+    /// Waits until a process has ended.
+    pub(crate) fn end(&mut self, index: usize) -> End {
+        loop {
+            if let Some(end) = self.processes[index].end() {
+                return end;
+            }
+            self.pump(&format!("the end of process {index}"));
+        }
+    }
+
+    pub(crate) fn end_all(&mut self, all: impl IntoIterator<Item = usize>) -> Vec<End> {
+        all.into_iter().map(|index| self.end(index)).collect()
+    }
+
+    /// Waits until all these have ended well.
+    pub(crate) fn succeed(&mut self, all: impl IntoIterator<Item = usize>) {
+        for index in all {
+            let end = self.end(index);
+            assert_eq!(end.code, 0, "process {index}\n{}", self.transcript());
+        }
+    }
+
+    /// Waits until all these have ended with one code; what they say, which is the same for all.
+    pub(crate) fn fail_alike(
+        &mut self,
+        all: impl IntoIterator<Item = usize>,
+        code: i32,
+    ) -> (String, Vec<End>) {
+        let ends = self.end_all(all);
+        let error = ends[0].error().to_owned();
+        for end in &ends {
+            assert_eq!(end.code, code, "{}", self.transcript());
+            assert_eq!(end.error(), error, "{}", self.transcript());
+        }
+        assert!(!error.is_empty(), "no reason\n{}", self.transcript());
+        (error, ends)
+    }
+
+    /// Everything that was said, for messages.
+    pub(crate) fn transcript(&self) -> String {
+        let mut text = String::new();
+        for (index, process) in self.processes.iter().enumerate() {
+            let _ = writeln!(text, "--- process {index} (pid {})", process.pid);
+            for (stream, line) in &process.lines {
+                let _ = writeln!(text, "{stream}: {line}");
+            }
+            let _ = writeln!(text, "ended: {:?}", process.ended.map(|(code, _)| code));
+        }
+        text
+    }
+
+    fn pump(&mut self, what: &str) {
+        let left = PATIENCE.saturating_sub(self.started.elapsed());
+        match self.events.recv_timeout(left) {
+            Ok(event) => self.note(event),
+            Err(_) => panic!("{what} did not come\n{}", self.transcript()),
+        }
+    }
+
+    fn note(&mut self, (index, what): Event) {
+        let process = &mut self.processes[index];
+        match what {
+            What::Line(stream, line) => process.lines.push((stream, line)),
+            What::Silence => process.silent_streams += 1,
+            What::Ended(code, at) => process.ended = Some((code, at)),
+        }
+    }
+}
+
+/// A world of ranks that meet in one directory, if not said otherwise.
+#[derive(Clone)]
+pub(crate) struct World {
+    pub(crate) ranks: u32,
+    variables: Vec<(String, String)>,
+}
+
+impl World {
+    pub(crate) fn new(ranks: u32, directory: &Path) -> Self {
+        Self {
+            ranks,
+            variables: Vec::new(),
+        }
+        .with("FSGATHER_DIR", directory.to_str().expect("text"))
+        .with("FSGATHER_WORLD_SIZE", &ranks.to_string())
+    }
+
+    pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
+        self.variables.push((name.into(), value.into()));
+        self
+    }
+
+    /// One rank, that takes the steps of `script`.
+    pub(crate) fn rank(&self, rank: u32, script: &str) -> Command {
+        self.set_up(Command::new(build::rank_program()), rank, script)
+    }
+
+    /// The same behind another command, which must turn into it.
+    pub(crate) fn rank_behind(&self, prefix: &[String], rank: u32, script: &str) -> Command {
+        let mut command = Command::new(&prefix[0]);
+        command.args(&prefix[1..]).arg(build::rank_program());
+        self.set_up(command, rank, script)
+    }
+
+    fn set_up(&self, mut command: Command, rank: u32, script: &str) -> Command {
+        command
+            .args(script.split_whitespace())
+            .env_clear()
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .env("FSGATHER_RANK", rank.to_string())
+            .envs(self.variables.iter().cloned());
+        command
+    }
+}
+
+/// A directory of its own for a test.
+pub(crate) fn place() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a temporary directory")
+}
+
+/// What is left in a directory that was gathered through.
+pub(crate) fn left_in(directory: &Path) -> Vec<PathBuf> {
+    let rendezvous = directory.join("all_gather_via_filesys");
+    let mut left = list(directory);
+    left.retain(|path| *path != rendezvous);
+    if rendezvous.exists() {
+        left.extend(list(&rendezvous));
+    }
+    left
+}
+
+#[track_caller]
+pub(crate) fn assert_nothing_left(directory: &Path) {
+    assert_eq!(left_in(directory), [PathBuf::new(); 0]);
+}
+
+fn list(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).expect("a directory");
+    entries.map(|entry| entry.expect("an entry").path()).collect()
+}
+
+/// How messages name a rank's process.
+pub(crate) fn name_of(rank: u32, pid: u32) -> String {
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").expect("a host name");
+    format!("rank {rank} on {} (pid {pid})", host.trim())
+}
+
+/// All ranks but one, as numbers on the stage.
+pub(crate) fn others(ranks: u32, but: usize) -> Vec<usize> {
+    (0..ranks as usize).filter(|rank| *rank != but).collect()
+}
+
+/// All ranks, as numbers on the stage.
+pub(crate) fn everybody(ranks: u32) -> std::ops::Range<usize> {
+    0..ranks as usize
+}
