@@ -12,6 +12,7 @@ mod interruption;
 mod log;
 mod membership;
 mod output;
+mod progress;
 mod run;
 mod verbs;
 

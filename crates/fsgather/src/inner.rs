@@ -63,6 +63,8 @@ pub(crate) struct Inner {
     places: Mutex<Vec<(Route, Place)>>,
     /// Gathers whose payloads have not all been read.
     pub(crate) open_gathers: AtomicUsize,
+    /// The process that made this; a forked child inherits it, but nothing that it stands for.
+    process: u32,
     ended: Mutex<bool>,
 }
 
@@ -85,6 +87,7 @@ impl Inner {
             route: world.route.clone(),
             places: Mutex::default(),
             open_gathers: AtomicUsize::new(0),
+            process: std::process::id(),
             ended: Mutex::new(false),
         });
         let weak = Arc::downgrade(&inner);
@@ -114,6 +117,7 @@ impl Inner {
             },
             places: Mutex::default(),
             open_gathers: AtomicUsize::new(0),
+            process: std::process::id(),
             ended: Mutex::new(false),
         })
     }
@@ -233,6 +237,11 @@ impl Inner {
 
     /// Ends the communicator together with all other ranks.
     pub(crate) fn close(&self, site: Site) -> Result<(), Error> {
+        if self.process != std::process::id() {
+            return Err(Error::config(
+                "this communicator belongs to the parent process; a forked child cannot close it",
+            ));
+        }
         let open = self.open_gathers.load(Ordering::SeqCst);
         if open > 0 {
             return Err(Error::config(format!(
@@ -250,7 +259,7 @@ impl Inner {
 
     /// Leaves without the others.
     pub(crate) fn leave(&self, cause: Option<Error>) {
-        if !std::mem::replace(&mut *self.lock_ended(), true) {
+        if self.process == std::process::id() && !std::mem::replace(&mut *self.lock_ended(), true) {
             self.clean_up(self.exchange.leave(cause));
         }
     }

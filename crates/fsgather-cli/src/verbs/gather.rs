@@ -7,7 +7,8 @@ use std::{
 };
 
 use clap::Args;
-use fsgather::{Communicator, Payload, Rank};
+use fsgather::{Communicator, Payload, Rank, bytes_text};
+use indicatif::ProgressBar;
 use serde::Serialize;
 
 use crate::{
@@ -16,7 +17,7 @@ use crate::{
     failure::Failure,
     input::Input,
     membership::{JoinArguments, Membership, for_rank, needs_rank},
-    output,
+    output, progress,
 };
 
 const EXAMPLES: &str = "\
@@ -116,7 +117,9 @@ pub(crate) fn gather(arguments: &GatherArguments, json: bool) -> Result<u8, Fail
             // Told inside of the call, so that nobody waits for this rank.
             input.refuse(objection);
         }
-        let mut sink = Sink::new(&destination, arguments.force);
+        let ranks = u64::from(communicator.world_size().get());
+        let bar = progress::bar(ranks, "  received from {pos}/{len} ranks  {wide_bar} {msg}")?;
+        let mut sink = Sink::new(&destination, arguments.force, bar);
         if arguments.all {
             for (index, payload) in communicator
                 .all_gather_from(&mut input)?
@@ -247,6 +250,7 @@ impl Destination {
 
 /// Takes payloads in rank order to where they go.
 struct Sink<'a> {
+    bar: ProgressBar,
     destination: &'a Destination,
     force: bool,
     open: Option<NewFile>,
@@ -255,8 +259,9 @@ struct Sink<'a> {
 }
 
 impl<'a> Sink<'a> {
-    fn new(destination: &'a Destination, force: bool) -> Self {
+    fn new(destination: &'a Destination, force: bool, bar: ProgressBar) -> Self {
         Self {
+            bar,
             destination,
             force,
             open: None,
@@ -267,6 +272,8 @@ impl<'a> Sink<'a> {
 
     fn take(&mut self, index: usize, payload: &Payload) -> Result<(), Failure> {
         self.bytes += payload.len() as u64;
+        self.bar.inc(1);
+        self.bar.set_message(bytes_text(self.bytes));
         match self.destination {
             Destination::Stdout => delivery::print(payload)?,
             Destination::File(path) => {
@@ -291,6 +298,7 @@ impl<'a> Sink<'a> {
         if let Some(file) = self.open.take() {
             self.files.push(file.finish()?);
         }
+        self.bar.finish_and_clear();
         Ok((self.bytes, self.files))
     }
 }

@@ -209,7 +209,7 @@ impl Coordinator {
                 bytes,
             } => self.status(from, channel, activity, bytes, now),
             ToCoordinator::Done { channel, epoch } => {
-                self.note_activity(from, Activity::outside(Phase::Computing));
+                self.went_on(from);
                 self.finished_reading(channel, epoch, from);
             }
             ToCoordinator::AbortSeen { channel } => {
@@ -353,6 +353,9 @@ impl Coordinator {
             acknowledge,
             further_rounds,
         };
+        for rank in members {
+            self.went_on(rank);
+        }
         self.send(told, release(Some(bodies)));
         self.send(only_released, release(None));
     }
@@ -550,6 +553,13 @@ impl Coordinator {
                 .all(|channel| channel.failure.is_none());
             let to = self.members_to_tell();
             self.send(to, ToMember::Bye { orderly });
+        }
+    }
+
+    /// Notes that a rank is through with the call it was in, as far as is known.
+    fn went_on(&mut self, rank: Rank) {
+        if let Some(member) = self.roster.get_mut(rank) {
+            member.activity.phase = Phase::Computing;
         }
     }
 

@@ -9,10 +9,10 @@ use std::{
 use clap::Args;
 use fsgather::{Communicator, settings::Transport};
 use fsgather_digits::{Classifier, Prediction, Report, samples, shard};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 
-use crate::{exit, failure::Failure, log, output};
+use crate::{exit, failure::Failure, log, output, progress};
 
 /// How long ranks of the demo wait for each other.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -80,7 +80,11 @@ pub(crate) fn demo_rank(arguments: &DemoRankArguments) -> Result<u8, Failure> {
         .build()?;
     let meet = laps.lap();
 
-    let bar = (arguments.rank == 0).then(progress_bar);
+    let template = "  rank 0  {wide_bar} {pos}/{len} digits";
+    let bar = match arguments.rank {
+        0 => Some(progress::bar(0, template)?),
+        _ => None,
+    };
     let mine = classify(
         world.rank().index(),
         world.world_size().count(),
@@ -164,11 +168,4 @@ fn broken(error: &dyn std::error::Error) -> Failure {
         operation: "use the data set that comes with this program",
         cause: io::Error::other(error.to_string()),
     }
-}
-
-/// On a terminal only; elsewhere it draws nothing.
-fn progress_bar() -> ProgressBar {
-    let style = ProgressStyle::with_template("  rank 0  {wide_bar} {pos}/{len} digits")
-        .unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(0).with_style(style)
 }
