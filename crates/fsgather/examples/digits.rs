@@ -9,6 +9,8 @@
 //!
 //! or alone: then the world has one rank, and the result is the same.
 
+#![expect(clippy::print_stdout, reason = "a program with a result to show")]
+
 use std::error::Error;
 
 use fsgather::Communicator;

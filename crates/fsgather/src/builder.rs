@@ -22,6 +22,7 @@ use crate::{
     inner::{Inner, Route, World},
     meeting,
     rendezvous::Rendezvous,
+    set_up,
     settings::{Control, DirMode, RendezvousSetting, Setting, Settings, Transport},
 };
 
@@ -230,7 +231,9 @@ impl Builder {
             route,
             call_site: self.call_site.map(Site::named),
         };
-        let inner = Inner::new(joined.exchange, world, prepared.ground, site)?;
+        let route = world.route.clone();
+        let inner = Inner::new(joined.exchange, world, prepared.ground);
+        set_up::place_for(&inner, &route, site)?;
         Ok(Communicator::from_inner(inner))
     }
 

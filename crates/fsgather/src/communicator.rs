@@ -3,7 +3,7 @@
 use std::{fmt, panic::Location, sync::Arc};
 
 use fsgather_core::{Call, Error, Operation, Rank, Site, Solo, WorldSize};
-use fsgather_store::{Encoding, Payload};
+use fsgather_store::Payload;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -11,9 +11,9 @@ use crate::{
     build_identity::type_tag,
     builder::{self, Builder},
     codec,
-    gathered::{self, Gathered, Parts},
-    inner::{Inner, Route},
-    transfer::{incoming, outgoing::Outgoing, session::Session},
+    collective::copy,
+    gathered::Gathered,
+    inner::Inner,
 };
 
 /// One rank's membership of a group of ranks.
@@ -47,7 +47,7 @@ use crate::{
 /// # Ok::<(), fsgather::Error>(())
 /// ```
 pub struct Communicator {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
 impl Communicator {
@@ -151,7 +151,7 @@ impl Communicator {
     #[track_caller]
     pub fn barrier(&self) -> Result<(), Error> {
         let site = self.here(Location::caller());
-        step_aside(|| self.inner.barrier(site))
+        step_aside(|| self.inner.exchange.barrier(site))
     }
 
     /// Hands `root`'s value to every rank. The values of other ranks are not looked at.
@@ -372,135 +372,6 @@ impl Communicator {
     pub fn close(self) -> Result<(), Error> {
         let site = self.here(Location::caller());
         step_aside(|| self.inner.close(site))
-    }
-
-    pub(crate) fn all_gather_by<T>(
-        &self,
-        route: &Route,
-        value: &T,
-        site: Site,
-    ) -> Result<Vec<T>, Error>
-    where
-        T: Serialize + DeserializeOwned,
-    {
-        let call = Call::new(Operation::AllGather, site).with_type(type_tag::<T>());
-        self.gather_everywhere(
-            route,
-            call,
-            codec::POSTCARD,
-            |session, outgoing| codec::encode(session, value, outgoing),
-            |rank, payload| gathered::as_value(&self.inner, rank, &payload),
-        )
-    }
-
-    pub(crate) fn gather_by<T>(
-        &self,
-        route: &Route,
-        value: &T,
-        root: u32,
-        site: Site,
-    ) -> Result<Gathered<T>, Error>
-    where
-        T: Serialize + DeserializeOwned,
-    {
-        let root = self.world_size().rank(root)?;
-        let call = Call::new(Operation::Gather, site)
-            .with_root(root)
-            .with_type(type_tag::<T>());
-        self.gather_on_root(
-            route,
-            call,
-            codec::POSTCARD,
-            |session, outgoing| codec::encode(session, value, outgoing),
-            |inner, rank, payload| gathered::as_value(inner, rank, &payload),
-        )
-    }
-
-    fn gather_everywhere<R>(
-        &self,
-        route: &Route,
-        call: Call,
-        encoding: Encoding,
-        give: impl FnOnce(&Session<'_>, &mut Outgoing<'_>) -> Result<(), Error>,
-        take: impl FnMut(Rank, Payload) -> Result<R, Error>,
-    ) -> Result<Vec<R>, Error> {
-        let (session, incoming, acknowledge) =
-            self.inner.collective(route, call, encoding, give)?;
-        let received = incoming::read_all(&session, incoming.unwrap_or_default(), take)
-            .map_err(|cause| session.fail(cause))?;
-        self.inner.finish(&session, acknowledge);
-        Ok(received)
-    }
-
-    fn gather_on_root<T>(
-        &self,
-        route: &Route,
-        call: Call,
-        encoding: Encoding,
-        give: impl FnOnce(&Session<'_>, &mut Outgoing<'_>) -> Result<(), Error>,
-        take: gathered::Take<T>,
-    ) -> Result<Gathered<T>, Error> {
-        let (session, incoming, _) = self.inner.collective(route, call, encoding, give)?;
-        session.succeed();
-        Ok(match incoming {
-            None => Gathered::NotRecipient,
-            Some(incoming) => Gathered::All(Parts::new(
-                Arc::clone(&self.inner),
-                session.ticket.clone(),
-                incoming,
-                take,
-            )),
-        })
-    }
-
-    /// A broadcast is a gather on all ranks in which only the root has something to give.
-    fn broadcast_from(
-        &self,
-        root: Rank,
-        call: Call,
-        encoding: Encoding,
-        give: impl FnOnce(&Session<'_>, &mut Outgoing<'_>) -> Result<(), Error>,
-    ) -> Result<Payload, Error> {
-        let is_root = self.rank() == root;
-        let (session, incoming, acknowledge) = self.inner.collective(
-            self.inner.default_route(),
-            call,
-            encoding,
-            |session, outgoing| {
-                if is_root {
-                    give(session, outgoing)
-                } else {
-                    Ok(())
-                }
-            },
-        )?;
-        let part = incoming.unwrap_or_default().into_iter().nth(root.index());
-        let payload = part
-            .ok_or_else(|| session.raised("the root's part is missing"))
-            .and_then(|part| part.read(&self.inner, root, &mut |bytes| session.moved(bytes)))
-            .map_err(|cause| session.fail(cause))?;
-        self.inner.finish(&session, acknowledge);
-        Ok(payload)
-    }
-}
-
-/// Copies a source to where the payload goes, a chunk at a time.
-fn copy(
-    session: &Session<'_>,
-    source: &mut dyn std::io::Read,
-    outgoing: &mut Outgoing<'_>,
-) -> Result<(), Error> {
-    const AT_ONCE: usize = 1 << 20;
-    let mut chunk = vec![0; AT_ONCE];
-    loop {
-        match source.read(&mut chunk) {
-            Ok(0) => return Ok(()),
-            Ok(read) => outgoing.take(&chunk[..read])?,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => {
-                return Err(session.raised(error.to_string()));
-            }
-        }
     }
 }
 

@@ -8,25 +8,17 @@ use std::{
     },
 };
 
-use bytes::Bytes;
 use fsgather_core::{
-    Call, ChannelId, Epoch, Error, Exchange, GatherId, Operation, Peer, PeerFailure, ProcessId,
+    Activity, ChannelId, Epoch, Error, Exchange, GatherId, Peer, PeerFailure, Phase, ProcessId,
     Rank, Site,
 };
-use fsgather_store::Encoding;
 use uuid::Uuid;
 
 use crate::{
     blocking,
+    ground::Ground,
     place::{FilePlace, Place},
-    set_up::{self, Ground},
     settings::Transport,
-    transfer::{
-        incoming::Incoming,
-        outgoing::{self, Outgoing},
-        relay,
-        session::Session,
-    },
 };
 
 /// Which place a call asks for.
@@ -60,7 +52,10 @@ pub(crate) struct Inner {
     pub(crate) processes: Vec<ProcessId>,
     /// The route of calls that ask for nothing else.
     route: Route,
+    /// Never held over a call of the exchange: reclaiming, which looks here, may happen inside of one.
     places: Mutex<Vec<(Route, Place)>>,
+    /// Held while a place is being found out, which is one thing at a time.
+    pub(crate) setting_up: Mutex<()>,
     /// Gathers whose payloads have not all been read.
     pub(crate) open_gathers: AtomicUsize,
     /// The process that made this; a forked child inherits it, but nothing that it stands for.
@@ -69,14 +64,8 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    /// Takes a place in a world, and agrees with the others on where payloads go. `site` is where the
-    /// communicator is made.
-    pub(crate) fn new(
-        exchange: Box<dyn Exchange>,
-        world: World,
-        ground: Ground,
-        site: &Site,
-    ) -> Result<Arc<Self>, Error> {
+    /// Takes a place in a world.
+    pub(crate) fn new(exchange: Box<dyn Exchange>, world: World, ground: Ground) -> Arc<Self> {
         let inner = Arc::new(Self {
             exchange,
             inline_setting: world.inline_limit,
@@ -84,8 +73,9 @@ impl Inner {
             call_site: world.call_site,
             communicator: world.communicator,
             processes: world.processes,
-            route: world.route.clone(),
+            route: world.route,
             places: Mutex::default(),
+            setting_up: Mutex::default(),
             open_gathers: AtomicUsize::new(0),
             process: std::process::id(),
             ended: Mutex::new(false),
@@ -98,8 +88,7 @@ impl Inner {
                     inner.reclaim(channel, epoch, owner);
                 }
             }));
-        inner.place_for(&world.route, site)?;
-        Ok(inner)
+        inner
     }
 
     /// A world whose exchange carries payloads of any size.
@@ -116,6 +105,7 @@ impl Inner {
                 directory: None,
             },
             places: Mutex::default(),
+            setting_up: Mutex::default(),
             open_gathers: AtomicUsize::new(0),
             process: std::process::id(),
             ended: Mutex::new(false),
@@ -132,8 +122,9 @@ impl Inner {
         })
     }
 
-    pub(crate) fn inline_limit(&self) -> usize {
-        outgoing::inline_limit(self.inline_setting, self.exchange.body_limit())
+    /// Payloads up to this travel on the control plane, in bytes.
+    pub(crate) fn inline_setting(&self) -> u64 {
+        self.inline_setting
     }
 
     /// The route of calls that ask for nothing else.
@@ -141,9 +132,9 @@ impl Inner {
         &self.route
     }
 
-    /// The place that a route leads to; found out together with all other ranks the first time.
-    pub(crate) fn place_for(&self, route: &Route, site: &Site) -> Result<Place, Error> {
-        let mut places = self.lock_places();
+    /// The place that a route leads to, if that has been found out.
+    pub(crate) fn known_place(&self, route: &Route) -> Option<Place> {
+        let places = self.lock_places();
         let known = places.iter().find(|(known, place)| {
             known == route
                 // A communicator that has found its own directory shared does not ask twice.
@@ -152,12 +143,12 @@ impl Inner {
                     && route.transport == Transport::Filesys
                     && matches!(place, Place::Files(_)))
         });
-        if let Some((_, place)) = known {
-            return Ok(place.clone());
-        }
-        let place = set_up::run(self, route, site)?;
-        places.push((route.clone(), place.clone()));
-        Ok(place)
+        known.map(|(_, place)| place.clone())
+    }
+
+    /// Keeps what was found out about a route.
+    pub(crate) fn keep_place(&self, route: Route, place: Place) {
+        self.lock_places().push((route, place));
     }
 
     /// The gather directory of this id, if this communicator has it.
@@ -170,57 +161,6 @@ impl Inner {
                 }
                 _ => None,
             })
-    }
-
-    /// One whole call: takes this rank's payload from `give`, and returns what it receives.
-    pub(crate) fn collective<'a>(
-        &'a self,
-        route: &Route,
-        call: Call,
-        encoding: Encoding,
-        give: impl FnOnce(&Session<'_>, &mut Outgoing<'_>) -> Result<(), Error>,
-    ) -> Result<(Session<'a>, Option<Vec<Incoming>>, bool), Error> {
-        let place = self.place_for(route, &call.site)?;
-        let session = Session::begin(self, call)?;
-        let ready =
-            publish(&session, &place, encoding, give).map_err(|cause| session.fail(cause))?;
-        let verdict = session
-            .decide(ready.contribution)
-            .inspect_err(|_| place.forget(&session.ticket))?;
-        let exchange = &*self.exchange;
-        let relayed = relay::run(
-            exchange,
-            &session.ticket,
-            &ready.rest,
-            verdict.further_rounds,
-        )
-        .map_err(|failure| session.over(failure))?;
-        let Some(table) = verdict.table else {
-            // The root removes what it has read.
-            place.hand_over(&session.ticket);
-            return Ok((session, None, false));
-        };
-        let acknowledge = table.acknowledge;
-        if !acknowledge {
-            place.hand_over(&session.ticket);
-        }
-        let incoming = Incoming::sort(table, relayed).map_err(|cause| session.fail(cause))?;
-        Ok((session, Some(incoming), acknowledge))
-    }
-
-    /// Ends a call that everybody receives, once all of it has been read.
-    pub(crate) fn finish(&self, session: &Session<'_>, acknowledge: bool) {
-        if acknowledge {
-            self.exchange.done(&session.ticket);
-        }
-        session.succeed();
-    }
-
-    /// A barrier.
-    pub(crate) fn barrier(&self, site: Site) -> Result<(), Error> {
-        self.exchange
-            .exchange(Call::new(Operation::Barrier, site), Bytes::new())
-            .map(drop)
     }
 
     fn reclaim(&self, channel: ChannelId, epoch: Epoch, owner: Rank) {
@@ -288,8 +228,11 @@ impl Inner {
                 // So that nobody has to guess later whether its owner still lives.
                 (false, false) => directory.mark_aborted("rank 0 was lost"),
             };
-            if let Err(error) = marked {
-                tracing::warn!("the gather directory stays: {error}");
+            match marked {
+                Ok(()) => {}
+                // Rank 0 was taken for lost, and has removed it all the same.
+                Err(_) if !directory.path().exists() => {}
+                Err(error) => tracing::warn!("the gather directory stays: {error}"),
             }
         }
     }
@@ -298,7 +241,7 @@ impl Inner {
     pub(crate) fn panicked(&self) -> Error {
         Error::PeerFailed {
             peer: self.me(),
-            activity: fsgather_core::Activity::outside(fsgather_core::Phase::Computing),
+            activity: Activity::outside(Phase::Computing),
             failure: PeerFailure::Raised {
                 message: "it panicked".into(),
             },
@@ -312,20 +255,6 @@ impl Inner {
     fn lock_ended(&self) -> MutexGuard<'_, bool> {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn publish(
-    session: &Session<'_>,
-    place: &Place,
-    encoding: Encoding,
-    give: impl FnOnce(&Session<'_>, &mut Outgoing<'_>) -> Result<(), Error>,
-) -> Result<outgoing::Ready, Error> {
-    if let Place::Files(files) = place {
-        files.check()?;
-    }
-    let mut outgoing = Outgoing::new(session, place, encoding);
-    give(session, &mut outgoing)?;
-    outgoing.finish()
 }
 
 impl Drop for Inner {

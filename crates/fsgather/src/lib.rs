@@ -44,6 +44,8 @@ pub mod settings;
 mod blocking;
 mod build_identity;
 mod codec;
+mod collective;
+mod ground;
 mod inner;
 mod meeting;
 mod place;

@@ -13,8 +13,8 @@ use fsgather_store::{
 use uuid::Uuid;
 
 use crate::{
+    ground::Ground,
     rendezvous::{BootstrapBoard, Rendezvous},
-    set_up::Ground,
     settings::{Secret, SecretSetting, Settings},
 };
 

@@ -1,4 +1,4 @@
-//! How ranks agree on where payloads go: [`run`].
+//! How ranks agree on where payloads go: [`place_for`].
 //!
 //! Set-up is made of ordinary exchanges, so it fails, times out and is agreed on like any call:
 //!
@@ -11,7 +11,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, PoisonError},
     time::{Duration, Instant, SystemTime},
 };
 
@@ -21,7 +21,7 @@ use fsgather_core::{
 };
 use fsgather_store::{
     BEAT_PERIOD, Caretaker, Class, CollectPolicy, FileSystem, GatherDir, GatherFacts, OwnUid,
-    OwnerRecord, Planted, ProbeNonce, cannot_be_shared, check_writable, make_rendezvous, probers,
+    OwnerRecord, Planted, ProbeNonce, cannot_be_shared, check_writable, probers,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -30,56 +30,6 @@ use crate::{
     place::{FilePlace, Place},
     settings::Transport,
 };
-
-/// What a rank brings along to set-ups.
-#[derive(Clone, Debug)]
-pub(crate) struct Ground {
-    /// The directory that was named, if one was.
-    pub(crate) named: Option<PathBuf>,
-    /// What is used when all ranks see the same mounts and none was named, and what otherwise.
-    pub(crate) local_default: Option<PathBuf>,
-    pub(crate) shared_default: Option<PathBuf>,
-    /// Rendezvous directories that have been tried, and the owner that files in them have.
-    pub(crate) known: Vec<(PathBuf, OwnUid)>,
-    /// Why this rank cannot use the directory, although it can see it: to be told to all.
-    pub(crate) problem: Option<Error>,
-    pub(crate) mode: u32,
-    pub(crate) uid: u32,
-    pub(crate) user: String,
-    pub(crate) job: Option<String>,
-}
-
-impl Ground {
-    /// For worlds without a directory.
-    pub(crate) fn nowhere() -> Self {
-        Self {
-            named: None,
-            local_default: None,
-            shared_default: None,
-            known: Vec::new(),
-            problem: None,
-            mode: 0o700,
-            uid: 0,
-            user: String::new(),
-            job: None,
-        }
-    }
-
-    fn known_owner(&self, rendezvous: &Path) -> Option<OwnUid> {
-        let known = self.known.iter().find(|(known, _)| known == rendezvous);
-        known.map(|(_, own)| *own)
-    }
-
-    /// Makes a rendezvous directory in `directory`, or finds it, and the owner files have in it.
-    fn enter(&self, directory: &Path) -> Result<(PathBuf, OwnUid), Error> {
-        let path = make_rendezvous(directory)?;
-        let own = match self.known_owner(&path) {
-            Some(own) => own,
-            None => check_writable(&path)?,
-        };
-        Ok((path, own))
-    }
-}
 
 /// How long a prober looks for what another host has written to a network file system.
 const PROBE_PATIENCE: Duration = Duration::from_secs(10);
@@ -104,8 +54,22 @@ enum Plan {
 /// cannot.
 type Planting = Result<Option<ProbeNonce>, String>;
 
+/// The place that a route leads to; found out together with all other ranks the first time.
+pub(crate) fn place_for(inner: &Inner, route: &Route, site: &Site) -> Result<Place, Error> {
+    let _one_at_a_time = inner
+        .setting_up
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = inner.known_place(route) {
+        return Ok(known);
+    }
+    let place = run(inner, route, site)?;
+    inner.keep_place(route.clone(), place.clone());
+    Ok(place)
+}
+
 /// Finds the place that a route leads to, together with all other ranks.
-pub(crate) fn run(inner: &Inner, route: &Route, site: &Site) -> Result<Place, Error> {
+fn run(inner: &Inner, route: &Route, site: &Site) -> Result<Place, Error> {
     if inner.exchange.body_limit() == usize::MAX {
         return Ok(Place::Memory);
     }

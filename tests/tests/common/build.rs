@@ -15,35 +15,42 @@ fn profile_directory() -> PathBuf {
     profile.expect("target/PROFILE/deps/TEST").to_owned()
 }
 
-/// `examples/rank.rs`, which cargo builds with every test.
-pub(crate) fn rank_program() -> PathBuf {
-    profile_directory().join("examples/rank")
+/// `examples/rank.rs`.
+pub(crate) fn rank_program() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let package = ["-p", "fsgather-tests", "--example", "rank"];
+    BUILT.get_or_init(|| up_to_date("examples/rank", &package))
 }
 
-/// The command-line tool; built, where cargo has not done that for these tests already.
+/// The command-line tool.
 pub(crate) fn command_line_tool() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        let profile = profile_directory();
-        let program = profile.join("fsgather");
-        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates");
-        let built = modified(&program);
-        if built.is_none_or(|built| latest(&sources) > built) {
-            let mut cargo = Command::new(env!("CARGO"));
-            cargo.args(["build", "--offline", "-p", "fsgather-cli", "--target-dir"]);
-            cargo.arg(profile.parent().expect("target/PROFILE"));
-            match profile.file_name().and_then(|name| name.to_str()) {
-                Some("debug") => {}
-                Some(name) => drop(cargo.args(["--profile", name])),
-                None => panic!("no profile in {}", profile.display()),
-            }
-            let built = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output();
-            let built = built.expect("cargo");
-            let said = String::from_utf8_lossy(&built.stderr);
-            assert!(built.status.success(), "{said}");
+    BUILT.get_or_init(|| up_to_date("fsgather", &["-p", "fsgather-cli"]))
+}
+
+/// A program of this profile; built, where cargo has not done that for these tests: it does so for tests
+/// of the whole workspace, but not for a single one.
+fn up_to_date(name: &str, package: &[&str]) -> PathBuf {
+    let profile = profile_directory();
+    let program = profile.join(name);
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let sources = ["../crates", "examples", "src"].map(|part| latest(&here.join(part)));
+    let changed = sources.into_iter().max();
+    if changed > modified(&program) {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--offline", "--target-dir"]);
+        cargo.arg(profile.parent().expect("target/PROFILE"));
+        match profile.file_name().and_then(|name| name.to_str()) {
+            Some("debug") => {}
+            Some(name) => drop(cargo.args(["--profile", name])),
+            None => panic!("no profile in {}", profile.display()),
         }
-        program
-    })
+        let built = cargo.args(package).current_dir(here).output();
+        let built = built.expect("cargo");
+        let said = String::from_utf8_lossy(&built.stderr);
+        assert!(built.status.success(), "{said}");
+    }
+    program
 }
 
 fn modified(path: &Path) -> Option<SystemTime> {

@@ -72,6 +72,8 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) fn new() -> Self {
+        // What may have to be built first does not count.
+        build::rank_program();
         let (send, events) = mpsc::channel();
         Self {
             processes: Vec::new(),
@@ -216,6 +218,17 @@ impl Stage {
         text
     }
 
+    /// Waits for something that only looking can tell.
+    pub(crate) fn wait_until(&mut self, what: &str, is_so: impl Fn() -> bool) {
+        while !is_so() {
+            let left = PATIENCE.saturating_sub(self.started.elapsed());
+            assert!(!left.is_zero(), "{what}: never\n{}", self.transcript());
+            if let Ok(event) = self.events.recv_timeout(left.min(Duration::from_millis(2))) {
+                self.note(event);
+            }
+        }
+    }
+
     fn pump(&mut self, what: &str) {
         let left = PATIENCE.saturating_sub(self.started.elapsed());
         match self.events.recv_timeout(left) {
@@ -302,7 +315,9 @@ pub(crate) fn assert_nothing_left(directory: &Path) {
 
 fn list(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).expect("a directory");
-    entries.map(|entry| entry.expect("an entry").path()).collect()
+    entries
+        .map(|entry| entry.expect("an entry").path())
+        .collect()
 }
 
 /// How messages name a rank's process.

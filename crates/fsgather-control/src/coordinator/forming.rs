@@ -19,11 +19,13 @@ impl Coordinator {
         }
         if let Some(member) = self.roster.get(rank) {
             let same = member.nonce == join.nonce;
-            return match (same, self.open) {
-                // The same process over another of our addresses, or after a reply that was lost.
-                (true, _) => JoinAnswer::Accepted,
-                (false, true) => self.answer_latecomer(&join),
-                (false, false) => self.reject_double(&join, now),
+            if !same && self.open {
+                return self.answer_latecomer(&join);
+            }
+            return match self.failure() {
+                Some(cause) => refused(cause),
+                None if same => self.answer_again(rank),
+                None => self.reject_double(&join),
             };
         }
         if let Some(cause) = self.failure() {
@@ -38,10 +40,11 @@ impl Coordinator {
             )));
         }
         self.roster.admit(join, now);
-        let coordinator = self.name_of(Rank::ZERO);
-        self.send(vec![rank], ToMember::Forming { coordinator });
+        self.say_forming(rank);
         if self.roster.is_full() {
-            self.welcome_all();
+            self.open = true;
+            let ranks = self.world.world_size.ranks();
+            ranks.for_each(|rank| self.welcome(rank));
         }
         JoinAnswer::Accepted
     }
@@ -84,29 +87,48 @@ impl Coordinator {
         Ok(())
     }
 
-    fn welcome_all(&mut self) {
-        self.open = true;
-        let processes = self.roster.processes();
-        for rank in self.world.world_size.ranks() {
-            if let Some(member) = self.roster.get(rank) {
-                let welcome = Welcome {
-                    nonce: member.nonce,
-                    communicator: self.world.communicator,
-                    processes: processes.clone(),
-                    patience: self.world.patience,
-                };
-                self.send(vec![rank], ToMember::Welcome(welcome));
-            }
+    /// Answers the same process over another of our addresses, or after a reply that was lost.
+    fn answer_again(&mut self, rank: Rank) -> JoinAnswer {
+        if self.gone || !self.roster.is_connected(rank) {
+            return refused(Error::rendezvous(format!(
+                "rank {rank} ({}) has left this world and cannot come back",
+                self.name_of(rank)
+            )));
+        }
+        self.say_forming(rank);
+        if self.open {
+            self.welcome(rank);
+        }
+        JoinAnswer::Accepted
+    }
+
+    fn say_forming(&mut self, rank: Rank) {
+        let coordinator = self.name_of(Rank::ZERO);
+        self.send(vec![rank], ToMember::Forming { coordinator });
+    }
+
+    fn welcome(&mut self, rank: Rank) {
+        if let Some(member) = self.roster.get(rank) {
+            let welcome = Welcome {
+                nonce: member.nonce,
+                communicator: self.world.communicator,
+                processes: self.roster.processes(),
+                patience: self.world.patience,
+            };
+            self.send(vec![rank], ToMember::Welcome(welcome));
         }
     }
 
     fn answer_latecomer(&mut self, join: &Join) -> JoinAnswer {
         let rank = join.rank;
-        self.actions.push(Action::Note(format!(
-            "{} asked to be rank {rank}, which is taken by {}; this job goes on",
-            text_of(&join.process),
-            self.name_of(rank)
-        )));
+        // It asks again and again until its own deadline.
+        if self.latecomers.insert(rank) {
+            self.actions.push(Action::Note(format!(
+                "{} asked to be rank {rank}, which is taken by {}; this job goes on",
+                text_of(&join.process),
+                self.name_of(rank)
+            )));
+        }
         JoinAnswer::Refused(ToMember::Formed {
             running: format!(
                 "{} is running with {} as rank {rank}",
@@ -116,7 +138,7 @@ impl Coordinator {
         })
     }
 
-    fn reject_double(&mut self, join: &Join, _now: Instant) -> JoinAnswer {
+    fn reject_double(&mut self, join: &Join) -> JoinAnswer {
         let cause = Error::rendezvous(format!(
             "two processes say that they are rank {}: {} and {}. Either two jobs meet in one place (set \
              FSGATHER_JOB to a different name for each), or the launcher's ranks were not recognised (set \

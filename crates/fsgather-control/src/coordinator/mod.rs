@@ -2,8 +2,8 @@
 //!
 //! # Why it cannot give two verdicts
 //!
-//! Only the coordinator decides, and it decides a step in one place: [`Coordinator::decide`] removes the
-//! step's [`Round`] before it releases, and [`Coordinator::fail_channel`] removes all of a channel's
+//! Only the coordinator decides, and it decides a step in one place: `Coordinator::decide` (in `calls`) removes the
+//! step's round before it releases, and `Coordinator::fail_channel` removes all of a channel's
 //! rounds before it aborts and leaves a failure behind, after which no round is made for that channel any
 //! more. A round that is gone cannot be decided again. Connections deliver in order, so no member
 //! learns a release after the abort that followed it.
@@ -13,28 +13,29 @@
 //! *Forming* until all ranks have joined; then *open*; *failed* once the world's own channel has failed;
 //! *gone* when everybody was told goodbye. A failed world still answers, with the error it keeps.
 
+mod calls;
 mod channel;
 mod forming;
+mod leaving;
 mod roster;
 mod round;
 mod time;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     time::{Duration, Instant},
 };
 
-use bytes::Bytes;
 use fsgather_core::{
-    Activity, Call, ChannelId, Epoch, Error, Operation, PeerFailure, Phase, ProcessId, Rank,
-    Recipients, Round as RoundNumber, Site, Step, WorldSize,
+    Activity, ChannelId, Epoch, Error, Operation, PeerFailure, Phase, ProcessId, Rank,
+    Round as RoundNumber, Step, WorldSize,
 };
 use uuid::Uuid;
 
 use self::{
-    channel::{Channel, Reading},
-    roster::{Roster, Standing},
-    round::{Arrival, Clock, Round},
+    channel::Channel,
+    roster::Roster,
+    round::{Arrival, Clock},
 };
 use crate::message::{ToCoordinator, ToMember};
 
@@ -96,6 +97,8 @@ pub struct Coordinator {
     open: bool,
     channels: BTreeMap<ChannelId, Channel>,
     next_forming_warning: Duration,
+    /// Ranks that somebody else asked to be once the world had formed.
+    latecomers: BTreeSet<Rank>,
     /// Ranks whose process is reported to have ended, and until when their last words may arrive.
     suspects: BTreeMap<Rank, Instant>,
     own_close: bool,
@@ -118,6 +121,7 @@ impl Coordinator {
             open: false,
             channels: BTreeMap::from([(ChannelId::WORLD, channel)]),
             next_forming_warning: round::FIRST_WARNING,
+            latecomers: BTreeSet::new(),
             suspects: BTreeMap::new(),
             own_close: false,
             closing: None,
@@ -260,160 +264,6 @@ impl Coordinator {
         }
     }
 
-    fn contribution(&mut self, from: Rank, step: Step, arrival: Arrival, now: Instant) {
-        let phase = Phase::Waiting;
-        let activity = Activity::within(phase, arrival.call.operation, step.epoch);
-        self.note_activity(from, activity);
-        let Some(channel) = self.channels.get_mut(&step.channel) else {
-            let message = format!("rank {from} contributed to a communicator nobody made");
-            self.actions.push(Action::Note(message));
-            return;
-        };
-        if let Some(cause) = channel.failure.clone() {
-            // The abort is on its way, or this member was not connected when it was sent.
-            let channel = step.channel;
-            self.send(vec![from], ToMember::Abort { channel, cause });
-            return;
-        }
-        let expected = channel.members.len();
-        let round = channel
-            .undecided
-            .entry(step)
-            .or_insert_with(|| Round::new(self.world.world_size.count(), expected, now));
-        if let Some((other, call)) = round.first()
-            && let Some(difference) = call.difference(&arrival.call)
-        {
-            let cause = Error::Desync {
-                epoch: step.epoch,
-                difference: difference.into(),
-                one: self.roster.peer(other),
-                one_call: call.to_string(),
-                other: self.roster.peer(from),
-                other_call: arrival.call.to_string(),
-            };
-            self.fail_channel(step.channel, &cause);
-            return;
-        }
-        round.arrive(from, arrival, now);
-        let complete = round.is_complete();
-        let absent = round
-            .missing(&channel.members)
-            .find(|rank| !self.roster.is_present(*rank));
-        if complete {
-            self.decide(step);
-        } else if let Some(rank) = absent {
-            let cause = self.absence(step, rank);
-            self.fail_channel(step.channel, &cause);
-        }
-    }
-
-    /// Releases a complete step: the only place where a call succeeds.
-    fn decide(&mut self, step: Step) {
-        let Some(channel) = self.channels.get_mut(&step.channel) else {
-            return;
-        };
-        let Some(round) = channel.undecided.remove(&step) else {
-            return;
-        };
-        let arrivals = round.into_arrivals(&channel.members);
-        let recipients = arrivals
-            .first()
-            .map_or(Recipients::All, |arrival| arrival.call.recipients());
-        let owners: Vec<Rank> = channel
-            .members
-            .iter()
-            .zip(&arrivals)
-            .filter(|(_, arrival)| arrival.leaves_payload)
-            .map(|(rank, _)| *rank)
-            .collect();
-        // A single recipient removes what it has read by itself.
-        let acknowledge = recipients == Recipients::All && !owners.is_empty();
-        let members = channel.members.clone();
-        if acknowledge {
-            let readers = members
-                .iter()
-                .copied()
-                .filter(|rank| self.roster.is_connected(*rank))
-                .collect();
-            channel
-                .reading
-                .insert(step.epoch, Reading { owners, readers });
-        }
-        let further_rounds = arrivals
-            .iter()
-            .map(|arrival| arrival.further_rounds)
-            .max()
-            .unwrap_or(0);
-        let bodies: Vec<Bytes> = arrivals.into_iter().map(|arrival| arrival.body).collect();
-        let (told, only_released): (Vec<Rank>, Vec<Rank>) =
-            members.iter().partition(|rank| recipients.include(**rank));
-        let release = |bodies| ToMember::Release {
-            step,
-            bodies,
-            acknowledge,
-            further_rounds,
-        };
-        for rank in members {
-            self.went_on(rank);
-        }
-        self.send(told, release(Some(bodies)));
-        self.send(only_released, release(None));
-    }
-
-    /// Aborts everything undecided of a channel: the only place where calls fail.
-    fn fail_channel(&mut self, id: ChannelId, cause: &Error) {
-        let connected = self.roster.connected();
-        let Some(channel) = self.channels.get_mut(&id) else {
-            return;
-        };
-        if channel.failure.is_some() {
-            return;
-        }
-        channel.failure = Some(cause.clone());
-        channel.undecided.clear();
-        let to: Vec<Rank> = connected
-            .into_iter()
-            .filter(|rank| channel.members.contains(rank))
-            .collect();
-        channel.untold = to.iter().copied().collect();
-        let cause = cause.clone();
-        self.send(to, ToMember::Abort { channel: id, cause });
-    }
-
-    /// What to say when a call needs a rank that does not take part any more.
-    fn absence(&self, step: Step, rank: Rank) -> Error {
-        let peer = self.roster.peer(rank);
-        let activity = self
-            .roster
-            .get(rank)
-            .map_or(Activity::outside(Phase::Joining), |member| member.activity);
-        let waiting = self.channels.get(&step.channel).and_then(|channel| {
-            let (other, call) = channel.undecided.get(&step)?.first()?;
-            Some((self.roster.peer(other), call.to_string()))
-        });
-        let standing = self.roster.get(rank).map(|member| &member.standing);
-        match (standing, waiting) {
-            (Some(Standing::Closed(site)), Some((other, other_call))) => Error::Desync {
-                epoch: step.epoch,
-                difference: "different operations".into(),
-                one: peer,
-                one_call: Call::new(Operation::Close, site.clone()).to_string(),
-                other,
-                other_call,
-            },
-            (Some(Standing::Gone(failure)), _) => Error::PeerFailed {
-                peer,
-                activity,
-                failure: failure.clone(),
-            },
-            _ => Error::PeerFailed {
-                peer,
-                activity,
-                failure: PeerFailure::Departed,
-            },
-        }
-    }
-
     fn status(
         &mut self,
         from: Rank,
@@ -454,105 +304,6 @@ impl Coordinator {
                     owner,
                 });
             }
-        }
-    }
-
-    fn close(&mut self, from: Rank, site: Site, now: Instant) {
-        self.note_activity(from, Activity::outside(Phase::Closing));
-        if let Some(member) = self.roster.get_mut(from) {
-            member.standing = Standing::Closed(site);
-        }
-        self.closing
-            .get_or_insert_with(|| Clock::started(now))
-            .moved(now);
-        if from == Rank::ZERO {
-            self.own_close = true;
-        }
-        self.fail_calls_that_need(from);
-    }
-
-    fn leave(&mut self, from: Rank, cause: Option<&Error>) {
-        let failed = cause.is_some();
-        let failure = match cause {
-            None => PeerFailure::Departed,
-            Some(cause) => PeerFailure::Raised {
-                message: cause.to_string(),
-            },
-        };
-        let activity = self
-            .roster
-            .get(from)
-            .map_or(Activity::outside(Phase::Closing), |member| member.activity);
-        self.depart(from, failure.clone());
-        if failed {
-            let peer = self.roster.peer(from);
-            let cause = Error::PeerFailed {
-                peer,
-                activity,
-                failure,
-            };
-            for id in self.channels_of(from) {
-                self.fail_channel(id, &cause);
-            }
-        } else {
-            self.fail_calls_that_need(from);
-        }
-        if from == Rank::ZERO {
-            self.own_close = true;
-        }
-    }
-
-    /// Aborts the undecided calls to which `rank`, which will not contribute any more, has not.
-    fn fail_calls_that_need(&mut self, rank: Rank) {
-        for id in self.channels_of(rank) {
-            let needed = self.channels.get(&id).and_then(|channel| {
-                let mut steps = channel.undecided.iter();
-                steps.find_map(|(step, round)| (!round.has(rank)).then_some(*step))
-            });
-            if let Some(step) = needed {
-                let cause = self.absence(step, rank);
-                self.fail_channel(id, &cause);
-            }
-        }
-    }
-
-    /// Takes a rank off all lists of those we wait for.
-    fn depart(&mut self, rank: Rank, failure: PeerFailure) {
-        if let Some(member) = self.roster.get_mut(rank) {
-            member.standing = Standing::Gone(failure);
-        }
-        let mut reading = Vec::new();
-        for channel in self.channels.values_mut() {
-            channel.untold.remove(&rank);
-            reading.extend(channel.reading.keys().map(|epoch| (channel.id, *epoch)));
-        }
-        for (id, epoch) in reading {
-            self.finished_reading(id, epoch, rank);
-        }
-    }
-
-    /// Says goodbye once nobody is in a call any more and all payloads have been read.
-    fn finish_if_all_left(&mut self) {
-        let all_left = self.open
-            && self.own_close
-            && !self.gone
-            && self
-                .world
-                .world_size
-                .ranks()
-                .all(|rank| !self.roster.is_present(rank));
-        let all_read = self
-            .channels
-            .values()
-            .all(|channel| channel.reading.is_empty());
-        if all_left && all_read {
-            self.gone = true;
-            let orderly = self
-                .channels
-                .values()
-                .all(|channel| channel.failure.is_none());
-            let to = self.members_to_tell();
-            self.send(to, ToMember::Bye { orderly });
         }
     }
 

@@ -1,7 +1,9 @@
 //! The machines of the control plane in a simulated world: whatever order events come in, the promises hold.
 //!
 //! `script` says what ranks do and what happens to them, `network` runs it in virtual time, `rank` is one
-//! rank of it, `promises` checks every step. A failing test prints the smallest script that it has found.
+//! rank of it, `promises` checks every step, `meeting` is about joining. A failing test prints the smallest
+//! script that it has found. Every run checks everything that `promises` knows; the tests differ in what
+//! their scripts are made of and in what is asked at the end.
 
 mod meeting;
 mod network;
@@ -9,27 +11,199 @@ mod promises;
 mod rank;
 mod script;
 
-use network::World;
-use proptest::prelude::*;
-use script::{Script, scripts};
+use std::time::{Duration, Instant};
 
-fn run(script: &Script) -> Result<World, TestCaseError> {
+use fsgather_core::{Error, PeerFailure, Rank};
+use network::World;
+use promises::Ledger;
+use proptest::{
+    prelude::*,
+    strategy::ValueTree,
+    test_runner::{Config, TestRunner},
+};
+use script::{Fault, Harm, Script, Twist, Verb, What, scripts};
+
+fn run(script: &Script) -> Result<Ledger, TestCaseError> {
     World::new(script)
         .and_then(World::run)
+        .map(|world| world.ledger)
         .map_err(|broken| TestCaseError::fail(broken.to_string()))
 }
 
+fn all_ranks(script: &Script) -> Vec<Rank> {
+    (0..script.ranks).map(Rank::new).collect()
+}
+
+/// Everything has succeeded.
+fn is_peaceful(script: &Script, ledger: &Ledger) -> Result<(), TestCaseError> {
+    prop_assert_eq!(&ledger.abort, &None);
+    prop_assert_eq!(&ledger.failures, &Vec::new());
+    let closed: Vec<Rank> = ledger.closed.iter().copied().collect();
+    prop_assert_eq!(closed, all_ranks(script));
+    prop_assert_eq!(ledger.goodbyes(), (script.ranks as usize, true));
+    prop_assert!(
+        ledger.kept_payloads().is_empty(),
+        "P4: payloads stay: {:?}",
+        ledger.kept_payloads()
+    );
+    prop_assert_eq!(ledger.releases, script.exchanges());
+    Ok(())
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(100_000))]
+    #![proptest_config(ProptestConfig::with_cases(CASES))]
 
     #[test]
-    fn p1_at_most_one_verdict_and_never_two_different(script in scripts(script::TROUBLED)) {
+    fn p1_each_step_has_at_most_one_verdict_and_no_two_ranks_learn_different_ones(
+        script in scripts(script::TROUBLED)
+    ) {
         run(&script)?;
     }
 
     #[test]
-    fn p5_peace(script in scripts(script::PEACEFUL)) {
-        let world = run(&script)?;
-        prop_assert_eq!(&world.ledger.abort, &None);
+    fn p2_a_release_has_n_agreeing_contributions_and_delivers_them_in_rank_order(
+        script in scripts(script::STEADY)
+    ) {
+        run(&script)?;
+    }
+
+    #[test]
+    fn p3_after_a_failure_nothing_is_released_and_all_learn_the_same_error(
+        script in scripts(script::STEADY)
+    ) {
+        let ledger = run(&script)?;
+        if ledger.abort.is_some() {
+            prop_assert!(ledger.closed.is_empty(), "{:?} closed in good order", ledger.closed);
+        }
+    }
+
+    #[test]
+    fn p4_payloads_stay_while_they_are_read_and_go_after_that(script in scripts(script::READING)) {
+        run(&script)?;
+    }
+
+    #[test]
+    fn p5_equal_programs_succeed_in_any_order_of_events(script in scripts(script::PEACEFUL)) {
+        let ledger = run(&script)?;
+        is_peaceful(&script, &ledger)?;
+    }
+
+    #[test]
+    fn p6_everybody_who_waits_gets_an_answer_in_time(script in scripts(script::SILENT)) {
+        run(&script)?;
+    }
+
+    #[test]
+    fn p7_time_outs_come_when_due_and_name_exactly_the_missing(script in scripts(script::LATE)) {
+        run(&script)?;
+    }
+
+    #[test]
+    fn p7_moving_bytes_postpone_time_outs(script in scripts(script::SLOW)) {
+        let ledger = run(&script)?;
+        is_peaceful(&script, &ledger)?;
+    }
+
+    #[test]
+    fn p7_being_alive_postpones_nothing(
+        ranks in 2..=5_u32,
+        late in 0..5_u32,
+        seconds in 65..=250_u8,
+        order in proptest::collection::vec(any::<u8>(), 0..100),
+    ) {
+        let late = late % ranks;
+        let script = Script {
+            ranks,
+            program: vec![Verb::Barrier, Verb::AllGather { leaves: 255, rounds: 0 }],
+            twists: vec![Twist { rank: late, line: 1, what: What::Slow { seconds, moving: false } }],
+            faults: Vec::new(),
+            order,
+        };
+        let ledger = run(&script)?;
+        let Some(Error::Timeout { during, missing, .. }) = &ledger.abort else {
+            return Err(TestCaseError::fail(format!("{:?}", ledger.abort)));
+        };
+        prop_assert_eq!(during, "all_gather #1");
+        let named: Vec<Rank> = missing.iter().map(|missing| missing.rank).collect();
+        prop_assert_eq!(named, vec![Rank::new(late)]);
+        prop_assert_eq!(ledger.failures.len(), ranks as usize);
+    }
+
+    #[test]
+    fn p8_a_world_opens_when_all_ranks_have_joined_and_only_then(meeting in meeting::meetings()) {
+        meeting.run().map_err(|broken| TestCaseError::fail(broken.to_string()))?;
+    }
+
+    #[test]
+    fn p9_nothing_is_kept_once_all_is_decided_and_done(script in scripts(script::FINISHING)) {
+        run(&script)?;
+    }
+}
+
+const CASES: u32 = 40_000;
+
+#[test]
+fn p10_a_world_of_1024_ranks_is_fast() {
+    let started = Instant::now();
+    let script = Script {
+        ranks: 1024,
+        program: vec![
+            Verb::Barrier,
+            Verb::AllGather {
+                leaves: 1,
+                rounds: 0,
+            },
+            Verb::Barrier,
+        ],
+        twists: Vec::new(),
+        faults: vec![Fault {
+            event: 9 * 1024,
+            rank: 700,
+            harm: Harm::Crash,
+        }],
+        order: Vec::new(),
+    };
+    let ledger = World::new(&script)
+        .and_then(World::run_in_turn)
+        .map(|world| world.ledger)
+        .unwrap();
+    let Some(Error::PeerFailed { peer, failure, .. }) = &ledger.abort else {
+        panic!("{:?}", ledger.abort);
+    };
+    assert_eq!(peer.rank, Rank::new(700));
+    assert!(matches!(failure, PeerFailure::Lost { .. }), "{failure}");
+    assert_eq!(ledger.failures.len(), 1023);
+    assert!(ledger.releases >= 2, "{}", ledger.releases);
+    let elapsed = started.elapsed();
+    assert!(elapsed < Duration::from_secs(10), "{elapsed:?}");
+}
+
+/// Without this, a simulation in which little happens would keep every promise.
+#[test]
+fn simulated_worlds_end_in_every_possible_way() {
+    let mut runner = TestRunner::deterministic();
+    let strategy = scripts(script::TROUBLED);
+    let mut endings = std::collections::BTreeMap::new();
+    for _ in 0..400 {
+        let script = strategy.new_tree(&mut runner).unwrap().current();
+        let ledger = run(&script).unwrap();
+        for ending in ledger.endings() {
+            *endings.entry(ending).or_insert(0) += 1;
+        }
+    }
+    for ending in [
+        "good",
+        "desync",
+        "time-out",
+        "lost",
+        "departed",
+        "raised",
+        "unknown outcome",
+        "abandoned",
+        "reclaimed",
+        "gone before its payload was",
+    ] {
+        let runs = endings.get(ending).copied().unwrap_or(0);
+        assert!(runs >= 4, "{ending}: only {runs} of 400 runs; {endings:?}");
     }
 }

@@ -1,1 +1,394 @@
+//! Joining, in any order: the coordinator against a model of what a meeting is.
 
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use fsgather_control::{
+    coordinator::{Action, Coordinator, JoinAnswer},
+    message::{ToCoordinator, ToMember},
+};
+use fsgather_core::{Call, ChannelId, Epoch, Error, Operation, Rank, Site, Step, WorldSize};
+use proptest::{collection::vec, prelude::*};
+
+use crate::{
+    network::{join_request, setting},
+    promises::{Broken, Checked, promise},
+};
+
+/// Something that happens while a world forms, or after that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Event {
+    /// A process asks to be a rank; its nonce tells it from others that ask for the same.
+    Join {
+        rank: u32,
+        nonce: u8,
+        wrong_size: bool,
+    },
+    /// A connection ends.
+    Lost(u32),
+    /// A member has met another world of the same key.
+    Rival(u32),
+    /// So many seconds pass.
+    Wait(u8),
+}
+
+/// A meeting.
+#[derive(Clone)]
+pub(crate) struct Meeting {
+    ranks: u32,
+    events: Vec<Event>,
+}
+
+impl fmt::Debug for Meeting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ranks: {:?}", self.ranks, self.events)
+    }
+}
+
+/// Meetings of 1 to 4 ranks in which most processes ask once or twice.
+pub(crate) fn meetings() -> impl Strategy<Value = Meeting> {
+    let join = |wrong_size| {
+        (0..4_u32, prop_oneof![5 => Just(0_u8), 1 => Just(1)]).prop_map(move |(rank, nonce)| {
+            Event::Join {
+                rank,
+                nonce,
+                wrong_size,
+            }
+        })
+    };
+    let event = prop_oneof![
+        24 => join(false),
+        1 => join(true),
+        1 => (0..4_u32).prop_map(Event::Lost),
+        1 => (0..4_u32).prop_map(Event::Rival),
+        2 => (1..60_u8).prop_map(Event::Wait),
+    ];
+    (1..=4_u32, vec(event, 0..24)).prop_map(|(ranks, events)| Meeting { ranks, events })
+}
+
+/// What ought to have become of the world.
+#[derive(Default)]
+struct Model {
+    joined: BTreeMap<u32, u8>,
+    gone: BTreeSet<u32>,
+    noted: BTreeSet<u32>,
+    open: bool,
+    failure: Option<Error>,
+}
+
+struct Run {
+    ranks: u32,
+    world_size: WorldSize,
+    base: Instant,
+    now: Duration,
+    coordinator: Coordinator,
+    model: Model,
+}
+
+/// Messages by recipient, in order.
+type Said = BTreeMap<u32, Vec<ToMember>>;
+
+fn nonce_of(rank: u32, nonce: u8) -> u128 {
+    u128::from(rank) * 10 + u128::from(nonce)
+}
+
+fn pid_of(rank: u32, nonce: u8) -> u32 {
+    1000 + rank + 100 * u32::from(nonce)
+}
+
+impl Meeting {
+    /// Runs the meeting; whether the world has opened.
+    pub(crate) fn run(&self) -> Result<bool, Broken> {
+        let world_size = WorldSize::new(self.ranks).map_err(|error| Broken(error.to_string()))?;
+        let base = Instant::now();
+        let mut run = Run {
+            ranks: self.ranks,
+            world_size,
+            base,
+            now: Duration::ZERO,
+            coordinator: Coordinator::new(setting(world_size), base),
+            model: Model::default(),
+        };
+        for event in &self.events {
+            match *event {
+                Event::Join {
+                    rank,
+                    nonce,
+                    wrong_size,
+                } => run.join(rank, nonce, wrong_size)?,
+                Event::Lost(rank) => run.lose(rank)?,
+                Event::Rival(rank) => run.meet_rival(rank)?,
+                Event::Wait(seconds) => run.wait(seconds)?,
+            }
+            let (open, failure) = (run.model.open, run.model.failure.clone());
+            promise!(
+                run.coordinator.is_open() == open && run.coordinator.failure() == failure,
+                "P8: after {event:?} the world should be open: {open}, failed: {failure:?}; it is open: {}, \
+                 failed: {:?}",
+                run.coordinator.is_open(),
+                run.coordinator.failure()
+            );
+        }
+        run.go_on()?;
+        Ok(run.model.open)
+    }
+}
+
+impl Run {
+    fn instant(&self) -> Instant {
+        self.base + self.now
+    }
+
+    /// What was said since the last time, and how many notes were made.
+    fn take(&mut self) -> (Said, usize) {
+        let (mut said, mut notes) = (Said::new(), 0);
+        for action in self.coordinator.take_actions() {
+            match action {
+                Action::Send { to, message } => {
+                    for rank in to {
+                        said.entry(rank.get()).or_default().push(message.clone());
+                    }
+                }
+                Action::Note(_) => notes += 1,
+                _ => {}
+            }
+        }
+        (said, notes)
+    }
+
+    fn connected(&self) -> Vec<u32> {
+        let joined = self.model.joined.keys().copied();
+        joined
+            .filter(|rank| !self.model.gone.contains(rank))
+            .collect()
+    }
+
+    fn join(&mut self, rank: u32, nonce: u8, wrong_size: bool) -> Checked {
+        let size = if wrong_size {
+            WorldSize::new(self.ranks + 1).map_err(|error| Broken(error.to_string()))?
+        } else {
+            self.world_size
+        };
+        let mut request = join_request(Rank::new(rank), size, nonce_of(rank, nonce));
+        request.process.pid = pid_of(rank, nonce);
+        let answer = self.coordinator.join(request, self.instant());
+        let (said, notes) = self.take();
+        if wrong_size || rank >= self.ranks {
+            promise!(
+                said.is_empty() && is_abort(&answer, None),
+                "P8: rank {rank} of another world gets {answer:?}, others {said:?}"
+            );
+            return Ok(());
+        }
+        match (self.model.joined.get(&rank).copied(), &self.model.failure) {
+            (Some(before), _) if before != nonce && self.model.open => {
+                promise!(
+                    said.is_empty()
+                        && matches!(&answer, JoinAnswer::Refused(ToMember::Formed { running })
+                            if running.contains(&pid_of(rank, before).to_string())),
+                    "P8: a latecomer as rank {rank} gets {answer:?}, others {said:?}"
+                );
+                let expected = usize::from(self.model.noted.insert(rank));
+                promise!(notes == expected, "P8: {notes} notes of a latecomer");
+                Ok(())
+            }
+            (_, Some(kept)) => {
+                promise!(
+                    said.is_empty() && is_abort(&answer, Some(kept)),
+                    "P8: a failed world answers {answer:?} instead of {kept}"
+                );
+                Ok(())
+            }
+            (Some(before), None) if before != nonce => {
+                self.double(rank, nonce, before, &answer, &said)
+            }
+            (known, None) => {
+                self.model.joined.insert(rank, nonce);
+                let opens = known.is_none() && self.model.joined.len() == self.ranks as usize;
+                self.model.open |= opens;
+                self.expect_welcomes(rank, opens, &answer, said)
+            }
+        }
+    }
+
+    /// The asker hears that the world is forming, or has formed; the others only in the latter case.
+    fn expect_welcomes(
+        &self,
+        asker: u32,
+        opens: bool,
+        answer: &JoinAnswer,
+        mut said: Said,
+    ) -> Checked {
+        promise!(
+            *answer == JoinAnswer::Accepted,
+            "P8: rank {asker} gets {answer:?}"
+        );
+        let heard = said.entry(asker).or_default();
+        promise!(
+            matches!(heard.first(), Some(ToMember::Forming { .. })),
+            "P8: rank {asker} is not answered first of all: {heard:?}"
+        );
+        heard.remove(0);
+        for (rank, nonce) in &self.model.joined {
+            let heard = said.remove(rank).unwrap_or_default();
+            let expected = opens || (self.model.open && *rank == asker);
+            let welcomed = match heard.as_slice() {
+                [] => false,
+                [ToMember::Welcome(welcome)] => {
+                    welcome.nonce == nonce_of(*rank, *nonce)
+                        && welcome.processes.len() == self.ranks as usize
+                }
+                _ => return Err(Broken(format!("P8: rank {rank} hears {heard:?}"))),
+            };
+            promise!(
+                welcomed == expected,
+                "P8: rank {rank} hears {heard:?} when rank {asker} joins; all have joined: {opens}"
+            );
+        }
+        Ok(())
+    }
+
+    fn double(
+        &mut self,
+        rank: u32,
+        nonce: u8,
+        before: u8,
+        answer: &JoinAnswer,
+        said: &Said,
+    ) -> Checked {
+        let cause = self.coordinator.failure();
+        let text = cause.as_ref().map(ToString::to_string).unwrap_or_default();
+        let both = [pid_of(rank, before), pid_of(rank, nonce)];
+        promise!(
+            matches!(cause, Some(Error::Rendezvous { .. }))
+                && both.iter().all(|pid| text.contains(&pid.to_string())),
+            "P8: rank {rank} twice, processes {both:?}, fails the world with {text}"
+        );
+        promise!(
+            is_abort(answer, cause.as_ref()),
+            "P8: the second rank {rank} gets {answer:?}"
+        );
+        self.fails(cause, said)
+    }
+
+    /// The world has failed just now: all who are connected hear it.
+    fn fails(&mut self, cause: Option<Error>, said: &Said) -> Checked {
+        let told: Vec<u32> = said.keys().copied().collect();
+        let Some(cause) = cause else {
+            return Err(Broken("P8: the world should have failed".into()));
+        };
+        let abort = ToMember::Abort {
+            channel: ChannelId::WORLD,
+            cause: cause.clone(),
+        };
+        promise!(
+            told == self.connected() && said.values().all(|heard| *heard == [abort.clone()]),
+            "P8: the world fails with \"{cause}\", and says {said:?}"
+        );
+        self.model.failure = Some(cause);
+        Ok(())
+    }
+
+    fn lose(&mut self, rank: u32) -> Checked {
+        let known = self.connected().contains(&rank);
+        self.coordinator
+            .lost(Rank::new(rank), "its connection closed");
+        let (said, _) = self.take();
+        if known {
+            self.model.gone.insert(rank);
+        }
+        if !known || self.model.failure.is_some() {
+            promise!(said.is_empty(), "P8: nobody is lost, but {said:?} is said");
+            return Ok(());
+        }
+        let cause = self.coordinator.failure();
+        promise!(
+            matches!(&cause, Some(Error::PeerFailed { peer, .. }) if peer.rank.get() == rank),
+            "P8: the loss of rank {rank} makes the world fail with {cause:?}"
+        );
+        self.fails(cause, &said)
+    }
+
+    fn meet_rival(&mut self, rank: u32) -> Checked {
+        let known = self.connected().contains(&rank);
+        let other = "n9, pid 9".to_owned();
+        self.coordinator.hear(
+            Rank::new(rank),
+            ToCoordinator::Rival { other },
+            self.instant(),
+        );
+        let (said, _) = self.take();
+        if !known || self.model.open || self.model.failure.is_some() {
+            promise!(said.is_empty(), "P8: a rival matters: {said:?}");
+            return Ok(());
+        }
+        let cause = self.coordinator.failure();
+        let text = cause.as_ref().map(ToString::to_string).unwrap_or_default();
+        promise!(
+            text.contains("n9, pid 9"),
+            "P8: a rival is not named: {text}"
+        );
+        self.fails(cause, &said)
+    }
+
+    fn wait(&mut self, seconds: u8) -> Checked {
+        self.now += Duration::from_secs(seconds.into());
+        self.coordinator.tick(self.instant());
+        let (said, _) = self.take();
+        let late = self.now >= setting(self.world_size).join_patience;
+        if self.model.open || self.model.failure.is_some() || !late {
+            promise!(said.is_empty(), "P8: time passes, and {said:?} is said");
+            return Ok(());
+        }
+        let cause = self.coordinator.failure();
+        let absent: Vec<u32> = (0..self.ranks)
+            .filter(|rank| !self.model.joined.contains_key(rank))
+            .collect();
+        let Some(Error::Timeout { missing, .. }) = &cause else {
+            return Err(Broken(format!("P8: the deadline ends with {cause:?}")));
+        };
+        let named: Vec<u32> = missing.iter().map(|missing| missing.rank.get()).collect();
+        promise!(
+            named == absent,
+            "P8: {named:?} are named, absent are {absent:?}"
+        );
+        self.fails(cause, &said)
+    }
+
+    /// Whoever else has asked: a world that is open and has not failed works.
+    fn go_on(&mut self) -> Checked {
+        if !self.model.open || self.model.failure.is_some() {
+            return Ok(());
+        }
+        let step = Step::verdict(ChannelId::WORLD, Epoch::FIRST);
+        for rank in self.world_size.ranks() {
+            let contribution = ToCoordinator::Contribute {
+                step,
+                call: Call::new(Operation::Barrier, Site::default()),
+                body: Bytes::new(),
+                leaves_payload: false,
+                further_rounds: 0,
+            };
+            self.coordinator.hear(rank, contribution, self.instant());
+        }
+        let (said, _) = self.take();
+        let released = said.values().all(
+            |heard| matches!(heard.as_slice(), [ToMember::Release { step: of, .. }] if *of == step),
+        );
+        promise!(
+            released && said.len() == self.ranks as usize,
+            "P8: the world does not go on: {said:?}"
+        );
+        Ok(())
+    }
+}
+
+/// Whether the answer is a refusal with this cause, or with any.
+fn is_abort(answer: &JoinAnswer, expected: Option<&Error>) -> bool {
+    matches!(answer, JoinAnswer::Refused(ToMember::Abort { cause, .. })
+        if expected.is_none_or(|expected| expected == cause))
+}

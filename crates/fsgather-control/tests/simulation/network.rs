@@ -498,9 +498,14 @@ impl World {
             return self.serve();
         }
         for action in self.processes[rank].member.take_actions() {
-            if let MemberAction::Send(message) = action {
-                let link = &mut self.links[rank];
-                link.up.push(self.clock.now, Frame::Said(message));
+            match action {
+                MemberAction::Send(message) => {
+                    let link = &mut self.links[rank];
+                    link.up.push(self.clock.now, Frame::Said(message));
+                }
+                MemberAction::Reclaim { epoch, .. } => {
+                    self.ledger.removes(index(rank), epoch)?;
+                }
             }
         }
         Ok(())
@@ -529,9 +534,14 @@ impl World {
                 break;
             }
             for action in said {
-                if let MemberAction::Send(message) = action {
-                    self.coordinator_hears(Rank::ZERO, message);
-                    self.carry_out()?;
+                match action {
+                    MemberAction::Send(message) => {
+                        self.coordinator_hears(Rank::ZERO, message);
+                        self.carry_out()?;
+                    }
+                    MemberAction::Reclaim { epoch, .. } => {
+                        self.ledger.removes(Rank::ZERO, epoch)?;
+                    }
                 }
             }
         }
@@ -565,8 +575,7 @@ impl World {
                 Action::ReclaimFor { epoch, owner, .. } => {
                     self.ledger.reclaims_for(epoch, owner, &connected)?;
                 }
-                Action::Warn(text) => self.ledger.warnings.push(text),
-                Action::Note(_) => {}
+                Action::Warn(_) | Action::Note(_) => {}
             }
         }
         Ok(())

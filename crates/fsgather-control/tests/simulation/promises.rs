@@ -55,7 +55,10 @@ struct Exchange {
 #[derive(Default)]
 struct Payloads {
     owners: BTreeSet<Rank>,
+    /// Whose payload is to be removed, or is removed by rank 0.
     reclaimed: BTreeSet<Rank>,
+    /// Whose payload is not there any more.
+    removed: BTreeSet<Rank>,
     done: BTreeSet<Rank>,
 }
 
@@ -87,8 +90,8 @@ pub(crate) struct Ledger {
     pub(crate) closed: BTreeSet<Rank>,
     pub(crate) failures: Vec<(Rank, Option<Step>, Error)>,
     pub(crate) releases: usize,
-    pub(crate) reclaims: usize,
-    pub(crate) warnings: Vec<String>,
+    reclaims: usize,
+    reclaims_for_others: usize,
 }
 
 impl Ledger {
@@ -524,7 +527,30 @@ impl Ledger {
             !connected(owner),
             "P4: rank 0 removes the payload of rank {owner}, which is there to do so"
         );
-        self.reclaims(epoch, owner, connected)
+        self.reclaims(epoch, owner, connected)?;
+        self.reclaims_for_others += 1;
+        self.removes(owner, epoch)
+    }
+
+    /// A payload is removed, by its owner unless that is gone.
+    pub(crate) fn removes(&mut self, owner: Rank, epoch: Epoch) -> Checked {
+        let payloads = self.payloads.entry(epoch).or_default();
+        promise!(
+            payloads.reclaimed.contains(&owner) && payloads.removed.insert(owner),
+            "P4: the payload of rank {owner} in call {epoch} is removed unasked or twice"
+        );
+        Ok(())
+    }
+
+    /// Payloads of decided calls that are still there.
+    pub(crate) fn kept_payloads(&self) -> Vec<(Epoch, Rank)> {
+        let payloads = self.payloads.iter();
+        payloads
+            .flat_map(|(epoch, payloads)| {
+                let kept = payloads.owners.difference(&payloads.removed);
+                kept.map(|owner| (*epoch, *owner))
+            })
+            .collect()
     }
 
     fn readers(&self, epoch: Epoch, connected: Connected<'_>) -> Vec<Rank> {
@@ -544,6 +570,40 @@ impl Ledger {
             );
         }
         Ok(())
+    }
+
+    /// What this run was an example of.
+    pub(crate) fn endings(&self) -> Vec<&'static str> {
+        let mut endings = vec![match &self.abort {
+            None if self.closed.is_empty() => "other",
+            None => "good",
+            Some(Error::Desync { .. }) => "desync",
+            Some(Error::Timeout { .. }) => "time-out",
+            Some(Error::PeerFailed { failure, .. }) => match failure {
+                PeerFailure::Lost { .. } => "lost",
+                PeerFailure::Departed => "departed",
+                _ => "raised",
+            },
+            Some(_) => "raised",
+        }];
+        let unknown = self.failures.iter().any(|(_, _, failure)| {
+            let failure = failure.root_cause();
+            matches!(failure, Error::PeerFailed { failure, .. }
+                if matches!(failure, PeerFailure::OutcomeUnknown { .. }))
+        });
+        let others = [
+            (unknown, "unknown outcome"),
+            (self.abandoned, "abandoned"),
+            (self.reclaims > 0, "reclaimed"),
+            (self.reclaims_for_others > 0, "gone before its payload was"),
+        ];
+        endings.extend(
+            others
+                .iter()
+                .filter(|(true_of_it, _)| *true_of_it)
+                .map(|(_, name)| *name),
+        );
+        endings
     }
 
     /// How many ranks have been told goodbye, and whether all in good order.

@@ -119,6 +119,18 @@ pub(crate) struct Script {
     pub(crate) order: Vec<u8>,
 }
 
+impl Script {
+    /// How many exchanges its program has, for ranks that all follow it.
+    pub(crate) fn exchanges(&self) -> usize {
+        let exchanges = |verb: &Verb| match verb {
+            Verb::AllGather { rounds, .. } => 1 + usize::from(*rounds),
+            Verb::Settle | Verb::Compute(_) => 0,
+            _ => 1,
+        };
+        self.program.iter().map(exchanges).sum()
+    }
+}
+
 impl fmt::Debug for Script {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
@@ -163,6 +175,21 @@ pub(crate) const TROUBLED: Mixture = Mixture {
     harm_rank_0: true,
 };
 
+/// Everything may happen, but rank 0 goes on.
+pub(crate) const STEADY: Mixture = Mixture {
+    harms: Some(losses),
+    harm_rank_0: false,
+    ..TROUBLED
+};
+
+/// Ranks and links fall silent, rank 0 as well.
+pub(crate) const SILENT: Mixture = Mixture {
+    payloads: false,
+    twists: Some(lateness),
+    harms: Some(silences),
+    harm_rank_0: true,
+};
+
 /// Ranks fail, leave and die while others read.
 pub(crate) const READING: Mixture = Mixture {
     payloads: true,
@@ -179,12 +206,41 @@ pub(crate) const LATE: Mixture = Mixture {
     harm_rank_0: false,
 };
 
+/// Ranks are slow, but something always moves.
+pub(crate) const SLOW: Mixture = Mixture {
+    twists: Some(slowness),
+    ..LATE
+};
+
+/// Ranks may leave or fail, but nobody comes to harm.
+pub(crate) const FINISHING: Mixture = Mixture {
+    twists: Some(any_twist),
+    harms: None,
+    ..READING
+};
+
 fn delays() -> BoxedStrategy<What> {
     let slow = (1..=3_u8, any::<bool>());
     prop_oneof![
         slow.clone()
             .prop_map(|(seconds, moving)| What::Slow { seconds, moving }),
         slow.prop_map(|(seconds, moving)| What::SlowReading { seconds, moving }),
+    ]
+    .boxed()
+}
+
+fn slowness() -> BoxedStrategy<What> {
+    let slow = |seconds| What::Slow {
+        seconds,
+        moving: true,
+    };
+    let slow_reading = |seconds| What::SlowReading {
+        seconds,
+        moving: true,
+    };
+    prop_oneof![
+        (1..=200_u8).prop_map(slow),
+        (1..=200_u8).prop_map(slow_reading)
     ]
     .boxed()
 }
@@ -232,6 +288,14 @@ fn losses() -> BoxedStrategy<Harm> {
         Harm::Vanish,
         Harm::Sever,
     ])
+    .boxed()
+}
+
+fn silences() -> BoxedStrategy<Harm> {
+    prop_oneof![
+        4 => (1..=200_u16).prop_map(Harm::Stop),
+        1 => select(vec![Harm::Sever, Harm::Crash, Harm::Vanish]),
+    ]
     .boxed()
 }
 

@@ -43,7 +43,10 @@ impl<'a> Outgoing<'a> {
             session,
             place,
             encoding,
-            inline_limit: session.inner.inline_limit(),
+            inline_limit: inline_limit(
+                session.inner.inline_setting(),
+                session.inner.exchange.body_limit(),
+            ),
             buffer: Vec::new(),
             writer: None,
             failure: None,
@@ -178,7 +181,7 @@ fn body(session: &Session<'_>, announcement: Announcement) -> Result<Bytes, Erro
 }
 
 /// The largest payload that travels inside an announcement, in bytes.
-pub(crate) fn inline_limit(setting: u64, body_limit: usize) -> usize {
+fn inline_limit(setting: u64, body_limit: usize) -> usize {
     let most = body_limit.saturating_sub(INLINE_OVERHEAD);
     if body_limit == usize::MAX {
         // Nothing is copied in such a world, so nothing else is better.
