@@ -54,7 +54,7 @@ impl From<Error> for Failure {
 
 fn main() -> ExitCode {
     tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::WARN)
+        .with_max_level(tracing::Level::INFO)
         .with_writer(io::stderr)
         .with_ansi(false)
         .without_time()

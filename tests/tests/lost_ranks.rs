@@ -8,14 +8,13 @@
 mod common;
 
 use std::{
-    fs,
     path::Path,
     time::{Duration, Instant},
 };
 
 use common::{
     End, NOTICED, PEER_FAILED, Stage, World, assert_nothing_left, everybody, left_in, name_of,
-    others, place,
+    others, payloads, place,
 };
 
 const RANKS: u32 = 8;
@@ -94,19 +93,14 @@ impl Way<'_> {
 
 fn killed_while_joining(victim: u32) {
     let place = place();
-    // One rank is not started, so that the world cannot form; a time-out of its own makes rank 0 say that
-    // it has taken a rank in.
+    // One rank is not started, so that the world cannot form.
     let world = World::new(RANKS, place.path());
     let mut stage = Stage::new();
     for rank in 0..RANKS - 1 {
-        let timeout = format!("{}m", 10 + rank);
-        let world = world.clone().with("FSGATHER_TIMEOUT", &timeout);
         stage.start(&mut world.rank(rank, "join close"));
     }
-    for rank in 1..RANKS - 1 {
-        stage.wait_for_where(0, "a rank that joins", |line| {
-            line.contains(&format!("rank {rank} on ")) && line.contains("asks for a time-out")
-        });
+    for rank in 1..RANKS as usize - 1 {
+        stage.wait_until_taken_in(rank);
     }
     let killed = stage.kill(victim as usize);
     let survivors = others(RANKS - 1, victim as usize);
@@ -192,16 +186,6 @@ fn killed_after_contributing(victim: u32) {
         ],
     };
     way.kill(victim);
-}
-
-/// How many payloads have been published.
-fn payloads(directory: &Path) -> usize {
-    let gathers = left_in(directory).into_iter();
-    let payloads = gathers.filter_map(|path| fs::read_dir(path.join("payloads")).ok());
-    let names = payloads.flatten().filter_map(Result::ok);
-    names
-        .filter(|entry| entry.file_name().to_string_lossy().starts_with("payload-"))
-        .count()
 }
 
 #[test]

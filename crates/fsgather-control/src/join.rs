@@ -236,6 +236,10 @@ impl Seeker {
     fn note(&mut self, candidate: &Candidate, outcome: Outcome) -> Result<Option<Reader>, Error> {
         let failure = match outcome {
             Outcome::Forming(forming, reader) => {
+                tracing::info!(
+                    "rank 0 ({}) has taken this rank in and waits for the others",
+                    forming.coordinator
+                );
                 self.forming.push(forming);
                 return Ok(Some(reader));
             }

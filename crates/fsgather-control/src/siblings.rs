@@ -121,6 +121,46 @@ mod tests {
         }
     }
 
+    fn of(child: &std::process::Child) -> ProcessId {
+        on("here", child.id())
+    }
+
+    #[test]
+    fn the_end_of_a_process_is_noticed_and_a_reused_pid_is_not_waited_for() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let process = of(&child);
+        let (stopped, _alive) = io::pipe().unwrap();
+        // Somebody else has that pid now: the process we mean is gone.
+        assert_eq!(ended(&process, &|_| false, &stopped), Ok(true));
+        thread::scope(|scope| {
+            let watch = scope.spawn(|| ended(&process, &|_| true, &stopped));
+            child.kill().unwrap();
+            assert_eq!(watch.join().unwrap(), Ok(true));
+        });
+        child.wait().unwrap();
+        assert_eq!(ended(&process, &|_| true, &stopped), Ok(true));
+    }
+
+    #[test]
+    fn a_watch_ends_when_it_is_dropped() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .unwrap();
+        let process = of(&child);
+        let (stopped, alive) = io::pipe().unwrap();
+        thread::scope(|scope| {
+            let watch = scope.spawn(|| ended(&process, &|_| true, &stopped));
+            drop(alive);
+            assert_eq!(watch.join().unwrap(), Ok(false));
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
     #[test]
     fn every_rank_is_watched_by_the_one_before_it_on_its_host() {
         let processes = [on("a", 1), on("b", 1), on("a", 2), on("a", 3), on("b", 2)];

@@ -284,16 +284,17 @@ fn join_as_member(config: &Config, baton: Baton) -> Result<Joined, Error> {
     baton.spawn(async move { its.serve_coordinator(serial, reader).await });
     let its = Arc::clone(&hub);
     baton.spawn(async move { its.keep_time().await });
-    let watch = ToCoordinator::Watch {
-        rank: config.rank,
-        nonce,
-    };
-    baton.spawn(watch_coordinator(
-        Arc::clone(&hub),
+    let watch = WatchLine {
         address,
         credentials,
-        watch,
-    ));
+        hello: ToCoordinator::Watch {
+            rank: config.rank,
+            nonce,
+        },
+    };
+    // From its first call on a member has to notice when rank 0's host vanishes.
+    let watched = baton.run(watch.open());
+    baton.spawn(watch.watch(Arc::clone(&hub), watched));
     interrupt_by(config, &hub);
     let line = Line::new(hub, baton, None);
     line.watch_siblings(config.rank, &processes, &config.is_running);
@@ -319,26 +320,44 @@ fn joined(config: &Config, communicator: Uuid, processes: Vec<ProcessId>, line: 
     }
 }
 
-/// Opens the silent second connection and waits for its end, which is the end of rank 0's host.
-async fn watch_coordinator(
-    hub: Arc<Hub>,
+/// How to open the silent second connection to rank 0.
+struct WatchLine {
     address: SocketAddr,
     credentials: Credentials,
-    watch: ToCoordinator,
-) {
-    let opened = async {
-        let mut connection = Connection::open(address, &credentials, Purpose::Watch).await?;
+    hello: ToCoordinator,
+}
+
+impl WatchLine {
+    async fn open(&self) -> Result<Connection, TransportError> {
+        let mut connection =
+            Connection::open(self.address, &self.credentials, Purpose::Watch).await?;
         connection.writer.keep_alive()?;
-        connection.writer.send(&watch).await?;
-        Ok::<_, TransportError>(connection)
-    };
-    match opened.await {
-        Err(error) => tracing::debug!("no second connection to rank 0: {error}"),
-        Ok(connection) => match gate::silence(connection.reader).await {
-            // The first connection tells of the end of the process, after its last words.
-            TransportError::Closed => {}
-            vanished => hub.act(|member, _| member.lost(&vanished.to_string())),
-        },
+        connection.writer.send(&self.hello).await?;
+        Ok(connection)
+    }
+
+    /// Waits for the end of the second connection, which is the end of rank 0's host; opens it again if
+    /// it could not be opened the first time.
+    async fn watch(self, hub: Arc<Hub>, first: Result<Connection, TransportError>) {
+        let mut pauses = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
+        let mut opened = first;
+        loop {
+            match opened {
+                Ok(connection) => {
+                    match gate::silence(connection.reader).await {
+                        // The first connection tells of the end of the process, after its last words.
+                        TransportError::Closed => {}
+                        vanished => hub.act(|member, _| member.lost(&vanished.to_string())),
+                    }
+                    return;
+                }
+                Err(error) => {
+                    tracing::debug!("no second connection to rank 0 yet: {error}");
+                    tokio::time::sleep(pauses.next_jittered(rand::random())).await;
+                    opened = self.open().await;
+                }
+            }
+        }
     }
 }
 

@@ -331,14 +331,21 @@ impl Writer {
         let _ = self.half.shutdown().await;
     }
 
-    /// Lets the kernel probe the other host while nothing is said.
+    /// Lets the kernel probe the other host while nothing is said; for the silent connection only.
+    ///
+    /// Probes alone would not do: none is sent while the one message that opened the connection is not
+    /// acknowledged, and the host may vanish in that moment. `TCP_USER_TIMEOUT` covers that. On a
+    /// connection with data it would end peers that are merely stopped, once their buffers are full;
+    /// here the kernel of a stopped peer goes on answering, since nothing is left to be taken.
     pub(crate) fn keep_alive(&self) -> Result<(), TransportError> {
         let keepalive = TcpKeepalive::new()
             .with_time(KEEPALIVE)
             .with_interval(KEEPALIVE)
             .with_retries(KEEPALIVE_PROBES);
-        SockRef::from(self.half.as_ref())
+        let socket = SockRef::from(self.half.as_ref());
+        socket
             .set_tcp_keepalive(&keepalive)
+            .and_then(|()| socket.set_tcp_user_timeout(Some(KEEPALIVE * (KEEPALIVE_PROBES + 1))))
             .map_err(TransportError::Io)
     }
 }

@@ -7,6 +7,7 @@
 pub(crate) mod build;
 pub(crate) mod mounts;
 pub(crate) mod process;
+pub(crate) mod strangers;
 
 use std::{
     fmt::Write as _,
@@ -109,6 +110,12 @@ impl Stage {
         for index in all {
             self.wait_for(index, &format!("at {place}"));
         }
+    }
+
+    /// Waits until a rank knows that rank 0 knows of it, while the world forms.
+    pub(crate) fn wait_until_taken_in(&mut self, index: usize) {
+        const SAYS: &str = "has taken this rank in";
+        self.wait_for_where(index, SAYS, |line| line.contains(SAYS));
     }
 
     /// Waits for a line that fits, on either stream, that was not waited for before.
@@ -281,6 +288,13 @@ impl World {
         self.set_up(command, rank, script)
     }
 
+    /// One rank, that runs the command-line tool.
+    pub(crate) fn tool(&self, rank: u32, arguments: &[&str]) -> Command {
+        let mut command = self.set_up(Command::new(build::command_line_tool()), rank, "");
+        command.args(arguments);
+        command
+    }
+
     fn set_up(&self, mut command: Command, rank: u32, script: &str) -> Command {
         command
             .args(script.split_whitespace())
@@ -306,6 +320,16 @@ pub(crate) fn left_in(directory: &Path) -> Vec<PathBuf> {
         left.extend(list(&rendezvous));
     }
     left
+}
+
+/// How many payloads have been published.
+pub(crate) fn payloads(directory: &Path) -> usize {
+    let gathers = left_in(directory).into_iter();
+    let payloads = gathers.filter_map(|path| fs::read_dir(path.join("payloads")).ok());
+    let names = payloads.flatten().filter_map(Result::ok);
+    names
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with("payload-"))
+        .count()
 }
 
 #[track_caller]

@@ -547,8 +547,8 @@ impl World {
         }
         if !self.coordinator.is_gone() {
             let coordinator = &self.coordinator;
-            self.ledger
-                .check_leftovers(&|rank| coordinator.is_connected(rank))?;
+            let connected = |rank| coordinator.is_connected(rank);
+            self.ledger.check_rest(coordinator.all_told(), &connected)?;
         }
         Ok(())
     }

@@ -87,6 +87,8 @@ pub(crate) struct Ledger {
     /// Whether rank 0 went without waiting for the others.
     pub(crate) abandoned: bool,
     goodbyes: BTreeMap<Rank, bool>,
+    /// Who has been sent the abort and has not answered it.
+    untold: BTreeSet<Rank>,
     pub(crate) closed: BTreeSet<Rank>,
     pub(crate) failures: Vec<(Rank, Option<Step>, Error)>,
     pub(crate) releases: usize,
@@ -250,6 +252,9 @@ impl Ledger {
                 self.payloads.entry(*epoch).or_default().done.insert(from);
                 self.last_progress = now;
             }
+            ToCoordinator::AbortSeen { .. } => {
+                self.untold.remove(&from);
+            }
             ToCoordinator::Close { .. } => {
                 self.came_to_close.insert(from);
                 self.closing = Some(now);
@@ -291,7 +296,7 @@ impl Ledger {
                 acknowledge,
                 ..
             } => self.releases(to, *step, bodies.as_ref(), *acknowledge),
-            ToMember::Abort { cause, .. } => self.aborts(cause, now, connected),
+            ToMember::Abort { cause, .. } => self.aborts(to, cause, now, connected),
             ToMember::Reclaim { epoch, .. } => {
                 for owner in to {
                     promise!(
@@ -401,7 +406,13 @@ impl Ledger {
         Ok(())
     }
 
-    fn aborts(&mut self, cause: &Error, now: Duration, connected: Connected<'_>) -> Checked {
+    fn aborts(
+        &mut self,
+        to: &[Rank],
+        cause: &Error,
+        now: Duration,
+        connected: Connected<'_>,
+    ) -> Checked {
         if let Some(first) = &self.abort {
             promise!(
                 first == cause,
@@ -418,6 +429,9 @@ impl Ledger {
         } else {
             self.check_names(cause)?;
         }
+        let all: Vec<Rank> = self.all().filter(|rank| connected(*rank)).collect();
+        promise!(to == all, "P3: only {to:?} are told of the failure");
+        self.untold = to.iter().copied().collect();
         self.abort = Some(cause.clone());
         Ok(())
     }
@@ -560,8 +574,16 @@ impl Ledger {
             .collect()
     }
 
-    /// To be asked whenever rank 0 has nothing more to do: nothing that could go is still there.
-    pub(crate) fn check_leftovers(&self, connected: Connected<'_>) -> Checked {
+    /// To be asked whenever rank 0 has nothing more to do: it knows who knows, and nothing that could go
+    /// is still there.
+    pub(crate) fn check_rest(&self, all_told: bool, connected: Connected<'_>) -> Checked {
+        let mut others = self.untold.iter().filter(|rank| **rank != Rank::ZERO);
+        let untold = others.any(|rank| connected(*rank));
+        promise!(
+            all_told != untold,
+            "P3: rank 0 believes that all know of the failure: {all_told}; not so: {:?}",
+            self.untold
+        );
         for (epoch, payloads) in &self.payloads {
             let left: Vec<_> = payloads.owners.difference(&payloads.reclaimed).collect();
             promise!(

@@ -1,0 +1,80 @@
+//! Processes that have no business at a rank's port.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::{Ipv4Addr, TcpListener, TcpStream},
+    time::Duration,
+};
+
+/// A port that nobody uses at the moment.
+pub(crate) fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("a port");
+    listener.local_addr().expect("an address").port()
+}
+
+/// Where a process listens.
+pub(crate) fn ports_of(pid: u32) -> Vec<u16> {
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).expect("a running process");
+    let sockets: Vec<String> = descriptors
+        .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok())
+        .filter_map(|link| {
+            let inode = link.to_str()?.strip_prefix("socket:[")?;
+            Some(inode.strip_suffix(']')?.to_owned())
+        })
+        .collect();
+    let mut ports = Vec::new();
+    for table in ["tcp", "tcp6"] {
+        let table = fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
+        for line in table.lines().skip(1) {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            // The fourth column is the state, 0A for listening, the tenth the inode.
+            if fields.get(3) == Some(&"0A")
+                && fields
+                    .get(9)
+                    .is_some_and(|inode| sockets.iter().any(|own| own == inode))
+            {
+                let port = fields[1].rsplit(':').next();
+                ports.extend(port.and_then(|port| u16::from_str_radix(port, 16).ok()));
+            }
+        }
+    }
+    assert!(!ports.is_empty(), "process {pid} listens nowhere");
+    ports
+}
+
+fn connect(port: u16) -> TcpStream {
+    TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("somebody who listens")
+}
+
+/// Says things that no rank would say: text, zeros, large lengths, a long stream of noise.
+pub(crate) fn say_nonsense(port: u16) {
+    let noise = fsgather_tests::Generated::new(99, 1 << 20).bytes();
+    let things: [&[u8]; 5] = [
+        b"GET / HTTP/1.1\r\n\r\n",
+        &[0; 4096],
+        &[0xff; 4096],
+        &noise,
+        &noise[..1],
+    ];
+    for thing in things {
+        let mut stream = connect(port);
+        // Being cut off is what should happen.
+        let _ = stream.write_all(thing);
+        let _ = stream.set_read_timeout(Some(Duration::from_millis(50)));
+        let _ = stream.read(&mut [0; 16]);
+    }
+}
+
+/// Connections that say nothing as long as they are held.
+pub(crate) fn stay_silent(port: u16, count: usize) -> Vec<TcpStream> {
+    (0..count).map(|_| connect(port)).collect()
+}
+
+/// Connections that go as soon as they have come, a hundred at a time.
+pub(crate) fn come_and_go(port: u16, count: usize) {
+    const AT_ONCE: usize = 100;
+    for _ in 0..count / AT_ONCE {
+        drop(stay_silent(port, AT_ONCE));
+    }
+}

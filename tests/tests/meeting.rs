@@ -1,0 +1,310 @@
+//! Ranks that do not come, come late, stand still, or are not who they say they are.
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "functions that tests share fail them in the same way"
+)]
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{
+    PEER_FAILED, RENDEZVOUS, Stage, TIMED_OUT, World, assert_nothing_left, everybody, name_of,
+    others, place, strangers,
+};
+use rustix::process::Signal;
+
+#[test]
+fn ranks_that_never_start_are_named_exactly() {
+    let place = place();
+    let world = World::new(6, place.path()).with("FSGATHER_JOIN_TIMEOUT", "3s");
+    let started = Instant::now();
+    let mut stage = Stage::new();
+    for rank in [0, 1, 3, 5] {
+        stage.start(&mut world.rank(rank, "join close"));
+    }
+    let (error, ends) = stage.fail_alike(0..4, TIMED_OUT);
+    assert!(
+        error.contains("waiting for rank 2 (never joined), rank 4 (never joined);"),
+        "{error}"
+    );
+    assert!(error.contains("FSGATHER_JOIN_TIMEOUT"), "{error}");
+    for end in ends {
+        let took = end.at.saturating_duration_since(started);
+        assert!(took >= Duration::from_secs(3) && took < Duration::from_secs(6));
+    }
+    assert_nothing_left(place.path());
+}
+
+#[test]
+fn without_rank_0_the_others_say_so() {
+    let place = place();
+    let world = World::new(3, place.path()).with("FSGATHER_JOIN_TIMEOUT", "1s");
+    let mut stage = Stage::new();
+    for rank in [1, 2] {
+        stage.start(&mut world.rank(rank, "join close"));
+    }
+    let (error, _) = stage.fail_alike(0..2, TIMED_OUT);
+    assert!(
+        error.contains("waiting for rank 0 (never joined)"),
+        "{error}"
+    );
+    assert_nothing_left(place.path());
+}
+
+#[test]
+fn a_rank_that_starts_late_is_waited_for() {
+    let place = place();
+    let world = World::new(3, place.path());
+    let mut stage = Stage::new();
+    for rank in [0, 1] {
+        stage.start(&mut world.rank(rank, "join all_gather_bytes:100000 close"));
+    }
+    stage.wait_until_taken_in(1);
+    let since = Instant::now();
+    stage.wait_until("a second", || since.elapsed() > Duration::from_secs(1));
+    stage.start(&mut world.rank(2, "join all_gather_bytes:100000 close"));
+    stage.succeed(everybody(3));
+    assert_nothing_left(place.path());
+}
+
+#[test]
+fn rank_0_that_starts_late_is_waited_for() {
+    let place = place();
+    let world = World::new(3, place.path());
+    let mut stage = Stage::new();
+    for rank in [1, 2] {
+        stage.start(&mut world.rank(rank, "join barrier close"));
+    }
+    let since = Instant::now();
+    stage.wait_until("a second", || since.elapsed() > Duration::from_secs(1));
+    stage.start(&mut world.rank(0, "join barrier close"));
+    stage.succeed(everybody(3));
+}
+
+#[test]
+fn a_stopped_rank_is_waited_for() {
+    let place = place();
+    let mut stage = Stage::new();
+    stage.start_all(&World::new(3, place.path()), |_| {
+        "join barrier at:here barrier close".into()
+    });
+    stage.wait_at(everybody(3), "here");
+    stage.signal(2, Signal::STOP);
+    stage.go_all(everybody(3));
+    stage.wait_for(0, "done at:here");
+    let since = Instant::now();
+    // Longer than a dead process takes to be noticed.
+    stage.wait_until("3 s", || since.elapsed() > Duration::from_secs(3));
+    assert!(stage.runs(0) && stage.runs(1));
+    stage.signal(2, Signal::CONT);
+    stage.succeed(everybody(3));
+}
+
+#[test]
+fn a_stopped_rank_is_named_when_time_is_up() {
+    let place = place();
+    let world = World::new(3, place.path()).with("FSGATHER_TIMEOUT", "3s");
+    let mut stage = Stage::new();
+    stage.start_all(&world, |_| "join barrier at:here barrier close".into());
+    stage.wait_at(everybody(3), "here");
+    stage.signal(2, Signal::STOP);
+    stage.go_all(everybody(3));
+    let (error, _) = stage.fail_alike(0..2, TIMED_OUT);
+    let name = format!("waiting for {}", name_of(2, stage.pid(2)));
+    let name = name.trim_end_matches(')');
+    assert!(error.contains(name) && !error.contains("rank 1"), "{error}");
+    assert!(error.contains("FSGATHER_TIMEOUT"), "{error}");
+    stage.signal(2, Signal::CONT);
+    // It learns what the others have agreed on.
+    let own = stage.end(2);
+    assert_eq!(
+        (own.code, own.error()),
+        (TIMED_OUT, error.as_str()),
+        "{own:?}"
+    );
+}
+
+#[test]
+fn two_processes_of_one_rank_are_both_told_of_each_other() {
+    let place = place();
+    let world = World::new(3, place.path());
+    let mut stage = Stage::new();
+    for rank in [0, 1, 1] {
+        stage.start(&mut world.rank(rank, "join close"));
+    }
+    let (error, _) = stage.fail_alike(0..3, RENDEZVOUS);
+    assert!(error.contains("rank 1:"), "{error}");
+    for twin in [1, 2] {
+        let pid = format!("pid {}", stage.pid(twin));
+        assert!(error.contains(&pid), "{pid}: {error}");
+    }
+    assert!(error.contains("FSGATHER_JOB"), "{error}");
+    assert_nothing_left(place.path());
+}
+
+#[test]
+fn ranks_of_different_world_sizes_do_not_wait_for_each_other_for_ever() {
+    let place = place();
+    let mut stage = Stage::new();
+    let one = World::new(2, place.path()).with("FSGATHER_JOIN_TIMEOUT", "2s");
+    let other = World::new(3, place.path()).with("FSGATHER_JOIN_TIMEOUT", "2s");
+    stage.start(&mut one.rank(0, "join close"));
+    stage.start(&mut other.rank(1, "join close"));
+    for end in stage.end_all(0..2) {
+        assert!([TIMED_OUT, RENDEZVOUS].contains(&end.code), "{end:?}");
+    }
+    assert_nothing_left(place.path());
+}
+
+#[test]
+fn a_second_job_of_the_same_name_is_told_and_the_first_goes_on() {
+    let place = place();
+    let world = World::new(2, place.path());
+    let mut stage = Stage::new();
+    stage.start_all(&world, |_| "join barrier at:running barrier close".into());
+    stage.wait_at(everybody(2), "running");
+    let newcomer = world.with("FSGATHER_JOIN_TIMEOUT", "1s");
+    let newcomer = stage.start(&mut newcomer.rank(1, "join close"));
+    let end = stage.end(newcomer);
+    assert_eq!(end.code, RENDEZVOUS, "{}", stage.transcript());
+    let running = format!("pid {} as rank 1", stage.pid(1));
+    assert!(end.error().contains(&running), "{running}: {end:?}");
+    assert!(end.error().contains("FSGATHER_JOB"), "{end:?}");
+    stage.go_all(everybody(2));
+    stage.succeed(everybody(2));
+    assert_nothing_left(place.path());
+}
+
+#[test]
+fn jobs_of_different_names_share_a_directory() {
+    let place = place();
+    let mut stage = Stage::new();
+    for job in ["one", "two", "three"] {
+        let world = World::new(3, place.path()).with("FSGATHER_JOB", job);
+        stage.start_all(&world, |_| {
+            "join all_gather_bytes:100000 barrier close".into()
+        });
+    }
+    stage.succeed(everybody(9));
+    assert_nothing_left(place.path());
+}
+
+/// Two ranks that meet at a port of this host, and a secret.
+fn by_address(port: u16) -> World {
+    World::new(2, std::path::Path::new("/nonexistent"))
+        .with("FSGATHER_RENDEZVOUS", &format!("tcp://127.0.0.1:{port}"))
+        .with("FSGATHER_TRANSPORT", "memory")
+        .with("FSGATHER_JOIN_TIMEOUT", "5s")
+}
+
+const SECRET: &str = "8f4b2c6d1e0a9b7c5d3e1f2a4b6c8d0e8f4b2c6d1e0a9b7c5d3e1f2a4b6c8d0e";
+
+#[test]
+fn ranks_meet_at_an_address_with_a_secret() {
+    let world = by_address(strangers::free_port()).with("FSGATHER_SECRET", SECRET);
+    let mut stage = Stage::new();
+    stage.start_all(&world, |_| "join all_gather_bytes:1000000 close".into());
+    stage.succeed(everybody(2));
+    assert_eq!(stage.end(0).warnings(), [""; 0]);
+}
+
+#[test]
+fn an_address_without_a_secret_is_warned_of_once() {
+    let world = by_address(strangers::free_port());
+    let mut stage = Stage::new();
+    stage.start_all(&world, |_| "join barrier close".into());
+    stage.succeed(everybody(2));
+    let warnings = stage.end(0).warnings().join("\n");
+    assert!(warnings.contains("no FSGATHER_SECRET"), "{warnings}");
+    assert_eq!(stage.end(1).warnings(), [""; 0]);
+}
+
+#[test]
+fn a_wrong_secret_does_not_get_in() {
+    let port = strangers::free_port();
+    let world = by_address(port).with("FSGATHER_JOIN_TIMEOUT", "2s");
+    let mut stage = Stage::new();
+    let own = world.clone().with("FSGATHER_SECRET", SECRET);
+    stage.start(&mut own.rank(0, "join close"));
+    let wrong = SECRET.replace('8', "9");
+    let own = world.with("FSGATHER_SECRET", &wrong);
+    stage.start(&mut own.rank(1, "join close"));
+    let ends = stage.end_all(everybody(2));
+    assert_eq!(ends[0].code, TIMED_OUT, "{}", stage.transcript());
+    assert!(
+        ends[0].error().contains("rank 1 (never joined)"),
+        "{ends:?}"
+    );
+    assert_ne!(ends[1].code, 0, "{}", stage.transcript());
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let taken = std::net::TcpListener::bind("0.0.0.0:0").expect("a port");
+    let port = taken.local_addr().expect("an address").port();
+    let world = by_address(port).with("FSGATHER_SECRET", SECRET);
+    let mut stage = Stage::new();
+    stage.start(&mut world.rank(0, "join close"));
+    let end = stage.end(0);
+    assert_ne!(end.code, 0);
+    assert!(end.error().contains(&port.to_string()), "{end:?}");
+    assert!(end.error().contains("in use"), "{end:?}");
+}
+
+#[test]
+fn strangers_at_the_port_do_not_disturb_a_running_job() {
+    let place = place();
+    let mut stage = Stage::new();
+    stage.start_all(&World::new(4, place.path()), |_| {
+        "join barriers all_gather_bytes:100000 close".into()
+    });
+    stage.wait_at([0], "barriers");
+    for port in strangers::ports_of(stage.pid(0)) {
+        strangers::say_nonsense(port);
+        let silent = strangers::stay_silent(port, 50);
+        strangers::come_and_go(port, 10_000);
+        drop(silent);
+    }
+    assert!(everybody(4).all(|rank| stage.runs(rank)));
+    stage.go(0);
+    stage.succeed(everybody(4));
+    let line = stage.end(3).stdout.into_iter();
+    let mut counts = line.filter_map(|line| line.strip_prefix("barriers ")?.parse::<u64>().ok());
+    assert!(counts.next() > Some(100), "{}", stage.transcript());
+    assert_nothing_left(place.path());
+}
+
+#[test]
+fn strangers_at_the_port_do_not_keep_a_world_from_forming() {
+    let place = place();
+    let world = World::new(3, place.path());
+    let mut stage = Stage::new();
+    for rank in [0, 1] {
+        stage.start(&mut world.rank(rank, "join barrier close"));
+    }
+    stage.wait_until_taken_in(1);
+    let ports = strangers::ports_of(stage.pid(0));
+    let silent: Vec<_> = ports
+        .iter()
+        .map(|port| strangers::stay_silent(*port, 200))
+        .collect();
+    stage.start(&mut world.rank(2, "join barrier close"));
+    stage.succeed(everybody(3));
+    drop(silent);
+}
+
+#[test]
+fn an_early_end_while_others_join_is_told() {
+    let place = place();
+    let world = World::new(3, place.path());
+    let mut stage = Stage::new();
+    for rank in [0, 1] {
+        stage.start(&mut world.rank(rank, "join close"));
+    }
+    stage.wait_until_taken_in(1);
+    stage.signal(1, Signal::TERM);
+    let (error, _) = stage.fail_alike(others(2, 1), PEER_FAILED);
+    assert!(error.starts_with(&name_of(1, stage.pid(1))), "{error}");
+}

@@ -1,0 +1,161 @@
+//! Directories that cannot be used: every rank says so, with the same words, and nothing stays.
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "functions that tests share fail them in the same way"
+)]
+
+mod common;
+
+use std::{fs, path::Path};
+
+use common::{
+    STORAGE, Stage, World, assert_nothing_left, everybody, left_in, mounts::Mounted, place,
+    strangers::free_port,
+};
+
+/// What four ranks say of a directory that cannot be used at all.
+fn refused(directory: &Path) -> String {
+    let mut stage = Stage::new();
+    stage.start_all(&World::new(4, directory), |_| "join close".into());
+    let (error, _) = stage.fail_alike(everybody(4), STORAGE);
+    let named = directory.to_str().expect("text");
+    assert!(error.contains(named), "{named}: {error}");
+    error
+}
+
+#[test]
+fn a_directory_that_is_a_file_is_refused_by_all() {
+    let place = place();
+    let file = place.path().join("file");
+    fs::write(&file, "x").expect("a file");
+    let error = refused(&file);
+    assert!(error.contains("ot a directory"), "{error}");
+    assert_eq!(left_in(place.path()), [file]);
+}
+
+#[test]
+fn a_directory_that_is_not_there_is_refused_by_all() {
+    let place = place();
+    let error = refused(&place.path().join("nowhere"));
+    assert!(error.contains("o such file or directory"), "{error}");
+    assert_nothing_left(place.path());
+}
+
+#[test]
+fn a_link_in_place_of_the_rendezvous_directory_is_refused_by_all() {
+    let (place, other) = (place(), place());
+    let rendezvous = place.path().join("all_gather_via_filesys");
+    fs::write(&rendezvous, "x").expect("a file");
+    refused(place.path());
+    fs::remove_file(&rendezvous).expect("our file");
+    assert_nothing_left(place.path());
+    assert_nothing_left(other.path());
+}
+
+/// What four ranks say that see a file system made for the purpose; nothing new stays on it.
+fn on_a_mount(options: &str, then: &str, step: &str) -> Option<String> {
+    let place = place();
+    let mounted = Mounted::over(place.path(), options, then)?;
+    let before = left_in(&mounted.directory());
+    let mut stage = Stage::new();
+    let world = World::new(4, place.path());
+    for rank in 0..4 {
+        stage.start(&mut mounted.rank(&world, rank, &format!("join {step} close")));
+    }
+    let (error, _) = stage.fail_alike(everybody(4), STORAGE);
+    let named = place.path().to_str().expect("text");
+    assert!(error.contains(named), "{named}: {error}");
+    assert_eq!(left_in(&mounted.directory()), before);
+    Some(error)
+}
+
+#[test]
+fn a_read_only_file_system_is_refused_by_all() {
+    if let Some(error) = on_a_mount("ro", "true", "") {
+        assert!(error.contains("ead-only file system"), "{error}");
+    }
+}
+
+#[test]
+fn a_disk_that_fills_up_fails_the_call_on_all() {
+    let Some(error) = on_a_mount("size=1m", "true", "all_gather_bytes:600000") else {
+        return;
+    };
+    assert!(error.contains("o space left"), "{error}");
+    // Who and doing what.
+    assert!(
+        error.contains("rank ") && error.contains("all_gather #"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_disk_that_fills_up_under_a_source_fails_the_call_on_all() {
+    if let Some(error) = on_a_mount("size=1m", "true", "all_gather_from:600000") {
+        assert!(error.contains("o space left"), "{error}");
+    }
+}
+
+#[test]
+fn a_disk_that_is_full_is_refused_by_all() {
+    let fill = "cat /dev/zero 2>/dev/null >filler; true";
+    if let Some(error) = on_a_mount("size=64k", fill, "all_gather_bytes:600000") {
+        assert!(error.contains("o space left"), "{error}");
+    }
+}
+
+#[test]
+fn inodes_that_run_out_are_an_error_on_all() {
+    if let Some(error) = on_a_mount("nr_inodes=6", "true", "all_gather_bytes:600000") {
+        assert!(error.contains("o space left"), "{error}");
+    }
+}
+
+/// Two ranks that see different file systems at one path, and meet by their network.
+fn apart(transport: &str, then: &str) -> Option<(Stage, tempfile::TempDir, Mounted)> {
+    let place = place();
+    let mounted = Mounted::over(place.path(), "mode=0700", then)?;
+    let world = World::new(2, place.path())
+        .with("FSGATHER_TRANSPORT", transport)
+        .with(
+            "FSGATHER_RENDEZVOUS",
+            &format!("tcp://127.0.0.1:{}", free_port()),
+        )
+        .with("FSGATHER_SECRET", &"5c".repeat(32));
+    let steps = "join all_gather_bytes:1000000 close";
+    let mut stage = Stage::new();
+    stage.start(&mut world.rank(0, steps));
+    stage.start(&mut mounted.rank(&world, 1, steps));
+    Some((stage, place, mounted))
+}
+
+#[test]
+fn ranks_that_share_no_directory_use_memory_with_one_warning() {
+    let Some((mut stage, place, mounted)) = apart("auto", "true") else {
+        return;
+    };
+    stage.succeed(everybody(2));
+    let ends = stage.end_all(everybody(2));
+    let warnings: Vec<&str> = ends.iter().flat_map(common::End::warnings).collect();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("is not shared"), "{warnings:?}");
+    assert_nothing_left(place.path());
+    assert_nothing_left(&mounted.directory());
+}
+
+#[test]
+fn ranks_that_share_no_directory_but_must_use_files_are_told() {
+    let Some((mut stage, place, mounted)) = apart("filesys", "true") else {
+        return;
+    };
+    let (error, _) = stage.fail_alike(everybody(2), STORAGE);
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").expect("a name");
+    assert!(
+        error.contains(host.trim()) && error.contains("is not shared"),
+        "{error}"
+    );
+    assert!(error.contains("FSGATHER_TRANSPORT=memory"), "{error}");
+    assert_nothing_left(place.path());
+    assert_nothing_left(&mounted.directory());
+}
