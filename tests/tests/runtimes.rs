@@ -24,7 +24,9 @@ fn a_multi_thread_runtime_is_a_fine_place_for_a_communicator() {
 fn a_current_thread_runtime_is_refused_with_what_to_do() {
     let place = place();
     let mut stage = Stage::new();
-    stage.start_all(&World::new(2, place.path()), |_| "current join close".into());
+    stage.start_all(&World::new(2, place.path()), |_| {
+        "current join close".into()
+    });
     let (error, _) = stage.fail_alike(everybody(2), 2);
     assert!(error.contains("spawn_blocking"), "{error}");
     assert_nothing_left(place.path());

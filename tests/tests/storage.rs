@@ -43,14 +43,13 @@ fn a_directory_that_is_not_there_is_refused_by_all() {
 }
 
 #[test]
-fn a_link_in_place_of_the_rendezvous_directory_is_refused_by_all() {
-    let (place, other) = (place(), place());
+fn a_file_in_place_of_the_rendezvous_directory_is_refused_by_all() {
+    let place = place();
     let rendezvous = place.path().join("all_gather_via_filesys");
     fs::write(&rendezvous, "x").expect("a file");
     refused(place.path());
     fs::remove_file(&rendezvous).expect("our file");
     assert_nothing_left(place.path());
-    assert_nothing_left(other.path());
 }
 
 /// What four ranks say that see a file system made for the purpose; nothing new stays on it.
@@ -113,9 +112,9 @@ fn inodes_that_run_out_are_an_error_on_all() {
 }
 
 /// Two ranks that see different file systems at one path, and meet by their network.
-fn apart(transport: &str, then: &str) -> Option<(Stage, tempfile::TempDir, Mounted)> {
+fn apart(transport: &str) -> Option<(Stage, tempfile::TempDir, Mounted)> {
     let place = place();
-    let mounted = Mounted::over(place.path(), "mode=0700", then)?;
+    let mounted = Mounted::over(place.path(), "mode=0700", "true")?;
     let world = World::new(2, place.path())
         .with("FSGATHER_TRANSPORT", transport)
         .with(
@@ -132,7 +131,7 @@ fn apart(transport: &str, then: &str) -> Option<(Stage, tempfile::TempDir, Mount
 
 #[test]
 fn ranks_that_share_no_directory_use_memory_with_one_warning() {
-    let Some((mut stage, place, mounted)) = apart("auto", "true") else {
+    let Some((mut stage, place, mounted)) = apart("auto") else {
         return;
     };
     stage.succeed(everybody(2));
@@ -146,7 +145,7 @@ fn ranks_that_share_no_directory_use_memory_with_one_warning() {
 
 #[test]
 fn ranks_that_share_no_directory_but_must_use_files_are_told() {
-    let Some((mut stage, place, mounted)) = apart("filesys", "true") else {
+    let Some((mut stage, place, mounted)) = apart("filesys") else {
         return;
     };
     let (error, _) = stage.fail_alike(everybody(2), STORAGE);

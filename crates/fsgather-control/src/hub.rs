@@ -45,22 +45,52 @@ struct State {
     armed: Option<Instant>,
 }
 
-/// Frames that were queued and are not written yet.
+/// How many of something there are, and word of when there are none.
 #[derive(Default)]
-struct Backlog {
-    frames: AtomicUsize,
+struct Tally {
+    count: AtomicUsize,
     cleared: Notify,
 }
 
-impl Backlog {
+impl Tally {
     fn add(&self) {
-        self.frames.fetch_add(1, Ordering::SeqCst);
+        self.count.fetch_add(1, Ordering::SeqCst);
     }
 
-    fn remove(&self, frames: usize) {
-        if self.frames.fetch_sub(frames, Ordering::SeqCst) == frames {
+    fn remove(&self, number: usize) {
+        if self.count.fetch_sub(number, Ordering::SeqCst) == number {
             self.cleared.notify_waiters();
         }
+    }
+
+    fn is_clear(&self) -> bool {
+        self.count.load(Ordering::SeqCst) == 0
+    }
+
+    async fn clear(&self) {
+        loop {
+            let cleared = self.cleared.notified();
+            if self.is_clear() {
+                return;
+            }
+            cleared.await;
+        }
+    }
+}
+
+/// One in a tally, for as long as this exists.
+struct Counted<'a>(&'a Tally);
+
+impl<'a> Counted<'a> {
+    fn new(tally: &'a Tally) -> Self {
+        tally.add();
+        Self(tally)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.remove(1);
     }
 }
 
@@ -72,7 +102,10 @@ pub(crate) struct Hub {
     changed: Notify,
     /// Told when something is due earlier than the timer is set for.
     rearm: Notify,
-    backlog: Arc<Backlog>,
+    /// Frames that were queued and are not written yet.
+    backlog: Arc<Tally>,
+    /// Connections that are being read.
+    readers: Tally,
 }
 
 /// A payload that is ready to go, and who removes it.
@@ -98,6 +131,7 @@ impl Hub {
             changed: Notify::new(),
             rearm: Notify::new(),
             backlog: Arc::default(),
+            readers: Tally::default(),
         }
     }
 
@@ -145,18 +179,12 @@ impl Hub {
 
     /// Waits until everything that was queued has been handed to the operating system.
     pub(crate) async fn flushed(&self) {
-        loop {
-            let cleared = self.backlog.cleared.notified();
-            if self.backlog.frames.load(Ordering::SeqCst) == 0 {
-                return;
-            }
-            cleared.await;
-        }
+        self.backlog.clear().await;
     }
 
     /// Whether nothing is queued.
     pub(crate) fn is_flushed(&self) -> bool {
-        self.backlog.frames.load(Ordering::SeqCst) == 0
+        self.backlog.is_clear()
     }
 
     pub(crate) fn set_reclaim_sink(&self, sink: Option<ReclaimSink>) {
@@ -165,7 +193,10 @@ impl Hub {
 
     /// Makes a connection the one of `rank`: its number, and the frames that have to be written to it.
     pub(crate) fn attach(&self, rank: Rank) -> (usize, Frames) {
-        let mut state = self.lock();
+        self.attach_to(&mut self.lock(), rank)
+    }
+
+    fn attach_to(&self, state: &mut State, rank: Rank) -> (usize, Frames) {
         state.serials += 1;
         let serial = state.serials;
         let (frames, queue) = mpsc::unbounded_channel();
@@ -186,19 +217,18 @@ impl Hub {
     pub(crate) fn join(&self, join: Join, attach: impl FnOnce(usize, Frames)) -> Option<ToMember> {
         let now = Instant::now();
         let rank = join.rank;
-        let answer = self.lock().coordinator.as_mut()?.join(join, now);
-        match answer {
+        // One lock for all of it: what the machine says to the new rank must find its queue.
+        let mut state = self.lock();
+        let refusal = match state.coordinator.as_mut()?.join(join, now) {
             JoinAnswer::Accepted => {
-                let (serial, frames) = self.attach(rank);
+                let (serial, frames) = self.attach_to(&mut state, rank);
                 attach(serial, frames);
-                self.deliver(self.lock(), now);
                 None
             }
-            JoinAnswer::Refused(message) => {
-                self.deliver(self.lock(), now);
-                Some(message)
-            }
-        }
+            JoinAnswer::Refused(message) => Some(message),
+        };
+        self.deliver(state, now);
+        refusal
     }
 
     /// Rank 0 joins its own world.
@@ -227,8 +257,14 @@ impl Hub {
         self.deliver(state, now);
     }
 
+    /// Waits until no connection is read any more: all others have closed theirs.
+    pub(crate) async fn all_read(&self) {
+        self.readers.clear().await;
+    }
+
     /// Reads what a member says until its connection ends.
     pub(crate) async fn serve_member(&self, from: Rank, serial: usize, mut reader: Reader) {
+        let _counted = Counted::new(&self.readers);
         loop {
             match reader.next::<ToCoordinator>().await {
                 Ok(message) => {
@@ -245,6 +281,7 @@ impl Hub {
 
     /// Reads what rank 0 says until its connection ends.
     pub(crate) async fn serve_coordinator(&self, serial: usize, mut reader: Reader) {
+        let _counted = Counted::new(&self.readers);
         loop {
             match reader.next::<ToMember>().await {
                 Ok(message) => self.act(|member, now| member.hear(message, now)),
@@ -392,7 +429,7 @@ impl State {
 /// Frames that have to be written to one connection.
 pub(crate) struct Frames {
     queue: UnboundedReceiver<Bytes>,
-    backlog: Arc<Backlog>,
+    backlog: Arc<Tally>,
 }
 
 impl Frames {

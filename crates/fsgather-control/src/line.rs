@@ -138,9 +138,11 @@ impl Driver for Line {
             self.hub.coordinate(|coordinator, _| coordinator.abandon());
             baton.run(async {
                 let _ = tokio::time::timeout(LAST_FRAMES, self.hub.flushed()).await;
+                // The writers shut their connections once they find their queues closed. What the others
+                // have still said is read to its end: a connection that is closed with unread data is
+                // reset, and takes along what was on its way.
                 self.hub.detach_all();
-                // The writers shut their connections once they find their queues closed.
-                tokio::task::yield_now().await;
+                let _ = tokio::time::timeout(LAST_FRAMES, self.hub.all_read()).await;
             });
         }
         if let Some(board) = &self.board {

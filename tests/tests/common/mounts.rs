@@ -26,7 +26,9 @@ impl Mounted {
             "mount -t tmpfs -o {options} none \"$0\" && cd \"$0\" && {then} && echo ready && read line"
         );
         let mut command = Command::new("unshare");
-        command.args(["--mount", "sh", "-c", &script]).arg(directory);
+        command
+            .args(["--mount", "sh", "-c", &script])
+            .arg(directory);
         let mut stage = Stage::new();
         let holder = stage.start(&mut command);
         let line = stage.wait_for_where(holder, "ready", |_| true);

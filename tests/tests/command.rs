@@ -1,0 +1,377 @@
+//! The command-line tool as shell jobs use it.
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    reason = "functions that tests share fail them in the same way"
+)]
+
+mod common;
+
+use std::{
+    fs,
+    path::Path,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use common::{
+    End, PEER_FAILED, STORAGE, Stage, World, assert_nothing_left, build::command_line_tool,
+    everybody, left_in, name_of, payloads, place,
+};
+use fsgather_tests::Generated;
+use rustix::process::Signal;
+
+const RANKS: u32 = 3;
+
+/// `fsgather run` with a shell script for each rank, in which `$TOOL` is the tool and `$WORK` a directory
+/// to work in.
+fn run(directory: &Path, work: &Path, script: &str) -> End {
+    let mut stage = Stage::new();
+    let mut command = Command::new(command_line_tool());
+    command
+        .args(["run", "-n", &RANKS.to_string(), "--timeout", "20s", "--dir"])
+        .arg(directory)
+        .args(["--", "sh", "-c", script])
+        .env_clear()
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .env("TOOL", command_line_tool())
+        .env("WORK", work)
+        .current_dir(work);
+    let index = stage.start(&mut command);
+    let end = stage.end(index);
+    assert!(
+        left_in(directory).is_empty(),
+        "{:?}\n{}",
+        left_in(directory),
+        stage.transcript()
+    );
+    end
+}
+
+#[track_caller]
+fn succeed(end: &End) {
+    assert_eq!(end.code, 0, "{end:?}");
+}
+
+/// A directory in which each rank has a file `part.RANK`, large or small.
+fn work(len: usize) -> tempfile::TempDir {
+    let work = place();
+    for rank in 0..RANKS {
+        let bytes = Generated::new(rank, len).bytes();
+        fs::write(work.path().join(format!("part.{rank}")), bytes).expect("a file");
+    }
+    work
+}
+
+fn parts(len: usize) -> Vec<Vec<u8>> {
+    (0..RANKS)
+        .map(|rank| Generated::new(rank, len).bytes())
+        .collect()
+}
+
+fn files_in(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).expect("a directory");
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.expect("an entry").file_name().into_string())
+        .map(|name| name.expect("text"))
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn gather_all_gives_every_rank_a_file_from_every_rank() {
+    for len in [100, 300_000] {
+        let (directory, work) = (place(), work(len));
+        succeed(&run(
+            directory.path(),
+            work.path(),
+            "$TOOL gather part.$FSGATHER_RANK --all --out 'got.{rank}'",
+        ));
+        for rank in 0..RANKS {
+            let got = work.path().join(format!("got.{rank}"));
+            assert_eq!(files_in(&got), ["rank-00000", "rank-00001", "rank-00002"]);
+            for (name, part) in files_in(&got).iter().zip(parts(len)) {
+                assert!(fs::read(got.join(name)).expect("a file") == part, "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn gather_to_the_root_writes_there_only() {
+    let (directory, work) = (place(), work(300_000));
+    succeed(&run(
+        directory.path(),
+        work.path(),
+        "$TOOL gather part.$FSGATHER_RANK --root 1 --out got.$FSGATHER_RANK",
+    ));
+    let mut expected = ["got.1", "part.0", "part.1", "part.2"].map(str::to_owned);
+    expected.sort();
+    assert_eq!(files_in(work.path()), expected);
+    assert_eq!(files_in(&work.path().join("got.1")).len(), 3);
+}
+
+#[test]
+fn gather_concat_joins_standard_inputs_in_rank_order() {
+    let (directory, work) = (place(), work(300_000));
+    succeed(&run(
+        directory.path(),
+        work.path(),
+        "cat part.$FSGATHER_RANK | $TOOL gather --concat=whole",
+    ));
+    let whole = fs::read(work.path().join("whole")).expect("a file");
+    assert!(whole == parts(300_000).concat());
+}
+
+#[test]
+fn gather_prints_lines_on_the_root_in_rank_order() {
+    let (directory, work) = (place(), place());
+    let end = run(
+        directory.path(),
+        work.path(),
+        "echo score of $FSGATHER_RANK | $TOOL gather",
+    );
+    succeed(&end);
+    let expected = ["[0] score of 0", "[0] score of 1", "[0] score of 2"];
+    assert_eq!(end.stdout, expected);
+}
+
+#[test]
+fn gather_keeps_names_where_they_differ() {
+    let (directory, work) = (place(), work(10));
+    succeed(&run(
+        directory.path(),
+        work.path(),
+        "$TOOL gather part.$FSGATHER_RANK --out got --keep-names",
+    ));
+    let got = files_in(&work.path().join("got"));
+    assert_eq!(got, ["part.0", "part.1", "part.2"]);
+}
+
+#[test]
+fn gather_refuses_to_keep_names_that_are_alike_on_all_ranks() {
+    let (directory, work) = (place(), work(10));
+    let end = run(
+        directory.path(),
+        work.path(),
+        "$TOOL gather part.0 --out got --keep-names",
+    );
+    assert_eq!(end.code, 2, "{end:?}");
+    assert!(
+        end.stderr
+            .iter()
+            .any(|line| line.contains("ranks 0 and 1 both")),
+        "{end:?}"
+    );
+    assert!(!work.path().join("got").exists());
+}
+
+#[test]
+fn an_existing_output_is_an_error_on_all_ranks_without_force() {
+    let (directory, work) = (place(), work(10));
+    fs::write(work.path().join("whole"), "precious").expect("a file");
+    let script = "$TOOL gather part.$FSGATHER_RANK --concat=whole; echo code $?";
+    let end = run(directory.path(), work.path(), script);
+    let mut codes = end.stdout.clone();
+    codes.sort();
+    assert_eq!(codes, ["[0] code 11", "[1] code 11", "[2] code 11"]);
+    for rank in 0..RANKS {
+        let prefix = format!("[{rank}] ");
+        let mut own = end.stderr.iter().filter(|line| line.starts_with(&prefix));
+        assert!(
+            own.any(|line| line.contains("rank 0 on") && line.contains("whole exists")),
+            "{end:?}"
+        );
+    }
+    let kept = fs::read(work.path().join("whole")).expect("a file");
+    assert_eq!(kept, b"precious");
+    let script = "$TOOL gather part.$FSGATHER_RANK --concat=whole --force";
+    succeed(&run(directory.path(), work.path(), script));
+    let whole = fs::read(work.path().join("whole")).expect("a file");
+    assert!(whole == parts(10).concat());
+}
+
+#[test]
+fn a_missing_input_is_told_to_all_ranks() {
+    let (directory, work) = (place(), work(10));
+    fs::remove_file(work.path().join("part.1")).expect("our file");
+    let script = "$TOOL gather part.$FSGATHER_RANK --out got; echo code $?";
+    let end = run(directory.path(), work.path(), script);
+    let mut codes = end.stdout.clone();
+    codes.sort();
+    assert_eq!(codes, ["[0] code 11", "[1] code 11", "[2] code 11"]);
+    for rank in 0..RANKS {
+        let prefix = format!("[{rank}] ");
+        let mut own = end.stderr.iter().filter(|line| line.starts_with(&prefix));
+        assert!(
+            own.any(|line| line.contains("rank 1 on") && line.contains("part.1")),
+            "{end:?}"
+        );
+    }
+    assert!(!work.path().join("got").exists(), "{end:?}");
+}
+
+#[test]
+fn an_output_that_cannot_be_written_fails_all_ranks() {
+    let (directory, work) = (place(), work(10));
+    fs::write(work.path().join("file"), "x").expect("a file");
+    let script = "$TOOL gather part.$FSGATHER_RANK --out file/got; echo code $?";
+    let end = run(directory.path(), work.path(), script);
+    let code_of = |rank: u32| {
+        let prefix = format!("[{rank}] code ");
+        let mut lines = end.stdout.iter();
+        lines.find_map(|line| line.strip_prefix(&prefix).map(str::to_owned))
+    };
+    assert_eq!(code_of(0), Some(STORAGE.to_string()), "{end:?}");
+    for rank in 1..RANKS {
+        assert_eq!(code_of(rank), Some(PEER_FAILED.to_string()), "{end:?}");
+    }
+}
+
+#[test]
+fn broadcast_hands_the_roots_file_to_every_rank() {
+    let (directory, work) = (place(), work(300_000));
+    succeed(&run(
+        directory.path(),
+        work.path(),
+        "$TOOL broadcast part.$FSGATHER_RANK --root 2 --out 'got.{rank}'",
+    ));
+    for rank in 0..RANKS {
+        let got = fs::read(work.path().join(format!("got.{rank}"))).expect("a file");
+        assert!(got == parts(300_000)[2], "rank {rank}");
+    }
+}
+
+#[test]
+fn nobody_passes_a_barrier_before_all_have_come() {
+    let (directory, work) = (place(), place());
+    let end = run(
+        directory.path(),
+        work.path(),
+        "touch came.$FSGATHER_RANK; $TOOL barrier || exit; ls | wc -l",
+    );
+    succeed(&end);
+    let mut counts = end.stdout.clone();
+    counts.sort();
+    assert_eq!(counts, ["[0] 3", "[1] 3", "[2] 3"]);
+}
+
+#[test]
+fn several_gathers_in_one_script_do_not_meet_each_other() {
+    let (directory, work) = (place(), work(100_000));
+    succeed(&run(
+        directory.path(),
+        work.path(),
+        "for i in 1 2 3 4 5; do $TOOL gather part.$FSGATHER_RANK --concat=whole.$i || exit; done",
+    ));
+    for i in 1..=5 {
+        let whole = fs::read(work.path().join(format!("whole.{i}"))).expect("a file");
+        assert!(whole == parts(100_000).concat());
+    }
+}
+
+/// Three ranks gather; two have handed in, the third's input has no end yet.
+fn a_gather_that_waits(directory: &Path, work: &Path) -> Stage {
+    let world = World::new(RANKS, directory);
+    let mut stage = Stage::new();
+    for rank in 0..RANKS {
+        let file = format!("part.{rank}");
+        let arguments: &[&str] = if rank == 2 {
+            &["gather", "--out", "got"]
+        } else {
+            &["gather", &file, "--out", "got"]
+        };
+        stage.start(world.tool(rank, arguments).current_dir(work));
+    }
+    stage.wait_until("two payloads", || payloads(directory) == 2);
+    stage
+}
+
+/// A signal ends `rank` of a gather that waits, and the others are told.
+fn ended_by(signal: Signal, name: &str, code: i32, rank: usize) {
+    let (directory, work) = (place(), work(300_000));
+    let mut stage = a_gather_that_waits(directory.path(), work.path());
+    let sent = stage.signal(rank, signal);
+    let named = name_of(u32::try_from(rank).expect("small"), stage.pid(rank));
+    for other in everybody(RANKS) {
+        let end = stage.end(other);
+        let took = end.at.saturating_duration_since(sent);
+        assert!(
+            took < Duration::from_secs(5),
+            "{took:?}\n{}",
+            stage.transcript()
+        );
+        let told = format!("ended by {name}");
+        let said = end.stderr.join("\n");
+        assert!(said.contains(&told), "{other}\n{}", stage.transcript());
+        if other == rank {
+            assert_eq!(end.code, code, "{}", stage.transcript());
+        } else {
+            assert_eq!(end.code, PEER_FAILED, "{}", stage.transcript());
+            assert!(said.contains(&named), "{}", stage.transcript());
+        }
+    }
+    assert_nothing_left(directory.path());
+    assert!(!work.path().join("got").exists());
+}
+
+#[test]
+fn a_rank_ended_by_sigterm_tells_the_others() {
+    ended_by(Signal::TERM, "SIGTERM", 143, 1);
+}
+
+#[test]
+fn rank_0_ended_by_sigterm_tells_the_others() {
+    ended_by(Signal::TERM, "SIGTERM", 143, 0);
+}
+
+#[test]
+fn a_rank_ended_by_sigterm_while_it_reads_its_input_tells_the_others() {
+    ended_by(Signal::TERM, "SIGTERM", 143, 2);
+}
+
+#[test]
+fn a_rank_ended_by_sigint_tells_the_others() {
+    ended_by(Signal::INT, "SIGINT", 130, 1);
+}
+
+#[test]
+fn a_signal_while_ranks_meet_ends_all() {
+    let directory = place();
+    let world = World::new(RANKS, directory.path()).with("FSGATHER_LOG", "info");
+    let mut stage = Stage::new();
+    for rank in [0, 1] {
+        stage.start(&mut world.tool(rank, &["barrier"]));
+    }
+    stage.wait_until_taken_in(1);
+    let sent = stage.signal(1, Signal::TERM);
+    let ends = stage.end_all(0..2);
+    assert_eq!(
+        (ends[0].code, ends[1].code),
+        (PEER_FAILED, 143),
+        "{}",
+        stage.transcript()
+    );
+    let last = ends[0].at.max(ends[1].at);
+    assert!(last.saturating_duration_since(sent) < Duration::from_secs(5));
+    assert_nothing_left(directory.path());
+}
+
+#[test]
+fn a_barrier_that_a_rank_misses_names_it() {
+    let directory = place();
+    let started = Instant::now();
+    let mut stage = Stage::new();
+    let world = World::new(RANKS, directory.path());
+    for rank in [0, 2] {
+        stage.start(&mut world.tool(rank, &["barrier", "--timeout", "1s"]));
+    }
+    for end in stage.end_all(0..2) {
+        assert_eq!(end.code, common::TIMED_OUT, "{end:?}");
+        let said = end.stderr.join("\n");
+        assert!(said.contains("waiting for rank 1 (never joined)"), "{said}");
+    }
+    assert!(started.elapsed() >= Duration::from_secs(1));
+    assert_nothing_left(directory.path());
+}
