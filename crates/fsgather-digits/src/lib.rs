@@ -4,7 +4,7 @@
 //! are brought together. It offers the four steps in between:
 //!
 //! 1. [`samples`] reads the data set, which is compiled in;
-//! 2. [`shard`] picks the part that one of several workers takes;
+//! 2. [`shard()`] picks the part that one of several workers takes;
 //! 3. [`Classifier::classify`] turns each [`Sample`] into a [`Prediction`];
 //! 4. [`Report`] counts predictions, in whatever order they arrive.
 //!

@@ -151,6 +151,11 @@ impl Stage {
         }
     }
 
+    /// Ends a process's standard input.
+    pub(crate) fn end_input(&mut self, index: usize) {
+        self.processes[index].stdin = None;
+    }
+
     pub(crate) fn pid(&self, index: usize) -> u32 {
         self.processes[index].pid
     }

@@ -659,6 +659,10 @@ impl World {
 
     /// Nobody waits longer than patience, and the grace that members give rank 0.
     fn check_patience(&self) -> Checked {
+        if self.serves() && !self.coordinator.is_gone() {
+            let connected = |rank| self.coordinator.is_connected(rank);
+            self.ledger.check_reports(self.clock.now, &connected)?;
+        }
         let limit = Duration::from_secs(PATIENCE) + GRACE + NOTICE + 3 * LATENCY;
         for process in self.processes.iter().filter(|process| process.is_running()) {
             if let Some(since) = process.blocked_since {

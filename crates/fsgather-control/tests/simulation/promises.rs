@@ -17,6 +17,9 @@ use fsgather_core::{
 
 use crate::{rank::raised, script::PATIENCE};
 
+/// How long last words may take after the end of a process has been reported.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
 /// A promise that was not kept.
 #[derive(Debug)]
 pub(crate) struct Broken(pub(crate) String);
@@ -76,6 +79,8 @@ pub(crate) struct Ledger {
     /// When anything last moved.
     pub(crate) last_progress: Duration,
     bytes: BTreeMap<Rank, u64>,
+    /// Whose end another process of its host has reported, and when.
+    reported: BTreeMap<Rank, Duration>,
     closing: Option<Duration>,
     came_to_close: BTreeSet<Rank>,
     /// Whom things were done to: a failure has to name one of them.
@@ -251,6 +256,9 @@ impl Ledger {
             ToCoordinator::Done { epoch, .. } => {
                 self.payloads.entry(*epoch).or_default().done.insert(from);
                 self.last_progress = now;
+            }
+            ToCoordinator::SiblingExited { rank } => {
+                self.reported.entry(*rank).or_insert(now);
             }
             ToCoordinator::AbortSeen { .. } => {
                 self.untold.remove(&from);
@@ -578,6 +586,17 @@ impl Ledger {
             .collect()
     }
 
+    /// To be asked when time has passed: nobody whose end was reported counts as alive for long.
+    pub(crate) fn check_reports(&self, now: Duration, connected: Connected<'_>) -> Checked {
+        for (rank, reported) in &self.reported {
+            promise!(
+                now <= *reported + LAST_WORDS || !connected(*rank),
+                "P6: the end of rank {rank} was reported at {reported:?}, and it counts as alive"
+            );
+        }
+        Ok(())
+    }
+
     /// To be asked whenever rank 0 has nothing more to do: it knows who knows, and nothing that could go
     /// is still there.
     pub(crate) fn check_rest(&self, all_told: bool, connected: Connected<'_>) -> Checked {
@@ -588,6 +607,15 @@ impl Ledger {
             "P3: rank 0 believes that all know of the failure: {all_told}; not so: {:?}",
             self.untold
         );
+        let undecided = |exchange: &&Exchange| !exchange.released && !exchange.arrived.is_empty();
+        for exchange in self.exchanges.values().filter(undecided) {
+            let mut missing = self.all().filter(|rank| !exchange.arrived.contains(rank));
+            let never = missing.find(|rank| !connected(*rank) || self.came_to_close.contains(rank));
+            promise!(
+                self.abort.is_some() || never.is_none(),
+                "P6: a call waits for rank {never:?}, which has left or come to the end"
+            );
+        }
         for (epoch, payloads) in &self.payloads {
             let left: Vec<_> = payloads.owners.difference(&payloads.reclaimed).collect();
             promise!(

@@ -1,0 +1,85 @@
+//! What the README shows is what a newcomer gets.
+
+mod common;
+
+use std::{fs, path::Path, process::Command};
+
+fn readme() -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md")).unwrap()
+}
+
+/// The first block of a language in the README.
+fn block(language: &str) -> String {
+    let text = readme();
+    let begin = format!("```{language}\n");
+    let (_, rest) = text.split_once(&begin).unwrap();
+    rest.split_once("\n```").unwrap().0.to_owned()
+}
+
+/// What differs from run to run: times, and the name of the directory.
+fn without_figures(line: &str) -> String {
+    let words = line.split(' ').map(|word| {
+        let is_figure = word.parse::<f64>().is_ok() && word.contains('.');
+        if word.starts_with("/tmp/") {
+            "DIRECTORY"
+        } else if is_figure && line.starts_with("rank 0 took") {
+            "N"
+        } else {
+            word
+        }
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn the_demo_prints_what_the_first_screen_shows() {
+    let shown = block("console");
+    let mut shown = shown.lines();
+    assert_eq!(shown.next(), Some("$ cargo run --release -- demo"));
+    let output = Command::new(common::build::command_line_tool())
+        .arg("demo")
+        .env("TMPDIR", "/tmp")
+        .output()
+        .unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{printed}");
+    let shown: Vec<String> = shown.map(without_figures).collect();
+    let printed: Vec<String> = printed.lines().map(without_figures).collect();
+    assert_eq!(printed, shown);
+}
+
+#[test]
+fn every_verb_of_the_command_stands_in_the_table() {
+    let help = Command::new(common::build::command_line_tool())
+        .arg("--help")
+        .output()
+        .unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let (_, verbs) = help.split_once("Commands:\n").unwrap();
+    let verbs = verbs.lines().take_while(|line| !line.is_empty());
+    let readme = readme();
+    let mut seen = 0;
+    for verb in verbs.filter_map(|line| line.split_whitespace().next()) {
+        if verb != "help" {
+            let cell = format!("| `fsgather {verb}");
+            assert!(readme.contains(&cell), "{verb} is missing from the README");
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, 5);
+}
+
+#[test]
+fn files_that_the_readme_points_to_exist() {
+    let readme = readme();
+    let links: Vec<&str> = readme
+        .split("](")
+        .skip(1)
+        .filter_map(|rest| rest.split(')').next())
+        .collect();
+    assert!(links.len() > 5);
+    for link in links {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(link);
+        assert!(path.exists(), "{link}");
+    }
+}
