@@ -1,7 +1,6 @@
 //! Ranks in different calls, and the functions that existing programs call.
 #![expect(
     clippy::expect_used,
-    clippy::panic,
     reason = "functions that tests share fail them in the same way"
 )]
 

@@ -1,7 +1,6 @@
 //! The command-line tool as shell jobs use it.
 #![expect(
     clippy::expect_used,
-    clippy::panic,
     reason = "functions that tests share fail them in the same way"
 )]
 
@@ -15,8 +14,8 @@ use std::{
 };
 
 use common::{
-    End, PEER_FAILED, STORAGE, Stage, World, assert_nothing_left, build::command_line_tool,
-    everybody, left_in, name_of, payloads, place,
+    End, PEER_FAILED, STORAGE, Stage, World, assert_nothing_left, assert_only_finished_left,
+    build::command_line_tool, left_in, name_of, payloads, place,
 };
 use fsgather_tests::Generated;
 use rustix::process::Signal;
@@ -288,35 +287,53 @@ fn a_gather_that_waits(directory: &Path, work: &Path) -> Stage {
     stage
 }
 
-/// A signal ends `rank` of a gather that waits, and the others are told.
+/// Asserts that a rank ends in time, because another was ended by a signal.
+fn told_of(stage: &mut Stage, rank: usize, ended: usize, signal: &str, since: Instant) {
+    let end = stage.end(rank);
+    let took = end.at.saturating_duration_since(since);
+    assert!(took < IN_TIME, "{took:?}\n{}", stage.transcript());
+    assert_eq!(end.code, PEER_FAILED, "{}", stage.transcript());
+    let said = end.stderr.join("\n");
+    let named = name_of(u32::try_from(ended).expect("small"), stage.pid(ended));
+    for named in [named, format!("ended by {signal}")] {
+        assert!(said.contains(&named), "{named}\n{}", stage.transcript());
+    }
+}
+
+/// Within this a signalled rank has told the others and cleaned up.
+const IN_TIME: Duration = Duration::from_secs(5);
+
+/// A signal ends `rank` of a gather that waits, which says so, and the others are told.
 fn ended_by(signal: Signal, name: &str, code: i32, rank: usize) {
     let (directory, work) = (place(), work(300_000));
     let mut stage = a_gather_that_waits(directory.path(), work.path());
     let sent = stage.signal(rank, signal);
-    let named = name_of(u32::try_from(rank).expect("small"), stage.pid(rank));
-    let told = format!("ended by {name}");
-    if rank != 2 {
-        // Nothing can be said to somebody who waits for their input.
-        stage.end_input(2);
-    }
-    for other in everybody(RANKS) {
-        let end = stage.end(other);
-        let took = end.at.saturating_duration_since(sent);
-        assert!(
-            took < Duration::from_secs(5),
-            "{took:?}\n{}",
-            stage.transcript()
-        );
-        let said = end.stderr.join("\n");
-        if other == rank {
-            assert_eq!(end.code, code, "{}", stage.transcript());
-        } else {
-            assert_eq!(end.code, PEER_FAILED, "{}", stage.transcript());
-            assert!(said.contains(&named), "{}", stage.transcript());
-            assert!(said.contains(&told), "{}", stage.transcript());
-        }
-    }
-    assert_nothing_left(directory.path());
+    let own = stage.end(rank);
+    assert_eq!(own.code, code, "{}", stage.transcript());
+    let took = own.at.saturating_duration_since(sent);
+    assert!(took < IN_TIME, "{took:?}\n{}", stage.transcript());
+    let said = own.stderr.join("\n");
+    assert!(said.contains(&format!("ended by {name}")), "{said}");
+    told_of(&mut stage, 1 - rank, rank, name, sent);
+    // The third reads its input, and is told when that is over.
+    let ended = Instant::now();
+    stage.end_input(2);
+    told_of(&mut stage, 2, rank, name, ended);
+    assert_only_finished_left(directory.path());
+    assert!(!work.path().join("got").exists());
+}
+
+#[test]
+fn a_rank_ended_by_sigterm_while_it_reads_its_input_tells_the_others() {
+    let (directory, work) = (place(), work(300_000));
+    let mut stage = a_gather_that_waits(directory.path(), work.path());
+    let sent = stage.signal(2, Signal::TERM);
+    told_of(&mut stage, 0, 2, "SIGTERM", sent);
+    told_of(&mut stage, 1, 2, "SIGTERM", sent);
+    let own = stage.end(2);
+    assert_eq!(own.code, 143, "{}", stage.transcript());
+    assert!(own.at.saturating_duration_since(sent) < IN_TIME);
+    assert_only_finished_left(directory.path());
     assert!(!work.path().join("got").exists());
 }
 
@@ -328,11 +345,6 @@ fn a_rank_ended_by_sigterm_tells_the_others() {
 #[test]
 fn rank_0_ended_by_sigterm_tells_the_others() {
     ended_by(Signal::TERM, "SIGTERM", 143, 0);
-}
-
-#[test]
-fn a_rank_ended_by_sigterm_while_it_reads_its_input_tells_the_others() {
-    ended_by(Signal::TERM, "SIGTERM", 143, 2);
 }
 
 #[test]

@@ -1,9 +1,4 @@
 //! Ranks that are killed or panic: everybody else is told who, and the place can be used again at once.
-#![expect(
-    clippy::expect_used,
-    clippy::panic,
-    reason = "functions that tests share fail them in the same way"
-)]
 
 mod common;
 
@@ -13,8 +8,8 @@ use std::{
 };
 
 use common::{
-    End, NOTICED, PEER_FAILED, Stage, World, assert_nothing_left, everybody, left_in, name_of,
-    others, payloads, place,
+    End, NOTICED, PEER_FAILED, Stage, World, assert_nothing_left, assert_only_finished_left,
+    everybody, left_in, name_of, others, payloads, place,
 };
 
 const RANKS: u32 = 8;
@@ -66,8 +61,8 @@ struct Way<'a> {
     script: &'a dyn Fn(u32) -> String,
     /// Waits until the victim is there.
     is_there: &'a dyn Fn(&mut Stage, &Path),
-    /// What has to be done right after, for the others to go on.
-    after: &'a dyn Fn(&mut Stage),
+    /// A rank that stands at a place of its own, and goes on when all others know.
+    late: Option<usize>,
     /// What the victim may be said to have been doing.
     phases: &'a [&'a str],
 }
@@ -80,12 +75,20 @@ impl Way<'_> {
         stage.start_all(&world, self.script);
         (self.is_there)(&mut stage, place.path());
         let killed = stage.kill(victim as usize);
-        (self.after)(&mut stage);
-        let survivors = others(RANKS, victim as usize);
-        let ends = told_of(&mut stage, &survivors, victim, killed);
+        let mut survivors = others(RANKS, victim as usize);
+        survivors.retain(|rank| Some(*rank) != self.late);
+        let mut ends = told_of(&mut stage, &survivors, victim, killed);
+        if let Some(late) = self.late {
+            let since = Instant::now();
+            stage.go(late);
+            ends.extend(told_of(&mut stage, &[late], victim, since));
+        }
         if victim != 0 {
             agree_on_phase(&stage, &ends, self.phases);
-            assert_nothing_left(place.path());
+            match self.late {
+                None => assert_nothing_left(place.path()),
+                Some(_) => assert_only_finished_left(place.path()),
+            }
         }
         works_again(place.path());
     }
@@ -132,7 +135,7 @@ fn killed_while_computing(victim: u32) {
                 stage.wait_for(rank, "done barrier");
             }
         },
-        after: &|_| {},
+        late: None,
         phases: &["while computing after barrier #"],
     };
     way.kill(victim);
@@ -152,8 +155,12 @@ fn killed_while_publishing(victim: u32) {
     let half = |rank| if rank == victim { ":half" } else { "" };
     let way = Way {
         script: &|rank| format!("join all_gather_from:4000000{} close", half(rank)),
-        is_there: &|stage, _| stage.wait_at([victim as usize], "publishing"),
-        after: &|_| {},
+        is_there: &|stage, _| {
+            stage.wait_at([victim as usize], "publishing");
+            // What a rank does is known to rank 0 a moment later.
+            stage.let_pass(Duration::from_millis(200));
+        },
+        late: None,
         phases: &["while publishing its payload in all_gather #"],
     };
     way.kill(victim);
@@ -179,7 +186,7 @@ fn killed_after_contributing(victim: u32) {
             // All others have published, so they wait for the last one, or will in a moment.
             stage.wait_until("seven payloads", || payloads(directory) == LATE as usize);
         },
-        after: &|stage| stage.go(LATE as usize),
+        late: Some(LATE as usize),
         phases: &[
             "while waiting for the others in all_gather #",
             "while publishing its payload in all_gather #",

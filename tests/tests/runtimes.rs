@@ -1,9 +1,4 @@
 //! The library inside of tokio runtimes.
-#![expect(
-    clippy::expect_used,
-    clippy::panic,
-    reason = "functions that tests share fail them in the same way"
-)]
 
 mod common;
 

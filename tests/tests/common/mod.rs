@@ -1,7 +1,9 @@
 //! Real rank processes that a test starts, stops at exact points, and outlives: [`Stage`].
 #![allow(
     dead_code,
-    reason = "every test program uses another part of this module"
+    clippy::expect_used,
+    clippy::panic,
+    reason = "every test program uses another part of this module, and fails with it"
 )]
 
 pub(crate) mod build;
@@ -241,12 +243,19 @@ impl Stage {
         }
     }
 
+    /// Lets time pass, where the promise is about time.
+    pub(crate) fn let_pass(&mut self, time: Duration) {
+        let since = Instant::now();
+        self.wait_until("time to pass", || since.elapsed() > time);
+    }
+
     fn pump(&mut self, what: &str) {
         let left = PATIENCE.saturating_sub(self.started.elapsed());
-        match self.events.recv_timeout(left) {
-            Ok(event) => self.note(event),
-            Err(_) => panic!("{what} did not come\n{}", self.transcript()),
-        }
+        // This stage keeps a sender, so there is one reason only for nothing to come.
+        let Ok(event) = self.events.recv_timeout(left) else {
+            panic!("{what} did not come\n{}", self.transcript());
+        };
+        self.note(event);
     }
 
     fn note(&mut self, (index, what): Event) {
@@ -339,7 +348,18 @@ pub(crate) fn payloads(directory: &Path) -> usize {
 
 #[track_caller]
 pub(crate) fn assert_nothing_left(directory: &Path) {
-    assert_eq!(left_in(directory), [PathBuf::new(); 0]);
+    let left = left_in(directory);
+    assert!(left.is_empty(), "{left:?}");
+}
+
+/// Asserts that nothing stays but what says of itself that nobody needs it: rank 0 does not wait long for
+/// somebody who is busy with something else.
+#[track_caller]
+pub(crate) fn assert_only_finished_left(directory: &Path) {
+    for left in left_in(directory) {
+        let is_finished = left.join("finished").exists();
+        assert!(is_finished, "{}", left.display());
+    }
 }
 
 fn list(directory: &Path) -> Vec<PathBuf> {

@@ -1,12 +1,13 @@
 //! The machines of the control plane in a simulated world: whatever order events come in, the promises hold.
 //!
-//! `script` says what ranks do and what happens to them, `network` runs it in virtual time, `rank` is one
-//! rank of it, `promises` checks every step, `meeting` is about joining. A failing test prints the smallest
+//! `script` says what ranks do and what happens to them, `program` what that means for one of them, `rank`
+//! does it, `network` runs all in virtual time, `promises` checks every step, `meeting` is about joining. A failing test prints the smallest
 //! script that it has found. Every run checks everything that `promises` knows; the tests differ in what
 //! their scripts are made of and in what is asked at the end.
 
 mod meeting;
 mod network;
+mod program;
 mod promises;
 mod rank;
 mod script;
@@ -16,11 +17,7 @@ use std::time::{Duration, Instant};
 use fsgather_core::{Error, PeerFailure, Rank};
 use network::World;
 use promises::Ledger;
-use proptest::{
-    prelude::*,
-    strategy::ValueTree,
-    test_runner::{Config, TestRunner},
-};
+use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
 use script::{Fault, Harm, Script, Twist, Verb, What, scripts};
 
 fn run(script: &Script) -> Result<Ledger, TestCaseError> {
@@ -140,7 +137,7 @@ proptest! {
     }
 }
 
-const CASES: u32 = 300;
+const CASES: u32 = 120_000;
 
 #[test]
 fn p10_a_world_of_1024_ranks_is_fast() {

@@ -5,6 +5,10 @@
 //! script's choice. Nothing that can happen waits for longer than [`LATENCY`], unless its process is stopped
 //! or its link is cut.
 
+mod checks;
+mod harm;
+mod link;
+
 use std::{
     collections::VecDeque,
     time::{Duration, Instant},
@@ -18,10 +22,11 @@ use fsgather_control::{
 use fsgather_core::{ProcessId, Rank, WorldSize};
 use uuid::Uuid;
 
+use self::link::{Frame, Lane, Link};
 use crate::{
     promises::{Broken, Checked, Ledger, promise},
     rank::{Clock, Health, Process, peer},
-    script::{Fault, Harm, PATIENCE, Script},
+    script::{Fault, PATIENCE, Script},
 };
 
 /// How long a message, or a rank that could go on, is kept waiting.
@@ -33,64 +38,11 @@ const KEEPALIVE: Duration = Duration::from_secs(25);
 /// How long rank 0's process lives on after its last word.
 const LAST_FRAMES: Duration = Duration::from_millis(500);
 
-/// How much longer than the time-out members wait for rank 0.
-const GRACE: Duration = Duration::from_secs(10);
-
-/// How much later than progress the notice of it may be sent.
-const NOTICE: Duration = Duration::from_secs(2);
+/// Worlds of so many ranks are checked after every event.
+const SMALL: usize = 16;
 
 /// No run is that long: whoever gets here does not end.
 const MOST_EVENTS: usize = 50_000;
-
-/// What travels over a link.
-enum Frame<M> {
-    Said(M),
-    /// The other side's connection has ended.
-    End,
-}
-
-/// One direction of a link.
-struct Lane<M> {
-    frames: VecDeque<(Duration, Frame<M>)>,
-    open: bool,
-}
-
-impl<M> Lane<M> {
-    fn new() -> Self {
-        Self {
-            frames: VecDeque::new(),
-            open: true,
-        }
-    }
-
-    fn push(&mut self, now: Duration, frame: Frame<M>) {
-        if self.open {
-            self.frames.push_back((now, frame));
-        }
-    }
-
-    /// Nothing follows what is on its way, of which only the first `keep` frames arrive.
-    fn end(&mut self, now: Duration, keep: usize) {
-        self.frames.truncate(keep);
-        self.push(now, Frame::End);
-        self.open = false;
-    }
-
-    fn clear(&mut self) {
-        self.frames.clear();
-        self.open = false;
-    }
-}
-
-/// The connection of one member with rank 0.
-struct Link {
-    up: Lane<ToCoordinator>,
-    down: Lane<ToMember>,
-    /// Since when it carries nothing.
-    cut: Option<Duration>,
-    /// Which sides have noticed that: rank 0, the member.
-    noticed: [bool; 2],
-}
 
 /// The part of rank 0's process that serves the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -249,6 +201,7 @@ impl World {
                 self.happen(event)?;
                 self.events += 1;
             }
+            self.check_rest()?;
             while let Some(position) = self.faults.iter().position(|f| f.event <= self.events) {
                 let fault = self.faults.swap_remove(position);
                 self.inflict(fault)?;
@@ -388,32 +341,20 @@ impl World {
                 self.clock.now = if events.is_empty() || self.turns.is_multiple_of(2) {
                     until
                 } else {
-                    now + (until - now) / 3
+                    now + until.saturating_sub(now) / 3
                 };
                 self.check_patience()
             }
             Event::Up(rank) => {
                 if let Some((_, frame)) = self.links[rank].up.frames.pop_front() {
                     match frame {
-                        Frame::Said(message) => self.coordinator_hears(index(rank), message),
+                        Frame::Said(message) => self.coordinator_hears(index(rank), message)?,
                         Frame::End => self.coordinator.lost(index(rank), "its connection closed"),
                     }
                 }
                 self.serve()
             }
-            Event::Down(rank) => {
-                if let Some((_, frame)) = self.links[rank].down.frames.pop_front() {
-                    let process = &mut self.processes[rank];
-                    match frame {
-                        Frame::Said(message) => {
-                            process.member.hear(message, self.clock.instant());
-                        }
-                        Frame::End => process.member.lost("its connection closed"),
-                    }
-                    process.wake();
-                }
-                self.speak(rank)
-            }
+            Event::Down(rank) => self.member_hears(rank),
             Event::Act(0) if self.processes[0].is_departing() => {
                 self.processes[0].end();
                 self.end_service()
@@ -480,6 +421,32 @@ impl World {
         }
     }
 
+    fn member_hears(&mut self, rank: usize) -> Checked {
+        let process = &mut self.processes[rank];
+        let Some((_, frame)) = self.links[rank].down.frames.pop_front() else {
+            return Ok(());
+        };
+        let mut is_abort = false;
+        match frame {
+            Frame::Said(message) => {
+                is_abort = matches!(message, ToMember::Abort { .. });
+                process.member.hear(message, self.clock.instant());
+            }
+            Frame::End => process.member.lost("its connection closed"),
+        }
+        process.wake();
+        self.speak(rank)?;
+        let up = &self.links[rank].up;
+        let answer = up.frames.back().map(|(_, frame)| frame);
+        promise!(
+            !is_abort
+                || !up.open
+                || matches!(answer, Some(Frame::Said(ToCoordinator::AbortSeen { .. }))),
+            "P3: rank {rank} does not say that it knows of the failure"
+        );
+        Ok(())
+    }
+
     /// Rank 0's process says goodbye and is about to end.
     fn end_service(&mut self) -> Checked {
         if !self.coordinator.is_gone() {
@@ -511,12 +478,13 @@ impl World {
         Ok(())
     }
 
-    fn coordinator_hears(&mut self, from: Rank, message: ToCoordinator) {
+    fn coordinator_hears(&mut self, from: Rank, message: ToCoordinator) -> Checked {
         if self.coordinator.is_connected(from) && !self.coordinator.is_gone() {
             self.ledger
-                .coordinator_hears(from, &message, self.clock.now);
+                .coordinator_hears(from, &message, self.clock.now)?;
         }
         self.coordinator.hear(from, message, self.clock.instant());
+        Ok(())
     }
 
     /// Does what coordinator and member of rank 0 want, until they want nothing more.
@@ -536,7 +504,7 @@ impl World {
             for action in said {
                 match action {
                     MemberAction::Send(message) => {
-                        self.coordinator_hears(Rank::ZERO, message);
+                        self.coordinator_hears(Rank::ZERO, message)?;
                         self.carry_out()?;
                     }
                     MemberAction::Reclaim { epoch, .. } => {
@@ -545,10 +513,9 @@ impl World {
                 }
             }
         }
-        if !self.coordinator.is_gone() {
-            let coordinator = &self.coordinator;
-            let connected = |rank| coordinator.is_connected(rank);
-            self.ledger.check_rest(coordinator.all_told(), &connected)?;
+        // In large worlds that takes long; `run_in_turn` checks it now and then.
+        if self.processes.len() <= SMALL {
+            self.check_rest()?;
         }
         Ok(())
     }
@@ -579,132 +546,5 @@ impl World {
             }
         }
         Ok(())
-    }
-
-    fn inflict(&mut self, fault: Fault) -> Checked {
-        let rank = fault.rank as usize;
-        let process = &mut self.processes[rank];
-        if !process.is_running() || (process.has_ended() && rank != 0) {
-            return Ok(());
-        }
-        if rank == 0 && self.service == Service::Gone {
-            return Ok(());
-        }
-        self.ledger.suspects(index(rank));
-        if rank == 0 {
-            self.ledger.disturbs_rank_0();
-        }
-        let now = self.clock.now;
-        self.turns += 1;
-        let keep = |frames: usize, turns: usize| turns % (frames + 1);
-        match fault.harm {
-            Harm::Stop(seconds) => {
-                self.ledger.excuses(index(rank));
-                process.health = Health::Stopped {
-                    until: now + Duration::from_secs(seconds.into()),
-                };
-            }
-            Harm::Sever if rank > 0 => {
-                self.ledger.excuses(index(rank));
-                self.links[rank].cut.get_or_insert(now);
-            }
-            Harm::Vanish if rank > 0 => {
-                self.links[rank].cut.get_or_insert(now);
-                self.kill(rank);
-            }
-            Harm::HiddenCrash if rank > 0 => {
-                let sibling = (1..self.processes.len()).find(|other| {
-                    let other = &self.processes[*other];
-                    other.rank != index(rank) && other.is_running() && !other.has_ended()
-                });
-                self.kill(rank);
-                let link = &mut self.links[rank];
-                link.down.clear();
-                let kept = keep(link.up.frames.len(), self.turns);
-                match sibling {
-                    Some(sibling) if link.cut.is_none() => {
-                        link.up.frames.truncate(kept);
-                        link.up.open = false;
-                        self.processes[sibling].member.sibling_exited(index(rank));
-                        return self.speak(sibling);
-                    }
-                    _ => link.up.end(now, kept),
-                }
-            }
-            _ => {
-                self.kill(rank);
-                if rank == 0 {
-                    self.service = Service::Gone;
-                    for link in &mut self.links {
-                        let kept = keep(link.down.frames.len(), self.turns);
-                        link.down.end(now, kept);
-                        link.up.clear();
-                    }
-                } else {
-                    let link = &mut self.links[rank];
-                    let kept = keep(link.up.frames.len(), self.turns);
-                    link.up.end(now, kept);
-                    link.down.clear();
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn kill(&mut self, rank: usize) {
-        let process = &mut self.processes[rank];
-        process.health = Health::Dead;
-        process.end();
-    }
-
-    /// Nobody waits longer than patience, and the grace that members give rank 0.
-    fn check_patience(&self) -> Checked {
-        if self.serves() && !self.coordinator.is_gone() {
-            let connected = |rank| self.coordinator.is_connected(rank);
-            self.ledger.check_reports(self.clock.now, &connected)?;
-        }
-        let limit = Duration::from_secs(PATIENCE) + GRACE + NOTICE + 3 * LATENCY;
-        for process in self.processes.iter().filter(|process| process.is_running()) {
-            if let Some(since) = process.blocked_since {
-                let since = since.max(self.ledger.last_progress);
-                promise!(
-                    self.clock.now <= since + limit,
-                    "P6: rank {} still waits at {:?}, nothing has moved since {since:?}: {}",
-                    process.rank,
-                    self.clock.now,
-                    process.doing()
-                );
-            }
-        }
-        Ok(())
-    }
-
-    fn finish(self) -> Result<Self, Broken> {
-        for process in &self.processes {
-            promise!(
-                process.has_ended(),
-                "P6: rank {} never ends: {}",
-                process.rank,
-                process.doing()
-            );
-        }
-        // Who goes without waiting for the others leaves things undecided.
-        if self.processes[0].health != Health::Dead && !self.ledger.abandoned {
-            let text = format!("{:?}", self.coordinator);
-            promise!(
-                text.contains("undecided: {}") && text.contains("reading: {}"),
-                "P9: something is kept after the end: {text}"
-            );
-        }
-        for process in &self.processes {
-            let text = format!("{:?}", process.member);
-            let ended = process.health != Health::Dead && process.member.farewell().is_some();
-            promise!(
-                !ended || text.contains("awaited: {}"),
-                "P9: rank {} still waits for something: {text}",
-                process.rank
-            );
-        }
-        Ok(self)
     }
 }

@@ -3,6 +3,9 @@
 //! The ledger sees everything that is said and learned. It keeps a model of its own of what has arrived and
 //! when something last moved, and compares what the machines do with it.
 
+mod failures;
+mod payloads;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
@@ -12,10 +15,10 @@ use std::{
 use bytes::Bytes;
 use fsgather_control::message::{ToCoordinator, ToMember};
 use fsgather_core::{
-    Call, Contribution, Epoch, Error, PeerFailure, Rank, Recipients, Round, Step, Verdict,
+    Call, Contribution, Epoch, Error, PeerFailure, Rank, Recipients, Step, Verdict,
 };
 
-use crate::{rank::raised, script::PATIENCE};
+use self::payloads::Payloads;
 
 /// How long last words may take after the end of a process has been reported.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -43,6 +46,15 @@ macro_rules! promise {
 }
 pub(crate) use promise;
 
+/// After a failure every call ends with an error that wraps it.
+pub(crate) fn is_poisoned(rank: Rank, first: &Error, again: Option<&Error>) -> Checked {
+    promise!(
+        again == Some(&first.poisoned()),
+        "P3: rank {rank} has failed with \"{first}\", and its next call ends with {again:?}"
+    );
+    Ok(())
+}
+
 /// One exchange, as the ledger knows it.
 #[derive(Default)]
 struct Exchange {
@@ -52,17 +64,6 @@ struct Exchange {
     released: bool,
     /// Who has been sent the release.
     told: BTreeSet<Rank>,
-}
-
-/// Payloads of a decided call that somebody may still read.
-#[derive(Default)]
-struct Payloads {
-    owners: BTreeSet<Rank>,
-    /// Whose payload is to be removed, or is removed by rank 0.
-    reclaimed: BTreeSet<Rank>,
-    /// Whose payload is not there any more.
-    removed: BTreeSet<Rank>,
-    done: BTreeSet<Rank>,
 }
 
 /// How far the coordinator's view of a rank goes.
@@ -79,6 +80,8 @@ pub(crate) struct Ledger {
     /// When anything last moved.
     pub(crate) last_progress: Duration,
     bytes: BTreeMap<Rank, u64>,
+    /// Who was interrupted and has not said so.
+    interrupted: BTreeSet<Rank>,
     /// Whose end another process of its host has reported, and when.
     reported: BTreeMap<Rank, Duration>,
     closing: Option<Duration>,
@@ -152,6 +155,7 @@ impl Ledger {
     pub(crate) fn interrupts(&mut self, rank: Rank) {
         self.suspects(rank);
         self.excuses(rank);
+        self.interrupted.insert(rank);
     }
 
     pub(crate) fn learns(&mut self, rank: Rank, step: Step, verdict: &Verdict) -> Checked {
@@ -204,27 +208,6 @@ impl Ledger {
         Ok(())
     }
 
-    pub(crate) fn knows_nothing(&mut self, rank: Rank, step: Step) -> Checked {
-        promise!(
-            false,
-            "P1: rank {rank} has failed and still waits for {step:?}"
-        );
-        Ok(())
-    }
-
-    pub(crate) fn is_poisoned(
-        &mut self,
-        rank: Rank,
-        first: &Error,
-        again: Option<Error>,
-    ) -> Checked {
-        promise!(
-            again.as_ref() == Some(&first.poisoned()),
-            "P3: rank {rank} has failed with \"{first}\", and its next call ends with {again:?}"
-        );
-        Ok(())
-    }
-
     pub(crate) fn closes(&mut self, rank: Rank) -> Checked {
         self.closed.insert(rank);
         promise!(
@@ -238,7 +221,12 @@ impl Ledger {
     // What rank 0 hears, says and orders.
 
     /// The coordinator is about to be told this by a rank that is connected.
-    pub(crate) fn coordinator_hears(&mut self, from: Rank, message: &ToCoordinator, now: Duration) {
+    pub(crate) fn coordinator_hears(
+        &mut self,
+        from: Rank,
+        message: &ToCoordinator,
+        now: Duration,
+    ) -> Checked {
         match message {
             ToCoordinator::Contribute { step, .. } if self.abort.is_none() => {
                 let exchange = self.exchanges.entry(*step).or_default();
@@ -260,6 +248,17 @@ impl Ledger {
             ToCoordinator::SiblingExited { rank } => {
                 self.reported.entry(*rank).or_insert(now);
             }
+            ToCoordinator::Fail { .. } => {
+                self.interrupted.remove(&from);
+            }
+            ToCoordinator::Leave { .. } => {
+                promise!(
+                    !self.interrupted.contains(&from)
+                        || self.abort.is_some()
+                        || self.rank_0_was_disturbed,
+                    "P3: rank {from} was interrupted, and leaves without a word about it"
+                );
+            }
             ToCoordinator::AbortSeen { .. } => {
                 self.untold.remove(&from);
             }
@@ -270,6 +269,7 @@ impl Ledger {
             }
             _ => {}
         }
+        Ok(())
     }
 
     fn moves(&mut self, now: Duration) {
@@ -414,178 +414,6 @@ impl Ledger {
         Ok(())
     }
 
-    fn aborts(
-        &mut self,
-        to: &[Rank],
-        cause: &Error,
-        now: Duration,
-        connected: Connected<'_>,
-    ) -> Checked {
-        if let Some(first) = &self.abort {
-            promise!(
-                first == cause,
-                "P3: first the world fails with \"{first}\", then with \"{cause}\""
-            );
-            return Ok(());
-        }
-        if let Error::Timeout {
-            during, missing, ..
-        } = cause
-        {
-            let missing = missing.iter().map(|missing| missing.rank).collect();
-            self.check_timeout(during, &missing, now, connected)?;
-        } else {
-            self.check_names(cause)?;
-        }
-        // Of several that are lost at the same time, later ones may still be told.
-        let mut all = self.all().filter(|rank| connected(*rank));
-        promise!(
-            all.all(|rank| to.contains(&rank)),
-            "P3: only {to:?} are told of the failure"
-        );
-        self.untold = to.iter().copied().collect();
-        self.abort = Some(cause.clone());
-        Ok(())
-    }
-
-    /// The error has to name a rank that something was done to.
-    fn check_names(&self, cause: &Error) -> Checked {
-        let named: BTreeSet<Rank> = match cause {
-            Error::PeerFailed { peer, .. } => [peer.rank].into(),
-            Error::Desync { one, other, .. } => [one.rank, other.rank].into(),
-            other => self.all().filter(|rank| *other == raised(*rank)).collect(),
-        };
-        let guilty = named.iter().any(|rank| self.culprits.contains(rank));
-        promise!(
-            guilty || self.rank_0_was_disturbed,
-            "P3: \"{cause}\" names {named:?}, but things were done to {:?}",
-            self.culprits
-        );
-        Ok(())
-    }
-
-    /// A time-out comes exactly when nothing has moved for as long as patience lasts, and names exactly
-    /// those who are missing.
-    fn check_timeout(
-        &self,
-        during: &str,
-        named: &BTreeSet<Rank>,
-        now: Duration,
-        connected: Connected<'_>,
-    ) -> Checked {
-        if self.rank_0_was_disturbed {
-            return Ok(());
-        }
-        let (missing, since) = if during == "close" {
-            let all = self.all().filter(|rank| connected(*rank));
-            let missing = all
-                .filter(|rank| !self.came_to_close.contains(rank) || self.reads(*rank))
-                .collect();
-            (missing, self.closing)
-        } else {
-            let exchange = self.exchanges.iter().find(|(step, exchange)| {
-                !exchange.released
-                    && exchange
-                        .handed_in
-                        .values()
-                        .any(|(call, _)| text_of(**step, call) == during)
-            });
-            let Some((_, exchange)) = exchange else {
-                return Err(Broken(format!("P7: nobody waits for {during}")));
-            };
-            let all = self.all();
-            let missing = all
-                .filter(|rank| !exchange.arrived.contains(rank))
-                .collect::<BTreeSet<_>>();
-            (missing, Some(exchange.last_progress))
-        };
-        promise!(
-            *named == missing,
-            "P7: {during} timed out for {named:?}, missing are {missing:?}"
-        );
-        let due = since.map(|since| since + Duration::from_secs(PATIENCE));
-        promise!(
-            due == Some(now),
-            "P7: {during} timed out at {now:?} instead of {due:?}"
-        );
-        Ok(())
-    }
-
-    /// Whether rank 0 waits for this rank to say that it has read something.
-    fn reads(&self, rank: Rank) -> bool {
-        self.payloads.values().any(|payloads| {
-            payloads.owners.len() > payloads.reclaimed.len() && !payloads.done.contains(&rank)
-        })
-    }
-
-    pub(crate) fn reclaims(
-        &mut self,
-        epoch: Epoch,
-        owner: Rank,
-        connected: Connected<'_>,
-    ) -> Checked {
-        let reading = self.readers(epoch, connected);
-        let payloads = self.payloads.entry(epoch).or_default();
-        promise!(
-            reading.is_empty(),
-            "P4: the payload of rank {owner} in call {epoch} goes while {reading:?} read it"
-        );
-        promise!(
-            payloads.owners.contains(&owner),
-            "P4: rank {owner} left no payload in call {epoch}"
-        );
-        promise!(
-            payloads.reclaimed.insert(owner),
-            "P4: the payload of rank {owner} in call {epoch} is reclaimed twice"
-        );
-        self.reclaims += 1;
-        Ok(())
-    }
-
-    /// A payload whose owner is gone is reclaimed by rank 0.
-    pub(crate) fn reclaims_for(
-        &mut self,
-        epoch: Epoch,
-        owner: Rank,
-        connected: Connected<'_>,
-    ) -> Checked {
-        promise!(
-            !connected(owner),
-            "P4: rank 0 removes the payload of rank {owner}, which is there to do so"
-        );
-        self.reclaims(epoch, owner, connected)?;
-        self.reclaims_for_others += 1;
-        self.removes(owner, epoch)
-    }
-
-    /// A payload is removed, by its owner unless that is gone.
-    pub(crate) fn removes(&mut self, owner: Rank, epoch: Epoch) -> Checked {
-        let payloads = self.payloads.entry(epoch).or_default();
-        promise!(
-            payloads.reclaimed.contains(&owner) && payloads.removed.insert(owner),
-            "P4: the payload of rank {owner} in call {epoch} is removed unasked or twice"
-        );
-        Ok(())
-    }
-
-    /// Payloads of decided calls that are still there.
-    pub(crate) fn kept_payloads(&self) -> Vec<(Epoch, Rank)> {
-        let payloads = self.payloads.iter();
-        payloads
-            .flat_map(|(epoch, payloads)| {
-                let kept = payloads.owners.difference(&payloads.removed);
-                kept.map(|owner| (*epoch, *owner))
-            })
-            .collect()
-    }
-
-    fn readers(&self, epoch: Epoch, connected: Connected<'_>) -> Vec<Rank> {
-        let done = self.payloads.get(&epoch).map(|payloads| &payloads.done);
-        self.all()
-            .filter(|rank| connected(*rank) && !done.is_some_and(|done| done.contains(rank)))
-            .collect()
-    }
-
     /// To be asked when time has passed: nobody whose end was reported counts as alive for long.
     pub(crate) fn check_reports(&self, now: Duration, connected: Connected<'_>) -> Checked {
         for (rank, reported) in &self.reported {
@@ -665,20 +493,6 @@ impl Ledger {
         (
             self.goodbyes.len(),
             self.goodbyes.values().all(|orderly| *orderly),
-        )
-    }
-}
-
-/// What rank 0 calls a step in a time-out.
-fn text_of(step: Step, call: &Call) -> String {
-    if step.round == Round::VERDICT {
-        format!("{} #{}", call.operation, step.epoch)
-    } else {
-        format!(
-            "{} #{} (part {})",
-            call.operation,
-            step.epoch,
-            step.round.get()
         )
     }
 }

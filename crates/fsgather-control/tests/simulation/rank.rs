@@ -16,7 +16,8 @@ use fsgather_core::{
 };
 
 use crate::{
-    promises::{Checked, Ledger},
+    program::{Task, program},
+    promises::{Broken, Checked, Ledger, is_poisoned, promise},
     script::{PATIENCE, Script, Verb, What},
 };
 
@@ -42,18 +43,6 @@ impl Clock {
     }
 }
 
-/// One thing to do, with all that is special about it.
-#[derive(Clone, Copy, Debug)]
-enum Task {
-    Call { verb: Verb, what: Option<What> },
-    Start { leaves: bool },
-    Settle,
-    Compute(u64),
-    Close,
-    Leave { raise: bool },
-    Interrupt,
-}
-
 /// A call under way.
 #[derive(Clone, Debug)]
 struct Current {
@@ -69,6 +58,14 @@ struct Current {
 impl Current {
     fn step(&self) -> Step {
         self.ticket.step(Round::new(self.round))
+    }
+
+    fn go_on(&mut self, verdict: &Verdict) {
+        if self.round == 0 {
+            self.further_rounds = verdict.further_rounds;
+            let table = verdict.table.as_ref();
+            self.acknowledge = table.is_some_and(|table| table.acknowledge);
+        }
     }
 }
 
@@ -227,7 +224,7 @@ impl Process {
             Doing::Idle => self.next_task(clock, ledger)?,
             Doing::Computing { .. } => {}
             Doing::Publishing(current, work) => match self.work(&current, work, clock) {
-                Err(failure) => self.failed(None, failure, clock, ledger)?,
+                Err(failure) => self.failed(None, &failure, clock, ledger)?,
                 Ok(Some(work)) => self.doing = Doing::Publishing(current, work),
                 Ok(None) => self.contribute(current, clock, ledger)?,
             },
@@ -246,10 +243,10 @@ impl Process {
                 let agreed = self.member.failure(ChannelId::WORLD).cloned();
                 let step = (!decided).then(|| current.step());
                 match agreed {
-                    Some(agreed) => self.failed(step, agreed, clock, ledger)?,
+                    Some(agreed) => self.failed(step, &agreed, clock, ledger)?,
                     None if clock.now >= until => {
                         self.member.give_up(ChannelId::WORLD, &cause);
-                        self.failed(step, cause, clock, ledger)?;
+                        self.failed(step, &cause, clock, ledger)?;
                     }
                     None => {
                         self.doing = Doing::Failing {
@@ -286,7 +283,7 @@ impl Process {
             Some(Task::Start { leaves }) => {
                 let call = Call::new(Operation::AllGather, site(self.rank));
                 match self.member.begin(ChannelId::WORLD, call) {
-                    Err(failure) => self.failed(None, failure, clock, ledger)?,
+                    Err(failure) => self.failed(None, &failure, clock, ledger)?,
                     Ok(ticket) => {
                         let current = Current {
                             ticket,
@@ -313,7 +310,7 @@ impl Process {
             Some(Task::Close) => {
                 let failure = self.member.failure(ChannelId::WORLD).cloned();
                 if let Some(failure) = failure {
-                    return self.failed(None, failure, clock, ledger);
+                    return self.failed(None, &failure, clock, ledger);
                 }
                 self.member.close(site(self.rank), clock.instant());
                 self.doing = Doing::Closing;
@@ -354,7 +351,7 @@ impl Process {
         };
         let ticket = match self.member.begin(ChannelId::WORLD, call) {
             Ok(ticket) => ticket,
-            Err(failure) => return self.failed(None, failure, clock, ledger),
+            Err(failure) => return self.failed(None, &failure, clock, ledger),
         };
         let current = Current {
             ticket,
@@ -391,7 +388,7 @@ impl Process {
         current: &Current,
         clock: Clock,
         ledger: &mut Ledger,
-    ) -> Result<bool, crate::promises::Broken> {
+    ) -> Result<bool, Broken> {
         let first = current.round == 0;
         let text = format!(
             "{} in {} round {}",
@@ -423,7 +420,7 @@ impl Process {
                 Ok(true)
             }
             Err(failure) => {
-                self.failed(Some(current.step()), failure, clock, ledger)?;
+                self.failed(Some(current.step()), &failure, clock, ledger)?;
                 Ok(false)
             }
         }
@@ -438,11 +435,11 @@ impl Process {
         match self.member.take_verdict(current.step()) {
             None => self.doing = Doing::Waiting(current),
             Some(Err(failure)) => {
-                self.failed(Some(current.step()), failure, clock, ledger)?;
+                self.failed(Some(current.step()), &failure, clock, ledger)?;
             }
             Some(Ok(verdict)) => {
                 ledger.learns(self.rank, current.step(), &verdict)?;
-                self.go_on(&mut current, &verdict);
+                current.go_on(&verdict);
                 if current.round < current.further_rounds {
                     current.round += 1;
                     return self.contribute(current, clock, ledger);
@@ -459,16 +456,6 @@ impl Process {
             }
         }
         Ok(())
-    }
-
-    fn go_on(&self, current: &mut Current, verdict: &Verdict) {
-        if current.round == 0 {
-            current.further_rounds = verdict.further_rounds;
-            current.acknowledge = verdict
-                .table
-                .as_ref()
-                .is_some_and(|table| table.acknowledge);
-        }
     }
 
     fn finish_reading(&mut self, current: &Current) {
@@ -527,7 +514,7 @@ impl Process {
                 ledger.closes(self.rank)?;
                 self.end();
             }
-            (_, Some(failure)) => self.failed(None, failure, clock, ledger)?,
+            (_, Some(failure)) => self.failed(None, &failure, clock, ledger)?,
             (_, None) => self.doing = Doing::Closing,
         }
         Ok(())
@@ -537,11 +524,11 @@ impl Process {
     fn failed(
         &mut self,
         step: Option<Step>,
-        failure: Error,
+        failure: &Error,
         clock: Clock,
         ledger: &mut Ledger,
     ) -> Checked {
-        ledger.fails(self.rank, step, &failure)?;
+        ledger.fails(self.rank, step, failure)?;
         for current in mem::take(&mut self.pending) {
             match self.member.take_verdict(current.step()) {
                 Some(Ok(verdict)) => {
@@ -554,12 +541,17 @@ impl Process {
                 Some(Err(failure)) => {
                     ledger.fails(self.rank, Some(current.step()), &failure)?;
                 }
-                None => ledger.knows_nothing(self.rank, current.step())?,
+                None => promise!(
+                    false,
+                    "P1: rank {} has failed and still waits for {:?}",
+                    self.rank,
+                    current.step()
+                ),
             }
         }
         let call = Call::new(Operation::Barrier, site(self.rank));
         let again = self.member.begin(ChannelId::WORLD, call);
-        ledger.is_poisoned(self.rank, &failure, again.err())?;
+        is_poisoned(self.rank, failure, again.err().as_ref())?;
         self.leave(None, clock);
         Ok(())
     }
@@ -587,54 +579,4 @@ impl Work {
             reports: 0,
         }
     }
-}
-
-/// What this rank makes of the shared program.
-fn program(script: &Script, rank: Rank) -> VecDeque<Task> {
-    let mut tasks = VecDeque::new();
-    let twist = |line| {
-        let mut twists = script.twists.iter();
-        twists.find_map(|twist| {
-            (twist.rank == rank.get() && twist.line == line).then_some(twist.what)
-        })
-    };
-    for line in 0..=script.program.len().max(6) {
-        let what = twist(line);
-        match what {
-            Some(What::Close) => {
-                tasks.push_back(Task::Close);
-                return tasks;
-            }
-            Some(What::Leave | What::Raise) => {
-                let raise = what == Some(What::Raise);
-                tasks.push_back(Task::Leave { raise });
-                return tasks;
-            }
-            Some(What::Interrupt) => tasks.push_back(Task::Interrupt),
-            Some(What::Stray) => tasks.push_back(Task::Compute(10 * PATIENCE)),
-            Some(What::Skip) => continue,
-            _ => {}
-        }
-        let Some(verb) = script.program.get(line) else {
-            continue;
-        };
-        tasks.push_back(match (*verb, what) {
-            (Verb::Barrier, Some(What::Differ)) => Task::Call {
-                verb: Verb::Gather { root: 0, leaves: 0 },
-                what: None,
-            },
-            (_, Some(What::Differ)) => Task::Call {
-                verb: Verb::Barrier,
-                what: None,
-            },
-            (Verb::Compute(seconds), _) => Task::Compute(seconds.into()),
-            (Verb::Settle, _) => Task::Settle,
-            (Verb::Start { leaves }, _) => Task::Start {
-                leaves: leaves >> (rank.get() % 8) & 1 == 1,
-            },
-            (verb, what) => Task::Call { verb, what },
-        });
-    }
-    tasks.extend([Task::Settle, Task::Close]);
-    tasks
 }
