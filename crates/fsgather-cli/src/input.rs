@@ -6,6 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+};
+
 use crate::failure::Failure;
 
 /// A file or standard input, opened when it is first read.
@@ -16,7 +21,7 @@ pub(crate) struct Input {
     path: Option<PathBuf>,
     /// A reason to fail instead of reading.
     refusal: Option<String>,
-    open: Option<Box<dyn Read>>,
+    open: Option<File>,
     read: u64,
 }
 
@@ -57,31 +62,59 @@ impl Input {
         self.read
     }
 
-    fn source(&mut self) -> io::Result<&mut Box<dyn Read>> {
-        if let Some(reason) = &self.refusal {
-            return Err(io::Error::other(reason.clone()));
-        }
-        let open: Box<dyn Read> = match (self.open.take(), &self.path) {
-            (Some(open), _) => open,
-            (None, None) => Box::new(io::stdin().lock()),
-            (None, Some(path)) => {
-                Box::new(File::open(path).map_err(|error| explain(path, &error))?)
-            }
+    fn read_file(&mut self, path: &Path, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut file = match self.open.take() {
+            Some(file) => file,
+            None => File::open(path)?,
         };
-        Ok(self.open.insert(open))
+        let read = file.read(buffer);
+        self.open = Some(file);
+        read
     }
 }
 
 impl Read for Input {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.source()?.read(buffer);
-        let read = read.map_err(|error| match &self.path {
+        if let Some(reason) = &self.refusal {
+            return Err(io::Error::other(reason.clone()));
+        }
+        let path = self.path.clone();
+        let read = match &path {
+            Some(path) => self.read_file(path, buffer),
+            None => read_stdin(buffer),
+        };
+        let read = read.map_err(|error| match &path {
             _ if error.kind() == io::ErrorKind::Interrupted => error,
             Some(path) => explain(path, &error),
             None => explain(Path::new("standard input"), &error),
         })?;
         self.read += read as u64;
         Ok(read)
+    }
+}
+
+/// Reads standard input, or says [`Interrupted`](io::ErrorKind::Interrupted) when there is nothing to
+/// read for a moment: whoever is to write it may take hours, and the library, which then asks again,
+/// has to look in between whether the other ranks are still there.
+fn read_stdin(buffer: &mut [u8]) -> io::Result<usize> {
+    // Unbuffered, so that what `poll` says of the descriptor is all there is.
+    let stdin = io::stdin();
+    if !is_ready(&stdin)? {
+        return Err(io::ErrorKind::Interrupted.into());
+    }
+    Ok(rustix::io::read(&stdin, buffer)?)
+}
+
+fn is_ready(stdin: &io::Stdin) -> io::Result<bool> {
+    const MOMENT: Timespec = Timespec {
+        tv_sec: 0,
+        tv_nsec: 200_000_000,
+    };
+    let mut waited = [PollFd::new(stdin, PollFlags::IN)];
+    match poll(&mut waited, Some(&MOMENT)) {
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::INTR) => Ok(false),
+        Err(errno) => Err(errno.into()),
     }
 }
 

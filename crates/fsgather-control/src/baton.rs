@@ -42,8 +42,8 @@ struct Shared {
 /// The runtime, and the right to run it.
 pub(crate) struct Baton {
     shared: Arc<Shared>,
-    /// Dropping the sender wakes the progress thread for good.
-    stop: Option<mpsc::Sender<()>>,
+    /// Wakes the progress thread; dropping it, for good.
+    wake: Option<mpsc::Sender<()>>,
     progress: Option<JoinHandle<()>>,
 }
 
@@ -58,14 +58,14 @@ impl Baton {
             arrived: Notify::new(),
             stopping: AtomicBool::new(false),
         });
-        let (stop, stopped) = mpsc::channel();
+        let (wake, woken) = mpsc::channel();
         let its = Arc::clone(&shared);
         let progress = std::thread::Builder::new()
             .name(name)
-            .spawn(move || its.rest_between_calls(&stopped))?;
+            .spawn(move || its.rest_between_calls(&woken))?;
         Ok(Self {
             shared,
-            stop: Some(stop),
+            wake: Some(wake),
             progress: Some(progress),
         })
     }
@@ -83,6 +83,14 @@ impl Baton {
         output
     }
 
+    /// Has the progress thread run the runtime now rather than soon, if nobody else does.
+    pub(crate) fn nudge(&self) {
+        if let Some(wake) = &self.wake {
+            // It is there for as long as this is.
+            let _ = wake.send(());
+        }
+    }
+
     /// Starts a task that runs whenever somebody runs the runtime.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.shared.runtime.spawn(task);
@@ -90,16 +98,17 @@ impl Baton {
 }
 
 impl Shared {
-    fn rest_between_calls(&self, stopped: &mpsc::Receiver<()>) {
+    fn rest_between_calls(&self, woken: &mpsc::Receiver<()>) {
         loop {
             let before = self.arrivals.load(Ordering::Relaxed);
-            match stopped.recv_timeout(IDLE_FOR) {
-                Err(mpsc::RecvTimeoutError::Timeout) => {}
-                _ => return,
-            }
-            let idle = self.arrivals.load(Ordering::Relaxed) == before
-                && self.callers.load(Ordering::SeqCst) == 0;
-            if idle {
+            let quiet = match woken.recv_timeout(IDLE_FOR) {
+                Ok(()) => true,
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    self.arrivals.load(Ordering::Relaxed) == before
+                }
+                Err(mpsc::RecvTimeoutError::Disconnected) => return,
+            };
+            if quiet && self.callers.load(Ordering::SeqCst) == 0 {
                 self.resting.store(true, Ordering::SeqCst);
                 // A caller may have come between the look and the flag; it would not know of us.
                 if self.callers.load(Ordering::SeqCst) == 0 && !self.stopping.load(Ordering::SeqCst)
@@ -115,7 +124,7 @@ impl Shared {
 impl Drop for Baton {
     fn drop(&mut self) {
         self.shared.stopping.store(true, Ordering::SeqCst);
-        drop(self.stop.take());
+        drop(self.wake.take());
         self.shared.arrived.notify_one();
         if let Some(progress) = self.progress.take() {
             // It holds nothing and waits for nothing but the two things just told to it.

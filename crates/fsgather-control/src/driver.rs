@@ -11,6 +11,9 @@ pub(crate) trait Driver: Send + Sync {
     /// Lets the member act, and sends what it says on its way without waiting for it.
     fn act<R>(&self, act: impl FnOnce(&mut Member, Instant) -> R) -> R;
 
+    /// Has what was said sent soon, although this thread goes on to do something else.
+    fn nudge(&self) {}
+
     /// Waits until `ready` has a result, for `limit` at most; time passes for the machines meanwhile.
     fn wait_until<R>(
         &self,

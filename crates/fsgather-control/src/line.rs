@@ -78,6 +78,14 @@ impl Driver for Line {
         self.hub.act(act)
     }
 
+    fn nudge(&self) {
+        if !self.hub.is_flushed()
+            && let Some(baton) = self.baton()
+        {
+            baton.nudge();
+        }
+    }
+
     fn wait_until<R>(
         &self,
         limit: Option<Duration>,

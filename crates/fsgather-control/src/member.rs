@@ -62,6 +62,7 @@ pub struct Member {
     channels: BTreeMap<ChannelId, Channel>,
     heard: Instant,
     bytes: u64,
+    doing: Activity,
     reported: Option<(Instant, u64, Activity)>,
     closing: bool,
     farewell: Option<Farewell>,
@@ -80,6 +81,7 @@ impl Member {
             channels: BTreeMap::from([(ChannelId::WORLD, Channel::default())]),
             heard: now,
             bytes: 0,
+            doing: Activity::outside(Phase::Computing),
             reported: None,
             closing: false,
             farewell: None,
@@ -109,6 +111,12 @@ impl Member {
     #[must_use]
     pub fn failure(&self, channel: ChannelId) -> Option<&Error> {
         self.channels.get(&channel)?.failure.as_ref()
+    }
+
+    /// What this rank is doing, as far as it has told.
+    #[must_use]
+    pub fn doing(&self) -> Activity {
+        self.doing
     }
 
     /// Numbers a call.
@@ -153,6 +161,7 @@ impl Member {
         state
             .awaited
             .insert(ticket.step(round), ticket.call.operation);
+        self.doing = ticket.activity(Phase::Waiting);
         self.actions
             .push(MemberAction::Send(ToCoordinator::Contribute {
                 step: ticket.step(round),
@@ -248,10 +257,7 @@ impl Member {
     pub fn interrupt(&mut self, cause: &Error) {
         for id in self.channel_ids() {
             if self.failure(id).is_none() {
-                let doing = self
-                    .reported
-                    .map_or(Activity::outside(Phase::Computing), |(_, _, doing)| doing);
-                self.fail(id, None, cause.clone(), doing);
+                self.fail(id, None, cause.clone(), self.doing);
                 self.fail_channel(id, cause);
             }
         }
@@ -278,6 +284,7 @@ impl Member {
             return Err(failure.clone());
         }
         self.bytes += bytes;
+        self.doing = doing;
         let due = self.reported.is_none_or(|(at, reported, before)| {
             before != doing
                 || (self.bytes > reported && now.saturating_duration_since(at) >= STATUS_EVERY)
@@ -297,6 +304,7 @@ impl Member {
     /// Says that this rank has read all payloads of a call.
     pub fn done(&mut self, channel: ChannelId, epoch: Epoch) {
         self.reported = None;
+        self.doing.phase = Phase::Computing;
         self.say(ToCoordinator::Done { channel, epoch });
     }
 
@@ -366,6 +374,7 @@ impl Member {
     fn release(&mut self, step: Step, verdict: Verdict) {
         let state = self.channels.entry(step.channel).or_default();
         state.awaited.remove(&step);
+        self.doing.phase = Phase::Computing;
         state.verdicts.insert(step, verdict);
     }
 

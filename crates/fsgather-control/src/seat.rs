@@ -7,8 +7,8 @@ use std::{
 };
 
 use fsgather_core::{
-    Activity, Call, ChannelId, Contribution, Error, Exchange, Peer, Phase, Rank, ReclaimSink,
-    Round, Site, Ticket, Verdict, WorldSize,
+    Call, ChannelId, Contribution, Error, Exchange, Peer, Phase, Rank, ReclaimSink, Round, Site,
+    Ticket, Verdict, WorldSize,
 };
 
 use crate::{driver::Driver, member::Farewell};
@@ -186,8 +186,11 @@ impl<D: Driver> Exchange for Seat<D> {
     fn progress(&self, ticket: &Ticket, phase: Phase, bytes: u64) -> Result<(), Error> {
         self.check()?;
         let doing = ticket.activity(phase);
-        self.driver
-            .act(|member, now| member.progress(ticket.channel, doing, bytes, now))
+        let progress = self
+            .driver
+            .act(|member, now| member.progress(ticket.channel, doing, bytes, now));
+        self.driver.nudge();
+        progress
     }
 
     fn done(&self, ticket: &Ticket) {
@@ -204,9 +207,8 @@ impl<D: Driver> Exchange for Seat<D> {
     fn interrupt(&self, cause: Error) {
         if self.check().is_ok() {
             self.driver.act(|member, _| {
-                let me = self.me();
-                let doing = Activity::outside(Phase::Computing);
-                member.interrupt(&cause.raised_by(&me, doing));
+                let cause = cause.raised_by(&self.me(), member.doing());
+                member.interrupt(&cause);
             });
         }
     }
@@ -259,7 +261,9 @@ impl<D: Driver> Exchange for Seat<D> {
         let (failed, deserted) = self.driver.act(|member, _| {
             let failed = member.failure(ChannelId::WORLD).is_some();
             member.leave(cause);
-            (failed, member.has_lost_coordinator())
+            let deserted =
+                member.has_lost_coordinator() || member.farewell() == Some(Farewell::Disorderly);
+            (failed, deserted)
         });
         self.driver.settle(SETTLE_LIMIT);
         let limit = if failed || abrupt {

@@ -104,7 +104,11 @@ pub struct Joined {
 pub fn join(config: &Config) -> Result<Joined, Error> {
     let runtime = runtime()?;
     if let Some(reason) = config.interrupt.reason() {
-        return Err(raised(&own_peer(config), &reason));
+        return Err(raised(
+            &own_peer(config),
+            Activity::outside(Phase::Joining),
+            &reason,
+        ));
     }
     let name = format!("fsgather-{}", config.rank);
     let baton = Baton::new(runtime, name)
@@ -261,7 +265,7 @@ fn join_as_member(config: &Config, baton: Baton) -> Result<Joined, Error> {
     let found = baton.run(async {
         tokio::select! {
             found = seek(search) => found,
-            Ok(reason) = interruption => Err(raised(&own_peer(config), &reason)),
+            Ok(reason) = interruption => Err(raised(&own_peer(config), Activity::outside(Phase::Joining), &reason)),
         }
     })?;
     let Found {
@@ -452,7 +456,8 @@ fn interrupt_by(config: &Config, hub: &Arc<Hub>) {
     let me = own_peer(config);
     config.interrupt.on_raise(move |reason| {
         if let Some(hub) = hub.upgrade() {
-            hub.interrupt(&raised(&me, reason));
+            let doing = hub.act(|member, _| member.doing());
+            hub.interrupt(&raised(&me, doing, reason));
         }
     });
 }
@@ -466,10 +471,10 @@ fn own_peer(config: &Config) -> Peer {
 }
 
 /// A rank's own failure.
-fn raised(peer: &Peer, reason: &str) -> Error {
+fn raised(peer: &Peer, activity: Activity, reason: &str) -> Error {
     Error::PeerFailed {
         peer: peer.clone(),
-        activity: Activity::outside(Phase::Computing),
+        activity,
         failure: PeerFailure::Raised {
             message: reason.to_owned(),
         },

@@ -1,5 +1,7 @@
 //! All implementations of the exchange pass one suite.
 
+#![expect(clippy::unwrap_used, reason = "a check reports by panicking")]
+
 use std::{sync::Arc, thread, time::Duration};
 
 use fsgather_control::{
@@ -32,7 +34,7 @@ fn tcp_world(ranks: u32, patience: Duration) -> Vec<Seat> {
             network_namespace: 0,
             job: "a test".into(),
             patience,
-            join_patience: Duration::from_secs(60),
+            join_patience: Duration::from_mins(1),
             ports: 0..=0,
             interfaces: Arc::new(|_, address| address.is_loopback()),
             meeting: Meeting::Board(board.clone()),

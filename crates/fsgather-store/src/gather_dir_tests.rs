@@ -215,3 +215,30 @@ fn a_directory_whose_owner_record_cannot_be_written_does_not_stay() {
         .join(RendezvousEntry::Gather(owner.gather).to_string());
     assert_eq!(made.is_ok(), left.exists());
 }
+
+#[test]
+fn the_last_one_to_leave_removes_what_rank_0_cannot() {
+    let (place, own) = rendezvous();
+    let made = GatherDir::create(place.path(), 0o700, &record(1), own).unwrap();
+    let payload = |rank| crate::PayloadId {
+        channel: fsgather_core::ChannelId::WORLD,
+        epoch: fsgather_core::Epoch::FIRST,
+        rank: fsgather_core::Rank::new(rank),
+    };
+    let encoding = crate::Encoding(0);
+    let begin = |rank| {
+        made.create_payload(payload(rank), encoding, |_| Ok(()))
+            .unwrap()
+    };
+    // What rank 0 was writing when it was lost: nobody will ever read it.
+    std::mem::forget(begin(0));
+    let writing = begin(1);
+    assert!(!made.remove_if_unused(), "rank 1 still writes");
+    drop(writing);
+    let published = begin(1).publish().unwrap();
+    assert!(!made.remove_if_unused(), "somebody may still read");
+    made.reclaim(published.name).unwrap();
+    assert!(made.remove_if_unused());
+    assert!(!made.path().exists());
+    assert!(made.remove_if_unused(), "gone is gone");
+}

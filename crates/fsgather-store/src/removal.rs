@@ -1,10 +1,12 @@
 //! Taking a gather directory away: [`GatherDir::remove`] and what it could not remove, [`Removal`].
 
 use std::{
-    fmt,
+    fmt, io,
     path::{Path, PathBuf},
     time::Duration,
 };
+
+use fsgather_core::Rank;
 
 use crate::{
     gather_dir::GatherDir,
@@ -54,6 +56,29 @@ impl fmt::Display for Removal {
 const PAUSES_MS: [u64; 5] = [100, 200, 500, 1000, 2000];
 
 impl GatherDir {
+    /// Removes the directory if nobody needs it any more; for the ranks that are left when rank 0, whose
+    /// business it would be, is gone. Whether the directory is gone as well.
+    ///
+    /// As long as somebody writes or has something to read, a payload is there, and nothing is removed;
+    /// the last one to leave finds none. What rank 0 was writing does not count: nobody can have been
+    /// told of it.
+    #[must_use = "a directory that stays should be marked"]
+    pub fn remove_if_unused(&self) -> bool {
+        let is_free_of = |name: &str, counts: fn(PayloadName) -> bool| {
+            let names = listing::names(&self.path().join(name));
+            match names {
+                Ok(names) => !names
+                    .iter()
+                    .filter_map(|name| PayloadName::parse(name))
+                    .any(counts),
+                Err(error) => error.kind() == io::ErrorKind::NotFound,
+            }
+        };
+        is_free_of(layout::PAYLOADS, |_| true)
+            && is_free_of(layout::STAGING, |payload| payload.rank() != Rank::ZERO)
+            && self.remove().is_complete()
+    }
+
     /// Removes the directory and everything in it that the store writes, deepest first.
     ///
     /// Follows no links and removes nothing of an unknown name. What is gone already counts as removed.

@@ -230,7 +230,8 @@ pub(crate) fn copy(
         match source.read(&mut chunk) {
             Ok(0) => return Ok(()),
             Ok(read) => outgoing.take(&chunk[..read])?,
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            // A source that has nothing for long says so: time to see whether the call still stands.
+            Err(error) if error.kind() == ErrorKind::Interrupted => session.moved(0)?,
             Err(error) => {
                 return Err(session.raised(error.to_string()));
             }

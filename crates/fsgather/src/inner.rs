@@ -223,10 +223,12 @@ impl Inner {
                     }
                     Ok(())
                 }
+                // Whoever leaves last removes it.
                 (true, false) => directory.mark_finished(),
                 (false, true) => Ok(()),
+                (false, false) if directory.remove_if_unused() => Ok(()),
                 // So that nobody has to guess later whether its owner still lives.
-                (false, false) => directory.mark_aborted("rank 0 was lost"),
+                (false, false) => directory.mark_aborted("rank 0 was lost or has left"),
             };
             match marked {
                 Ok(()) => {}

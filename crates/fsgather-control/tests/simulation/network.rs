@@ -349,7 +349,7 @@ impl World {
                 if let Some((_, frame)) = self.links[rank].up.frames.pop_front() {
                     match frame {
                         Frame::Said(message) => self.coordinator_hears(index(rank), message)?,
-                        Frame::End => self.coordinator.lost(index(rank), "its connection closed"),
+                        Frame::End => self.lose(index(rank), "its connection closed"),
                     }
                 }
                 self.serve()
@@ -400,7 +400,7 @@ impl World {
                 link.noticed[usize::from(!by_rank_0)] = true;
                 if by_rank_0 {
                     link.down.clear();
-                    self.coordinator.lost(index(rank), how);
+                    self.lose(index(rank), how);
                     self.serve()
                 } else {
                     link.up.clear();
@@ -476,6 +476,15 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    fn lose(&mut self, rank: Rank, how: &str) {
+        let coordinator = &self.coordinator;
+        if !coordinator.is_gone() {
+            let connected = |rank| coordinator.is_connected(rank);
+            self.ledger.loses(rank, &connected);
+        }
+        self.coordinator.lost(rank, how);
     }
 
     fn coordinator_hears(&mut self, from: Rank, message: ToCoordinator) -> Checked {

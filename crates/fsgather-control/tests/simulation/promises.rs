@@ -75,6 +75,8 @@ pub(crate) struct Ledger {
     ranks: u32,
     exchanges: BTreeMap<Step, Exchange>,
     payloads: BTreeMap<Epoch, Payloads>,
+    /// Whether something has happened after which the world must have failed.
+    has_to_fail: bool,
     /// Why the world has failed.
     pub(crate) abort: Option<Error>,
     /// When anything last moved.
@@ -250,8 +252,10 @@ impl Ledger {
             }
             ToCoordinator::Fail { .. } => {
                 self.interrupted.remove(&from);
+                self.has_to_fail = true;
             }
-            ToCoordinator::Leave { .. } => {
+            ToCoordinator::Leave { cause } => {
+                self.has_to_fail |= cause.is_some();
                 promise!(
                     !self.interrupted.contains(&from)
                         || self.abort.is_some()
@@ -270,6 +274,11 @@ impl Ledger {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Rank 0 notices the end of a connection.
+    pub(crate) fn loses(&mut self, rank: Rank, connected: Connected<'_>) {
+        self.has_to_fail |= connected(rank) && !self.came_to_close.contains(&rank);
     }
 
     fn moves(&mut self, now: Duration) {
@@ -307,8 +316,9 @@ impl Ledger {
             ToMember::Abort { cause, .. } => self.aborts(to, cause, now, connected),
             ToMember::Reclaim { epoch, .. } => {
                 for owner in to {
+                    // Of several that are lost at the same time, later ones may still be asked.
                     promise!(
-                        connected(*owner),
+                        connected(*owner) || self.reported.contains_key(owner),
                         "P4: rank {owner}, which is gone, is asked to remove its payload"
                     );
                     self.reclaims(*epoch, *owner, connected)?;
@@ -428,6 +438,10 @@ impl Ledger {
     /// To be asked whenever rank 0 has nothing more to do: it knows who knows, and nothing that could go
     /// is still there.
     pub(crate) fn check_rest(&self, all_told: bool, connected: Connected<'_>) -> Checked {
+        promise!(
+            self.abort.is_some() || !self.has_to_fail,
+            "P3: a rank has failed or was lost, and the world has not failed"
+        );
         let mut others = self.untold.iter().filter(|rank| **rank != Rank::ZERO);
         let untold = others.any(|rank| connected(*rank));
         promise!(
