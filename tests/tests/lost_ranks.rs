@@ -8,8 +8,8 @@ use std::{
 };
 
 use common::{
-    End, NOTICED, PEER_FAILED, Stage, World, assert_nothing_left, assert_only_finished_left,
-    everybody, left_in, name_of, others, payloads, place,
+    End, NOTICED, PEER_FAILED, Stage, World, assert_nothing_left, everybody, left_in, name_of,
+    others, payloads, place,
 };
 
 const RANKS: u32 = 8;
@@ -85,10 +85,7 @@ impl Way<'_> {
         }
         if victim != 0 {
             agree_on_phase(&stage, &ends, self.phases);
-            match self.late {
-                None => assert_nothing_left(place.path()),
-                Some(_) => assert_only_finished_left(place.path()),
-            }
+            assert_nothing_left(place.path());
         }
         works_again(place.path());
     }

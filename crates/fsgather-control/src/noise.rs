@@ -6,7 +6,7 @@
 //! state of the world: the first message that does comes after, encrypted with keys that only this
 //! connection has.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use snow::{Builder, HandshakeState, StatelessTransportState};
 use uuid::Uuid;
@@ -16,12 +16,21 @@ use crate::wire::{PLAIN_LIMIT, Purpose, TAG_LEN, VERSION};
 const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
 
 /// What members of a world know before they connect.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
     /// The world that is meant.
     pub communicator: Uuid,
     /// What only its members know.
     pub secret: [u8; 32],
+}
+
+impl fmt::Debug for Credentials {
+    /// Without the secret: what is printed ends up in logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials")
+            .field("communicator", &self.communicator)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The other side does not know the secret, or means something else.
@@ -163,8 +172,8 @@ impl Sealed {
     }
 }
 
-impl std::fmt::Debug for Sealed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Sealed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sealed").finish_non_exhaustive()
     }
 }
@@ -236,6 +245,11 @@ mod tests {
         assert!(connect(&credentials(1), &other).is_err());
         let (_, first) = Handshake::initiate(&credentials(1), Purpose::Watch).unwrap();
         assert!(Handshake::respond(&credentials(1), Purpose::Control, &first).is_err());
+    }
+
+    #[test]
+    fn secrets_are_not_printed() {
+        assert!(!format!("{:?}", credentials(77)).contains("77"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What rank 0 leaves for the others to find: [`Record`].
 
-use std::net::SocketAddr;
+use std::{fmt, net::SocketAddr};
 
 use fsgather_core::{Error, WorldSize};
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use crate::{noise::Credentials, wire::VERSION};
 /// The bytes start with the version (2 bytes, little-endian), so that a record of another version is
 /// explained rather than misread; the rest is postcard. Whoever stores the bytes guards them with a
 /// checksum and against other users.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
     /// The identity of the world.
     pub communicator: Uuid,
@@ -23,12 +23,23 @@ pub struct Record {
     pub addresses: Vec<SocketAddr>,
     /// How many ranks the world will have.
     pub world_size: WorldSize,
-    /// Rank 0's host, boot id, mount namespace and pid, for messages and for loopback addresses.
+    /// The name of rank 0's host, for messages.
     pub host: String,
     /// The kernel's boot id on rank 0's host: loopback addresses are of use only there.
     pub boot_id: String,
     /// The inode of rank 0's network namespace; 0 when unknown.
     pub network_namespace: u64,
+}
+
+impl fmt::Debug for Record {
+    /// Without the secret: what is printed ends up in logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Record")
+            .field("communicator", &self.communicator)
+            .field("addresses", &self.addresses)
+            .field("host", &self.host)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Record {

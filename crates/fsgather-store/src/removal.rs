@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use fsgather_core::Rank;
+use fsgather_core::{Epoch, Rank};
 
 use crate::{
     gather_dir::GatherDir,
@@ -77,6 +77,19 @@ impl GatherDir {
         is_free_of(layout::PAYLOADS, |_| true)
             && is_free_of(layout::STAGING, |payload| payload.rank() != Rank::ZERO)
             && self.remove().is_complete()
+    }
+
+    /// Removes the payloads of calls after `decided`, or of all calls: those that failed, which nobody
+    /// will read. Rank 0 does this when it leaves before the others.
+    pub fn discard_undecided(&self, decided: Option<Epoch>) {
+        let payloads = self.path().join(layout::PAYLOADS);
+        for name in listing::names(&payloads).unwrap_or_default() {
+            let is_junk = PayloadName::parse(&name)
+                .is_some_and(|payload| decided.is_none_or(|decided| payload.epoch() > decided));
+            if is_junk && let Err(error) = remove::unlink(&payloads.join(&name)) {
+                tracing::debug!("a payload that nobody reads stays: {error}");
+            }
+        }
     }
 
     /// Removes the directory and everything in it that the store writes, deepest first.

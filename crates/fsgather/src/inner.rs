@@ -58,6 +58,8 @@ pub(crate) struct Inner {
     pub(crate) setting_up: Mutex<()>,
     /// Gathers whose payloads have not all been read.
     pub(crate) open_gathers: AtomicUsize,
+    /// The latest call that has succeeded.
+    pub(crate) decided: Mutex<Option<Epoch>>,
     /// The process that made this; a forked child inherits it, but nothing that it stands for.
     process: u32,
     ended: Mutex<bool>,
@@ -77,6 +79,7 @@ impl Inner {
             places: Mutex::default(),
             setting_up: Mutex::default(),
             open_gathers: AtomicUsize::new(0),
+            decided: Mutex::default(),
             process: std::process::id(),
             ended: Mutex::new(false),
         });
@@ -107,6 +110,7 @@ impl Inner {
             places: Mutex::default(),
             setting_up: Mutex::default(),
             open_gathers: AtomicUsize::new(0),
+            decided: Mutex::default(),
             process: std::process::id(),
             ended: Mutex::new(false),
         })
@@ -224,7 +228,11 @@ impl Inner {
                     Ok(())
                 }
                 // Whoever leaves last removes it.
-                (true, false) => directory.mark_finished(),
+                (true, false) => {
+                    let decided = self.decided.lock().unwrap_or_else(PoisonError::into_inner);
+                    directory.discard_undecided(*decided);
+                    directory.mark_finished()
+                }
                 (false, true) => Ok(()),
                 (false, false) if directory.remove_if_unused() => Ok(()),
                 // So that nobody has to guess later whether its owner still lives.

@@ -352,16 +352,6 @@ pub(crate) fn assert_nothing_left(directory: &Path) {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// Asserts that nothing stays but what says of itself that nobody needs it: rank 0 does not wait long for
-/// somebody who is busy with something else.
-#[track_caller]
-pub(crate) fn assert_only_finished_left(directory: &Path) {
-    for left in left_in(directory) {
-        let is_finished = left.join("finished").exists();
-        assert!(is_finished, "{}", left.display());
-    }
-}
-
 fn list(directory: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).expect("a directory");
     entries

@@ -1,6 +1,6 @@
 //! One collective call from its number to its end: [`Session`].
 
-use std::cell::Cell;
+use std::{cell::Cell, sync::PoisonError};
 
 use fsgather_core::{Call, Contribution, Error, PeerFailure, Phase, Round, Ticket, Verdict};
 
@@ -41,6 +41,12 @@ impl<'a> Session<'a> {
             .and_then(|()| exchange.wait(&self.ticket, Round::VERDICT))
             .map_err(|failure| self.over(failure))?;
         self.phase.set(Phase::Reading);
+        let mut decided = self
+            .inner
+            .decided
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *decided = (*decided).max(Some(self.ticket.epoch));
         Ok(verdict)
     }
 
