@@ -2,17 +2,24 @@
 
 #![expect(clippy::unwrap_used, reason = "a check reports by panicking")]
 
-use std::{sync::Arc, thread, time::Duration};
+use std::{
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
 
 use fsgather_control::{
+    record::Record,
     tcp::{self, Meeting},
     threads,
 };
-use fsgather_core::{Interrupt, ProcessId, Rank, Solo, WorldSize};
+use fsgather_core::{Interrupt, ProcessId, Rank, Site, Solo, WorldSize};
 use fsgather_testkit::{
     MemoryBoard,
     exchange_conformance::{self, Seat},
 };
+use uuid::Uuid;
 
 fn process() -> ProcessId {
     ProcessId {
@@ -24,7 +31,11 @@ fn process() -> ProcessId {
 }
 
 fn tcp_world(ranks: u32, patience: Duration) -> Vec<Seat> {
-    let board = Arc::new(MemoryBoard::default());
+    tcp_world_by(MemoryBoard::default(), ranks, patience)
+}
+
+fn tcp_world_by(board: MemoryBoard, ranks: u32, patience: Duration) -> Vec<Seat> {
+    let board = Arc::new(board);
     let world_size = WorldSize::new(ranks).unwrap();
     let join = |rank: Rank| {
         let config = tcp::Config {
@@ -64,4 +75,41 @@ fn threads_conform() {
 #[test]
 fn tcp_conforms() {
     exchange_conformance::run(&tcp_world, 4);
+}
+
+#[test]
+fn records_of_crashed_runs_neither_capture_nor_hang_a_world() {
+    let stale = |address: SocketAddr| Record {
+        communicator: Uuid::from_u128(7),
+        secret: [7; 32],
+        addresses: vec![address],
+        world_size: WorldSize::new(3).unwrap(),
+        host: "here".into(),
+        boot_id: "this boot".into(),
+        network_namespace: 0,
+    };
+    // A port that nobody listens on, one that belongs to somebody else now, who says nothing, another
+    // version, and no record at all.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let closed = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let mut other_version = stale(closed).to_bytes();
+    other_version[0] = 99;
+    let board = MemoryBoard::with_leftovers(vec![
+        stale(closed).to_bytes(),
+        stale(silent.local_addr().unwrap()).to_bytes(),
+        other_version,
+        b"no record".to_vec(),
+    ]);
+    let world = tcp_world_by(board, 3, Duration::from_mins(1));
+    thread::scope(|scope| {
+        for seat in world {
+            scope.spawn(move || {
+                seat.barrier(Site::named("here")).unwrap();
+                seat.close(Site::named("end")).unwrap();
+            });
+        }
+    });
 }

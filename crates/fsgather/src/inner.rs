@@ -94,26 +94,19 @@ impl Inner {
         inner
     }
 
-    /// A world whose exchange carries payloads of any size.
+    /// A world whose exchange carries payloads of any size, so that nothing is left to be reclaimed.
     pub(crate) fn in_memory(exchange: Box<dyn Exchange>, processes: Vec<ProcessId>) -> Arc<Self> {
-        Arc::new(Self {
-            exchange,
-            inline_setting: u64::MAX,
-            ground: Ground::nowhere(),
-            call_site: None,
+        let world = World {
             communicator: Uuid::nil(),
             processes,
+            inline_limit: u64::MAX,
             route: Route {
                 transport: Transport::Memory,
                 directory: None,
             },
-            places: Mutex::default(),
-            setting_up: Mutex::default(),
-            open_gathers: AtomicUsize::new(0),
-            decided: Mutex::default(),
-            process: std::process::id(),
-            ended: Mutex::new(false),
-        })
+            call_site: None,
+        };
+        Self::new(exchange, world, Ground::nowhere())
     }
 
     pub(crate) fn me(&self) -> Peer {

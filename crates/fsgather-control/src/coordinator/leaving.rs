@@ -16,9 +16,6 @@ impl Coordinator {
         self.closing
             .get_or_insert_with(|| Clock::started(now))
             .moved(now);
-        if from == Rank::ZERO {
-            self.own_close = true;
-        }
         self.fail_calls_that_need(from);
     }
 
@@ -47,9 +44,6 @@ impl Coordinator {
             }
         } else {
             self.fail_calls_that_need(from);
-        }
-        if from == Rank::ZERO {
-            self.own_close = true;
         }
     }
 
@@ -85,7 +79,6 @@ impl Coordinator {
     /// Says goodbye once nobody is in a call any more and all payloads have been read.
     pub(super) fn finish_if_all_left(&mut self) {
         let all_left = self.open
-            && self.own_close
             && !self.gone
             && self
                 .world

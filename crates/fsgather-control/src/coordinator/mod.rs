@@ -101,7 +101,6 @@ pub struct Coordinator {
     latecomers: BTreeSet<Rank>,
     /// Ranks whose process is reported to have ended, and until when their last words may arrive.
     suspects: BTreeMap<Rank, Instant>,
-    own_close: bool,
     /// Since the first rank has come to close.
     closing: Option<Clock>,
     gone: bool,
@@ -123,7 +122,6 @@ impl Coordinator {
             next_forming_warning: round::FIRST_WARNING,
             latecomers: BTreeSet::new(),
             suspects: BTreeMap::new(),
-            own_close: false,
             closing: None,
             gone: false,
             actions: Vec::new(),
