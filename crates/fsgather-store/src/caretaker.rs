@@ -18,7 +18,9 @@ use crate::{
     file,
     gather_dir::GatherDir,
     layout::{GatherEntry, PayloadName, RendezvousEntry},
-    listing, remove,
+    listing,
+    payload_writer::PayloadId,
+    remove,
 };
 
 /// How often the owner of a gather directory renews its beat, unless told otherwise.
@@ -29,6 +31,7 @@ const LAST_WAIT: Duration = Duration::from_secs(2);
 
 enum Order {
     Reclaim(PayloadName),
+    ReclaimOf(PayloadId),
     Stop,
 }
 
@@ -83,6 +86,11 @@ impl Caretaker {
     pub fn reclaim(&self, name: PayloadName) {
         // The thread ends before its channel does only when it is told to.
         let _ = self.orders.send(Order::Reclaim(name));
+    }
+
+    /// Has the payload of a rank that has gone removed, some time soon. Failures are logged.
+    pub fn reclaim_of(&self, id: PayloadId) {
+        let _ = self.orders.send(Order::ReclaimOf(id));
     }
 
     /// Whether the directory may still be used.
@@ -166,6 +174,11 @@ impl Work {
             match order {
                 Ok(Order::Reclaim(name)) => {
                     if let Err(error) = self.directory.reclaim(name) {
+                        tracing::warn!("{error}");
+                    }
+                }
+                Ok(Order::ReclaimOf(id)) => {
+                    if let Err(error) = self.directory.reclaim_of(id) {
                         tracing::warn!("{error}");
                     }
                 }
@@ -282,6 +295,29 @@ mod tests {
         while !condition() {
             assert!(patience.pause(nobody).unwrap(), "waited in vain");
         }
+    }
+
+    #[test]
+    fn payloads_of_a_rank_that_has_gone_are_removed_and_no_others() {
+        let (_place, directory) = gather_dir();
+        let id = |epoch| PayloadId {
+            channel: ChannelId::WORLD,
+            epoch: Epoch::new(epoch),
+            rank: Rank::ZERO,
+        };
+        let publish = |epoch| {
+            let encoding = crate::Encoding(0);
+            let writer = directory.create_payload(id(epoch), encoding, |_| Ok(()));
+            writer.unwrap().publish().unwrap().name
+        };
+        publish(1);
+        let other = publish(2);
+        let caretaker = Caretaker::start(directory.clone(), None).unwrap();
+        caretaker.reclaim_of(id(1));
+        caretaker.reclaim_of(id(1));
+        assert!(caretaker.finish());
+        let left = listing::names(&directory.path().join("payloads")).unwrap();
+        assert_eq!(left, [other.to_string()]);
     }
 
     #[test]

@@ -6,12 +6,14 @@ use std::{
     time::Duration,
 };
 
-use fsgather_core::{Epoch, Rank};
+use fsgather_core::{Epoch, Error, Rank};
 
 use crate::{
     gather_dir::GatherDir,
     layout::{self, GatherEntry, PayloadName},
-    listing, patience, remove,
+    listing, patience,
+    payload_writer::PayloadId,
+    remove,
 };
 
 /// What [`GatherDir::remove`] could not remove.
@@ -47,7 +49,7 @@ impl fmt::Display for Removal {
             }
             write!(f, "{} ({reason})", path.display())?;
         }
-        f.write_str("; fsgather clean removes it later")
+        f.write_str("; it can be removed by hand once the job is over")
     }
 }
 
@@ -77,6 +79,27 @@ impl GatherDir {
         is_free_of(layout::PAYLOADS, |_| true)
             && is_free_of(layout::STAGING, |payload| payload.rank() != Rank::ZERO)
             && self.remove().is_complete()
+    }
+
+    /// Removes a rank's payload of one call, whatever its attempt; for an owner that has gone. That it is
+    /// gone already is success.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Storage`] when it is there and stays there, or nobody can tell.
+    pub fn reclaim_of(&self, id: PayloadId) -> Result<(), Error> {
+        let payloads = self.path().join(layout::PAYLOADS);
+        let names = match listing::names(&payloads) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            other => other.map_err(|error| Error::storage("list", &payloads, &error))?,
+        };
+        names
+            .iter()
+            .filter_map(|name| PayloadName::parse(name))
+            .filter(|name| {
+                (name.channel(), name.epoch(), name.rank()) == (id.channel, id.epoch, id.rank)
+            })
+            .try_for_each(|name| self.reclaim(name))
     }
 
     /// Removes the payloads of calls after `decided`, or of all calls: those that failed, which nobody

@@ -12,6 +12,7 @@ use fsgather_core::{
     Activity, ChannelId, Epoch, Error, Exchange, GatherId, Peer, PeerFailure, Phase, ProcessId,
     Rank, Site,
 };
+use fsgather_store::PayloadId;
 use uuid::Uuid;
 
 use crate::{
@@ -161,13 +162,18 @@ impl Inner {
     }
 
     fn reclaim(&self, channel: ChannelId, epoch: Epoch, owner: Rank) {
-        // The payload of a rank that has gone is removed with the directory: nobody can call any more.
-        if owner != self.exchange.rank() {
-            return;
-        }
+        let is_own = owner == self.exchange.rank();
         for (_, place) in self.lock_places().iter() {
             if let Place::Files(files) = place {
-                files.reclaim_own(channel, epoch);
+                if is_own {
+                    files.reclaim_own(channel, epoch);
+                } else {
+                    files.reclaim_of(PayloadId {
+                        channel,
+                        epoch,
+                        rank: owner,
+                    });
+                }
             }
         }
     }

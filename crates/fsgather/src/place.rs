@@ -6,7 +6,7 @@ use std::{
 };
 
 use fsgather_core::{ChannelId, Epoch, Error, Ticket};
-use fsgather_store::{Caretaker, CollectPolicy, GatherDir, PayloadName};
+use fsgather_store::{Caretaker, CollectPolicy, GatherDir, PayloadId, PayloadName};
 
 /// What a set-up has come to.
 #[derive(Clone)]
@@ -84,6 +84,13 @@ impl FilePlace {
                     tracing::debug!("{error}");
                 }
             }
+        }
+    }
+
+    /// Removes the payload of a rank that has gone, in the background.
+    pub(crate) fn reclaim_of(&self, id: PayloadId) {
+        if let Some(caretaker) = &*lock(&self.caretaker) {
+            caretaker.reclaim_of(id);
         }
     }
 
