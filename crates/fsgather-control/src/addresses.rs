@@ -92,6 +92,8 @@ mod tests {
                 "10.0.0.1:7".parse().unwrap(),
                 "127.0.0.1:7".parse().unwrap(),
             ],
+            markers: None,
+            refusal: None,
             world_size: WorldSize::ONE,
             host: "n1".into(),
             boot_id: "b".into(),

@@ -31,8 +31,9 @@ pub(crate) trait Driver: Send + Sync {
     /// Sets who removes payloads.
     fn set_reclaim_sink(&self, sink: ReclaimSink);
 
-    /// Stops everything. Nothing else is called after this.
-    fn shut_down(&self);
+    /// Stops everything. Nothing else is called after this. Returns whether the others know all that they
+    /// have to know, so that what the world has left behind can go.
+    fn shut_down(&self) -> bool;
 
     /// Whether this process is a forked child of the one that made the driver, and must not touch it.
     fn is_foreign(&self) -> bool;

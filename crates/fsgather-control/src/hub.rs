@@ -12,7 +12,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use fsgather_core::{ChannelId, Epoch, Error, Rank, ReclaimSink};
+use fsgather_core::{Error, Rank, ReclaimSink};
 use serde::Serialize;
 use tokio::sync::{
     Notify,
@@ -20,8 +20,9 @@ use tokio::sync::{
 };
 
 use crate::{
-    coordinator::{Action, Coordinator, JoinAnswer},
-    member::{Member, MemberAction},
+    coordinator::{Coordinator, JoinAnswer},
+    machines::{Machines, Mail},
+    member::Member,
     message::{Join, ToCoordinator, ToMember},
     transport::{Reader, Writer},
     wire,
@@ -35,14 +36,53 @@ struct Outbox {
 }
 
 struct State {
-    /// On rank 0 only.
-    coordinator: Option<Coordinator>,
-    member: Member,
+    machines: Machines,
     /// On rank 0 one for each rank; elsewhere one, for rank 0.
     outboxes: Vec<Option<Outbox>>,
     serials: usize,
-    sink: Option<ReclaimSink>,
     armed: Option<Instant>,
+}
+
+/// Puts messages into the queues of the connections they go over.
+struct Queues<'a> {
+    outboxes: &'a [Option<Outbox>],
+    backlog: &'a Tally,
+}
+
+impl Mail for Queues<'_> {
+    fn to_coordinator(&mut self, message: ToCoordinator) {
+        self.queue(&[Rank::ZERO], &message);
+    }
+
+    fn to_members(&mut self, to: &[Rank], message: &ToMember) {
+        self.queue(to, message);
+    }
+}
+
+impl Queues<'_> {
+    /// Encodes a message once and queues it for all connections it goes to.
+    fn queue<M: Serialize>(&self, to: &[Rank], message: &M) {
+        let mut outboxes = to
+            .iter()
+            .filter_map(|rank| self.outboxes.get(rank.index())?.as_ref())
+            .peekable();
+        if outboxes.peek().is_none() {
+            return;
+        }
+        match wire::encode_frame(message) {
+            Ok(frame) => {
+                let frame = Bytes::from(frame);
+                for outbox in outboxes {
+                    self.backlog.add();
+                    if outbox.frames.send(frame.clone()).is_err() {
+                        self.backlog.remove(1);
+                    }
+                }
+            }
+            // Contributions are bounded so that this cannot be; nobody would be told otherwise.
+            Err(error) => tracing::error!("a message was not sent: {error}"),
+        }
+    }
 }
 
 /// How many of something there are, and word of when there are none.
@@ -96,7 +136,6 @@ impl Drop for Counted<'_> {
 
 /// All that one rank's tasks and callers share.
 pub(crate) struct Hub {
-    rank: Rank,
     state: Mutex<State>,
     /// Told after every event; waiting callers look again.
     changed: Notify,
@@ -108,9 +147,6 @@ pub(crate) struct Hub {
     readers: Tally,
 }
 
-/// A payload that is ready to go, and who removes it.
-type Reclaim = (ReclaimSink, ChannelId, Epoch, Rank);
-
 impl Hub {
     pub(crate) fn new(
         rank: Rank,
@@ -119,13 +155,10 @@ impl Hub {
         connections: usize,
     ) -> Self {
         Self {
-            rank,
             state: Mutex::new(State {
-                coordinator,
-                member,
+                machines: Machines::new(rank, member, coordinator),
                 outboxes: (0..connections).map(|_| None).collect(),
                 serials: 0,
-                sink: None,
                 armed: None,
             }),
             changed: Notify::new(),
@@ -143,7 +176,7 @@ impl Hub {
     pub(crate) fn act<R>(&self, act: impl FnOnce(&mut Member, Instant) -> R) -> R {
         let now = Instant::now();
         let mut state = self.lock();
-        let result = act(&mut state.member, now);
+        let result = act(&mut state.machines.member, now);
         self.deliver(state, now);
         result
     }
@@ -155,7 +188,7 @@ impl Hub {
     ) -> Option<R> {
         let now = Instant::now();
         let mut state = self.lock();
-        let result = act(state.coordinator.as_mut()?, now);
+        let result = act(state.machines.coordinator.as_mut()?, now);
         self.deliver(state, now);
         Some(result)
     }
@@ -168,8 +201,8 @@ impl Hub {
         loop {
             let changed = self.changed.notified();
             {
-                let state = &mut *self.lock();
-                if let Some(result) = ready(&mut state.member, state.coordinator.as_ref()) {
+                let machines = &mut self.lock().machines;
+                if let Some(result) = ready(&mut machines.member, machines.coordinator.as_ref()) {
                     return result;
                 }
             }
@@ -188,7 +221,7 @@ impl Hub {
     }
 
     pub(crate) fn set_reclaim_sink(&self, sink: Option<ReclaimSink>) {
-        self.lock().sink = sink;
+        self.lock().machines.set_reclaim_sink(sink);
     }
 
     /// Makes a connection the one of `rank`: its number, and the frames that have to be written to it.
@@ -219,7 +252,7 @@ impl Hub {
         let rank = join.rank;
         // One lock for all of it: what the machine says to the new rank must find its queue.
         let mut state = self.lock();
-        let refusal = match state.coordinator.as_mut()?.join(join, now) {
+        let refusal = match state.machines.coordinator.as_mut()?.join(join, now) {
             JoinAnswer::Accepted => {
                 let (serial, frames) = self.attach_to(&mut state, rank);
                 attach(serial, frames);
@@ -249,9 +282,9 @@ impl Hub {
             if let Some(place) = state.outboxes.get_mut(from.index()) {
                 *place = None;
             }
-            match &mut state.coordinator {
+            match &mut state.machines.coordinator {
                 Some(coordinator) => coordinator.lost(from, how),
-                None => state.member.lost(how),
+                None => state.machines.member.lost(how),
             }
         }
         self.deliver(state, now);
@@ -299,7 +332,7 @@ impl Hub {
             let rearm = self.rearm.notified();
             let due = {
                 let mut state = self.lock();
-                state.armed = state.next_tick();
+                state.armed = state.machines.next_tick();
                 state.armed
             };
             match due {
@@ -315,57 +348,24 @@ impl Hub {
     fn tick(&self) {
         let now = Instant::now();
         let mut state = self.lock();
-        state.member.tick(now);
-        if let Some(coordinator) = &mut state.coordinator {
-            coordinator.tick(now);
-        }
+        state.machines.tick(now);
         self.deliver(state, now);
     }
 
     /// Moves messages until nobody has anything to say, then wakes whoever may care.
     fn deliver(&self, mut state: MutexGuard<'_, State>, now: Instant) {
-        let mut reclaims = Vec::new();
-        loop {
-            let said = state.member.take_actions();
-            let ordered = state
-                .coordinator
-                .as_mut()
-                .map(Coordinator::take_actions)
-                .unwrap_or_default();
-            if said.is_empty() && ordered.is_empty() {
-                break;
-            }
-            for action in said {
-                match action {
-                    MemberAction::Send(message) => match &mut state.coordinator {
-                        Some(coordinator) => coordinator.hear(self.rank, message, now),
-                        None => self.queue(&state, &[Rank::ZERO], &message),
-                    },
-                    MemberAction::Reclaim { channel, epoch } => {
-                        reclaims.extend(state.reclaim(channel, epoch, self.rank));
-                    }
-                }
-            }
-            for action in ordered {
-                match action {
-                    Action::Send { to, message } => {
-                        self.queue(&state, &to, &message);
-                        if to.contains(&self.rank) {
-                            state.member.hear(message, now);
-                        }
-                    }
-                    Action::ReclaimFor {
-                        channel,
-                        epoch,
-                        owner,
-                    } => reclaims.extend(state.reclaim(channel, epoch, owner)),
-                    Action::Warn(text) => tracing::warn!("{text}"),
-                    Action::Note(text) => tracing::info!("{text}"),
-                }
-            }
-        }
-        let next = state.next_tick();
-        let earlier = match (next, state.armed) {
+        let State {
+            machines,
+            outboxes,
+            armed,
+            ..
+        } = &mut *state;
+        let mut queues = Queues {
+            outboxes,
+            backlog: &self.backlog,
+        };
+        let reclaims = machines.deliver(now, &mut queues);
+        let earlier = match (machines.next_tick(), *armed) {
             (Some(next), Some(armed)) => next < armed,
             (Some(_), None) => true,
             (None, _) => false,
@@ -380,49 +380,11 @@ impl Hub {
         }
     }
 
-    /// Encodes a message once and queues it for all connections it goes to.
-    fn queue<M: Serialize>(&self, state: &State, to: &[Rank], message: &M) {
-        let mut outboxes = to
-            .iter()
-            .filter_map(|rank| state.outboxes.get(rank.index())?.as_ref())
-            .peekable();
-        if outboxes.peek().is_none() {
-            return;
-        }
-        match wire::encode_frame(message) {
-            Ok(frame) => {
-                let frame = Bytes::from(frame);
-                for outbox in outboxes {
-                    self.backlog.add();
-                    if outbox.frames.send(frame.clone()).is_err() {
-                        self.backlog.remove(1);
-                    }
-                }
-            }
-            // Contributions are bounded so that this cannot be; nobody would be told otherwise.
-            Err(error) => tracing::error!("a message was not sent: {error}"),
-        }
-    }
-
     /// Ends everything with an error that all ranks are told.
     pub(crate) fn interrupt(&self, cause: &Error) {
-        self.coordinate(|coordinator, _| {
-            if !coordinator.is_open() {
-                coordinator.give_up(cause);
-            }
-        });
-        self.act(|member, _| member.interrupt(cause));
-    }
-}
-
-impl State {
-    fn next_tick(&self) -> Option<Instant> {
-        let coordinator = self.coordinator.as_ref().and_then(Coordinator::next_tick);
-        self.member.next_tick().into_iter().chain(coordinator).min()
-    }
-
-    fn reclaim(&self, channel: ChannelId, epoch: Epoch, owner: Rank) -> Option<Reclaim> {
-        Some((self.sink.clone()?, channel, epoch, owner))
+        let mut state = self.lock();
+        state.machines.interrupt(cause);
+        self.deliver(state, Instant::now());
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! All records that can be seen and all their addresses are tried at the same time, again and again,
 //! until the deadline. No failed record ends the search: a stale one may point at somebody else's
-//! port, or at a host that swallows packets.
+//! port, or at a host that swallows packets. Worlds over TCP are asked by `attempt`, worlds over marker
+//! files by `markers::search`.
 
 use std::{
     collections::HashMap,
@@ -12,17 +13,22 @@ use std::{
 };
 
 use fsgather_core::{
-    Activity, Backoff, Deadline, Error, Missing, Noticeboard, Peer, PeerFailure, Phase, Rank,
+    Activity, Backoff, Deadline, Error, Missing, Noticeboard, Peer, PeerFailure, Phase, PostOffice,
+    Rank,
 };
 use tokio::{sync::mpsc, task::JoinSet};
+use uuid::Uuid;
 
 use crate::{
     addresses,
-    message::{Join, ToCoordinator, ToMember, Welcome},
+    attempt::{Candidate, Ending, Joining, Outcome, attempt, await_welcome},
+    markers::{self, Entered, Event, Searching},
+    message::{Join, ToCoordinator, Welcome},
     noise::Credentials,
-    record::Record,
-    transport::{Connection, Reader, TransportError, Writer},
-    wire::Purpose,
+    objecting::{Objecting, Obstacle},
+    record::{MarkerPlace, Objection, Record},
+    siblings::IsRunning,
+    transport::{Connection, Reader},
 };
 
 /// How much longer than the time-out a member that was taken in waits for rank 0's verdict.
@@ -47,57 +53,51 @@ pub(crate) struct Search {
     pub(crate) join: Join,
     pub(crate) network_namespace: u64,
     pub(crate) patience: Duration,
+    pub(crate) office: Option<Arc<dyn PostOffice>>,
+    pub(crate) is_running: Arc<IsRunning>,
 }
 
 /// A world that has taken us in.
-pub(crate) struct Found {
+pub(crate) enum Found {
+    Tcp(Box<FoundTcp>),
+    Markers(Box<Entered>),
+}
+
+/// A world over TCP that has taken us in.
+pub(crate) struct FoundTcp {
     pub(crate) welcome: Welcome,
+    pub(crate) nonce: u128,
     pub(crate) connection: Connection,
     /// How it was reached, for the second connection.
     pub(crate) address: SocketAddr,
     pub(crate) credentials: Credentials,
 }
 
-/// A world that may be ours.
-#[derive(Clone, PartialEq, Eq)]
-struct Candidate {
-    name: String,
-    addresses: Vec<SocketAddr>,
-    credentials: Credentials,
-}
-
 /// A world that is forming and has noted us.
 struct Forming {
+    /// Tells it from others.
+    name: String,
     coordinator: String,
-    writer: Writer,
-    address: SocketAddr,
-    credentials: Credentials,
+    way: Way,
 }
 
-/// What came of a try.
-enum Outcome {
-    Forming(Forming, Reader),
-    Formed(String),
-    Refused(Error),
-    Failed(String),
-}
-
-/// What a world that is forming came to.
-enum Ending {
-    Welcome(Welcome, Reader),
-    Aborted(Error),
-    Lost(String),
+/// How to talk to a world that is forming.
+enum Way {
+    Tcp(Joining),
+    Markers(Arc<Searching>),
 }
 
 /// Looks for the world until it is in, refused, or out of time.
 pub(crate) async fn seek(search: Search) -> Result<Found, Error> {
     let started = Instant::now();
     let mut deadline = Deadline::after(started, search.patience);
-    let mut seeker = Seeker::new(search);
-    let (endings, mut ended) = mpsc::channel::<(usize, Ending)>(8);
+    let (events, mut marker_events) = mpsc::unbounded_channel();
+    let mut seeker = Seeker::new(search, events);
+    let (endings, mut ended) = mpsc::channel::<(String, Ending)>(8);
     let mut listings = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
     let mut look_at = started;
     loop {
+        let mut is_in = false;
         tokio::select! {
             () = tokio::time::sleep_until(deadline.at().into()) => return Err(seeker.out_of_time()),
             () = tokio::time::sleep_until(look_at.into()) => {
@@ -107,25 +107,37 @@ pub(crate) async fn seek(search: Search) -> Result<Found, Error> {
             Some(tried) = seeker.tries.join_next() => {
                 let Ok((candidate, outcome)) = tried else { continue };
                 if let Some(reader) = seeker.note(&candidate, outcome)? {
-                    // From here on rank 0 keeps the time; this is for the case that it stops.
-                    let patience = seeker.search.patience + COORDINATOR_GRACE;
-                    deadline = Deadline::after(Instant::now(), patience);
-                    let index = seeker.forming.len() - 1;
+                    is_in = true;
                     let endings = endings.clone();
                     tokio::spawn(async move {
                         let ending = await_welcome(reader).await;
-                        let _ = endings.send((index, ending)).await;
+                        let _ = endings.send((candidate.name, ending)).await;
                     });
-                    seeker.tell_rivals().await;
                 }
             }
-            Some((index, ending)) = ended.recv() => match ending {
+            Some((name, event)) = marker_events.recv() => {
+                if let Some(found) = seeker.hear(name, event, &mut is_in)? {
+                    return Ok(found);
+                }
+            }
+            Some((name, ending)) = ended.recv() => match ending {
                 Ending::Welcome(welcome, reader) => {
-                    return seeker.settle(index, welcome, reader);
+                    return seeker.settle(&name, welcome, reader);
                 }
                 Ending::Aborted(cause) => return Err(cause),
-                Ending::Lost(how) => return Err(seeker.lost(index, how)),
+                Ending::Lost(how) => return Err(seeker.lost(&name, how)),
+                Ending::Moved => {
+                    seeker.forget(&name);
+                    listings.reset();
+                    look_at = Instant::now();
+                }
             },
+        }
+        if is_in {
+            // From here on rank 0 keeps the time; this is for the case that it stops.
+            let patience = seeker.search.patience + COORDINATOR_GRACE;
+            deadline = Deadline::after(Instant::now(), patience);
+            seeker.tell_rivals().await;
         }
     }
 }
@@ -135,21 +147,28 @@ struct Seeker {
     tries: JoinSet<(Candidate, Outcome)>,
     /// When a candidate may be tried again; absent while a try is under way.
     pauses: HashMap<String, (Backoff, Option<Instant>)>,
+    /// Worlds over marker files that are being asked.
+    searches: HashMap<String, Arc<Searching>>,
+    events: mpsc::UnboundedSender<(String, Event)>,
     forming: Vec<Forming>,
     /// What became of candidates, for the message at the end.
     failures: HashMap<String, String>,
     formed: Option<String>,
+    objecting: Objecting,
 }
 
 impl Seeker {
-    fn new(search: Search) -> Self {
+    fn new(search: Search, events: mpsc::UnboundedSender<(String, Event)>) -> Self {
         Self {
             search,
             tries: JoinSet::new(),
             pauses: HashMap::new(),
+            searches: HashMap::new(),
+            events,
             forming: Vec::new(),
             failures: HashMap::new(),
             formed: None,
+            objecting: Objecting::default(),
         }
     }
 
@@ -173,6 +192,33 @@ impl Seeker {
         Ok(())
     }
 
+    /// Notes that a world cannot be reached; tells its rank 0 so, once that is clear.
+    fn cannot_reach(&mut self, world: Option<Uuid>, obstacle: Obstacle, tried: String) {
+        let Whereabouts::Board(board) = &self.search.whereabouts else {
+            return;
+        };
+        let Some(communicator) = world else { return };
+        if !self.objecting.note(communicator, obstacle, Instant::now()) {
+            return;
+        }
+        let join = &self.search.join;
+        let objection = Objection {
+            communicator,
+            peer: Peer {
+                rank: join.rank,
+                host: join.process.host.clone(),
+                pid: join.process.pid,
+            },
+            tried,
+        };
+        let board = Arc::clone(board);
+        tokio::task::spawn_blocking(move || {
+            if let Err(error) = board.object(&objection.to_bytes()) {
+                tracing::debug!("rank 0 cannot be told that it cannot be reached: {error}");
+            }
+        });
+    }
+
     async fn candidates(&mut self) -> Result<Vec<Candidate>, Error> {
         match &self.search.whereabouts {
             Whereabouts::Address {
@@ -184,6 +230,7 @@ impl Seeker {
                 match tokio::net::lookup_host((host.as_str(), *port)).await {
                     Ok(addresses) => Ok(vec![Candidate {
                         name,
+                        communicator: None,
                         addresses: addresses.collect(),
                         credentials: credentials.clone(),
                     }]),
@@ -199,48 +246,130 @@ impl Seeker {
                 let records = tokio::task::spawn_blocking(move || board.records())
                     .await
                     .map_err(|_| Error::rendezvous("looking for records was cut short"))??;
-                Ok(records
-                    .iter()
-                    .filter_map(|bytes| self.candidate(bytes))
-                    .collect())
+                let mut candidates = Vec::new();
+                for bytes in records {
+                    candidates.extend(self.candidate(&bytes)?);
+                }
+                Ok(candidates)
             }
         }
     }
 
-    fn candidate(&mut self, bytes: &[u8]) -> Option<Candidate> {
-        match Record::from_bytes(bytes) {
-            Ok(record) => {
-                let process = &self.search.join.process;
-                let addresses =
-                    addresses::usable(&record, &process.boot_id, self.search.network_namespace);
-                let name = format!("{} ({})", record.host, short(&record));
-                if addresses.is_empty() {
-                    let only = "published no address that can be reached from this host".into();
-                    self.failures.insert(name, only);
-                    return None;
-                }
-                Some(Candidate {
-                    name,
-                    addresses,
-                    credentials: record.credentials(),
-                })
-            }
+    /// What a record leads to: a world over TCP that can be tried, or nothing that has to be done here.
+    fn candidate(&mut self, bytes: &[u8]) -> Result<Option<Candidate>, Error> {
+        let record = match Record::from_bytes(bytes) {
+            Ok(record) => record,
             Err(error) => {
                 self.failures.insert("a record".into(), error.to_string());
-                None
+                return Ok(None);
+            }
+        };
+        if let Some(cause) = record.refusal {
+            return if self.objecting.has_objected_to(record.communicator) {
+                Err(cause)
+            } else {
+                Ok(None)
+            };
+        }
+        let name = format!("{} ({})", record.host, short(&record));
+        if let Some(place) = record.markers {
+            self.ask_through_markers(name, place);
+            return Ok(None);
+        }
+        let process = &self.search.join.process;
+        let addresses = addresses::usable(&record, &process.boot_id, self.search.network_namespace);
+        if addresses.is_empty() {
+            let only = "published no address that can be reached from this host";
+            self.failures.insert(name, only.into());
+            let world = Some(record.communicator);
+            let tried = format!(
+                "none of {:?}, which mean this host itself",
+                record.addresses
+            );
+            self.cannot_reach(world, Obstacle::Unaddressed, tried);
+            return Ok(None);
+        }
+        Ok(Some(Candidate {
+            name,
+            communicator: Some(record.communicator),
+            addresses,
+            credentials: record.credentials(),
+        }))
+    }
+
+    /// Asks a world over marker files, unless that is being done already.
+    fn ask_through_markers(&mut self, name: String, place: MarkerPlace) {
+        if self.searches.contains_key(&name) || self.failures.contains_key(&name) {
+            return;
+        }
+        let Some(office) = &self.search.office else {
+            let none = "meets through marker files, for which this rank has no directory";
+            self.failures.insert(name, none.into());
+            return;
+        };
+        let search = markers::Search {
+            office: Arc::clone(office),
+            place,
+            join: self.search.join.clone(),
+            is_running: Arc::clone(&self.search.is_running),
+        };
+        let (events, its) = (self.events.clone(), name.clone());
+        let tell = move |event| {
+            // Nobody listens once the search is over.
+            let _ = events.send((its.clone(), event));
+        };
+        match markers::search(search, tell) {
+            Ok(searching) => {
+                self.searches.insert(name, Arc::new(searching));
+            }
+            Err(error) => {
+                self.failures
+                    .insert(name, format!("no thread can be started: {error}"));
             }
         }
+    }
+
+    /// Takes note of what a search through marker files has come to.
+    fn hear(
+        &mut self,
+        name: String,
+        event: Event,
+        is_in: &mut bool,
+    ) -> Result<Option<Found>, Error> {
+        match event {
+            Event::Forming(coordinator) => {
+                if let Some(searching) = self.searches.get(&name) {
+                    let way = Way::Markers(Arc::clone(searching));
+                    self.take_in(name, coordinator, way);
+                    *is_in = true;
+                }
+            }
+            Event::Formed(running) => self.formed = Some(running),
+            Event::Refused(cause) => return Err(cause),
+            Event::Welcome(entered) => return Ok(Some(Found::Markers(entered))),
+            Event::Lost(how) => return Err(self.lost(&name, how)),
+            Event::Failed(why) => {
+                self.searches.remove(&name);
+                self.failures.insert(name, why);
+            }
+        }
+        Ok(None)
+    }
+
+    fn take_in(&mut self, name: String, coordinator: String, way: Way) {
+        tracing::info!("rank 0 ({coordinator}) has taken this rank in and waits for the others");
+        self.forming.push(Forming {
+            name,
+            coordinator,
+            way,
+        });
     }
 
     /// Takes note of a try; the reader of a connection on which a welcome is to come.
     fn note(&mut self, candidate: &Candidate, outcome: Outcome) -> Result<Option<Reader>, Error> {
         let failure = match outcome {
-            Outcome::Forming(forming, reader) => {
-                tracing::info!(
-                    "rank 0 ({}) has taken this rank in and waits for the others",
-                    forming.coordinator
-                );
-                self.forming.push(forming);
+            Outcome::Forming(coordinator, joining, reader) => {
+                self.take_in(candidate.name.clone(), coordinator, Way::Tcp(joining));
                 return Ok(Some(reader));
             }
             Outcome::Refused(cause) => return Err(cause),
@@ -248,7 +377,16 @@ impl Seeker {
                 self.formed = Some(running);
                 "has formed without this process".into()
             }
-            Outcome::Failed(why) => why,
+            Outcome::Unreachable(why) => {
+                let world = candidate.communicator;
+                self.cannot_reach(world, Obstacle::Unconnected, why.clone());
+                why
+            }
+            Outcome::Failed(why) => {
+                let world = candidate.communicator;
+                self.cannot_reach(world, Obstacle::Unanswered, why.clone());
+                why
+            }
         };
         self.failures.insert(candidate.name.clone(), failure);
         if let Some((pauses, due)) = self.pauses.get_mut(&candidate.name) {
@@ -269,32 +407,52 @@ impl Seeker {
             .collect();
         for (index, forming) in self.forming.iter_mut().enumerate() {
             let other = names[(index + 1) % names.len()].clone();
-            let _ = forming.writer.send(&ToCoordinator::Rival { other }).await;
+            match &mut forming.way {
+                Way::Tcp(joining) => {
+                    let _ = joining.writer.send(&ToCoordinator::Rival { other }).await;
+                }
+                Way::Markers(searching) => searching.tell_rival(other),
+            }
         }
     }
 
-    fn settle(&mut self, index: usize, welcome: Welcome, reader: Reader) -> Result<Found, Error> {
-        if welcome.nonce != self.search.join.nonce {
+    fn settle(&mut self, name: &str, welcome: Welcome, reader: Reader) -> Result<Found, Error> {
+        let join = &self.search.join;
+        if welcome.nonces.get(join.rank.index()) != Some(&join.nonce) {
             return Err(Error::rendezvous(
                 "a welcome that was meant for another process",
             ));
         }
-        let forming = self.forming.swap_remove(index);
-        Ok(Found {
-            welcome,
-            connection: Connection {
-                reader,
-                writer: forming.writer,
-            },
-            address: forming.address,
-            credentials: forming.credentials,
-        })
+        let nonce = join.nonce;
+        match self.forget(name).map(|forming| forming.way) {
+            Some(Way::Tcp(joining)) => Ok(Found::Tcp(Box::new(FoundTcp {
+                welcome,
+                nonce,
+                connection: Connection {
+                    reader,
+                    writer: joining.writer,
+                },
+                address: joining.address,
+                credentials: joining.credentials,
+            }))),
+            _ => Err(Error::rendezvous("a welcome that nobody asked for")),
+        }
     }
 
-    fn lost(&self, index: usize, how: String) -> Error {
+    /// Takes a world off the list of those that are forming with us.
+    fn forget(&mut self, name: &str) -> Option<Forming> {
+        let index = self
+            .forming
+            .iter()
+            .position(|forming| forming.name == name)?;
+        Some(self.forming.swap_remove(index))
+    }
+
+    fn lost(&self, name: &str, how: String) -> Error {
         let (host, pid) = self
             .forming
-            .get(index)
+            .iter()
+            .find(|forming| forming.name == name)
             .and_then(|forming| forming.coordinator.split_once(", pid "))
             .map_or(("an unknown host", 0), |(host, pid)| {
                 (host, pid.parse().unwrap_or(0))
@@ -373,71 +531,4 @@ fn timeout(patience: Duration, coordinator: Option<&str>, what: &str, place: &st
 
 fn short(record: &Record) -> String {
     record.communicator.simple().to_string()[..8].to_owned()
-}
-
-/// Tries all addresses of a candidate at the same time, and asks the first that answers to join.
-async fn attempt(candidate: Candidate, join: Join) -> (Candidate, Outcome) {
-    let mut connects = JoinSet::new();
-    for address in candidate.addresses.clone() {
-        let credentials = candidate.credentials.clone();
-        connects.spawn(async move {
-            let connection = Connection::open(address, &credentials, Purpose::Control).await;
-            (address, connection)
-        });
-    }
-    let mut failures = Vec::new();
-    while let Some(connected) = connects.join_next().await {
-        match connected {
-            Ok((address, Ok(connection))) => {
-                let outcome = ask(connection, address, &candidate.credentials, join).await;
-                return (candidate, outcome);
-            }
-            Ok((address, Err(error))) => failures.push(format!("{address}: {error}")),
-            Err(_) => {}
-        }
-    }
-    failures.sort();
-    (candidate, Outcome::Failed(failures.join(", ")))
-}
-
-/// Asks to join over a fresh connection.
-async fn ask(
-    mut connection: Connection,
-    address: SocketAddr,
-    credentials: &Credentials,
-    join: Join,
-) -> Outcome {
-    let asked = async {
-        connection.writer.send(&ToCoordinator::Join(join)).await?;
-        connection.reader.next::<ToMember>().await
-    };
-    match tokio::time::timeout(crate::transport::HANDSHAKE_LIMIT, asked).await {
-        Ok(Ok(ToMember::Forming { coordinator })) => {
-            let forming = Forming {
-                coordinator,
-                writer: connection.writer,
-                address,
-                credentials: credentials.clone(),
-            };
-            Outcome::Forming(forming, connection.reader)
-        }
-        Ok(Ok(ToMember::Formed { running })) => Outcome::Formed(running),
-        Ok(Ok(ToMember::Abort { cause, .. })) => Outcome::Refused(cause),
-        Ok(Ok(_)) => Outcome::Failed("an answer out of place".into()),
-        Ok(Err(error)) => Outcome::Failed(error.to_string()),
-        Err(_) => Outcome::Failed(TransportError::Silent.to_string()),
-    }
-}
-
-/// Waits for the end of a world's forming, as long as it takes: rank 0 keeps the time.
-async fn await_welcome(mut reader: Reader) -> Ending {
-    loop {
-        match reader.next::<ToMember>().await {
-            Ok(ToMember::Welcome(welcome)) => return Ending::Welcome(welcome, reader),
-            Ok(ToMember::Abort { cause, .. }) => return Ending::Aborted(cause),
-            Ok(ToMember::Bye { .. }) => return Ending::Lost("it left".into()),
-            Ok(_) => {}
-            Err(end) => return Ending::Lost(end.to_string()),
-        }
-    }
 }

@@ -7,11 +7,14 @@
 //! - [`message`], [`wire`], [`record`], [`noise`]: what is said, as bytes, and how it is protected.
 //! - `seat`: the [`Exchange`](fsgather_core::Exchange) over anything that moves messages.
 //! - [`threads()`]: messages moved between threads of one process.
-//! - [`tcp`]: messages moved over TCP. `transport` alone knows sockets, `hub` connects sockets and
-//!   machines, `baton` decides which thread does the work, `join` brings ranks together.
+//! - [`meet`]: how a world of several processes comes together, whatever carries its messages.
+//! - `tcp`: messages moved over TCP. `transport` alone knows sockets, `hub` connects sockets and
+//!   machines, `baton` decides which thread does the work, `join` and `attempt` find rank 0.
+//! - `markers`: messages moved through a shared place.
 //!
-//! Nothing here knows files; where rank 0 leaves word for the others is somebody else's business
-//! ([`Noticeboard`](fsgather_core::Noticeboard)).
+//! Nothing here knows files; where rank 0 leaves word for the others
+//! ([`Noticeboard`](fsgather_core::Noticeboard)) and where messages are left
+//! ([`Postbox`](fsgather_core::Postbox)) is somebody else's business.
 
 pub mod message;
 pub mod noise;
@@ -22,18 +25,25 @@ pub mod coordinator;
 pub mod member;
 
 mod driver;
+mod machines;
 mod seat;
 mod threads;
 
 mod addresses;
+mod attempt;
 mod baton;
 mod gate;
 mod hub;
 mod join;
 mod line;
+mod objecting;
 mod siblings;
-pub mod tcp;
+mod tcp;
 mod transport;
+
+mod markers;
+
+pub mod meet;
 
 pub use addresses::InterfaceFilter;
 pub use siblings::IsRunning;

@@ -53,8 +53,9 @@ impl Line {
         processes: &[ProcessId],
         is_running: &Arc<IsRunning>,
     ) {
-        let (hub, is_running) = (Arc::clone(&self.hub), Arc::clone(is_running));
-        match Watch::start(hub, rank, processes, is_running) {
+        let hub = Arc::clone(&self.hub);
+        let report = move |sibling| hub.act(|member, _| member.sibling_exited(sibling));
+        match Watch::start(rank, processes, Arc::clone(is_running), report) {
             Ok(watch) => *lock(&self.watch) = watch,
             Err(error) => tracing::debug!("cannot watch the processes on this host: {error}"),
         }
@@ -139,7 +140,7 @@ impl Driver for Line {
         self.hub.set_reclaim_sink(Some(sink));
     }
 
-    fn shut_down(&self) {
+    fn shut_down(&self) -> bool {
         drop(lock(&self.watch).take());
         let baton = lock(&self.baton).take();
         if let Some(baton) = baton {
@@ -158,6 +159,7 @@ impl Driver for Line {
         }
         // The sink may hold what holds this line.
         self.hub.set_reclaim_sink(None);
+        true
     }
 
     fn is_foreign(&self) -> bool {

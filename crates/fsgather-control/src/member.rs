@@ -215,7 +215,8 @@ impl Member {
             ToMember::Patience { .. }
             | ToMember::Forming { .. }
             | ToMember::Formed { .. }
-            | ToMember::Welcome(_) => {}
+            | ToMember::Welcome(_)
+            | ToMember::Moved => {}
         }
     }
 

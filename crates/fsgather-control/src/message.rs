@@ -108,8 +108,8 @@ pub enum ToCoordinator {
 /// What rank 0 says to everybody once all have joined.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Welcome {
-    /// The nonce of the member that is meant.
-    pub nonce: u128,
+    /// The nonces of all processes that are members, in rank order.
+    pub nonces: Vec<u128>,
     /// The identity of this world, fresh for each.
     pub communicator: Uuid,
     /// Where every rank runs, in rank order.
@@ -168,4 +168,6 @@ pub enum ToMember {
         /// Whether all ranks closed it in good order.
         orderly: bool,
     },
+    /// This world will form in another way: look again where rank 0 leaves word.
+    Moved,
 }

@@ -1,8 +1,8 @@
-//! What rank 0 leaves for the others to find: [`Record`].
+//! What ranks leave for each other to find before they meet: [`Record`] and [`Objection`].
 
 use std::{fmt, net::SocketAddr};
 
-use fsgather_core::{Error, WorldSize};
+use fsgather_core::{Error, Peer, ProcessId, WorldSize};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -19,8 +19,12 @@ pub struct Record {
     pub communicator: Uuid,
     /// What members must know to join.
     pub secret: [u8; 32],
-    /// Where rank 0 listens: all of its addresses.
+    /// Where rank 0 listens: all of its addresses; none when the world meets through marker files.
     pub addresses: Vec<SocketAddr>,
+    /// Where messages are left when the world meets through marker files.
+    pub markers: Option<MarkerPlace>,
+    /// Why rank 0 has given up, for those that could not reach it.
+    pub refusal: Option<Error>,
     /// How many ranks the world will have.
     pub world_size: WorldSize,
     /// The name of rank 0's host, for messages.
@@ -31,12 +35,54 @@ pub struct Record {
     pub network_namespace: u64,
 }
 
+/// Where ranks leave messages for each other.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MarkerPlace {
+    /// What rank 0's post office says of it.
+    pub facts: Vec<u8>,
+    /// Rank 0's process: once it is gone, nobody answers there.
+    pub process: ProcessId,
+}
+
+/// What a rank leaves beside a record whose addresses it cannot reach.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Objection {
+    /// The world whose record it is.
+    pub communicator: Uuid,
+    /// Who cannot reach it.
+    pub peer: Peer,
+    /// What was tried, and what came of it.
+    pub tried: String,
+}
+
+impl Objection {
+    /// As it is left behind.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        to_bytes(self)
+    }
+
+    /// Reads one; `None` for bytes that are none, or of another version.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (version, rest) = bytes.split_first_chunk::<2>()?;
+        (u16::from_le_bytes(*version) == VERSION).then(|| postcard::from_bytes(rest).ok())?
+    }
+}
+
+fn to_bytes<T: Serialize>(value: &T) -> Vec<u8> {
+    // Encoding plain data into a growing vector cannot fail.
+    postcard::to_extend(value, VERSION.to_le_bytes().to_vec()).unwrap_or_default()
+}
+
 impl fmt::Debug for Record {
     /// Without the secret: what is printed ends up in logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Record")
             .field("communicator", &self.communicator)
             .field("addresses", &self.addresses)
+            .field("markers", &self.markers)
+            .field("refusal", &self.refusal)
             .field("host", &self.host)
             .finish_non_exhaustive()
     }
@@ -46,8 +92,7 @@ impl Record {
     /// As it is left behind.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        // Encoding plain data into a growing vector cannot fail.
-        postcard::to_extend(self, VERSION.to_le_bytes().to_vec()).unwrap_or_default()
+        to_bytes(self)
     }
 
     /// Reads one.
@@ -94,6 +139,8 @@ mod tests {
                 SocketAddr::from(([10, 0, 0, 1], port)),
                 SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], port)),
             ],
+            markers: None,
+            refusal: None,
             world_size: WorldSize::ONE,
             host: "n1".into(),
             boot_id: "b".into(),

@@ -242,7 +242,8 @@ impl<D: Driver> Exchange for Seat<D> {
         match outcome {
             Ok(()) => {
                 if self.end() {
-                    self.driver.shut_down();
+                    let in_good_hands = self.driver.shut_down();
+                    self.in_good_hands.store(in_good_hands, Ordering::Relaxed);
                 }
                 Ok(())
             }
@@ -276,8 +277,8 @@ impl<D: Driver> Exchange for Seat<D> {
         } else {
             !deserted
         };
+        let in_good_hands = self.driver.shut_down() && in_good_hands;
         self.in_good_hands.store(in_good_hands, Ordering::Relaxed);
-        self.driver.shut_down();
         in_good_hands
     }
 }

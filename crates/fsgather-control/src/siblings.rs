@@ -17,8 +17,6 @@ use rustix::{
     process::{Pid, PidfdFlags, pidfd_open},
 };
 
-use crate::hub::Hub;
-
 /// Tells whether a process is running; used once a pid has been pinned, to see that it is the right one.
 pub type IsRunning = dyn Fn(&ProcessId) -> bool + Send + Sync;
 
@@ -44,10 +42,10 @@ pub(crate) struct Watch {
 impl Watch {
     /// Starts to watch the siblings of `rank` and to report each that ends.
     pub(crate) fn start(
-        hub: Arc<Hub>,
         rank: Rank,
         processes: &[ProcessId],
         is_running: Arc<IsRunning>,
+        report: impl Fn(Rank) + Send + 'static,
     ) -> io::Result<Option<Self>> {
         let own = processes.get(rank.index()).map(|own| own.pid);
         let siblings: Vec<(Rank, ProcessId)> = ring(rank, processes)
@@ -62,20 +60,20 @@ impl Watch {
         let (stopped, alive) = io::pipe()?;
         thread::Builder::new()
             .name(format!("fsgather-{rank}-watch"))
-            .spawn(move || watch(&hub, siblings, &*is_running, &stopped))?;
+            .spawn(move || watch(siblings, &*is_running, &stopped, report))?;
         Ok(Some(Self { _alive: alive }))
     }
 }
 
 fn watch(
-    hub: &Hub,
     siblings: Vec<(Rank, ProcessId)>,
     is_running: &IsRunning,
     stopped: &PipeReader,
+    report: impl Fn(Rank),
 ) {
     for (sibling, process) in siblings {
         match ended(&process, is_running, stopped) {
-            Ok(true) => hub.act(|member, _| member.sibling_exited(sibling)),
+            Ok(true) => report(sibling),
             Ok(false) => return,
             Err(errno) => tracing::debug!("cannot watch rank {sibling}: {errno}"),
         }

@@ -1,4 +1,4 @@
-//! A world over TCP: [`join`].
+//! A world over TCP: [`host`] brings it together, [`enter`] takes a place in it.
 
 use std::{
     net::SocketAddr,
@@ -8,144 +8,59 @@ use std::{
 };
 
 use fsgather_core::{
-    Activity, Backoff, ChannelId, Error, Exchange, Interrupt, Noticeboard, Peer, PeerFailure,
-    Phase, ProcessId, Rank, WorldSize,
+    Activity, Backoff, ChannelId, Deadline, Error, Noticeboard, Phase, Rank, WorldSize,
 };
-use tokio::{net::TcpListener, runtime::Runtime};
+use tokio::{net::TcpListener, runtime::Runtime, sync::oneshot};
 use uuid::Uuid;
 
 use crate::{
-    addresses::{self, InterfaceFilter},
+    addresses,
     baton::Baton,
     coordinator::{Coordinator, World},
+    driver::Driver,
     gate,
     hub::Hub,
-    join::{Found, Search, Whereabouts, seek},
+    join::{Found, FoundTcp, Search, Whereabouts, seek},
     line::Line,
+    meet::{self, Config, Control, Joined, Meeting},
     member::Member,
-    message::{Join, ToCoordinator},
+    message::ToCoordinator,
     noise::Credentials,
-    record::Record,
-    seat::Seat,
-    siblings::IsRunning,
+    record::{Objection, Record},
     transport::{self, Connection, TransportError},
     wire::Purpose,
 };
 
-/// All contributions to one exchange together stay below this, in bytes.
-const TABLE_LIMIT: usize = 4 << 20;
+/// How long those who could not reach rank 0 have time to read why it has given up.
+const REFUSAL_LIMIT: Duration = Duration::from_secs(10);
 
-/// How ranks find rank 0.
-#[derive(Clone)]
-pub enum Meeting {
-    /// Rank 0 leaves a record with all its addresses and a fresh secret; the others find it.
-    Board(Arc<dyn Noticeboard>),
-    /// Rank 0 listens at a known address.
-    Address {
-        /// Rank 0's host, as the others can resolve it.
-        host: String,
-        /// Where it listens, on all its interfaces.
-        port: u16,
-        /// Stands for the world in the handshake; all ranks must give the same.
-        communicator: Uuid,
-        /// What members must know to join.
-        secret: [u8; 32],
-    },
+/// What rank 0's attempt has come to.
+pub(crate) enum Hosted {
+    /// A world.
+    Formed(Joined),
+    /// A rank that cannot reach this one; everybody else was told to look again.
+    Unreachable(Objection),
 }
 
-/// All that joining needs to know.
-#[derive(Clone)]
-pub struct Config {
-    /// Which rank this process is.
-    pub rank: Rank,
-    /// How many ranks there are.
-    pub world_size: WorldSize,
-    /// This process.
-    pub process: ProcessId,
-    /// The inode of this process's network namespace; 0 when unknown.
-    pub network_namespace: u64,
-    /// What messages call this job.
-    pub job: String,
-    /// How long nothing may move before a call fails; rank 0's counts.
-    pub patience: Duration,
-    /// How long meeting may take in all.
-    pub join_patience: Duration,
-    /// Where rank 0 listens when it leaves a record; 0 for any free port.
-    pub ports: RangeInclusive<u16>,
-    /// Which addresses rank 0 publishes.
-    pub interfaces: Arc<InterfaceFilter>,
-    /// How ranks find rank 0.
-    pub meeting: Meeting,
-    /// Ends joining, and all calls after it.
-    pub interrupt: Interrupt,
-    /// Tells whether a process of this host is running.
-    pub is_running: Arc<IsRunning>,
+/// What ended the forming of a world.
+enum Settled {
+    Formed(Vec<fsgather_core::ProcessId>),
+    Failed(Error),
+    Objected(Objection),
 }
 
-/// A world that has formed.
-pub struct Joined {
-    /// This rank's place in it.
-    pub exchange: Box<dyn Exchange>,
-    /// The identity of the world.
-    pub communicator: Uuid,
-    /// Where every rank runs, in rank order.
-    pub processes: Vec<ProcessId>,
-}
-
-/// Meets the other ranks.
-///
-/// # Errors
-///
-/// - [`Error::Timeout`] names ranks that did not come; on members, rank 0.
-/// - [`Error::Rendezvous`] when the ranks do not fit together: the same rank twice, different world
-///   sizes, a world that has formed already, nothing reachable.
-/// - [`Error::PeerFailed`] when a rank was lost after it had joined.
-/// - [`Error::Config`] and [`Error::Storage`] when rank 0 cannot listen or leave word.
-pub fn join(config: &Config) -> Result<Joined, Error> {
-    let runtime = runtime()?;
-    if let Some(reason) = config.interrupt.reason() {
-        return Err(raised(
-            &own_peer(config),
-            Activity::outside(Phase::Joining),
-            &reason,
-        ));
-    }
-    let name = format!("fsgather-{}", config.rank);
-    let baton = Baton::new(runtime, name)
-        .map_err(|error| Error::config(format!("cannot start a thread: {error}")))?;
-    if config.rank == Rank::ZERO {
-        join_as_coordinator(config, baton)
-    } else {
-        join_as_member(config, baton)
-    }
-}
-
-fn runtime() -> Result<Runtime, Error> {
-    tokio::runtime::Builder::new_current_thread()
+fn start_baton(config: &Config) -> Result<Baton, Error> {
+    let runtime: Runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Error::config(format!("cannot start the network runtime: {error}")))
+        .map_err(|error| Error::config(format!("cannot start the network runtime: {error}")))?;
+    Baton::new(runtime, format!("fsgather-{}", config.rank))
+        .map_err(|error| Error::config(format!("cannot start a thread: {error}")))
 }
 
-fn join_request(config: &Config) -> Join {
-    Join {
-        rank: config.rank,
-        world_size: config.world_size,
-        nonce: Uuid::new_v4().as_u128(),
-        process: config.process.clone(),
-        patience: config.patience,
-    }
-}
-
-fn coordinator_peer(process: &ProcessId) -> Peer {
-    Peer {
-        rank: Rank::ZERO,
-        host: process.host.clone(),
-        pid: process.pid,
-    }
-}
-
-fn join_as_coordinator(config: &Config, baton: Baton) -> Result<Joined, Error> {
+/// Brings a world together on rank 0.
+pub(crate) fn host(config: &Config) -> Result<Hosted, Error> {
+    let baton = start_baton(config)?;
     check_descriptors(config.world_size)?;
     let now = Instant::now();
     let (credentials, ports) = match &config.meeting {
@@ -171,12 +86,8 @@ fn join_as_coordinator(config: &Config, baton: Baton) -> Result<Joined, Error> {
         patience: config.patience,
         join_patience: config.join_patience,
     };
-    let member = Member::new(
-        Rank::ZERO,
-        coordinator_peer(&config.process),
-        config.patience,
-        now,
-    );
+    let me = meet::coordinator_peer(&config.process);
+    let member = Member::new(Rank::ZERO, me, config.patience, now);
     let coordinator = Coordinator::new(world, now);
     let hub = Arc::new(Hub::new(
         Rank::ZERO,
@@ -193,43 +104,133 @@ fn join_as_coordinator(config: &Config, baton: Baton) -> Result<Joined, Error> {
         async move { hub.keep_time().await }
     });
     interrupt_by(config, &hub);
-    hub.join_self(join_request(config));
-    let outcome = baton.run(async {
-        if let Meeting::Board(board) = &config.meeting {
-            let record = record(config, port, &credentials)?.to_bytes();
-            post(Arc::clone(board), record).await?;
-            tokio::spawn(tend(Arc::clone(board), Arc::clone(&hub)));
-        }
-        hub.until(|member, coordinator| {
-            let failure = member.failure(ChannelId::WORLD);
-            match failure {
-                Some(failure) => Some(Err(failure.clone())),
-                None => coordinator
-                    .filter(|coordinator| coordinator.is_open())
-                    .map(|coordinator| Ok(coordinator.processes())),
-            }
-        })
-        .await
-    });
+    hub.join_self(meet::join_request(config));
     let board = match &config.meeting {
         Meeting::Board(board) => Some(Arc::clone(board)),
         Meeting::Address { .. } => None,
     };
-    let line = Line::new(Arc::clone(&hub), baton, board);
-    let processes = match outcome {
-        Ok(processes) => processes,
-        Err(failure) => {
-            line.give_up(&failure);
-            return Err(failure);
+    let settled = baton.run(form(config, &hub, board.as_ref(), port, &credentials));
+    let line = Line::new(Arc::clone(&hub), baton, board.clone());
+    match settled {
+        Settled::Formed(processes) => {
+            line.watch_siblings(config.rank, &processes, &config.is_running);
+            let joined = meet::joined(config, communicator, processes, line);
+            Ok(Hosted::Formed(joined))
         }
-    };
-    line.watch_siblings(config.rank, &processes, &config.is_running);
-    Ok(joined(config, communicator, processes, line))
+        Settled::Failed(failure) => {
+            line.give_up(&failure);
+            Err(failure)
+        }
+        Settled::Objected(objection) if config.control == Control::Auto => {
+            hub.coordinate(|coordinator, _| coordinator.move_on());
+            line.settle(Duration::from_secs(1));
+            line.shut_down();
+            Ok(Hosted::Unreachable(objection))
+        }
+        Settled::Objected(objection) => {
+            let failure = cannot_be_reached(&objection);
+            line.give_up(&failure);
+            if let Some(board) = board {
+                refuse(config, &*board, &credentials, &failure);
+            }
+            Err(failure)
+        }
+    }
 }
 
-fn join_as_member(config: &Config, baton: Baton) -> Result<Joined, Error> {
-    let join = join_request(config);
-    let nonce = join.nonce;
+/// Leaves word for the others, and waits until all have come or something goes wrong.
+async fn form(
+    config: &Config,
+    hub: &Arc<Hub>,
+    board: Option<&Arc<dyn Noticeboard>>,
+    port: u16,
+    credentials: &Credentials,
+) -> Settled {
+    let (object, objected) = oneshot::channel();
+    if let Some(board) = board {
+        let record = match record(config, port, credentials) {
+            Ok(record) => record.to_bytes(),
+            Err(failure) => return Settled::Failed(failure),
+        };
+        if let Err(failure) = post(Arc::clone(board), record).await {
+            return Settled::Failed(failure);
+        }
+        let tending = Tending {
+            board: Arc::clone(board),
+            hub: Arc::clone(hub),
+            communicator: credentials.communicator,
+            // Without marker files there is nothing to move on to, but the others can still be told.
+            listens: config.control == Control::Tcp || config.office.is_some(),
+        };
+        tokio::spawn(tending.run(object));
+    }
+    let settled = hub.until(|member, coordinator| {
+        if let Some(failure) = member.failure(ChannelId::WORLD) {
+            return Some(Settled::Failed(failure.clone()));
+        }
+        coordinator
+            .filter(|coordinator| coordinator.is_open())
+            .map(|coordinator| Settled::Formed(coordinator.processes()))
+    });
+    tokio::select! {
+        biased;
+        settled = settled => settled,
+        Ok(objection) = objected => Settled::Objected(objection),
+    }
+}
+
+fn cannot_be_reached(objection: &Objection) -> Error {
+    let Objection { peer, tried, .. } = objection;
+    Error::rendezvous(format!(
+        "{peer} cannot reach rank 0 over TCP; tried {tried}. Set FSGATHER_INTERFACE to the network that \
+         all hosts share, or FSGATHER_CONTROL=auto to go through files where TCP does not work"
+    ))
+}
+
+/// Tells those who could not be reached why the world has failed.
+fn refuse(config: &Config, board: &dyn Noticeboard, credentials: &Credentials, failure: &Error) {
+    let record = Record {
+        communicator: credentials.communicator,
+        refusal: Some(failure.clone()),
+        ..meet::record(config)
+    };
+    if let Err(error) = board.post(&record.to_bytes()) {
+        tracing::debug!("the others could not be told: {error}");
+        return;
+    }
+    let posted = Instant::now();
+    let deadline = Deadline::after(posted, REFUSAL_LIMIT);
+    let mut pauses = Backoff::new(Duration::from_millis(25), Duration::from_millis(500));
+    let (_never, wait) = std::sync::mpsc::channel::<()>();
+    // They take their objections back once they know.
+    while !objections(board, credentials.communicator).is_empty()
+        && !deadline.has_passed(Instant::now())
+    {
+        let _ = wait.recv_timeout(pauses.next_pause());
+        if let Err(error) = board.tend(posted.elapsed()) {
+            tracing::debug!("the refusal could not be tended: {error}");
+        }
+    }
+    board.take_down();
+}
+
+/// The objections to one world's record.
+fn objections(board: &dyn Noticeboard, communicator: Uuid) -> Vec<Objection> {
+    let found = board.objections().unwrap_or_else(|error| {
+        tracing::debug!("cannot look for objections: {error}");
+        Vec::new()
+    });
+    let objections = found
+        .iter()
+        .filter_map(|bytes| Objection::from_bytes(bytes));
+    objections
+        .filter(|objection| objection.communicator == communicator)
+        .collect()
+}
+
+/// Looks for the world until this rank is in; the baton runs a world over TCP from then on.
+pub(crate) fn seek_world(config: &Config) -> Result<(Found, Baton), Error> {
+    let baton = start_baton(config)?;
     let search = Search {
         whereabouts: match &config.meeting {
             Meeting::Board(board) => Whereabouts::Board(Arc::clone(board)),
@@ -247,11 +248,13 @@ fn join_as_member(config: &Config, baton: Baton) -> Result<Joined, Error> {
                 },
             },
         },
-        join,
+        join: meet::join_request(config),
         network_namespace: config.network_namespace,
         patience: config.join_patience,
+        office: config.office.clone(),
+        is_running: Arc::clone(&config.is_running),
     };
-    let (interrupted, interruption) = tokio::sync::oneshot::channel();
+    let (interrupted, interruption) = oneshot::channel();
     let interrupted = Mutex::new(Some(interrupted));
     config.interrupt.on_raise(move |reason| {
         let sender = interrupted
@@ -262,14 +265,21 @@ fn join_as_member(config: &Config, baton: Baton) -> Result<Joined, Error> {
             let _ = sender.send(reason.to_owned());
         }
     });
+    let joining = Activity::outside(Phase::Joining);
     let found = baton.run(async {
         tokio::select! {
             found = seek(search) => found,
-            Ok(reason) = interruption => Err(raised(&own_peer(config), Activity::outside(Phase::Joining), &reason)),
+            Ok(reason) = interruption => Err(meet::raised(&meet::own_peer(config), joining, &reason)),
         }
     })?;
-    let Found {
+    Ok((found, baton))
+}
+
+/// Takes the place in a world that has formed.
+pub(crate) fn enter(config: &Config, found: FoundTcp, baton: Baton) -> Result<Joined, Error> {
+    let FoundTcp {
         welcome,
+        nonce,
         connection: Connection { reader, writer },
         address,
         credentials,
@@ -278,7 +288,7 @@ fn join_as_member(config: &Config, baton: Baton) -> Result<Joined, Error> {
     let processes = welcome.processes;
     let coordinator = processes
         .first()
-        .map(coordinator_peer)
+        .map(meet::coordinator_peer)
         .ok_or_else(|| Error::rendezvous("rank 0 named no processes in its welcome"))?;
     let member = Member::new(config.rank, coordinator, welcome.patience, now);
     let hub = Arc::new(Hub::new(config.rank, member, None, 1));
@@ -302,26 +312,7 @@ fn join_as_member(config: &Config, baton: Baton) -> Result<Joined, Error> {
     interrupt_by(config, &hub);
     let line = Line::new(hub, baton, None);
     line.watch_siblings(config.rank, &processes, &config.is_running);
-    Ok(joined(config, welcome.communicator, processes, line))
-}
-
-fn joined(config: &Config, communicator: Uuid, processes: Vec<ProcessId>, line: Line) -> Joined {
-    let peers = (0..)
-        .map(Rank::new)
-        .zip(&processes)
-        .map(|(rank, process)| Peer {
-            rank,
-            host: process.host.clone(),
-            pid: process.pid,
-        })
-        .collect();
-    let body_limit = TABLE_LIMIT / config.world_size.count();
-    let seat = Seat::new(config.rank, config.world_size, peers, body_limit, line);
-    Joined {
-        exchange: Box::new(seat),
-        communicator,
-        processes,
-    }
+    Ok(meet::joined(config, welcome.communicator, processes, line))
 }
 
 /// How to open the silent second connection to rank 0.
@@ -371,27 +362,53 @@ async fn post(board: Arc<dyn Noticeboard>, record: Vec<u8>) -> Result<(), Error>
         .map_err(|_| Error::rendezvous("leaving word for the others was cut short"))?
 }
 
-/// Keeps the record visible until the world has formed, then removes those of crashed runs.
-async fn tend(board: Arc<dyn Noticeboard>, hub: Arc<Hub>) {
-    const EVERY: Duration = Duration::from_millis(25);
-    let posted = Instant::now();
-    let mut pauses = Backoff::new(EVERY, Duration::from_secs(1));
-    loop {
-        let settled = hub.until(|member, coordinator| {
-            let open = coordinator.is_some_and(Coordinator::is_open);
-            (open || member.failure(ChannelId::WORLD).is_some()).then_some(open)
-        });
-        let pause = pauses.next_pause();
-        if let Ok(formed) = tokio::time::timeout(pause, settled).await {
-            if formed {
-                tokio::task::spawn_blocking(move || board.sweep());
+/// Looks after rank 0's record while the world forms.
+struct Tending {
+    board: Arc<dyn Noticeboard>,
+    hub: Arc<Hub>,
+    communicator: Uuid,
+    /// Whether objections matter.
+    listens: bool,
+}
+
+impl Tending {
+    /// Keeps the record visible until the world has formed, then removes those of crashed runs. A rank
+    /// that cannot reach us is reported.
+    async fn run(self, object: oneshot::Sender<Objection>) {
+        let mut object = Some(object);
+        let posted = Instant::now();
+        let mut pauses = Backoff::new(Duration::from_millis(25), Duration::from_secs(1));
+        loop {
+            let settled = self.hub.until(|member, coordinator| {
+                let open = coordinator.is_some_and(Coordinator::is_open);
+                let gone = coordinator.is_some_and(Coordinator::is_gone);
+                (open || gone || member.failure(ChannelId::WORLD).is_some()).then_some(open)
+            });
+            let pause = pauses.next_pause();
+            let board = Arc::clone(&self.board);
+            if let Ok(formed) = tokio::time::timeout(pause, settled).await {
+                if formed {
+                    tokio::task::spawn_blocking(move || board.sweep());
+                }
+                return;
             }
-            return;
-        }
-        let its = Arc::clone(&board);
-        let tended = tokio::task::spawn_blocking(move || its.tend(posted.elapsed()));
-        if let Ok(Err(error)) = tended.await {
-            tracing::debug!("the rendezvous record could not be tended: {error}");
+            let (communicator, listens) = (self.communicator, self.listens);
+            let tended = tokio::task::spawn_blocking(move || {
+                if let Err(error) = board.tend(posted.elapsed()) {
+                    tracing::debug!("the rendezvous record could not be tended: {error}");
+                }
+                if listens {
+                    objections(&*board, communicator)
+                } else {
+                    Vec::new()
+                }
+            });
+            let objection = tended.await.ok().and_then(|found| found.into_iter().next());
+            if let Some(objection) = objection
+                && let Some(object) = object.take()
+            {
+                let _ = object.send(objection);
+            }
         }
     }
 }
@@ -401,10 +418,7 @@ fn record(config: &Config, port: u16, credentials: &Credentials) -> Result<Recor
         communicator: credentials.communicator,
         secret: credentials.secret,
         addresses: addresses::publishable(port, &*config.interfaces)?,
-        world_size: config.world_size,
-        host: config.process.host.clone(),
-        boot_id: config.process.boot_id.clone(),
-        network_namespace: config.network_namespace,
+        ..meet::record(config)
     })
 }
 
@@ -453,30 +467,11 @@ fn check_descriptors(world_size: WorldSize) -> Result<(), Error> {
 fn interrupt_by(config: &Config, hub: &Arc<Hub>) {
     // The switch may outlive the communicator.
     let hub = Arc::downgrade(hub);
-    let me = own_peer(config);
+    let me = meet::own_peer(config);
     config.interrupt.on_raise(move |reason| {
         if let Some(hub) = hub.upgrade() {
             let doing = hub.act(|member, _| member.doing());
-            hub.interrupt(&raised(&me, doing, reason));
+            hub.interrupt(&meet::raised(&me, doing, reason));
         }
     });
-}
-
-fn own_peer(config: &Config) -> Peer {
-    Peer {
-        rank: config.rank,
-        host: config.process.host.clone(),
-        pid: config.process.pid,
-    }
-}
-
-/// A rank's own failure.
-fn raised(peer: &Peer, activity: Activity, reason: &str) -> Error {
-    Error::PeerFailed {
-        peer: peer.clone(),
-        activity,
-        failure: PeerFailure::Raised {
-            message: reason.to_owned(),
-        },
-    }
 }

@@ -262,7 +262,7 @@ impl Driver for Chair {
         }
     }
 
-    fn shut_down(&self) {
+    fn shut_down(&self) -> bool {
         let now = Instant::now();
         let mut state = self.lock();
         if self.rank == Rank::ZERO {
@@ -277,6 +277,7 @@ impl Driver for Chair {
             // The sink may hold what holds this exchange.
             *place = None;
         }
+        true
     }
 
     fn is_foreign(&self) -> bool {

@@ -36,6 +36,9 @@ const READ_SIZE: usize = 256 << 10;
 /// Why a connection did not come to be, or ended.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TransportError {
+    /// Connecting failed, or nothing came back.
+    #[error("{0}")]
+    Unreachable(#[source] io::Error),
     /// The operating system says so.
     #[error("{0}")]
     Io(#[source] io::Error),
@@ -151,10 +154,11 @@ impl Connection {
         credentials: &Credentials,
         purpose: Purpose,
     ) -> Result<Self, TransportError> {
+        let mut stream = tokio::time::timeout(HANDSHAKE_LIMIT, TcpStream::connect(address))
+            .await
+            .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+            .map_err(TransportError::Unreachable)?;
         tokio::time::timeout(HANDSHAKE_LIMIT, async {
-            let mut stream = TcpStream::connect(address)
-                .await
-                .map_err(TransportError::Io)?;
             stream.set_nodelay(true).map_err(TransportError::Io)?;
             let (handshake, first) = Handshake::initiate(credentials, purpose)
                 .map_err(|_| TransportError::NotAuthentic)?;

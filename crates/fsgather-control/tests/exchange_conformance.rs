@@ -10,8 +10,8 @@ use std::{
 };
 
 use fsgather_control::{
+    meet::{self, Control, Meeting},
     record::Record,
-    tcp::{self, Meeting},
     threads,
 };
 use fsgather_core::{Interrupt, ProcessId, Rank, Site, Solo, WorldSize};
@@ -38,7 +38,7 @@ fn tcp_world_by(board: MemoryBoard, ranks: u32, patience: Duration) -> Vec<Seat>
     let board = Arc::new(board);
     let world_size = WorldSize::new(ranks).unwrap();
     let join = |rank: Rank| {
-        let config = tcp::Config {
+        let config = meet::Config {
             rank,
             world_size,
             process: process(),
@@ -49,10 +49,12 @@ fn tcp_world_by(board: MemoryBoard, ranks: u32, patience: Duration) -> Vec<Seat>
             ports: 0..=0,
             interfaces: Arc::new(|_, address| address.is_loopback()),
             meeting: Meeting::Board(board.clone()),
+            control: Control::Tcp,
+            office: None,
             interrupt: Interrupt::default(),
             is_running: Arc::new(|_| true),
         };
-        thread::spawn(move || tcp::join(&config).unwrap().exchange)
+        thread::spawn(move || meet::join(&config).unwrap().exchange)
     };
     let joining: Vec<_> = world_size.ranks().map(join).collect();
     joining
@@ -83,6 +85,8 @@ fn records_of_crashed_runs_neither_capture_nor_hang_a_world() {
         communicator: Uuid::from_u128(7),
         secret: [7; 32],
         addresses: vec![address],
+        markers: None,
+        refusal: None,
         world_size: WorldSize::new(3).unwrap(),
         host: "here".into(),
         boot_id: "this boot".into(),

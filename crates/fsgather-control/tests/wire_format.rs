@@ -95,7 +95,7 @@ fn every_message_to_members_has_its_documented_number() {
             running: String::new(),
         },
         ToMember::Welcome(Welcome {
-            nonce: 1,
+            nonces: vec![1],
             communicator: Uuid::nil(),
             processes: Vec::new(),
             patience: Duration::ZERO,
@@ -116,12 +116,13 @@ fn every_message_to_members_has_its_documented_number() {
         },
         ToMember::Patience { channel },
         ToMember::Bye { orderly: true },
+        ToMember::Moved,
     ];
     let numbers: Vec<u8> = messages
         .iter()
         .map(|message| bytes_of(message)[0])
         .collect();
-    assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6, 7]);
+    assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6, 7, 8]);
 }
 
 #[test]
@@ -149,12 +150,12 @@ fn the_documented_examples_are_exact() {
     );
     let communicator = Uuid::from_u128(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff);
     let welcome = ToMember::Welcome(Welcome {
-        nonce: 300,
+        nonces: vec![1, 300],
         communicator,
         processes: Vec::new(),
         patience: Duration::from_millis(1500),
     });
-    let mut expected = vec![0x02, 0xac, 0x02, 0x10];
+    let mut expected = vec![0x02, 0x02, 0x01, 0xac, 0x02, 0x10];
     expected.extend_from_slice(communicator.as_bytes());
     expected.extend_from_slice(&[0x00, 0x01, 0x80, 0xca, 0xb5, 0xee, 0x01]);
     assert_eq!(bytes_of(&welcome), expected);

@@ -28,6 +28,7 @@ mod peer;
 mod interrupt;
 mod key;
 mod noticeboard;
+mod postbox;
 
 mod exchange;
 mod solo;
@@ -43,6 +44,7 @@ pub use interrupt::Interrupt;
 pub use key::{JobKey, KeyHash};
 pub use noticeboard::Noticeboard;
 pub use peer::{Missing, Peer, ProcessId};
+pub use postbox::{Beat, Letter, PostOffice, Postbox, Retirement};
 pub use rank::{Rank, WorldSize};
 pub use solo::Solo;
 pub use text::{bytes_text, duration_text};

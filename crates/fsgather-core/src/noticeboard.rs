@@ -37,10 +37,31 @@ pub trait Noticeboard: Send + Sync {
     /// When the place cannot be read. An empty place is no error.
     fn records(&self) -> Result<Vec<Vec<u8>>, Error>;
 
+    /// Leaves word beside rank 0's record that this rank cannot reach it.
+    ///
+    /// # Errors
+    ///
+    /// When that is not possible here.
+    fn object(&self, objection: &[u8]) -> Result<(), Error> {
+        let _ = objection;
+        Err(Error::rendezvous(
+            "this way of meeting has no place for objections",
+        ))
+    }
+
+    /// All objections of ranks of this world's key that can be seen now.
+    ///
+    /// # Errors
+    ///
+    /// When the place cannot be read.
+    fn objections(&self) -> Result<Vec<Vec<u8>>, Error> {
+        Ok(Vec::new())
+    }
+
     /// Removes records of crashed runs; rank 0 calls this once its world has formed.
     fn sweep(&self) {}
 
-    /// Takes rank 0's own record down.
+    /// Takes this rank's own record and objections down.
     fn take_down(&self) {}
 
     /// Where this is, for messages: `/shared/all_gather_via_filesys`.

@@ -3,6 +3,7 @@
 use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use crate::{Activity, Rank, duration_text};
 
@@ -51,6 +52,24 @@ impl ProcessId {
         self.boot_id == other.boot_id
             && self.pid_namespace == other.pid_namespace
             && self.pid_namespace != 0
+    }
+
+    /// A name for all processes that see the same pids: one host, or one container on it.
+    ///
+    /// A process that does not know its pid namespace is on its own.
+    #[must_use]
+    pub fn host_label(&self) -> u64 {
+        let mut hasher = Sha256::new();
+        hasher.update(b"fsgather host 1");
+        hasher.update(self.boot_id.as_bytes());
+        hasher.update(self.pid_namespace.to_le_bytes());
+        if self.pid_namespace == 0 {
+            hasher.update(self.host.as_bytes());
+            hasher.update(self.pid.to_le_bytes());
+            hasher.update(self.start_time.to_le_bytes());
+        }
+        let digest = hasher.finalize();
+        u64::from_be_bytes(digest.first_chunk().copied().unwrap_or_default())
     }
 
     /// Whether both processes see the same mounts.
@@ -125,6 +144,32 @@ mod tests {
             silent.to_string(),
             "rank 3 on n7 (pid 42, last known computing, 12s ago)"
         );
+    }
+
+    #[test]
+    fn processes_that_see_each_other_share_a_label_and_no_others_do() {
+        let here = ProcessId {
+            boot_id: "boot".into(),
+            pid_namespace: 4,
+            pid: 1,
+            ..ProcessId::default()
+        };
+        let sibling = ProcessId {
+            pid: 2,
+            ..here.clone()
+        };
+        let contained = ProcessId {
+            pid_namespace: 5,
+            ..here.clone()
+        };
+        assert_eq!(here.host_label(), sibling.host_label());
+        assert_ne!(here.host_label(), contained.host_label());
+        let unknown = |pid| ProcessId {
+            pid_namespace: 0,
+            pid,
+            ..here.clone()
+        };
+        assert_ne!(unknown(1).host_label(), unknown(2).host_label());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use fsgather_core::{Error, GatherId, KeyHash, Noticeboard, ProcessId, Salt, StorageCause};
@@ -70,8 +70,16 @@ pub struct FileBoard {
 struct State {
     posted: Vec<PathBuf>,
     schedule: TouchSchedule,
+    left_at: Option<Instant>,
     /// Whole records, which never change, and whose names are never used twice.
     read: BTreeMap<PathBuf, Record>,
+}
+
+/// What is left on a board.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Record,
+    Objection,
 }
 
 impl FileBoard {
@@ -90,8 +98,8 @@ impl FileBoard {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lists all places and reads the records for this key, whole ones only.
-    fn read_all(&self) -> Result<Vec<(PathBuf, Record)>, Error> {
+    /// Lists all places and reads what is of a kind and for this key, whole ones only.
+    fn read_all(&self, kind: Kind) -> Result<Vec<(PathBuf, Record)>, Error> {
         let mut found = Vec::new();
         let mut failure = None;
         let mut is_readable = false;
@@ -99,7 +107,7 @@ impl FileBoard {
             match listing::names(&place.directory) {
                 Ok(names) => {
                     is_readable = true;
-                    let paths = names.iter().filter(|name| self.is_ours(name));
+                    let paths = names.iter().filter(|name| self.is_ours(name, kind));
                     found.extend(paths.filter_map(|name| self.read(place, name)));
                 }
                 // It is made by whichever rank needs it first.
@@ -116,11 +124,12 @@ impl FileBoard {
         }
     }
 
-    fn is_ours(&self, name: &str) -> bool {
-        matches!(
-            RendezvousEntry::parse(name),
-            Some(RendezvousEntry::Record(record)) if record.is_for(self.key)
-        )
+    fn is_ours(&self, name: &str, kind: Kind) -> bool {
+        match (RendezvousEntry::parse(name), kind) {
+            (Some(RendezvousEntry::Record(name)), Kind::Record)
+            | (Some(RendezvousEntry::Unreachable(name)), Kind::Objection) => name.is_for(self.key),
+            _ => false,
+        }
     }
 
     fn read(&self, place: &BoardPlace, name: &str) -> Option<(PathBuf, Record)> {
@@ -140,10 +149,66 @@ impl FileBoard {
         }
     }
 
-    fn post_in(&self, place: &BoardPlace, contents: &[u8]) -> Result<PathBuf, Error> {
+    /// Posts in every place; fails only if that is possible in none.
+    fn leave(&self, kind: Kind, body: &[u8]) -> Result<(), Error> {
+        let record = Record {
+            poster: self.me.clone(),
+            body: body.to_vec(),
+        };
+        let contents = record
+            .to_bytes()
+            .map_err(|error| Error::rendezvous(format!("the record cannot be posted: {error}")))?;
+        let mut failure = None;
+        let mut posted = Vec::new();
+        for place in &self.places {
+            match self.post_in(place, kind, &contents) {
+                Ok(path) => posted.push(path),
+                Err(error) => {
+                    tracing::debug!(%error, "not posted in one of the places");
+                    failure.get_or_insert(error);
+                }
+            }
+        }
+        let is_posted = !posted.is_empty();
+        let mut state = self.lock();
+        state.posted.extend(posted);
+        state.schedule = TouchSchedule::default();
+        state.left_at = Some(Instant::now());
+        drop(state);
+        match failure {
+            _ if is_posted => Ok(()),
+            Some(failure) => Err(failure),
+            None => Err(Error::rendezvous(
+                "there is no directory in which to post a record",
+            )),
+        }
+    }
+
+    /// Has clients that have listed a directory before list it again, if it is time to.
+    fn touch(&self, elapsed: Duration) {
+        let posted = {
+            let mut state = self.lock();
+            if state.schedule.is_due(elapsed) {
+                state.posted.clone()
+            } else {
+                Vec::new()
+            }
+        };
+        for directory in posted.iter().filter_map(|path| path.parent()) {
+            if let Err(error) = directory::touch(directory) {
+                tracing::debug!(path = %directory.display(), %error, "cannot touch");
+            }
+        }
+    }
+
+    fn post_in(&self, place: &BoardPlace, kind: Kind, contents: &[u8]) -> Result<PathBuf, Error> {
         let stamp = GatherId::new(SystemTime::now(), Salt::from_random(rand::random()));
-        let name = RendezvousEntry::Record(RecordName::new(self.key, stamp)).to_string();
-        let path = place.directory.join(name);
+        let name = RecordName::new(self.key, stamp);
+        let entry = match kind {
+            Kind::Record => RendezvousEntry::Record(name),
+            Kind::Objection => RendezvousEntry::Unreachable(name),
+        };
+        let path = place.directory.join(entry.to_string());
         let is_local =
             FileSystem::of(&place.directory).is_ok_and(|system| system.class() == Class::Local);
         file::write_new(&path, 0o600, contents, !is_local).map_err(|error| {
@@ -183,55 +248,22 @@ fn read_record(path: &Path, own: OwnUid) -> Result<Record, String> {
 }
 
 impl Noticeboard for FileBoard {
-    /// Posts in every place; fails only if that is possible in none.
     fn post(&self, record: &[u8]) -> Result<(), Error> {
-        let record = Record {
-            poster: self.me.clone(),
-            body: record.to_vec(),
-        };
-        let contents = record
-            .to_bytes()
-            .map_err(|error| Error::rendezvous(format!("the record cannot be posted: {error}")))?;
-        let mut failure = None;
-        let mut posted = Vec::new();
-        for place in &self.places {
-            match self.post_in(place, &contents) {
-                Ok(path) => posted.push(path),
-                Err(error) => {
-                    tracing::debug!(%error, "not posted in one of the places");
-                    failure.get_or_insert(error);
-                }
-            }
-        }
-        let is_posted = !posted.is_empty();
-        let mut state = self.lock();
-        state.posted.extend(posted);
-        state.schedule = TouchSchedule::default();
-        drop(state);
-        match failure {
-            _ if is_posted => Ok(()),
-            Some(failure) => Err(failure),
-            None => Err(Error::rendezvous(
-                "there is no directory in which to post a record",
-            )),
-        }
+        self.leave(Kind::Record, record)
+    }
+
+    fn object(&self, objection: &[u8]) -> Result<(), Error> {
+        self.leave(Kind::Objection, objection)
+    }
+
+    fn objections(&self) -> Result<Vec<Vec<u8>>, Error> {
+        let found = self.read_all(Kind::Objection)?;
+        Ok(found.into_iter().map(|(_, record)| record.body).collect())
     }
 
     fn tend(&self, elapsed: Duration) -> Result<Vec<Vec<u8>>, Error> {
-        let posted = {
-            let mut state = self.lock();
-            if state.schedule.is_due(elapsed) {
-                state.posted.clone()
-            } else {
-                Vec::new()
-            }
-        };
-        for directory in posted.iter().filter_map(|path| path.parent()) {
-            if let Err(error) = directory::touch(directory) {
-                tracing::debug!(path = %directory.display(), %error, "cannot touch");
-            }
-        }
-        let found = self.read_all()?;
+        self.touch(elapsed);
+        let found = self.read_all(Kind::Record)?;
         let own = &self.lock().posted;
         Ok(found
             .into_iter()
@@ -241,32 +273,43 @@ impl Noticeboard for FileBoard {
     }
 
     fn records(&self) -> Result<Vec<Vec<u8>>, Error> {
-        let found = self.read_all()?;
+        // Nobody tends a member's objection; it looks for records as long as that matters.
+        let left_at = self.lock().left_at;
+        if let Some(left_at) = left_at {
+            self.touch(left_at.elapsed());
+        }
+        let found = self.read_all(Kind::Record)?;
         Ok(found.into_iter().map(|(_, record)| record.body).collect())
     }
 
-    /// Removes records of the same key whose poster is proved to be gone.
+    /// Removes records of the same key, and objections to them, whose poster is proved to be gone.
     fn sweep(&self) {
-        let found = self.read_all().unwrap_or_else(|error| {
-            tracing::debug!(%error, "cannot sweep");
-            Vec::new()
-        });
         let own = self.lock().posted.clone();
-        for (path, record) in found {
-            if own.contains(&path) || liveness(&record.poster, &self.me) != Liveness::Gone {
-                continue;
-            }
-            match remove::unlink(&path) {
-                Ok(()) => tracing::debug!(path = %path.display(), "removed a stale record"),
-                Err(error) => {
-                    tracing::debug!(path = %path.display(), %error, "cannot remove a stale record");
+        for kind in [Kind::Record, Kind::Objection] {
+            let found = self.read_all(kind).unwrap_or_else(|error| {
+                tracing::debug!(%error, "cannot sweep");
+                Vec::new()
+            });
+            for (path, record) in found {
+                if own.contains(&path) || liveness(&record.poster, &self.me) != Liveness::Gone {
+                    continue;
+                }
+                match remove::unlink(&path) {
+                    Ok(()) => tracing::debug!(path = %path.display(), "removed a stale record"),
+                    Err(error) => {
+                        tracing::debug!(path = %path.display(), %error, "cannot remove a stale record");
+                    }
                 }
             }
         }
     }
 
     fn take_down(&self) {
-        let posted = std::mem::take(&mut self.lock().posted);
+        let posted = {
+            let mut state = self.lock();
+            state.left_at = None;
+            std::mem::take(&mut state.posted)
+        };
         for path in posted {
             if let Err(error) = remove::unlink(&path) {
                 let cause = StorageCause::from(&error);

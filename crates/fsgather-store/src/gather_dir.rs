@@ -16,7 +16,7 @@ use crate::{
     file,
     filesystem::{Class, FileSystem},
     layout::{self, GatherEntry, PayloadName, RendezvousEntry},
-    listing,
+    listing, marker_names,
     owner::{self, OwnerRecord},
     patience::{Patience, Progress},
     remove,
@@ -97,6 +97,32 @@ impl GatherDir {
         owner: &OwnerRecord,
         own: OwnUid,
     ) -> Result<Self, Error> {
+        Self::create_with(rendezvous, mode, owner, own, Self::furnish)
+    }
+
+    /// Makes a gather directory that holds messages instead of payloads.
+    pub(crate) fn create_for_messages(
+        rendezvous: &Path,
+        mode: u32,
+        owner: &OwnerRecord,
+        own: OwnUid,
+    ) -> Result<Self, Error> {
+        Self::create_with(rendezvous, mode, owner, own, |directory| {
+            directory.make_private(&directory.path)?;
+            for name in [marker_names::IN, marker_names::OUT, marker_names::LIVE] {
+                directory.make_directory(&directory.path.join(name))?;
+            }
+            Ok(PublishMode::Direct)
+        })
+    }
+
+    fn create_with(
+        rendezvous: &Path,
+        mode: u32,
+        owner: &OwnerRecord,
+        own: OwnUid,
+        furnish: impl FnOnce(&Self) -> Result<PublishMode, Error>,
+    ) -> Result<Self, Error> {
         let path = rendezvous.join(RendezvousEntry::Gather(owner.gather).to_string());
         let failed = |error: io::Error| {
             Error::storage(
@@ -135,7 +161,7 @@ impl GatherDir {
             }
             Error::storage("write", &record, directory::explain(rendezvous, &error))
         })?;
-        match gather_dir.furnish() {
+        match furnish(&gather_dir) {
             Ok(publish) => {
                 gather_dir.facts.publish = publish;
                 tracing::debug!(

@@ -76,6 +76,15 @@ impl RecordName {
     pub const fn stamp(self) -> GatherId {
         self.stamp
     }
+
+    /// Reads what follows the kind in a name.
+    fn parse(text: &str) -> Option<Self> {
+        let (key, stamp) = text.split_once('-')?;
+        Some(Self {
+            key: hex(key, 16)?,
+            stamp: stamp.parse().ok()?,
+        })
+    }
 }
 
 /// What lies in a rendezvous directory.
@@ -84,6 +93,8 @@ impl RecordName {
 pub enum RendezvousEntry {
     /// `rendezvous-<key>-<time>-<salt>`: a record of rank 0.
     Record(RecordName),
+    /// `unreachable-<key>-<time>-<salt>`: a rank cannot reach the rank 0 of a record.
+    Unreachable(RecordName),
     /// `gather-<id>`: a gather directory.
     Gather(GatherId),
     /// `probe-<nonce>`: a file that lives for a moment, to find out whether one can be written.
@@ -101,6 +112,9 @@ impl fmt::Display for RendezvousEntry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Record(RecordName { key, stamp }) => write!(f, "rendezvous-{key:016x}-{stamp}"),
+            Self::Unreachable(RecordName { key, stamp }) => {
+                write!(f, "unreachable-{key:016x}-{stamp}")
+            }
             Self::Gather(id) => write!(f, "gather-{id}"),
             Self::Probe(nonce) => write!(f, "probe-{nonce:016x}"),
             Self::Condemned { id, nonce } => write!(f, "condemned-{id}-{nonce:08x}"),
@@ -113,11 +127,10 @@ impl RendezvousEntry {
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         if let Some(rest) = name.strip_prefix("rendezvous-") {
-            let (key, stamp) = rest.split_once('-')?;
-            return Some(Self::Record(RecordName {
-                key: hex(key, 16)?,
-                stamp: stamp.parse().ok()?,
-            }));
+            return Some(Self::Record(RecordName::parse(rest)?));
+        }
+        if let Some(rest) = name.strip_prefix("unreachable-") {
+            return Some(Self::Unreachable(RecordName::parse(rest)?));
         }
         if let Some(id) = name.strip_prefix("gather-") {
             return Some(Self::Gather(id.parse().ok()?));
@@ -327,7 +340,7 @@ pub(crate) fn parse_nonce_name(name: &str) -> Option<u64> {
 }
 
 /// A number of exactly `width` lower-case hexadecimal digits.
-fn hex(text: &str, width: usize) -> Option<u64> {
+pub(crate) fn hex(text: &str, width: usize) -> Option<u64> {
     let digits = text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     (digits && text.len() == width)
         .then(|| u64::from_str_radix(text, 16).ok())
@@ -335,7 +348,7 @@ fn hex(text: &str, width: usize) -> Option<u64> {
 }
 
 /// A number of exactly `width` decimal digits.
-fn decimal(text: &str, width: usize) -> Option<u64> {
+pub(crate) fn decimal(text: &str, width: usize) -> Option<u64> {
     let digits = text.bytes().all(|b| b.is_ascii_digit());
     (digits && text.len() == width)
         .then(|| text.parse().ok())

@@ -11,7 +11,9 @@ use fsgather_core::{Epoch, Error, Rank};
 use crate::{
     gather_dir::GatherDir,
     layout::{self, GatherEntry, PayloadName},
-    listing, patience,
+    listing,
+    marker_names::{self, HostName, MarkerName},
+    patience,
     payload_writer::PayloadId,
     remove,
 };
@@ -126,8 +128,18 @@ impl GatherDir {
             (layout::PAYLOADS, is_payload as fn(&str) -> bool),
             (layout::STAGING, is_payload),
             (layout::PROBES, is_nonce),
+            (marker_names::OUT, is_marker),
         ] {
             remove_tree(&self.path().join(name), is_ours, &mut removal);
+        }
+        for name in [marker_names::IN, marker_names::LIVE] {
+            let path = self.path().join(name);
+            for host in listing::names(&path).unwrap_or_default() {
+                if HostName::parse(&host).is_some() {
+                    remove_tree(&path.join(host), is_marker, &mut removal);
+                }
+            }
+            remove_tree(&path, |_| false, &mut removal);
         }
         if removal.is_complete() {
             empty(self.path(), is_mark);
@@ -195,6 +207,10 @@ fn is_mark(name: &str) -> bool {
 
 fn is_mark_or_owner(name: &str) -> bool {
     is_mark(name) || name == layout::OWNER
+}
+
+fn is_marker(name: &str) -> bool {
+    MarkerName::parse(name).is_some()
 }
 
 fn is_nonce(name: &str) -> bool {

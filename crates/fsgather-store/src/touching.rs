@@ -6,9 +6,10 @@ use std::time::Duration;
 ///
 /// Two changes within one tick of a server's clock look like one to some clients, which then never learn
 /// of the second, until something changes again a tick later. Ticks last up to two seconds.
-const MOMENTS: [Duration; 4] = [
+const MOMENTS: [Duration; 5] = [
     Duration::from_millis(25),
     Duration::from_millis(100),
+    Duration::from_millis(400),
     Duration::from_millis(1100),
     Duration::from_millis(2200),
 ];
@@ -24,7 +25,7 @@ impl TouchSchedule {
     /// Whether to touch now, `elapsed` after the last change. Touches that were missed count as made.
     pub(crate) fn is_due(&mut self, elapsed: Duration) -> bool {
         let early = MOMENTS.iter().filter(|&&moment| moment <= elapsed).count();
-        let late = elapsed.saturating_sub(MOMENTS[3]).as_nanos() / EVERY.as_nanos();
+        let late = elapsed.saturating_sub(MOMENTS[4]).as_nanos() / EVERY.as_nanos();
         let due = early as u128 + late;
         let is_due = due > self.made;
         self.made = self.made.max(due);
@@ -42,7 +43,7 @@ mod tests {
         let touched: Vec<u64> = (0..20_000)
             .filter(|&ms| schedule.is_due(Duration::from_millis(ms)))
             .collect();
-        assert_eq!(touched, [25, 100, 1100, 2200, 7200, 12_200, 17_200]);
+        assert_eq!(touched, [25, 100, 400, 1100, 2200, 7200, 12_200, 17_200]);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use fsgather_core::{Error, Noticeboard};
 #[derive(Debug, Default)]
 pub struct MemoryBoard {
     records: Mutex<Vec<Vec<u8>>>,
+    objections: Mutex<Vec<Vec<u8>>>,
 }
 
 impl MemoryBoard {
@@ -16,6 +17,7 @@ impl MemoryBoard {
     pub fn with_leftovers(records: Vec<Vec<u8>>) -> Self {
         Self {
             records: Mutex::new(records),
+            objections: Mutex::default(),
         }
     }
 }
@@ -35,6 +37,20 @@ impl Noticeboard for MemoryBoard {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone())
+    }
+
+    fn object(&self, objection: &[u8]) -> Result<(), Error> {
+        let mut objections = self.objections.lock();
+        let objections = objections
+            .as_mut()
+            .map_err(|_| Error::config("a test panicked"))?;
+        objections.push(objection.to_vec());
+        Ok(())
+    }
+
+    fn objections(&self) -> Result<Vec<Vec<u8>>, Error> {
+        let objections = self.objections.lock();
+        Ok(objections.unwrap_or_else(PoisonError::into_inner).clone())
     }
 
     fn place(&self) -> String {

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use fsgather_control::tcp;
+use fsgather_control::meet;
 use fsgather_core::{Error, Interrupt, ProcessId, Site, Solo};
 use fsgather_store::{Liveness, liveness, this_process};
 
@@ -179,19 +179,13 @@ impl Builder {
             let inner = Inner::in_memory(Box::new(exchange), vec![process]);
             return Ok(Communicator::from_inner(inner));
         }
-        if settings.control.value == Control::Markers {
-            return Err(Error::config(
-                "FSGATHER_CONTROL=markers: this version knows control over TCP only; leave it unset or set it \
-                 to tcp",
-            ));
-        }
         let uid = rustix::process::geteuid().as_raw();
         let key = settings.job_key(uid, next_number());
-        let prepared = meeting::prepare(&settings, rendezvous.as_ref(), &key)?;
+        let prepared = meeting::prepare(&settings, rendezvous.as_ref(), &key, &process)?;
         let problem = prepared.ground.problem.clone();
         let interfaces = settings.interfaces.value.clone();
         let own = process.clone();
-        let config = tcp::Config {
+        let config = meet::Config {
             rank: settings.detection.rank,
             world_size: settings.detection.world_size,
             network_namespace: network_namespace(),
@@ -210,13 +204,19 @@ impl Builder {
                 interfaces.matches(name, address)
             }),
             meeting: prepared.meeting,
+            control: match settings.control.value {
+                Control::Auto => meet::Control::Auto,
+                Control::Tcp => meet::Control::Tcp,
+                Control::Markers => meet::Control::Markers,
+            },
+            office: prepared.office,
             interrupt: self.interrupt.clone(),
             is_running: Arc::new(move |process: &ProcessId| {
                 liveness(process, &own) != Liveness::Gone
             }),
             process,
         };
-        let joined = match (tcp::join(&config), problem) {
+        let joined = match (meet::join(&config), problem) {
             (Err(_), Some(problem)) => return Err(problem),
             (joined, _) => joined?,
         };

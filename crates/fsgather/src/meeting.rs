@@ -5,17 +5,18 @@ use std::{
     sync::Arc,
 };
 
-use fsgather_control::tcp::Meeting;
-use fsgather_core::{Error, JobKey, Rank};
+use fsgather_control::meet::Meeting;
+use fsgather_core::{Error, JobKey, PostOffice, ProcessId, Rank};
 use fsgather_store::{
-    BoardPlace, FileBoard, OwnUid, check_writable, default_local, make_rendezvous, this_process,
+    BoardPlace, FileBoard, MarkerOffice, MarkerOwner, OwnUid, check_writable, default_local,
+    make_rendezvous,
 };
 use uuid::Uuid;
 
 use crate::{
     ground::Ground,
     rendezvous::{BootstrapBoard, Rendezvous},
-    settings::{Secret, SecretSetting, Settings},
+    settings::{Control, Secret, SecretSetting, Settings},
 };
 
 /// The directory that is used when all ranks run on this host and none was named:
@@ -31,6 +32,8 @@ pub fn local_directory() -> Result<PathBuf, Error> {
 /// A way to meet, and what set-ups need.
 pub(crate) struct Prepared {
     pub(crate) meeting: Meeting,
+    /// Where messages are left if TCP does not work; none without a directory in which ranks meet.
+    pub(crate) office: Option<Arc<dyn PostOffice>>,
     pub(crate) ground: Ground,
 }
 
@@ -39,27 +42,53 @@ pub(crate) fn prepare(
     settings: &Settings,
     rendezvous: Option<&Rendezvous>,
     key: &JobKey,
+    process: &ProcessId,
 ) -> Result<Prepared, Error> {
     let is_root = settings.detection.rank == Rank::ZERO;
     let mut ground = ground(settings, key.uid);
-    let meeting = match rendezvous {
-        Some(Rendezvous::Custom(bootstrap)) => Meeting::Board(Arc::new(BootstrapBoard {
-            bootstrap: Arc::clone(bootstrap),
-        })),
-        Some(Rendezvous::Tcp(address)) => by_address(address, settings, key)?,
-        Some(Rendezvous::File(directory)) => {
-            by_directories(&[directory.as_path()], key, is_root, &mut ground)?
+    let (meeting, places) = match rendezvous {
+        Some(Rendezvous::Custom(bootstrap)) => {
+            let board = BootstrapBoard {
+                bootstrap: Arc::clone(bootstrap),
+            };
+            let named: Vec<PathBuf> = ground.named.iter().cloned().collect();
+            let places = if settings.control.value == Control::Markers {
+                places(&named, key, is_root, &mut ground)?
+            } else {
+                Vec::new()
+            };
+            (Meeting::Board(Arc::new(board)), places)
         }
+        Some(Rendezvous::Tcp(address)) => (by_address(address, settings, key)?, Vec::new()),
+        Some(Rendezvous::File(directory)) => by_directories(
+            std::slice::from_ref(directory),
+            key,
+            process,
+            is_root,
+            &mut ground,
+        )?,
         None => {
             // Without a named directory rank 0 leaves word in both defaults, and members look in both:
             // containers on one host need not share /tmp.
             let candidates = [&ground.named, &ground.local_default, &ground.shared_default];
             let candidates: Vec<PathBuf> = candidates.into_iter().flatten().cloned().collect();
-            let candidates: Vec<&Path> = candidates.iter().map(PathBuf::as_path).collect();
-            by_directories(&candidates, key, is_root, &mut ground)?
+            by_directories(&candidates, key, process, is_root, &mut ground)?
         }
     };
-    Ok(Prepared { meeting, ground })
+    let owner = MarkerOwner {
+        process: process.clone(),
+        uid: ground.uid,
+        user: ground.user.clone(),
+        job: ground.job.clone(),
+        mode: ground.mode,
+    };
+    let office = (!places.is_empty())
+        .then(|| Arc::new(MarkerOffice::new(places, owner)) as Arc<dyn PostOffice>);
+    Ok(Prepared {
+        meeting,
+        office,
+        ground,
+    })
 }
 
 fn ground(settings: &Settings, uid: u32) -> Ground {
@@ -91,14 +120,27 @@ fn ground(settings: &Settings, uid: u32) -> Ground {
 }
 
 /// Rank 0 leaves word in each of these directories that it can use; the others look in all.
+fn by_directories(
+    directories: &[PathBuf],
+    key: &JobKey,
+    process: &ProcessId,
+    is_root: bool,
+    ground: &mut Ground,
+) -> Result<(Meeting, Vec<BoardPlace>), Error> {
+    let places = places(directories, key, is_root, ground)?;
+    let board = FileBoard::new(places.clone(), key.hash(), process.clone());
+    Ok((Meeting::Board(Arc::new(board)), places))
+}
+
+/// The rendezvous directories in these directories.
 ///
 /// Every rank tries for itself whether it can write, so that all say the same if none can.
-fn by_directories(
-    directories: &[&Path],
+fn places(
+    directories: &[PathBuf],
     key: &JobKey,
     is_root: bool,
     ground: &mut Ground,
-) -> Result<Meeting, Error> {
+) -> Result<Vec<BoardPlace>, Error> {
     let mut places = Vec::new();
     let mut problem = None;
     for directory in directories {
@@ -137,8 +179,7 @@ fn by_directories(
     } else if let Some(problem) = problem {
         tracing::debug!("one of the directories to meet in cannot be used: {problem}");
     }
-    let board = FileBoard::new(places, key.hash(), this_process()?);
-    Ok(Meeting::Board(Arc::new(board)))
+    Ok(places)
 }
 
 fn by_address(address: &str, settings: &Settings, key: &JobKey) -> Result<Meeting, Error> {

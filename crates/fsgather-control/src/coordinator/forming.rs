@@ -43,8 +43,7 @@ impl Coordinator {
         self.say_forming(rank);
         if self.roster.is_full() {
             self.open = true;
-            let ranks = self.world.world_size.ranks();
-            ranks.for_each(|rank| self.welcome(rank));
+            self.welcome(self.world.world_size.ranks().collect());
         }
         JoinAnswer::Accepted
     }
@@ -97,7 +96,7 @@ impl Coordinator {
         }
         self.say_forming(rank);
         if self.open {
-            self.welcome(rank);
+            self.welcome(vec![rank]);
         }
         JoinAnswer::Accepted
     }
@@ -107,16 +106,14 @@ impl Coordinator {
         self.send(vec![rank], ToMember::Forming { coordinator });
     }
 
-    fn welcome(&mut self, rank: Rank) {
-        if let Some(member) = self.roster.get(rank) {
-            let welcome = Welcome {
-                nonce: member.nonce,
-                communicator: self.world.communicator,
-                processes: self.roster.processes(),
-                patience: self.world.patience,
-            };
-            self.send(vec![rank], ToMember::Welcome(welcome));
-        }
+    fn welcome(&mut self, ranks: Vec<Rank>) {
+        let welcome = Welcome {
+            nonces: self.roster.nonces(),
+            communicator: self.world.communicator,
+            processes: self.roster.processes(),
+            patience: self.world.patience,
+        };
+        self.send(ranks, ToMember::Welcome(welcome));
     }
 
     fn answer_latecomer(&mut self, join: &Join) -> JoinAnswer {

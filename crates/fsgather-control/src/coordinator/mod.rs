@@ -151,6 +151,14 @@ impl Coordinator {
         self.roster.is_connected(rank)
     }
 
+    /// All members that are connected, rank 0 left out, each with the nonce of its process.
+    pub fn connected_processes(&self) -> impl Iterator<Item = (Rank, u128)> + '_ {
+        let ranks = self.roster.connected().into_iter();
+        ranks
+            .filter(|rank| *rank != Rank::ZERO)
+            .filter_map(|rank| Some((rank, self.roster.get(rank)?.nonce)))
+    }
+
     /// Whether the process with this nonce is the one that joined as `rank`.
     #[must_use]
     pub fn knows(&self, rank: Rank, nonce: u128) -> bool {
@@ -251,6 +259,16 @@ impl Coordinator {
             }
         }
         self.finish_if_all_left();
+    }
+
+    /// Ends a world that is still forming because it will form anew in another way; members are told to
+    /// look again.
+    pub fn move_on(&mut self) {
+        if !self.gone {
+            self.gone = true;
+            let to = self.members_to_tell();
+            self.send(to, ToMember::Moved);
+        }
     }
 
     /// Ends the world from rank 0's side without waiting for the others.

@@ -112,6 +112,12 @@ impl Roster {
             .collect()
     }
 
+    /// The nonces of all members, 0 for those who have not joined.
+    pub(super) fn nonces(&self) -> Vec<u128> {
+        let nonce = |member: &Option<Member>| member.as_ref().map_or(0, |member| member.nonce);
+        self.members.iter().map(nonce).collect()
+    }
+
     pub(super) fn peer(&self, rank: Rank) -> Peer {
         let process = self.get(rank).map(|member| &member.process);
         Peer {

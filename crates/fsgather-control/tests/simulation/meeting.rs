@@ -239,7 +239,7 @@ impl Run {
             let welcomed = match heard.as_slice() {
                 [] => false,
                 [ToMember::Welcome(welcome)] => {
-                    welcome.nonce == nonce_of(*rank, *nonce)
+                    welcome.nonces.get(*rank as usize) == Some(&nonce_of(*rank, *nonce))
                         && welcome.processes.len() == self.ranks as usize
                 }
                 _ => return Err(Broken(format!("P8: rank {rank} hears {heard:?}"))),

@@ -1,0 +1,324 @@
+//! The thread that carries messages and looks for new ones: [`Courier`].
+
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use fsgather_core::{Error, Postbox, ProcessId, Rank, StorageCause};
+
+use super::{
+    desk::Desk,
+    mail::Outgoing,
+    pace::Pace,
+    pulse::{self, Pulse, SILENCE_LIMIT, Turn},
+};
+use crate::siblings::IsRunning;
+
+/// How long leaving a message may fail before this rank gives up.
+const SEND_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often to try again to leave a message.
+const SEND_AGAIN: Duration = Duration::from_millis(100);
+
+/// How often signs of life are looked for.
+const LISTEN_EVERY: Duration = Duration::from_secs(1);
+
+/// How often rank 0 looks for processes from hosts that have never written.
+const NEWCOMERS_EVERY: Duration = Duration::from_secs(1);
+
+/// Carries the mail of one rank; owns all calls that may hang.
+pub(super) struct Courier {
+    desk: Arc<Desk>,
+    postbox: Arc<dyn Postbox>,
+    rank: Rank,
+    is_running: Arc<IsRunning>,
+    neighbours: Option<Neighbours>,
+    /// Whose turn it is while the world forms: rank 0's, and nobody else is known.
+    forming_turn: Turn,
+    pace: Pace,
+    unsent: VecDeque<Outgoing>,
+    failing: Option<Failing>,
+    newcomers_at: Instant,
+    listen_at: Instant,
+}
+
+/// A message that cannot be left, for now.
+struct Failing {
+    since: Instant,
+    again_at: Instant,
+}
+
+/// Who is where, once that is known.
+struct Neighbours {
+    processes: Vec<ProcessId>,
+    own_host: u64,
+    pulse: Pulse,
+    turn: Turn,
+}
+
+impl Neighbours {
+    fn new(rank: Rank, processes: Vec<ProcessId>, now: Instant) -> Self {
+        let own_host = processes.get(rank.index()).map_or(0, ProcessId::host_label);
+        let before_us = processes
+            .iter()
+            .take(rank.index())
+            .filter(|process| process.host_label() == own_host)
+            .count();
+        let mut pulse = Pulse::default();
+        pulse.listen_to(own_host, now);
+        // Rank 0 listens to everybody, the others to rank 0.
+        let heard = if rank == Rank::ZERO {
+            processes.len()
+        } else {
+            1
+        };
+        for process in processes.iter().take(heard) {
+            pulse.listen_to(process.host_label(), now);
+        }
+        Self {
+            own_host,
+            pulse,
+            turn: Turn::new(before_us),
+            processes,
+        }
+    }
+
+    fn on(&self, host: u64) -> impl Iterator<Item = (Rank, &ProcessId)> {
+        (0..)
+            .map(Rank::new)
+            .zip(&self.processes)
+            .filter(move |(_, process)| process.host_label() == host)
+    }
+}
+
+impl Courier {
+    /// A courier for `rank`; `processes` are known to members from the start.
+    pub(super) fn new(
+        desk: Arc<Desk>,
+        postbox: Arc<dyn Postbox>,
+        rank: Rank,
+        processes: Option<Vec<ProcessId>>,
+        is_running: Arc<IsRunning>,
+    ) -> Self {
+        let now = Instant::now();
+        let (shortest, longest) = postbox.pace();
+        Self {
+            desk,
+            postbox,
+            rank,
+            is_running,
+            neighbours: processes.map(|processes| Neighbours::new(rank, processes, now)),
+            forming_turn: Turn::new(0),
+            pace: Pace::new(shortest, longest, now),
+            unsent: VecDeque::new(),
+            failing: None,
+            newcomers_at: now,
+            listen_at: now,
+        }
+    }
+
+    /// Works until the desk says to stop.
+    pub(super) fn run(mut self) {
+        let how = loop {
+            let round = self.desk.start_round();
+            if !round.outgoing.is_empty() {
+                self.pace.moved(Instant::now());
+                self.unsent.extend(round.outgoing);
+            }
+            self.send();
+            self.receive();
+            if round.coordinator_ended {
+                // What it has said before is read now.
+                self.desk
+                    .act(|member, _| member.lost("its process has ended"));
+            }
+            self.listen();
+            if let Some(how) = round.stopping
+                && (self.unsent.is_empty() || self.failing.is_some())
+            {
+                break how;
+            }
+            let pause = self.pace.pause(Instant::now());
+            self.desk.wait_for_work(if self.failing.is_some() {
+                pause.max(SEND_AGAIN)
+            } else {
+                pause
+            });
+        };
+        self.postbox.retire(how);
+        self.desk.stopped();
+    }
+
+    /// Leaves what there is to leave, in order.
+    fn send(&mut self) {
+        let now = Instant::now();
+        if let Some(failing) = &self.failing
+            && now < failing.again_at
+        {
+            return;
+        }
+        while let Some(next) = self.unsent.front() {
+            match self.postbox.send(next.number, next.to, &next.body) {
+                Ok(()) => {
+                    self.failing = None;
+                    self.unsent.pop_front();
+                }
+                Err(error) => {
+                    self.cannot_send(&error, now);
+                    return;
+                }
+            }
+        }
+        self.desk.landed();
+    }
+
+    fn cannot_send(&mut self, error: &Error, now: Instant) {
+        let failing = self.failing.get_or_insert_with(|| {
+            tracing::debug!("cannot leave a message yet: {error}");
+            Failing {
+                since: now,
+                again_at: now,
+            }
+        });
+        failing.again_at = now + SEND_AGAIN;
+        if error.is_transient() && now.saturating_duration_since(failing.since) < SEND_PATIENCE {
+            return;
+        }
+        // Nobody can be told. The others will miss this rank; here at least it is clear why.
+        self.unsent.clear();
+        self.fail(error);
+    }
+
+    fn receive(&mut self) {
+        let now = Instant::now();
+        let forming = self.rank == Rank::ZERO && self.neighbours.is_none();
+        let newcomers = forming || (self.rank == Rank::ZERO && now >= self.newcomers_at);
+        if newcomers {
+            self.newcomers_at = now + NEWCOMERS_EVERY;
+        }
+        match self.postbox.receive(newcomers) {
+            Ok(found) => {
+                if !found.is_empty() {
+                    self.pace.moved(Instant::now());
+                }
+                let discard = self.desk.take_in(found);
+                self.postbox.discard(discard.up_to, &discard.keep);
+                if !discard.is_answered {
+                    self.postbox.tend();
+                }
+            }
+            Err(error) => self.fail(&error),
+        }
+        if forming && let Some(processes) = self.desk.formed() {
+            self.neighbours = Some(Neighbours::new(self.rank, processes, now));
+        }
+    }
+
+    /// Looks for signs of life of others, and shows one if it is this rank's turn.
+    fn listen(&mut self) {
+        let now = Instant::now();
+        if now < self.listen_at {
+            return;
+        }
+        self.listen_at = now + LISTEN_EVERY;
+        let Some(neighbours) = &mut self.neighbours else {
+            // Those who join look for signs of rank 0.
+            if self.forming_turn.is_due(Duration::ZERO, now) {
+                self.show(&[]);
+            }
+            return;
+        };
+        let mut silent_here = Duration::ZERO;
+        let mut news = Vec::new();
+        for host in neighbours.pulse.hosts() {
+            let beats = self.postbox.beats(host).unwrap_or_else(|error| {
+                tracing::debug!("cannot look for signs of life: {error}");
+                Vec::new()
+            });
+            let silent_for = neighbours.pulse.note(host, &beats, now);
+            if host == neighbours.own_host {
+                silent_here = silent_for;
+            }
+            let gone: Vec<Rank> = beats
+                .iter()
+                .flat_map(|beat| pulse::decode(&beat.body))
+                .collect();
+            let is_lost = silent_for >= SILENCE_LIMIT && host != neighbours.own_host;
+            for (rank, _) in neighbours.on(host) {
+                if is_lost {
+                    news.push((rank, false));
+                } else if gone.contains(&rank) {
+                    news.push((rank, true));
+                }
+            }
+        }
+        let own_host: Vec<(Rank, bool)> = neighbours
+            .on(neighbours.own_host)
+            .map(|(rank, process)| (rank, (self.is_running)(process)))
+            .collect();
+        let is_turn = neighbours.turn.is_due(silent_here, now);
+        let gone: Vec<Rank> = own_host
+            .iter()
+            .filter(|(_, is_running)| !is_running)
+            .map(|(rank, _)| *rank)
+            .collect();
+        if is_turn {
+            self.show(&gone);
+        }
+        news.extend(gone.into_iter().map(|rank| (rank, true)));
+        for (rank, has_ended) in news {
+            self.tell(rank, has_ended);
+        }
+    }
+
+    /// Takes note of a rank that has ended, or of whose host nothing is heard.
+    fn tell(&self, rank: Rank, has_ended: bool) {
+        let silent = || {
+            format!(
+                "its host has shown no sign of life for {}",
+                fsgather_core::duration_text(SILENCE_LIMIT)
+            )
+        };
+        if self.rank == Rank::ZERO {
+            self.desk.coordinate(|coordinator, now| {
+                if has_ended {
+                    coordinator.suspect(rank, now);
+                } else {
+                    coordinator.lost(rank, &silent());
+                }
+            });
+        } else if rank == Rank::ZERO {
+            if has_ended {
+                self.desk.coordinator_ended();
+            } else {
+                self.desk.act(|member, _| member.lost(&silent()));
+            }
+        }
+    }
+
+    fn show(&self, gone: &[Rank]) {
+        if let Err(error) = self.postbox.beat(&pulse::encode(gone)) {
+            tracing::debug!("cannot show a sign of life: {error}");
+        }
+    }
+
+    /// Ends everything on this rank, as far as possible on all: messages cannot be moved.
+    fn fail(&self, error: &Error) {
+        let cause = match error {
+            Error::Storage { .. } => error.clone(),
+            other => Error::storage(
+                "exchange messages through",
+                self.postbox.place(),
+                StorageCause::described(other.to_string()),
+            ),
+        };
+        self.desk.coordinate(|coordinator, _| {
+            if !coordinator.is_open() {
+                coordinator.give_up(&cause);
+            }
+        });
+        self.desk.act(|member, _| member.interrupt(&cause));
+    }
+}

@@ -1,0 +1,119 @@
+//! How rank 0 brings a world together over marker files: [`host`].
+
+use std::{
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use fsgather_core::{Backoff, ChannelId, Error, Noticeboard, PostOffice, Rank};
+use uuid::Uuid;
+
+use super::{
+    desk::{Desk, Office},
+    line::{MarkerLine, interrupt_by},
+    mail::Bulletins,
+};
+use crate::{
+    coordinator::{Coordinator, World},
+    driver::Driver,
+    machines::Machines,
+    meet::{self, Config, Joined},
+    member::Member,
+    record::{MarkerPlace, Record},
+};
+
+/// Brings a world together; `started` is when this rank began to meet.
+pub(crate) fn host(
+    config: &Config,
+    board: &Arc<dyn Noticeboard>,
+    office: &dyn PostOffice,
+    started: Instant,
+) -> Result<Joined, Error> {
+    let communicator = Uuid::new_v4();
+    let (facts, postbox) = office.open(communicator, config.world_size)?;
+    let world = World {
+        world_size: config.world_size,
+        communicator,
+        job: config.job.clone(),
+        patience: config.patience,
+        join_patience: config.join_patience,
+    };
+    let me = meet::coordinator_peer(&config.process);
+    let member = Member::new(Rank::ZERO, me, config.patience, Instant::now());
+    let coordinator = Coordinator::new(world, started);
+    let machines = Machines::new(Rank::ZERO, member, Some(coordinator));
+    let desk = Arc::new(Desk::new(
+        machines,
+        Office::Coordinator(Bulletins::default()),
+    ));
+    let line = MarkerLine::start(
+        config,
+        Arc::clone(&desk),
+        postbox,
+        None,
+        Some(Arc::clone(board)),
+    )?;
+    interrupt_by(config, &desk);
+    let join = meet::join_request(config);
+    desk.coordinate(|coordinator, now| coordinator.join(join, now));
+    let record = Record {
+        communicator,
+        addresses: Vec::new(),
+        markers: Some(MarkerPlace {
+            facts,
+            process: config.process.clone(),
+        }),
+        ..meet::record(config)
+    };
+    let outcome = board.post(&record.to_bytes()).and_then(|()| {
+        tend(Arc::clone(board), Arc::clone(&desk))?;
+        desk.wait_until(None, |member, coordinator| {
+            if let Some(failure) = member.failure(ChannelId::WORLD) {
+                return Some(Err(failure.clone()));
+            }
+            coordinator
+                .filter(|coordinator| coordinator.is_open())
+                .map(|coordinator| Ok(coordinator.processes()))
+        })
+        .unwrap_or_else(|| Err(Error::rendezvous("meeting was cut short")))
+    });
+    match outcome {
+        Ok(processes) => {
+            line.watch_siblings(config, &processes);
+            Ok(meet::joined(config, communicator, processes, line))
+        }
+        Err(failure) => {
+            desk.coordinate(|coordinator, _| coordinator.give_up(&failure));
+            line.shut_down();
+            Err(failure)
+        }
+    }
+}
+
+/// Keeps the record visible until the world has formed, then removes those of crashed runs; on a thread
+/// of its own, since each of these calls may hang.
+fn tend(board: Arc<dyn Noticeboard>, desk: Arc<Desk>) -> Result<(), Error> {
+    thread::Builder::new()
+        .name("fsgather-0-board".into())
+        .spawn(move || {
+            let posted = Instant::now();
+            let mut pauses = Backoff::new(Duration::from_millis(25), Duration::from_secs(1));
+            loop {
+                let settled = desk.wait_until(Some(pauses.next_pause()), |member, coordinator| {
+                    let open = coordinator.is_some_and(Coordinator::is_open);
+                    (open || member.failure(ChannelId::WORLD).is_some()).then_some(open)
+                });
+                match settled {
+                    Some(true) => return board.sweep(),
+                    Some(false) => return,
+                    None => {}
+                }
+                if let Err(error) = board.tend(posted.elapsed()) {
+                    tracing::debug!("the rendezvous record could not be tended: {error}");
+                }
+            }
+        })
+        .map(drop)
+        .map_err(|error| Error::config(format!("cannot start a thread: {error}")))
+}

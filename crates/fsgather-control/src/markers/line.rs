@@ -1,0 +1,221 @@
+//! A rank's line to the others: [`MarkerLine`], the driver over marker files.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use fsgather_core::{Error, Noticeboard, Postbox, ProcessId, Rank, ReclaimSink, Retirement};
+
+use super::{
+    courier::Courier,
+    desk::{Desk, Office},
+    seek::Entered,
+};
+use crate::{
+    coordinator::Coordinator,
+    driver::Driver,
+    machines::Machines,
+    meet::{self, Config, Joined},
+    member::Member,
+    siblings::Watch,
+};
+
+/// How long rank 0 waits at the end until all others have read its last words.
+const LAST_WORDS: Duration = Duration::from_secs(10);
+
+/// How long the last messages may take to be left.
+const LAST_SEND: Duration = Duration::from_secs(2);
+
+/// How long the courier may take to stop; one that hangs in a file call is left behind.
+const STOP_LIMIT: Duration = Duration::from_secs(10);
+
+/// A desk, its courier, and who watches the neighbours.
+pub(super) struct MarkerLine {
+    /// The process that made it; a forked child must not touch it.
+    pid: u32,
+    rank: Rank,
+    desk: Arc<Desk>,
+    courier: Mutex<Option<JoinHandle<()>>>,
+    watch: Mutex<Option<Watch>>,
+    /// Where rank 0's record is.
+    board: Option<Arc<dyn Noticeboard>>,
+}
+
+fn lock<T>(guarded: &Mutex<T>) -> MutexGuard<'_, T> {
+    guarded.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl MarkerLine {
+    /// Starts the courier.
+    pub(super) fn start(
+        config: &Config,
+        desk: Arc<Desk>,
+        postbox: Arc<dyn Postbox>,
+        processes: Option<Vec<ProcessId>>,
+        board: Option<Arc<dyn Noticeboard>>,
+    ) -> Result<Self, Error> {
+        let courier = Courier::new(
+            Arc::clone(&desk),
+            postbox,
+            config.rank,
+            processes,
+            Arc::clone(&config.is_running),
+        );
+        let courier = thread::Builder::new()
+            .name(format!("fsgather-{}", config.rank))
+            .spawn(move || courier.run())
+            .map_err(|error| Error::config(format!("cannot start a thread: {error}")))?;
+        Ok(Self {
+            pid: std::process::id(),
+            rank: config.rank,
+            desk,
+            courier: Mutex::new(Some(courier)),
+            watch: Mutex::new(None),
+            board,
+        })
+    }
+
+    /// Watches the processes on this host.
+    pub(super) fn watch_siblings(&self, config: &Config, processes: &[ProcessId]) {
+        let desk = Arc::clone(&self.desk);
+        let report = move |sibling| {
+            if sibling == Rank::ZERO {
+                desk.coordinator_ended();
+            } else {
+                desk.act(|member, _| member.sibling_exited(sibling));
+            }
+        };
+        match Watch::start(self.rank, processes, Arc::clone(&config.is_running), report) {
+            Ok(watch) => *lock(&self.watch) = watch,
+            Err(error) => tracing::debug!("cannot watch the processes on this host: {error}"),
+        }
+    }
+}
+
+impl Driver for MarkerLine {
+    fn act<R>(&self, act: impl FnOnce(&mut Member, Instant) -> R) -> R {
+        self.desk.act(act)
+    }
+
+    fn wait_until<R>(
+        &self,
+        limit: Option<Duration>,
+        mut ready: impl FnMut(&mut Member) -> Option<R>,
+    ) -> Option<R> {
+        self.desk.wait_until(limit, |member, _| ready(member))
+    }
+
+    fn settle(&self, limit: Duration) {
+        // What is left in the shared place stays there although this process may end: nobody has to be
+        // waited for.
+        if !self.desk.flushed(limit) {
+            tracing::debug!("the last messages were not left in time");
+        }
+    }
+
+    fn wait_for_departures(&self, limit: Duration) -> bool {
+        // The others may look only once a second.
+        let limit = limit.max(Duration::from_secs(5));
+        self.desk
+            .wait_until(Some(limit), |_, coordinator| {
+                coordinator.is_none_or(Coordinator::is_gone).then_some(())
+            })
+            .is_some()
+    }
+
+    fn set_reclaim_sink(&self, sink: ReclaimSink) {
+        self.desk.set_reclaim_sink(Some(sink));
+    }
+
+    fn shut_down(&self) -> bool {
+        drop(lock(&self.watch).take());
+        let Some(courier) = lock(&self.courier).take() else {
+            return true;
+        };
+        if let Some(board) = &self.board {
+            board.take_down();
+        }
+        let how = if self.rank == Rank::ZERO {
+            self.desk.coordinate(|coordinator, _| coordinator.abandon());
+            if self.desk.all_read(LAST_WORDS) {
+                Retirement::Over
+            } else {
+                Retirement::InUse
+            }
+        } else {
+            self.desk.flushed(LAST_SEND);
+            if self.desk.act(|member, _| member.has_lost_coordinator()) {
+                Retirement::Deserted
+            } else {
+                Retirement::Over
+            }
+        };
+        if self.desk.stop(how, STOP_LIMIT) {
+            if courier.join().is_err() {
+                tracing::error!("the thread that carries messages has panicked");
+            }
+        } else {
+            tracing::warn!("a file call hangs; leaving its thread behind");
+        }
+        // The sink may hold what holds this line.
+        self.desk.set_reclaim_sink(None);
+        how == Retirement::Over
+    }
+
+    fn is_foreign(&self) -> bool {
+        self.pid != std::process::id()
+    }
+}
+
+impl Drop for MarkerLine {
+    fn drop(&mut self) {
+        if self.is_foreign() {
+            // The thread is the parent's; ending it is its business.
+            let courier = self.courier.get_mut();
+            std::mem::forget(courier.unwrap_or_else(PoisonError::into_inner).take());
+        }
+    }
+}
+
+/// Takes the place in a world that has formed.
+pub(crate) fn enter(config: &Config, entered: Entered) -> Result<Joined, Error> {
+    let Entered {
+        welcome,
+        postbox,
+        letters,
+    } = entered;
+    let now = Instant::now();
+    let processes = welcome.processes;
+    let coordinator = processes
+        .first()
+        .map(meet::coordinator_peer)
+        .ok_or_else(|| Error::rendezvous("rank 0 named no processes in its welcome"))?;
+    let member = Member::new(config.rank, coordinator, welcome.patience, now);
+    let machines = Machines::new(config.rank, member, None);
+    let desk = Arc::new(Desk::new(machines, Office::Member(letters)));
+    let line = MarkerLine::start(
+        config,
+        Arc::clone(&desk),
+        postbox,
+        Some(processes.clone()),
+        None,
+    )?;
+    interrupt_by(config, &desk);
+    line.watch_siblings(config, &processes);
+    Ok(meet::joined(config, welcome.communicator, processes, line))
+}
+
+/// Makes the switch end all calls, with an error that names this rank.
+pub(super) fn interrupt_by(config: &Config, desk: &Arc<Desk>) {
+    // The switch may outlive the communicator.
+    let desk = Arc::downgrade(desk);
+    let me = meet::own_peer(config);
+    config.interrupt.on_raise(move |reason| {
+        if let Some(desk) = desk.upgrade() {
+            let doing = desk.act(|member, _| member.doing());
+            desk.interrupt(&meet::raised(&me, doing, reason));
+        }
+    });
+}

@@ -1,0 +1,405 @@
+//! What letters and bulletins say, and which have been read: [`Letters`], [`Bulletins`]. Pure.
+//!
+//! Everything a member says is in its letters, in order; everything rank 0 says is in the bulletins,
+//! in order, each part addressed to ranks or, as long as a process is not admitted, to that process. Both
+//! sides mention how far they have read, so that the other side can take back what is not needed.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use fsgather_core::{Letter, Rank};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use super::sequence::Sequence;
+use crate::{
+    message::{ToCoordinator, ToMember},
+    wire::VERSION,
+};
+
+/// Messages are joined into one file up to this size, in bytes.
+const JOIN_UP_TO: usize = 1 << 20;
+
+/// A message for one rank that is larger than this gets a file of its own, which the others need not
+/// read.
+const WORTH_A_FILE: usize = 4 << 10;
+
+/// So many bulletins that answer processes which are no members are kept.
+const ANSWERS: usize = 16;
+
+/// So much unread mail of the other side is mentioned without waiting for something to say.
+const MENTION_AFTER: u64 = 32;
+
+/// What one member's file says.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct LetterBody {
+    /// The process that says it.
+    pub(super) nonce: u128,
+    /// The last bulletin that it has read.
+    seen: u64,
+    pub(super) messages: Vec<ToCoordinator>,
+}
+
+/// Whom a part of a bulletin is for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum To {
+    /// Members.
+    Ranks(Vec<Rank>),
+    /// A process that has asked to be a member.
+    Process(u128),
+}
+
+/// What is said to somebody.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Saying {
+    /// The process is the rank it asked to be: what is said to that rank from here on is for it.
+    Admitted,
+    /// What the coordinator says.
+    Message(ToMember),
+}
+
+/// What one of rank 0's files says.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct BulletinBody {
+    /// The last letter that was read, for each process of which one was since the last bulletin.
+    seen: Vec<(u128, u64)>,
+    sayings: Vec<(To, Saying)>,
+}
+
+/// A file that is ready to be left.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Outgoing {
+    pub(super) number: u64,
+    pub(super) to: Option<Rank>,
+    pub(super) body: Vec<u8>,
+}
+
+/// The name of a process in the names of files.
+pub(super) fn sender_of(nonce: u128) -> u64 {
+    // The nonce is random; half of it is as good a name.
+    u64::try_from(nonce >> 64).unwrap_or_default()
+}
+
+fn encode<T: Serialize>(body: &T) -> Vec<u8> {
+    // Encoding plain data into a growing vector cannot fail.
+    postcard::to_extend(body, VERSION.to_le_bytes().to_vec()).unwrap_or_default()
+}
+
+fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+    let (version, rest) = bytes.split_first_chunk::<2>()?;
+    (u16::from_le_bytes(*version) == VERSION).then(|| postcard::from_bytes(rest).ok())?
+}
+
+fn decode_bulletin(bytes: &[u8]) -> BulletinBody {
+    decode(bytes).unwrap_or_else(|| {
+        tracing::warn!("a bulletin of rank 0 cannot be understood; is it another version?");
+        BulletinBody::default()
+    })
+}
+
+/// About how long a message is, encoded.
+fn weight_up(message: &ToCoordinator) -> usize {
+    match message {
+        ToCoordinator::Contribute { body, .. } => body.len() + 256,
+        _ => 256,
+    }
+}
+
+fn weight_down(saying: &Saying) -> usize {
+    match saying {
+        Saying::Message(ToMember::Release {
+            bodies: Some(bodies),
+            ..
+        }) => bodies.iter().map(|body| body.len() + 8).sum::<usize>() + 64,
+        Saying::Message(ToMember::Welcome(welcome)) => welcome.processes.len() * 160,
+        _ => 256,
+    }
+}
+
+/// A member's side: its letters, and the bulletins that it reads.
+#[derive(Debug)]
+pub(super) struct Letters {
+    rank: Rank,
+    nonce: u128,
+    admitted: bool,
+    unsent: Vec<ToCoordinator>,
+    sent: u64,
+    bulletins: Sequence<Option<Vec<u8>>>,
+    /// Up to which bulletin rank 0 has been told that we have read.
+    mentioned: u64,
+    /// Up to which of our letters rank 0 has read.
+    acknowledged: u64,
+}
+
+impl Letters {
+    pub(super) const fn new(rank: Rank, nonce: u128) -> Self {
+        Self {
+            rank,
+            nonce,
+            admitted: false,
+            unsent: Vec::new(),
+            sent: 0,
+            bulletins: Sequence::new(),
+            mentioned: 0,
+            acknowledged: 0,
+        }
+    }
+
+    pub(super) fn say(&mut self, message: ToCoordinator) {
+        self.unsent.push(message);
+    }
+
+    /// Files to leave now. With `finally`, one that says how far we have read, if that is news.
+    pub(super) fn take_outgoing(&mut self, finally: bool) -> Vec<Outgoing> {
+        let unmentioned = self.bulletins.taken() - self.mentioned;
+        if self.unsent.is_empty() && unmentioned < MENTION_AFTER && !(finally && unmentioned > 0) {
+            return Vec::new();
+        }
+        let mut outgoing = Vec::new();
+        let mut unsent = std::mem::take(&mut self.unsent).into_iter().peekable();
+        loop {
+            let mut messages: Vec<ToCoordinator> = unsent.next().into_iter().collect();
+            let mut weight: usize = messages.iter().map(weight_up).sum();
+            while let Some(next) = unsent.peek()
+                && weight + weight_up(next) <= JOIN_UP_TO
+            {
+                weight += weight_up(next);
+                messages.extend(unsent.next());
+            }
+            self.sent += 1;
+            self.mentioned = self.bulletins.taken();
+            let body = LetterBody {
+                nonce: self.nonce,
+                seen: self.mentioned,
+                messages,
+            };
+            outgoing.push(Outgoing {
+                number: self.sent,
+                to: None,
+                body: encode(&body),
+            });
+            if unsent.peek().is_none() {
+                return outgoing;
+            }
+        }
+    }
+
+    /// Takes bulletins in; what they say to us, in order.
+    ///
+    /// A process that is not admitted looks for what is addressed to it in every bulletin: earlier ones
+    /// may be gone. From its admission on it reads each in its turn.
+    pub(super) fn take_in(&mut self, found: Vec<Letter>) -> Vec<ToMember> {
+        let mut heard = Vec::new();
+        for letter in found {
+            if self.admitted {
+                self.bulletins.offer(letter.number, letter.body);
+                continue;
+            }
+            let bulletin = letter.body.as_deref().map(decode_bulletin);
+            let is_for_us = |(to, _): &(To, Saying)| *to == To::Process(self.nonce);
+            match bulletin {
+                Some(bulletin) if bulletin.sayings.iter().any(is_for_us) => {
+                    self.read(bulletin, &mut heard);
+                    if self.admitted {
+                        self.bulletins.skip_to(letter.number);
+                    }
+                }
+                _ => self.bulletins.offer(letter.number, letter.body),
+            }
+        }
+        while self.admitted
+            && let Some(bulletin) = self.bulletins.take()
+        {
+            // One that is for somebody else is not read.
+            if let Some(bytes) = bulletin {
+                self.read(decode_bulletin(&bytes), &mut heard);
+            }
+        }
+        heard
+    }
+
+    fn read(&mut self, bulletin: BulletinBody, heard: &mut Vec<ToMember>) {
+        let own = bulletin
+            .seen
+            .iter()
+            .filter(|(nonce, _)| *nonce == self.nonce);
+        for (_, number) in own {
+            self.acknowledged = self.acknowledged.max(*number);
+        }
+        for (to, saying) in bulletin.sayings {
+            let is_for_us = match to {
+                To::Process(nonce) => nonce == self.nonce,
+                To::Ranks(ranks) => self.admitted && ranks.contains(&self.rank),
+            };
+            match saying {
+                _ if !is_for_us => {}
+                Saying::Admitted => self.admitted = true,
+                Saying::Message(message) => heard.push(message),
+            }
+        }
+    }
+
+    /// Up to which of our letters rank 0 has read; they can go.
+    pub(super) const fn acknowledged(&self) -> u64 {
+        self.acknowledged
+    }
+
+    /// Whether rank 0 has read everything that was sent.
+    pub(super) const fn is_answered(&self) -> bool {
+        self.acknowledged == self.sent
+    }
+
+    /// Whether everything that was said has been handed out for sending.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.unsent.is_empty()
+    }
+}
+
+/// One process that writes to rank 0.
+#[derive(Debug, Default)]
+struct Correspondent {
+    letters: Sequence<Vec<u8>>,
+    /// Up to which letter it has been told that we have read.
+    mentioned: u64,
+    /// The last bulletin that it has read.
+    seen: u64,
+}
+
+/// Rank 0's side: its bulletins, and the letters that it reads.
+#[derive(Debug, Default)]
+pub(super) struct Bulletins {
+    unsent: Vec<(To, Saying)>,
+    sent: u64,
+    /// By rank and process; a process may say it is a rank that it is not.
+    correspondents: BTreeMap<(Rank, u64), Correspondent>,
+    nonces: BTreeMap<(Rank, u64), u128>,
+    /// The latest bulletins that answer processes which are not, or not yet, members.
+    answers: VecDeque<u64>,
+}
+
+impl Bulletins {
+    pub(super) fn say(&mut self, to: To, saying: Saying) {
+        self.unsent.push((to, saying));
+    }
+
+    /// Files to leave now.
+    pub(super) fn take_outgoing(&mut self) -> Vec<Outgoing> {
+        let is_pressing = self
+            .correspondents
+            .values()
+            .any(|writer| writer.letters.taken() - writer.mentioned >= MENTION_AFTER);
+        if self.unsent.is_empty() && !is_pressing {
+            return Vec::new();
+        }
+        let mut outgoing = Vec::new();
+        let mut joined = BulletinBody::default();
+        for (key, writer) in &mut self.correspondents {
+            if let Some(nonce) = self.nonces.get(key)
+                && writer.mentioned < writer.letters.taken()
+            {
+                writer.mentioned = writer.letters.taken();
+                joined.seen.push((*nonce, writer.mentioned));
+            }
+        }
+        let mut weight = 0;
+        for (to, saying) in std::mem::take(&mut self.unsent) {
+            let added = weight_down(&saying);
+            let only = match &to {
+                To::Ranks(ranks) if added > WORTH_A_FILE => match ranks[..] {
+                    [rank] => Some(rank),
+                    _ => None,
+                },
+                _ => None,
+            };
+            if only.is_some() || weight + added > JOIN_UP_TO {
+                self.close(&mut joined, &mut outgoing, None);
+                weight = 0;
+            }
+            joined.sayings.push((to, saying));
+            weight += added;
+            if only.is_some() {
+                self.close(&mut joined, &mut outgoing, only);
+                weight = 0;
+            }
+        }
+        self.close(&mut joined, &mut outgoing, None);
+        outgoing
+    }
+
+    fn close(&mut self, body: &mut BulletinBody, outgoing: &mut Vec<Outgoing>, to: Option<Rank>) {
+        let body = std::mem::take(body);
+        if body != BulletinBody::default() {
+            self.sent += 1;
+            let is_answer = |(to, _): &(To, Saying)| matches!(to, To::Process(_));
+            if body.sayings.iter().any(is_answer) {
+                self.answers.push_back(self.sent);
+                if self.answers.len() > ANSWERS {
+                    self.answers.pop_front();
+                }
+            }
+            outgoing.push(Outgoing {
+                number: self.sent,
+                to,
+                body: encode(&body),
+            });
+        }
+    }
+
+    /// Takes letters in; what they say, each with the rank and the process that say it, in order for each
+    /// process.
+    pub(super) fn take_in(&mut self, found: Vec<Letter>) -> Vec<(Rank, u128, ToCoordinator)> {
+        let mut heard = Vec::new();
+        for letter in found {
+            let Some(bytes) = letter.body else { continue };
+            let key = (letter.from, letter.sender);
+            let writer = self.correspondents.entry(key).or_default();
+            writer.letters.offer(letter.number, bytes);
+            while let Some(bytes) = writer.letters.take() {
+                let Some(body) = decode::<LetterBody>(&bytes)
+                    .filter(|body| sender_of(body.nonce) == letter.sender)
+                else {
+                    tracing::warn!(
+                        "a letter of rank {} cannot be understood; is it another version?",
+                        letter.from
+                    );
+                    continue;
+                };
+                writer.seen = writer.seen.max(body.seen);
+                self.nonces.insert(key, body.nonce);
+                let messages = body.messages.into_iter();
+                heard.extend(messages.map(|message| (letter.from, body.nonce, message)));
+            }
+        }
+        heard
+    }
+
+    /// The last bulletin that all these processes have read; later ones are still needed.
+    pub(super) fn read_by(&self, processes: impl Iterator<Item = (Rank, u128)>) -> u64 {
+        processes
+            .map(|(rank, nonce)| {
+                self.correspondents
+                    .get(&(rank, sender_of(nonce)))
+                    .map_or(0, |writer| writer.seen)
+            })
+            .min()
+            .unwrap_or(self.sent)
+    }
+
+    /// Bulletins to keep although all members have read them: processes that are no members may still
+    /// look for their answer.
+    pub(super) fn answers(&self) -> Vec<u64> {
+        self.answers.iter().copied().collect()
+    }
+
+    /// The number of the last bulletin.
+    pub(super) const fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Whether everything that was said has been handed out for sending.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.unsent.is_empty()
+    }
+}
+
+#[cfg(test)]
+#[path = "mail_tests.rs"]
+mod tests;

@@ -1,0 +1,22 @@
+//! A world without connections: messages move through a place that all ranks can read and write.
+//!
+//! The machines are those of the other worlds, so verdicts, failures and messages are the same. What
+//! differs is the way of a message: a member leaves numbered *letters* for rank 0, and rank 0 numbered
+//! *bulletins* for all (`mail`). One thread, the courier, carries them and looks for new ones (`courier`,
+//! at the pace that `pace` sets), so that a file server that hangs never keeps a caller from timing out.
+//! Nobody is told of the end of a process by a connection that closes: processes watch each other on
+//! their host, and hosts show signs of life (`pulse`).
+
+mod courier;
+mod desk;
+mod host;
+mod line;
+mod mail;
+mod pace;
+mod pulse;
+mod seek;
+mod sequence;
+
+pub(crate) use host::host;
+pub(crate) use line::enter;
+pub(crate) use seek::{Entered, Event, Search, Searching, search};

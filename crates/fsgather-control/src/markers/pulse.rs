@@ -1,0 +1,182 @@
+//! Which hosts still show signs of life: [`Pulse`]. Pure.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use fsgather_core::{Beat, Rank};
+
+/// How often a host shows that it is alive.
+pub(super) const BEAT_EVERY: Duration = Duration::from_secs(5);
+
+/// A host that shows nothing new for so long counts as lost.
+pub(super) const SILENCE_LIMIT: Duration = Duration::from_mins(1);
+
+/// How much of the time between two looks counts as silence, at most: an observer that was stopped
+/// itself has not listened meanwhile.
+const ATTENTION: Duration = Duration::from_secs(10);
+
+/// What one host has shown.
+#[derive(Clone, Debug)]
+struct Host {
+    /// The highest number that each of its ranks has shown.
+    known: BTreeMap<Rank, u64>,
+    looked: Instant,
+    silent_for: Duration,
+}
+
+/// Judges by the observer's own clock how long hosts have been silent.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pulse {
+    hosts: BTreeMap<u64, Host>,
+}
+
+impl Pulse {
+    /// Starts to listen to a host.
+    pub(super) fn listen_to(&mut self, host: u64, now: Instant) {
+        self.hosts.entry(host).or_insert_with(|| Host {
+            known: BTreeMap::new(),
+            looked: now,
+            silent_for: Duration::ZERO,
+        });
+    }
+
+    /// The hosts that are listened to.
+    pub(super) fn hosts(&self) -> Vec<u64> {
+        self.hosts.keys().copied().collect()
+    }
+
+    /// Notes what a look at a host's signs of life has shown; for how long it has been silent now.
+    pub(super) fn note(&mut self, host: u64, beats: &[Beat], now: Instant) -> Duration {
+        let Some(state) = self.hosts.get_mut(&host) else {
+            return Duration::ZERO;
+        };
+        let mut is_new = false;
+        for beat in beats {
+            let known = state.known.entry(beat.from).or_insert(0);
+            is_new |= beat.number > *known;
+            *known = beat.number.max(*known);
+        }
+        // Only what is there proves something: a sign that has gone is no sign.
+        if is_new {
+            state.silent_for = Duration::ZERO;
+        } else {
+            let passed = now.saturating_duration_since(state.looked);
+            state.silent_for += passed.min(ATTENTION);
+        }
+        state.looked = now;
+        state.silent_for
+    }
+}
+
+/// Whose turn it is to show that a host is alive: each rank waits a little longer than the one before it
+/// in the order of the ranks of its host.
+#[derive(Clone, Debug)]
+pub(super) struct Turn {
+    patience: Duration,
+    shown: Option<Instant>,
+}
+
+impl Turn {
+    /// For the rank at `place` (from 0) among the ranks of its host.
+    pub(super) fn new(place: usize) -> Self {
+        let place = u32::try_from(place).unwrap_or(u32::MAX).min(16);
+        let patience = if place == 0 {
+            BEAT_EVERY
+        } else {
+            BEAT_EVERY * 2 + Duration::from_secs(1) * place
+        };
+        Self {
+            patience,
+            shown: None,
+        }
+    }
+
+    /// Whether to show a sign now, when the host has been silent for so long.
+    pub(super) fn is_due(&mut self, silent_for: Duration, now: Instant) -> bool {
+        let own = self
+            .shown
+            .map_or(Duration::MAX, |shown| now.saturating_duration_since(shown));
+        // Whoever has begun goes on, in its own rhythm; nobody else then has to.
+        let is_due = match self.shown {
+            None if self.patience == BEAT_EVERY => true,
+            None => silent_for >= self.patience,
+            Some(_) => own >= BEAT_EVERY,
+        };
+        if is_due {
+            self.shown = Some(now);
+        }
+        is_due
+    }
+}
+
+/// What a sign of life says: the ranks of this host whose processes have ended.
+pub(super) fn encode(gone: &[Rank]) -> Vec<u8> {
+    // Encoding plain data into a growing vector cannot fail.
+    postcard::to_stdvec(gone).unwrap_or_default()
+}
+
+/// Reads what a sign of life says; what cannot be read says nothing.
+pub(super) fn decode(body: &[u8]) -> Vec<Rank> {
+    postcard::from_bytes(body).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn beat(number: u64) -> Beat {
+        Beat {
+            from: Rank::new(4),
+            number,
+            body: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn silence_is_counted_from_the_last_new_sign() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut pulse = Pulse::default();
+        pulse.listen_to(7, start);
+        assert_eq!(pulse.note(7, &[], at(5)), Duration::from_secs(5));
+        assert_eq!(pulse.note(7, &[beat(1)], at(10)), Duration::ZERO);
+        assert_eq!(pulse.note(7, &[beat(1)], at(15)), Duration::from_secs(5));
+        // An old sign that has gone, or comes back out of a cache, is nothing new.
+        assert_eq!(pulse.note(7, &[], at(20)), Duration::from_secs(10));
+        assert_eq!(pulse.note(7, &[beat(1)], at(25)), Duration::from_secs(15));
+        assert_eq!(pulse.note(7, &[beat(1), beat(2)], at(30)), Duration::ZERO);
+    }
+
+    #[test]
+    fn an_observer_that_was_stopped_blames_nobody() {
+        let start = Instant::now();
+        let mut pulse = Pulse::default();
+        pulse.listen_to(7, start);
+        let woken = start + Duration::from_mins(30);
+        assert!(pulse.note(7, &[], woken) < SILENCE_LIMIT);
+    }
+
+    #[test]
+    fn the_first_rank_of_a_host_shows_signs_and_others_take_over() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut first = Turn::new(0);
+        assert!(first.is_due(Duration::ZERO, start));
+        assert!(!first.is_due(Duration::ZERO, at(4)));
+        assert!(first.is_due(Duration::ZERO, at(5)));
+        let mut second = Turn::new(1);
+        assert!(!second.is_due(Duration::from_secs(6), at(6)));
+        assert!(second.is_due(Duration::from_secs(11), at(20)));
+        assert!(!second.is_due(Duration::ZERO, at(21)));
+        assert!(second.is_due(Duration::ZERO, at(25)));
+    }
+
+    #[test]
+    fn those_who_are_gone_are_listed() {
+        let gone = [Rank::new(3), Rank::new(9)];
+        assert_eq!(decode(&encode(&gone)), gone);
+        assert!(decode(b"\xff\xff\xff\xff\xff\xff\xff\xff\xff").is_empty());
+    }
+}

@@ -1,0 +1,276 @@
+//! How a member asks to be taken in over marker files: [`search`].
+
+use std::{
+    io,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use fsgather_core::{Backoff, Error, PostOffice, Postbox, Retirement};
+
+use super::{
+    mail::{Letters, sender_of},
+    pace::Pace,
+    pulse::{Pulse, SILENCE_LIMIT},
+};
+use crate::{
+    message::{Join, ToCoordinator, ToMember, Welcome},
+    record::MarkerPlace,
+    siblings::IsRunning,
+};
+
+/// How often to ask again a world that has formed without us.
+const ASK_AGAIN: Duration = Duration::from_secs(2);
+
+/// How often to see whether rank 0 is still there.
+const CHECK_EVERY: Duration = Duration::from_millis(500);
+
+/// A place in which a world may be forming, and who asks to be in it.
+pub(crate) struct Search {
+    pub(crate) office: Arc<dyn PostOffice>,
+    pub(crate) place: MarkerPlace,
+    pub(crate) join: Join,
+    pub(crate) is_running: Arc<IsRunning>,
+}
+
+/// What has become of a search so far.
+pub(crate) enum Event {
+    /// Rank 0 has taken this process in and waits for the others.
+    Forming(String),
+    /// The world has formed without this process; the search goes on.
+    Formed(String),
+    /// Rank 0 does not take this process in, or the world has failed.
+    Refused(Error),
+    /// The world has formed.
+    Welcome(Box<Entered>),
+    /// Rank 0 was lost after it had taken this process in.
+    Lost(String),
+    /// Nobody is there.
+    Failed(String),
+}
+
+/// A world that has taken us in.
+pub(crate) struct Entered {
+    pub(crate) welcome: Welcome,
+    pub(super) postbox: Arc<dyn Postbox>,
+    pub(super) letters: Letters,
+}
+
+#[derive(Default)]
+struct Told {
+    is_over: bool,
+    rivals: Vec<String>,
+}
+
+/// A search under way; dropping it ends the search.
+pub(crate) struct Searching {
+    orders: Arc<Orders>,
+}
+
+impl Searching {
+    /// Has rank 0 told that another world of the same key is forming.
+    pub(crate) fn tell_rival(&self, other: String) {
+        self.orders.lock().rivals.push(other);
+        self.orders.told.notify_one();
+    }
+}
+
+impl Drop for Searching {
+    fn drop(&mut self) {
+        self.orders.lock().is_over = true;
+        self.orders.told.notify_one();
+    }
+}
+
+/// What the thread is told.
+#[derive(Default)]
+struct Orders {
+    state: Mutex<Told>,
+    told: Condvar,
+}
+
+impl Orders {
+    fn lock(&self) -> MutexGuard<'_, Told> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for an order, or for as long as this; `None` when the search is over.
+    fn wait(&self, pause: Duration) -> Option<Vec<String>> {
+        let mut state = self.lock();
+        if !state.is_over && state.rivals.is_empty() {
+            state = self
+                .told
+                .wait_timeout(state, pause)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+        (!state.is_over).then(|| std::mem::take(&mut state.rivals))
+    }
+}
+
+/// Asks rank 0 in one place to be taken in, on a thread of its own; `tell` hears what comes of it.
+pub(crate) fn search(
+    search: Search,
+    tell: impl Fn(Event) + Send + 'static,
+) -> io::Result<Searching> {
+    let orders = Arc::new(Orders::default());
+    let its = Arc::clone(&orders);
+    thread::Builder::new()
+        .name(format!("fsgather-{}-join", search.join.rank))
+        .spawn(move || {
+            if let Some(event) = run(search, &its, &tell) {
+                tell(event);
+            }
+        })?;
+    Ok(Searching { orders })
+}
+
+/// The last event of a search; `None` when it was ended from outside.
+fn run(search: Search, orders: &Orders, tell: &dyn Fn(Event)) -> Option<Event> {
+    let rank = search.join.rank;
+    let sender = sender_of(search.join.nonce);
+    let mut pauses = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
+    let postbox = loop {
+        match search.office.enter(&search.place.facts, rank, sender) {
+            Ok(Some(postbox)) => break postbox,
+            Ok(None) if has_ended(&search) => return Some(crashed()),
+            Ok(None) => drop(orders.wait(pauses.next_pause())?),
+            Err(error) => return Some(Event::Failed(error.to_string())),
+        }
+    };
+    let asking = Asking {
+        search,
+        postbox,
+        orders,
+        tell,
+    };
+    let event = asking.run();
+    match event {
+        Some(Event::Welcome(_)) => {}
+        // Rank 0 still has to read our goodbye, and removes everything then.
+        Some(Event::Refused(_)) => asking.postbox.retire(Retirement::Over),
+        _ if has_ended(&asking.search) => asking.postbox.retire(Retirement::Deserted),
+        _ => asking.postbox.retire(Retirement::Withdrawn),
+    }
+    event
+}
+
+fn has_ended(search: &Search) -> bool {
+    !(search.is_running)(&search.place.process)
+}
+
+fn crashed() -> Event {
+    Event::Failed("its process has ended".into())
+}
+
+struct Asking<'a> {
+    search: Search,
+    postbox: Arc<dyn Postbox>,
+    orders: &'a Orders,
+    tell: &'a dyn Fn(Event),
+}
+
+impl Asking<'_> {
+    fn run(&self) -> Option<Event> {
+        let now = Instant::now();
+        let (shortest, longest) = self.postbox.pace();
+        let mut pace = Pace::new(shortest, longest, now);
+        let mut letters = Letters::new(self.search.join.rank, self.search.join.nonce);
+        let join = ToCoordinator::Join(self.search.join.clone());
+        letters.say(join.clone());
+        let host = self.search.place.process.host_label();
+        let mut pulse = Pulse::default();
+        pulse.listen_to(host, now);
+        let (mut ask_again, mut check_at) = (None, now);
+        let mut is_in = false;
+        loop {
+            for outgoing in letters.take_outgoing(false) {
+                if let Err(error) = self
+                    .postbox
+                    .send(outgoing.number, outgoing.to, &outgoing.body)
+                {
+                    return Some(Event::Failed(error.to_string()));
+                }
+            }
+            let now = Instant::now();
+            let has_ended = now >= check_at && has_ended(&self.search);
+            let found = match self.postbox.receive(false) {
+                Ok(found) => found,
+                Err(error) if is_in => return Some(Event::Lost(error.to_string())),
+                Err(error) => return Some(Event::Failed(error.to_string())),
+            };
+            if !found.is_empty() {
+                pace.moved(now);
+            }
+            for message in letters.take_in(found) {
+                match message {
+                    ToMember::Forming { coordinator } if !is_in => {
+                        is_in = true;
+                        (self.tell)(Event::Forming(coordinator));
+                    }
+                    ToMember::Formed { running } => {
+                        (self.tell)(Event::Formed(running));
+                        ask_again = Some(now + ASK_AGAIN);
+                    }
+                    ToMember::Abort { cause, .. } => {
+                        if is_in {
+                            self.say_goodbye(letters);
+                        }
+                        return Some(Event::Refused(cause));
+                    }
+                    ToMember::Bye { .. } => return Some(Event::Lost("it left".into())),
+                    ToMember::Welcome(welcome) if self.is_meant(&welcome) => {
+                        return Some(Event::Welcome(Box::new(Entered {
+                            welcome,
+                            postbox: Arc::clone(&self.postbox),
+                            letters,
+                        })));
+                    }
+                    _ => {}
+                }
+            }
+            // What rank 0 has said before its end counts, so it is read first.
+            if has_ended {
+                return Some(if is_in {
+                    Event::Lost("its process has ended".into())
+                } else {
+                    crashed()
+                });
+            }
+            if now >= check_at {
+                check_at = now + CHECK_EVERY;
+                let beats = self.postbox.beats(host).unwrap_or_default();
+                if pulse.note(host, &beats, now) >= SILENCE_LIMIT && is_in {
+                    let silent = fsgather_core::duration_text(SILENCE_LIMIT);
+                    return Some(Event::Lost(format!(
+                        "its host has shown no sign of life for {silent}"
+                    )));
+                }
+                self.postbox.tend();
+            }
+            if ask_again.is_some_and(|due| now >= due) {
+                ask_again = None;
+                letters.say(join.clone());
+            }
+            for other in self.orders.wait(pace.pause(Instant::now()))? {
+                letters.say(ToCoordinator::Rival { other });
+            }
+        }
+    }
+
+    /// Tells rank 0 that it need not wait for us: the world has failed, and we know.
+    fn say_goodbye(&self, mut letters: Letters) {
+        letters.say(ToCoordinator::Leave { cause: None });
+        for last in letters.take_outgoing(true) {
+            if let Err(error) = self.postbox.send(last.number, last.to, &last.body) {
+                tracing::debug!("rank 0 is not told that we leave: {error}");
+            }
+        }
+    }
+
+    fn is_meant(&self, welcome: &Welcome) -> bool {
+        let join = &self.search.join;
+        welcome.nonces.get(join.rank.index()) == Some(&join.nonce)
+    }
+}

@@ -1,0 +1,98 @@
+//! When a member says that it cannot reach rank 0: [`Objecting`]. Pure.
+
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
+
+use uuid::Uuid;
+
+/// What keeps a member from rank 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Obstacle {
+    /// No address was published that means rank 0 from here.
+    Unaddressed,
+    /// No connection to any address comes about.
+    Unconnected,
+    /// Connections come about, but rank 0 does not answer over them: it may only be busy.
+    Unanswered,
+}
+
+/// How long and how often to try before it is clear that there is no way.
+const NO_CONNECTION: (Duration, u32) = (Duration::from_secs(5), 3);
+const NO_ANSWER: (Duration, u32) = (Duration::from_secs(15), 4);
+
+/// Tries to reach one world.
+#[derive(Debug)]
+struct Tries {
+    since: Instant,
+    count: u32,
+    has_objected: bool,
+}
+
+/// Counts tries in vain for each record, so that rank 0 is told once, and only of what is no accident.
+#[derive(Debug, Default)]
+pub(crate) struct Objecting {
+    worlds: HashMap<Uuid, Tries>,
+}
+
+impl Objecting {
+    /// Notes a try in vain; whether to object now.
+    pub(crate) fn note(&mut self, world: Uuid, obstacle: Obstacle, now: Instant) -> bool {
+        let tries = self.worlds.entry(world).or_insert(Tries {
+            since: now,
+            count: 0,
+            has_objected: false,
+        });
+        tries.count += 1;
+        let (patience, least) = match obstacle {
+            Obstacle::Unaddressed => (Duration::ZERO, 1),
+            Obstacle::Unconnected => NO_CONNECTION,
+            Obstacle::Unanswered => NO_ANSWER,
+        };
+        let is_clear =
+            tries.count >= least && now.saturating_duration_since(tries.since) >= patience;
+        is_clear && !std::mem::replace(&mut tries.has_objected, true)
+    }
+
+    /// Whether rank 0 of this world was told.
+    pub(crate) fn has_objected_to(&self, world: Uuid) -> bool {
+        let tries = self.worlds.get(&world);
+        tries.is_some_and(|tries| tries.has_objected)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_objected_to_once_and_only_after_several_tries_over_some_time() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let world = Uuid::from_u128(1);
+        let mut objecting = Objecting::default();
+        assert!(!objecting.note(world, Obstacle::Unconnected, start));
+        // Long, but only two tries: this rank may have been stopped.
+        assert!(!objecting.note(world, Obstacle::Unconnected, at(60)));
+        assert!(!objecting.has_objected_to(world));
+        assert!(objecting.note(world, Obstacle::Unconnected, at(61)));
+        assert!(!objecting.note(world, Obstacle::Unconnected, at(62)));
+        assert!(objecting.has_objected_to(world));
+        assert!(!objecting.has_objected_to(Uuid::from_u128(2)));
+    }
+
+    #[test]
+    fn a_busy_rank_0_is_given_more_time_and_no_address_needs_none() {
+        let start = Instant::now();
+        let mut objecting = Objecting::default();
+        let busy = Uuid::from_u128(1);
+        let objects = |objecting: &mut Objecting, second| {
+            let now = start + Duration::from_secs(second);
+            objecting.note(busy, Obstacle::Unanswered, now)
+        };
+        assert!((0..15).all(|second| !objects(&mut objecting, second)));
+        assert!(objects(&mut objecting, 15));
+        assert!(objecting.note(Uuid::from_u128(2), Obstacle::Unaddressed, start));
+    }
+}

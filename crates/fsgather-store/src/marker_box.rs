@@ -1,0 +1,491 @@
+//! Messages as files: [`MarkerBox`].
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    io,
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use fsgather_core::{
+    Beat, Error, Letter, Postbox, ProcessId, Rank, Retirement, StorageCause, duration_text,
+};
+
+use crate::{
+    caretaker::Caretaker,
+    directory, file,
+    filesystem::Class,
+    gather_dir::{GatherDir, is_not_seen},
+    listing,
+    marker_names::{self, HostName, MarkerName},
+    remove, sealed,
+    touching::TouchSchedule,
+};
+
+/// How long a message that is listed may stay unreadable: longer than clients remember what was.
+const VISIBILITY: Duration = Duration::from_secs(90);
+
+/// How long a directory may seem to be gone on a file system whose clients remember what was.
+const ABSENCE: Duration = Duration::from_secs(10);
+
+/// The pauses between two looks, at least and at most.
+const LOCAL_PACE: (Duration, Duration) = (Duration::from_micros(100), Duration::from_millis(50));
+const NETWORK_PACE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_secs(1));
+
+/// Who uses a box.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Rank 0.
+    Coordinator,
+    /// Another rank, and which of the processes that say they are it.
+    Member { rank: Rank, sender: u64 },
+}
+
+/// One rank's messages in a gather directory.
+///
+/// Letters go to `in/<host>/`, bulletins to `out/`, signs of life to `live/<host>/`. Each file is made
+/// exclusively under a name that was never used, written once and never changed; it is sealed, so that
+/// one that is seen half written is looked at again.
+#[derive(Debug)]
+pub(crate) struct MarkerBox {
+    directory: GatherDir,
+    role: Role,
+    host: HostName,
+    /// The process that made it; a forked child must not touch anything.
+    process: u32,
+    state: Mutex<State>,
+    caretaker: Mutex<Option<Caretaker>>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Messages that were handed out and are still listed.
+    read: BTreeSet<String>,
+    /// Since when listed messages have been unreadable.
+    unreadable: HashMap<String, Instant>,
+    /// Since when a directory has seemed to be gone.
+    absent: Option<Instant>,
+    /// Hosts whose letters are looked for.
+    hosts: BTreeSet<HostName>,
+    posted: BTreeMap<u64, PathBuf>,
+    beat: Option<(u64, PathBuf)>,
+    schedule: TouchSchedule,
+    changed: Instant,
+}
+
+impl MarkerBox {
+    pub(crate) fn new(
+        directory: GatherDir,
+        role: Role,
+        process: &ProcessId,
+        caretaker: Option<Caretaker>,
+    ) -> Self {
+        Self {
+            directory,
+            role,
+            host: HostName(process.host_label()),
+            process: std::process::id(),
+            state: Mutex::new(State {
+                read: BTreeSet::new(),
+                unreadable: HashMap::new(),
+                absent: None,
+                hosts: BTreeSet::new(),
+                posted: BTreeMap::new(),
+                beat: None,
+                schedule: TouchSchedule::default(),
+                changed: Instant::now(),
+            }),
+            caretaker: Mutex::new(caretaker),
+        }
+    }
+
+    /// Makes the directories of this host; that they exist is success.
+    ///
+    /// This comes before anybody can know of this rank, so that nobody looks for them too early.
+    pub(crate) fn make_host_directories(&self) -> Result<(), Error> {
+        self.directory.make_directory(&self.outbox())?;
+        self.directory.make_directory(&self.live(self.host))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where this rank leaves its messages.
+    fn outbox(&self) -> PathBuf {
+        let path = self.directory.path();
+        match self.role {
+            Role::Coordinator => path.join(marker_names::OUT),
+            Role::Member { .. } => path.join(marker_names::IN).join(self.host.to_string()),
+        }
+    }
+
+    fn live(&self, host: HostName) -> PathBuf {
+        self.directory
+            .path()
+            .join(marker_names::LIVE)
+            .join(host.to_string())
+    }
+
+    fn is_local(&self) -> bool {
+        self.directory.file_system().class() == Class::Local
+    }
+
+    fn write(&self, path: &Path, body: &[u8]) -> Result<(), Error> {
+        file::write_new(
+            path,
+            self.directory.file_mode(),
+            &sealed::seal(body),
+            self.directory.must_sync(),
+        )
+        .map_err(|error| Error::storage("write", path, directory::explain(path, &error)))
+    }
+
+    /// Reads a sealed file of this user; why it cannot be read (yet), otherwise.
+    fn read(&self, path: &Path) -> Result<Vec<u8>, String> {
+        let failed = |error: io::Error| error.to_string();
+        let file = file::open(path).map_err(failed)?;
+        let opened = file::examine(&file).map_err(failed)?;
+        let own = self.directory.own().0;
+        if !opened.is_regular || opened.uid != own {
+            return Err(format!("it is not a file of uid {own}"));
+        }
+        if opened.len > sealed::MAX_LEN {
+            return Err(format!("its {} bytes are too many", opened.len));
+        }
+        let bytes = file::read_bounded(&file, sealed::MAX_LEN).map_err(failed)?;
+        sealed::unseal(bytes).map_err(|error| error.to_string())
+    }
+
+    /// The names in a directory of messages; a directory that is gone for good is an error.
+    fn list(&self, path: &Path) -> Result<Vec<String>, Error> {
+        match listing::names(path) {
+            Ok(names) => {
+                self.lock().absent = None;
+                Ok(names)
+            }
+            Err(error) if is_not_seen(&error) => {
+                let since = *self.lock().absent.get_or_insert_with(Instant::now);
+                if !self.is_local() && since.elapsed() < ABSENCE {
+                    return Ok(Vec::new());
+                }
+                Err(Error::storage(
+                    "read messages in",
+                    path,
+                    StorageCause {
+                        os_code: error.raw_os_error(),
+                        message: "it is gone: somebody has removed it while the job was running"
+                            .into(),
+                    },
+                ))
+            }
+            Err(error) => Err(Error::storage("list", path, &error)),
+        }
+    }
+
+    /// Hands out the messages in a directory that were not before.
+    fn receive_in(&self, path: &Path, listed: &mut Listed) -> Result<(), Error> {
+        for name in self.list(path)? {
+            let Some((mut letter, is_for_us)) = self.incoming(&name) else {
+                continue;
+            };
+            if self.lock().read.contains(&name) {
+                listed.seen.insert(name);
+                continue;
+            }
+            if is_for_us {
+                let file = path.join(&name);
+                match self.read(&file) {
+                    Ok(body) => letter.body = Some(body),
+                    Err(why) => {
+                        self.not_readable(&name, &file, &why)?;
+                        continue;
+                    }
+                }
+            }
+            self.lock().unreadable.remove(&name);
+            listed.seen.insert(name);
+            listed.letters.push(letter);
+        }
+        Ok(())
+    }
+
+    /// What the name of a message to this rank says, and whether it has to be opened.
+    fn incoming(&self, name: &str) -> Option<(Letter, bool)> {
+        let letter = |from, sender, number| Letter {
+            from,
+            sender,
+            number,
+            body: None,
+        };
+        match (MarkerName::parse(name)?, self.role) {
+            (
+                MarkerName::Letter {
+                    from,
+                    sender,
+                    number,
+                    ..
+                },
+                Role::Coordinator,
+            ) => Some((letter(from, sender, number), true)),
+            (MarkerName::Bulletin { number, to, .. }, Role::Member { rank, .. }) => Some((
+                letter(Rank::ZERO, 0, number),
+                to.is_none_or(|to| to == rank),
+            )),
+            _ => None,
+        }
+    }
+
+    fn not_readable(&self, name: &str, path: &Path, why: &str) -> Result<(), Error> {
+        let now = Instant::now();
+        let since = *self.lock().unreadable.entry(name.to_owned()).or_insert(now);
+        if now.saturating_duration_since(since) < VISIBILITY {
+            tracing::trace!(path = %path.display(), why, "not readable yet");
+            return Ok(());
+        }
+        Err(Error::storage(
+            "read",
+            path,
+            StorageCause::described(format!(
+                "it is listed, but has not been readable for {}: {why}",
+                duration_text(VISIBILITY)
+            )),
+        ))
+    }
+
+    /// Removes what this rank has left.
+    fn take_back_all(&self) {
+        let mut state = self.lock();
+        let beat = state.beat.take().map(|(_, path)| path);
+        let posted = std::mem::take(&mut state.posted);
+        drop(state);
+        for path in posted.into_values().chain(beat) {
+            unlink(&path);
+        }
+    }
+
+    /// Whether messages of other members are still there; when nobody can tell, they are.
+    fn has_others(&self) -> bool {
+        let path = self.directory.path().join(marker_names::IN);
+        let Ok(hosts) = listing::names(&path) else {
+            return true;
+        };
+        hosts
+            .iter()
+            .filter(|host| HostName::parse(host).is_some())
+            .any(|host| match listing::names(&path.join(host)) {
+                Ok(names) => names.iter().any(|name| MarkerName::parse(name).is_some()),
+                Err(error) => !is_not_seen(&error),
+            })
+    }
+
+    /// Leaves a directory whose rank 0 is gone: the last one removes it, the others say how it is.
+    fn abandon(&self) {
+        if !self.has_others() {
+            let removal = self.directory.remove();
+            if removal.is_complete() {
+                return;
+            }
+            tracing::debug!("{removal}");
+        }
+        if let Err(error) = self.directory.mark_aborted("rank 0 was lost or has left")
+            && self.directory.path().exists()
+        {
+            tracing::warn!("the directory for messages stays: {error}");
+        }
+    }
+}
+
+/// What a round of listings has shown.
+#[derive(Default)]
+struct Listed {
+    seen: BTreeSet<String>,
+    letters: Vec<Letter>,
+}
+
+fn unlink(path: &Path) {
+    if let Err(error) = remove::unlink(path) {
+        tracing::debug!(path = %path.display(), %error, "cannot remove");
+    }
+}
+
+impl Postbox for MarkerBox {
+    fn send(&self, number: u64, to: Option<Rank>, body: &[u8]) -> Result<(), Error> {
+        let nonce = rand::random();
+        let name = match self.role {
+            Role::Coordinator => MarkerName::Bulletin { number, to, nonce },
+            Role::Member { rank, sender } => MarkerName::Letter {
+                from: rank,
+                sender,
+                number,
+                nonce,
+            },
+        };
+        let path = self.outbox().join(name.to_string());
+        self.write(&path, body)?;
+        let mut state = self.lock();
+        state.posted.insert(number, path);
+        state.schedule = TouchSchedule::default();
+        state.changed = Instant::now();
+        Ok(())
+    }
+
+    fn receive(&self, newcomers: bool) -> Result<Vec<Letter>, Error> {
+        let mut listed = Listed::default();
+        match self.role {
+            Role::Member { .. } => {
+                let path = self.directory.path().join(marker_names::OUT);
+                self.receive_in(&path, &mut listed)?;
+            }
+            Role::Coordinator => {
+                let path = self.directory.path().join(marker_names::IN);
+                if newcomers {
+                    let names = self.list(&path)?;
+                    let hosts = names.iter().filter_map(|name| HostName::parse(name));
+                    self.lock().hosts.extend(hosts);
+                }
+                let hosts = self.lock().hosts.clone();
+                for host in hosts {
+                    self.receive_in(&path.join(host.to_string()), &mut listed)?;
+                }
+            }
+        }
+        self.lock().read = listed.seen;
+        Ok(listed.letters)
+    }
+
+    fn tend(&self) {
+        if self.is_local() {
+            return;
+        }
+        let mut state = self.lock();
+        let elapsed = state.changed.elapsed();
+        if !state.schedule.is_due(elapsed) {
+            return;
+        }
+        drop(state);
+        let outbox = self.outbox();
+        let mut paths = vec![outbox.as_path()];
+        if let Role::Member { .. } = self.role {
+            // The directory of this host may be as new as the message.
+            paths.extend(outbox.parent());
+        }
+        for path in paths {
+            if let Err(error) = directory::touch(path) {
+                tracing::debug!(path = %path.display(), %error, "cannot touch");
+            }
+        }
+    }
+
+    fn discard(&self, up_to: u64, keep: &[u64]) {
+        let gone: Vec<PathBuf> = {
+            let mut state = self.lock();
+            let numbers: Vec<u64> = state
+                .posted
+                .range(..=up_to)
+                .map(|(number, _)| *number)
+                .filter(|number| !keep.contains(number))
+                .collect();
+            let posted = &mut state.posted;
+            numbers
+                .iter()
+                .filter_map(|number| posted.remove(number))
+                .collect()
+        };
+        for path in gone {
+            unlink(&path);
+        }
+    }
+
+    fn beat(&self, body: &[u8]) -> Result<(), Error> {
+        let number = self.lock().beat.as_ref().map_or(1, |(last, _)| last + 1);
+        let from = match self.role {
+            Role::Coordinator => Rank::ZERO,
+            Role::Member { rank, .. } => rank,
+        };
+        let name = MarkerName::Beat {
+            from,
+            number,
+            nonce: rand::random(),
+        };
+        let path = self.live(self.host).join(name.to_string());
+        self.write(&path, body)?;
+        let before = self.lock().beat.replace((number, path));
+        if let Some((_, before)) = before {
+            unlink(&before);
+        }
+        Ok(())
+    }
+
+    fn beats(&self, host: u64) -> Result<Vec<Beat>, Error> {
+        let path = self.live(HostName(host));
+        let names = match listing::names(&path) {
+            Ok(names) => names,
+            // No sign was ever shown.
+            Err(error) if is_not_seen(&error) => return Ok(Vec::new()),
+            Err(error) => return Err(Error::storage("list", path, &error)),
+        };
+        let beats = names.iter().filter_map(|name| {
+            let MarkerName::Beat { from, number, .. } = MarkerName::parse(name)? else {
+                return None;
+            };
+            // One that is being replaced may be gone already, but it was there.
+            let body = self.read(&path.join(name)).unwrap_or_default();
+            Some(Beat { from, number, body })
+        });
+        Ok(beats.collect())
+    }
+
+    fn retire(&self, how: Retirement) {
+        if std::process::id() != self.process {
+            return;
+        }
+        let caretaker = self
+            .caretaker
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(caretaker) = caretaker
+            && !caretaker.finish()
+        {
+            tracing::warn!("some files of {} may stay", self.directory.path().display());
+        }
+        match how {
+            Retirement::Over if self.role == Role::Coordinator => {
+                let removal = self.directory.remove();
+                if !removal.is_complete() {
+                    tracing::warn!("{removal}");
+                }
+            }
+            // Rank 0 still has to read what this rank has left last.
+            Retirement::Over => {}
+            Retirement::InUse => {
+                if let Err(error) = self.directory.mark_finished() {
+                    tracing::warn!("the directory for messages stays: {error}");
+                }
+            }
+            Retirement::Deserted => {
+                self.take_back_all();
+                self.abandon();
+            }
+            Retirement::Withdrawn => self.take_back_all(),
+        }
+    }
+
+    fn pace(&self) -> (Duration, Duration) {
+        if self.is_local() {
+            LOCAL_PACE
+        } else {
+            NETWORK_PACE
+        }
+    }
+
+    fn place(&self) -> String {
+        self.directory.path().display().to_string()
+    }
+}
+
+#[cfg(test)]
+#[path = "marker_box_tests.rs"]
+mod tests;

@@ -1,0 +1,220 @@
+//! The exchange over marker files passes the suite of all exchanges, and worlds move to it when TCP does
+//! not work.
+
+#![expect(clippy::unwrap_used, reason = "a check reports by panicking")]
+
+use std::{
+    net::IpAddr,
+    path::Path,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use fsgather_control::{
+    InterfaceFilter,
+    meet::{self, Config, Control, Meeting},
+};
+use fsgather_core::{Error, Interrupt, JobKey, ProcessId, Rank, Site, WorldSize};
+use fsgather_store::{
+    BoardPlace, FileBoard, Liveness, MarkerOffice, MarkerOwner, check_writable, liveness,
+    make_rendezvous, this_process,
+};
+use fsgather_testkit::exchange_conformance::{self, Seat};
+
+/// What every rank of a test is told.
+#[derive(Clone)]
+struct Setting {
+    control: Control,
+    patience: Duration,
+    join_patience: Duration,
+    interfaces: Arc<InterfaceFilter>,
+    /// How ranks are seen by each other: on one host, or each on its own.
+    apart: bool,
+}
+
+impl Setting {
+    fn markers(patience: Duration) -> Self {
+        Self {
+            control: Control::Markers,
+            patience,
+            join_patience: Duration::from_mins(1),
+            interfaces: Arc::new(|_: &str, address: IpAddr| address.is_loopback()),
+            apart: false,
+        }
+    }
+}
+
+fn config(directory: &Path, rank: Rank, world_size: WorldSize, setting: &Setting) -> Config {
+    let me = this_process().unwrap();
+    let process = if setting.apart {
+        ProcessId {
+            host: format!("n{rank}"),
+            boot_id: format!("boot {rank}"),
+            machine_id: format!("machine {rank}"),
+            ..me.clone()
+        }
+    } else {
+        me.clone()
+    };
+    let rendezvous = make_rendezvous(directory).unwrap();
+    let own = check_writable(&rendezvous).unwrap();
+    let places = vec![BoardPlace {
+        directory: rendezvous,
+        own,
+    }];
+    let key = JobKey {
+        uid: own.0,
+        family: "test".into(),
+        job: None,
+        attempt: None,
+        world_size,
+        number: 0,
+        master: None,
+    };
+    let owner = MarkerOwner {
+        process: process.clone(),
+        uid: own.0,
+        user: "me".into(),
+        job: None,
+        mode: 0o700,
+    };
+    let board = FileBoard::new(places.clone(), key.hash(), process.clone());
+    Config {
+        rank,
+        world_size,
+        process,
+        network_namespace: if setting.apart { rank.get().into() } else { 0 },
+        job: "a test".into(),
+        patience: setting.patience,
+        join_patience: setting.join_patience,
+        ports: 0..=0,
+        interfaces: setting.interfaces.clone(),
+        meeting: Meeting::Board(Arc::new(board)),
+        control: setting.control,
+        office: Some(Arc::new(MarkerOffice::new(places, owner))),
+        interrupt: Interrupt::default(),
+        is_running: Arc::new(move |process| liveness(process, &me) != Liveness::Gone),
+    }
+}
+
+fn join(directory: &Path, ranks: u32, setting: &Setting) -> Vec<Result<Seat, Error>> {
+    let world_size = WorldSize::new(ranks).unwrap();
+    thread::scope(|scope| {
+        let joining: Vec<_> = world_size
+            .ranks()
+            .map(|rank| {
+                let config = config(directory, rank, world_size, setting);
+                scope.spawn(move || meet::join(&config).map(|joined| joined.exchange))
+            })
+            .collect();
+        joining
+            .into_iter()
+            .map(|joining| joining.join().unwrap())
+            .collect()
+    })
+}
+
+fn barrier_and_close(world: Vec<Seat>) {
+    thread::scope(|scope| {
+        for seat in world {
+            scope.spawn(move || {
+                seat.barrier(Site::named("here")).unwrap();
+                seat.close(Site::named("end")).unwrap();
+            });
+        }
+    });
+}
+
+fn left_in(directory: &Path) -> Vec<String> {
+    std::fs::read_dir(directory.join("all_gather_via_filesys"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect()
+}
+
+#[test]
+fn markers_conform() {
+    let place = tempfile::tempdir().unwrap();
+    let make = |ranks, patience| {
+        join(place.path(), ranks, &Setting::markers(patience))
+            .into_iter()
+            .map(Result::unwrap)
+            .collect()
+    };
+    exchange_conformance::run(&make, 3);
+}
+
+#[test]
+fn a_world_over_markers_leaves_nothing_behind() {
+    let place = tempfile::tempdir().unwrap();
+    let setting = Setting::markers(Duration::from_mins(1));
+    let world = join(place.path(), 4, &setting);
+    barrier_and_close(world.into_iter().map(Result::unwrap).collect());
+    assert_eq!(left_in(place.path()), [""; 0]);
+}
+
+#[test]
+fn a_world_moves_to_markers_when_a_rank_cannot_reach_rank_0() {
+    let place = tempfile::tempdir().unwrap();
+    // Rank 0 publishes only what means each host itself, and every rank is on its own.
+    let setting = Setting {
+        control: Control::Auto,
+        apart: true,
+        ..Setting::markers(Duration::from_mins(1))
+    };
+    let world = join(place.path(), 3, &setting);
+    barrier_and_close(world.into_iter().map(Result::unwrap).collect());
+    assert_eq!(left_in(place.path()), [""; 0]);
+}
+
+#[test]
+fn where_only_tcp_is_allowed_a_rank_that_cannot_reach_rank_0_is_told_to_all_at_once() {
+    let place = tempfile::tempdir().unwrap();
+    let setting = Setting {
+        control: Control::Tcp,
+        apart: true,
+        ..Setting::markers(Duration::from_mins(1))
+    };
+    let started = Instant::now();
+    let mut told: Vec<String> = join(place.path(), 2, &setting)
+        .into_iter()
+        .map(|joined| joined.map(drop).unwrap_err().to_string())
+        .collect();
+    assert!(started.elapsed() < Duration::from_secs(30));
+    told.dedup();
+    assert_eq!(told.len(), 1, "{told:#?}");
+    assert!(told[0].contains("rank 1 on "), "{told:?}");
+    assert!(told[0].contains("cannot reach rank 0 over TCP"), "{told:?}");
+    assert!(told[0].contains("FSGATHER_CONTROL=auto"), "{told:?}");
+    assert_eq!(left_in(place.path()), [""; 0]);
+}
+
+#[test]
+fn a_rank_that_does_not_come_is_named() {
+    let place = tempfile::tempdir().unwrap();
+    let setting = Setting {
+        join_patience: Duration::from_secs(1),
+        ..Setting::markers(Duration::from_mins(1))
+    };
+    let world_size = WorldSize::new(3).unwrap();
+    let told: Vec<Error> = thread::scope(|scope| {
+        let joining: Vec<_> = [Rank::ZERO, Rank::new(2)]
+            .map(|rank| config(place.path(), rank, world_size, &setting))
+            .into_iter()
+            .map(|config| scope.spawn(move || meet::join(&config).map(drop).unwrap_err()))
+            .collect();
+        joining
+            .into_iter()
+            .map(|joining| joining.join().unwrap())
+            .collect()
+    });
+    for error in told {
+        let Error::Timeout { missing, .. } = &error else {
+            panic!("{error}")
+        };
+        let ranks: Vec<u32> = missing.iter().map(|missing| missing.rank.get()).collect();
+        assert_eq!(ranks, [1], "{error}");
+    }
+    assert_eq!(left_in(place.path()), [""; 0]);
+}
