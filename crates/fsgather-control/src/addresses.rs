@@ -37,7 +37,7 @@ pub(crate) fn publishable(port: u16, wanted: &InterfaceFilter) -> Result<Vec<Soc
     }
     found.sort_by_key(IpAddr::is_loopback);
     found.dedup();
-    if !any_wanted {
+    if !any_wanted && !refused.is_empty() {
         return Err(Error::config(format!(
             "FSGATHER_INTERFACE leaves no address to publish; this host has {}",
             refused.join(", ")

@@ -265,7 +265,8 @@ impl Seeker {
             }
         };
         if let Some(cause) = record.refusal {
-            return if self.objecting.has_objected_to(record.communicator) {
+            // It may be left over from another run; then we have not heard of that world.
+            return if self.objecting.has_tried(record.communicator) {
                 Err(cause)
             } else {
                 Ok(None)

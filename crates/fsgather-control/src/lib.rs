@@ -37,6 +37,7 @@ mod hub;
 mod join;
 mod line;
 mod objecting;
+mod refusal;
 mod siblings;
 mod tcp;
 mod transport;

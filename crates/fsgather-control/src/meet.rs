@@ -18,7 +18,7 @@ use crate::{
     join::Found,
     markers,
     message::Join,
-    record::{Objection, Record},
+    record::Record,
     seat::Seat,
     siblings::IsRunning,
     tcp::{self, Hosted},
@@ -134,12 +134,11 @@ pub fn join(config: &Config) -> Result<Joined, Error> {
     }
     match tcp::host(config)? {
         Hosted::Formed(joined) => Ok(joined),
-        Hosted::Unreachable(objection) => {
-            let Objection { peer, tried, .. } = objection;
+        Hosted::Unreachable(why) => {
             tracing::warn!(
-                "{peer} cannot reach rank 0 over TCP ({tried}); messages of this job go through files \
-                 instead, which is slower. Set FSGATHER_INTERFACE to the network that all hosts share, or \
-                 FSGATHER_CONTROL=markers to try no other way"
+                "{why}; messages of this job go through files instead, which is slower. Set \
+                 FSGATHER_INTERFACE to the network that all hosts share, or FSGATHER_CONTROL=markers to \
+                 try no other way"
             );
             host_over_markers(config, started)
         }

@@ -55,10 +55,9 @@ impl Objecting {
         is_clear && !std::mem::replace(&mut tries.has_objected, true)
     }
 
-    /// Whether rank 0 of this world was told.
-    pub(crate) fn has_objected_to(&self, world: Uuid) -> bool {
-        let tries = self.worlds.get(&world);
-        tries.is_some_and(|tries| tries.has_objected)
+    /// Whether this rank has tried in vain to reach this world.
+    pub(crate) fn has_tried(&self, world: Uuid) -> bool {
+        self.worlds.contains_key(&world)
     }
 }
 
@@ -75,11 +74,10 @@ mod tests {
         assert!(!objecting.note(world, Obstacle::Unconnected, start));
         // Long, but only two tries: this rank may have been stopped.
         assert!(!objecting.note(world, Obstacle::Unconnected, at(60)));
-        assert!(!objecting.has_objected_to(world));
         assert!(objecting.note(world, Obstacle::Unconnected, at(61)));
         assert!(!objecting.note(world, Obstacle::Unconnected, at(62)));
-        assert!(objecting.has_objected_to(world));
-        assert!(!objecting.has_objected_to(Uuid::from_u128(2)));
+        assert!(objecting.has_tried(world));
+        assert!(!objecting.has_tried(Uuid::from_u128(2)));
     }
 
     #[test]

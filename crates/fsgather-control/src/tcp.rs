@@ -7,9 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{
-    Activity, Backoff, ChannelId, Deadline, Error, Noticeboard, Phase, Rank, WorldSize,
-};
+use fsgather_core::{Activity, Backoff, ChannelId, Error, Noticeboard, Phase, Rank, WorldSize};
 use tokio::{net::TcpListener, runtime::Runtime, sync::oneshot};
 use uuid::Uuid;
 
@@ -27,26 +25,25 @@ use crate::{
     message::ToCoordinator,
     noise::Credentials,
     record::{Objection, Record},
+    refusal,
     transport::{self, Connection, TransportError},
     wire::Purpose,
 };
-
-/// How long those who could not reach rank 0 have time to read why it has given up.
-const REFUSAL_LIMIT: Duration = Duration::from_secs(10);
 
 /// What rank 0's attempt has come to.
 pub(crate) enum Hosted {
     /// A world.
     Formed(Joined),
-    /// A rank that cannot reach this one; everybody else was told to look again.
-    Unreachable(Objection),
+    /// The proof that it does not work, as a sentence; whoever has joined was told to look again.
+    Unreachable(String),
 }
 
 /// What ended the forming of a world.
 enum Settled {
     Formed(Vec<fsgather_core::ProcessId>),
     Failed(Error),
-    Objected(Objection),
+    /// TCP does not work, for this reason.
+    Unreachable(String),
 }
 
 fn start_baton(config: &Config) -> Result<Baton, Error> {
@@ -121,17 +118,17 @@ pub(crate) fn host(config: &Config) -> Result<Hosted, Error> {
             line.give_up(&failure);
             Err(failure)
         }
-        Settled::Objected(objection) if config.control == Control::Auto => {
+        Settled::Unreachable(why) if config.control == Control::Auto && config.office.is_some() => {
             hub.coordinate(|coordinator, _| coordinator.move_on());
             line.settle(Duration::from_secs(1));
             line.shut_down();
-            Ok(Hosted::Unreachable(objection))
+            Ok(Hosted::Unreachable(why))
         }
-        Settled::Objected(objection) => {
-            let failure = cannot_be_reached(&objection);
+        Settled::Unreachable(why) => {
+            let failure = cannot_be_reached(&why);
             line.give_up(&failure);
             if let Some(board) = board {
-                refuse(config, &*board, &credentials, &failure);
+                refusal::refuse(config, &*board, credentials.communicator, &failure);
             }
             Err(failure)
         }
@@ -149,18 +146,22 @@ async fn form(
     let (object, objected) = oneshot::channel();
     if let Some(board) = board {
         let record = match record(config, port, credentials) {
-            Ok(record) => record.to_bytes(),
+            Ok(record) if record.addresses.is_empty() => {
+                let host = &config.process.host;
+                return Settled::Unreachable(format!(
+                    "{host}, where rank 0 is, has no network address"
+                ));
+            }
+            Ok(record) => record,
             Err(failure) => return Settled::Failed(failure),
         };
-        if let Err(failure) = post(Arc::clone(board), record).await {
+        if let Err(failure) = post(Arc::clone(board), record.to_bytes()).await {
             return Settled::Failed(failure);
         }
         let tending = Tending {
             board: Arc::clone(board),
             hub: Arc::clone(hub),
             communicator: credentials.communicator,
-            // Without marker files there is nothing to move on to, but the others can still be told.
-            listens: config.control == Control::Tcp || config.office.is_some(),
         };
         tokio::spawn(tending.run(object));
     }
@@ -175,57 +176,17 @@ async fn form(
     tokio::select! {
         biased;
         settled = settled => settled,
-        Ok(objection) = objected => Settled::Objected(objection),
-    }
-}
-
-fn cannot_be_reached(objection: &Objection) -> Error {
-    let Objection { peer, tried, .. } = objection;
-    Error::rendezvous(format!(
-        "{peer} cannot reach rank 0 over TCP; tried {tried}. Set FSGATHER_INTERFACE to the network that \
-         all hosts share, or FSGATHER_CONTROL=auto to go through files where TCP does not work"
-    ))
-}
-
-/// Tells those who could not be reached why the world has failed.
-fn refuse(config: &Config, board: &dyn Noticeboard, credentials: &Credentials, failure: &Error) {
-    let record = Record {
-        communicator: credentials.communicator,
-        refusal: Some(failure.clone()),
-        ..meet::record(config)
-    };
-    if let Err(error) = board.post(&record.to_bytes()) {
-        tracing::debug!("the others could not be told: {error}");
-        return;
-    }
-    let posted = Instant::now();
-    let deadline = Deadline::after(posted, REFUSAL_LIMIT);
-    let mut pauses = Backoff::new(Duration::from_millis(25), Duration::from_millis(500));
-    let (_never, wait) = std::sync::mpsc::channel::<()>();
-    // They take their objections back once they know.
-    while !objections(board, credentials.communicator).is_empty()
-        && !deadline.has_passed(Instant::now())
-    {
-        let _ = wait.recv_timeout(pauses.next_pause());
-        if let Err(error) = board.tend(posted.elapsed()) {
-            tracing::debug!("the refusal could not be tended: {error}");
+        Ok(Objection { peer, tried, .. }) = objected => {
+            Settled::Unreachable(format!("{peer} cannot reach rank 0 over TCP (tried {tried})"))
         }
     }
-    board.take_down();
 }
 
-/// The objections to one world's record.
-fn objections(board: &dyn Noticeboard, communicator: Uuid) -> Vec<Objection> {
-    let found = board.objections().unwrap_or_else(|error| {
-        tracing::debug!("cannot look for objections: {error}");
-        Vec::new()
-    });
-    let objections = found
-        .iter()
-        .filter_map(|bytes| Objection::from_bytes(bytes));
-    objections
-        .filter(|objection| objection.communicator == communicator)
-        .collect()
+fn cannot_be_reached(why: &str) -> Error {
+    Error::rendezvous(format!(
+        "{why}. Set FSGATHER_INTERFACE to the network that all hosts share, or FSGATHER_CONTROL=auto \
+         and a shared FSGATHER_DIR to go through files where TCP does not work"
+    ))
 }
 
 /// Looks for the world until this rank is in; the baton runs a world over TCP from then on.
@@ -367,8 +328,6 @@ struct Tending {
     board: Arc<dyn Noticeboard>,
     hub: Arc<Hub>,
     communicator: Uuid,
-    /// Whether objections matter.
-    listens: bool,
 }
 
 impl Tending {
@@ -392,16 +351,12 @@ impl Tending {
                 }
                 return;
             }
-            let (communicator, listens) = (self.communicator, self.listens);
+            let communicator = self.communicator;
             let tended = tokio::task::spawn_blocking(move || {
                 if let Err(error) = board.tend(posted.elapsed()) {
                     tracing::debug!("the rendezvous record could not be tended: {error}");
                 }
-                if listens {
-                    objections(&*board, communicator)
-                } else {
-                    Vec::new()
-                }
+                refusal::objections(&*board, communicator)
             });
             let objection = tended.await.ok().and_then(|found| found.into_iter().next());
             if let Some(objection) = objection

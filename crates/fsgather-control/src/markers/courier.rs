@@ -224,6 +224,7 @@ impl Courier {
         }
         self.listen_at = now + LISTEN_EVERY;
         let Some(neighbours) = &mut self.neighbours else {
+            self.look_after_the_joined();
             // Those who join look for signs of rank 0.
             if self.forming_turn.is_due(Duration::ZERO, now) {
                 self.show(&[]);
@@ -270,6 +271,18 @@ impl Courier {
         news.extend(gone.into_iter().map(|rank| (rank, true)));
         for (rank, has_ended) in news {
             self.tell(rank, has_ended);
+        }
+    }
+
+    /// While the world forms, rank 0 sees for itself who of its host has ended. It hears of ranks of other
+    /// hosts once all have joined.
+    fn look_after_the_joined(&self) {
+        let joined = self.desk.joined();
+        for (rank, _) in joined
+            .into_iter()
+            .filter(|(_, process)| !(self.is_running)(process))
+        {
+            self.tell(rank, true);
         }
     }
 

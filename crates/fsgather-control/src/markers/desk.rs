@@ -335,6 +335,20 @@ impl Desk {
         coordinator.is_open().then(|| coordinator.processes())
     }
 
+    /// Who has joined so far, and where they run; on rank 0.
+    pub(super) fn joined(&self) -> Vec<(Rank, ProcessId)> {
+        let state = self.lock();
+        let Some(coordinator) = &state.machines.coordinator else {
+            return Vec::new();
+        };
+        let processes = coordinator.processes();
+        (0..)
+            .map(Rank::new)
+            .zip(processes)
+            .filter(|(rank, _)| coordinator.is_connected(*rank))
+            .collect()
+    }
+
     /// Notes that the courier is gone.
     pub(super) fn stopped(&self) {
         self.lock().stopped = true;

@@ -21,6 +21,7 @@ use crate::{
     meet::{self, Config, Joined},
     member::Member,
     record::{MarkerPlace, Record},
+    refusal,
 };
 
 /// Brings a world together; `started` is when this rank began to meet.
@@ -31,7 +32,9 @@ pub(crate) fn host(
     started: Instant,
 ) -> Result<Joined, Error> {
     let communicator = Uuid::new_v4();
-    let (facts, postbox) = office.open(communicator, config.world_size)?;
+    let (facts, postbox) = office
+        .open(communicator, config.world_size)
+        .inspect_err(|failure| refusal::refuse_unseen(config, &**board, failure))?;
     let world = World {
         world_size: config.world_size,
         communicator,

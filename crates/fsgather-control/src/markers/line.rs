@@ -39,6 +39,8 @@ pub(super) struct MarkerLine {
     desk: Arc<Desk>,
     courier: Mutex<Option<JoinHandle<()>>>,
     watch: Mutex<Option<Watch>>,
+    /// Between two looks of a rank for messages.
+    longest_pause: Duration,
     /// Where rank 0's record is.
     board: Option<Arc<dyn Noticeboard>>,
 }
@@ -56,6 +58,7 @@ impl MarkerLine {
         processes: Option<Vec<ProcessId>>,
         board: Option<Arc<dyn Noticeboard>>,
     ) -> Result<Self, Error> {
+        let (_, longest_pause) = postbox.pace();
         let courier = Courier::new(
             Arc::clone(&desk),
             postbox,
@@ -73,6 +76,7 @@ impl MarkerLine {
             desk,
             courier: Mutex::new(Some(courier)),
             watch: Mutex::new(None),
+            longest_pause,
             board,
         })
     }
@@ -116,8 +120,8 @@ impl Driver for MarkerLine {
     }
 
     fn wait_for_departures(&self, limit: Duration) -> bool {
-        // The others may look only once a second.
-        let limit = limit.max(Duration::from_secs(5));
+        // The others may look only so often.
+        let limit = limit.max(self.longest_pause * 3);
         self.desk
             .wait_until(Some(limit), |_, coordinator| {
                 coordinator.is_none_or(Coordinator::is_gone).then_some(())

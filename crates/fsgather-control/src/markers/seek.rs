@@ -23,6 +23,9 @@ use crate::{
 /// How often to ask again a world that has formed without us.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 
+/// How long saying goodbye may take.
+const GOODBYE_LIMIT: Duration = Duration::from_millis(500);
+
 /// How often to see whether rank 0 is still there.
 const CHECK_EVERY: Duration = Duration::from_millis(500);
 
@@ -61,6 +64,9 @@ pub(crate) struct Entered {
 struct Told {
     is_over: bool,
     rivals: Vec<String>,
+    /// Whether rank 0 counts on us.
+    is_in: bool,
+    has_ended: bool,
 }
 
 /// A search under way; dropping it ends the search.
@@ -72,14 +78,30 @@ impl Searching {
     /// Has rank 0 told that another world of the same key is forming.
     pub(crate) fn tell_rival(&self, other: String) {
         self.orders.lock().rivals.push(other);
-        self.orders.told.notify_one();
+        self.orders.told.notify_all();
     }
 }
 
 impl Drop for Searching {
+    /// Ends the search. Where rank 0 counts on this rank it is told, which this waits for: the process
+    /// may end next.
     fn drop(&mut self) {
-        self.orders.lock().is_over = true;
-        self.orders.told.notify_one();
+        let mut state = self.orders.lock();
+        state.is_over = true;
+        self.orders.told.notify_all();
+        let deadline = Instant::now() + GOODBYE_LIMIT;
+        while state.is_in && !state.has_ended {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            state = self
+                .orders
+                .told
+                .wait_timeout(state, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
     }
 }
 
@@ -119,7 +141,10 @@ pub(crate) fn search(
     thread::Builder::new()
         .name(format!("fsgather-{}-join", search.join.rank))
         .spawn(move || {
-            if let Some(event) = run(search, &its, &tell) {
+            let event = run(search, &its, &tell);
+            its.lock().has_ended = true;
+            its.told.notify_all();
+            if let Some(event) = event {
                 tell(event);
             }
         })?;
@@ -149,7 +174,7 @@ fn run(search: Search, orders: &Orders, tell: &dyn Fn(Event)) -> Option<Event> {
     match event {
         Some(Event::Welcome(_)) => {}
         // Rank 0 still has to read our goodbye, and removes everything then.
-        Some(Event::Refused(_)) => asking.postbox.retire(Retirement::Over),
+        Some(Event::Refused(_)) | None => asking.postbox.retire(Retirement::Over),
         _ if has_ended(&asking.search) => asking.postbox.retire(Retirement::Deserted),
         _ => asking.postbox.retire(Retirement::Withdrawn),
     }
@@ -207,6 +232,7 @@ impl Asking<'_> {
                 match message {
                     ToMember::Forming { coordinator } if !is_in => {
                         is_in = true;
+                        self.orders.lock().is_in = true;
                         (self.tell)(Event::Forming(coordinator));
                     }
                     ToMember::Formed { running } => {
@@ -215,7 +241,7 @@ impl Asking<'_> {
                     }
                     ToMember::Abort { cause, .. } => {
                         if is_in {
-                            self.say_goodbye(letters);
+                            self.say_goodbye(letters, None);
                         }
                         return Some(Event::Refused(cause));
                     }
@@ -253,15 +279,22 @@ impl Asking<'_> {
                 ask_again = None;
                 letters.say(join.clone());
             }
-            for other in self.orders.wait(pace.pause(Instant::now()))? {
+            let Some(rivals) = self.orders.wait(pace.pause(Instant::now())) else {
+                if is_in {
+                    let cause = Error::rendezvous("it has stopped to wait for the others");
+                    self.say_goodbye(letters, Some(cause));
+                }
+                return None;
+            };
+            for other in rivals {
                 letters.say(ToCoordinator::Rival { other });
             }
         }
     }
 
-    /// Tells rank 0 that it need not wait for us: the world has failed, and we know.
-    fn say_goodbye(&self, mut letters: Letters) {
-        letters.say(ToCoordinator::Leave { cause: None });
+    /// Tells rank 0 that it need not wait for us.
+    fn say_goodbye(&self, mut letters: Letters, cause: Option<Error>) {
+        letters.say(ToCoordinator::Leave { cause });
         for last in letters.take_outgoing(true) {
             if let Err(error) = self.postbox.send(last.number, last.to, &last.body) {
                 tracing::debug!("rank 0 is not told that we leave: {error}");

@@ -1,0 +1,96 @@
+//! How rank 0 tells ranks that it has no other way to reach that its world has failed: [`refuse`].
+//!
+//! A refusal is a record like any other, and may be left over from a crashed run. So a member believes it
+//! only if it has seen, and tried in vain, the record of that very world before.
+
+use std::{
+    sync::mpsc,
+    time::{Duration, Instant},
+};
+
+use fsgather_core::{Backoff, Error, Noticeboard};
+use uuid::Uuid;
+
+use crate::{
+    meet::{self, Config},
+    record::{Objection, Record},
+};
+
+/// How long a record has to be there so that everybody has seen it: they look once a second.
+const SEEN_BY_ALL: Duration = Duration::from_secs(3);
+
+/// How long those who have objected have at most to take that back once they know why.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Tells everybody who has tried to reach this world why it has failed.
+pub(crate) fn refuse(
+    config: &Config,
+    board: &dyn Noticeboard,
+    communicator: Uuid,
+    failure: &Error,
+) {
+    let record = Record {
+        communicator,
+        refusal: Some(failure.clone()),
+        ..meet::record(config)
+    };
+    show(config, board, &record, |shown_for| {
+        shown_for >= SEEN_BY_ALL
+            && (shown_for >= LIMIT || objections(board, communicator).is_empty())
+    });
+}
+
+/// Tells everybody that the world has failed before there was anything that they could have tried.
+pub(crate) fn refuse_unseen(config: &Config, board: &dyn Noticeboard, failure: &Error) {
+    let communicator = Uuid::new_v4();
+    let record = Record {
+        communicator,
+        ..meet::record(config)
+    };
+    show(config, board, &record, |shown_for| shown_for >= SEEN_BY_ALL);
+    refuse(config, board, communicator, failure);
+}
+
+/// Posts a record and takes it down again once `is_enough`, or when this rank is interrupted.
+fn show(
+    config: &Config,
+    board: &dyn Noticeboard,
+    record: &Record,
+    is_enough: impl Fn(Duration) -> bool,
+) {
+    if let Err(error) = board.post(&record.to_bytes()) {
+        tracing::debug!("the others could not be told: {error}");
+        return;
+    }
+    let posted = Instant::now();
+    let mut pauses = Backoff::new(Duration::from_millis(25), Duration::from_millis(500));
+    let (interrupt, interrupted) = mpsc::channel();
+    config.interrupt.on_raise(move |_| {
+        // Nobody waits any more once enough is enough.
+        let _ = interrupt.send(());
+    });
+    while !is_enough(posted.elapsed()) {
+        match interrupted.recv_timeout(pauses.next_pause()) {
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+            Ok(()) | Err(mpsc::RecvTimeoutError::Disconnected) => break,
+        }
+        if let Err(error) = board.tend(posted.elapsed()) {
+            tracing::debug!("a record could not be tended: {error}");
+        }
+    }
+    board.take_down();
+}
+
+/// The objections to one world's record.
+pub(crate) fn objections(board: &dyn Noticeboard, communicator: Uuid) -> Vec<Objection> {
+    let found = board.objections().unwrap_or_else(|error| {
+        tracing::debug!("cannot look for objections: {error}");
+        Vec::new()
+    });
+    let objections = found
+        .iter()
+        .filter_map(|bytes| Objection::from_bytes(bytes));
+    objections
+        .filter(|objection| objection.communicator == communicator)
+        .collect()
+}

@@ -1,0 +1,13 @@
+//! What is promised over TCP is promised over marker files: the same tests once more, with every rank in
+//! a job that exchanges messages through files.
+
+#[path = "../agreement.rs"]
+mod agreement;
+#[path = "../lost_ranks.rs"]
+mod lost_ranks;
+#[path = "../meeting.rs"]
+mod meeting;
+#[path = "../results.rs"]
+mod results;
+#[path = "../storage.rs"]
+mod storage;
