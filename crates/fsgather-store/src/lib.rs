@@ -55,6 +55,8 @@ pub mod layout;
 mod directory;
 mod file;
 mod filesystem;
+mod inventory;
+mod judgement;
 mod listing;
 mod locator;
 mod map;
@@ -83,6 +85,9 @@ pub use directory::{OwnUid, check_writable, default_local, make_rendezvous};
 pub use filesystem::{Class, FileSystem, free_bytes};
 pub use format::{Compression, Encoding};
 pub use gather_dir::{GatherDir, GatherFacts, read_owner};
+pub use judgement::{
+    BeatEvidence, Evidence, GatherState, Judgement, OwnerEvidence, Removable, Rules, assess,
+};
 pub use layout::PayloadName;
 pub use locator::Locator;
 pub use owner::{OwnerRecord, OwnerRecordError};
