@@ -52,7 +52,7 @@ pub struct GatherFacts {
 /// # let owner = OwnerRecord {
 /// #     process: ProcessId::default(), uid: 0, user: String::new(), job: None,
 /// #     world_size: WorldSize::ONE, gather, communicator: uuid::Uuid::nil(),
-/// #     created: gather.time(),
+/// #     created: gather.time(), ranks: Vec::new(),
 /// # };
 ///
 /// // Rank 0 makes the directory.
@@ -105,7 +105,8 @@ impl GatherDir {
                 directory::explain(rendezvous, &error),
             )
         };
-        if !directory::make(&path, mode).map_err(failed)? && !is_empty_and_own(&path, own) {
+        let made = directory::in_rendezvous(rendezvous, || directory::make(&path, mode));
+        if !made.map_err(failed)? && !is_empty_and_own(&path, own) {
             return Err(failed(io::ErrorKind::AlreadyExists.into()));
         }
         let mut gather_dir = Self {

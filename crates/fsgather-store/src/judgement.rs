@@ -146,6 +146,21 @@ impl Default for Rules {
 /// By how much time stamps of one server may be off: some keep whole, some even seconds only.
 const SLACK: Duration = Duration::from_secs(2);
 
+impl Rules {
+    /// Whether nothing has changed for long enough, and how to say so.
+    pub(crate) fn silence(&self, quiet: Duration) -> (bool, String) {
+        if quiet > self.older_than.saturating_add(SLACK) {
+            let quiet = duration_text(quiet);
+            return (true, format!("nothing has changed for {quiet}"));
+        }
+        let age = duration_text(self.older_than);
+        (
+            false,
+            format!("to be left until nothing has changed for {age}"),
+        )
+    }
+}
+
 /// Judges a gather directory. `now` is the server's time.
 ///
 /// ```
@@ -229,10 +244,7 @@ fn state(evidence: &Evidence, now: SystemTime) -> (GatherState, String) {
                 return (GatherState::Stale, reason);
             }
             Liveness::Gone => {
-                return (
-                    GatherState::Stale,
-                    format!("its owner, {name}, has ended"),
-                );
+                return (GatherState::Stale, format!("its owner, {name}, has ended"));
             }
             Liveness::Unknown => {}
         }
@@ -299,12 +311,10 @@ fn silent(evidence: &Evidence, rules: &Rules, quiet: Duration) -> (Removable, Op
     if ranks(evidence) == Liveness::Running {
         return (Removable::No, Some("a rank of it runs here".into()));
     }
-    let age = duration_text(rules.older_than);
-    if quiet <= rules.older_than.saturating_add(SLACK) {
-        let hint = format!("to be left until nothing has changed for {age}");
-        return (Removable::No, Some(hint));
+    let (is_long, quiet) = rules.silence(quiet);
+    if !is_long {
+        return (Removable::No, Some(quiet));
     }
-    let quiet = format!("nothing has changed for {}", duration_text(quiet));
     match evidence.beat {
         BeatEvidence::Same(watched) if watched >= rules.watch => {
             let watched = duration_text(watched);

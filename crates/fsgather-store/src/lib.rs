@@ -57,6 +57,7 @@ mod file;
 mod filesystem;
 mod inventory;
 mod judgement;
+mod leftovers;
 mod listing;
 mod locator;
 mod map;
@@ -71,15 +72,20 @@ mod touching;
 
 mod board;
 mod caretaker;
+mod cleaning;
 mod collect;
+mod condemnation;
+mod contents;
 mod gather_dir;
 mod payload_writer;
 mod probe;
 mod removal;
 mod source;
+mod survey;
 
 pub use board::{BoardPlace, FileBoard};
 pub use caretaker::{BEAT_PERIOD, Caretaker};
+pub use cleaning::{Cleaning, Kept, Planned, clean};
 pub use collect::{CollectPolicy, PayloadReader};
 pub use directory::{OwnUid, check_writable, default_local, make_rendezvous};
 pub use filesystem::{Class, FileSystem, free_bytes};
@@ -89,6 +95,7 @@ pub use judgement::{
     BeatEvidence, Evidence, GatherState, Judgement, OwnerEvidence, Removable, Rules, assess,
 };
 pub use layout::PayloadName;
+pub use leftovers::LeftoverKind;
 pub use locator::Locator;
 pub use owner::{OwnerRecord, OwnerRecordError};
 pub use patience::Progress;
@@ -98,3 +105,4 @@ pub use probe::{Planted, ProbeNonce, cannot_be_shared, probers};
 pub use process::{Liveness, Sighting, judge, liveness, this_process};
 pub use removal::Removal;
 pub use reveal::PublishMode;
+pub use survey::{Leftover, Survey, SurveyedGather, Surveyor};

@@ -87,8 +87,7 @@ pub(crate) fn examine_path(path: &Path) -> io::Result<Facts> {
 /// Looks at an open directory.
 pub(crate) fn examine_open(directory: &OwnedFd) -> io::Result<Facts> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
-    let found =
-        retry_on_intr(|| rustix::fs::statx(directory, "", flags, StatxFlags::BASIC_STATS))?;
+    let found = retry_on_intr(|| rustix::fs::statx(directory, "", flags, StatxFlags::BASIC_STATS))?;
     Ok(facts(&found))
 }
 

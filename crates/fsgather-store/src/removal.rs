@@ -133,12 +133,22 @@ impl GatherDir {
 /// Removes the gather directory at `path`, as [`GatherDir::remove`] does; without patience, what is in use
 /// stays at once.
 pub(crate) fn remove_gather_directory(path: &Path, own: OwnUid, patient: bool) -> Removal {
+    let pauses: &[u64] = if patient { &PAUSES_MS } else { &[] };
+    remove_all(path, own, inventory::gather_directory, pauses)
+}
+
+/// Removes another directory of which a table says what is ours.
+pub(crate) fn remove_directory(path: &Path, own: OwnUid, table: Table) -> Removal {
+    remove_all(path, own, table, &PAUSES_MS)
+}
+
+fn remove_all(path: &Path, own: OwnUid, table: Table, pauses: &'static [u64]) -> Removal {
     let mut remover = Remover {
         own,
-        pauses: if patient { &PAUSES_MS } else { &[] },
+        pauses,
         removal: Removal::default(),
     };
-    remover.remove(CWD, path, path, inventory::gather_directory);
+    remover.remove(CWD, path, path, table);
     remover.removal
 }
 
