@@ -105,8 +105,8 @@ impl GatherDir {
                 directory::explain(rendezvous, &error),
             )
         };
-        let made = directory::in_rendezvous(rendezvous, || directory::make(&path, mode));
-        if !made.map_err(failed)? && !is_empty_and_own(&path, own) {
+        let is_new = directory::in_rendezvous(rendezvous, || directory::make(&path, mode));
+        if !is_new.map_err(failed)? && !is_empty_and_own(&path, own) {
             return Err(failed(io::ErrorKind::AlreadyExists.into()));
         }
         let mut gather_dir = Self {

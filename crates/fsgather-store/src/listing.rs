@@ -24,7 +24,7 @@ use rustix::{
 pub(crate) fn names(directory: &Path) -> io::Result<Vec<String>> {
     refresh(directory);
     let all = names_of(&open(CWD, directory)?)?;
-    Ok(all.into_iter().filter_map(|name| name.ok()).collect())
+    Ok(all.into_iter().filter_map(Result::ok).collect())
 }
 
 /// Opens a directory, never through a link, as a place from which to look at what is in it: whatever is
