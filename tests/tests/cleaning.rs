@@ -298,11 +298,11 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
 
 /// Two users of one group in a project directory, with this mode of gather directories if any.
 fn two_users(mode: Option<&str>) {
+    const GROUP: u32 = 54_300;
+    const USERS: [u32; 2] = [54_301, 54_302];
     if !is_root() {
         return;
     }
-    const GROUP: u32 = 54_300;
-    const USERS: [u32; 2] = [54_301, 54_302];
     let place = place();
     let tools = [common::build::rank_program(), command_line_tool()];
     let tools = tools.map(|tool| {
@@ -334,9 +334,9 @@ fn two_users(mode: Option<&str>) {
             stage.start(&mut world.set_up(command, rank, script));
         }
         stage.wait_at(everybody(2), "ready");
-        let mut made = gather_dirs(&project);
-        made.retain(|path| !gathers.contains(path));
-        gathers.append(&mut made);
+        let mut own = gather_dirs(&project);
+        own.retain(|path| !gathers.contains(path));
+        gathers.append(&mut own);
     }
     assert_eq!(gathers.len(), 2);
     let can_list = |user: usize, path: &Path| {

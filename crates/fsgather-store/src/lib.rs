@@ -18,13 +18,16 @@
 //! - [`FileBoard`]: rendezvous by files, one [`BoardPlace`] for each directory.
 //! - [`ProbeNonce`], [`Planted`]: the proof that a directory is one and the same on all hosts.
 //! - [`Caretaker`]: the thread for calls that may hang: beat, deletion.
+//! - [`Surveyor`]: what lies in a directory; [`assess`]: whether it is alive; [`clean`]: what crashes have
+//!   left, removed.
 //! - [`OwnerRecord`], [`this_process`], [`liveness`]: whose a directory is, and whether its owner runs.
 //! - [`FileSystem`]: what kind of file system a path lies on, for speed and for messages.
 //! - [`make_rendezvous`], [`default_local`], [`check_writable`]: the directories above, and [`OwnUid`],
 //!   whose our files are in the server's eyes.
 //! - [`layout`], [`format`](mod@format): every name and every byte, pure.
 //!
-//! Pure modules (`layout`, `format`, `locator`, `owner`, `record`, `touching`) touch nothing. Each kind
+//! Pure modules (`layout`, `format`, `inventory`, `judgement`, `leftovers`, `locator`, `owner`, `record`,
+//! `touching`) touch nothing. Each kind
 //! of system call has one owner: `file` (open, write, sync, close), `listing` (statx, readdir),
 //! `directory` (mkdir, modes, touching), `reveal` (rename, link), `remove` (unlink, rmdir), `filesystem`
 //! (statfs), `map` (mmap), `patience` (sleeping), `process` (`/proc`), `caretaker` (the thread).
