@@ -13,7 +13,10 @@
 //! other data: files are opened only under names that were announced, names are never used twice, and
 //! every byte is verified.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use fsgather_core::{Error, ProcessId, duration_text};
 use rustix::fs::{CWD, FileType};
@@ -198,6 +201,7 @@ impl Cleaner {
     /// Looks at all directories, at each once.
     fn survey(&mut self, directories: &[PathBuf]) -> Vec<Survey> {
         let mut seen = Vec::new();
+        let mut ids = BTreeSet::new();
         let mut surveys = Vec::new();
         for directory in directories {
             let real = std::fs::canonicalize(directory).unwrap_or_else(|_| directory.clone());
@@ -206,7 +210,11 @@ impl Cleaner {
             }
             seen.push(real);
             match self.surveyor.survey(directory) {
-                Ok(survey) => surveys.push(survey),
+                Ok(mut survey) => {
+                    // A directory and the rendezvous directory in it may both have been named.
+                    survey.gathers.retain(|gather| ids.insert(gather.id));
+                    surveys.push(survey);
+                }
                 Err(error) => self.fail(directory.clone(), error.to_string()),
             }
         }

@@ -64,7 +64,7 @@ pub struct SurveyedGather {
     pub uid: u32,
     /// When it was made, by rank 0's clock.
     pub created: SystemTime,
-    /// How long ago that was, by server time.
+    /// How long ago that was; now is the server's time.
     pub age: Duration,
     /// How long ago its beat last changed, by server time.
     pub beat_age: Option<Duration>,

@@ -4,14 +4,14 @@ use std::{fmt::Write, path::PathBuf, time::Duration};
 
 use clap::Args;
 use fsgather::{
-    bytes_text,
+    bytes_text, duration_text,
     housekeeping::{self, Cleaning, Kept, Planned, Rules},
 };
 use serde::Serialize;
 
 use super::inspect::{self, ErrorReport};
 use crate::{
-    arguments::duration,
+    arguments::positive_duration,
     exit,
     failure::Failure,
     log,
@@ -47,7 +47,7 @@ pub(crate) struct CleanArguments {
     directories: Vec<PathBuf>,
 
     /// How long nothing may have changed where it cannot be proved that an owner is gone.
-    #[arg(long, value_name = "D", value_parser = duration, default_value = "24h")]
+    #[arg(long, value_name = "D", value_parser = positive_duration, default_value = "24h")]
     older_than: Duration,
 
     /// Remove; without it nothing is removed.
@@ -91,7 +91,17 @@ pub(crate) fn clean(arguments: &CleanArguments, json: bool) -> Result<u8, Failur
         ..Rules::default()
     };
     let execute = arguments.execute;
-    let done = housekeeping::clean(&directories, rules, execute, &mut |_| Ok(()))?;
+    let mut has_said = false;
+    let done = housekeeping::clean(&directories, rules, execute, &mut |_| {
+        // Called only while beats are watched.
+        if !std::mem::replace(&mut has_said, true) {
+            let watch = duration_text(rules.watch);
+            output::say(&format!(
+                "fsgather clean: watching for {watch} whether beats change where nothing is proved"
+            ));
+        }
+        Ok(())
+    })?;
     let shown = if json {
         output::json(&report(&done, execute))
     } else {
