@@ -20,6 +20,7 @@ trap clean_up EXIT
 mkdir "$work/shared"
 head -c 300000 /dev/urandom >"$work/payload"
 touch "$work/go"
+mkfifo "$work/pipe"
 (
   while [ -e "$work/go" ]; do
     "$fsgather" clean --execute --older-than 1ms "$work/shared" >>"$work/cleaned" || echo "clean failed" >>"$work/wrong"
@@ -31,9 +32,11 @@ SECONDS=0
 finished=0 killed=0
 while ((SECONDS < seconds)); do
   if ((finished % 3 == 2 && killed * 3 < finished)); then
-    FSGATHER_JOB=killed-$killed timeout --signal=KILL 0.2 "$fsgather" run -n 3 --dir "$work/shared" -- \
-      sh -c "'$fsgather' gather '$work/payload' --all --concat='$work/never.{rank}' --force; sleep 5" \
-      >/dev/null 2>&1 || true
+    # Ranks that have begun to publish wait for more, until all are killed.
+    head -c 3000000 /dev/zero >"$work/pipe" &
+    { FSGATHER_JOB=killed-$killed timeout --signal=KILL 0.5 "$fsgather" run -n 3 --dir "$work/shared" -- \
+      sh -c "exec '$fsgather' gather - --all --concat='$work/never.{rank}' <>'$work/pipe'" >/dev/null; } 2>/dev/null || true
+    wait $!
     killed=$((killed + 1))
   else
     FSGATHER_JOB=$finished "$fsgather" run -n 3 --dir "$work/shared" -- \
@@ -45,8 +48,9 @@ done
 rm "$work/go"
 wait "$cleaner"
 cleaner=
-echo "$((finished - killed)) jobs finished, $killed killed, $(grep -c '^removed .*/gather-' "$work/cleaned" || true) gather directories removed"
-[ ! -e "$work/wrong" ]
+removed=$(grep -c '^removed .*/gather-' "$work/cleaned" || true)
+echo "$((finished - killed)) jobs finished, $killed killed, $removed gather directories removed"
+[ ! -e "$work/wrong" ] && ((removed > 0))
 # Probes of killed processes go by age alone.
 sleep 3
 "$fsgather" clean --execute --older-than 1ms "$work/shared" >/dev/null
