@@ -10,7 +10,6 @@ use std::{fs, path::Path};
 
 use common::{
     STORAGE, Stage, World, assert_nothing_left, everybody, left_in, mounts::Mounted, place,
-    strangers::free_port,
 };
 
 /// What four ranks say of a directory that cannot be used at all.
@@ -108,52 +107,4 @@ fn inodes_that_run_out_are_an_error_on_all() {
     if let Some(error) = on_a_mount("nr_inodes=6", "true", "all_gather_bytes:600000") {
         assert!(error.contains("o space left"), "{error}");
     }
-}
-
-/// Two ranks that see different file systems at one path, and meet by their network.
-fn apart(transport: &str) -> Option<(Stage, tempfile::TempDir, Mounted)> {
-    let place = place();
-    let mounted = Mounted::over(place.path(), "mode=0700", "true")?;
-    let world = World::new(2, place.path())
-        .with("FSGATHER_TRANSPORT", transport)
-        .with(
-            "FSGATHER_RENDEZVOUS",
-            &format!("tcp://127.0.0.1:{}", free_port()),
-        )
-        .with("FSGATHER_SECRET", &"5c".repeat(32));
-    let steps = "join all_gather_bytes:1000000 close";
-    let mut stage = Stage::new();
-    stage.start(&mut world.rank(0, steps));
-    stage.start(&mut mounted.rank(&world, 1, steps));
-    Some((stage, place, mounted))
-}
-
-#[test]
-fn ranks_that_share_no_directory_use_memory_with_one_warning() {
-    let Some((mut stage, place, mounted)) = apart("auto") else {
-        return;
-    };
-    stage.succeed(everybody(2));
-    let ends = stage.end_all(everybody(2));
-    let warnings: Vec<&str> = ends.iter().flat_map(common::End::warnings).collect();
-    assert_eq!(warnings.len(), 1, "{warnings:?}");
-    assert!(warnings[0].contains("is not shared"), "{warnings:?}");
-    assert_nothing_left(place.path());
-    assert_nothing_left(&mounted.directory());
-}
-
-#[test]
-fn ranks_that_share_no_directory_but_must_use_files_are_told() {
-    let Some((mut stage, place, mounted)) = apart("filesys") else {
-        return;
-    };
-    let (error, _) = stage.fail_alike(everybody(2), STORAGE);
-    let host = fs::read_to_string("/proc/sys/kernel/hostname").expect("a name");
-    assert!(
-        error.contains(host.trim()) && error.contains("is not shared"),
-        "{error}"
-    );
-    assert!(error.contains("FSGATHER_TRANSPORT=memory"), "{error}");
-    assert_nothing_left(place.path());
-    assert_nothing_left(&mounted.directory());
 }

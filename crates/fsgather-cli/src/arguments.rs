@@ -36,6 +36,8 @@ pub(crate) enum Verb {
     Gather(verbs::gather::GatherArguments),
     Broadcast(verbs::broadcast::BroadcastArguments),
     Barrier(verbs::barrier::BarrierArguments),
+    Inspect(verbs::inspect::InspectArguments),
+    Clean(verbs::clean::CleanArguments),
     DemoRank(verbs::demo::DemoRankArguments),
     ExecRank(run::ExecRankArguments),
 }

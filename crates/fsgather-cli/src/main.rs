@@ -1,4 +1,5 @@
-//! The `fsgather` command: starts ranks, and gathers files for shell jobs.
+//! The `fsgather` command: starts ranks, gathers files for shell jobs, and
+//! cleans up.
 //!
 //! Data goes to standard output and everything else to standard error. `arguments` says what can be
 //! asked for, `output` is the only writer, and `exit` lists what the command ends with.
@@ -14,6 +15,7 @@ mod membership;
 mod output;
 mod progress;
 mod run;
+mod table;
 mod verbs;
 
 use std::process::ExitCode;
@@ -34,6 +36,8 @@ fn main() -> ExitCode {
             verbs::broadcast::broadcast(broadcast, arguments.json),
         ),
         Verb::Barrier(barrier) => ("barrier", verbs::barrier::barrier(barrier, arguments.json)),
+        Verb::Inspect(inspect) => ("inspect", verbs::inspect::inspect(inspect, arguments.json)),
+        Verb::Clean(clean) => ("clean", verbs::clean::clean(clean, arguments.json)),
         Verb::DemoRank(rank) => ("demo-rank", verbs::demo::demo_rank(rank)),
         Verb::ExecRank(rank) => ("exec-rank", Ok(run::exec_rank(rank))),
     };

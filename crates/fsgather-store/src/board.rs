@@ -211,7 +211,10 @@ impl FileBoard {
         let path = place.directory.join(entry.to_string());
         let is_local =
             FileSystem::of(&place.directory).is_ok_and(|system| system.class() == Class::Local);
-        file::write_new(&path, 0o600, contents, !is_local).map_err(|error| {
+        directory::in_rendezvous(&place.directory, || {
+            file::write_new(&path, 0o600, contents, !is_local)
+        })
+        .map_err(|error| {
             Error::storage(
                 "post a record in",
                 &place.directory,
@@ -222,7 +225,7 @@ impl FileBoard {
     }
 }
 
-fn read_record(path: &Path, own: OwnUid) -> Result<Record, String> {
+pub(crate) fn read_record(path: &Path, own: OwnUid) -> Result<Record, String> {
     let failed = |error: io::Error| error.to_string();
     let file = file::open(path).map_err(failed)?;
     let opened = file::examine(&file).map_err(failed)?;

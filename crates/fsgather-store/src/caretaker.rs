@@ -2,7 +2,6 @@
 
 use std::{
     fmt, io,
-    path::Path,
     sync::{
         Arc, Mutex, PoisonError,
         mpsc::{self, Receiver, RecvTimeoutError, Sender},
@@ -14,10 +13,10 @@ use std::{
 use fsgather_core::{Deadline, Error, StorageCause};
 
 use crate::{
-    directory::OwnUid,
-    file,
+    cleaning, condemnation, file,
     gather_dir::GatherDir,
-    layout::{GatherEntry, PayloadName, RendezvousEntry},
+    judgement::Rules,
+    layout::{GatherEntry, PayloadName},
     listing,
     payload_writer::PayloadId,
     remove,
@@ -26,12 +25,16 @@ use crate::{
 /// How often the owner of a gather directory renews its beat, unless told otherwise.
 pub const BEAT_PERIOD: Duration = Duration::from_secs(10);
 
+/// How long a sweep may take; what is left then is left to the next.
+const SWEEPING: Duration = Duration::from_secs(1);
+
 /// How long [`Caretaker::finish`] waits for a thread that may hang in a file call.
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
 enum Order {
     Reclaim(PayloadName),
     ReclaimOf(PayloadId),
+    Sweep(Option<String>),
     Stop,
 }
 
@@ -65,6 +68,7 @@ impl Caretaker {
             condemned: Arc::clone(&condemned),
             counter: 0,
             has_warned: false,
+            sweep_again: None,
         };
         let thread = thread::Builder::new()
             .name("fsgather-files".into())
@@ -93,11 +97,21 @@ impl Caretaker {
         let _ = self.orders.send(Order::ReclaimOf(id));
     }
 
+    /// Has gather directories that earlier attempts at a job have left beside this one removed, some time
+    /// soon; those that ranks may still read from, once they do not.
+    ///
+    /// Removed are directories of this user's whose owners are proved to be gone, whatever the attempt
+    /// and world size. Failures are logged.
+    pub fn sweep(&self, job: Option<String>) {
+        let _ = self.orders.send(Order::Sweep(job));
+    }
+
     /// Whether the directory may still be used.
     ///
     /// # Errors
     ///
-    /// [`Error::Storage`] once somebody has taken the directory for abandoned and condemned it.
+    /// [`Error::Storage`] once somebody has taken the directory for abandoned and condemned it, or it has
+    /// vanished.
     pub fn check(&self) -> Result<(), Error> {
         let condemned = self
             .condemned
@@ -154,6 +168,8 @@ struct Work {
     condemned: Arc<Mutex<Option<Error>>>,
     counter: u64,
     has_warned: bool,
+    /// When to sweep again, and for which job.
+    sweep_again: Option<(Instant, Option<String>)>,
 }
 
 impl Work {
@@ -164,8 +180,12 @@ impl Work {
                 None => to_do.recv().map_err(|_| RecvTimeoutError::Disconnected),
                 Some(period) => {
                     if Instant::now() >= next {
-                        self.renew();
+                        let is_there = self.renew();
                         self.look_for_condemnation();
+                        if !is_there {
+                            self.condemn("it has vanished: somebody has removed it".into());
+                        }
+                        self.sweep_if_due();
                         next = Deadline::after(Instant::now(), period).at();
                     }
                     to_do.recv_timeout(next.saturating_duration_since(Instant::now()))
@@ -182,14 +202,42 @@ impl Work {
                         tracing::warn!("{error}");
                     }
                 }
+                Ok(Order::Sweep(job)) => self.sweep(job),
                 Err(RecvTimeoutError::Timeout) => {}
                 Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => return,
             }
         }
     }
 
-    /// Writes the next beat, then removes the one before.
-    fn renew(&mut self) {
+    fn sweep_if_due(&mut self) {
+        if let Some((at, job)) = self.sweep_again.take() {
+            if Instant::now() >= at {
+                self.sweep(job);
+            } else {
+                self.sweep_again = Some((at, job));
+            }
+        }
+    }
+
+    fn sweep(&mut self, job: Option<String>) {
+        let Some(rendezvous) = self.directory.path().parent() else {
+            return;
+        };
+        let end = Deadline::after(Instant::now(), SWEEPING);
+        let is_enough = || end.has_passed(Instant::now());
+        let rules = Rules::default();
+        match cleaning::sweep(rendezvous, job.as_deref(), rules, &is_enough) {
+            Ok(false) => {}
+            Ok(true) => {
+                let at = Deadline::after(Instant::now(), rules.readers).at();
+                self.sweep_again = Some((at, job));
+            }
+            Err(error) => tracing::debug!("cannot sweep: {error}"),
+        }
+    }
+
+    /// Writes the next beat, then removes the one before; whether the directory is still there.
+    fn renew(&mut self) -> bool {
         let path = |counter| {
             self.directory
                 .path()
@@ -200,70 +248,41 @@ impl Work {
                 None => Ok(()),
                 Some(before) => remove::unlink(&path(before)),
             });
-        if let Err(error) = result
-            && !self.has_warned
-        {
+        self.counter += 1;
+        let Err(error) = result else {
+            return true;
+        };
+        if !self.has_warned {
             self.has_warned = true;
             tracing::warn!(path = %self.directory.path().display(), %error, "cannot renew the beat");
         }
-        self.counter += 1;
+        // Creating a file is asked of the server, whatever the client remembers.
+        let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+        !(is_gone(&error)
+            && listing::examine_path(self.directory.path()).is_err_and(|error| is_gone(&error)))
     }
 
     fn look_for_condemnation(&self) {
         let Some(rendezvous) = self.directory.path().parent() else {
             return;
         };
-        let names = listing::names(rendezvous).unwrap_or_default();
-        let mark = names.into_iter().find(|name| {
-            matches!(
-                RendezvousEntry::parse(name),
-                Some(RendezvousEntry::Condemned { id, .. }) if id == self.directory.facts().id
-            )
-        });
-        let Some(mark) = mark else { return };
-        let by = match read_mark(&rendezvous.join(&mark), self.directory.own()) {
-            Ok(Some(by)) => by,
-            // Not a mark that this user or root has left.
-            Ok(None) => return,
-            Err(error) => {
-                tracing::debug!(mark, %error, "cannot read");
-                "somebody".to_owned()
-            }
+        let (id, own) = (self.directory.facts().id, self.directory.own());
+        let Some((mark, by)) = condemnation::condemned_by(rendezvous, id, own) else {
+            return;
         };
-        let error = Error::storage(
-            "use",
-            self.directory.path(),
-            StorageCause::described(format!(
-                "condemned by {by}: it was taken for abandoned ({mark})"
-            )),
-        );
+        self.condemn(format!(
+            "condemned by {by}: it was taken for abandoned ({mark})"
+        ));
+    }
+
+    fn condemn(&self, why: String) {
+        let cause = StorageCause::described(why);
+        let error = Error::storage("use", self.directory.path(), cause);
         self.condemned
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .get_or_insert(error);
     }
-}
-
-/// Who left a mark, in the words of its first line; `None` when another user did.
-fn read_mark(path: &Path, own: OwnUid) -> io::Result<Option<String>> {
-    let file = file::open(path)?;
-    let uid = file::examine(&file)?.uid;
-    if uid != own.0 && uid != 0 {
-        return Ok(None);
-    }
-    let bytes = file::read_bounded(&file, 200)?;
-    let text: String = String::from_utf8_lossy(&bytes)
-        .lines()
-        .next()
-        .unwrap_or_default()
-        .chars()
-        .filter(|character| !character.is_control())
-        .collect();
-    Ok(Some(if text.is_empty() {
-        "somebody".to_owned()
-    } else {
-        text
-    }))
 }
 
 #[cfg(test)]
@@ -273,6 +292,7 @@ mod tests {
     use super::*;
     use crate::{
         collect::tests::gather_dir,
+        layout::RendezvousEntry,
         patience::{Patience, Progress},
     };
 
@@ -356,6 +376,22 @@ mod tests {
         let started = Instant::now();
         drop(Caretaker::start(directory, Some(Duration::from_hours(1))).unwrap());
         assert!(started.elapsed() < Duration::from_mins(1));
+    }
+
+    #[test]
+    fn an_owner_whose_directory_has_vanished_is_told_so() {
+        let (_place, directory) = gather_dir();
+        let caretaker =
+            Caretaker::start(directory.clone(), Some(Duration::from_millis(5))).unwrap();
+        caretaker.check().unwrap();
+        while !directory.remove().is_complete() {}
+        wait_until(|| caretaker.check().is_err());
+        let text = caretaker.check().unwrap_err().to_string();
+        let path = directory.path().to_str().unwrap();
+        assert!(
+            text.contains(path) && text.contains("it has vanished"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::{
     io,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
+    time::SystemTime,
 };
 
 use fsgather_core::{Error, StorageCause};
@@ -14,7 +15,7 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{file, layout, layout::RendezvousEntry, remove};
+use crate::{file, layout, layout::RendezvousEntry, listing, remove};
 
 /// The uid that the file server shows for files of this process.
 ///
@@ -164,22 +165,52 @@ fn private_directory(path: PathBuf, uid: u32) -> Result<PathBuf, Error> {
 ///
 /// [`Error::Storage`] that names the directory, not the file, so that all ranks say the same.
 pub fn check_writable(directory: &Path) -> Result<OwnUid, Error> {
-    let path = directory.join(RendezvousEntry::Probe(rand::random()).to_string());
-    let written = try_writing(&path);
-    let removed = remove::unlink(&path);
-    let told = |error: io::Error| Error::storage("write in", directory, explain(directory, &error));
-    let uid = written.map_err(told)?;
-    removed.map_err(told)?;
-    Ok(OwnUid(uid))
+    in_rendezvous(directory, || try_writing(directory))
+        .map(|(own, _)| own)
+        .map_err(|error| Error::storage("write in", directory, explain(directory, &error)))
 }
 
-fn try_writing(path: &Path) -> io::Result<u32> {
+/// Whose files of this process are in a directory, and what time it is there: owner and time stamp of a
+/// small file, which is written, synced, closed and removed.
+pub(crate) fn try_writing(directory: &Path) -> io::Result<(OwnUid, SystemTime)> {
+    let path = directory.join(RendezvousEntry::Probe(rand::random()).to_string());
+    let written = write_probe(&path);
+    let removed = remove::unlink(&path);
+    let found = written?;
+    removed?;
+    Ok((OwnUid(found.uid), found.changed))
+}
+
+fn write_probe(path: &Path) -> io::Result<listing::Facts> {
     let created = file::create_new(path, 0o600)?;
     file::write_all(&created, &mut [io::IoSlice::new(&[0x66; 4096])])?;
     file::sync(&created)?;
-    let uid = file::examine(&created)?.uid;
     file::close(created)?;
-    Ok(uid)
+    listing::examine_path(path)
+}
+
+/// Does something in a rendezvous directory. If that has been removed because it was empty, as `clean` may
+/// do at any moment, it is made again.
+pub(crate) fn in_rendezvous<R>(
+    rendezvous: &Path,
+    work: impl Fn() -> io::Result<R>,
+) -> io::Result<R> {
+    // Each time somebody has to come between.
+    const TRIES: usize = 20;
+    let parent = rendezvous
+        .parent()
+        .filter(|parent| layout::rendezvous_path(parent) == rendezvous);
+    for _ in 0..TRIES {
+        match (work(), parent) {
+            (Err(error), Some(parent)) if error.kind() == io::ErrorKind::NotFound => {
+                if let Err(error) = make_rendezvous(parent) {
+                    tracing::debug!("{error}");
+                }
+            }
+            (done, _) => return done,
+        }
+    }
+    work()
 }
 
 /// Adds to an error of writing what can be done about it.

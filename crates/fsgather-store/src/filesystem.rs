@@ -7,8 +7,10 @@
 use std::{fs::File, io, path::Path};
 
 use fsgather_core::Error;
-use rustix::io::retry_on_intr;
+use rustix::io::{Errno, retry_on_intr};
 use serde::{Deserialize, Serialize};
+
+use crate::layout;
 
 /// Where the data of a file system lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -99,6 +101,15 @@ impl FileSystem {
     /// [`Error::Storage`] when the path does not exist or cannot be asked about.
     pub fn of(path: &Path) -> Result<Self, Error> {
         let facts = retry_on_intr(|| rustix::fs::statfs(path))
+            .or_else(|errno| match path.parent() {
+                // An empty rendezvous directory may be removed at any moment, and is made again on need.
+                Some(parent)
+                    if errno == Errno::NOENT && layout::rendezvous_path(parent) == path =>
+                {
+                    retry_on_intr(|| rustix::fs::statfs(parent))
+                }
+                _ => Err(errno),
+            })
             .map_err(|errno| Error::storage("examine", path, &io::Error::from(errno)))?;
         Ok(Self::from_magic(magic_of(&facts)))
     }

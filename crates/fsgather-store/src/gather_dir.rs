@@ -16,7 +16,7 @@ use crate::{
     file,
     filesystem::{Class, FileSystem},
     layout::{self, GatherEntry, PayloadName, RendezvousEntry},
-    listing, marker_names,
+    listing,
     owner::{self, OwnerRecord},
     patience::{Patience, Progress},
     remove,
@@ -52,7 +52,7 @@ pub struct GatherFacts {
 /// # let owner = OwnerRecord {
 /// #     process: ProcessId::default(), uid: 0, user: String::new(), job: None,
 /// #     world_size: WorldSize::ONE, gather, communicator: uuid::Uuid::nil(),
-/// #     created: gather.time(),
+/// #     created: gather.time(), ranks: Vec::new(),
 /// # };
 ///
 /// // Rank 0 makes the directory.
@@ -109,7 +109,7 @@ impl GatherDir {
     ) -> Result<Self, Error> {
         Self::create_with(rendezvous, mode, owner, own, |directory| {
             directory.make_private(&directory.path)?;
-            for name in [marker_names::IN, marker_names::OUT, marker_names::LIVE] {
+            for name in [layout::IN, layout::OUT, layout::LIVE] {
                 directory.make_directory(&directory.path.join(name))?;
             }
             Ok(PublishMode::Direct)
@@ -131,7 +131,8 @@ impl GatherDir {
                 directory::explain(rendezvous, &error),
             )
         };
-        if !directory::make(&path, mode).map_err(failed)? && !is_empty_and_own(&path, own) {
+        let is_new = directory::in_rendezvous(rendezvous, || directory::make(&path, mode));
+        if !is_new.map_err(failed)? && !is_empty_and_own(&path, own) {
             return Err(failed(io::ErrorKind::AlreadyExists.into()));
         }
         let mut gather_dir = Self {

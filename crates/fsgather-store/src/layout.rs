@@ -31,6 +31,12 @@ pub const OWNER: &str = "owner";
 pub const FINISHED: &str = "finished";
 /// The tombstone that a survivor leaves in a gather directory whose owner is gone.
 pub const ABORTED: &str = "aborted";
+/// Where ranks leave letters for rank 0, in a directory for each host.
+pub const IN: &str = "in";
+/// Where rank 0 leaves bulletins for all.
+pub const OUT: &str = "out";
+/// Where hosts show that they are alive, in a directory for each.
+pub const LIVE: &str = "live";
 
 /// The rendezvous directory within `directory`.
 ///
@@ -164,6 +170,12 @@ pub enum GatherEntry {
     Finished,
     /// `aborted`: a survivor has seen the owner go.
     Aborted,
+    /// `in`: letters of the other ranks to rank 0.
+    In,
+    /// `out`: bulletins of rank 0.
+    Out,
+    /// `live`: signs of life of hosts.
+    Live,
 }
 
 impl fmt::Display for GatherEntry {
@@ -176,6 +188,9 @@ impl fmt::Display for GatherEntry {
             Self::Probes => f.write_str(PROBES),
             Self::Finished => f.write_str(FINISHED),
             Self::Aborted => f.write_str(ABORTED),
+            Self::In => f.write_str(IN),
+            Self::Out => f.write_str(OUT),
+            Self::Live => f.write_str(LIVE),
         }
     }
 }
@@ -191,6 +206,9 @@ impl GatherEntry {
             PROBES => Self::Probes,
             FINISHED => Self::Finished,
             ABORTED => Self::Aborted,
+            IN => Self::In,
+            OUT => Self::Out,
+            LIVE => Self::Live,
             _ => Self::Beat(decimal(name.strip_prefix("beat-")?, 20)?),
         })
     }

@@ -18,13 +18,16 @@
 //! - [`FileBoard`]: rendezvous by files, one [`BoardPlace`] for each directory.
 //! - [`ProbeNonce`], [`Planted`]: the proof that a directory is one and the same on all hosts.
 //! - [`Caretaker`]: the thread for calls that may hang: beat, deletion.
+//! - [`Surveyor`]: what lies in a directory; [`assess`]: whether it is alive; [`clean`]: what crashes have
+//!   left, removed.
 //! - [`OwnerRecord`], [`this_process`], [`liveness`]: whose a directory is, and whether its owner runs.
 //! - [`FileSystem`]: what kind of file system a path lies on, for speed and for messages.
 //! - [`make_rendezvous`], [`default_local`], [`check_writable`]: the directories above, and [`OwnUid`],
 //!   whose our files are in the server's eyes.
 //! - [`layout`], [`format`](mod@format): every name and every byte, pure.
 //!
-//! Pure modules (`layout`, `format`, `locator`, `owner`, `record`, `touching`) touch nothing. Each kind
+//! Pure modules (`layout`, `format`, `inventory`, `judgement`, `leftovers`, `locator`, `owner`, `record`,
+//! `touching`) touch nothing. Each kind
 //! of system call has one owner: `file` (open, write, sync, close), `listing` (statx, readdir),
 //! `directory` (mkdir, modes, touching), `reveal` (rename, link), `remove` (unlink, rmdir), `filesystem`
 //! (statfs), `map` (mmap), `patience` (sleeping), `process` (`/proc`), `caretaker` (the thread).
@@ -55,6 +58,9 @@ pub mod layout;
 mod directory;
 mod file;
 mod filesystem;
+mod inventory;
+mod judgement;
+mod leftovers;
 mod listing;
 mod locator;
 mod map;
@@ -71,7 +77,10 @@ mod touching;
 
 mod board;
 mod caretaker;
+mod cleaning;
 mod collect;
+mod condemnation;
+mod contents;
 mod gather_dir;
 mod marker_box;
 mod marker_office;
@@ -79,15 +88,21 @@ mod payload_writer;
 mod probe;
 mod removal;
 mod source;
+mod survey;
 
 pub use board::{BoardPlace, FileBoard};
 pub use caretaker::{BEAT_PERIOD, Caretaker};
+pub use cleaning::{Cleaning, Kept, Planned, clean};
 pub use collect::{CollectPolicy, PayloadReader};
 pub use directory::{OwnUid, check_writable, default_local, make_rendezvous};
 pub use filesystem::{Class, FileSystem, free_bytes};
 pub use format::{Compression, Encoding};
 pub use gather_dir::{GatherDir, GatherFacts, read_owner};
+pub use judgement::{
+    BeatEvidence, Evidence, GatherState, Judgement, OwnerEvidence, Removable, Rules, assess,
+};
 pub use layout::PayloadName;
+pub use leftovers::LeftoverKind;
 pub use locator::Locator;
 pub use marker_office::{MarkerOffice, MarkerOwner};
 pub use owner::{OwnerRecord, OwnerRecordError};
@@ -98,3 +113,4 @@ pub use probe::{Planted, ProbeNonce, cannot_be_shared, probers};
 pub use process::{Liveness, Sighting, judge, liveness, this_process};
 pub use removal::Removal;
 pub use reveal::PublishMode;
+pub use survey::{Leftover, Survey, SurveyedGather, Surveyor};

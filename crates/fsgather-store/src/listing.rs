@@ -1,9 +1,14 @@
 //! What a directory holds now, as the server says: the one owner of `statx` and `readdir`.
 
-use std::{io, path::Path};
+use std::{
+    io,
+    os::fd::{AsFd, OwnedFd},
+    path::Path,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
 
 use rustix::{
-    fs::{AtFlags, CWD, Dir, Mode, OFlags, StatxFlags},
+    fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Statx, StatxFlags},
     io::retry_on_intr,
 };
 
@@ -18,17 +23,89 @@ use rustix::{
 /// Whatever opening or reading the directory gives.
 pub(crate) fn names(directory: &Path) -> io::Result<Vec<String>> {
     refresh(directory);
+    let all = names_of(&open(CWD, directory)?)?;
+    Ok(all.into_iter().filter_map(Result::ok).collect())
+}
+
+/// Opens a directory, never through a link, as a place from which to look at what is in it: whatever is
+/// put in the way of its path later does not matter any more.
+pub(crate) fn open(parent: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let opened = retry_on_intr(|| rustix::fs::open(directory, flags, Mode::empty()))?;
+    let parent = parent.as_fd();
+    Ok(retry_on_intr(|| {
+        rustix::fs::openat(parent, path, flags, Mode::empty())
+    })?)
+}
+
+/// Lists an open directory afresh; names that are not text are errors that show them as well as can be.
+pub(crate) fn names_of(directory: &OwnedFd) -> io::Result<Vec<Result<String, String>>> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
+    if let Err(errno) =
+        retry_on_intr(|| rustix::fs::statx(directory, "", flags, StatxFlags::BASIC_STATS))
+    {
+        tracing::trace!(%errno, "forced statx failed");
+    }
     let mut names = Vec::new();
-    for entry in Dir::new(opened)? {
+    for entry in Dir::read_from(directory)? {
         let entry = entry?;
         match entry.file_name().to_str() {
-            Ok("." | "..") | Err(_) => {}
-            Ok(name) => names.push(name.to_owned()),
+            Ok("." | "..") => {}
+            Ok(name) => names.push(Ok(name.to_owned())),
+            Err(_) => names.push(Err(entry.file_name().to_string_lossy().into_owned())),
         }
     }
     Ok(names)
+}
+
+/// What lies under a name, links not followed, as the server says now.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Facts {
+    pub(crate) kind: FileType,
+    /// The owner as the server shows it.
+    pub(crate) uid: u32,
+    /// The permission bits.
+    pub(crate) mode: u32,
+    pub(crate) len: u64,
+    /// The last change of the contents, by the server's time.
+    pub(crate) changed: SystemTime,
+}
+
+/// Looks at a name in a directory that is open.
+pub(crate) fn examine(directory: impl AsFd, name: &Path) -> io::Result<Facts> {
+    let directory = directory.as_fd();
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_FORCE_SYNC;
+    let found =
+        retry_on_intr(|| rustix::fs::statx(directory, name, flags, StatxFlags::BASIC_STATS))?;
+    Ok(facts(&found))
+}
+
+/// Looks at a path.
+pub(crate) fn examine_path(path: &Path) -> io::Result<Facts> {
+    examine(CWD, path)
+}
+
+/// Looks at an open directory.
+pub(crate) fn examine_open(directory: &OwnedFd) -> io::Result<Facts> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
+    let found = retry_on_intr(|| rustix::fs::statx(directory, "", flags, StatxFlags::BASIC_STATS))?;
+    Ok(facts(&found))
+}
+
+fn facts(found: &Statx) -> Facts {
+    let seconds = Duration::from_secs(found.stx_mtime.tv_sec.unsigned_abs());
+    let changed = if found.stx_mtime.tv_sec < 0 {
+        UNIX_EPOCH.checked_sub(seconds)
+    } else {
+        let nanos = Duration::from_nanos(u64::from(found.stx_mtime.tv_nsec));
+        UNIX_EPOCH.checked_add(seconds + nanos)
+    };
+    Facts {
+        kind: FileType::from_raw_mode(u32::from(found.stx_mode)),
+        uid: found.stx_uid,
+        mode: u32::from(found.stx_mode) & 0o7777,
+        len: found.stx_size,
+        changed: changed.unwrap_or(UNIX_EPOCH),
+    }
 }
 
 /// Makes the client ask the server about a file or directory instead of trusting its memory.
@@ -64,6 +141,21 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         std::fs::write(place.path().join(OsStr::from_bytes(b"\xff")), b"").unwrap();
         assert!(names(place.path()).unwrap().is_empty());
+    }
+
+    #[test]
+    fn links_are_looked_at_and_not_through() {
+        let place = tempfile::tempdir().unwrap();
+        let (file, link) = (place.path().join("file"), place.path().join("link"));
+        std::fs::write(&file, b"12345").unwrap();
+        symlink(&file, &link).unwrap();
+        let opened = open(CWD, place.path()).unwrap();
+        let found = examine(&opened, Path::new("file")).unwrap();
+        assert_eq!((found.kind, found.len), (FileType::RegularFile, 5));
+        assert_eq!(examine_path(&link).unwrap().kind, FileType::Symlink);
+        assert_eq!(examine_open(&opened).unwrap().kind, FileType::Directory);
+        let age = SystemTime::now().duration_since(found.changed);
+        assert!(age.unwrap_or_default() < Duration::from_mins(1));
     }
 
     #[test]

@@ -17,8 +17,8 @@ use crate::{
     directory, file,
     filesystem::Class,
     gather_dir::{GatherDir, is_not_seen},
-    listing,
-    marker_names::{self, HostName, MarkerName},
+    layout, listing,
+    marker_names::{HostName, MarkerName},
     remove, sealed,
     touching::TouchSchedule,
 };
@@ -116,15 +116,15 @@ impl MarkerBox {
     fn outbox(&self) -> PathBuf {
         let path = self.directory.path();
         match self.role {
-            Role::Coordinator => path.join(marker_names::OUT),
-            Role::Member { .. } => path.join(marker_names::IN).join(self.host.to_string()),
+            Role::Coordinator => path.join(layout::OUT),
+            Role::Member { .. } => path.join(layout::IN).join(self.host.to_string()),
         }
     }
 
     fn live(&self, host: HostName) -> PathBuf {
         self.directory
             .path()
-            .join(marker_names::LIVE)
+            .join(layout::LIVE)
             .join(host.to_string())
     }
 
@@ -267,7 +267,7 @@ impl MarkerBox {
 
     /// Whether messages of other members are still there; when nobody can tell, they are.
     fn has_others(&self) -> bool {
-        let path = self.directory.path().join(marker_names::IN);
+        let path = self.directory.path().join(layout::IN);
         let Ok(hosts) = listing::names(&path) else {
             return true;
         };
@@ -335,11 +335,11 @@ impl Postbox for MarkerBox {
         let mut listed = Listed::default();
         match self.role {
             Role::Member { .. } => {
-                let path = self.directory.path().join(marker_names::OUT);
+                let path = self.directory.path().join(layout::OUT);
                 self.receive_in(&path, &mut listed)?;
             }
             Role::Coordinator => {
-                let path = self.directory.path().join(marker_names::IN);
+                let path = self.directory.path().join(layout::IN);
                 if newcomers {
                     let names = self.list(&path)?;
                     let hosts = names.iter().filter_map(|name| HostName::parse(name));

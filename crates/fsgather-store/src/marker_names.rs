@@ -6,13 +6,6 @@ use fsgather_core::{Rank, WorldSize};
 
 use crate::layout::{decimal, hex};
 
-/// Where members leave letters, in a directory for each host.
-pub(crate) const IN: &str = "in";
-/// Where rank 0 leaves bulletins.
-pub(crate) const OUT: &str = "out";
-/// Where hosts show that they are alive, in a directory for each.
-pub(crate) const LIVE: &str = "live";
-
 /// `host-<label>`: a directory of one host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct HostName(pub(crate) u64);

@@ -90,6 +90,8 @@ impl MarkerOffice {
             gather: GatherId::new(now, Salt::from_random(rand::random())),
             communicator,
             created: now,
+            // Who comes is not known yet.
+            ranks: Vec::new(),
         };
         GatherDir::create_for_messages(&place.directory, self.owner.mode, &record, place.own)
     }

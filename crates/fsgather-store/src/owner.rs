@@ -20,10 +20,14 @@
 //! mount_namespace=4026531841
 //! pid=4242
 //! start_time=123456
+//! ranks.0=0b0e... 2f5c... 4026531836 4026531841 4242:123456,4243:123460 n7
 //! xxh3_128=00112233445566778899aabbccddeeff
 //! ```
 //!
-//! In values, `%` and control characters are written as `%XX`. `job` is missing when there is none.
+//! In values, `%` and control characters are written as `%XX`. `job` is missing when there is none. The
+//! lines `ranks.N` tell all ranks, rank 0 among them, so that a later judge can find out whether any of
+//! them still runs: boot id, machine id, pid and mount namespace, `pid:start_time` of each, and host, `-`
+//! standing for nothing. They are missing where they would make the record too long.
 
 use std::{
     collections::BTreeMap,
@@ -41,7 +45,9 @@ const TITLE: &str = "fsgather owner record 1";
 /// How all versions of it begin.
 const TITLE_STEM: &str = "fsgather owner record ";
 /// The largest record that is read, in bytes.
-pub(crate) const MAX_RECORD_LEN: u64 = 16 * 1024;
+pub(crate) const MAX_RECORD_LEN: u64 = 128 * 1024;
+/// The most that lines about ranks may take of it, in bytes.
+const MAX_RANKS_LEN: usize = 96 * 1024;
 
 /// Whose a gather directory is, for which job, and since when.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +68,8 @@ pub struct OwnerRecord {
     pub communicator: Uuid,
     /// When it was made, by rank 0's clock; whole seconds survive.
     pub created: SystemTime,
+    /// The processes of all ranks, grouped by where they run; empty where they are not known.
+    pub ranks: Vec<ProcessId>,
 }
 
 /// Why bytes are not an owner record.
@@ -99,6 +107,7 @@ impl OwnerRecord {
     ///     gather: GatherId::new(UNIX_EPOCH, Salt::from_random(7)),
     ///     communicator: uuid::Uuid::nil(),
     ///     created: UNIX_EPOCH,
+    ///     ranks: Vec::new(),
     /// };
     /// assert!(record.to_text().contains("user=ada\n"));
     /// assert_eq!(OwnerRecord::from_text(record.to_text().as_bytes()), Ok(record));
@@ -134,6 +143,9 @@ impl OwnerRecord {
             ("pid", pid.to_string()),
             ("start_time", start_time.to_string()),
         ]);
+        let ranks = ranks_text(&self.ranks);
+        let keys: Vec<String> = (0..ranks.len()).map(|n| format!("ranks.{n}")).collect();
+        lines.extend(keys.iter().map(String::as_str).zip(ranks));
         let mut text = format!("{TITLE}\n");
         for (key, value) in lines {
             text.push_str(key);
@@ -195,8 +207,86 @@ impl OwnerRecord {
                 pid: fields.value("pid")?,
                 start_time: fields.value("start_time")?,
             },
+            ranks: fields.ranks()?,
         })
     }
+}
+
+/// Processes that run in one place, as one line; none where all lines together are too long.
+fn ranks_text(ranks: &[ProcessId]) -> Vec<String> {
+    let part = |text: &str| {
+        if text.is_empty() {
+            "-".to_owned()
+        } else {
+            text.to_owned()
+        }
+    };
+    let mut lines: Vec<(&ProcessId, String)> = Vec::new();
+    for rank in ranks {
+        let pid = format!("{}:{}", rank.pid, rank.start_time);
+        match lines
+            .iter_mut()
+            .find(|(other, _)| is_in_one_place(other, rank))
+        {
+            Some((_, pids)) => pids.extend([",", &pid]),
+            None => lines.push((rank, pid)),
+        }
+    }
+    let lines: Vec<String> = lines
+        .into_iter()
+        .map(|(place, pids)| {
+            format!(
+                "{} {} {} {} {pids} {}",
+                part(&place.boot_id),
+                part(&place.machine_id),
+                place.pid_namespace,
+                place.mount_namespace,
+                place.host
+            )
+        })
+        .collect();
+    if lines.iter().map(String::len).sum::<usize>() > MAX_RANKS_LEN {
+        return Vec::new();
+    }
+    lines
+}
+
+fn is_in_one_place(one: &ProcessId, other: &ProcessId) -> bool {
+    let place = |process: &ProcessId| ProcessId {
+        pid: 0,
+        start_time: 0,
+        ..process.clone()
+    };
+    place(one) == place(other)
+}
+
+fn parse_ranks(line: &str) -> Option<Vec<ProcessId>> {
+    let part = |text: &str| {
+        if text == "-" {
+            String::new()
+        } else {
+            text.to_owned()
+        }
+    };
+    let mut parts = line.splitn(6, ' ');
+    let mut next = || parts.next();
+    let (boot_id, machine_id) = (part(next()?), part(next()?));
+    let (pid_namespace, mount_namespace) = (next()?.parse().ok()?, next()?.parse().ok()?);
+    let (pids, host) = (next()?, next()?);
+    pids.split(',')
+        .map(|pid| {
+            let (pid, start_time) = pid.split_once(':')?;
+            Some(ProcessId {
+                host: host.to_owned(),
+                boot_id: boot_id.clone(),
+                machine_id: machine_id.clone(),
+                pid_namespace,
+                mount_namespace,
+                pid: pid.parse().ok()?,
+                start_time: start_time.parse().ok()?,
+            })
+        })
+        .collect()
 }
 
 /// The end of the year 9999, the last that the text form can name.
@@ -210,6 +300,18 @@ impl Fields<'_> {
             .get(key)
             .and_then(|value| unescape(value))
             .ok_or(OwnerRecordError::Field(key))
+    }
+
+    fn ranks(&self) -> Result<Vec<ProcessId>, OwnerRecordError> {
+        let mut ranks = Vec::new();
+        for n in 0.. {
+            let Some(line) = self.0.get(format!("ranks.{n}").as_str()) else {
+                break;
+            };
+            let line = unescape(line).and_then(|line| parse_ranks(&line));
+            ranks.extend(line.ok_or(OwnerRecordError::Field("ranks"))?);
+        }
+        Ok(ranks)
     }
 
     fn value<T: FromStr>(&self, key: &'static str) -> Result<T, OwnerRecordError> {
@@ -264,6 +366,7 @@ pub(crate) mod tests {
             ),
             communicator: Uuid::from_u128(0x1234),
             created: UNIX_EPOCH + Duration::from_secs(1_795_232_016),
+            ranks: Vec::new(),
         }
     }
 
@@ -279,6 +382,20 @@ pub(crate) mod tests {
         }
 
         #[test]
+        fn ranks_are_told_whole_wherever_they_run(hosts in prop::collection::vec(any::<String>(), 0..4)) {
+            let mut record = record(1);
+            for (pid, host) in (1_u32..).zip(&hosts) {
+                let elsewhere = ProcessId { host: host.clone(), pid, ..ProcessId::default() };
+                let beside = ProcessId { pid: pid + 100, start_time: 7, ..elsewhere.clone() };
+                if !record.ranks.iter().any(|known| known.host == *host) {
+                    record.ranks.extend([elsewhere, beside]);
+                }
+            }
+            let text = record.to_text();
+            prop_assert_eq!(OwnerRecord::from_text(text.as_bytes()), Ok(record));
+        }
+
+        #[test]
         fn no_damaged_record_is_accepted(at: prop::sample::Index, bit in 0..8, cut: prop::sample::Index) {
             let text = record(1).to_text().into_bytes();
             let mut flipped = text.clone();
@@ -286,6 +403,19 @@ pub(crate) mod tests {
             prop_assert!(OwnerRecord::from_text(&flipped).is_err());
             prop_assert!(OwnerRecord::from_text(&text[..cut.index(text.len())]).is_err());
         }
+    }
+
+    #[test]
+    fn a_record_of_very_many_ranks_stays_readable_without_them() {
+        let mut record = record(1);
+        let me = record.process.clone();
+        record.ranks = (0..20_000)
+            .map(|pid| ProcessId { pid, ..me.clone() })
+            .collect();
+        let text = record.to_text();
+        assert!(text.len() as u64 <= MAX_RECORD_LEN);
+        record.ranks.clear();
+        assert_eq!(OwnerRecord::from_text(text.as_bytes()), Ok(record));
     }
 
     #[test]

@@ -201,7 +201,8 @@ impl SmallDisk {
         if !mounted {
             println!("skipped: a small tmpfs cannot be mounted here");
         }
-        mounted.then_some(Self(place))
+        // Made only if it is mounted, since dropping it unmounts.
+        mounted.then(|| Self(place))
     }
 }
 

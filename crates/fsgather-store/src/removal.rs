@@ -2,18 +2,20 @@
 
 use std::{
     fmt, io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use fsgather_core::{Epoch, Error, Rank};
+use rustix::fs::{CWD, FileType};
 
 use crate::{
-    gather_dir::GatherDir,
-    layout::{self, GatherEntry, PayloadName},
-    listing,
-    marker_names::{self, HostName, MarkerName},
-    patience,
+    directory::OwnUid,
+    gather_dir::{GatherDir, is_not_seen},
+    inventory::{self, Kind, Part, Table},
+    layout::{self, PayloadName},
+    listing, patience,
     payload_writer::PayloadId,
     remove,
 };
@@ -119,100 +121,158 @@ impl GatherDir {
 
     /// Removes the directory and everything in it that the store writes, deepest first.
     ///
-    /// Follows no links and removes nothing of an unknown name. What is gone already counts as removed.
-    /// The owner record goes last, so that a removal that is cut short leaves a directory that still
-    /// says whose it is. A directory in use is tried again for up to 4 seconds.
+    /// Follows no links, and removes nothing of an unknown name, of another kind or of another user. What
+    /// is gone already counts as removed. Marks and owner record go last, so that a removal that is cut
+    /// short leaves a directory that still says whose it is. A directory in use is tried again for up to
+    /// 4 seconds.
     pub fn remove(&self) -> Removal {
-        let mut removal = Removal::default();
-        for (name, is_ours) in [
-            (layout::PAYLOADS, is_payload as fn(&str) -> bool),
-            (layout::STAGING, is_payload),
-            (layout::PROBES, is_nonce),
-            (marker_names::OUT, is_marker),
-        ] {
-            remove_tree(&self.path().join(name), is_ours, &mut removal);
-        }
-        for name in [marker_names::IN, marker_names::LIVE] {
-            let path = self.path().join(name);
-            for host in listing::names(&path).unwrap_or_default() {
-                if HostName::parse(&host).is_some() {
-                    remove_tree(&path.join(host), is_marker, &mut removal);
+        remove_gather_directory(self.path(), self.own(), true)
+    }
+}
+
+/// Removes the gather directory at `path`, as [`GatherDir::remove`] does; without patience, what is in use
+/// stays at once.
+pub(crate) fn remove_gather_directory(path: &Path, own: OwnUid, patient: bool) -> Removal {
+    let pauses: &[u64] = if patient { &PAUSES_MS } else { &[] };
+    remove_all(path, own, inventory::gather_directory, pauses)
+}
+
+/// Removes another directory of which a table says what is ours.
+pub(crate) fn remove_directory(path: &Path, own: OwnUid, table: Table) -> Removal {
+    remove_all(path, own, table, &PAUSES_MS)
+}
+
+fn remove_all(path: &Path, own: OwnUid, table: Table, pauses: &'static [u64]) -> Removal {
+    let mut remover = Remover {
+        own,
+        pauses,
+        removal: Removal::default(),
+    };
+    remover.remove(CWD, path, path, table);
+    remover.removal
+}
+
+struct Remover {
+    own: OwnUid,
+    pauses: &'static [u64],
+    removal: Removal,
+}
+
+impl Remover {
+    /// Removes the directory `name` in `parent` with all in it that is in `table`; whether it is gone.
+    /// `path` is how messages call it.
+    fn remove(&mut self, parent: BorrowedFd<'_>, name: &Path, path: &Path, table: Table) -> bool {
+        let mut pauses = self.pauses.iter();
+        loop {
+            let directory = match self.enter(parent, name) {
+                Ok(Some(directory)) => directory,
+                Ok(None) => return true,
+                Err(reason) => return self.leave(path, reason),
+            };
+            match self.empty(&directory, path, table) {
+                Err(Left::Below) => return false,
+                Err(Left::Stranger(stranger)) => {
+                    return self.leave(path, format!("{stranger} is not ours"));
                 }
+                Ok(()) => {}
             }
-            remove_tree(&path, |_| false, &mut removal);
+            let Err(error) = remove::rmdir_in(parent, name) else {
+                return true;
+            };
+            match pauses.next() {
+                Some(&pause) if remove::is_in_use(&error) => {
+                    let nobody = &mut |_| Ok(());
+                    // Nobody interrupts it, so that it cannot fail.
+                    let _ = patience::sleep(Duration::from_millis(pause), nobody);
+                }
+                _ => return self.leave(path, error.to_string()),
+            }
         }
-        if removal.is_complete() {
-            empty(self.path(), is_mark);
-            remove_tree(self.path(), is_mark_or_owner, &mut removal);
-        }
-        removal
     }
-}
 
-/// Removes a directory with the files in it that are ours, trying again while it is in use.
-fn remove_tree(path: &Path, is_ours: fn(&str) -> bool, removal: &mut Removal) {
-    let mut pauses = PAUSES_MS.iter();
-    loop {
-        let strangers = empty(path, is_ours);
-        let Err(error) = remove::rmdir(path) else {
-            return;
+    /// Opens a directory of this user's; none if it is gone.
+    fn enter(&self, parent: BorrowedFd<'_>, name: &Path) -> Result<Option<OwnedFd>, String> {
+        let directory = match listing::open(parent, name) {
+            Ok(directory) => directory,
+            Err(error) if is_not_seen(&error) => return Ok(None),
+            Err(error) => return Err(error.to_string()),
         };
-        match pauses.next() {
-            Some(&pause) if remove::is_in_use(&error) && strangers.is_empty() => {
-                let nobody = &mut |_| Ok(());
-                // Nobody interrupts it, so that it cannot fail.
-                let _ = patience::sleep(Duration::from_millis(pause), nobody);
-            }
-            _ => {
-                let reason = match strangers.first() {
-                    None => error.to_string(),
-                    Some(stranger) => format!("{error}: {stranger} is not ours"),
-                };
-                removal.left.push((path.to_owned(), reason));
-                return;
+        let found = listing::examine_open(&directory).map_err(|error| error.to_string())?;
+        if found.uid == self.own.0 {
+            Ok(Some(directory))
+        } else {
+            Err(format!("it belongs to uid {}", found.uid))
+        }
+    }
+
+    /// Removes what is ours in a directory. What says something of the directory stays while anything
+    /// else does.
+    fn empty(&mut self, directory: &OwnedFd, path: &Path, table: Table) -> Result<(), Left> {
+        let mut stranger = None;
+        let mut last = Vec::new();
+        let mut is_empty_below = true;
+        for name in listing::names_of(directory).unwrap_or_default() {
+            let name = match name {
+                Ok(name) => name,
+                Err(name) => {
+                    stranger = Some(name);
+                    continue;
+                }
+            };
+            match table(&name) {
+                Some(Part::Directory(table)) => {
+                    let below = path.join(&name);
+                    is_empty_below &=
+                        self.remove(directory.as_fd(), Path::new(&name), &below, table);
+                }
+                Some(Part::File(kind)) if self.is_own_file(directory, &name) => {
+                    if kind.is_about_the_directory() {
+                        last.push((kind == Kind::Owner, name));
+                    } else {
+                        unlink(directory, path, &name);
+                    }
+                }
+                None if inventory::is_lingering(&name) => {}
+                _ => stranger = Some(name),
             }
         }
+        if let Some(stranger) = stranger {
+            return Err(Left::Stranger(stranger));
+        }
+        if !is_empty_below {
+            return Err(Left::Below);
+        }
+        last.sort();
+        for (_, name) in last {
+            unlink(directory, path, &name);
+        }
+        Ok(())
+    }
+
+    /// Whether a name stands for a regular file of this user's; or for nothing any more.
+    fn is_own_file(&self, directory: &OwnedFd, name: &str) -> bool {
+        match listing::examine(directory, Path::new(name)) {
+            Ok(found) => found.kind == FileType::RegularFile && found.uid == self.own.0,
+            Err(error) => is_not_seen(&error),
+        }
+    }
+
+    fn leave(&mut self, path: &Path, reason: String) -> bool {
+        self.removal.left.push((path.to_owned(), reason));
+        false
     }
 }
 
-/// Removes the files in a directory that are ours, and returns the names that are not and do not go
-/// away by waiting either.
-fn empty(path: &Path, is_ours: fn(&str) -> bool) -> Vec<String> {
-    /// Names under which clients keep removed files that are still open.
-    const LINGERING: [&str; 3] = [".nfs", ".fuse_hidden", ".smb"];
-    let names = listing::names(path).unwrap_or_default();
-    let (ours, others): (Vec<_>, Vec<_>) = names.into_iter().partition(|name| is_ours(name));
-    for name in ours {
-        let file = path.join(name);
-        if let Err(error) = remove::unlink(&file) {
-            tracing::debug!(path = %file.display(), %error, "cannot remove");
-        }
+/// Why a directory cannot be removed.
+enum Left {
+    /// Something in it is not ours.
+    Stranger(String),
+    /// A directory in it stays, as has been noted.
+    Below,
+}
+
+fn unlink(directory: &OwnedFd, path: &Path, name: &str) {
+    if let Err(error) = remove::unlink_in(directory, Path::new(name)) {
+        tracing::debug!(path = %path.join(name).display(), %error, "cannot remove");
     }
-    others
-        .into_iter()
-        .filter(|name| !LINGERING.iter().any(|stem| name.starts_with(stem)))
-        .collect()
-}
-
-fn is_payload(name: &str) -> bool {
-    PayloadName::parse(name).is_some() || layout::is_capability_name(name)
-}
-
-fn is_mark(name: &str) -> bool {
-    matches!(
-        GatherEntry::parse(name),
-        Some(GatherEntry::Beat(_) | GatherEntry::Finished | GatherEntry::Aborted)
-    )
-}
-
-fn is_mark_or_owner(name: &str) -> bool {
-    is_mark(name) || name == layout::OWNER
-}
-
-fn is_marker(name: &str) -> bool {
-    MarkerName::parse(name).is_some()
-}
-
-fn is_nonce(name: &str) -> bool {
-    layout::parse_nonce_name(name).is_some()
 }

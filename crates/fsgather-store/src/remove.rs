@@ -2,7 +2,7 @@
 //!
 //! "Already gone" is success: deletion is shared between ranks, and a reply may have been lost.
 
-use std::{io, path::Path};
+use std::{io, os::fd::AsFd, path::Path};
 
 use rustix::{
     fs::{AtFlags, CWD},
@@ -18,6 +18,22 @@ pub(crate) fn unlink(path: &Path) -> io::Result<()> {
 pub(crate) fn rmdir(path: &Path) -> io::Result<()> {
     gone(retry_on_intr(|| {
         rustix::fs::unlinkat(CWD, path, AtFlags::REMOVEDIR)
+    }))
+}
+
+/// Removes a file in a directory that is open.
+pub(crate) fn unlink_in(directory: impl AsFd, name: &Path) -> io::Result<()> {
+    let directory = directory.as_fd();
+    gone(retry_on_intr(|| {
+        rustix::fs::unlinkat(directory, name, AtFlags::empty())
+    }))
+}
+
+/// Removes an empty directory in a directory that is open.
+pub(crate) fn rmdir_in(directory: impl AsFd, name: &Path) -> io::Result<()> {
+    let directory = directory.as_fd();
+    gone(retry_on_intr(|| {
+        rustix::fs::unlinkat(directory, name, AtFlags::REMOVEDIR)
     }))
 }
 

@@ -37,6 +37,7 @@ mod gathered;
 mod rendezvous;
 
 pub mod environment;
+pub mod housekeeping;
 pub mod launcher;
 pub mod path_choice;
 pub mod settings;

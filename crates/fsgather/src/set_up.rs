@@ -161,6 +161,7 @@ impl SetUp<'_> {
             gather: GatherId::new(now, Salt::from_random(rand::random())),
             communicator: self.inner.communicator,
             created: now,
+            ranks: processes.clone(),
         };
         let directory = GatherDir::create(&rendezvous, ground.mode, &owner, own)?;
         let plan = Plan::Files {
@@ -327,6 +328,9 @@ impl SetUp<'_> {
         };
         let is_root = self.inner.exchange.rank() == Rank::ZERO;
         let caretaker = Caretaker::start(directory.clone(), is_root.then_some(BEAT_PERIOD))?;
+        if is_root {
+            caretaker.sweep(self.inner.ground.job.clone());
+        }
         Ok(FilePlace::new(directory, policy, caretaker))
     }
 

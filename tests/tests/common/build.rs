@@ -22,6 +22,13 @@ pub(crate) fn rank_program() -> &'static Path {
     BUILT.get_or_init(|| up_to_date("examples/rank", &package))
 }
 
+/// `examples/clean.rs`.
+pub(crate) fn cleaning_program() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let package = ["-p", "fsgather-tests", "--example", "clean"];
+    BUILT.get_or_init(|| up_to_date("examples/clean", &package))
+}
+
 /// The command-line tool.
 pub(crate) fn command_line_tool() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();

@@ -326,7 +326,8 @@ impl World {
         command
     }
 
-    fn set_up(&self, mut command: Command, rank: u32, script: &str) -> Command {
+    /// What a rank needs to know, given to any command that becomes one.
+    pub(crate) fn set_up(&self, mut command: Command, rank: u32, script: &str) -> Command {
         command
             .args(script.split_whitespace())
             .env_clear()

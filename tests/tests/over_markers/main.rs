@@ -1,5 +1,9 @@
 //! What is promised over TCP is promised over marker files: the same tests once more, with every rank in
 //! a job that exchanges messages through files.
+#![expect(
+    clippy::duplicate_mod,
+    reason = "every file of tests brings what it has in common with the others"
+)]
 
 #[path = "../agreement.rs"]
 mod agreement;

@@ -1,6 +1,8 @@
-//! The verbs for ranks: one file each.
+//! The verbs: one file each.
 
 pub(crate) mod barrier;
 pub(crate) mod broadcast;
+pub(crate) mod clean;
 pub(crate) mod demo;
 pub(crate) mod gather;
+pub(crate) mod inspect;

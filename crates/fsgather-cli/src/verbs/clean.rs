@@ -1,0 +1,211 @@
+//! The verb `clean`: removes what crashes have left in shared directories.
+
+use std::{fmt::Write, path::PathBuf, time::Duration};
+
+use clap::Args;
+use fsgather::{
+    bytes_text, duration_text,
+    housekeeping::{self, Cleaning, Kept, Planned, Rules},
+};
+use serde::Serialize;
+
+use super::inspect::{self, ErrorReport};
+use crate::{
+    arguments::positive_duration,
+    exit,
+    failure::Failure,
+    log,
+    output::{self, Stream},
+    table::plain,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  fsgather clean /shared/scratch
+      shows what would be removed and why, and removes nothing
+  fsgather clean /shared/scratch --execute
+      removes it
+  fsgather clean --older-than 7d --execute /shared/scratch
+      what cannot be judged from here has to be silent for a week
+
+Removed are gather directories whose owner is proved to be gone, those that
+their owner is done with, and, where nothing is proved, those in which nothing
+has changed for the age given and whose beat stands still for 30 seconds. Never
+removed: what shows life, what other users own, what holds anything unknown.
+
+With --json, standard output carries
+  {schema_version, executed, planned: [{path, bytes, reason}], removed,
+   failed: [{path, error}], kept: [{path, reason}], bytes}.
+It exits with 1 when something could not be removed.";
+
+/// Remove what crashes have left in shared directories; without `--execute`, show it.
+#[derive(Args, Debug)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct CleanArguments {
+    /// Where to clean; without it `FSGATHER_DIR`, else `EXP_DIR`, else the default directories.
+    #[arg(value_name = "DIR")]
+    directories: Vec<PathBuf>,
+
+    /// How long nothing may have changed where it cannot be proved that an owner is gone.
+    #[arg(long, value_name = "D", value_parser = positive_duration, default_value = "24h")]
+    older_than: Duration,
+
+    /// Remove; without it nothing is removed.
+    #[arg(long)]
+    execute: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    executed: bool,
+    planned: Vec<PlannedReport>,
+    removed: Vec<PlannedReport>,
+    failed: Vec<ErrorReport>,
+    kept: Vec<KeptReport>,
+    bytes: u64,
+}
+
+#[derive(Serialize)]
+struct PlannedReport {
+    path: String,
+    bytes: u64,
+    reason: String,
+}
+
+#[derive(Serialize)]
+struct KeptReport {
+    path: String,
+    reason: String,
+}
+
+/// Removes what crashes have left, or shows it.
+///
+/// # Errors
+///
+/// When the plan cannot be made or not be shown.
+pub(crate) fn clean(arguments: &CleanArguments, json: bool) -> Result<u8, Failure> {
+    log::start()?;
+    let directories = inspect::directories(&arguments.directories)?;
+    let rules = Rules {
+        older_than: arguments.older_than,
+        ..Rules::default()
+    };
+    let execute = arguments.execute;
+    let mut has_said = false;
+    let done = housekeeping::clean(&directories, rules, execute, &mut |_| {
+        // Called only while beats are watched.
+        if !std::mem::replace(&mut has_said, true) {
+            let watch = duration_text(rules.watch);
+            output::say(&format!(
+                "fsgather clean: watching for {watch} whether beats change where nothing is proved"
+            ));
+        }
+        Ok(())
+    })?;
+    let shown = if json {
+        output::json(&report(&done, execute))
+    } else {
+        let text = text(&done, execute, &arguments.directories);
+        output::write(Stream::Stdout, text.as_bytes())
+    };
+    inspect::is_read(shown)?;
+    if !json {
+        for Kept { path, reason } in &done.failed {
+            let path = path.display();
+            output::say(&plain(&format!("fsgather clean: {path}: {reason}")));
+        }
+    }
+    Ok(if done.failed.is_empty() {
+        exit::DONE
+    } else {
+        exit::OTHER
+    })
+}
+
+fn bytes_of(items: &[Planned]) -> u64 {
+    let bytes = items.iter().map(|item| item.bytes);
+    bytes.fold(0, u64::saturating_add)
+}
+
+fn text(done: &Cleaning, execute: bool, named: &[PathBuf]) -> String {
+    let mut text = String::new();
+    let mut line = |verb: &str, path: &PathBuf, size: Option<u64>, reason: &str| {
+        let path = plain(&path.display().to_string());
+        let size = size.map_or(String::new(), |size| format!("  {}", bytes_text(size)));
+        let reason = plain(reason);
+        let _ = write!(text, "{verb:<12}  {path}{size}\n              {reason}\n");
+    };
+    let (verb, items) = if execute {
+        ("removed", &done.removed)
+    } else {
+        ("would remove", &done.planned)
+    };
+    for item in items {
+        line(verb, &item.path, Some(item.bytes), &item.reason);
+    }
+    for kept in &done.kept {
+        line("kept", &kept.path, None, &kept.reason);
+    }
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    let (count, bytes) = (items.len(), bytes_text(bytes_of(items)));
+    let kept = done.kept.len();
+    if execute {
+        let failed = done.failed.len();
+        let _ = writeln!(
+            text,
+            "{count} removed ({bytes}), {kept} kept, {failed} failed"
+        );
+    } else if count == 0 {
+        let _ = writeln!(text, "nothing to remove, {kept} kept");
+    } else {
+        let named: Vec<String> = named
+            .iter()
+            .map(|path| format!("{} ", inspect::word(&path.display().to_string())))
+            .collect();
+        let _ = writeln!(
+            text,
+            "{count} to remove ({bytes}), {kept} kept; nothing was removed yet: fsgather clean {}--execute",
+            named.concat()
+        );
+    }
+    text
+}
+
+fn report(done: &Cleaning, executed: bool) -> Report {
+    let planned = |items: &[Planned]| {
+        let items = items.iter().map(|item| PlannedReport {
+            path: item.path.display().to_string(),
+            bytes: item.bytes,
+            reason: item.reason.clone(),
+        });
+        items.collect::<Vec<_>>()
+    };
+    Report {
+        executed,
+        bytes: bytes_of(if executed {
+            &done.removed
+        } else {
+            &done.planned
+        }),
+        planned: planned(&done.planned),
+        removed: planned(&done.removed),
+        failed: done
+            .failed
+            .iter()
+            .map(|failed| ErrorReport {
+                path: failed.path.display().to_string(),
+                error: failed.reason.clone(),
+            })
+            .collect(),
+        kept: done
+            .kept
+            .iter()
+            .map(|kept| KeptReport {
+                path: kept.path.display().to_string(),
+                reason: kept.reason.clone(),
+            })
+            .collect(),
+    }
+}

@@ -1,0 +1,430 @@
+//! Removing what crashes have left: [`clean`].
+//!
+//! # The protocol for one gather directory
+//!
+//! 1. It is judged. Where nothing is proved, its beat is watched first.
+//! 2. A mark is left beside it, so that an owner that comes back learns what has happened.
+//! 3. It is judged again, after the mark is there. If it shows life now, the mark is taken back.
+//! 4. What is ours in it is removed, deepest first, the owner record last; then the directory.
+//! 5. Where the owner was proved to be gone or done the mark goes too; else it stays, and is removed once
+//!    it is old itself.
+//!
+//! An owner that wakes between 3 and 4 finds its directory going away under it. It gets errors, never
+//! other data: files are opened only under names that were announced, names are never used twice, and
+//! every byte is verified.
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
+
+use fsgather_core::{Error, ProcessId, duration_text};
+use rustix::fs::{CWD, FileType};
+
+use crate::{
+    condemnation::{self, Mark},
+    directory::OwnUid,
+    judgement::{GatherState, Removable, Rules},
+    leftovers::{self, LeftoverKind},
+    listing,
+    patience::{self, Progress},
+    removal::{self, Removal},
+    remove,
+    survey::{Leftover, Survey, SurveyedGather, Surveyor},
+};
+
+/// Something that is to be removed, or was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// Where it is.
+    pub path: PathBuf,
+    /// How many bytes that frees.
+    pub bytes: u64,
+    /// Why.
+    pub reason: String,
+}
+
+/// Something that stays.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Why.
+    pub reason: String,
+}
+
+/// What a cleaning was about to do, and has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Cleaning {
+    /// What was to be removed.
+    pub planned: Vec<Planned>,
+    /// What was removed; nothing unless that was asked for.
+    pub removed: Vec<Planned>,
+    /// What could not be removed or not be looked at, and why.
+    pub failed: Vec<Kept>,
+    /// What is to be left, and why.
+    pub kept: Vec<Kept>,
+}
+
+/// Plans to remove what crashes have left in these directories, and does so if `execute` says it.
+///
+/// Never touched are directories of gathers that show life, of other users, or with anything unknown in
+/// them, and files that are not ours by name, kind and owner. Where nothing is proved of a directory that
+/// is old enough, executing takes as long as [`Rules::watch`] says; `progress` is called meanwhile and can
+/// end the wait.
+///
+/// # Errors
+///
+/// That of `progress`, and [`Error::Storage`] when `/proc` does not show this process. What goes wrong
+/// with a directory is in [`Cleaning::failed`].
+pub fn clean(
+    directories: &[PathBuf],
+    rules: Rules,
+    execute: bool,
+    progress: &mut Progress<'_>,
+) -> Result<Cleaning, Error> {
+    let mut cleaner = Cleaner {
+        surveyor: Surveyor::new(rules)?,
+        done: Cleaning::default(),
+    };
+    let surveys = cleaner.survey(directories);
+    let mut gathers = Vec::new();
+    let mut files = Vec::new();
+    let mut rendezvous = Vec::new();
+    for survey in surveys {
+        let is_emptied = is_emptied(&survey);
+        for gather in survey.gathers {
+            if gather.is_removable() {
+                cleaner.plan(gather.path.clone(), gather.bytes, &gather.judgement.reason);
+                gathers.push(gather);
+            } else {
+                cleaner.keep(gather.path, gather.judgement.reason);
+            }
+        }
+        for leftover in survey.leftovers {
+            if leftover.removable {
+                cleaner.plan(leftover.path.clone(), leftover.bytes, &leftover.reason);
+                files.push(leftover);
+            } else {
+                cleaner.keep(leftover.path, leftover.reason);
+            }
+        }
+        if let Some((path, own)) = survey.rendezvous {
+            if is_emptied {
+                cleaner.plan(path.clone(), 0, EMPTY);
+            }
+            rendezvous.push((path, own));
+        }
+    }
+    if execute {
+        cleaner.watch(&gathers, progress)?;
+        for gather in gathers {
+            cleaner.remove_gather(gather);
+        }
+        for file in files {
+            cleaner.remove_leftover(&file);
+        }
+        for (path, own) in rendezvous {
+            cleaner.remove_rendezvous(&path, own);
+        }
+    }
+    Ok(cleaner.done)
+}
+
+/// Removes the gather directories of earlier attempts at a job, in the rendezvous directory of a later one;
+/// whether some are to be left for now and can be tried again.
+///
+/// Only those whose owners are proved to be gone, and for a job without an id only those whose owner's
+/// process is: a survivor's word is not enough where jobs cannot be told apart.
+pub(crate) fn sweep(
+    rendezvous: &Path,
+    job: Option<&str>,
+    rules: Rules,
+    is_enough: &dyn Fn() -> bool,
+) -> Result<bool, Error> {
+    let mut surveyor = Surveyor::new(rules)?;
+    let survey = surveyor.survey(rendezvous)?;
+    let mut is_unfinished = false;
+    for gather in survey.gathers {
+        let is_same_job = gather
+            .owner
+            .as_ref()
+            .is_some_and(|owner| owner.job.as_deref() == job);
+        let is_over = match gather.judgement.state {
+            GatherState::Stale => job.is_some() || gather.is_owner_seen_gone(&surveyor.me),
+            GatherState::Finished => job.is_some(),
+            GatherState::Live | GatherState::Unknown => false,
+        };
+        if !(is_same_job && is_over) {
+            continue;
+        }
+        if gather.judgement.removable != Removable::Yes || is_enough() {
+            is_unfinished = true;
+            continue;
+        }
+        match remove(
+            &mut surveyor,
+            &gather,
+            "a later attempt at the same job",
+            false,
+        ) {
+            Outcome::Removed => {
+                tracing::info!(
+                    path = %gather.path.display(),
+                    "removed what an earlier run had left: {}", gather.judgement.reason
+                );
+            }
+            Outcome::Alive(reason) | Outcome::Failed(reason) => {
+                tracing::debug!(path = %gather.path.display(), reason, "not swept");
+            }
+        }
+    }
+    Ok(is_unfinished)
+}
+
+const EMPTY: &str = "it is empty";
+
+struct Cleaner {
+    surveyor: Surveyor,
+    done: Cleaning,
+}
+
+/// How removing a gather directory has ended.
+enum Outcome {
+    Removed,
+    Alive(String),
+    Failed(String),
+}
+
+impl Cleaner {
+    /// Looks at all directories, at each once.
+    fn survey(&mut self, directories: &[PathBuf]) -> Vec<Survey> {
+        let mut seen = Vec::new();
+        let mut ids = BTreeSet::new();
+        let mut surveys = Vec::new();
+        for directory in directories {
+            let real = std::fs::canonicalize(directory).unwrap_or_else(|_| directory.clone());
+            if seen.contains(&real) {
+                continue;
+            }
+            seen.push(real);
+            match self.surveyor.survey(directory) {
+                Ok(mut survey) => {
+                    // A directory and the rendezvous directory in it may both have been named.
+                    survey.gathers.retain(|gather| ids.insert(gather.id));
+                    surveys.push(survey);
+                }
+                Err(error) => self.fail(directory.clone(), error.to_string()),
+            }
+        }
+        surveys
+    }
+
+    /// Watches the beats of those that need it, all at the same time.
+    fn watch(
+        &mut self,
+        gathers: &[SurveyedGather],
+        progress: &mut Progress<'_>,
+    ) -> Result<(), Error> {
+        let is_in_doubt =
+            |gather: &SurveyedGather| gather.judgement.removable == Removable::OnceWatched;
+        if gathers.iter().any(is_in_doubt) {
+            let watch = self.surveyor.rules.watch;
+            tracing::info!("watching beats for {}", duration_text(watch));
+            patience::sleep(watch, progress)?;
+        }
+        Ok(())
+    }
+
+    fn remove_gather(&mut self, gather: SurveyedGather) {
+        match remove(&mut self.surveyor, &gather, "fsgather clean", true) {
+            Outcome::Removed => self.removed(&gather.path),
+            Outcome::Alive(reason) => {
+                self.done.planned.retain(|item| item.path != gather.path);
+                self.keep(gather.path, reason);
+            }
+            Outcome::Failed(reason) => self.fail(gather.path, reason),
+        }
+    }
+
+    fn remove_leftover(&mut self, leftover: &Leftover) {
+        let result = match leftover.kind {
+            LeftoverKind::Mmengine => remove_dist_test(&leftover.path, OwnUid(leftover.uid)),
+            _ => remove_file(&leftover.path, OwnUid(leftover.uid)),
+        };
+        match result {
+            Ok(()) => self.removed(&leftover.path),
+            Err(reason) => self.fail(leftover.path.clone(), reason),
+        }
+    }
+
+    /// Removes the rendezvous directory if nothing is left in it; whoever needs it makes it again.
+    fn remove_rendezvous(&mut self, path: &Path, own: OwnUid) {
+        if !is_owned_by(path, own) {
+            return;
+        }
+        match remove::rmdir_in(CWD, path) {
+            Ok(()) => {
+                if !self.done.planned.iter().any(|item| item.path == path) {
+                    self.plan(path.to_owned(), 0, EMPTY);
+                }
+                self.removed(path);
+            }
+            // Somebody uses it, or something was to be left.
+            Err(error) if remove::is_in_use(&error) => {
+                self.done.planned.retain(|item| item.path != path);
+            }
+            Err(error) => self.fail(path.to_owned(), error.to_string()),
+        }
+    }
+
+    fn plan(&mut self, path: PathBuf, bytes: u64, reason: &str) {
+        let reason = reason.to_owned();
+        self.done.planned.push(Planned {
+            path,
+            bytes,
+            reason,
+        });
+    }
+
+    fn removed(&mut self, path: &Path) {
+        let planned = self.done.planned.iter().find(|item| item.path == path);
+        self.done.removed.extend(planned.cloned());
+    }
+
+    fn keep(&mut self, path: PathBuf, reason: String) {
+        self.done.kept.push(Kept { path, reason });
+    }
+
+    fn fail(&mut self, path: PathBuf, reason: String) {
+        self.done.failed.push(Kept { path, reason });
+    }
+}
+
+/// Whether nothing will be left in a rendezvous directory of this user's.
+fn is_emptied(survey: &Survey) -> bool {
+    let Some((rendezvous, own)) = &survey.rendezvous else {
+        return false;
+    };
+    let Ok(names) = listing::open(CWD, rendezvous).and_then(|open| listing::names_of(&open)) else {
+        return false;
+    };
+    let goes = |name: &str| {
+        let path = rendezvous.join(name);
+        let gathers = survey.gathers.iter();
+        let leftovers = survey.leftovers.iter();
+        // The mark of a directory of which nothing is proved stays for its owner.
+        gathers
+            .filter(|gather| gather.is_removable() && gather.is_proved())
+            .any(|gather| gather.path == path)
+            || leftovers
+                .filter(|leftover| leftover.removable)
+                .any(|leftover| leftover.path == path)
+    };
+    is_owned_by(rendezvous, *own) && names.iter().all(|name| name.as_deref().is_ok_and(goes))
+}
+
+fn is_owned_by(path: &Path, own: OwnUid) -> bool {
+    listing::examine_path(path).is_ok_and(|found| found.uid == own.0)
+}
+
+impl SurveyedGather {
+    /// Whether its owner is proved to be gone, or has said that it is done.
+    fn is_proved(&self) -> bool {
+        matches!(
+            self.judgement.state,
+            GatherState::Stale | GatherState::Finished
+        )
+    }
+
+    fn is_owner_seen_gone(&self, me: &ProcessId) -> bool {
+        self.owner.as_ref().is_some_and(|owner| {
+            crate::process::liveness(&owner.process, me) == crate::process::Liveness::Gone
+        })
+    }
+}
+
+/// Removes one gather directory by the protocol above.
+fn remove(surveyor: &mut Surveyor, gather: &SurveyedGather, what: &str, patient: bool) -> Outcome {
+    let own = OwnUid(gather.uid);
+    let Some(rendezvous) = gather.path.parent() else {
+        return Outcome::Failed("it has no parent directory".into());
+    };
+    let what = format!("{what}, uid {},", own.0);
+    let mark = match Mark::leave(rendezvous, gather.id, &what, &surveyor.me) {
+        Ok(mark) => mark,
+        Err(error) => return Outcome::Failed(format!("it cannot be condemned: {error}")),
+    };
+    let take_back = || {
+        if let Err(error) = mark.take_back() {
+            tracing::warn!("a mark beside {} stays: {error}", gather.path.display());
+        }
+    };
+    match surveyor.look_again(gather) {
+        // Somebody else has removed it meanwhile.
+        None => {
+            take_back();
+            return Outcome::Removed;
+        }
+        Some(now) if now.judgement.removable != Removable::Yes || now.uid != gather.uid => {
+            take_back();
+            return Outcome::Alive(now.judgement.reason);
+        }
+        Some(_) => {}
+    }
+    let removal = removal::remove_gather_directory(&gather.path, own, patient);
+    if !removal.is_complete() {
+        take_back();
+        return Outcome::Failed(reasons(&removal));
+    }
+    if gather.is_proved() {
+        let names = listing::names(rendezvous).unwrap_or_default();
+        // Those of cleaners that were cut short, too.
+        for name in condemnation::marks_of(&names, gather.id) {
+            if let Err(reason) = remove_file(&rendezvous.join(name), own) {
+                tracing::debug!(name, reason, "a mark stays");
+            }
+        }
+    }
+    Outcome::Removed
+}
+
+fn reasons(removal: &Removal) -> String {
+    let left = removal.left().iter();
+    let left: Vec<String> = left
+        .map(|(path, reason)| format!("{}: {reason}", path.display()))
+        .collect();
+    left.join(", ")
+}
+
+/// Removes a file, if it still is one and this user's.
+fn remove_file(path: &Path, own: OwnUid) -> Result<(), String> {
+    let told = |error: std::io::Error| error.to_string();
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err("it has no name".into());
+    };
+    let directory = listing::open(CWD, parent).map_err(told)?;
+    let found = match listing::examine(&directory, Path::new(name)) {
+        Ok(found) => found,
+        Err(error) if crate::gather_dir::is_not_seen(&error) => return Ok(()),
+        Err(error) => return Err(told(error)),
+    };
+    if found.kind != FileType::RegularFile || found.uid != own.0 {
+        return Err(format!("it is no file of uid {} any more", own.0));
+    }
+    remove::unlink_in(&directory, Path::new(name)).map_err(told)
+}
+
+fn remove_dist_test(path: &Path, own: OwnUid) -> Result<(), String> {
+    let removal = removal::remove_directory(path, own, leftovers::dist_test);
+    if removal.is_complete() {
+        Ok(())
+    } else {
+        Err(reasons(&removal))
+    }
+}
+
+#[cfg(test)]
+#[path = "cleaning_tests.rs"]
+mod tests;

@@ -1,0 +1,322 @@
+use std::{
+    os::unix::fs::symlink,
+    time::{Duration, SystemTime},
+};
+
+use crate::{
+    GatherDir, check_writable, judgement::GatherState, layout, layout::RendezvousEntry,
+    make_rendezvous, owner::tests::record, process::this_process,
+};
+
+use super::*;
+
+/// Whatever is silent counts as silent for long enough.
+const EAGER: Rules = Rules {
+    older_than: Duration::ZERO,
+    watch: Duration::from_millis(50),
+    readers: Duration::ZERO,
+};
+
+struct Place {
+    directory: tempfile::TempDir,
+    rendezvous: PathBuf,
+    own: OwnUid,
+}
+
+fn place() -> Place {
+    let directory = tempfile::tempdir().unwrap();
+    let rendezvous = make_rendezvous(directory.path()).unwrap();
+    let own = check_writable(&rendezvous).unwrap();
+    Place {
+        directory,
+        rendezvous,
+        own,
+    }
+}
+
+impl Place {
+    fn gather(&self, salt: u32, process: ProcessId, job: Option<&str>) -> GatherDir {
+        let mut owner = record(salt);
+        owner.ranks = vec![process.clone(); 4];
+        owner.process = process;
+        owner.job = job.map(str::to_owned);
+        GatherDir::create(&self.rendezvous, 0o700, &owner, self.own).unwrap()
+    }
+
+    fn clean(&self, rules: Rules, execute: bool) -> Cleaning {
+        let directories = [self.directory.path().to_owned()];
+        clean(&directories, rules, execute, &mut |_| Ok(())).unwrap()
+    }
+
+    fn left(&self) -> Vec<String> {
+        let mut names = listing::names(&self.rendezvous).unwrap_or_default();
+        names.sort();
+        names
+    }
+}
+
+/// Everything in a directory is as if it had been there for an hour.
+fn age(path: &Path) {
+    let hour_ago = SystemTime::now() - Duration::from_hours(1);
+    let found = std::fs::symlink_metadata(path).unwrap();
+    if found.is_dir() {
+        for entry in std::fs::read_dir(path).unwrap() {
+            age(&entry.unwrap().path());
+        }
+    }
+    // Opening a pipe would wait for somebody to write into it.
+    if found.is_dir() || found.is_file() {
+        let file = std::fs::File::open(path).unwrap();
+        file.set_modified(hour_ago).unwrap();
+    }
+}
+
+fn ended() -> ProcessId {
+    let me = this_process().unwrap();
+    ProcessId {
+        start_time: me.start_time - 1,
+        ..me
+    }
+}
+
+fn elsewhere() -> ProcessId {
+    ProcessId {
+        host: "n7".into(),
+        boot_id: "another".into(),
+        ..this_process().unwrap()
+    }
+}
+
+fn paths(items: &[Planned]) -> Vec<&Path> {
+    items.iter().map(|item| item.path.as_path()).collect()
+}
+
+#[test]
+fn nothing_is_removed_unless_that_is_asked_for() {
+    let place = place();
+    let stale = place.gather(1, ended(), None);
+    let before = place.left();
+    let plan = place.clean(EAGER, false);
+    assert_eq!(
+        paths(&plan.planned),
+        [stale.path(), place.rendezvous.as_path()]
+    );
+    assert!(plan.removed.is_empty());
+    assert_eq!(place.left(), before);
+}
+
+#[test]
+fn what_the_dead_have_left_goes_and_the_rendezvous_directory_with_it() {
+    let place = place();
+    place.gather(1, ended(), None);
+    let done = place.clean(Rules::default(), true);
+    assert_eq!(done.removed, done.planned);
+    assert_eq!(done.removed.len(), 2);
+    assert!(done.failed.is_empty() && done.kept.is_empty(), "{done:?}");
+    assert!(!place.rendezvous.exists());
+    assert!(place.directory.path().exists());
+}
+
+#[test]
+fn live_ones_are_kept_with_the_reason() {
+    let place = place();
+    let live = place.gather(1, this_process().unwrap(), None);
+    age(live.path());
+    let done = place.clean(EAGER, true);
+    assert!(done.planned.is_empty() && done.removed.is_empty());
+    assert!(done.kept[0].reason.ends_with("runs"), "{done:?}");
+    assert!(live.owner().is_ok());
+}
+
+#[test]
+fn a_silent_one_goes_only_after_its_age_and_its_mark_stays_for_its_owner() {
+    let place = place();
+    let silent = place.gather(1, elsewhere(), None);
+    let done = place.clean(EAGER, true);
+    assert_eq!(
+        done.kept.len(),
+        1,
+        "a time stamp may be off by 2 s: {done:?}"
+    );
+    age(silent.path());
+    assert_eq!(place.clean(Rules::default(), true).kept.len(), 1);
+    let done = place.clean(EAGER, true);
+    assert_eq!(paths(&done.removed), [silent.path()]);
+    let id = record(1).gather;
+    let (_, by) = condemnation::condemned_by(&place.rendezvous, id, place.own).unwrap();
+    assert!(by.contains("fsgather clean"), "{by}");
+    // Once it is old itself, it goes.
+    let mark = place.rendezvous.join(&place.left()[0]);
+    age(&mark);
+    place.clean(EAGER, true);
+    assert!(!place.rendezvous.exists());
+}
+
+#[test]
+fn one_that_comes_back_to_life_while_it_is_watched_is_kept_and_the_mark_taken_back() {
+    let place = place();
+    let silent = place.gather(1, elsewhere(), None);
+    age(silent.path());
+    let directories = [place.directory.path().to_owned()];
+    let beat = silent.path().join(layout::GatherEntry::Beat(1).to_string());
+    let done = clean(&directories, EAGER, true, &mut |_| {
+        std::fs::write(&beat, b"").unwrap();
+        Ok(())
+    });
+    let done = done.unwrap();
+    assert!(done.removed.is_empty(), "{done:?}");
+    assert_eq!(done.kept[0].path, silent.path());
+    assert_eq!(place.left().len(), 1, "the mark was taken back");
+    assert!(silent.owner().is_ok());
+}
+
+#[test]
+fn directories_in_the_making_are_never_mistaken() {
+    let place = place();
+    let id = RendezvousEntry::Gather(record(1).gather).to_string();
+    let making = place.rendezvous.join(id);
+    std::fs::create_dir(&making).unwrap();
+    assert!(place.clean(EAGER, true).removed.is_empty());
+    // One that its maker has never finished goes by age.
+    age(&making);
+    assert_eq!(paths(&place.clean(EAGER, true).removed), [making.as_path()]);
+}
+
+#[test]
+fn a_removal_that_was_cut_short_is_finished_by_the_next() {
+    let place = place();
+    let stale = place.gather(1, ended(), None);
+    let me = this_process().unwrap();
+    Mark::leave(&place.rendezvous, record(1).gather, "fsgather clean", &me).unwrap();
+    for name in ["payloads", "staging"] {
+        std::fs::remove_dir(stale.path().join(name)).unwrap();
+    }
+    let done = place.clean(EAGER, true);
+    assert!(done.failed.is_empty(), "{done:?}");
+    assert!(!place.rendezvous.exists(), "{:?}", place.left());
+}
+
+#[test]
+fn strangers_of_every_kind_stay_untouched() {
+    let place = place();
+    let elsewhere_directory = tempfile::tempdir().unwrap();
+    let victim = elsewhere_directory.path().join("precious");
+    std::fs::write(&victim, b"precious").unwrap();
+    let payload = "payload-c0000000000000000-e00000000000000000012-r00003-0000beef";
+    let strangers: [fn(&Path, &Path); 5] = [
+        |at, _| std::fs::write(at.join("thesis.tex"), b"x").unwrap(),
+        |at, victim| symlink(victim, at.join("payloads/link")).unwrap(),
+        |at, victim| {
+            let name = "payload-c0000000000000000-e00000000000000000012-r00003-0000beef";
+            symlink(victim, at.join("payloads").join(name)).unwrap();
+        },
+        |at, _| {
+            let name = "payload-c0000000000000000-e00000000000000000012-r00003-0000beef";
+            let path = at.join("staging").join(name);
+            let mode = rustix::fs::Mode::RWXU;
+            rustix::fs::mkfifoat(CWD, &path, mode).unwrap();
+        },
+        |at, victim| {
+            std::fs::remove_dir(at.join("payloads")).unwrap();
+            symlink(victim.parent().unwrap(), at.join("payloads")).unwrap();
+        },
+    ];
+    for (salt, add) in (1..).zip(strangers) {
+        let stale = place.gather(salt, ended(), None);
+        add(stale.path(), &victim);
+        age(stale.path());
+    }
+    std::fs::write(place.rendezvous.join("notes.txt"), b"x").unwrap();
+    std::fs::create_dir(place.rendezvous.join("gather-results")).unwrap();
+    let before = place.left();
+    let done = place.clean(EAGER, true);
+    assert!(done.removed.is_empty(), "{done:?}");
+    assert_eq!(done.kept.len(), 5);
+    assert!(done.kept[0].reason.contains("thesis.tex"), "{done:?}");
+    assert_eq!(place.left(), before);
+    assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
+    // What turns up between looking and removing is left as well.
+    let stale = place.gather(9, ended(), None);
+    let late = stale.payloads().join(payload);
+    symlink(&victim, &late).unwrap();
+    let removal = removal::remove_gather_directory(stale.path(), place.own, false);
+    assert!(!removal.is_complete());
+    assert!(late.is_symlink() && stale.owner().is_ok());
+}
+
+#[test]
+fn files_of_other_programs_go_by_age_alone() {
+    let place = place();
+    let original = place.rendezvous.join("data_to_gather_1_2_3.pkl");
+    std::fs::write(&original, b"x").unwrap();
+    let temporary = place.directory.path().join(".dist_test/tmpab12_xyz");
+    std::fs::create_dir_all(&temporary).unwrap();
+    std::fs::write(temporary.join("part_0.pkl"), b"x").unwrap();
+    let done = place.clean(EAGER, true);
+    assert_eq!(done.kept.len(), 2, "{done:?}");
+    age(&original);
+    age(&place.directory.path().join(".dist_test"));
+    let done = place.clean(EAGER, true);
+    assert_eq!(done.removed.len(), 3, "{done:?}");
+    assert_eq!(
+        std::fs::read_dir(place.directory.path()).unwrap().count(),
+        0
+    );
+}
+
+#[test]
+fn a_sweep_takes_the_proved_dead_of_its_own_job_only() {
+    let place = place();
+    let gone = place.gather(1, ended(), Some("4711"));
+    let kept = [
+        place.gather(2, ended(), Some("4712")),
+        place.gather(3, ended(), None),
+        place.gather(4, this_process().unwrap(), Some("4711")),
+        place.gather(5, elsewhere(), Some("4711")),
+    ];
+    for directory in &kept {
+        age(directory.path());
+    }
+    let never = || false;
+    sweep(&place.rendezvous, Some("4711"), EAGER, &never).unwrap();
+    assert!(!gone.path().exists());
+    assert!(kept.iter().all(|directory| directory.owner().is_ok()));
+    // Without a job id only a process that is seen to be gone proves anything.
+    let believed = place.gather(6, elsewhere(), None);
+    believed.mark_aborted("rank 0 was lost").unwrap();
+    sweep(&place.rendezvous, None, EAGER, &never).unwrap();
+    assert!(!kept[1].path().exists());
+    assert!(believed.owner().is_ok());
+    assert!(place.left().iter().all(|name| name.starts_with("gather-")));
+}
+
+#[test]
+fn a_sweep_leaves_what_a_rank_may_still_read_for_later() {
+    let place = place();
+    let made = place.gather(1, elsewhere(), Some("4711"));
+    made.mark_aborted("rank 0 was lost").unwrap();
+    let id = crate::PayloadId {
+        channel: fsgather_core::ChannelId::WORLD,
+        epoch: fsgather_core::Epoch::FIRST,
+        rank: fsgather_core::Rank::ZERO,
+    };
+    let writer = made.create_payload(id, crate::Encoding(0), |_| Ok(()));
+    writer.unwrap().publish().unwrap();
+    let sweep = |rules| sweep(&place.rendezvous, Some("4711"), rules, &|| false).unwrap();
+    assert!(sweep(Rules::default()), "some are left for later");
+    assert!(made.owner().is_ok());
+    age(made.path());
+    assert!(!sweep(Rules::default()));
+    assert!(!made.path().exists());
+}
+
+#[test]
+fn an_empty_rendezvous_directory_that_goes_away_is_made_again_by_who_needs_it() {
+    let place = place();
+    std::fs::remove_dir(&place.rendezvous).unwrap();
+    assert_eq!(check_writable(&place.rendezvous).unwrap(), place.own);
+    std::fs::remove_dir(&place.rendezvous).unwrap();
+    let live = place.gather(1, this_process().unwrap(), None);
+    let surveyed = Surveyor::new(EAGER).unwrap().survey(live.path()).unwrap();
+    assert_eq!(surveyed.gathers[0].judgement.state, GatherState::Live);
+}

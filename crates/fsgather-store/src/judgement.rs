@@ -1,0 +1,337 @@
+//! Whether a gather directory is alive, stale, finished or unknown, and whether it may be removed:
+//! [`assess`]. Pure: evidence and the time go in, a [`Judgement`] comes out.
+//!
+//! Two questions are kept apart. *State* is about the owner: a proof that it is gone makes a directory
+//! stale, mere silence never does. *Removable* is also about everybody else: when rank 0 has died, others
+//! may still read payloads of calls that were decided before, and a tombstone is left by such a survivor.
+//! So a stale or finished directory with payloads in it may be removed only when all ranks are proved to
+//! be gone, or when nothing in it has changed for so long that nobody can be reading. One without payloads
+//! holds nothing that anybody could miss.
+//!
+//! Where nothing is proved, two kinds of silence have to come together: nothing has changed for the age
+//! that the user gives, by the server's time, and the beat has not changed while the cleaner watched it by
+//! its own monotonic clock. Neither alone convinces: clocks are set, and servers hang.
+
+use std::time::{Duration, SystemTime};
+
+use fsgather_core::duration_text;
+
+use crate::{caretaker::BEAT_PERIOD, process::Liveness};
+
+/// What is known of a gather directory's owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GatherState {
+    /// Its owner is at work, or stopped and may go on.
+    Live,
+    /// Its owner is proved to be gone.
+    Stale,
+    /// Its owner has said that it is done with it.
+    Finished,
+    /// Nothing is proved.
+    Unknown,
+}
+
+impl GatherState {
+    /// The word for it: `live`, `stale`, `finished` or `unknown`.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Live => "live",
+            Self::Stale => "stale",
+            Self::Finished => "finished",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// Whether a gather directory may be removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removable {
+    /// At once.
+    Yes,
+    /// If its beat does not change while it is watched.
+    OnceWatched,
+    /// Not now.
+    No,
+}
+
+/// What the evidence comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Judgement {
+    /// What is known of the owner.
+    pub state: GatherState,
+    /// Why, in plain words.
+    pub reason: String,
+    /// Whether the directory may be removed.
+    pub removable: Removable,
+}
+
+/// What a look at the owner record, and at the process that it names, has shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OwnerEvidence {
+    /// The record is there.
+    Recorded {
+        /// Whether the owner runs.
+        owner: Liveness,
+        /// Whether any rank runs: gone only if all are.
+        ranks: Liveness,
+        /// Whether the owner's host has been booted since.
+        rebooted: bool,
+        /// How messages name the owner: `pid 42 on n7`.
+        name: String,
+    },
+    /// There is none: the directory is being made or removed, or either was cut short.
+    Missing,
+    /// It is torn, or no owner record.
+    Damaged(String),
+    /// It cannot be read, or another version of fsgather has written it.
+    Closed(String),
+}
+
+/// What watching the beat has shown so far, by the watcher's monotonic clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BeatEvidence {
+    /// It has changed.
+    Changed,
+    /// It has been the same for this long; zero at the first look.
+    Same(Duration),
+}
+
+/// All that was observed of one gather directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Evidence {
+    /// The other user whom it belongs to, if it does.
+    pub foreign: Option<u32>,
+    /// Its owner.
+    pub owner: OwnerEvidence,
+    /// Whether the owner has marked it `finished`.
+    pub finished: bool,
+    /// Whether a survivor has marked it `aborted`.
+    pub aborted: bool,
+    /// Who has condemned it, if somebody has.
+    pub condemned: Option<String>,
+    /// Its beat.
+    pub beat: BeatEvidence,
+    /// The last change of its beat, by server time.
+    pub last_beat: Option<SystemTime>,
+    /// The last change of anything in it, by server time.
+    pub changed: SystemTime,
+    /// How many payloads somebody may have been told of, or may still be writing.
+    pub payloads: u64,
+    /// Something in it that is not ours, or cannot be looked at.
+    pub stranger: Option<String>,
+}
+
+/// How long silence has to last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// How long nothing may have changed in a directory whose owner cannot be judged.
+    pub older_than: Duration,
+    /// How long the beat of such a directory has to be watched.
+    pub watch: Duration,
+    /// How long nothing may have changed before payloads count as read by nobody.
+    pub readers: Duration,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self {
+            older_than: Duration::from_hours(24),
+            watch: BEAT_PERIOD * 3,
+            readers: Duration::from_mins(5),
+        }
+    }
+}
+
+/// By how much time stamps of one server may be off: some keep whole, some even seconds only.
+const SLACK: Duration = Duration::from_secs(2);
+
+impl Rules {
+    /// Whether nothing has changed for long enough, and how to say so.
+    pub(crate) fn silence(&self, quiet: Duration) -> (bool, String) {
+        if quiet > self.older_than.saturating_add(SLACK) {
+            let quiet = duration_text(quiet);
+            return (true, format!("nothing has changed for {quiet}"));
+        }
+        let age = duration_text(self.older_than);
+        (
+            false,
+            format!("to be left until nothing has changed for {age}"),
+        )
+    }
+}
+
+/// Judges a gather directory. `now` is the server's time.
+///
+/// ```
+/// use fsgather_store::{
+///     BeatEvidence, Evidence, GatherState, Liveness, OwnerEvidence, Removable, Rules, assess,
+/// };
+/// use std::time::{Duration, SystemTime};
+///
+/// let now = SystemTime::now();
+/// let evidence = Evidence {
+///     foreign: None,
+///     owner: OwnerEvidence::Recorded {
+///         owner: Liveness::Gone,
+///         ranks: Liveness::Gone,
+///         rebooted: false,
+///         name: "pid 42 on n7".into(),
+///     },
+///     finished: false,
+///     aborted: false,
+///     condemned: None,
+///     beat: BeatEvidence::Same(Duration::ZERO),
+///     last_beat: None,
+///     changed: now,
+///     payloads: 3,
+///     stranger: None,
+/// };
+/// let judgement = assess(&evidence, &Rules::default(), now);
+/// assert_eq!(judgement.state, GatherState::Stale);
+/// assert_eq!(judgement.reason, "its owner, pid 42 on n7, has ended");
+/// assert_eq!(judgement.removable, Removable::Yes);
+/// ```
+#[must_use]
+pub fn assess(evidence: &Evidence, rules: &Rules, now: SystemTime) -> Judgement {
+    let (state, mut reason) = state(evidence, now);
+    let quiet = now.duration_since(evidence.changed).unwrap_or_default();
+    let (mut removable, hint) = match state {
+        GatherState::Live => (Removable::No, None),
+        GatherState::Stale | GatherState::Finished => over(evidence, rules, quiet),
+        GatherState::Unknown => silent(evidence, rules, quiet),
+    };
+    reason.extend(hint.map(|hint| format!("; {hint}")));
+    if let Some(stranger) = &evidence.stranger {
+        removable = Removable::No;
+        reason = format!("{reason}; it holds {stranger}");
+    }
+    if let Some(uid) = evidence.foreign {
+        removable = Removable::No;
+        reason = format!("owned by uid {uid}; {reason}");
+    }
+    if let Some(by) = &evidence.condemned {
+        reason = format!("{reason}; condemned by {by}");
+    }
+    Judgement {
+        state,
+        reason,
+        removable,
+    }
+}
+
+/// What is known of the owner, and why.
+fn state(evidence: &Evidence, now: SystemTime) -> (GatherState, String) {
+    // The owner's own word, whether it still runs or not.
+    if evidence.finished {
+        return (
+            GatherState::Finished,
+            "its owner is done with it but could not remove it".into(),
+        );
+    }
+    if let OwnerEvidence::Recorded {
+        owner,
+        rebooted,
+        name,
+        ..
+    } = &evidence.owner
+    {
+        // What is seen goes before what a survivor believed: it may have been cut off.
+        match owner {
+            Liveness::Running => return (GatherState::Live, format!("its owner, {name}, runs")),
+            Liveness::Gone if *rebooted => {
+                let reason = format!("the host of its owner, {name}, has been booted since");
+                return (GatherState::Stale, reason);
+            }
+            Liveness::Gone => {
+                return (GatherState::Stale, format!("its owner, {name}, has ended"));
+            }
+            Liveness::Unknown => {}
+        }
+    }
+    if evidence.beat == BeatEvidence::Changed {
+        return (GatherState::Live, "its beat changes".into());
+    }
+    if evidence.aborted {
+        return (
+            GatherState::Stale,
+            "a rank that survived has seen its owner go".into(),
+        );
+    }
+    let reason = match &evidence.owner {
+        OwnerEvidence::Recorded { name, .. } => {
+            let beat = match evidence.last_beat {
+                None => "it has left no beat".to_owned(),
+                Some(beat) => {
+                    let age = now.duration_since(beat).unwrap_or_default();
+                    format!("its last beat was {} ago", duration_text(age))
+                }
+            };
+            format!("its owner, {name}, cannot be seen from here; {beat}")
+        }
+        OwnerEvidence::Missing => {
+            "it has no owner record: it is being made or removed, or that was cut short".into()
+        }
+        OwnerEvidence::Damaged(why) => format!("its owner record is damaged: {why}"),
+        OwnerEvidence::Closed(why) => format!("its owner record cannot be read: {why}"),
+    };
+    (GatherState::Unknown, reason)
+}
+
+/// Whether a directory whose owner is gone or done may be removed.
+fn over(evidence: &Evidence, rules: &Rules, quiet: Duration) -> (Removable, Option<String>) {
+    let ranks = ranks(evidence);
+    if evidence.payloads == 0 || ranks == Liveness::Gone {
+        return (Removable::Yes, None);
+    }
+    let payloads = match evidence.payloads {
+        1 => "a payload".to_owned(),
+        count => format!("{count} payloads"),
+    };
+    if ranks == Liveness::Running {
+        let hint = format!("a rank of it still runs and may read {payloads}");
+        return (Removable::No, Some(hint));
+    }
+    if quiet > rules.readers.saturating_add(SLACK) {
+        return (Removable::Yes, None);
+    }
+    let hint = format!(
+        "ranks that cannot be seen from here may still read {payloads}: to be left until nothing has \
+         changed for {}",
+        duration_text(rules.readers)
+    );
+    (Removable::No, Some(hint))
+}
+
+/// Whether a directory of which nothing is proved may be removed.
+fn silent(evidence: &Evidence, rules: &Rules, quiet: Duration) -> (Removable, Option<String>) {
+    if matches!(evidence.owner, OwnerEvidence::Closed(_)) {
+        return (Removable::No, None);
+    }
+    if ranks(evidence) == Liveness::Running {
+        return (Removable::No, Some("a rank of it runs here".into()));
+    }
+    let (is_long, quiet) = rules.silence(quiet);
+    if !is_long {
+        return (Removable::No, Some(quiet));
+    }
+    match evidence.beat {
+        BeatEvidence::Same(watched) if watched >= rules.watch => {
+            let watched = duration_text(watched);
+            let hint = format!("{quiet}, its beat was watched for {watched}");
+            (Removable::Yes, Some(hint))
+        }
+        _ => (Removable::OnceWatched, Some(quiet)),
+    }
+}
+
+fn ranks(evidence: &Evidence) -> Liveness {
+    match evidence.owner {
+        OwnerEvidence::Recorded { ranks, .. } => ranks,
+        _ => Liveness::Unknown,
+    }
+}
+
+#[cfg(test)]
+#[path = "judgement_tests.rs"]
+mod tests;

@@ -1,0 +1,298 @@
+use std::time::UNIX_EPOCH;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const RULES: Rules = Rules {
+    older_than: Duration::from_hours(24),
+    watch: Duration::from_secs(30),
+    readers: Duration::from_mins(5),
+};
+
+fn now() -> SystemTime {
+    UNIX_EPOCH + Duration::from_hours(500_000)
+}
+
+fn recorded(owner: Liveness, ranks: Liveness) -> OwnerEvidence {
+    OwnerEvidence::Recorded {
+        owner,
+        ranks,
+        rebooted: false,
+        name: "pid 42 on n7".into(),
+    }
+}
+
+/// An old directory with payloads, of which nothing is known.
+fn silence() -> Evidence {
+    Evidence {
+        foreign: None,
+        owner: recorded(Liveness::Unknown, Liveness::Unknown),
+        finished: false,
+        aborted: false,
+        condemned: None,
+        beat: BeatEvidence::Same(Duration::ZERO),
+        last_beat: None,
+        changed: now() - Duration::from_hours(25),
+        payloads: 3,
+        stranger: None,
+    }
+}
+
+#[test]
+fn the_table() {
+    use BeatEvidence::{Changed, Same};
+    use GatherState::{Finished, Live, Stale, Unknown};
+    use Liveness::{Gone, Running, Unknown as Unseen};
+    use Removable::{No, OnceWatched, Yes};
+    let (young, old) = (Duration::from_secs(3), Duration::from_hours(25));
+    let (glance, watched) = (Same(Duration::ZERO), Same(Duration::from_secs(30)));
+    // Owner, all ranks, marks (f: finished, a: aborted), beat, quiet for, payloads: state, removable.
+    let rows = [
+        // What is seen to run is live, whatever else is there; a stopped process is one that runs.
+        (Running, Running, "", glance, old, 3, Live, No),
+        (Running, Running, "a", watched, old, 0, Live, No),
+        // Proved to be gone as a whole: at once.
+        (Gone, Gone, "", glance, young, 3, Stale, Yes),
+        // Others may still read: only when there is nothing to read, or nobody reads any more.
+        (Gone, Running, "", watched, old, 3, Stale, No),
+        (Gone, Running, "", glance, young, 0, Stale, Yes),
+        (Gone, Unseen, "", glance, young, 3, Stale, No),
+        (Gone, Unseen, "", glance, young, 0, Stale, Yes),
+        (Gone, Unseen, "", glance, old, 3, Stale, Yes),
+        // A tombstone is a survivor's word, and the survivor may be reading.
+        (Unseen, Unseen, "a", glance, young, 3, Stale, No),
+        (Unseen, Unseen, "a", glance, young, 0, Stale, Yes),
+        (Unseen, Unseen, "a", glance, old, 3, Stale, Yes),
+        (Unseen, Unseen, "a", Changed, old, 0, Live, No),
+        // The owner's own word counts even while it goes on with something else.
+        (Running, Running, "f", glance, young, 0, Finished, Yes),
+        (Running, Running, "f", glance, old, 3, Finished, No),
+        (Unseen, Unseen, "f", glance, young, 3, Finished, No),
+        (Unseen, Unseen, "f", glance, old, 3, Finished, Yes),
+        (Gone, Gone, "fa", glance, young, 3, Finished, Yes),
+        // Silence: age and a watched beat together.
+        (Unseen, Unseen, "", Changed, old, 3, Live, No),
+        (Unseen, Unseen, "", glance, young, 0, Unknown, No),
+        (Unseen, Unseen, "", watched, young, 0, Unknown, No),
+        (Unseen, Unseen, "", glance, old, 0, Unknown, OnceWatched),
+        (Unseen, Unseen, "", watched, old, 3, Unknown, Yes),
+        // A rank that is seen to run speaks for the owner.
+        (Unseen, Running, "", watched, old, 3, Unknown, No),
+    ];
+    for (owner, ranks, marks, beat, quiet, payloads, state, removable) in rows {
+        let evidence = Evidence {
+            owner: recorded(owner, ranks),
+            finished: marks.contains('f'),
+            aborted: marks.contains('a'),
+            beat,
+            changed: now() - quiet,
+            payloads,
+            ..silence()
+        };
+        let judged = assess(&evidence, &RULES, now());
+        assert_eq!(
+            (judged.state, judged.removable),
+            (state, removable),
+            "{evidence:?}: {judged:?}"
+        );
+    }
+}
+
+#[test]
+fn a_directory_without_an_owner_record_is_never_mistaken_for_a_stale_one() {
+    for owner in [
+        OwnerEvidence::Missing,
+        OwnerEvidence::Damaged("torn".into()),
+    ] {
+        let mut evidence = Evidence {
+            owner,
+            changed: now(),
+            beat: BeatEvidence::Same(Duration::from_secs(40)),
+            ..silence()
+        };
+        let judged = assess(&evidence, &RULES, now());
+        assert_eq!(
+            (judged.state, judged.removable),
+            (GatherState::Unknown, Removable::No)
+        );
+        evidence.changed = silence().changed;
+        assert_eq!(assess(&evidence, &RULES, now()).removable, Removable::Yes);
+    }
+}
+
+#[test]
+fn what_cannot_be_read_or_is_not_ours_is_left() {
+    let watched = BeatEvidence::Same(Duration::from_secs(40));
+    let removable = Evidence {
+        beat: watched,
+        ..silence()
+    };
+    assert_eq!(assess(&removable, &RULES, now()).removable, Removable::Yes);
+    let closed = OwnerEvidence::Closed("it is of version 2".into());
+    let kept = [
+        (
+            Evidence {
+                owner: closed,
+                ..removable.clone()
+            },
+            "version 2",
+        ),
+        (
+            Evidence {
+                foreign: Some(1001),
+                ..removable.clone()
+            },
+            "owned by uid 1001",
+        ),
+        (
+            Evidence {
+                stranger: Some("thesis.tex, which is not ours".into()),
+                ..removable
+            },
+            "thesis.tex",
+        ),
+    ];
+    for (evidence, says) in kept {
+        let judged = assess(&evidence, &RULES, now());
+        assert_eq!(judged.removable, Removable::No, "{judged:?}");
+        assert!(judged.reason.contains(says), "{judged:?}");
+    }
+}
+
+#[test]
+fn reasons_are_plain() {
+    let reason = |evidence: &Evidence| assess(evidence, &RULES, now()).reason;
+    let mut evidence = Evidence {
+        last_beat: Some(now() - Duration::from_secs(7)),
+        changed: now() - Duration::from_secs(7),
+        ..silence()
+    };
+    assert_eq!(
+        reason(&evidence),
+        "its owner, pid 42 on n7, cannot be seen from here; its last beat was 7s ago; to be left until \
+         nothing has changed for 1day"
+    );
+    evidence.condemned = Some("fsgather clean on n3 (pid 8)".into());
+    assert!(
+        reason(&evidence).ends_with("condemned by fsgather clean on n3 (pid 8)"),
+        "{}",
+        reason(&evidence)
+    );
+    evidence.owner = OwnerEvidence::Recorded {
+        owner: Liveness::Gone,
+        ranks: Liveness::Gone,
+        rebooted: true,
+        name: "pid 42 on n7".into(),
+    };
+    assert!(reason(&evidence).contains("has been booted since"));
+}
+
+fn liveness() -> impl Strategy<Value = Liveness> {
+    prop_oneof![
+        Just(Liveness::Running),
+        Just(Liveness::Gone),
+        Just(Liveness::Unknown)
+    ]
+}
+
+fn any_evidence() -> impl Strategy<Value = Evidence> {
+    let owner = prop_oneof![
+        4 => (liveness(), liveness()).prop_map(|(owner, ranks)| recorded(owner, ranks)),
+        1 => Just(OwnerEvidence::Missing),
+        1 => Just(OwnerEvidence::Damaged("torn".into())),
+        1 => Just(OwnerEvidence::Closed("closed".into())),
+    ];
+    let beat = prop_oneof![
+        Just(BeatEvidence::Changed),
+        (0..60_u64).prop_map(|seconds| BeatEvidence::Same(Duration::from_secs(seconds))),
+    ];
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    // Time stamps of the future are ages of zero.
+    let quiet = -1000..200_000_i64;
+    (owner, beat, flags, quiet, 0..3_u64).prop_map(
+        |(owner, beat, (finished, aborted, foreign, strange), quiet, payloads)| {
+            let seconds = Duration::from_secs(quiet.unsigned_abs());
+            Evidence {
+                foreign: foreign.then_some(1001),
+                owner,
+                finished,
+                aborted,
+                beat,
+                changed: if quiet < 0 {
+                    now() + seconds
+                } else {
+                    now() - seconds
+                },
+                payloads,
+                stranger: strange.then(|| "a stranger".into()),
+                ..silence()
+            }
+        },
+    )
+}
+
+fn owner_of(evidence: &Evidence) -> Liveness {
+    match evidence.owner {
+        OwnerEvidence::Recorded { owner, .. } => owner,
+        _ => Liveness::Unknown,
+    }
+}
+
+proptest! {
+    #[test]
+    fn nothing_that_shows_life_is_ever_removable(evidence in any_evidence()) {
+        let judged = assess(&evidence, &RULES, now());
+        if !evidence.finished {
+            let shows_life = owner_of(&evidence) == Liveness::Running
+                || (owner_of(&evidence) == Liveness::Unknown && evidence.beat == BeatEvidence::Changed);
+            prop_assert_eq!(shows_life, judged.state == GatherState::Live);
+        }
+        if judged.state == GatherState::Live {
+            prop_assert_eq!(judged.removable, Removable::No);
+        }
+    }
+
+    #[test]
+    fn no_payload_is_taken_from_a_rank_that_runs(evidence in any_evidence()) {
+        if evidence.payloads > 0 && ranks(&evidence) == Liveness::Running {
+            prop_assert_eq!(assess(&evidence, &RULES, now()).removable, Removable::No);
+        }
+    }
+
+    #[test]
+    fn silence_convinces_only_by_age_and_watching_together(evidence in any_evidence()) {
+        let judged = assess(&evidence, &RULES, now());
+        if judged.state == GatherState::Unknown && judged.removable == Removable::Yes {
+            prop_assert!(now().duration_since(evidence.changed).unwrap() > RULES.older_than);
+            let BeatEvidence::Same(watched) = evidence.beat else { panic!("it beats") };
+            prop_assert!(watched >= RULES.watch);
+        }
+    }
+
+    #[test]
+    fn strangers_and_other_users_are_never_removable(evidence in any_evidence()) {
+        if evidence.foreign.is_some() || evidence.stranger.is_some() {
+            prop_assert_eq!(assess(&evidence, &RULES, now()).removable, Removable::No);
+        }
+    }
+
+    #[test]
+    fn stale_means_proved(evidence in any_evidence()) {
+        if assess(&evidence, &RULES, now()).state == GatherState::Stale {
+            prop_assert!(evidence.aborted || owner_of(&evidence) == Liveness::Gone);
+        }
+    }
+
+    #[test]
+    fn waiting_longer_never_makes_less_removable(evidence in any_evidence(), more in 0..100_000_u64) {
+        let later = now() + Duration::from_secs(more);
+        let rank = |removable| match removable {
+            Removable::No => 0,
+            Removable::OnceWatched => 1,
+            Removable::Yes => 2,
+        };
+        let before = rank(assess(&evidence, &RULES, now()).removable);
+        prop_assert!(rank(assess(&evidence, &RULES, later).removable) >= before);
+    }
+}

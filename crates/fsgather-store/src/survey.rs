@@ -1,0 +1,503 @@
+//! What lies in a directory that was gathered through: [`Surveyor`], which looks and changes nothing.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+    time::{Duration, Instant, SystemTime},
+};
+
+use fsgather_core::{Error, GatherId, ProcessId, StorageCause};
+use rustix::fs::FileType;
+
+use crate::{
+    condemnation,
+    contents::Contents,
+    directory::{self, OwnUid},
+    gather_dir::is_not_seen,
+    judgement::{BeatEvidence, Evidence, Judgement, OwnerEvidence, Removable, Rules, assess},
+    layout::{self, RendezvousEntry},
+    leftovers::{self, LeftoverKind},
+    listing,
+    owner::OwnerRecord,
+    process::{Liveness, liveness, this_process},
+};
+
+/// What was seen in one directory.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Survey {
+    /// The directory as it was named.
+    pub path: PathBuf,
+    /// Its gather directories, oldest first.
+    pub gathers: Vec<SurveyedGather>,
+    /// What else was left.
+    pub leftovers: Vec<Leftover>,
+    /// The rendezvous directory in it, if there is one and it was surveyed as a whole, and the owner that
+    /// files of this process have in it.
+    pub(crate) rendezvous: Option<(PathBuf, OwnUid)>,
+}
+
+impl Survey {
+    /// The bytes in all files that are ours.
+    #[must_use]
+    pub fn total_bytes(&self) -> u64 {
+        let gathers = self.gathers.iter().map(|gather| gather.bytes);
+        let leftovers = self.leftovers.iter().map(|leftover| leftover.bytes);
+        gathers.chain(leftovers).fold(0, u64::saturating_add)
+    }
+}
+
+/// A gather directory as it was seen.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SurveyedGather {
+    /// The id in its name.
+    pub id: GatherId,
+    /// Where it is.
+    pub path: PathBuf,
+    /// What the evidence comes to.
+    pub judgement: Judgement,
+    /// Its owner record, if it can be read.
+    pub owner: Option<OwnerRecord>,
+    /// Whom it belongs to, as the server shows it.
+    pub uid: u32,
+    /// When it was made, by rank 0's clock.
+    pub created: SystemTime,
+    /// How long ago that was; now is the server's time.
+    pub age: Duration,
+    /// How long ago its beat last changed, by server time.
+    pub beat_age: Option<Duration>,
+    /// How many ranks have payloads in it.
+    pub ranks_present: u64,
+    /// How many payload files it holds.
+    pub payload_files: u64,
+    /// How many bytes they hold.
+    pub payload_bytes: u64,
+    /// How many bytes all its files hold.
+    pub bytes: u64,
+    /// How many files and directories it consists of.
+    pub inodes: u64,
+    /// Its permission bits.
+    pub mode: u32,
+}
+
+/// Something that was left beside gather directories.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Leftover {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What it is.
+    pub kind: LeftoverKind,
+    /// How many bytes it holds.
+    pub bytes: u64,
+    /// How long ago it last changed, by server time.
+    pub age: Duration,
+    /// Whether it may be removed.
+    pub removable: bool,
+    /// Why, or why not.
+    pub reason: String,
+    /// Whom it belongs to.
+    pub(crate) uid: u32,
+}
+
+/// Looks at directories and judges what lies in them.
+///
+/// Looking again with the same surveyor tells which beats have changed in between: what one look cannot
+/// know, watching may.
+#[derive(Debug)]
+pub struct Surveyor {
+    pub(crate) me: ProcessId,
+    pub(crate) rules: Rules,
+    beats: BTreeMap<PathBuf, Watched>,
+}
+
+#[derive(Debug)]
+struct Watched {
+    beat: Option<u64>,
+    since: Instant,
+    has_changed: bool,
+}
+
+/// Where to look.
+struct Place {
+    rendezvous: PathBuf,
+    /// The directory that holds it, where it was not named itself.
+    holder: Option<PathBuf>,
+    only: Option<GatherId>,
+}
+
+/// With whose eyes and at what time.
+#[derive(Clone, Copy)]
+pub(crate) struct View {
+    pub(crate) own: OwnUid,
+    pub(crate) now: SystemTime,
+}
+
+impl View {
+    /// Whose files ours are in a directory, and the server's time. Where nothing can be written nothing
+    /// can be removed either, and the local clock will do for what is shown.
+    fn of(directory: &Path) -> Self {
+        match directory::try_writing(directory) {
+            Ok((own, now)) => Self { own, now },
+            Err(error) => {
+                tracing::debug!(path = %directory.display(), %error, "cannot write");
+                Self {
+                    own: OwnUid(rustix::process::geteuid().as_raw()),
+                    now: SystemTime::now(),
+                }
+            }
+        }
+    }
+
+    pub(crate) fn age_of(self, changed: SystemTime) -> Duration {
+        self.now.duration_since(changed).unwrap_or_default()
+    }
+}
+
+impl Surveyor {
+    /// A surveyor that goes by these rules.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Storage`] when `/proc` does not show this process.
+    pub fn new(rules: Rules) -> Result<Self, Error> {
+        Ok(Self {
+            me: this_process()?,
+            rules,
+            beats: BTreeMap::new(),
+        })
+    }
+
+    /// Looks at a directory: one that holds a rendezvous directory, such a one, or a gather directory.
+    ///
+    /// To learn the server's time, a file of a moment's life is made in the rendezvous directory, where
+    /// that can be done.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Storage`] when the directory, or the rendezvous directory in it, cannot be read.
+    pub fn survey(&mut self, directory: &Path) -> Result<Survey, Error> {
+        let place = resolve(directory)?;
+        let mut survey = Survey {
+            path: directory.to_owned(),
+            gathers: Vec::new(),
+            leftovers: Vec::new(),
+            rendezvous: None,
+        };
+        match listing::names(&place.rendezvous) {
+            Ok(names) => {
+                let view = View::of(&place.rendezvous);
+                self.look_at_all(&place, &names, view, &mut survey);
+                if place.only.is_none() {
+                    survey.rendezvous = Some((place.rendezvous.clone(), view.own));
+                }
+            }
+            Err(error) if is_not_seen(&error) && place.holder.is_some() => {}
+            Err(error) => return Err(Error::storage("list", &place.rendezvous, &error)),
+        }
+        if let Some(holder) = &place.holder {
+            self.look_beside(holder, &mut survey)?;
+        }
+        survey.gathers.sort_by_key(|gather| gather.id);
+        Ok(survey)
+    }
+
+    fn look_at_all(&mut self, place: &Place, names: &[String], view: View, survey: &mut Survey) {
+        let rendezvous = &place.rendezvous;
+        for name in names {
+            let path = rendezvous.join(name);
+            let entry = RendezvousEntry::parse(name);
+            if let Some(only) = place.only {
+                if entry == Some(RendezvousEntry::Gather(only)) {
+                    survey.gathers.extend(self.look_at(rendezvous, only, view));
+                }
+                continue;
+            }
+            match entry {
+                Some(RendezvousEntry::Gather(id)) => {
+                    survey.gathers.extend(self.look_at(rendezvous, id, view));
+                }
+                Some(RendezvousEntry::Record(_) | RendezvousEntry::Unreachable(_)) => {
+                    survey.leftovers.extend(self.record(&path, view));
+                }
+                Some(RendezvousEntry::Probe(_)) => {
+                    let probe = self.old_file(&path, LeftoverKind::Probe, view);
+                    survey.leftovers.extend(probe);
+                }
+                Some(RendezvousEntry::Condemned { id, .. }) => {
+                    let condemned = RendezvousEntry::Gather(id).to_string();
+                    if !names.contains(&condemned) {
+                        let mark = self.old_file(&path, LeftoverKind::Mark, view);
+                        survey.leftovers.extend(mark);
+                    }
+                }
+                None if leftovers::is_of_python_original(name) => {
+                    let payload = self.old_file(&path, LeftoverKind::PythonOriginal, view);
+                    survey.leftovers.extend(payload);
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Looks at one gather directory; none if it is gone, or only looks like one.
+    pub(crate) fn look_at(
+        &mut self,
+        rendezvous: &Path,
+        id: GatherId,
+        view: View,
+    ) -> Option<SurveyedGather> {
+        let path = rendezvous.join(RendezvousEntry::Gather(id).to_string());
+        let found = listing::examine_path(&path).ok()?;
+        if found.kind != FileType::Directory {
+            return None;
+        }
+        let (contents, failure) = match Contents::of(&path) {
+            Ok(contents) => (Some(contents), None),
+            Err(error) if is_not_seen(&error) => return None,
+            Err(error) => (None, Some(error.to_string())),
+        };
+        let (owner, evidence) = self.owner_evidence(&path, found.uid, failure);
+        let beat = contents.as_ref().and_then(|contents| contents.beat);
+        let evidence = Evidence {
+            foreign: (found.uid != view.own.0).then_some(found.uid),
+            owner: evidence,
+            finished: contents.as_ref().is_some_and(|contents| contents.finished),
+            aborted: contents.as_ref().is_some_and(|contents| contents.aborted),
+            condemned: condemnation::condemned_by(rendezvous, id, OwnUid(found.uid))
+                .map(|(_, by)| by),
+            beat: self.watch(&path, beat.map(|(counter, _)| counter)),
+            last_beat: beat.map(|(_, at)| at),
+            changed: contents.as_ref().map_or(found.changed, |seen| seen.changed),
+            payloads: contents.as_ref().map_or(0, |seen| seen.payloads_in_use),
+            stranger: contents.as_ref().and_then(|seen| seen.stranger.clone()),
+        };
+        let created = owner.as_ref().map_or(id.time(), |owner| owner.created);
+        let count = |of: fn(&Contents) -> u64| contents.as_ref().map_or(0, of);
+        Some(SurveyedGather {
+            id,
+            judgement: assess(&evidence, &self.rules, view.now),
+            uid: found.uid,
+            created,
+            age: view.age_of(created),
+            beat_age: beat.map(|(_, at)| view.age_of(at)),
+            ranks_present: count(|seen| seen.ranks.len() as u64),
+            payload_files: count(|seen| seen.payload_files),
+            payload_bytes: count(|seen| seen.payload_bytes),
+            bytes: count(|seen| seen.bytes),
+            inodes: count(|seen| seen.inodes),
+            mode: found.mode,
+            owner,
+            path,
+        })
+    }
+
+    /// Looks at one gather directory once more, by the server's present time.
+    pub(crate) fn look_again(&mut self, gather: &SurveyedGather) -> Option<SurveyedGather> {
+        let rendezvous = gather.path.parent()?;
+        self.look_at(rendezvous, gather.id, View::of(rendezvous))
+    }
+
+    fn owner_evidence(
+        &self,
+        path: &Path,
+        uid: u32,
+        failure: Option<String>,
+    ) -> (Option<OwnerRecord>, OwnerEvidence) {
+        if let Some(failure) = failure {
+            return (None, OwnerEvidence::Closed(failure));
+        }
+        let record = match crate::gather_dir::read_owner(path, OwnUid(uid)) {
+            Ok(record) => record,
+            Err(Error::Storage { cause, .. })
+                if cause
+                    .os_code
+                    .is_some_and(|code| is_not_seen(&io::Error::from_raw_os_error(code))) =>
+            {
+                return (None, OwnerEvidence::Missing);
+            }
+            Err(Error::Corrupt { reason, .. }) => return (None, OwnerEvidence::Damaged(reason)),
+            Err(error) => return (None, OwnerEvidence::Closed(error.to_string())),
+        };
+        let owner = liveness(&record.process, &self.me);
+        let evidence = OwnerEvidence::Recorded {
+            owner,
+            ranks: self.liveness_of_all(&record, owner),
+            rebooted: record.process.boot_id != self.me.boot_id,
+            name: format!("pid {} on {}", record.process.pid, record.process.host),
+        };
+        (Some(record), evidence)
+    }
+
+    /// Running if any rank is seen to run, gone only if all are proved to be.
+    fn liveness_of_all(&self, record: &OwnerRecord, owner: Liveness) -> Liveness {
+        let mut all = owner;
+        for rank in &record.ranks {
+            match liveness(rank, &self.me) {
+                Liveness::Running => return Liveness::Running,
+                Liveness::Gone => {}
+                Liveness::Unknown => all = Liveness::Unknown,
+            }
+        }
+        let are_known = record.ranks.len() >= record.world_size.count();
+        match all {
+            Liveness::Gone if !are_known => Liveness::Unknown,
+            all => all,
+        }
+    }
+
+    fn watch(&mut self, path: &Path, beat: Option<u64>) -> BeatEvidence {
+        let now = Instant::now();
+        let watched = self.beats.entry(path.to_owned()).or_insert(Watched {
+            beat,
+            since: now,
+            has_changed: false,
+        });
+        if watched.beat != beat {
+            *watched = Watched {
+                beat,
+                since: now,
+                has_changed: true,
+            };
+        }
+        let same_for = now.saturating_duration_since(watched.since);
+        if watched.has_changed && same_for < self.rules.watch {
+            BeatEvidence::Changed
+        } else {
+            BeatEvidence::Same(same_for)
+        }
+    }
+
+    /// What the Python original and mmengine have left in a directory.
+    fn look_beside(&self, holder: &Path, survey: &mut Survey) -> Result<(), Error> {
+        let names =
+            listing::names(holder).map_err(|error| Error::storage("list", holder, &error))?;
+        let ours = |name: &&String| {
+            leftovers::is_of_python_original(name) || *name == leftovers::DIST_TEST
+        };
+        let names: Vec<&String> = names.iter().filter(ours).collect();
+        if names.is_empty() {
+            return Ok(());
+        }
+        let view = View::of(holder);
+        for name in names {
+            let path = holder.join(name);
+            survey.leftovers.extend(if name == leftovers::DIST_TEST {
+                self.dist_test(&path, view)
+            } else {
+                self.old_file(&path, LeftoverKind::PythonOriginal, view)
+            });
+        }
+        Ok(())
+    }
+
+    fn dist_test(&self, path: &Path, view: View) -> Option<Leftover> {
+        let seen = Contents::with_table(path, leftovers::dist_test).ok()?;
+        let mut leftover = self.judge_by_age(
+            path,
+            LeftoverKind::Mmengine,
+            (seen.uid, seen.bytes, seen.changed),
+            view,
+        );
+        if let Some(stranger) = seen.stranger {
+            leftover.removable = false;
+            leftover.reason = format!("it holds {stranger}");
+        }
+        Some(leftover)
+    }
+
+    /// A file that tells nothing of its owner but its age; none if it is gone, or no file.
+    fn old_file(&self, path: &Path, kind: LeftoverKind, view: View) -> Option<Leftover> {
+        let found = listing::examine_path(path).ok()?;
+        let facts = (found.uid, found.len, found.changed);
+        (found.kind == FileType::RegularFile).then(|| self.judge_by_age(path, kind, facts, view))
+    }
+
+    fn record(&self, path: &Path, view: View) -> Option<Leftover> {
+        let mut leftover = self.old_file(path, LeftoverKind::Record, view)?;
+        if let Ok(record) = crate::board::read_record(path, view.own) {
+            let poster = record.poster;
+            let name = format!("pid {} on {}", poster.pid, poster.host);
+            match liveness(&poster, &self.me) {
+                Liveness::Running => {
+                    leftover.removable = false;
+                    leftover.reason = format!("its writer, {name}, runs");
+                }
+                Liveness::Gone => {
+                    leftover.removable = true;
+                    leftover.reason = format!("its writer, {name}, has ended");
+                }
+                Liveness::Unknown => {}
+            }
+        }
+        Some(leftover)
+    }
+
+    fn judge_by_age(
+        &self,
+        path: &Path,
+        kind: LeftoverKind,
+        (uid, bytes, changed): (u32, u64, SystemTime),
+        view: View,
+    ) -> Leftover {
+        let age = view.age_of(changed);
+        let (is_old, silence) = self.rules.silence(age);
+        let (removable, reason) = if uid == view.own.0 {
+            (is_old, silence)
+        } else {
+            (false, format!("owned by uid {uid}"))
+        };
+        Leftover {
+            path: path.to_owned(),
+            kind,
+            bytes,
+            age,
+            removable,
+            reason,
+            uid,
+        }
+    }
+}
+
+impl SurveyedGather {
+    /// Whether it may be removed, perhaps after its beat has been watched.
+    #[must_use]
+    pub fn is_removable(&self) -> bool {
+        self.judgement.removable != Removable::No
+    }
+}
+
+fn resolve(named: &Path) -> Result<Place, Error> {
+    let failed = |error: io::Error| Error::storage("read", named, &error);
+    // Links on the way to it are the user's; what it is called is what it is called in the end.
+    let real = std::fs::canonicalize(named).map_err(failed)?;
+    if !std::fs::metadata(&real).map_err(failed)?.is_dir() {
+        let cause = StorageCause::described("it is not a directory");
+        return Err(Error::storage("read", named, cause));
+    }
+    let name = real.file_name().and_then(|name| name.to_str());
+    let entry = name.and_then(RendezvousEntry::parse);
+    Ok(match (entry, real.parent()) {
+        (Some(RendezvousEntry::Gather(id)), Some(parent)) => Place {
+            rendezvous: parent.to_owned(),
+            holder: None,
+            only: Some(id),
+        },
+        _ if name == Some(layout::RENDEZVOUS_DIRECTORY) => Place {
+            rendezvous: real,
+            holder: None,
+            only: None,
+        },
+        _ => Place {
+            rendezvous: layout::rendezvous_path(named),
+            holder: Some(named.to_owned()),
+            only: None,
+        },
+    })
+}
+
+#[cfg(test)]
+#[path = "survey_tests.rs"]
+mod tests;

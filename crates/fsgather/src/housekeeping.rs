@@ -1,0 +1,67 @@
+//! What crashes leave in shared directories: looking at it, and removing it.
+//!
+//! The commands `inspect` and `clean` are made of this. `docs/guide/cleaning-up.md` says what is removed and
+//! what never is.
+//!
+//! ```
+//! use fsgather::housekeeping::{Rules, Surveyor, clean};
+//!
+//! let place = tempfile::tempdir()?;
+//! let survey = Surveyor::new(Rules::default())?.survey(place.path())?;
+//! assert!(survey.gathers.is_empty());
+//!
+//! // A plan; with `true` it is carried out.
+//! let directories = [place.path().to_owned()];
+//! let plan = clean(&directories, Rules::default(), false, &mut |_| Ok(()))?;
+//! assert!(plan.planned.is_empty());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::path::PathBuf;
+
+use fsgather_core::Error;
+pub use fsgather_store::{
+    Cleaning, GatherState, Judgement, Kept, Leftover, LeftoverKind, OwnerRecord, Planned,
+    Removable, Rules, Survey, SurveyedGather, Surveyor, clean,
+};
+
+use crate::settings::Settings;
+
+/// The directories that communicators with these settings use: the one that is named, else the working
+/// directory, and `/tmp/fsgather-<uid>` if it is there.
+///
+/// # Errors
+///
+/// [`Error::Storage`] when the working directory cannot be found.
+pub fn default_directories(settings: &Settings) -> Result<Vec<PathBuf>, Error> {
+    if let Some(named) = &settings.directory.value {
+        return Ok(vec![named.clone()]);
+    }
+    let here = std::env::current_dir().map_err(|error| Error::storage("find", ".", &error))?;
+    let uid = rustix::process::geteuid().as_raw();
+    let local = PathBuf::from(format!("/tmp/fsgather-{uid}"));
+    Ok([here]
+        .into_iter()
+        .chain(local.is_dir().then_some(local))
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_named_directory_goes_before_the_defaults() {
+        let directories = |pairs: &[(&str, &str)]| {
+            let settings = Settings::resolve(&pairs.iter().copied().collect()).unwrap();
+            default_directories(&settings).unwrap()
+        };
+        assert_eq!(
+            directories(&[("FSGATHER_DIR", "/a"), ("EXP_DIR", "/b")]),
+            [PathBuf::from("/a")]
+        );
+        assert_eq!(directories(&[("EXP_DIR", "/b")]), [PathBuf::from("/b")]);
+        let here = std::env::current_dir().unwrap();
+        assert!(directories(&[]).contains(&here));
+    }
+}

@@ -1,0 +1,386 @@
+//! What is left after a crash, who sees it, and who may remove it.
+#![expect(
+    clippy::expect_used,
+    reason = "functions that tests share fail them in the same way"
+)]
+
+mod common;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    time::{Duration, Instant},
+};
+
+use common::{
+    STORAGE, Stage, World, assert_nothing_left,
+    build::{cleaning_program, command_line_tool},
+    everybody, left_in, place,
+};
+use rustix::process::Signal;
+use serde_json::Value;
+
+/// As another user, or from another pid namespace.
+type Prefix<'a> = &'a [&'a str];
+
+const OTHER_PIDS: Prefix<'static> = &["unshare", "--pid", "--fork", "--mount-proc"];
+
+fn command(prefix: Prefix<'_>, program: &Path, arguments: &[&str]) -> Output {
+    let mut words = prefix.to_vec();
+    words.push(program.to_str().expect("text"));
+    words.extend(arguments);
+    let mut command = Command::new(words[0]);
+    command
+        .args(&words[1..])
+        .env_clear()
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    command.output().expect("a program that can be started")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The document that a verb prints, which must end with `code`.
+fn json(prefix: Prefix<'_>, arguments: &[&str], code: i32) -> Value {
+    let output = command(prefix, command_line_tool(), arguments);
+    assert_eq!(output.status.code(), Some(code), "{}", text(&output.stderr));
+    let document: Value = serde_json::from_slice(&output.stdout).expect("a document");
+    assert_eq!(document["schema_version"], 1);
+    document
+}
+
+/// The only gather directory that `inspect` sees in a directory.
+fn inspected(prefix: Prefix<'_>, directory: &Path) -> Value {
+    let named = directory.to_str().expect("text");
+    let document = json(prefix, &["inspect", "--json", named], 0);
+    let gathers = document["directories"][0]["gather_dirs"].clone();
+    assert_eq!(gathers.as_array().map(Vec::len), Some(1), "{document}");
+    gathers[0].clone()
+}
+
+fn clean(prefix: Prefix<'_>, directory: &Path, more: &[&str]) -> Value {
+    let named = directory.to_str().expect("text");
+    json(prefix, &[&["clean", "--json", named], more].concat(), 0)
+}
+
+fn is_root() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        use std::io::Write;
+        let _ = writeln!(std::io::stderr(), "skipped: only root can do this");
+    }
+    is_root
+}
+
+fn gather_dirs(directory: &Path) -> Vec<PathBuf> {
+    let mut left = left_in(directory);
+    left.retain(|path| path.join("owner").exists());
+    left
+}
+
+/// A world that holds a gather directory, and waits.
+fn waiting(stage: &mut Stage, world: &World) {
+    stage.start_all(world, |_| {
+        "join all_gather_bytes:300000 at:ready all_gather_bytes:300000 close".into()
+    });
+    stage.wait_at(everybody(world.ranks), "ready");
+}
+
+#[test]
+fn a_gather_killed_as_a_whole_is_stale_and_a_stopped_one_is_live() {
+    let place = place();
+    let mut stage = Stage::new();
+    let world = World::new(2, place.path()).with("FSGATHER_JOB", "4711");
+    waiting(&mut stage, &world);
+    stage.signal(0, Signal::STOP);
+    let seen = inspected(&[], place.path());
+    assert_eq!(
+        (&seen["state"], &seen["removable"]),
+        (&"live".into(), &false.into())
+    );
+    let owner = &seen["owner"];
+    assert_eq!(owner["pid"], stage.pid(0));
+    assert_eq!(
+        (&seen["job"], &seen["world_size"]),
+        (&"4711".into(), &2.into())
+    );
+    let plan = clean(&[], place.path(), &["--execute", "--older-than", "1ms"]);
+    assert_eq!(plan["removed"].as_array().map(Vec::len), Some(0), "{plan}");
+    stage.kill(0);
+    stage.kill(1);
+    stage.end_all(everybody(2));
+    let seen = inspected(&[], place.path());
+    assert_eq!(seen["state"], "stale", "{seen}");
+    let reason = seen["reason"].as_str().expect("text");
+    let pid = format!("pid {} on ", stage.pid(0));
+    assert!(
+        reason.contains(&pid) && reason.ends_with("has ended"),
+        "{reason}"
+    );
+    if is_root() {
+        let seen = inspected(OTHER_PIDS, place.path());
+        assert_eq!(seen["state"], "unknown", "{seen}");
+        assert_eq!(seen["removable"], false, "{seen}");
+        let plan = clean(OTHER_PIDS, place.path(), &["--execute"]);
+        assert_eq!(plan["removed"].as_array().map(Vec::len), Some(0), "{plan}");
+        assert_eq!(gather_dirs(place.path()).len(), 1, "{plan}");
+    }
+    let plan = clean(&[], place.path(), &[]);
+    // The gather directory, rank 0's record, and the rendezvous directory that is empty then.
+    assert_eq!(plan["planned"].as_array().map(Vec::len), Some(3), "{plan}");
+    assert_eq!(gather_dirs(place.path()).len(), 1, "a plan removes nothing");
+    clean(&[], place.path(), &["--execute"]);
+    assert_eq!(fs::read_dir(place.path()).expect("a directory").count(), 0);
+}
+
+#[test]
+fn an_owner_that_wakes_after_its_directory_was_taken_away_gets_an_error() {
+    if !is_root() {
+        return;
+    }
+    let place = place();
+    let mut stage = Stage::new();
+    waiting(&mut stage, &World::new(2, place.path()));
+    let directory = gather_dirs(place.path()).remove(0);
+    stage.signal(0, Signal::STOP);
+    // Time stamps of the server may be off by 2 s, so that a young directory is left alone.
+    stage.wait_until("the suspended one to be taken away", || {
+        let named = place.path().to_str().expect("text");
+        let cleaned = command(OTHER_PIDS, cleaning_program(), &[named, "200"]);
+        assert!(cleaned.status.success(), "{}", text(&cleaned.stderr));
+        !directory.exists()
+    });
+    let marks = left_in(place.path());
+    let by = fs::read_to_string(&marks[0]).expect("the mark that stays");
+    assert!(by.starts_with("fsgather clean"), "{by}");
+    stage.signal(0, Signal::CONT);
+    stage.go_all(everybody(2));
+    let (error, _) = stage.fail_alike(everybody(2), STORAGE);
+    assert!(error.contains(directory.to_str().expect("text")), "{error}");
+    assert!(!directory.exists());
+}
+
+#[test]
+fn cleaning_all_the_time_disturbs_nobody_who_lives() {
+    const LASTING: Duration = Duration::from_secs(12);
+    let place = place();
+    let rendezvous = place.path().join("all_gather_via_filesys");
+    let until = Instant::now() + LASTING;
+    let cleaned = std::thread::scope(|scope| {
+        let cleaner = scope.spawn(|| {
+            let mut removed = 0;
+            while Instant::now() < until {
+                let done = clean(&[], place.path(), &["--execute", "--older-than", "1ms"]);
+                let paths = done["removed"].as_array().expect("a list").iter();
+                removed += paths
+                    .filter(|item| {
+                        item["path"]
+                            .as_str()
+                            .is_some_and(|path| path.contains("/gather-"))
+                    })
+                    .count();
+            }
+            removed
+        });
+        let mut killed = 0;
+        for job in 0.. {
+            if Instant::now() > until {
+                break;
+            }
+            let mut stage = Stage::new();
+            let world = World::new(2, place.path()).with("FSGATHER_JOB", &job.to_string());
+            if job % 3 == 0 {
+                waiting(&mut stage, &world);
+                stage.kill(0);
+                stage.kill(1);
+                stage.end_all(everybody(2));
+                killed += 1;
+            } else {
+                stage.start_all(&world, |_| {
+                    "join all_gather_bytes:300000 gather_bytes:0:300000 close".into()
+                });
+                stage.succeed(everybody(2));
+            }
+        }
+        (cleaner.join().expect("the cleaner"), killed)
+    });
+    // A process that is killed may leave a probe, of which only its age tells that nobody needs it.
+    Stage::new().wait_until("all of it to go", || {
+        clean(&[], place.path(), &["--execute", "--older-than", "1ms"]);
+        !rendezvous.exists()
+    });
+    let (removed, killed) = cleaned;
+    assert!(
+        killed > 0 && removed > 0 && removed <= killed,
+        "{cleaned:?}"
+    );
+}
+
+#[test]
+fn a_later_attempt_removes_what_an_earlier_one_has_left() {
+    let place = place();
+    let of = |job: &str| World::new(2, place.path()).with("FSGATHER_JOB", job);
+    for job in ["4711", "4712"] {
+        let mut stage = Stage::new();
+        stage.start_all(&of(job), |_| "join gather_bytes:0:300000:read close".into());
+        stage.wait_at([0], "reading");
+        stage.kill(0);
+        stage.kill(1);
+        stage.end_all(everybody(2));
+    }
+    assert_eq!(gather_dirs(place.path()).len(), 2);
+    assert!(common::payloads(place.path()) > 0);
+    let mut stage = Stage::new();
+    // Another world size is the same job.
+    let world = World::new(3, place.path()).with("FSGATHER_JOB", "4711");
+    stage.start_all(&world, |_| "join all_gather_bytes:300000 close".into());
+    stage.succeed(everybody(3));
+    let left = gather_dirs(place.path());
+    assert_eq!(left.len(), 1, "{left:?}");
+    let owner = fs::read_to_string(left[0].join("owner")).expect("a record");
+    assert!(owner.contains("\njob=4712\n"), "{owner}");
+    clean(&[], place.path(), &["--execute"]);
+    assert!(left_in(place.path()).is_empty());
+}
+
+#[test]
+fn text_is_for_people_and_tells_what_to_do() {
+    let place = place();
+    let named = place.path().to_str().expect("text");
+    let mut stage = Stage::new();
+    waiting(
+        &mut stage,
+        &World::new(2, place.path()).with("FSGATHER_JOB", "a\u{1b}[2Jb"),
+    );
+    stage.kill(0);
+    stage.kill(1);
+    stage.end_all(everybody(2));
+    let output = command(&[], command_line_tool(), &["inspect", named]);
+    let shown = text(&output.stdout);
+    assert!(
+        !shown.contains('\u{1b}') && shown.contains("a\\u{1b}[2Jb"),
+        "{shown}"
+    );
+    assert!(
+        shown.contains("0 live, 1 stale, 0 finished, 0 unknown, 1 leftover;"),
+        "{shown}"
+    );
+    assert!(
+        shown.contains(&format!("fsgather clean {named} --execute\n")),
+        "{shown}"
+    );
+    let missing = place.path().join("missing");
+    let missing = missing.to_str().expect("text");
+    let output = command(&[], command_line_tool(), &["inspect", missing]);
+    assert_eq!(output.status.code(), Some(STORAGE));
+    assert!(text(&output.stderr).contains(missing));
+    let bare = command(
+        &[],
+        command_line_tool(),
+        &["clean", named, "--older-than", "5"],
+    );
+    assert_eq!(bare.status.code(), Some(2));
+    assert_eq!(gather_dirs(place.path()).len(), 1);
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let place = place();
+    let named = place.path().to_str().expect("text");
+    let script = "\"$0\" inspect --watch \"$1\" | head -n 1; echo ${PIPESTATUS[0]}";
+    let tool = command_line_tool().to_str().expect("text");
+    let output = command(&["bash", "-c", script, tool], Path::new(named), &[]);
+    let lines = text(&output.stdout);
+    assert!(lines.ends_with("\n0\n"), "{lines}");
+}
+
+/// Two users of one group in a project directory, with this mode of gather directories if any.
+fn two_users(mode: Option<&str>) {
+    const GROUP: u32 = 54_300;
+    const USERS: [u32; 2] = [54_301, 54_302];
+    if !is_root() {
+        return;
+    }
+    let place = place();
+    let tools = [common::build::rank_program(), command_line_tool()];
+    let tools = tools.map(|tool| {
+        let copy = place.path().join(tool.file_name().expect("a name"));
+        fs::copy(tool, &copy).expect("a copy");
+        copy
+    });
+    let project = place.path().join("project");
+    fs::create_dir(&project).expect("a directory");
+    std::os::unix::fs::chown(&project, None, Some(GROUP)).expect("root");
+    for (path, mode) in [(place.path(), 0o755), (&project, 0o2770)] {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        fs::set_permissions(path, mode).expect("ours");
+    }
+    let group = format!("--regid={GROUP}");
+    let users = USERS.map(|user| format!("--reuid={user}"));
+    let as_user = |user: usize| ["setpriv", &users[user], &group, "--clear-groups"];
+    let mut stages = [Stage::new(), Stage::new()];
+    let mut gathers = Vec::new();
+    for (user, stage) in stages.iter_mut().enumerate() {
+        let mut world = World::new(2, &project);
+        if let Some(mode) = mode {
+            world = world.with("FSGATHER_DIR_MODE", mode);
+        }
+        for rank in 0..2 {
+            let mut command = Command::new("setpriv");
+            command.args(&as_user(user)[1..]).arg(&tools[0]);
+            let script = "join all_gather_bytes:300000 at:ready all_gather_bytes:300000 close";
+            stage.start(&mut world.set_up(command, rank, script));
+        }
+        stage.wait_at(everybody(2), "ready");
+        let mut own = gather_dirs(&project);
+        own.retain(|path| !gathers.contains(path));
+        gathers.append(&mut own);
+    }
+    assert_eq!(gathers.len(), 2);
+    let can_list = |user: usize, path: &Path| {
+        let prefix = as_user(user);
+        let path = path.join("payloads");
+        let path = path.to_str().expect("text");
+        command(&prefix, Path::new("ls"), &[path]).status.success()
+    };
+    assert!(can_list(0, &gathers[0]) && can_list(1, &gathers[1]));
+    assert_eq!(can_list(0, &gathers[1]), mode.is_some());
+    assert_eq!(can_list(1, &gathers[0]), mode.is_some());
+    // The first user's crashes; only that user removes what is left of it.
+    for rank in 0..2 {
+        stages[0].kill(rank);
+    }
+    stages[0].end_all(everybody(2));
+    let tool = |user: usize| {
+        let named = project.to_str().expect("text");
+        let words = ["clean", "--json", "--execute", named];
+        let output = command(&as_user(user), &tools[1], &words);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let done: Value = serde_json::from_slice(&output.stdout).expect("a document");
+        done
+    };
+    let done = tool(1);
+    assert_eq!(done["removed"].as_array().map(Vec::len), Some(0), "{done}");
+    assert!(
+        done["kept"].to_string().contains("owned by uid 54301"),
+        "{done}"
+    );
+    assert!(gathers.iter().all(|gather| gather.exists()));
+    let done = tool(0);
+    assert!(!gathers[0].exists() && gathers[1].exists(), "{done}");
+    stages[1].go_all(everybody(2));
+    stages[1].succeed(everybody(2));
+    assert_nothing_left(&project);
+}
+
+#[test]
+fn users_of_one_project_directory_stay_apart() {
+    two_users(None);
+}
+
+#[test]
+fn users_who_share_within_their_group_still_clean_only_their_own() {
+    two_users(Some("0770"));
+}
