@@ -25,6 +25,7 @@ use crate::{
     condemnation::{self, Mark},
     directory::OwnUid,
     judgement::{GatherState, Removable, Rules},
+    layout::RendezvousEntry,
     leftovers::{self, LeftoverKind},
     listing,
     patience::{self, Progress},
@@ -143,6 +144,17 @@ pub(crate) fn sweep(
     rules: Rules,
     is_enough: &dyn Fn() -> bool,
 ) -> Result<bool, Error> {
+    // Usually there is nothing but the caller's own directory: then nobody's disk is touched.
+    let names = listing::names(rendezvous).unwrap_or_default();
+    let is_gather = |name: &&String| {
+        matches!(
+            RendezvousEntry::parse(name),
+            Some(RendezvousEntry::Gather(_))
+        )
+    };
+    if names.iter().filter(is_gather).count() <= 1 {
+        return Ok(false);
+    }
     let mut surveyor = Surveyor::new(rules)?;
     let survey = surveyor.survey(rendezvous)?;
     let mut is_unfinished = false;

@@ -24,6 +24,9 @@ use crate::{
     refusal,
 };
 
+/// How long those who have joined a world that fails may take to take note: they look once a second.
+const TOLD_LIMIT: Duration = Duration::from_secs(3);
+
 /// Brings a world together; `started` is when this rank began to meet.
 pub(crate) fn host(
     config: &Config,
@@ -88,6 +91,10 @@ pub(crate) fn host(
         }
         Err(failure) => {
             desk.coordinate(|coordinator, _| coordinator.give_up(&failure));
+            // Those who have joined say goodbye when they know.
+            desk.wait_until(Some(TOLD_LIMIT), |_, coordinator| {
+                coordinator.is_none_or(Coordinator::all_told).then_some(())
+            });
             line.shut_down();
             Err(failure)
         }

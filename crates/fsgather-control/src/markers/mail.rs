@@ -261,6 +261,8 @@ struct Correspondent {
     mentioned: u64,
     /// The last bulletin that it has read.
     seen: u64,
+    /// Whether it has said that it will not read any more.
+    has_left: bool,
 }
 
 /// Rank 0's side: its bulletins, and the letters that it reads.
@@ -363,6 +365,8 @@ impl Bulletins {
                     continue;
                 };
                 writer.seen = writer.seen.max(body.seen);
+                let is_leave = |message: &_| matches!(message, ToCoordinator::Leave { .. });
+                writer.has_left |= body.messages.iter().any(is_leave);
                 self.nonces.insert(key, body.nonce);
                 let messages = body.messages.into_iter();
                 heard.extend(messages.map(|message| (letter.from, body.nonce, message)));
@@ -371,14 +375,16 @@ impl Bulletins {
         heard
     }
 
-    /// The last bulletin that all these processes have read; later ones are still needed.
+    /// The last bulletin that all these processes have read, or will never read; later ones are still
+    /// needed.
     pub(super) fn read_by(&self, processes: impl Iterator<Item = (Rank, u128)>) -> u64 {
         processes
-            .map(|(rank, nonce)| {
-                self.correspondents
-                    .get(&(rank, sender_of(nonce)))
-                    .map_or(0, |writer| writer.seen)
-            })
+            .map(
+                |(rank, nonce)| match self.correspondents.get(&(rank, sender_of(nonce))) {
+                    Some(writer) if writer.has_left => self.sent,
+                    writer => writer.map_or(0, |writer| writer.seen),
+                },
+            )
             .min()
             .unwrap_or(self.sent)
     }

@@ -153,6 +153,17 @@ fn both_sides_say_how_far_they_have_read() {
 }
 
 #[test]
+fn nobody_waits_for_a_process_that_has_left() {
+    let (mut letters, mut bulletins) = admitted();
+    letters.say(ToCoordinator::Leave { cause: None });
+    bulletins.take_in(letters_found(letters.take_outgoing(false)));
+    bulletins.say(To::Ranks(vec![Rank::new(3)]), Saying::Message(patience(1)));
+    bulletins.take_outgoing();
+    let readers = std::iter::once((Rank::new(3), NONCE));
+    assert_eq!(bulletins.read_by(readers), bulletins.sent());
+}
+
+#[test]
 fn unread_mail_is_mentioned_even_if_there_is_nothing_to_say() {
     let (mut letters, mut bulletins) = admitted();
     for epoch in 0..=MENTION_AFTER {
