@@ -226,7 +226,8 @@ impl Work {
         let end = Deadline::after(Instant::now(), SWEEPING);
         let is_enough = || end.has_passed(Instant::now());
         let rules = Rules::default();
-        match cleaning::sweep(rendezvous, job.as_deref(), rules, &is_enough) {
+        let own = Some(self.directory.facts().id);
+        match cleaning::sweep(rendezvous, own, job.as_deref(), rules, &is_enough) {
             Ok(false) => {}
             Ok(true) => {
                 let at = Deadline::after(Instant::now(), rules.readers).at();

@@ -18,7 +18,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use fsgather_core::{Error, ProcessId, duration_text};
+use fsgather_core::{Error, GatherId, ProcessId, duration_text};
 use rustix::fs::{CWD, FileType};
 
 use crate::{
@@ -140,19 +140,18 @@ pub fn clean(
 /// process is: a survivor's word is not enough where jobs cannot be told apart.
 pub(crate) fn sweep(
     rendezvous: &Path,
+    own: Option<GatherId>,
     job: Option<&str>,
     rules: Rules,
     is_enough: &dyn Fn() -> bool,
 ) -> Result<bool, Error> {
     // Usually there is nothing but the caller's own directory: then nobody's disk is touched.
     let names = listing::names(rendezvous).unwrap_or_default();
-    let is_gather = |name: &&String| {
-        matches!(
-            RendezvousEntry::parse(name),
-            Some(RendezvousEntry::Gather(_))
-        )
+    let is_other = |name: &String| match RendezvousEntry::parse(name) {
+        Some(RendezvousEntry::Gather(id)) => Some(id) != own,
+        _ => false,
     };
-    if names.iter().filter(is_gather).count() <= 1 {
+    if !names.iter().any(is_other) {
         return Ok(false);
     }
     let mut surveyor = Surveyor::new(rules)?;

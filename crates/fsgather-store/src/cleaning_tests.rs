@@ -278,13 +278,13 @@ fn a_sweep_takes_the_proved_dead_of_its_own_job_only() {
         age(directory.path());
     }
     let never = || false;
-    sweep(&place.rendezvous, Some("4711"), EAGER, &never).unwrap();
+    sweep(&place.rendezvous, None, Some("4711"), EAGER, &never).unwrap();
     assert!(!gone.path().exists());
     assert!(kept.iter().all(|directory| directory.owner().is_ok()));
     // Without a job id only a process that is seen to be gone proves anything.
     let believed = place.gather(6, elsewhere(), None);
     believed.mark_aborted("rank 0 was lost").unwrap();
-    sweep(&place.rendezvous, None, EAGER, &never).unwrap();
+    sweep(&place.rendezvous, None, None, EAGER, &never).unwrap();
     assert!(!kept[1].path().exists());
     assert!(believed.owner().is_ok());
     assert!(place.left().iter().all(|name| name.starts_with("gather-")));
@@ -302,7 +302,7 @@ fn a_sweep_leaves_what_a_rank_may_still_read_for_later() {
     };
     let writer = made.create_payload(id, crate::Encoding(0), |_| Ok(()));
     writer.unwrap().publish().unwrap();
-    let sweep = |rules| sweep(&place.rendezvous, Some("4711"), rules, &|| false).unwrap();
+    let sweep = |rules| sweep(&place.rendezvous, None, Some("4711"), rules, &|| false).unwrap();
     assert!(sweep(Rules::default()), "some are left for later");
     assert!(made.owner().is_ok());
     age(made.path());
