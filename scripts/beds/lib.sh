@@ -108,6 +108,8 @@ background() {
   shift 2
   setsid "$@" </dev/null >>"$log" 2>&1 &
   remember $! "$name"
+  # Its end is not worth a line on our standard error.
+  disown
 }
 
 # unmount PATH: if it is one; processes that are still in it keep it to themselves.

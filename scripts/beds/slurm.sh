@@ -115,8 +115,10 @@ down() {
 case ${1:-} in
   install) install_packages slurmctld slurmd slurm-client munge ;;
   up) up ;;
-  # shellcheck disable=SC2016
-  env) printf 'export PATH=%q:"$PATH" SLURM_CONF=%q\n' "$hosts/bin" "$BED_STATE/slurm.conf" ;;
+  env)
+    # shellcheck disable=SC2016
+    printf 'export PATH=%q:"$PATH" SLURM_CONF=%q\n' "$hosts/bin" "$BED_STATE/slurm.conf"
+    ;;
   down) down ;;
   *) usage ;;
 esac
