@@ -176,7 +176,7 @@ run_in() {
     while IFS= read -r line <&3; do
       case $line in __STATUS=*) status=${line#__STATUS=} ;; *) printf "%s\n" "$line" ;; esac
     done
-    exit "$status"' "$(address "$1")" "$2" | sed '${/^$/d}'
+    exit "$status"' "$(address "$1")" "$2" | sed -u '${/^$/d}'
 }
 
 mount_in() {
