@@ -130,10 +130,10 @@ array() {
 requeue() {
   local job
   job=$(sbatch --parsable --requeue --open-mode=append -o "$state/requeue.out" "$1")
-  until grep -q waiting "$state/requeue.out" 2>/dev/null; do sleep 0.1; done
+  until grep -qx waiting "$state/requeue.out" 2>/dev/null; do sleep 0.1; done
   until compgen -G "$state/file-system/back/all_gather_via_filesys/rendezvous-*" >/dev/null; do sleep 0.1; done
   scontrol requeue "$job"
-  until grep -q ended "$state/requeue.out"; do sleep 0.1; done
+  until grep -qx ended "$state/requeue.out"; do sleep 0.1; done
   sed -n '/ of /p' "$state/requeue.out"
 }
 
