@@ -17,8 +17,9 @@
 //   OPERATION  lookup open create read write flush fsync rename unlink link mkdir rmdir readdir, or * for all;
 //              `flush` is what close() calls, and its error is that of close()
 //   GLOB       is compared with the last component of the path; for rename and link that of the old name
-//   ACTION     an error such as EIO, `delay=MILLISECONDS`, `short` for half of a read or write, or `hang` until the
-//              rule is taken out
+//   ACTION     an error such as EIO; `delay=MILLISECONDS`; `hang` until the rule is taken out; for a read or write
+//              `short`, half of it; for a read `garbled`, with its first byte changed; for rename, link and mkdir
+//              `lost`: it is done, and the caller gets the error of a request that was sent twice
 //   after, count  spare the first N such calls, or take the first N only
 #define FUSE_USE_VERSION 31
 #define _GNU_SOURCE
@@ -103,7 +104,9 @@ static const char *last_component(const char *path) {
   return slash ? slash + 1 : path;
 }
 
-// What happens to a call: 0 nothing, 1 a short transfer, below 0 an error.
+// What happens to a call: nothing, one of these, or an error below 0.
+enum { SHORT = 1, GARBLED, LOST };
+
 static int fault(const char *operation, const char *path) {
   const char *name = last_component(path);
   long delay = 0;
@@ -123,7 +126,9 @@ static int fault(const char *operation, const char *path) {
       if (rule->seen++ < rule->after || (rule->count >= 0 && rule->used >= rule->count)) continue;
       rule->used++;
       sscanf(rule->action, "delay=%ld", &delay);
-      if (!strcmp(rule->action, "short")) result = 1;
+      if (!strcmp(rule->action, "short")) result = SHORT;
+      if (!strcmp(rule->action, "garbled")) result = GARBLED;
+      if (!strcmp(rule->action, "lost")) result = LOST;
       for (size_t k = 0; k < sizeof errors / sizeof *errors; k++)
         if (!strcmp(rule->action, errors[k].name)) result = -errors[k].number;
     }
@@ -149,6 +154,22 @@ static struct place behind(const char *path) {
   return place;
 }
 
+static const char STAGED[] = ".cachefs-staged.";
+
+// Where a file lies that has not got its name yet: where the other mount does not look.
+static struct place staged(const char *path) {
+  struct place place;
+  const char *name = last_component(path);
+  snprintf(place.path, sizeof place.path, "%s%.*s%s%d.%s", options.root, (int)(name - path), path, STAGED, getpid(), name);
+  return place;
+}
+
+// Where it lies for those who use this mount.
+static struct place found(const char *path) {
+  struct place place = staged(path);
+  return options.on_close && !access(place.path, F_OK) ? place : behind(path);
+}
+
 static int result_of(long outcome) {
   return outcome < 0 ? -errno : 0;
 }
@@ -157,11 +178,9 @@ static int result_of(long outcome) {
 
 struct handle {
   int fd;
-  // Where a file lies that has not got its name yet, and that name; empty if it has.
-  char staged[PATH_SIZE], final[PATH_SIZE];
+  // Whether the file gets its name when it is closed.
+  int is_staged;
 };
-
-static const char STAGED[] = ".cachefs-staged.";
 
 static struct handle *handle_of(struct fuse_file_info *info) {
   return (struct handle *)(uintptr_t)info->fh;
@@ -182,46 +201,42 @@ static int open_behind(const char *path, int flags, mode_t mode, struct fuse_fil
 
 static int do_open(const char *path, struct fuse_file_info *info) {
   FAULT("open", path);
-  return open_behind(behind(path).path, info->flags, 0, info);
+  return open_behind(found(path).path, info->flags, 0, info);
 }
 
 static int do_create(const char *path, mode_t mode, struct fuse_file_info *info) {
   FAULT("create", path);
-  struct place final = behind(path), staged;
-  if (!options.on_close) return open_behind(final.path, info->flags | O_CREAT, mode, info);
-  if (!access(final.path, F_OK))
-    return info->flags & O_EXCL ? -EEXIST : open_behind(final.path, info->flags, mode, info);
-  static int number;
-  snprintf(staged.path, sizeof staged.path, "%.4000s/%s%d.%d", options.root, STAGED, getpid(),
-    __sync_add_and_fetch(&number, 1));
-  int error = open_behind(staged.path, O_RDWR | O_CREAT | O_EXCL, mode, info);
-  if (!error) {
-    strcpy(handle_of(info)->staged, staged.path);
-    strcpy(handle_of(info)->final, final.path);
-  }
+  int is_new = access(found(path).path, F_OK) != 0;
+  if (!is_new && info->flags & O_EXCL) return -EEXIST;
+  int is_staged = options.on_close && is_new;
+  int error = open_behind(is_staged ? staged(path).path : found(path).path, info->flags | O_CREAT, mode, info);
+  if (!error) handle_of(info)->is_staged = is_staged;
   return error;
 }
 
 static int do_read(const char *path, char *buffer, size_t size, off_t offset, struct fuse_file_info *info) {
   int what = fault("read", path);
   if (what < 0) return what;
-  if (what == 1 && size > 1) size /= 2;
+  if (what == SHORT && size > 1) size /= 2;
   ssize_t done = pread(handle_of(info)->fd, buffer, size, offset);
+  if (what == GARBLED && done > 0) buffer[0] ^= 1;
   return done < 0 ? -errno : (int)done;
 }
 
 static int do_write(const char *path, const char *buffer, size_t size, off_t offset, struct fuse_file_info *info) {
   int what = fault("write", path);
   if (what < 0) return what;
-  if (what == 1 && size > 1) size /= 2;
+  if (what == SHORT && size > 1) size /= 2;
   ssize_t done = pwrite(handle_of(info)->fd, buffer, size, offset);
   return done < 0 ? -errno : (int)done;
 }
 
 static int do_flush(const char *path, struct fuse_file_info *info) {
-  (void)info;
   FAULT("flush", path);
-  return 0;
+  struct handle *handle = handle_of(info);
+  if (!handle->is_staged) return 0;
+  handle->is_staged = 0;
+  return result_of(rename(staged(path).path, behind(path).path));
 }
 
 static int do_fsync(const char *path, int data_only, struct fuse_file_info *info) {
@@ -233,36 +248,41 @@ static int do_fsync(const char *path, int data_only, struct fuse_file_info *info
 static int do_release(const char *path, struct fuse_file_info *info) {
   (void)path;
   struct handle *handle = handle_of(info);
-  if (handle->staged[0] && rename(handle->staged, handle->final)) perror(handle->final);
   close(handle->fd);
   free(handle);
   return 0;
 }
 
 static int do_truncate(const char *path, off_t size, struct fuse_file_info *info) {
-  return result_of(info ? ftruncate(handle_of(info)->fd, size) : truncate(behind(path).path, size));
+  return result_of(info ? ftruncate(handle_of(info)->fd, size) : truncate(found(path).path, size));
 }
 
 // Names.
 
-static int do_getattr(const char *path, struct stat *found, struct fuse_file_info *info) {
-  struct place place = behind(path);
+static int do_getattr(const char *path, struct stat *out, struct fuse_file_info *info) {
+  struct place place = found(path);
   struct stat named;
   // An open directory has no handle of ours.
   int is_directory = !lstat(place.path, &named) && S_ISDIR(named.st_mode);
-  if (info && info->fh && !is_directory) return result_of(fstat(handle_of(info)->fd, found));
+  if (info && info->fh && !is_directory) return result_of(fstat(handle_of(info)->fd, out));
   FAULT("lookup", path);
-  return result_of(lstat(place.path, found));
+  return result_of(lstat(place.path, out));
+}
+
+// The outcome as the caller hears of it, when `what` is LOST: that of doing it again.
+static int twice(int what, int outcome, int again) {
+  return what == LOST && !outcome ? again : outcome;
 }
 
 static int do_mkdir(const char *path, mode_t mode) {
-  FAULT("mkdir", path);
-  return result_of(mkdir(behind(path).path, mode));
+  int what = fault("mkdir", path);
+  if (what < 0) return what;
+  return twice(what, result_of(mkdir(behind(path).path, mode)), -EEXIST);
 }
 
 static int do_unlink(const char *path) {
   FAULT("unlink", path);
-  return result_of(unlink(behind(path).path));
+  return result_of(unlink(found(path).path));
 }
 
 static int do_rmdir(const char *path) {
@@ -297,35 +317,37 @@ static int copy_and_delete(const char *from, const char *to) {
 }
 
 static int do_rename(const char *from, const char *to, unsigned flags) {
-  FAULT("rename", from);
+  int what = fault("rename", from);
+  if (what < 0) return what;
   if (options.no_rename) return -ENOSYS;
   if (options.slow_rename && !flags) return copy_and_delete(behind(from).path, behind(to).path);
-  return result_of(renameat2(AT_FDCWD, behind(from).path, AT_FDCWD, behind(to).path, flags));
+  return twice(what, result_of(renameat2(AT_FDCWD, behind(from).path, AT_FDCWD, behind(to).path, flags)), -ENOENT);
 }
 
 static int do_link(const char *from, const char *to) {
-  FAULT("link", from);
+  int what = fault("link", from);
+  if (what < 0) return what;
   if (options.no_link) return -EOPNOTSUPP;
-  return result_of(link(behind(from).path, behind(to).path));
+  return twice(what, result_of(link(behind(from).path, behind(to).path)), -EEXIST);
 }
 
 static int do_chmod(const char *path, mode_t mode, struct fuse_file_info *info) {
   (void)info;
-  return result_of(chmod(behind(path).path, mode));
+  return result_of(chmod(found(path).path, mode));
 }
 
 static int do_chown(const char *path, uid_t user, gid_t group, struct fuse_file_info *info) {
   (void)info;
-  return result_of(lchown(behind(path).path, user, group));
+  return result_of(lchown(found(path).path, user, group));
 }
 
 static int do_utimens(const char *path, const struct timespec times[2], struct fuse_file_info *info) {
   (void)info;
-  return result_of(utimensat(AT_FDCWD, behind(path).path, times, AT_SYMLINK_NOFOLLOW));
+  return result_of(utimensat(AT_FDCWD, found(path).path, times, AT_SYMLINK_NOFOLLOW));
 }
 
-static int do_statfs(const char *path, struct statvfs *found) {
-  return result_of(statvfs(behind(path).path, found));
+static int do_statfs(const char *path, struct statvfs *out) {
+  return result_of(statvfs(behind(path).path, out));
 }
 
 // Listings.
@@ -346,8 +368,8 @@ static int do_readdir(const char *path, void *buffer, fuse_fill_dir_t fill, off_
   struct dirent *entry;
   while ((entry = readdir(directory))) {
     if (!strncmp(entry->d_name, STAGED, sizeof STAGED - 1)) continue;
-    struct stat found = { .st_ino = entry->d_ino, .st_mode = (mode_t)entry->d_type << 12 };
-    if (fill(buffer, entry->d_name, options.no_types ? NULL : &found, entry->d_off, 0)) break;
+    struct stat known = { .st_ino = entry->d_ino, .st_mode = (mode_t)entry->d_type << 12 };
+    if (fill(buffer, entry->d_name, options.no_types ? NULL : &known, entry->d_off, 0)) break;
   }
   return 0;
 }
