@@ -126,6 +126,12 @@ fn missing() -> Option<&'static str> {
     if !Path::new("/dev/fuse").exists() {
         return Some("there is no /dev/fuse");
     }
+    let mounting = Command::new("unshare")
+        .args(["--mount", "mount", "-t", "tmpfs", "none", "/mnt"])
+        .status();
+    if !mounting.is_ok_and(|status| status.success()) {
+        return Some("mounting is not allowed");
+    }
     let libfuse = Command::new("pkg-config")
         .args(["--exists", "fuse3"])
         .status();
