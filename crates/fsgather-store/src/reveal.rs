@@ -37,7 +37,7 @@ pub(crate) fn publish(
         PublishMode::Rename => {
             let renamed = retry_on_intr(|| rustix::fs::rename(staging, target));
             settle(renamed, || {
-                is_absent(staging) && (begins_with(target, beginning) || is_listed(target))
+                is_absent(staging) && has_come(target, beginning)
             })
         }
         PublishMode::Link => {
@@ -67,13 +67,16 @@ fn is_absent(path: &Path) -> bool {
     matches!(rustix::fs::lstat(path), Err(Errno::NOENT))
 }
 
-fn begins_with(path: &Path, beginning: &[u8]) -> bool {
+/// Whether the file is there: by what it begins with, or, where the client remembers that there was no
+/// such file, by being listed.
+fn has_come(path: &Path, beginning: &[u8]) -> bool {
     let mut found = vec![0; beginning.len()];
-    file::open(path)
-        .is_ok_and(|file| file::read_exact_at(&file, &mut found, 0).is_ok() && found == beginning)
+    match file::open(path) {
+        Ok(file) => file::read_exact_at(&file, &mut found, 0).is_ok() && found == beginning,
+        Err(error) => error.kind() == io::ErrorKind::NotFound && is_listed(path),
+    }
 }
 
-/// Whether the directory shows the name, whatever a look at the name itself says.
 fn is_listed(path: &Path) -> bool {
     let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
         return false;
