@@ -56,7 +56,7 @@ figures() {
     { t[NR] = $1 }
     END {
       median = NR ? t[int((NR + 1) / 2)] : "-"
-      printf "%-28s %4d/%-4d right   median %8s ms   slowest %8s ms\n", name, NR, wanted, median, NR ? t[NR] : "-"
+      printf "%-32s %4d/%-4d right   median %8s ms   slowest %8s ms\n", name, NR, wanted, median, NR ? t[NR] : "-"
       exit NR != wanted
     }'
 }
