@@ -73,6 +73,11 @@ other_lines() {
   awk -v word="$1" '$1 != word { sub(".*/", "", FILENAME); print FILENAME ": " $0 }' "$state"/rank.*
 }
 
+# Nothing here is worth a warning, least of all about what could not be removed.
+warnings() {
+  grep -hi warn "$state"/rank.* || true
+}
+
 # Shows the lines it reads; if there are any, this run has failed.
 complain() {
   local lines
@@ -85,7 +90,7 @@ complain() {
 long_lived() {
   everywhere "exec $ROUNDS $gathers $small $large" || other_lines call | complain
   times_of_calls | figures "$name $control calls" "$gathers" || touch "$state/failed"
-  sed -n '/WARN/p' "$state"/rank.* | complain
+  warnings | complain
   awk '$1 == "joined" { print $2 }' "$state"/rank.* | figures "$name $control meeting" "$ranks" || touch "$state/failed"
 }
 
@@ -108,6 +113,7 @@ fresh() {
       }
     done
     rm '"$OWN/part.\$FSGATHER_RANK" || other_lines fresh | complain
+  warnings | complain
   awk '$1 == "fresh" { print $2 }' "$state"/rank.* | figures "$name $control fresh processes" "$runs" || touch "$state/failed"
 }
 
