@@ -22,3 +22,15 @@ fmt:
 # Builds the documentation of all crates.
 docs:
     cargo doc --workspace --no-deps
+
+# Gathers on real shared file systems; root, Debian. Arguments as of the script.
+filesystems *arguments:
+    scripts/test-filesystems.sh {{ arguments }}
+
+# NFS that is full, hangs or is cut off; root, Debian.
+faulty-nfs *arguments="all":
+    scripts/test-faulty-nfs.sh {{ arguments }}
+
+# Ranks by real launchers; root, Debian.
+launchers *arguments:
+    scripts/test-launchers.sh {{ arguments }}

@@ -19,6 +19,7 @@ use crate::{
     gather_dir::{GatherDir, is_not_seen},
     layout, listing,
     marker_names::{HostName, MarkerName},
+    patience::{Patience, Progress},
     remove, sealed,
     touching::TouchSchedule,
 };
@@ -28,6 +29,9 @@ const VISIBILITY: Duration = Duration::from_secs(90);
 
 /// How long a directory may seem to be gone on a file system whose clients remember what was.
 const ABSENCE: Duration = Duration::from_secs(10);
+
+/// How long a rank that goes keeps its last message visible: longer than any clock's tick.
+const LINGER: Duration = Duration::from_millis(2500);
 
 /// The pauses between two looks, at least and at most.
 const LOCAL_PACE: (Duration, Duration) = (Duration::from_micros(100), Duration::from_millis(50));
@@ -280,6 +284,26 @@ impl MarkerBox {
             })
     }
 
+    /// Keeps the last message visible until rank 0 has removed everything, or all clients must have seen
+    /// it.
+    ///
+    /// Where clients go by time stamps, a message that was left within a tick of another change may stay
+    /// invisible until its writer touches the directory again; after this call nobody would.
+    fn linger(&self) {
+        if self.is_local() {
+            return;
+        }
+        let mut patience = Patience::new(LINGER);
+        let nobody: &mut Progress<'_> = &mut |_| Ok(());
+        while !listing::names(self.directory.path()).is_err_and(|error| is_not_seen(&error)) {
+            self.tend();
+            match patience.pause(nobody) {
+                Ok(true) => {}
+                Ok(false) | Err(_) => return,
+            }
+        }
+    }
+
     /// Leaves a directory whose rank 0 is gone: the last one removes it, the others say how it is.
     fn abandon(&self) {
         if !self.has_others() {
@@ -459,7 +483,7 @@ impl Postbox for MarkerBox {
                 }
             }
             // Rank 0 still has to read what this rank has left last.
-            Retirement::Over => {}
+            Retirement::Over => self.linger(),
             Retirement::InUse => {
                 if let Err(error) = self.directory.mark_finished() {
                     tracing::warn!("the directory for messages stays: {error}");

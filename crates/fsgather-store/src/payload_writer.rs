@@ -3,7 +3,11 @@
 use std::{
     fmt,
     fs::File,
-    io::{self, IoSlice, Write},
+    io::{
+        self,
+        ErrorKind::{AlreadyExists, StaleNetworkFileHandle},
+        IoSlice, Write,
+    },
     path::PathBuf,
 };
 
@@ -35,7 +39,7 @@ pub struct PayloadId {
     pub rank: Rank,
 }
 
-/// How often a new name is drawn when the one drawn is taken.
+/// How often a new name is drawn when the one drawn cannot be had.
 const NAMES_TRIED: u32 = 3;
 
 impl GatherDir {
@@ -70,8 +74,12 @@ impl GatherDir {
             let file = match file::create_new(&path, self.file_mode()) {
                 Ok(file) => file,
                 // The name is random: it is taken because the reply to the first of two requests was
-                // lost. What that made is left to the removal of the directory.
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && names_left > 0 => {
+                // lost. What that made is left to the removal of the directory. A stale handle is the
+                // client's memory of a directory that it has to look up anew.
+                Err(error)
+                    if matches!(error.kind(), AlreadyExists | StaleNetworkFileHandle)
+                        && names_left > 0 =>
+                {
                     continue;
                 }
                 Err(error) => {

@@ -7,7 +7,7 @@ use fsgather_core::Error;
 use rustix::io::{Errno, retry_on_intr};
 use serde::{Deserialize, Serialize};
 
-use crate::{file, layout, remove};
+use crate::{file, layout, listing, remove};
 
 /// How a payload file gets its final name. Found out once by rank 0 and used by all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -24,7 +24,8 @@ pub enum PublishMode {
 /// Gives a closed file its final name.
 ///
 /// A reply that was lost may make a success look like a failure, so after an error it is found out
-/// whether the file has its new name, recognised by `beginning`, with which no other file begins.
+/// whether the file has its new name, recognised by `beginning`, with which no other file begins; or by
+/// that name, which no other file has, where the client remembers that it was not there.
 pub(crate) fn publish(
     mode: PublishMode,
     staging: &Path,
@@ -36,7 +37,7 @@ pub(crate) fn publish(
         PublishMode::Rename => {
             let renamed = retry_on_intr(|| rustix::fs::rename(staging, target));
             settle(renamed, || {
-                is_absent(staging) && begins_with(target, beginning)
+                is_absent(staging) && has_come(target, beginning)
             })
         }
         PublishMode::Link => {
@@ -66,10 +67,21 @@ fn is_absent(path: &Path) -> bool {
     matches!(rustix::fs::lstat(path), Err(Errno::NOENT))
 }
 
-fn begins_with(path: &Path, beginning: &[u8]) -> bool {
+/// Whether the file is there: by what it begins with, or, where the client remembers that there was no
+/// such file, by being listed.
+fn has_come(path: &Path, beginning: &[u8]) -> bool {
     let mut found = vec![0; beginning.len()];
-    file::open(path)
-        .is_ok_and(|file| file::read_exact_at(&file, &mut found, 0).is_ok() && found == beginning)
+    match file::open(path) {
+        Ok(file) => file::read_exact_at(&file, &mut found, 0).is_ok() && found == beginning,
+        Err(error) => error.kind() == io::ErrorKind::NotFound && is_listed(path),
+    }
+}
+
+fn is_listed(path: &Path) -> bool {
+    let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
+        return false;
+    };
+    listing::names(directory).is_ok_and(|names| names.iter().any(|found| **found == *name))
 }
 
 fn has_two_names(path: &Path) -> bool {

@@ -1,0 +1,141 @@
+#!/usr/bin/env bash
+# Gathers over the kernel's NFS while the export fills up, the server hangs, or a host's network is cut for a while.
+#
+#   scripts/test-faulty-nfs.sh all|space|hang|cut...   with --control tcp|markers; the control plane is tcp if not said
+#
+#   space   the export has no room for the payloads, and says so when they are synced: every rank exits with 12, with one
+#           message that names the path, and nothing is left behind
+#   hang    the server freezes for 10 s in the middle of 100 calls: all are right
+#   cut     the network of one host goes for 10 s, and with it its way to the server and to the other ranks: all are right
+#
+# Needs root; installs Debian packages. Exits with 1 if something else happens.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+beds=$PWD/scripts/beds
+state=$(mktemp -d)
+control=tcp
+# shellcheck source-path=SCRIPTDIR source=beds/two-hosts.sh
+. "$beds/two-hosts.sh"
+
+bed=
+clean_up() {
+  take_down
+  rm -rf --one-file-system "$state"
+}
+trap clean_up EXIT
+
+usage() {
+  sed -n '2,/^[^#]/p' "$0" | sed -n 's/^# \{0,1\}//p' >&2
+  exit 2
+}
+
+chosen=()
+while (($#)); do
+  case $1 in
+    all) chosen=(space hang cut) ;;
+    space | hang | cut) chosen+=("$1") ;;
+    --control) control=$2 && shift ;;
+    *) usage ;;
+  esac
+  shift
+done
+((${#chosen[@]})) || usage
+[ "$(id -u)" = 0 ] || { echo "SKIPPED: only root can make hosts" && exit 0; }
+
+failed=0
+
+# verdict NAME COMMAND...
+verdict() {
+  local name=$1
+  shift
+  if "$@"; then
+    echo "ok: $name"
+  else
+    failed=$((failed + 1))
+    echo "FAILED: $name"
+    grep -H . "$state"/rank.* | grep -v ':call ' || true
+  fi
+}
+
+expect_empty() {
+  local left
+  left=$(left_behind) || return 1
+  [ -z "$left" ] && return
+  echo "$left"
+  return 1
+}
+
+# Every rank says the same error, once, and exits with 12.
+all_exit_alike() {
+  local rank
+  for rank in $(seq 0 $((ranks - 1))); do
+    grep -qx 'exit 12' "$state/rank.$rank" || return 1
+    grep ': cannot ' "$state/rank.$rank"
+  done | sort | uniq -c | tee "$state/errors"
+  [ "$(wc -l <"$state/errors")" = 1 ] && grep -q "^ *$ranks fsgather gather: .*$SHARED/all_gather_via_filesys/.*o space left" "$state/errors"
+}
+
+test_space() {
+  NFS_SIZE_MB=16 take_up nfs4
+  # Room for one payload, not for four; a host takes 3 MB into its memory without asking the server.
+  on 1 "head -c 7000000 /dev/zero >$SHARED/filler && sync"
+  everywhere "yes part | head -c 3000000 >$OWN/part.\$FSGATHER_RANK
+    $FSGATHER gather $OWN/part.\$FSGATHER_RANK --concat=$OWN/all; echo exit \$?" || true
+  verdict "an export that is full: all ranks say so" all_exit_alike
+  verdict "it was found out when the payload was synced" grep -q ': cannot sync ' "$state/errors"
+  verdict "no output was made" on 1 "rm $SHARED/filler && [ ! -e $OWN/all ]"
+  verdict "nothing is left behind" expect_empty
+}
+
+calls=100
+
+# during COMMAND...: runs it once some calls have been made, then waits for all calls to be right.
+during() {
+  # What the last test left would be taken for news.
+  rm -f "$state"/rank.*
+  everywhere "exec $ROUNDS $calls 1000 1500000" &
+  local ranks_pid=$! rank right
+  until grep -q '^call 10 ' "$state/rank.0" 2>/dev/null; do
+    kill -0 "$ranks_pid" || return 1
+    sleep 0.05
+  done
+  "$@"
+  wait "$ranks_pid" || return 1
+  for rank in $(seq 0 $((ranks - 1))); do
+    right=$(grep -c '^call ' "$state/rank.$rank")
+    [ "$right" = "$calls" ] || return 1
+  done
+  awk '$1 == "call" && $4 > slowest { slowest = $4 } END { print "slowest call: " slowest " ms"; exit slowest < 5000 }' \
+    "$state"/rank.*
+}
+
+frozen_server() {
+  "${bed:?}" stop 0
+  sleep 10
+  "${bed:?}" cont 0
+}
+
+cut_link() {
+  "${bed:?}" link 2 down
+  sleep 10
+  "${bed:?}" link 2 up
+}
+
+test_hang() {
+  take_up nfs4
+  verdict "a server that hangs for 10 s: all $calls calls are right" during frozen_server
+  verdict "nothing is left behind" expect_empty
+}
+
+test_cut() {
+  take_up nfs4
+  verdict "a host that is cut off for 10 s: all $calls calls are right" during cut_link
+  verdict "nothing is left behind" expect_empty
+}
+
+build_programs
+for name in "${chosen[@]}"; do
+  "test_$name"
+  take_down
+done
+((failed == 0))

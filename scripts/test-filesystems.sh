@@ -1,0 +1,134 @@
+#!/usr/bin/env bash
+# Gathers on real shared file systems between two hosts, every byte compared.
+#
+#   scripts/test-filesystems.sh [BED...] [--gathers N] [--ranks N] [--control tcp|markers|both] [--large BYTES]
+#
+# Beds (all if none is named): fuse (two FUSE mounts that trust their caches for 30 s), nfs3, nfs4, nfs4-nocto (the kernel's
+# NFS between virtual machines), gluster. On each, for each control plane: N calls in a row (100) by one process for each of
+# 4 ranks, a fifth of them all-gathers, small payloads that travel inline and large ones (1.5 MB) through files in turn; then
+# N/10 gathers by fresh processes of the command. Prints how many were right, the median and the slowest, in milliseconds;
+# for a call that is the time of its slowest rank. Needs root; installs Debian packages. Exits with 1 if a result is wrong
+# or anything is left behind.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+beds=$PWD/scripts/beds
+state=$(mktemp -d)
+# shellcheck source-path=SCRIPTDIR source=beds/two-hosts.sh
+. "$beds/two-hosts.sh"
+bed=
+clean_up() {
+  take_down
+  rm -rf --one-file-system "$state"
+}
+trap clean_up EXIT
+
+usage() {
+  sed -n '2,/^[^#]/p' "$0" | sed -n 's/^# \{0,1\}//p' >&2
+  exit 2
+}
+
+gathers=100 ranks=4 controls=(tcp) large=1500000 small=1000 chosen=()
+while (($#)); do
+  case $1 in
+    --gathers) gathers=$2 && shift ;;
+    --ranks) ranks=$2 && shift ;;
+    --large) large=$2 && shift ;;
+    --control)
+      case $2 in
+        tcp | markers) controls=("$2") ;;
+        both) controls=(tcp markers) ;;
+        *) usage ;;
+      esac
+      shift
+      ;;
+    -*) usage ;;
+    *) chosen+=("$1") ;;
+  esac
+  shift
+done
+((${#chosen[@]})) || chosen=("${BEDS[@]}")
+for name in "${chosen[@]}"; do script_of "$name" >/dev/null; done
+[ "$(id -u)" = 0 ] || { echo "SKIPPED: only root can mount" && exit 0; }
+
+# figures NAME WANTED: reads numbers, one for each call that was right.
+figures() {
+  sort -n | awk -v name="$1" -v wanted="$2" '
+    { t[NR] = $1 }
+    END {
+      median = NR ? t[int((NR + 1) / 2)] : "-"
+      printf "%-32s %4d/%-4d right   median %8s ms   slowest %8s ms\n", name, NR, wanted, median, NR ? t[NR] : "-"
+      exit NR != wanted
+    }'
+}
+
+# Of each call that all ranks found right, the slowest rank's time.
+times_of_calls() {
+  awk -v ranks="$ranks" '
+    $1 == "call" { seen[$2]++; if ($4 > slowest[$2]) slowest[$2] = $4 }
+    END { for (i in seen) if (seen[i] == ranks) print slowest[i] }' "$state"/rank.*
+}
+
+# What ranks said, but for lines that begin with a word.
+other_lines() {
+  awk -v word="$1" '$1 != word { sub(".*/", "", FILENAME); print FILENAME ": " $0 }' "$state"/rank.*
+}
+
+# Nothing here is worth a warning, least of all about what could not be removed.
+warnings() {
+  grep -hi warn "$state"/rank.* || true
+}
+
+# Shows the lines it reads; if there are any, this run has failed.
+complain() {
+  local lines
+  lines=$(cat)
+  [ -n "$lines" ] || return 0
+  echo "    ${lines//$'\n'/$'\n'    }"
+  touch "$state/failed"
+}
+
+long_lived() {
+  everywhere "exec $ROUNDS $gathers $small $large" || other_lines call | complain
+  times_of_calls | figures "$name $control calls" "$gathers" || touch "$state/failed"
+  warnings | complain
+  awk '$1 == "joined" { print $2 }' "$state"/rank.* | figures "$name $control meeting" "$ranks" || touch "$state/failed"
+}
+
+# Rank 0 knows what all others hand over. /proc/uptime is the clock that guests have too.
+fresh() {
+  local runs=$((gathers / 10))
+  # shellcheck disable=SC2016
+  everywhere '
+    part() { yes "gather $1 of rank $2" | head -c $(($1 % 2 ? '"$large"' : '"$small"')); }
+    now() { read -r up _ </proc/uptime; echo "${up%.*}${up#*.}0"; }
+    for i in $(seq '"$runs"'); do
+      part $i $FSGATHER_RANK >'"$OWN"'/part.$FSGATHER_RANK
+      began=$(now)
+      FSGATHER_JOB=fresh '"$FSGATHER"' gather '"$OWN"'/part.$FSGATHER_RANK --concat='"$OWN"'/all --force || exit
+      took=$(($(now) - began))
+      [ $FSGATHER_RANK != 0 ] || {
+        for rank in $(seq 0 $((FSGATHER_WORLD_SIZE - 1))); do part $i $rank; done | cmp - '"$OWN"'/all || exit
+        echo "fresh $took"
+        rm '"$OWN"'/all
+      }
+    done
+    rm '"$OWN/part.\$FSGATHER_RANK" || other_lines fresh | complain
+  warnings | complain
+  awk '$1 == "fresh" { print $2 }' "$state"/rank.* | figures "$name $control fresh processes" "$runs" || touch "$state/failed"
+}
+
+build_programs
+for name in "${chosen[@]}"; do
+  take_up "$name"
+  for control in "${controls[@]}"; do
+    long_lived
+    fresh
+    left_behind | complain
+  done
+  take_down
+done
+if [ -e "$state/failed" ]; then
+  echo "failed"
+  exit 1
+fi
+echo "all right, nothing left behind"

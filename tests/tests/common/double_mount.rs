@@ -1,0 +1,147 @@
+//! A directory that two hosts mount each for itself, with caches and faults of their own: [`DoubleMount`].
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use super::{Stage, World};
+
+/// Two mounts of one directory through FUSE, each seen at the same path by the processes of one host.
+///
+/// The mounts end with this value.
+pub(crate) struct DoubleMount {
+    place: tempfile::TempDir,
+    /// Holds one process for each host, which has mounts of its own.
+    hosts: Stage,
+}
+
+impl DoubleMount {
+    /// Two mounts that trust names, attributes and absences for 30 s, as NFS clients do.
+    pub(crate) fn new() -> Option<Self> {
+        Self::with("", 30)
+    }
+
+    /// Mounts with these options of `scripts/beds/cachefs.c`, and caches that are trusted for some
+    /// seconds; says why and is none where that cannot be.
+    pub(crate) fn with(options: &str, cache_seconds: u32) -> Option<Self> {
+        if let Some(reason) = missing() {
+            say(&format!("skipped: {reason}"));
+            return None;
+        }
+        let place = super::place();
+        std::fs::create_dir(place.path().join("shared")).expect("a directory");
+        let bed = Self {
+            place,
+            hosts: Stage::new(),
+        };
+        let mut command = script();
+        command
+            .arg("up")
+            .env("FUSE_OPTIONS", options)
+            .env("FUSE_CACHE", cache_seconds.to_string());
+        bed.run(&mut command);
+        Some(bed.with_hosts())
+    }
+
+    fn with_hosts(mut self) -> Self {
+        for host in ["host1", "host2"] {
+            let mut command = Command::new("unshare");
+            command.args(["--mount", "sh", "-c"]).args([
+                "mount --bind \"$0\" \"$1\" && echo ready && read line",
+                self.state().join(host).to_str().expect("text"),
+                self.directory().to_str().expect("text"),
+            ]);
+            let holder = self.hosts.start(&mut command);
+            self.hosts.wait_for(holder, "ready");
+        }
+        self
+    }
+
+    /// The shared directory, as ranks see it.
+    pub(crate) fn directory(&self) -> PathBuf {
+        self.place.path().join("shared")
+    }
+
+    /// The directory behind the mounts, without caches and faults.
+    pub(crate) fn behind(&self) -> PathBuf {
+        self.state().join("back")
+    }
+
+    /// The mount of a host, 1 or 2, from outside.
+    pub(crate) fn mount(&self, host: u32) -> PathBuf {
+        self.state().join(format!("host{host}"))
+    }
+
+    /// A world of two ranks, one on each host, that puts payloads into files.
+    pub(crate) fn world(&self) -> World {
+        World::new(2, &self.directory()).with("FSGATHER_TRANSPORT", "filesys")
+    }
+
+    /// A rank, on the host after its own number.
+    pub(crate) fn rank(&self, world: &World, rank: u32, script: &str) -> Command {
+        let holder = self.hosts.pid(rank as usize).to_string();
+        let prefix = ["nsenter", "--mount", "--target", &holder];
+        world.rank_behind(&prefix.map(str::to_owned), rank, script)
+    }
+
+    /// What happens from now on to calls of a host, 1 or 2: one rule a line.
+    pub(crate) fn rules(&self, host: u32, rules: &str) {
+        self.run(script().args(["rules", &host.to_string(), rules]));
+    }
+
+    fn state(&self) -> PathBuf {
+        self.place.path().join("bed")
+    }
+
+    fn run(&self, command: &mut Command) {
+        let done = command.env("BED_STATE", self.state()).output();
+        let done = done.expect("bash");
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "{command:?}: {said}");
+    }
+}
+
+impl Drop for DoubleMount {
+    fn drop(&mut self) {
+        let done = script().arg("down").env("BED_STATE", self.state()).output();
+        if !done.is_ok_and(|done| done.status.success()) {
+            say("the mounts could not be taken down");
+        }
+    }
+}
+
+fn script() -> Command {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/beds/fuse-double.sh");
+    let mut command = Command::new("bash");
+    command.arg(path).env_remove("FUSE_SIZE_MB");
+    command
+}
+
+/// Why no such mounts can be made here.
+fn missing() -> Option<&'static str> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("only root can mount");
+    }
+    if !Path::new("/dev/fuse").exists() {
+        return Some("there is no /dev/fuse");
+    }
+    let mounting = Command::new("unshare")
+        .args(["--mount", "mount", "-t", "tmpfs", "none", "/mnt"])
+        .status();
+    if !mounting.is_ok_and(|status| status.success()) {
+        return Some("mounting is not allowed");
+    }
+    let libfuse = Command::new("pkg-config")
+        .args(["--exists", "fuse3"])
+        .status();
+    if !libfuse.is_ok_and(|status| status.success()) {
+        return Some("libfuse is missing; scripts/beds/fuse-double.sh install");
+    }
+    None
+}
+
+fn say(line: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
