@@ -1,1 +1,287 @@
+use std::{fs, time::SystemTime};
 
+use super::*;
+use crate::{directory::check_writable, filesystem::FileSystem, owner::tests::record};
+
+const NETWORK: u32 = 0x6969;
+
+fn host(label: u64) -> ProcessId {
+    // The label depends on these two.
+    ProcessId {
+        boot_id: format!("boot {label}"),
+        pid_namespace: 1,
+        ..ProcessId::default()
+    }
+}
+
+fn made() -> (tempfile::TempDir, GatherDir) {
+    let place = tempfile::tempdir().unwrap();
+    let own = check_writable(place.path()).unwrap();
+    let made = GatherDir::create_for_messages(place.path(), 0o700, &record(1), own).unwrap();
+    (place, made)
+}
+
+fn root(directory: &GatherDir) -> MarkerBox {
+    let root = MarkerBox::new(directory.clone(), Role::Coordinator, &host(0), None);
+    root.make_host_directories().unwrap();
+    root
+}
+
+fn member(directory: &GatherDir, rank: u32) -> MarkerBox {
+    let role = Role::Member {
+        rank: Rank::new(rank),
+        sender: rank.into(),
+    };
+    let member = MarkerBox::new(directory.clone(), role, &host(rank.into()), None);
+    member.make_host_directories().unwrap();
+    member
+}
+
+fn bodies(letters: &[Letter]) -> Vec<Option<&[u8]>> {
+    letters
+        .iter()
+        .map(|letter| letter.body.as_deref())
+        .collect()
+}
+
+fn files(directory: &Path) -> Vec<String> {
+    listing::names(directory).unwrap_or_default()
+}
+
+#[test]
+fn letters_of_all_hosts_reach_rank_0_once() {
+    let (_place, directory) = made();
+    let (root, members) = (
+        root(&directory),
+        [member(&directory, 1), member(&directory, 2)],
+    );
+    for member in &members {
+        member.send(1, None, b"first").unwrap();
+    }
+    let mut letters = root.receive(true).unwrap();
+    letters.sort_by_key(|letter| letter.from);
+    assert_eq!(bodies(&letters), [Some(&b"first"[..]); 2]);
+    assert_eq!(letters[1].from, Rank::new(2));
+    assert!(root.receive(true).unwrap().is_empty());
+    members[0].send(2, None, b"second").unwrap();
+    let letters = root.receive(false).unwrap();
+    assert_eq!((letters[0].number, letters[0].sender), (2, 1));
+}
+
+#[test]
+fn hosts_that_have_never_written_are_looked_for_when_asked_to() {
+    let (_place, directory) = made();
+    let root = root(&directory);
+    assert!(root.receive(true).unwrap().is_empty());
+    member(&directory, 1).send(1, None, b"late").unwrap();
+    assert!(root.receive(false).unwrap().is_empty());
+    assert_eq!(root.receive(true).unwrap().len(), 1);
+}
+
+#[test]
+fn a_file_that_is_seen_half_written_is_looked_at_again() {
+    let (_place, directory) = made();
+    let (root, member) = (root(&directory), member(&directory, 1));
+    let name = MarkerName::Letter {
+        from: Rank::new(1),
+        sender: 1,
+        number: 1,
+        nonce: 9,
+    };
+    let path = member.outbox().join(name.to_string());
+    let whole = sealed::seal(b"all of it");
+    for part in [0, 5, whole.len() - 1] {
+        fs::write(&path, &whole[..part]).unwrap();
+        assert!(root.receive(true).unwrap().is_empty(), "{part} bytes");
+    }
+    fs::write(&path, &whole).unwrap();
+    assert_eq!(
+        bodies(&root.receive(true).unwrap()),
+        [Some(&b"all of it"[..])]
+    );
+}
+
+#[test]
+fn a_bulletin_for_another_rank_is_counted_and_not_opened() {
+    let (_place, directory) = made();
+    let (root, member) = (root(&directory), member(&directory, 1));
+    root.send(1, Some(Rank::new(7)), b"a large table").unwrap();
+    root.send(2, Some(Rank::new(1)), b"for you").unwrap();
+    root.send(3, None, b"for all").unwrap();
+    // Whoever opened it would find nonsense.
+    let first = files(&root.outbox())
+        .into_iter()
+        .find(|name| name.contains("-r00007-"))
+        .unwrap();
+    fs::write(root.outbox().join(first), b"nonsense").unwrap();
+    let mut letters = member.receive(false).unwrap();
+    letters.sort_by_key(|letter| letter.number);
+    assert_eq!(
+        bodies(&letters),
+        [None, Some(&b"for you"[..]), Some(&b"for all"[..])]
+    );
+}
+
+#[test]
+fn files_of_others_and_unknown_names_are_passed_over() {
+    let (_place, directory) = made();
+    let (root, member) = (root(&directory), member(&directory, 1));
+    member.send(1, None, b"own").unwrap();
+    let stranger = MarkerBox::new(
+        directory.clone().owned_by(directory.own().0 + 1),
+        Role::Coordinator,
+        &host(0),
+        None,
+    );
+    assert!(stranger.receive(true).unwrap().is_empty());
+    let outbox = member.outbox();
+    fs::write(outbox.join(".nfs0000000000a1"), b"").unwrap();
+    fs::create_dir(outbox.join("letter-of-mine")).unwrap();
+    let link = MarkerName::Letter {
+        from: Rank::new(1),
+        sender: 1,
+        number: 2,
+        nonce: 1,
+    };
+    std::os::unix::fs::symlink("/etc/hostname", outbox.join(link.to_string())).unwrap();
+    assert_eq!(bodies(&root.receive(true).unwrap()), [Some(&b"own"[..])]);
+}
+
+#[test]
+fn what_was_read_by_all_is_taken_back_but_for_what_is_kept() {
+    let (_place, directory) = made();
+    let root = root(&directory);
+    for number in 1..=5 {
+        root.send(number, None, b"").unwrap();
+    }
+    root.discard(4, &[2]);
+    let mut numbers: Vec<u64> = files(&root.outbox())
+        .iter()
+        .map(|name| match MarkerName::parse(name) {
+            Some(MarkerName::Bulletin { number, .. }) => number,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    numbers.sort_unstable();
+    assert_eq!(numbers, [2, 5]);
+}
+
+#[test]
+fn a_place_that_was_removed_is_an_error_at_once() {
+    let (_place, directory) = made();
+    let (root, member) = (root(&directory), member(&directory, 1));
+    assert!(directory.remove().is_complete());
+    for gone in [member.receive(false), root.receive(true)] {
+        let text = gone.unwrap_err().to_string();
+        assert!(text.contains("somebody has removed it"), "{text}");
+    }
+    assert!(member.send(1, None, b"").is_err());
+}
+
+#[test]
+fn a_sign_of_life_has_a_new_name_each_time_and_replaces_the_one_before() {
+    let (_place, directory) = made();
+    let (root, member) = (root(&directory), member(&directory, 1));
+    let label = host(1).host_label();
+    assert!(root.beats(label).unwrap().is_empty());
+    for number in 1..=3 {
+        member.beat(b"all well").unwrap();
+        let beats = root.beats(label).unwrap();
+        assert_eq!(beats.len(), 1);
+        assert_eq!((beats[0].from, beats[0].number), (Rank::new(1), number));
+        assert_eq!(beats[0].body, b"all well");
+    }
+    assert!(root.beats(host(9).host_label()).unwrap().is_empty());
+}
+
+#[test]
+fn where_time_stamps_are_coarse_the_writer_touches_its_directory_again() {
+    let (_place, directory) = made();
+    let network = directory.clone().on(FileSystem::from_magic(NETWORK));
+    let member = member(&network, 1);
+    member.send(1, None, b"").unwrap();
+    let outbox = member.outbox();
+    let old = SystemTime::now() - Duration::from_hours(1);
+    let set_back = || fs::File::open(&outbox).unwrap().set_modified(old).unwrap();
+    let was_touched = || fs::metadata(&outbox).unwrap().modified().unwrap() > old;
+    let wait_until = |after: Duration| {
+        let mut patience = Patience::new(Duration::from_secs(30));
+        while member.lock().changed.elapsed() < after {
+            patience.pause(&mut |_| Ok(())).unwrap();
+        }
+    };
+    for moment in [25, 100, 400, 1100, 2200] {
+        set_back();
+        wait_until(Duration::from_millis(moment));
+        member.tend();
+        assert!(was_touched(), "after {moment} ms");
+    }
+    set_back();
+    member.tend();
+    assert!(!was_touched(), "not more often than it helps");
+}
+
+#[test]
+fn a_last_message_is_kept_visible_until_rank_0_has_removed_everything() {
+    let (_place, directory) = made();
+    let network = directory.clone().on(FileSystem::from_magic(NETWORK));
+    let member = member(&network, 1);
+    let letters = member.outbox();
+    member.send(1, None, b"goodbye").unwrap();
+    let old = SystemTime::now() - Duration::from_hours(1);
+    fs::File::open(&letters).unwrap().set_modified(old).unwrap();
+    std::thread::scope(|scope| {
+        let leaving = scope.spawn(|| member.retire(Retirement::Over));
+        let mut patience = Patience::new(Duration::from_secs(30));
+        while fs::metadata(&letters).unwrap().modified().unwrap() == old {
+            assert!(
+                patience.pause(&mut |_| Ok(())).unwrap(),
+                "nobody touches it"
+            );
+        }
+        assert!(directory.remove().is_complete());
+        leaving.join().unwrap();
+    });
+    assert!(member.lock().changed.elapsed() < LINGER);
+}
+
+#[test]
+fn rank_0_removes_everything_or_says_that_it_is_done() {
+    let (place, directory) = made();
+    root(&directory).retire(Retirement::Over);
+    assert!(files(place.path()).is_empty());
+    let (_place, directory) = made();
+    root(&directory).retire(Retirement::InUse);
+    assert!(directory.path().join(layout::FINISHED).exists());
+}
+
+#[test]
+fn of_those_whom_rank_0_has_left_the_last_removes_everything() {
+    let (place, directory) = made();
+    let members = [member(&directory, 1), member(&directory, 2)];
+    for member in &members {
+        member.send(1, None, b"here").unwrap();
+    }
+    members[0].retire(Retirement::Deserted);
+    assert!(directory.path().join(layout::ABORTED).exists());
+    members[1].retire(Retirement::Deserted);
+    assert!(files(place.path()).is_empty());
+}
+
+#[test]
+fn a_process_that_was_never_a_member_takes_back_only_what_is_its_own() {
+    let (_place, directory) = made();
+    let (root, member, other) = (
+        root(&directory),
+        member(&directory, 1),
+        member(&directory, 2),
+    );
+    member.send(1, None, b"a member").unwrap();
+    other.send(1, None, b"no member").unwrap();
+    other.retire(Retirement::Withdrawn);
+    assert_eq!(
+        bodies(&root.receive(true).unwrap()),
+        [Some(&b"a member"[..])]
+    );
+    assert!(!directory.path().join(layout::ABORTED).exists());
+}
