@@ -45,7 +45,15 @@ where
 ///
 /// [`Error::Config`] for a filter or another variable that cannot be understood.
 pub(crate) fn start() -> Result<(), Error> {
-    let settings = Settings::resolve(&Variables::of_process())?;
+    start_with(&Settings::resolve(&Variables::of_process())?)
+}
+
+/// The same with settings that are known already.
+///
+/// # Errors
+///
+/// [`Error::Config`] for a filter that cannot be understood.
+pub(crate) fn start_with(settings: &Settings) -> Result<(), Error> {
     let text = &settings.log.value;
     let filter = EnvFilter::try_new(text).map_err(|error| {
         Error::config(format!(

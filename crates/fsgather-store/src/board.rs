@@ -227,6 +227,8 @@ impl FileBoard {
 
 pub(crate) fn read_record(path: &Path, own: OwnUid) -> Result<Record, String> {
     let failed = |error: io::Error| error.to_string();
+    // It may have been opened before it was written, and the client may remember its length.
+    listing::refresh(path);
     let file = file::open(path).map_err(failed)?;
     let opened = file::examine(&file).map_err(failed)?;
     if !opened.is_regular {

@@ -35,6 +35,8 @@ pub(crate) struct Contents {
     pub(crate) payloads_in_use: u64,
     /// Ranks that have payloads here.
     pub(crate) ranks: BTreeSet<Rank>,
+    /// Messages between ranks.
+    pub(crate) messages: u64,
     pub(crate) bytes: u64,
     pub(crate) inodes: u64,
     /// Something that is not ours, in words.
@@ -58,6 +60,7 @@ impl Contents {
             finished: false,
             aborted: false,
             payload_files: 0,
+            messages: 0,
             payload_bytes: 0,
             payloads_in_use: 0,
             ranks: BTreeSet::new(),
@@ -134,6 +137,7 @@ impl Contents {
                     self.payloads_in_use += 1;
                 }
             }
+            Kind::Message => self.messages += 1,
             Kind::Owner | Kind::Other => {}
         }
     }

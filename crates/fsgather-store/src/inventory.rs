@@ -35,6 +35,8 @@ pub(crate) enum Kind {
     Staged(PayloadName),
     /// A published payload.
     Payload(PayloadName),
+    /// A message between ranks, or a host's sign of life.
+    Message,
     /// Anything else of ours.
     Other,
 }
@@ -69,7 +71,7 @@ fn hosts(name: &str) -> Option<Part> {
 }
 
 fn messages(name: &str) -> Option<Part> {
-    MarkerName::parse(name).map(|_| Part::File(Kind::Other))
+    MarkerName::parse(name).map(|_| Part::File(Kind::Message))
 }
 
 fn staging(name: &str) -> Option<Part> {

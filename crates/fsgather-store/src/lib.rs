@@ -110,7 +110,7 @@ pub use patience::Progress;
 pub use payload::Payload;
 pub use payload_writer::{PayloadId, PayloadWriter};
 pub use probe::{Planted, ProbeNonce, cannot_be_shared, probers};
-pub use process::{Liveness, Sighting, judge, liveness, this_process};
+pub use process::{Liveness, Sighting, judge, liveness, this_process, user_name};
 pub use removal::Removal;
 pub use reveal::PublishMode;
 pub use survey::{Leftover, Survey, SurveyedGather, Surveyor};

@@ -200,6 +200,10 @@ impl MarkerBox {
             }
             if is_for_us {
                 let file = path.join(&name);
+                if self.lock().unreadable.contains_key(&name) {
+                    // The client may remember the length that the file had when it was first opened.
+                    listing::refresh(&file);
+                }
                 match self.read(&file) {
                     Ok(body) => letter.body = Some(body),
                     Err(why) => {

@@ -106,6 +106,21 @@ pub fn this_process() -> Result<ProcessId, Error> {
     })
 }
 
+/// The name of a user in `/etc/passwd`; users of directory services are known by number only.
+#[must_use]
+pub fn user_name(uid: u32) -> Option<String> {
+    name_in(&fs::read_to_string("/etc/passwd").ok()?, uid)
+}
+
+fn name_in(passwd: &str, uid: u32) -> Option<String> {
+    passwd.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        let number: u32 = fields.nth(1)?.parse().ok()?;
+        (number == uid && !name.is_empty()).then(|| name.to_owned())
+    })
+}
+
 fn line_of(path: &str) -> String {
     fs::read_to_string(path)
         .map(|text| text.trim().to_owned())
@@ -173,6 +188,14 @@ mod tests {
         assert!(!me.host.is_empty() && !me.boot_id.is_empty());
         assert!(me.sees_pids_of(&me) && me.sees_mounts_of(&me));
         assert_eq!(liveness(&me, &me), Liveness::Running);
+    }
+
+    #[test]
+    fn users_are_named_where_the_system_knows_them() {
+        let passwd = "root:x:0:0:root:/root:/bin/sh\n# a note\nbroken\nanna:x:1001:100::/:\n";
+        assert_eq!(name_in(passwd, 0).as_deref(), Some("root"));
+        assert_eq!(name_in(passwd, 1001).as_deref(), Some("anna"));
+        assert_eq!(name_in(passwd, 100), None);
     }
 
     #[test]

@@ -74,6 +74,8 @@ pub struct SurveyedGather {
     pub payload_files: u64,
     /// How many bytes they hold.
     pub payload_bytes: u64,
+    /// How many messages between ranks it holds; a directory for messages holds no payloads.
+    pub messages: u64,
     /// How many bytes all its files hold.
     pub bytes: u64,
     /// How many files and directories it consists of.
@@ -286,6 +288,7 @@ impl Surveyor {
             ranks_present: count(|seen| seen.ranks.len() as u64),
             payload_files: count(|seen| seen.payload_files),
             payload_bytes: count(|seen| seen.payload_bytes),
+            messages: count(|seen| seen.messages),
             bytes: count(|seen| seen.bytes),
             inodes: count(|seen| seen.inodes),
             mode: found.mode,

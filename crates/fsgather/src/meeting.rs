@@ -9,7 +9,7 @@ use fsgather_control::meet::Meeting;
 use fsgather_core::{Error, JobKey, PostOffice, ProcessId, Rank};
 use fsgather_store::{
     BoardPlace, FileBoard, MarkerOffice, MarkerOwner, OwnUid, check_writable, default_local,
-    make_rendezvous,
+    make_rendezvous, user_name,
 };
 use uuid::Uuid;
 
@@ -114,7 +114,7 @@ fn ground(settings: &Settings, uid: u32) -> Ground {
         problem: None,
         mode: settings.dir_mode.value.bits(),
         uid,
-        user: uid.to_string(),
+        user: user_name(uid).unwrap_or_else(|| uid.to_string()),
         job: settings.job.value.clone(),
     }
 }

@@ -84,8 +84,9 @@ struct KeptReport {
 ///
 /// When the plan cannot be made or not be shown.
 pub(crate) fn clean(arguments: &CleanArguments, json: bool) -> Result<u8, Failure> {
-    log::start()?;
-    let directories = inspect::directories(&arguments.directories)?;
+    let settings = inspect::settings()?;
+    log::start_with(&settings)?;
+    let directories = inspect::directories(&arguments.directories, &settings)?;
     let rules = Rules {
         older_than: arguments.older_than,
         ..Rules::default()

@@ -10,7 +10,7 @@ use std::{
 
 use clap::Args;
 use fsgather::{
-    Error, bytes_text, duration_text,
+    Error, Rank, WorldSize, bytes_text, duration_text,
     environment::Variables,
     housekeeping::{self, Removable, Rules, Survey, SurveyedGather, Surveyor},
     settings::Settings,
@@ -57,13 +57,22 @@ pub(crate) struct InspectArguments {
     watch: bool,
 }
 
+/// The settings of a command that is not one of several, whatever a launcher or a shell says of ranks.
+pub(super) fn settings() -> Result<Settings, Failure> {
+    let variables = Variables::of_process();
+    Ok(Settings::resolve_as(
+        Rank::ZERO,
+        WorldSize::ONE,
+        &variables,
+    )?)
+}
+
 /// The directories that were named, else those that gathering would use.
-pub(super) fn directories(named: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+pub(super) fn directories(named: &[PathBuf], settings: &Settings) -> Result<Vec<PathBuf>, Failure> {
     if !named.is_empty() {
         return Ok(named.to_vec());
     }
-    let settings = Settings::resolve(&Variables::of_process())?;
-    Ok(housekeeping::default_directories(&settings)?)
+    Ok(housekeeping::default_directories(settings)?)
 }
 
 /// Shows what lies in shared directories.
@@ -72,7 +81,7 @@ pub(super) fn directories(named: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
 ///
 /// When it cannot be shown.
 pub(crate) fn inspect(arguments: &InspectArguments, json: bool) -> Result<u8, Failure> {
-    let directories = directories(&arguments.directories)?;
+    let directories = directories(&arguments.directories, &settings()?)?;
     let mut surveyor = Surveyor::new(Rules::default())?;
     let clears = arguments.watch && !json && io::stdout().is_terminal();
     loop {
@@ -185,7 +194,13 @@ fn gathers(gathers: &[SurveyedGather]) -> String {
             gather.payload_files.to_string(),
             bytes_text(gather.bytes),
         ];
-        table.row(cells, Some(plain(&gather.judgement.reason)));
+        let what = if gather.messages > 0 {
+            "; it holds messages between ranks, no payloads"
+        } else {
+            ""
+        };
+        let reason = format!("{}{what}", plain(&gather.judgement.reason));
+        table.row(cells, Some(reason));
     }
     table.text()
 }
