@@ -1,6 +1,6 @@
 //! Which process this is, and whether another one still runs: [`this_process`], [`liveness`].
 
-use std::{fs, io, os::unix::fs::MetadataExt};
+use std::{fs, io, os::unix::fs::MetadataExt, sync::OnceLock};
 
 use fsgather_core::{Error, ProcessId};
 use rustix::{io::Errno, process::Pid};
@@ -89,7 +89,7 @@ pub fn liveness(subject: &ProcessId, observer: &ProcessId) -> Liveness {
 pub fn this_process() -> Result<ProcessId, Error> {
     let stat = "/proc/self/stat";
     let text = fs::read_to_string(stat).map_err(|error| Error::storage("read", stat, &error))?;
-    let (pid, status) = parse_stat(&text).ok_or_else(|| {
+    let (_, status) = parse_stat(&text).ok_or_else(|| {
         Error::storage("read", stat, &io::Error::from(io::ErrorKind::InvalidData))
     })?;
     Ok(ProcessId {
@@ -101,9 +101,27 @@ pub fn this_process() -> Result<ProcessId, Error> {
         machine_id: line_of("/etc/machine-id"),
         pid_namespace: inode_of("/proc/self/ns/pid"),
         mount_namespace: inode_of("/proc/self/ns/mnt"),
-        pid,
+        // `/proc` may be that of another pid namespace, with another pid for this process.
+        pid: std::process::id(),
         start_time: status.start_time,
     })
+}
+
+/// Whether `/proc` shows the pids of this process's own pid namespace.
+fn proc_is_own() -> bool {
+    static IS_OWN: OnceLock<bool> = OnceLock::new();
+    *IS_OWN.get_or_init(|| {
+        let read = |file| fs::read_to_string(file).unwrap_or_default();
+        let shown = parse_stat(&read("/proc/self/stat")).map(|(pid, _)| pid);
+        shows_own_pids(&read("/proc/self/status"), shown, std::process::id())
+    })
+}
+
+/// Whether the `/proc` that shows this process as `shown` is that of its own pid namespace, in which it is
+/// `own`: a process in a namespace below has one more pid there.
+fn shows_own_pids(status: &str, shown: Option<u32>, own: u32) -> bool {
+    let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    shown == Some(own) && pids.is_none_or(|pids| pids.split_whitespace().count() == 1)
 }
 
 /// The name of a user in `/etc/passwd`; users of directory services are known by number only.
@@ -138,6 +156,9 @@ fn look_at(pid: u32) -> Sighting {
     };
     if let Err(Errno::SRCH) = rustix::process::test_kill_process(pid) {
         return Sighting::Absent;
+    }
+    if !proc_is_own() {
+        return Sighting::Hidden;
     }
     let stat = format!("/proc/{}/stat", pid.as_raw_nonzero());
     match fs::read_to_string(stat) {
@@ -188,6 +209,17 @@ mod tests {
         assert!(!me.host.is_empty() && !me.boot_id.is_empty());
         assert!(me.sees_pids_of(&me) && me.sees_mounts_of(&me));
         assert_eq!(liveness(&me, &me), Liveness::Running);
+    }
+
+    #[test]
+    fn a_proc_of_another_pid_namespace_is_recognised() {
+        assert!(shows_own_pids("Pid:\t7\nNSpid:\t7\n", Some(7), 7));
+        assert!(
+            shows_own_pids("", Some(7), 7),
+            "kernels before 4.1 do not tell"
+        );
+        assert!(!shows_own_pids("NSpid:\t812\t7\n", Some(812), 7));
+        assert!(!shows_own_pids("NSpid:\t7\t7\n", Some(7), 7));
     }
 
     #[test]
