@@ -22,9 +22,6 @@ use crate::{
     remove,
 };
 
-/// How often the owner of a gather directory renews its beat, unless told otherwise.
-pub const BEAT_PERIOD: Duration = Duration::from_secs(10);
-
 /// How long a sweep may take; what is left then is left to the next.
 const SWEEPING: Duration = Duration::from_secs(1);
 

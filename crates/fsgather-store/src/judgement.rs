@@ -16,7 +16,10 @@ use std::time::{Duration, SystemTime};
 
 use fsgather_core::duration_text;
 
-use crate::{caretaker::BEAT_PERIOD, process::Liveness};
+use crate::process::Liveness;
+
+/// How often the owner of a gather directory renews its beat, unless told otherwise.
+pub const BEAT_PERIOD: Duration = Duration::from_secs(10);
 
 /// What is known of a gather directory's owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

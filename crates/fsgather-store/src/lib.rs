@@ -91,7 +91,7 @@ mod source;
 mod survey;
 
 pub use board::{BoardPlace, FileBoard};
-pub use caretaker::{BEAT_PERIOD, Caretaker};
+pub use caretaker::Caretaker;
 pub use cleaning::{Cleaning, Kept, Planned, clean};
 pub use collect::{CollectPolicy, PayloadReader};
 pub use directory::{OwnUid, check_writable, default_local, make_rendezvous};
@@ -99,7 +99,8 @@ pub use filesystem::{Class, FileSystem, free_bytes};
 pub use format::{Compression, Encoding};
 pub use gather_dir::{GatherDir, GatherFacts, read_owner};
 pub use judgement::{
-    BeatEvidence, Evidence, GatherState, Judgement, OwnerEvidence, Removable, Rules, assess,
+    BEAT_PERIOD, BeatEvidence, Evidence, GatherState, Judgement, OwnerEvidence, Removable, Rules,
+    assess,
 };
 pub use layout::PayloadName;
 pub use leftovers::LeftoverKind;

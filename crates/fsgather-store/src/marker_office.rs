@@ -11,8 +11,9 @@ use uuid::Uuid;
 
 use crate::{
     board::BoardPlace,
-    caretaker::{BEAT_PERIOD, Caretaker},
+    caretaker::Caretaker,
     gather_dir::{GatherDir, GatherFacts},
+    judgement::BEAT_PERIOD,
     layout::RendezvousEntry,
     listing,
     marker_box::{MarkerBox, Role},
