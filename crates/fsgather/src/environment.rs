@@ -81,7 +81,7 @@ variables! {
     CONTROL = "FSGATHER_CONTROL";
     values "`auto`, `tcp` or `markers`";
     default "`auto`";
-    "How ranks talk to each other: over TCP, or by marker files in the shared directory."
+    "How ranks talk to each other: over TCP, or by marker files in the shared directory; with `auto` over TCP, unless a rank cannot reach rank 0. Rank 0's setting counts for all."
 
     RENDEZVOUS = "FSGATHER_RENDEZVOUS";
     values "`file://DIR` or `tcp://HOST:PORT`";
