@@ -42,8 +42,12 @@ pub(crate) enum Hosted {
 enum Settled {
     Formed(Vec<fsgather_core::ProcessId>),
     Failed(Error),
-    /// TCP does not work, for this reason.
-    Unreachable(String),
+    /// TCP does not work.
+    Unreachable {
+        why: String,
+        /// Whether there was a record that others can have seen.
+        is_posted: bool,
+    },
 }
 
 fn start_baton(config: &Config) -> Result<Baton, Error> {
@@ -118,17 +122,23 @@ pub(crate) fn host(config: &Config) -> Result<Hosted, Error> {
             line.give_up(&failure);
             Err(failure)
         }
-        Settled::Unreachable(why) if config.control == Control::Auto && config.office.is_some() => {
+        Settled::Unreachable { why, .. }
+            if config.control == Control::Auto && config.office.is_some() =>
+        {
             hub.coordinate(|coordinator, _| coordinator.move_on());
             line.settle(Duration::from_secs(1));
             line.shut_down();
             Ok(Hosted::Unreachable(why))
         }
-        Settled::Unreachable(why) => {
+        Settled::Unreachable { why, is_posted } => {
             let failure = cannot_be_reached(&why);
             line.give_up(&failure);
-            if let Some(board) = board {
-                refusal::refuse(config, &*board, credentials.communicator, &failure);
+            match board {
+                Some(board) if is_posted => {
+                    refusal::refuse(config, &*board, credentials.communicator, &failure);
+                }
+                Some(board) => refusal::refuse_unseen(config, &*board, &failure),
+                None => {}
             }
             Err(failure)
         }
@@ -148,9 +158,10 @@ async fn form(
         let record = match record(config, port, credentials) {
             Ok(record) if record.addresses.is_empty() => {
                 let host = &config.process.host;
-                return Settled::Unreachable(format!(
-                    "{host}, where rank 0 is, has no network address"
-                ));
+                return Settled::Unreachable {
+                    why: format!("{host}, where rank 0 is, has no network address"),
+                    is_posted: false,
+                };
             }
             Ok(record) => record,
             Err(failure) => return Settled::Failed(failure),
@@ -177,7 +188,10 @@ async fn form(
         biased;
         settled = settled => settled,
         Ok(Objection { peer, tried, .. }) = objected => {
-            Settled::Unreachable(format!("{peer} cannot reach rank 0 over TCP (tried {tried})"))
+            Settled::Unreachable {
+                why: format!("{peer} cannot reach rank 0 over TCP (tried {tried})"),
+                is_posted: true,
+            }
         }
     }
 }
