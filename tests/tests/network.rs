@@ -2,11 +2,12 @@
 
 mod common;
 
-use std::fs;
+use std::{fs, process::Command};
 
 use common::{
-    STORAGE, Stage, TIMED_OUT, World, assert_nothing_left, everybody, mounts::Mounted, place,
-    strangers,
+    RENDEZVOUS, STORAGE, Stage, TIMED_OUT, World, assert_nothing_left, everybody,
+    mounts::{Mounted, say},
+    place, strangers,
 };
 
 /// Two ranks that meet at a port of this host, and a secret.
@@ -159,4 +160,72 @@ fn ranks_that_share_no_directory_but_must_use_files_are_told() {
     assert!(error.contains("FSGATHER_TRANSPORT=memory"), "{error}");
     assert_nothing_left(place.path());
     assert_nothing_left(&mounted.directory());
+}
+
+/// Three ranks, of which those listed have no network at all, not even a loopback.
+fn cut_off(control: &str, without: &[u32]) -> Option<(Stage, tempfile::TempDir)> {
+    let alone = ["unshare".to_owned(), "--net".to_owned()];
+    let tried = Command::new(&alone[0])
+        .args([&alone[1], "true"])
+        .output()
+        .expect("unshare");
+    if !tried.status.success() {
+        say("skipped: cannot make network namespaces here");
+        return None;
+    }
+    let place = place();
+    let world = World::new(3, place.path()).with("FSGATHER_CONTROL", control);
+    let steps = "join barrier all_gather_bytes:300000 close";
+    let mut stage = Stage::new();
+    for rank in 0..3 {
+        stage.start(&mut if without.contains(&rank) {
+            world.rank_behind(&alone, rank, steps)
+        } else {
+            world.rank(rank, steps)
+        });
+    }
+    Some((stage, place))
+}
+
+fn goes_through_files(without: &[u32], warning: &str) {
+    let Some((mut stage, place)) = cut_off("auto", without) else {
+        return;
+    };
+    stage.succeed(everybody(3));
+    let ends = stage.end_all(everybody(3));
+    let warnings: Vec<&str> = ends.iter().flat_map(common::End::warnings).collect();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains(warning), "{warnings:?}");
+    assert_nothing_left(place.path());
+}
+
+#[test]
+fn a_rank_without_a_network_moves_everybody_to_files_with_one_warning() {
+    goes_through_files(&[1], "cannot reach rank 0 over TCP");
+}
+
+#[test]
+fn rank_0_without_a_network_goes_through_files_with_one_warning() {
+    goes_through_files(&[0, 1, 2], "where rank 0 is, has no network address");
+}
+
+#[test]
+fn where_only_tcp_is_allowed_no_network_is_an_error_that_all_are_told() {
+    for without in [&[1, 2][..], &[0, 1, 2]] {
+        let Some((mut stage, place)) = cut_off("tcp", without) else {
+            return;
+        };
+        let (error, _) = stage.fail_alike(everybody(3), RENDEZVOUS);
+        assert!(error.contains("FSGATHER_CONTROL=auto"), "{error}");
+        assert_nothing_left(place.path());
+    }
+}
+
+#[test]
+fn marker_files_need_no_network() {
+    let Some((mut stage, place)) = cut_off("markers", &[0, 1, 2]) else {
+        return;
+    };
+    stage.succeed(everybody(3));
+    assert_nothing_left(place.path());
 }

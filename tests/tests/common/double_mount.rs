@@ -5,7 +5,7 @@ use std::{
     process::Command,
 };
 
-use super::{Stage, World};
+use super::{Stage, World, mounts::say};
 
 /// Two mounts of one directory through FUSE, each seen at the same path by the processes of one host.
 ///
@@ -139,9 +139,4 @@ fn missing() -> Option<&'static str> {
         return Some("libfuse is missing; scripts/beds/fuse-double.sh install");
     }
     None
-}
-
-fn say(line: &str) {
-    use std::io::Write;
-    let _ = writeln!(std::io::stderr(), "{line}");
 }

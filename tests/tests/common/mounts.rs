@@ -55,7 +55,7 @@ impl Mounted {
     }
 }
 
-fn say(line: &str) {
+pub(crate) fn say(line: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "{line}");
 }
