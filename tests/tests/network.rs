@@ -1,4 +1,8 @@
 //! Ranks that meet by an address, which needs no shared directory; and strangers who come to it.
+#![expect(
+    clippy::expect_used,
+    reason = "functions that tests share fail them in the same way"
+)]
 
 mod common;
 
