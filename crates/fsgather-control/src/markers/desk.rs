@@ -225,6 +225,20 @@ impl Desk {
         .unwrap_or(false)
     }
 
+    /// On rank 0 of a world that fails while it forms, waits until everybody knows who has asked to be in
+    /// it, for `limit` at most.
+    pub(super) fn all_told(&self, limit: Duration) {
+        self.wait_on(Some(limit), |state| {
+            let all_told = match (&state.office, &state.machines.coordinator) {
+                (Office::Coordinator(bulletins), Some(coordinator)) => {
+                    coordinator.all_told() && bulletins.all_heard()
+                }
+                _ => true,
+            };
+            (all_told || state.stopped).then_some(())
+        });
+    }
+
     /// Has the courier stop after what is left to do; whether it has, within `limit`.
     pub(super) fn stop(&self, how: Retirement, limit: Duration) -> bool {
         self.lock().stopping = Some(how);

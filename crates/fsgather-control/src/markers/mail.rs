@@ -4,7 +4,7 @@
 //! in order, each part addressed to ranks or, as long as a process is not admitted, to that process. Both
 //! sides mention how far they have read, so that the other side can take back what is not needed.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use fsgather_core::{Letter, Rank};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -275,10 +275,15 @@ pub(super) struct Bulletins {
     nonces: BTreeMap<(Rank, u64), u128>,
     /// The latest bulletins that answer processes which are not, or not yet, members.
     answers: VecDeque<u64>,
+    /// Processes that were told something other than that they are admitted, and have not left since.
+    unheard: BTreeSet<u128>,
 }
 
 impl Bulletins {
     pub(super) fn say(&mut self, to: To, saying: Saying) {
+        if let (To::Process(nonce), Saying::Message(_)) = (&to, &saying) {
+            self.unheard.insert(*nonce);
+        }
         self.unsent.push((to, saying));
     }
 
@@ -366,7 +371,10 @@ impl Bulletins {
                 };
                 writer.seen = writer.seen.max(body.seen);
                 let is_leave = |message: &_| matches!(message, ToCoordinator::Leave { .. });
-                writer.has_left |= body.messages.iter().any(is_leave);
+                if body.messages.iter().any(is_leave) {
+                    writer.has_left = true;
+                    self.unheard.remove(&body.nonce);
+                }
                 self.nonces.insert(key, body.nonce);
                 let messages = body.messages.into_iter();
                 heard.extend(messages.map(|message| (letter.from, body.nonce, message)));
@@ -393,6 +401,11 @@ impl Bulletins {
     /// look for their answer.
     pub(super) fn answers(&self) -> Vec<u64> {
         self.answers.iter().copied().collect()
+    }
+
+    /// Whether every process that was turned away has said that it knows.
+    pub(super) fn all_heard(&self) -> bool {
+        self.unheard.is_empty()
     }
 
     /// The number of the last bulletin.
