@@ -2,7 +2,6 @@
 
 use std::{
     sync::Arc,
-    thread,
     time::{Duration, Instant},
 };
 
@@ -128,17 +127,13 @@ impl Courier {
             {
                 break how;
             }
-            if round.stopping.is_some() {
-                // Only the last messages are waited for.
-                thread::sleep(SEND_AGAIN);
-                continue;
-            }
             let pause = self.pace.pause(Instant::now());
-            self.desk.wait_for_work(if self.outbox.is_failing() {
+            let pause = if self.outbox.is_failing() {
                 pause.max(SEND_AGAIN)
             } else {
                 pause
-            });
+            };
+            self.desk.wait_for_work(pause, round.stopping.is_some());
         };
         self.postbox.retire(how);
         self.desk.stopped();

@@ -249,14 +249,15 @@ impl Desk {
 
     // What the courier does.
 
-    /// Waits for something to carry, for `pause` at most.
-    pub(super) fn wait_for_work(&self, pause: Duration) {
+    /// Waits for something to carry, for `pause` at most; being told to stop counts unless that is known.
+    pub(super) fn wait_for_work(&self, pause: Duration, knows_of_stop: bool) {
         let until = Instant::now() + pause;
         let mut state = self.lock();
         loop {
             let now = Instant::now();
-            let is_called =
-                !state.office.is_empty() || state.coordinator_ended || state.stopping.is_some();
+            let is_called = !state.office.is_empty()
+                || state.coordinator_ended
+                || (state.stopping.is_some() && !knows_of_stop);
             if is_called || now >= until {
                 return;
             }

@@ -123,6 +123,8 @@ pub(super) struct Letters {
     unsent: Vec<ToCoordinator>,
     sent: u64,
     bulletins: Sequence<Option<Vec<u8>>>,
+    /// Bulletins that were read out of their turn, before the admission.
+    read_early: BTreeSet<u64>,
     /// Up to which bulletin rank 0 has been told that we have read.
     mentioned: u64,
     /// Up to which of our letters rank 0 has read.
@@ -138,6 +140,7 @@ impl Letters {
             unsent: Vec::new(),
             sent: 0,
             bulletins: Sequence::new(),
+            read_early: BTreeSet::new(),
             mentioned: 0,
             acknowledged: 0,
         }
@@ -193,12 +196,17 @@ impl Letters {
                 self.bulletins.offer(letter.number, letter.body);
                 continue;
             }
+            if self.read_early.contains(&letter.number) {
+                continue;
+            }
             let bulletin = letter.body.as_deref().map(decode_bulletin);
             let is_for_us = |(to, _): &(To, Saying)| *to == To::Process(self.nonce);
             match bulletin {
                 Some(bulletin) if bulletin.sayings.iter().any(is_for_us) => {
                     self.read(bulletin, &mut heard);
+                    self.read_early.insert(letter.number);
                     if self.admitted {
+                        self.read_early.clear();
                         self.bulletins.skip_to(letter.number);
                     }
                 }
@@ -422,3 +430,7 @@ impl Bulletins {
 #[cfg(test)]
 #[path = "mail_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "mail_properties.rs"]
+mod properties;

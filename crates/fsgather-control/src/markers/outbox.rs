@@ -100,3 +100,64 @@ impl Outbox {
             })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use fsgather_core::{ProcessId, WorldSize};
+    use fsgather_testkit::MemoryPost;
+    use uuid::Uuid;
+
+    use super::*;
+
+    const NO_SPACE: i32 = 28;
+    const IO_ERROR: i32 = 5;
+
+    /// Leaves two messages while sends fail like this; how each try at these seconds ended, and what is
+    /// there in the end.
+    fn leave(os_code: i32, times: u32, at: &[u64]) -> (Vec<bool>, usize) {
+        let post = MemoryPost::new();
+        let process = ProcessId::default();
+        let office = post.office(&process);
+        let opened = office.open(Uuid::nil(), WorldSize::new(2).unwrap());
+        let (_, postbox) = opened.unwrap();
+        post.refuse_sends(&process, os_code, times);
+        let mut outbox = Outbox::default();
+        let message = |number| Outgoing {
+            number,
+            to: None,
+            body: Vec::new(),
+        };
+        outbox.put(vec![message(1), message(2)]);
+        let start = Instant::now();
+        let tries = at
+            .iter()
+            .map(|at| {
+                let now = start + Duration::from_secs(*at);
+                outbox.send(&*postbox, now).is_ok()
+            })
+            .collect();
+        assert_eq!(outbox.is_empty(), !outbox.is_failing());
+        (tries, post.held())
+    }
+
+    #[test]
+    fn what_fails_for_a_while_is_left_later() {
+        assert_eq!(leave(NO_SPACE, 2, &[0, 1, 2]), (vec![true; 3], 2));
+    }
+
+    #[test]
+    fn what_fails_for_long_is_told_and_still_tried() {
+        let outcome = leave(NO_SPACE, 3, &[0, 9, 11, 12]);
+        assert_eq!(outcome, (vec![true, true, false, true], 2));
+    }
+
+    #[test]
+    fn what_does_not_pass_is_told_at_once_and_still_tried() {
+        assert_eq!(leave(IO_ERROR, 1, &[0, 1]), (vec![false, true], 2));
+    }
+
+    #[test]
+    fn nothing_is_tried_again_in_haste() {
+        assert_eq!(leave(NO_SPACE, 1, &[0, 0]), (vec![true; 2], 0));
+    }
+}

@@ -127,6 +127,15 @@ impl Orders {
         self.told.notify_all();
     }
 
+    /// Waits for as long as this, whatever is ordered meanwhile.
+    fn pause(&self, pause: Duration) {
+        let never = self
+            .told
+            .wait_timeout_while(self.lock(), pause, |_| true)
+            .unwrap_or_else(PoisonError::into_inner);
+        drop(never);
+    }
+
     /// Waits for an order, or for as long as this; `None` when the search is over.
     fn wait(&self, pause: Duration) -> Option<Vec<String>> {
         let mut state = self.lock();
@@ -313,7 +322,7 @@ impl Asking<'_> {
             if outbox.may_be_left(now) || now >= deadline {
                 break;
             }
-            thread::sleep(SEND_AGAIN);
+            self.orders.pause(SEND_AGAIN);
         }
         self.orders.is_not_expected();
     }

@@ -190,23 +190,29 @@ fn rank_1_is_gone(seat: Result<Seat, Error>) {
     assert!(matches!(failure, PeerFailure::Raised { .. }), "{error}");
 }
 
+fn wait_for_messages(post: &MemoryPost, count: usize) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while post.held() < count {
+        assert!(Instant::now() < deadline, "only {} messages", post.held());
+        thread::yield_now();
+    }
+}
+
 #[test]
 fn what_rank_0_says_right_after_the_welcome_is_heard() {
     let bed = Bed::new(MemoryPost::new(), 2);
     let process = bed.process(1);
-    let root = bed.start(0, |seat| {
+    // It leaves its request, but sees nothing until rank 0 has welcomed it, failed and said goodbye.
+    bed.post.set_blind(&process, true);
+    let post = bed.post.clone();
+    let root = bed.start(0, move |seat| {
         let seat = seat.unwrap();
+        wait_for_messages(&post, 2);
         seat.leave(Some(Error::config("no such model")));
     });
-    let post = bed.post.clone();
     let member = bed.start(1, |seat| barrier(&seat.unwrap()).unwrap_err());
-    // Its request is left; then it sees nothing until rank 0 has welcomed it, failed and said goodbye.
-    while post.held() == 0 {
-        thread::yield_now();
-    }
-    post.set_blind(&process, true);
-    thread::sleep(Duration::from_secs(2));
-    post.set_blind(&process, false);
+    wait_for_messages(&bed.post, 4);
+    bed.post.set_blind(&process, false);
     root.result();
     let error = member.result();
     let Error::PeerFailed { peer, failure, .. } = &error else {

@@ -169,8 +169,8 @@ fn all_learn_why_a_rank_could_not_leave_a_message() {
                 .map(|seat| {
                     scope.spawn(move || {
                         // A call that was decided before stands.
-                        let outcomes = (0..3).map(|_| barrier(&seat));
-                        outcomes.filter_map(Result::err).next().unwrap()
+                        let mut outcomes = (0..3).map(|_| barrier(&seat));
+                        outcomes.find_map(Result::err).unwrap()
                     })
                 })
                 .collect();
