@@ -121,3 +121,16 @@ pub(crate) fn start<R: Send + 'static>(
     });
     Running(result)
 }
+
+/// Checks with each of these seeds, all at the same time.
+pub(crate) fn on_threads(seeds: impl Iterator<Item = u64>, check: impl Fn(u64) + Sync) {
+    let check = &check;
+    thread::scope(|scope| {
+        for seed in seeds {
+            thread::Builder::new()
+                .name(format!("seed {seed}"))
+                .spawn_scoped(scope, move || check(seed))
+                .unwrap();
+        }
+    });
+}

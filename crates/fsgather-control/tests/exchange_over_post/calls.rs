@@ -13,7 +13,7 @@ use fsgather_testkit::{
     exchange_conformance::{self, Seat},
 };
 
-use crate::bed::Bed;
+use crate::bed::{Bed, on_threads};
 
 fn conform(post: impl Fn() -> std::sync::Arc<MemoryPost>, ranks: u32) {
     let make = |ranks: u32, patience: Duration| {
@@ -33,14 +33,7 @@ fn a_post_that_shows_everything_at_once_conforms() {
 
 #[test]
 fn a_post_with_faults_conforms() {
-    thread::scope(|scope| {
-        for seed in 1..=6 {
-            thread::Builder::new()
-                .name(format!("seed {seed}"))
-                .spawn_scoped(scope, move || conform(|| MemoryPost::with_faults(seed), 3))
-                .unwrap();
-        }
-    });
+    on_threads(1..=6, |seed| conform(|| MemoryPost::with_faults(seed), 3));
 }
 
 /// What a rank hands in: all ranks can tell.
@@ -103,14 +96,7 @@ fn hundreds_of_calls_under_faults_deliver_what_was_contributed() {
         assert_eq!(releases.into_inner(), 4 * CALLS as usize, "seed {seed}");
         assert_eq!(bed.post.places(), 0, "seed {seed}: nothing is left");
     };
-    thread::scope(|scope| {
-        for seed in 11..=14 {
-            thread::Builder::new()
-                .name(format!("seed {seed}"))
-                .spawn_scoped(scope, move || stress(seed))
-                .unwrap();
-        }
-    });
+    on_threads(11..=14, stress);
 }
 
 #[test]

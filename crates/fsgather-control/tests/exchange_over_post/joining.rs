@@ -10,7 +10,7 @@ use fsgather_core::{Error, Noticeboard, PeerFailure, ProcessId, Rank, Site, Worl
 use fsgather_testkit::{MemoryPost, exchange_conformance::Seat};
 use uuid::Uuid;
 
-use crate::bed::{Bed, Running, start};
+use crate::bed::{Bed, Running, on_threads, start};
 
 fn barrier(seat: &Seat) -> Result<(), Error> {
     seat.barrier(Site::named("here"))
@@ -102,7 +102,7 @@ fn two_processes_of_one_rank_end_the_world_for_all() {
 
 #[test]
 fn a_latecomer_is_told_that_the_world_has_formed_and_disturbs_nobody() {
-    for seed in 71..=73 {
+    on_threads(71..=73, |seed| {
         let bed = Bed::new(MemoryPost::with_faults(seed), 3);
         let world = bed.world();
         let late = Bed {
@@ -134,7 +134,7 @@ fn a_latecomer_is_told_that_the_world_has_formed_and_disturbs_nobody() {
         });
         let text = latecomer.result().to_string();
         assert!(text.contains("formed without it"), "seed {seed}: {text}");
-    }
+    });
 }
 
 #[test]

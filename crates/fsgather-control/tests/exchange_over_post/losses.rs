@@ -11,7 +11,7 @@ use fsgather_core::{
 };
 use fsgather_testkit::{MemoryPost, exchange_conformance::Seat};
 
-use crate::bed::{Bed, Running};
+use crate::bed::{Bed, Running, on_threads};
 
 /// EIO: nothing that passes by itself.
 const IO_ERROR: i32 = 5;
@@ -64,18 +64,6 @@ fn vanish(bed: &Bed, victim: u32, contributes: bool) -> (Vec<Told>, Duration) {
     let started = Instant::now();
     let told = running.into_iter().filter_map(Running::result).collect();
     (told, started.elapsed())
-}
-
-fn on_threads(seeds: impl Iterator<Item = u64>, check: impl Fn(u64) + Sync) {
-    let check = &check;
-    thread::scope(|scope| {
-        for seed in seeds {
-            thread::Builder::new()
-                .name(format!("seed {seed}"))
-                .spawn_scoped(scope, move || check(seed))
-                .unwrap();
-        }
-    });
 }
 
 fn lost(error: &Error) -> (Rank, &PeerFailure) {
