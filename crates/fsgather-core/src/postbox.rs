@@ -38,7 +38,8 @@ pub enum Retirement {
     Over,
     /// On rank 0: somebody may still have to read.
     InUse,
-    /// On a member: rank 0 is gone, and nobody but the members sees to the place.
+    /// On a member: rank 0 is gone, and nobody but the members sees to the place. The last sign of life
+    /// stays for those who still look.
     Deserted,
     /// On a process that was never a member.
     Withdrawn,

@@ -262,13 +262,11 @@ impl MarkerBox {
         ))
     }
 
-    /// Removes what this rank has left.
+    /// Removes the messages that this rank has left. Its sign of life stays: others may have to learn
+    /// from it who has ended.
     fn take_back_all(&self) {
-        let mut state = self.lock();
-        let beat = state.beat.take().map(|(_, path)| path);
-        let posted = std::mem::take(&mut state.posted);
-        drop(state);
-        for path in posted.into_values().chain(beat) {
+        let posted = std::mem::take(&mut self.lock().posted);
+        for path in posted.into_values() {
             unlink(&path);
         }
     }

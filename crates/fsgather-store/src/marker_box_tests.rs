@@ -262,8 +262,11 @@ fn of_those_whom_rank_0_has_left_the_last_removes_everything() {
     for member in &members {
         member.send(1, None, b"here").unwrap();
     }
+    members[0].beat(b"rank 0 has ended").unwrap();
     members[0].retire(Retirement::Deserted);
     assert!(directory.path().join(layout::ABORTED).exists());
+    let beats = members[1].beats(members[0].host.0).unwrap();
+    assert_eq!(beats[0].body, b"rank 0 has ended");
     members[1].retire(Retirement::Deserted);
     assert!(files(place.path()).is_empty());
 }

@@ -1,7 +1,6 @@
 //! The thread that carries messages and looks for new ones: [`Courier`].
 
 use std::{
-    collections::VecDeque,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -10,17 +9,11 @@ use fsgather_core::{Error, Postbox, ProcessId, Rank, StorageCause};
 
 use super::{
     desk::Desk,
-    mail::Outgoing,
+    outbox::{Outbox, SEND_AGAIN},
     pace::Pace,
     pulse::{self, Pulse, SILENCE_LIMIT, Turn},
 };
 use crate::siblings::IsRunning;
-
-/// How long leaving a message may fail before this rank gives up.
-const SEND_PATIENCE: Duration = Duration::from_secs(10);
-
-/// How often to try again to leave a message.
-const SEND_AGAIN: Duration = Duration::from_millis(100);
 
 /// How often signs of life are looked for.
 const LISTEN_EVERY: Duration = Duration::from_secs(1);
@@ -38,16 +31,9 @@ pub(super) struct Courier {
     /// Whose turn it is while the world forms: rank 0's, and nobody else is known.
     forming_turn: Turn,
     pace: Pace,
-    unsent: VecDeque<Outgoing>,
-    failing: Option<Failing>,
+    outbox: Outbox,
     newcomers_at: Instant,
     listen_at: Instant,
-}
-
-/// A message that cannot be left, for now.
-struct Failing {
-    since: Instant,
-    again_at: Instant,
 }
 
 /// Who is where, once that is known.
@@ -94,10 +80,11 @@ impl Neighbours {
 }
 
 impl Courier {
-    /// A courier for `rank`; `processes` are known to members from the start.
+    /// A courier for `rank`; `processes` are known to members from the start, and `outbox` is what they
+    /// have still to leave.
     pub(super) fn new(
         desk: Arc<Desk>,
-        postbox: Arc<dyn Postbox>,
+        (postbox, outbox): (Arc<dyn Postbox>, Outbox),
         rank: Rank,
         processes: Option<Vec<ProcessId>>,
         is_running: Arc<IsRunning>,
@@ -112,8 +99,7 @@ impl Courier {
             neighbours: processes.map(|processes| Neighbours::new(rank, processes, now)),
             forming_turn: Turn::new(0),
             pace: Pace::new(shortest, longest, now),
-            unsent: VecDeque::new(),
-            failing: None,
+            outbox,
             newcomers_at: now,
             listen_at: now,
         }
@@ -125,70 +111,43 @@ impl Courier {
             let round = self.desk.start_round();
             if !round.outgoing.is_empty() {
                 self.pace.moved(Instant::now());
-                self.unsent.extend(round.outgoing);
+                self.outbox.put(round.outgoing);
             }
             self.send();
             self.receive();
             if round.coordinator_ended {
+                self.announce_the_end_of_rank_0();
                 // What it has said before is read now.
                 self.desk
                     .act(|member, _| member.lost("its process has ended"));
             }
             self.listen();
             if let Some(how) = round.stopping
-                && (self.unsent.is_empty() || self.failing.is_some())
+                && self.outbox.may_be_left(Instant::now())
             {
                 break how;
             }
             let pause = self.pace.pause(Instant::now());
-            self.desk.wait_for_work(if self.failing.is_some() {
+            let pause = if self.outbox.is_failing() {
                 pause.max(SEND_AGAIN)
             } else {
                 pause
-            });
+            };
+            self.desk.wait_for_work(pause, round.stopping.is_some());
         };
         self.postbox.retire(how);
         self.desk.stopped();
     }
 
-    /// Leaves what there is to leave, in order.
+    /// Leaves what there is to leave.
     fn send(&mut self) {
-        let now = Instant::now();
-        if let Some(failing) = &self.failing
-            && now < failing.again_at
-        {
-            return;
+        if let Err(error) = self.outbox.send(&*self.postbox, Instant::now()) {
+            // The others learn why, unless it never passes. Here at least it is clear.
+            self.fail(&error);
         }
-        while let Some(next) = self.unsent.front() {
-            match self.postbox.send(next.number, next.to, &next.body) {
-                Ok(()) => {
-                    self.failing = None;
-                    self.unsent.pop_front();
-                }
-                Err(error) => {
-                    self.cannot_send(&error, now);
-                    return;
-                }
-            }
+        if self.outbox.is_empty() {
+            self.desk.landed();
         }
-        self.desk.landed();
-    }
-
-    fn cannot_send(&mut self, error: &Error, now: Instant) {
-        let failing = self.failing.get_or_insert_with(|| {
-            tracing::debug!("cannot leave a message yet: {error}");
-            Failing {
-                since: now,
-                again_at: now,
-            }
-        });
-        failing.again_at = now + SEND_AGAIN;
-        if error.is_transient() && now.saturating_duration_since(failing.since) < SEND_PATIENCE {
-            return;
-        }
-        // Nobody can be told. The others will miss this rank; here at least it is clear why.
-        self.unsent.clear();
-        self.fail(error);
     }
 
     fn receive(&mut self) {
@@ -283,6 +242,18 @@ impl Courier {
             .filter(|(_, process)| !(self.is_running)(process))
         {
             self.tell(rank, true);
+        }
+    }
+
+    /// Tells the members on other hosts that rank 0's process, on this host, has ended: this rank may go
+    /// next, and all that is left is silence then.
+    fn announce_the_end_of_rank_0(&self) {
+        let is_here = self.neighbours.as_ref().is_some_and(|neighbours| {
+            let mut here = neighbours.on(neighbours.own_host);
+            here.any(|(rank, _)| rank == Rank::ZERO)
+        });
+        if is_here && self.rank != Rank::ZERO {
+            self.show(&[Rank::ZERO]);
         }
     }
 

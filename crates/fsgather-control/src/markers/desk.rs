@@ -225,6 +225,20 @@ impl Desk {
         .unwrap_or(false)
     }
 
+    /// On rank 0 of a world that fails while it forms, waits until everybody knows who has asked to be in
+    /// it, for `limit` at most.
+    pub(super) fn all_told(&self, limit: Duration) {
+        self.wait_on(Some(limit), |state| {
+            let all_told = match (&state.office, &state.machines.coordinator) {
+                (Office::Coordinator(bulletins), Some(coordinator)) => {
+                    coordinator.all_told() && bulletins.all_heard()
+                }
+                _ => true,
+            };
+            (all_told || state.stopped).then_some(())
+        });
+    }
+
     /// Has the courier stop after what is left to do; whether it has, within `limit`.
     pub(super) fn stop(&self, how: Retirement, limit: Duration) -> bool {
         self.lock().stopping = Some(how);
@@ -235,14 +249,15 @@ impl Desk {
 
     // What the courier does.
 
-    /// Waits for something to carry, for `pause` at most.
-    pub(super) fn wait_for_work(&self, pause: Duration) {
+    /// Waits for something to carry, for `pause` at most; being told to stop counts unless that is known.
+    pub(super) fn wait_for_work(&self, pause: Duration, knows_of_stop: bool) {
         let until = Instant::now() + pause;
         let mut state = self.lock();
         loop {
             let now = Instant::now();
-            let is_called =
-                !state.office.is_empty() || state.coordinator_ended || state.stopping.is_some();
+            let is_called = !state.office.is_empty()
+                || state.coordinator_ended
+                || (state.stopping.is_some() && !knows_of_stop);
             if is_called || now >= until {
                 return;
             }

@@ -13,6 +13,7 @@ use super::{
     desk::{Desk, Office},
     line::{MarkerLine, interrupt_by},
     mail::Bulletins,
+    outbox::Outbox,
 };
 use crate::{
     coordinator::{Coordinator, World},
@@ -24,7 +25,7 @@ use crate::{
     refusal,
 };
 
-/// How long those who have joined a world that fails may take to take note: they look once a second.
+/// How long those who have asked to be in a world that fails may take to take note: they look once a second.
 const TOLD_LIMIT: Duration = Duration::from_secs(3);
 
 /// Brings a world together; `started` is when this rank began to meet.
@@ -56,7 +57,7 @@ pub(crate) fn host(
     let line = MarkerLine::start(
         config,
         Arc::clone(&desk),
-        postbox,
+        (postbox, Outbox::default()),
         None,
         Some(Arc::clone(board)),
     )?;
@@ -91,10 +92,8 @@ pub(crate) fn host(
         }
         Err(failure) => {
             desk.coordinate(|coordinator, _| coordinator.give_up(&failure));
-            // Those who have joined say goodbye when they know.
-            desk.wait_until(Some(TOLD_LIMIT), |_, coordinator| {
-                coordinator.is_none_or(Coordinator::all_told).then_some(())
-            });
+            // Those who have asked say goodbye when they know.
+            desk.all_told(TOLD_LIMIT);
             line.shut_down();
             Err(failure)
         }

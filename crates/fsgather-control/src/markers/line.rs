@@ -11,6 +11,7 @@ use fsgather_core::{Error, Noticeboard, Postbox, ProcessId, Rank, ReclaimSink, R
 use super::{
     courier::Courier,
     desk::{Desk, Office},
+    outbox::Outbox,
     seek::Entered,
 };
 use crate::{
@@ -54,14 +55,14 @@ impl MarkerLine {
     pub(super) fn start(
         config: &Config,
         desk: Arc<Desk>,
-        postbox: Arc<dyn Postbox>,
+        (postbox, outbox): (Arc<dyn Postbox>, Outbox),
         processes: Option<Vec<ProcessId>>,
         board: Option<Arc<dyn Noticeboard>>,
     ) -> Result<Self, Error> {
         let (_, longest_pause) = postbox.pace();
         let courier = Courier::new(
             Arc::clone(&desk),
-            postbox,
+            (postbox, outbox),
             config.rank,
             processes,
             Arc::clone(&config.is_running),
@@ -189,6 +190,8 @@ pub(crate) fn enter(config: &Config, entered: Entered) -> Result<Joined, Error> 
         welcome,
         postbox,
         letters,
+        outbox,
+        heard,
     } = entered;
     let now = Instant::now();
     let processes = welcome.processes;
@@ -199,10 +202,15 @@ pub(crate) fn enter(config: &Config, entered: Entered) -> Result<Joined, Error> 
     let member = Member::new(config.rank, coordinator, welcome.patience, now);
     let machines = Machines::new(config.rank, member, None);
     let desk = Arc::new(Desk::new(machines, Office::Member(letters)));
+    desk.act(|member, now| {
+        for message in heard {
+            member.hear(message, now);
+        }
+    });
     let line = MarkerLine::start(
         config,
         Arc::clone(&desk),
-        postbox,
+        (postbox, outbox),
         Some(processes.clone()),
         None,
     )?;

@@ -4,7 +4,7 @@
 //! in order, each part addressed to ranks or, as long as a process is not admitted, to that process. Both
 //! sides mention how far they have read, so that the other side can take back what is not needed.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use fsgather_core::{Letter, Rank};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -123,6 +123,8 @@ pub(super) struct Letters {
     unsent: Vec<ToCoordinator>,
     sent: u64,
     bulletins: Sequence<Option<Vec<u8>>>,
+    /// Bulletins that were read out of their turn, before the admission.
+    read_early: BTreeSet<u64>,
     /// Up to which bulletin rank 0 has been told that we have read.
     mentioned: u64,
     /// Up to which of our letters rank 0 has read.
@@ -138,6 +140,7 @@ impl Letters {
             unsent: Vec::new(),
             sent: 0,
             bulletins: Sequence::new(),
+            read_early: BTreeSet::new(),
             mentioned: 0,
             acknowledged: 0,
         }
@@ -193,12 +196,17 @@ impl Letters {
                 self.bulletins.offer(letter.number, letter.body);
                 continue;
             }
+            if self.read_early.contains(&letter.number) {
+                continue;
+            }
             let bulletin = letter.body.as_deref().map(decode_bulletin);
             let is_for_us = |(to, _): &(To, Saying)| *to == To::Process(self.nonce);
             match bulletin {
                 Some(bulletin) if bulletin.sayings.iter().any(is_for_us) => {
                     self.read(bulletin, &mut heard);
+                    self.read_early.insert(letter.number);
                     if self.admitted {
+                        self.read_early.clear();
                         self.bulletins.skip_to(letter.number);
                     }
                 }
@@ -275,10 +283,15 @@ pub(super) struct Bulletins {
     nonces: BTreeMap<(Rank, u64), u128>,
     /// The latest bulletins that answer processes which are not, or not yet, members.
     answers: VecDeque<u64>,
+    /// Processes that were told something other than that they are admitted, and have not left since.
+    unheard: BTreeSet<u128>,
 }
 
 impl Bulletins {
     pub(super) fn say(&mut self, to: To, saying: Saying) {
+        if let (To::Process(nonce), Saying::Message(_)) = (&to, &saying) {
+            self.unheard.insert(*nonce);
+        }
         self.unsent.push((to, saying));
     }
 
@@ -366,7 +379,10 @@ impl Bulletins {
                 };
                 writer.seen = writer.seen.max(body.seen);
                 let is_leave = |message: &_| matches!(message, ToCoordinator::Leave { .. });
-                writer.has_left |= body.messages.iter().any(is_leave);
+                if body.messages.iter().any(is_leave) {
+                    writer.has_left = true;
+                    self.unheard.remove(&body.nonce);
+                }
                 self.nonces.insert(key, body.nonce);
                 let messages = body.messages.into_iter();
                 heard.extend(messages.map(|message| (letter.from, body.nonce, message)));
@@ -395,6 +411,11 @@ impl Bulletins {
         self.answers.iter().copied().collect()
     }
 
+    /// Whether every process that was turned away has said that it knows.
+    pub(super) fn all_heard(&self) -> bool {
+        self.unheard.is_empty()
+    }
+
     /// The number of the last bulletin.
     pub(super) const fn sent(&self) -> u64 {
         self.sent
@@ -409,3 +430,7 @@ impl Bulletins {
 #[cfg(test)]
 #[path = "mail_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "mail_properties.rs"]
+mod properties;

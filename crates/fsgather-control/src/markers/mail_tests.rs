@@ -219,3 +219,18 @@ fn a_file_of_another_version_is_passed_over() {
     let heard = letters.take_in(bulletins_found(bulletins.take_outgoing()));
     assert_eq!(heard, [patience(2)]);
 }
+
+#[test]
+fn whoever_is_turned_away_has_heard_when_it_says_goodbye() {
+    let mut letters = Letters::new(Rank::new(3), NONCE);
+    let mut bulletins = Bulletins::default();
+    letters.say(done(1));
+    bulletins.take_in(letters_found(letters.take_outgoing(false)));
+    assert!(bulletins.all_heard());
+    bulletins.say(To::Process(NONCE), Saying::Message(patience(1)));
+    assert!(!bulletins.all_heard());
+    letters.take_in(bulletins_found(bulletins.take_outgoing()));
+    letters.say(ToCoordinator::Leave { cause: None });
+    bulletins.take_in(letters_found(letters.take_outgoing(false)));
+    assert!(bulletins.all_heard());
+}

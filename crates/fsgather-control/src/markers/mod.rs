@@ -12,6 +12,7 @@ mod desk;
 mod host;
 mod line;
 mod mail;
+mod outbox;
 mod pace;
 mod pulse;
 mod seek;

@@ -11,6 +11,7 @@ use fsgather_core::{Backoff, Error, PostOffice, Postbox, Retirement};
 
 use super::{
     mail::{Letters, sender_of},
+    outbox::{Outbox, SEND_AGAIN},
     pace::Pace,
     pulse::{Pulse, SILENCE_LIMIT},
 };
@@ -43,7 +44,7 @@ pub(crate) enum Event {
     Forming(String),
     /// The world has formed without this process; the search goes on.
     Formed(String),
-    /// Rank 0 does not take this process in, or the world has failed.
+    /// Rank 0 does not take this process in, the world has failed, or this process cannot go on.
     Refused(Error),
     /// The world has formed.
     Welcome(Box<Entered>),
@@ -58,15 +59,18 @@ pub(crate) struct Entered {
     pub(crate) welcome: Welcome,
     pub(super) postbox: Arc<dyn Postbox>,
     pub(super) letters: Letters,
+    /// What is still to be left.
+    pub(super) outbox: Outbox,
+    /// What rank 0 has said since the welcome.
+    pub(super) heard: Vec<ToMember>,
 }
 
 #[derive(Default)]
 struct Told {
     is_over: bool,
     rivals: Vec<String>,
-    /// Whether rank 0 counts on us.
-    is_in: bool,
-    has_ended: bool,
+    /// Whether rank 0 may count on us, and has not been told otherwise.
+    is_expected: bool,
 }
 
 /// A search under way; dropping it ends the search.
@@ -83,14 +87,14 @@ impl Searching {
 }
 
 impl Drop for Searching {
-    /// Ends the search. Where rank 0 counts on this rank it is told, which this waits for: the process
-    /// may end next.
+    /// Ends the search. Where rank 0 may count on this rank it is told, which this waits for: the
+    /// process may end next.
     fn drop(&mut self) {
         let mut state = self.orders.lock();
         state.is_over = true;
         self.orders.told.notify_all();
         let deadline = Instant::now() + GOODBYE_LIMIT;
-        while state.is_in && !state.has_ended {
+        while state.is_expected {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
@@ -115,6 +119,21 @@ struct Orders {
 impl Orders {
     fn lock(&self) -> MutexGuard<'_, Told> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that rank 0 does not count on this search any more, or knows.
+    fn is_not_expected(&self) {
+        self.lock().is_expected = false;
+        self.told.notify_all();
+    }
+
+    /// Waits for as long as this, whatever is ordered meanwhile.
+    fn pause(&self, pause: Duration) {
+        let never = self
+            .told
+            .wait_timeout_while(self.lock(), pause, |_| true)
+            .unwrap_or_else(PoisonError::into_inner);
+        drop(never);
     }
 
     /// Waits for an order, or for as long as this; `None` when the search is over.
@@ -142,8 +161,7 @@ pub(crate) fn search(
         .name(format!("fsgather-{}-join", search.join.rank))
         .spawn(move || {
             let event = run(search, &its, &tell);
-            its.lock().has_ended = true;
-            its.told.notify_all();
+            its.is_not_expected();
             if let Some(event) = event {
                 tell(event);
             }
@@ -204,21 +222,22 @@ impl Asking<'_> {
         let mut letters = Letters::new(self.search.join.rank, self.search.join.nonce);
         let join = ToCoordinator::Join(self.search.join.clone());
         letters.say(join.clone());
+        // It may have been read long before the answer is seen.
+        self.orders.lock().is_expected = true;
+        let mut outbox = Outbox::default();
         let host = self.search.place.process.host_label();
         let mut pulse = Pulse::default();
         pulse.listen_to(host, now);
         let (mut ask_again, mut check_at) = (None, now);
         let mut is_in = false;
         loop {
-            for outgoing in letters.take_outgoing(false) {
-                if let Err(error) = self
-                    .postbox
-                    .send(outgoing.number, outgoing.to, &outgoing.body)
-                {
-                    return Some(Event::Failed(error.to_string()));
-                }
-            }
             let now = Instant::now();
+            outbox.put(letters.take_outgoing(false));
+            match outbox.send(&*self.postbox, now) {
+                Ok(()) => {}
+                Err(error) if is_in => return Some(Event::Refused(error)),
+                Err(error) => return Some(Event::Failed(error.to_string())),
+            }
             let has_ended = now >= check_at && has_ended(&self.search);
             let found = match self.postbox.receive(false) {
                 Ok(found) => found,
@@ -228,11 +247,11 @@ impl Asking<'_> {
             if !found.is_empty() {
                 pace.moved(now);
             }
-            for message in letters.take_in(found) {
+            let mut heard = letters.take_in(found).into_iter();
+            while let Some(message) = heard.next() {
                 match message {
                     ToMember::Forming { coordinator } if !is_in => {
                         is_in = true;
-                        self.orders.lock().is_in = true;
                         (self.tell)(Event::Forming(coordinator));
                     }
                     ToMember::Formed { running } => {
@@ -240,9 +259,7 @@ impl Asking<'_> {
                         ask_again = Some(now + ASK_AGAIN);
                     }
                     ToMember::Abort { cause, .. } => {
-                        if is_in {
-                            self.say_goodbye(letters, None);
-                        }
+                        self.say_goodbye(letters, outbox, None);
                         return Some(Event::Refused(cause));
                     }
                     ToMember::Bye { .. } => return Some(Event::Lost("it left".into())),
@@ -251,6 +268,8 @@ impl Asking<'_> {
                             welcome,
                             postbox: Arc::clone(&self.postbox),
                             letters,
+                            outbox,
+                            heard: heard.collect(),
                         })));
                     }
                     _ => {}
@@ -280,10 +299,8 @@ impl Asking<'_> {
                 letters.say(join.clone());
             }
             let Some(rivals) = self.orders.wait(pace.pause(Instant::now())) else {
-                if is_in {
-                    let cause = Error::rendezvous("it has stopped to wait for the others");
-                    self.say_goodbye(letters, Some(cause));
-                }
+                let cause = Error::rendezvous("it has stopped to wait for the others");
+                self.say_goodbye(letters, outbox, Some(cause));
                 return None;
             };
             for other in rivals {
@@ -293,13 +310,21 @@ impl Asking<'_> {
     }
 
     /// Tells rank 0 that it need not wait for us.
-    fn say_goodbye(&self, mut letters: Letters, cause: Option<Error>) {
+    fn say_goodbye(&self, mut letters: Letters, mut outbox: Outbox, cause: Option<Error>) {
         letters.say(ToCoordinator::Leave { cause });
-        for last in letters.take_outgoing(true) {
-            if let Err(error) = self.postbox.send(last.number, last.to, &last.body) {
+        outbox.put(letters.take_outgoing(true));
+        let deadline = Instant::now() + GOODBYE_LIMIT;
+        loop {
+            let now = Instant::now();
+            if let Err(error) = outbox.send(&*self.postbox, now) {
                 tracing::debug!("rank 0 is not told that we leave: {error}");
             }
+            if outbox.may_be_left(now) || now >= deadline {
+                break;
+            }
+            self.orders.pause(SEND_AGAIN);
         }
+        self.orders.is_not_expected();
     }
 
     fn is_meant(&self, welcome: &Welcome) -> bool {

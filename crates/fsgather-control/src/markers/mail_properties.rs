@@ -1,0 +1,274 @@
+//! Whatever is seen when, in which order and how often: every message is heard once and in order.
+
+use std::collections::BTreeMap;
+
+use fsgather_core::{ChannelId, Epoch};
+use proptest::{collection::vec, prelude::*};
+
+use super::*;
+
+/// The processes: ranks 1 and 2, and one that says that it is rank 1 as well and is turned away.
+const PROCESSES: [(u32, u128); 3] = [(1, 1 << 64), (2, 2 << 64), (1, 3 << 64)];
+
+const TURNED_AWAY: usize = 2;
+
+/// Something that happens.
+#[derive(Clone, Debug)]
+enum Step {
+    /// A process says something.
+    Say(usize),
+    /// Rank 0 says something to these ranks.
+    Tell(Vec<Rank>),
+    /// Rank 0 answers a process: admits it, or turns it away.
+    Answer(usize),
+    /// What was said is left by a process, and by rank 0.
+    Leave(usize),
+    LeaveAtRank0,
+    /// A reader, 3 of which is rank 0, sees some of the files in some order.
+    Look(usize, Vec<prop::sample::Index>),
+    /// What is not needed any more is taken back.
+    TakeBack,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let ranks = prop_oneof![
+        Just(vec![Rank::new(1)]),
+        Just(vec![Rank::new(2)]),
+        Just(vec![Rank::new(1), Rank::new(2)]),
+    ];
+    let seen = || vec(any::<prop::sample::Index>(), 0..8);
+    prop_oneof![
+        3 => (0..3_usize).prop_map(Step::Say),
+        3 => ranks.prop_map(Step::Tell),
+        1 => (0..3_usize).prop_map(Step::Answer),
+        4 => (0..3_usize).prop_map(Step::Leave),
+        3 => Just(Step::LeaveAtRank0),
+        6 => (0..4_usize, seen()).prop_map(|(reader, seen)| Step::Look(reader, seen)),
+        2 => Just(Step::TakeBack),
+    ]
+}
+
+/// What is said is numbered, to tell it apart.
+fn saying(number: u64) -> ToMember {
+    ToMember::Patience {
+        channel: ChannelId::new(number),
+    }
+}
+
+struct Process {
+    rank: Rank,
+    nonce: u128,
+    letters: Letters,
+    files: Vec<Letter>,
+    is_answered: bool,
+    said: Vec<ToCoordinator>,
+    /// What rank 0 has said to it.
+    meant: Vec<ToMember>,
+    heard: Vec<ToMember>,
+}
+
+struct Mailing {
+    processes: Vec<Process>,
+    bulletins: Bulletins,
+    files: Vec<(Option<Rank>, Letter)>,
+    heard: BTreeMap<u128, Vec<ToCoordinator>>,
+    number: u64,
+}
+
+impl Mailing {
+    fn new() -> Self {
+        let process = |(rank, nonce)| Process {
+            rank: Rank::new(rank),
+            nonce,
+            letters: Letters::new(Rank::new(rank), nonce),
+            files: Vec::new(),
+            is_answered: false,
+            said: Vec::new(),
+            meant: Vec::new(),
+            heard: Vec::new(),
+        };
+        Self {
+            processes: PROCESSES.map(process).into(),
+            bulletins: Bulletins::default(),
+            files: Vec::new(),
+            heard: BTreeMap::new(),
+            number: 0,
+        }
+    }
+
+    fn take(&mut self, step: Step) {
+        self.number += 1;
+        let number = self.number;
+        match step {
+            Step::Say(index) => {
+                let message = ToCoordinator::Done {
+                    channel: ChannelId::WORLD,
+                    epoch: Epoch::new(number),
+                };
+                let process = &mut self.processes[index];
+                process.said.push(message.clone());
+                process.letters.say(message);
+            }
+            Step::Tell(ranks) => {
+                for process in &mut self.processes[..TURNED_AWAY] {
+                    if process.is_answered && ranks.contains(&process.rank) {
+                        process.meant.push(saying(number));
+                    }
+                }
+                let message = Saying::Message(saying(number));
+                self.bulletins.say(To::Ranks(ranks), message);
+            }
+            Step::Answer(index) => self.answer(index),
+            Step::Leave(index) => self.leave(index),
+            Step::LeaveAtRank0 => self.leave_at_rank_0(),
+            Step::Look(3, seen) => {
+                let files = self.processes.iter().flat_map(|process| &process.files);
+                let files: Vec<Letter> = files.cloned().collect();
+                self.look_at_rank_0(pick(&files, &seen));
+            }
+            Step::Look(index, seen) => {
+                let files = self.as_seen_by(index);
+                self.look(index, pick(&files, &seen));
+            }
+            Step::TakeBack => self.take_back(),
+        }
+    }
+
+    fn answer(&mut self, index: usize) {
+        let process = &mut self.processes[index];
+        if std::mem::replace(&mut process.is_answered, true) {
+            return;
+        }
+        let answer = if index == TURNED_AWAY {
+            process.meant.push(saying(self.number));
+            Saying::Message(saying(self.number))
+        } else {
+            Saying::Admitted
+        };
+        self.bulletins.say(To::Process(process.nonce), answer);
+    }
+
+    fn leave(&mut self, index: usize) {
+        let process = &mut self.processes[index];
+        let outgoing = process.letters.take_outgoing(false).into_iter();
+        process.files.extend(outgoing.map(|outgoing| Letter {
+            from: process.rank,
+            sender: sender_of(process.nonce),
+            number: outgoing.number,
+            body: Some(outgoing.body),
+        }));
+    }
+
+    fn leave_at_rank_0(&mut self) {
+        let outgoing = self.bulletins.take_outgoing().into_iter();
+        self.files.extend(outgoing.map(|outgoing| {
+            let letter = Letter {
+                from: Rank::ZERO,
+                sender: 0,
+                number: outgoing.number,
+                body: Some(outgoing.body),
+            };
+            (outgoing.to, letter)
+        }));
+    }
+
+    fn as_seen_by(&self, index: usize) -> Vec<Letter> {
+        let rank = self.processes[index].rank;
+        let files = self.files.iter();
+        files
+            .map(|(to, letter)| Letter {
+                body: letter
+                    .body
+                    .clone()
+                    .filter(|_| to.is_none_or(|to| to == rank)),
+                ..letter.clone()
+            })
+            .collect()
+    }
+
+    fn look(&mut self, index: usize, found: Vec<Letter>) {
+        let process = &mut self.processes[index];
+        process.heard.extend(process.letters.take_in(found));
+    }
+
+    fn look_at_rank_0(&mut self, found: Vec<Letter>) {
+        for (_, nonce, message) in self.bulletins.take_in(found) {
+            self.heard.entry(nonce).or_default().push(message);
+        }
+    }
+
+    fn take_back(&mut self) {
+        for process in &mut self.processes {
+            let up_to = process.letters.acknowledged();
+            process.files.retain(|letter| letter.number > up_to);
+        }
+        let members = &self.processes[..TURNED_AWAY];
+        if members.iter().all(|process| process.is_answered) {
+            let readers = members.iter().map(|process| (process.rank, process.nonce));
+            let up_to = self.bulletins.read_by(readers);
+            let keep = self.bulletins.answers();
+            self.files
+                .retain(|(_, letter)| letter.number > up_to || keep.contains(&letter.number));
+        }
+    }
+
+    /// Everybody says what is left, and sees everything.
+    fn finish(&mut self) {
+        for index in 0..self.processes.len() {
+            self.answer(index);
+            self.leave(index);
+        }
+        self.leave_at_rank_0();
+        for index in 0..self.processes.len() {
+            self.look(index, self.as_seen_by(index));
+        }
+        let files = self.processes.iter().flat_map(|process| &process.files);
+        self.look_at_rank_0(files.cloned().collect());
+    }
+}
+
+fn pick(files: &[Letter], seen: &[prop::sample::Index]) -> Vec<Letter> {
+    let seen = seen.iter().filter(|_| !files.is_empty());
+    seen.map(|index| index.get(files).clone()).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn every_message_is_heard_once_and_in_order(steps in vec(step(), 0..150)) {
+        let mut mailing = Mailing::new();
+        for step in steps {
+            mailing.take(step);
+        }
+        mailing.finish();
+        for process in &mailing.processes {
+            prop_assert_eq!(&process.heard, &process.meant);
+            let heard = mailing.heard.remove(&process.nonce).unwrap_or_default();
+            prop_assert_eq!(&heard, &process.said);
+        }
+    }
+
+    #[test]
+    fn a_sequence_gives_each_item_once_in_order(
+        offers in vec(1..40_u64, 0..200),
+        skip_to in 0..40_u64,
+        skip_at in 0..200_usize,
+    ) {
+        let mut sequence = Sequence::new();
+        let mut taken = Vec::new();
+        for (index, number) in offers.into_iter().chain(1..40).enumerate() {
+            if index == skip_at {
+                sequence.skip_to(skip_to);
+            }
+            sequence.offer(number, number);
+            let before = sequence.taken();
+            taken.extend(std::iter::from_fn(|| sequence.take()));
+            prop_assert!(sequence.taken() >= before);
+        }
+        prop_assert!(taken.is_sorted_by(|one, next| one < next), "{taken:?}");
+        prop_assert_eq!(sequence.taken(), 39);
+        let skipped: Vec<u64> = (1..40).filter(|number| !taken.contains(number)).collect();
+        prop_assert!(skipped.iter().all(|number| *number <= skip_to), "{skipped:?}");
+    }
+}

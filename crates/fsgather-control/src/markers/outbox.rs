@@ -1,0 +1,163 @@
+//! Messages that are to be left, in order: [`Outbox`].
+
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+use fsgather_core::{Error, Postbox};
+
+use super::mail::Outgoing;
+
+/// How often to try again to leave a message.
+pub(super) const SEND_AGAIN: Duration = Duration::from_millis(100);
+
+/// How long leaving a message may fail before this rank gives up.
+const SEND_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a rank that goes tries to leave its last messages.
+const LAST_TRIES: Duration = Duration::from_secs(2);
+
+/// Leaves messages one after the other, and tries again what cannot be left for now.
+///
+/// Nothing is ever skipped: whoever misses a message waits for it and does not read those after it.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    unsent: VecDeque<Outgoing>,
+    failing: Option<Failing>,
+}
+
+/// A message that cannot be left, for now.
+#[derive(Debug)]
+struct Failing {
+    since: Instant,
+    again_at: Instant,
+    is_hopeless: bool,
+}
+
+impl Outbox {
+    /// Adds what is to be left after everything else.
+    pub(super) fn put(&mut self, outgoing: Vec<Outgoing>) {
+        self.unsent.extend(outgoing);
+    }
+
+    /// Leaves what can be left now.
+    ///
+    /// # Errors
+    ///
+    /// When it has failed for too long, or for a reason that does not pass by itself. Trying goes on
+    /// nevertheless: the others have to learn of this failure, if they can.
+    pub(super) fn send(&mut self, postbox: &dyn Postbox, now: Instant) -> Result<(), Error> {
+        if let Some(failing) = &self.failing
+            && now < failing.again_at
+        {
+            return Ok(());
+        }
+        while let Some(next) = self.unsent.front() {
+            if let Err(error) = postbox.send(next.number, next.to, &next.body) {
+                return self.note(error, now);
+            }
+            self.failing = None;
+            self.unsent.pop_front();
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, error: Error, now: Instant) -> Result<(), Error> {
+        let failing = self.failing.get_or_insert_with(|| {
+            tracing::debug!("cannot leave a message yet: {error}");
+            Failing {
+                since: now,
+                again_at: now,
+                is_hopeless: false,
+            }
+        });
+        failing.again_at = now + SEND_AGAIN;
+        failing.is_hopeless =
+            !error.is_transient() || now.saturating_duration_since(failing.since) >= SEND_PATIENCE;
+        if failing.is_hopeless {
+            Err(error)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Whether everything has been left.
+    pub(super) fn is_empty(&self) -> bool {
+        self.unsent.is_empty()
+    }
+
+    /// Whether there is something that cannot be left.
+    pub(super) const fn is_failing(&self) -> bool {
+        self.failing.is_some()
+    }
+
+    /// Whether a rank that goes need not wait any longer.
+    pub(super) fn may_be_left(&self, now: Instant) -> bool {
+        self.unsent.is_empty()
+            || self.failing.as_ref().is_some_and(|failing| {
+                failing.is_hopeless || now.saturating_duration_since(failing.since) >= LAST_TRIES
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fsgather_core::{ProcessId, WorldSize};
+    use fsgather_testkit::MemoryPost;
+    use uuid::Uuid;
+
+    use super::*;
+
+    const NO_SPACE: i32 = 28;
+    const IO_ERROR: i32 = 5;
+
+    /// Leaves two messages while sends fail like this; how each try at these seconds ended, and what is
+    /// there in the end.
+    fn leave(os_code: i32, times: u32, at: &[u64]) -> (Vec<bool>, usize) {
+        let post = MemoryPost::new();
+        let process = ProcessId::default();
+        let office = post.office(&process);
+        let opened = office.open(Uuid::nil(), WorldSize::new(2).unwrap());
+        let (_, postbox) = opened.unwrap();
+        post.refuse_sends(&process, os_code, times);
+        let mut outbox = Outbox::default();
+        let message = |number| Outgoing {
+            number,
+            to: None,
+            body: Vec::new(),
+        };
+        outbox.put(vec![message(1), message(2)]);
+        let start = Instant::now();
+        let tries = at
+            .iter()
+            .map(|at| {
+                let now = start + Duration::from_secs(*at);
+                outbox.send(&*postbox, now).is_ok()
+            })
+            .collect();
+        assert_eq!(outbox.is_empty(), !outbox.is_failing());
+        (tries, post.held())
+    }
+
+    #[test]
+    fn what_fails_for_a_while_is_left_later() {
+        assert_eq!(leave(NO_SPACE, 2, &[0, 1, 2]), (vec![true; 3], 2));
+    }
+
+    #[test]
+    fn what_fails_for_long_is_told_and_still_tried() {
+        let outcome = leave(NO_SPACE, 3, &[0, 9, 11, 12]);
+        assert_eq!(outcome, (vec![true, true, false, true], 2));
+    }
+
+    #[test]
+    fn what_does_not_pass_is_told_at_once_and_still_tried() {
+        assert_eq!(leave(IO_ERROR, 1, &[0, 1]), (vec![false, true], 2));
+    }
+
+    #[test]
+    fn nothing_is_tried_again_in_haste() {
+        assert_eq!(leave(NO_SPACE, 1, &[0, 0]), (vec![true; 2], 0));
+    }
+}

@@ -1,0 +1,136 @@
+//! Ranks as threads: [`Bed`].
+
+use std::{
+    sync::{
+        Arc,
+        mpsc::{self, Receiver},
+    },
+    thread,
+    time::Duration,
+};
+
+use fsgather_control::meet::{self, Config, Control, Meeting};
+use fsgather_core::{Error, Interrupt, ProcessId, Rank, WorldSize};
+use fsgather_testkit::{MemoryBoard, MemoryPost, exchange_conformance::Seat};
+
+/// What all ranks of a test share.
+#[derive(Clone)]
+pub(crate) struct Bed {
+    pub(crate) post: Arc<MemoryPost>,
+    pub(crate) board: Arc<MemoryBoard>,
+    pub(crate) world_size: WorldSize,
+    /// How many ranks share a host.
+    pub(crate) by_host: u32,
+    pub(crate) patience: Duration,
+    pub(crate) join_patience: Duration,
+}
+
+impl Bed {
+    pub(crate) fn new(post: Arc<MemoryPost>, ranks: u32) -> Self {
+        Self {
+            post,
+            board: Arc::default(),
+            world_size: WorldSize::new(ranks).unwrap(),
+            by_host: ranks,
+            patience: Duration::from_mins(1),
+            join_patience: Duration::from_mins(1),
+        }
+    }
+
+    /// The process that is this rank in every test that does not start another one.
+    pub(crate) fn process(&self, rank: u32) -> ProcessId {
+        self.twin(rank, 0)
+    }
+
+    /// One of several processes that say they are this rank.
+    pub(crate) fn twin(&self, rank: u32, which: u32) -> ProcessId {
+        let host = rank / self.by_host;
+        ProcessId {
+            host: format!("n{host}"),
+            boot_id: format!("boot {host}"),
+            pid_namespace: 7,
+            // All the same: nobody shall watch what happens to be running under some number.
+            pid: std::process::id(),
+            start_time: (rank + 1000 * which).into(),
+            ..ProcessId::default()
+        }
+    }
+
+    pub(crate) fn config(&self, rank: u32, process: ProcessId) -> Config {
+        let post = Arc::clone(&self.post);
+        let own_host = process.host_label();
+        Config {
+            rank: Rank::new(rank),
+            world_size: self.world_size,
+            office: Some(self.post.office(&process)),
+            process,
+            network_namespace: 0,
+            job: "a test".into(),
+            patience: self.patience,
+            join_patience: self.join_patience,
+            ports: 0..=0,
+            interfaces: Arc::new(|_, address| address.is_loopback()),
+            meeting: Meeting::Board(self.board.clone()),
+            control: Control::Markers,
+            interrupt: Interrupt::default(),
+            is_running: Arc::new(move |process| {
+                process.host_label() != own_host || post.is_running(process)
+            }),
+        }
+    }
+
+    /// Has a rank join on a thread of its own and act.
+    pub(crate) fn start<R: Send + 'static>(
+        &self,
+        rank: u32,
+        act: impl FnOnce(Result<Seat, Error>) -> R + Send + 'static,
+    ) -> Running<R> {
+        start(self.config(rank, self.process(rank)), act)
+    }
+
+    /// A world whose ranks have all joined.
+    pub(crate) fn world(&self) -> Vec<Seat> {
+        let joining: Vec<_> = self
+            .world_size
+            .ranks()
+            .map(|rank| self.start(rank.get(), Result::unwrap))
+            .collect();
+        joining.into_iter().map(Running::result).collect()
+    }
+}
+
+/// What a rank does that was started.
+pub(crate) struct Running<R>(Receiver<R>);
+
+impl<R> Running<R> {
+    /// Its result; every test here takes less than a minute.
+    pub(crate) fn result(self) -> R {
+        self.0.recv_timeout(Duration::from_mins(1)).unwrap()
+    }
+}
+
+/// Has a process join on a thread of its own and act.
+pub(crate) fn start<R: Send + 'static>(
+    config: Config,
+    act: impl FnOnce(Result<Seat, Error>) -> R + Send + 'static,
+) -> Running<R> {
+    let (done, result) = mpsc::channel();
+    thread::spawn(move || {
+        let joined = meet::join(&config).map(|joined| joined.exchange);
+        let _ = done.send(act(joined));
+    });
+    Running(result)
+}
+
+/// Checks with each of these seeds, all at the same time.
+pub(crate) fn on_threads(seeds: impl Iterator<Item = u64>, check: impl Fn(u64) + Sync) {
+    let check = &check;
+    thread::scope(|scope| {
+        for seed in seeds {
+            thread::Builder::new()
+                .name(format!("seed {seed}"))
+                .spawn_scoped(scope, move || check(seed))
+                .unwrap();
+        }
+    });
+}

@@ -1,0 +1,121 @@
+//! What every world must do, a long mixture of calls, and that nothing piles up.
+
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use fsgather_core::{Call, Operation, Rank, Site};
+use fsgather_testkit::{
+    MemoryPost,
+    exchange_conformance::{self, Seat},
+};
+
+use crate::bed::{Bed, on_threads};
+
+fn conform(post: impl Fn() -> std::sync::Arc<MemoryPost>, ranks: u32) {
+    let make = |ranks: u32, patience: Duration| {
+        let bed = Bed {
+            patience,
+            ..Bed::new(post(), ranks)
+        };
+        bed.world()
+    };
+    exchange_conformance::run(&make, ranks);
+}
+
+#[test]
+fn a_post_that_shows_everything_at_once_conforms() {
+    conform(MemoryPost::new, 3);
+}
+
+#[test]
+fn a_post_with_faults_conforms() {
+    on_threads(1..=6, |seed| conform(|| MemoryPost::with_faults(seed), 3));
+}
+
+/// What a rank hands in: all ranks can tell.
+fn body(rank: Rank, call: u32) -> Bytes {
+    let len = (rank.get() * 7919 + call * 104_729) % 3000;
+    let mut body = format!("{rank} in {call}:").into_bytes();
+    body.resize(body.len() + len as usize, b'.');
+    body.into()
+}
+
+/// Makes one of several kinds of calls, and compares what comes of it.
+fn make_call(seat: &Seat, call: u32, releases: &AtomicUsize) {
+    let site = Site::named("here");
+    let ranks = || seat.world_size().ranks();
+    let everything: Vec<Bytes> = ranks().map(|rank| body(rank, call)).collect();
+    match call % 3 {
+        0 => seat.barrier(site).unwrap(),
+        1 => {
+            let table = seat.exchange(
+                Call::new(Operation::AllGather, site),
+                body(seat.rank(), call),
+            );
+            assert_eq!(table.unwrap().unwrap().bodies, everything, "call {call}");
+        }
+        _ => {
+            let root = Rank::new(call % seat.world_size().get());
+            let table = seat
+                .exchange(
+                    Call::new(Operation::Gather, site).with_root(root),
+                    body(seat.rank(), call),
+                )
+                .unwrap();
+            let expected = (seat.rank() == root).then_some(everything);
+            assert_eq!(table.map(|table| table.bodies), expected, "call {call}");
+        }
+    }
+    releases.fetch_add(1, Ordering::Relaxed);
+}
+
+#[test]
+fn hundreds_of_calls_under_faults_deliver_what_was_contributed() {
+    const CALLS: u32 = 200;
+    let stress = |seed| {
+        let bed = Bed {
+            by_host: 2,
+            ..Bed::new(MemoryPost::with_faults(seed), 4)
+        };
+        let releases = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            for seat in bed.world() {
+                let releases = &releases;
+                scope.spawn(move || {
+                    for call in 0..CALLS {
+                        make_call(&seat, call, releases);
+                    }
+                    seat.close(Site::named("end")).unwrap();
+                });
+            }
+        });
+        assert_eq!(releases.into_inner(), 4 * CALLS as usize, "seed {seed}");
+        assert_eq!(bed.post.places(), 0, "seed {seed}: nothing is left");
+    };
+    on_threads(11..=14, stress);
+}
+
+#[test]
+fn messages_are_taken_back_however_long_the_job_runs() {
+    // Each side mentions what it has read after 32 messages at the latest.
+    const BOUND_FOR_EACH_RANK: usize = 80;
+    let bed = Bed::new(MemoryPost::new(), 3);
+    thread::scope(|scope| {
+        for seat in bed.world() {
+            let post = &bed.post;
+            scope.spawn(move || {
+                for turn in 0..2000 {
+                    seat.barrier(Site::named("here")).unwrap();
+                    let held = post.held();
+                    assert!(held < 3 * BOUND_FOR_EACH_RANK, "{held} after {turn}");
+                }
+                seat.close(Site::named("end")).unwrap();
+            });
+        }
+    });
+    assert_eq!(bed.post.places(), 0);
+}

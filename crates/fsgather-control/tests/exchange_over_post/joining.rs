@@ -1,0 +1,242 @@
+//! How worlds come together, and what gets in the way.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use fsgather_control::record::{MarkerPlace, Record};
+use fsgather_core::{Error, Noticeboard, PeerFailure, ProcessId, Rank, Site, WorldSize};
+use fsgather_testkit::{MemoryPost, exchange_conformance::Seat};
+use uuid::Uuid;
+
+use crate::bed::{Bed, Running, on_threads, start};
+
+fn barrier(seat: &Seat) -> Result<(), Error> {
+    seat.barrier(Site::named("here"))
+}
+
+fn barrier_and_close(world: Vec<Seat>) {
+    thread::scope(|scope| {
+        for seat in world {
+            scope.spawn(move || {
+                barrier(&seat).unwrap();
+                seat.close(Site::named("end")).unwrap();
+            });
+        }
+    });
+}
+
+/// Leaves the record of another world's rank 0; whoever enters its place finds it.
+fn leave_stale(bed: &Bed, process: ProcessId, number: u128) {
+    let communicator = Uuid::from_u128(number);
+    let office = bed.post.office(&process);
+    let (facts, postbox) = office.open(communicator, bed.world_size).unwrap();
+    drop(postbox);
+    let record = Record {
+        communicator,
+        secret: [7; 32],
+        addresses: Vec::new(),
+        host: process.host.clone(),
+        boot_id: process.boot_id.clone(),
+        markers: Some(MarkerPlace { facts, process }),
+        refusal: None,
+        world_size: bed.world_size,
+        network_namespace: 0,
+    };
+    bed.board.post(&record.to_bytes()).unwrap();
+}
+
+/// A process on a host of which nothing can be seen.
+fn elsewhere(which: u64) -> ProcessId {
+    ProcessId {
+        host: "far away".into(),
+        boot_id: "another boot".into(),
+        pid_namespace: 9,
+        pid: std::process::id(),
+        start_time: which,
+        ..ProcessId::default()
+    }
+}
+
+#[test]
+fn places_of_earlier_worlds_neither_capture_nor_hang_a_world() {
+    for seed in 51..=53 {
+        let bed = Bed::new(MemoryPost::with_faults(seed), 3);
+        // Its rank 0 is gone, and so is the place of another one.
+        let ended = bed.twin(0, 1);
+        leave_stale(&bed, ended.clone(), 1 << 100);
+        bed.post.kill(&ended);
+        // Rank 0 of this one cannot be seen and never answers.
+        leave_stale(&bed, elsewhere(1), 2 << 100);
+        let started = Instant::now();
+        barrier_and_close(bed.world());
+        assert!(started.elapsed() < Duration::from_secs(10), "seed {seed}");
+    }
+}
+
+#[test]
+fn two_processes_of_one_rank_end_the_world_for_all() {
+    for seed in 61..=64 {
+        let bed = Bed::new(MemoryPost::with_faults(seed), 3);
+        let started = Instant::now();
+        let join = |rank, which| {
+            let config = bed.config(rank, bed.twin(rank, which));
+            start(config, |seat: Result<Seat, Error>| {
+                seat.map(drop).unwrap_err()
+            })
+        };
+        let running = [join(0, 0), join(1, 0), join(1, 1)];
+        let told = running.map(Running::result);
+        for error in &told {
+            assert_eq!(error, &told[0], "seed {seed}");
+            let text = error.to_string();
+            assert!(
+                text.contains("two processes say that they are rank 1"),
+                "{text}"
+            );
+        }
+        assert!(started.elapsed() < Duration::from_secs(20), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_latecomer_is_told_that_the_world_has_formed_and_disturbs_nobody() {
+    on_threads(71..=73, |seed| {
+        let bed = Bed::new(MemoryPost::with_faults(seed), 3);
+        let world = bed.world();
+        let late = Bed {
+            join_patience: Duration::from_secs(3),
+            ..bed.clone()
+        };
+        let config = late.config(2, late.twin(2, 1));
+        let latecomer = start(config, |seat: Result<Seat, Error>| {
+            seat.map(drop).unwrap_err()
+        });
+        thread::scope(|scope| {
+            for seat in world {
+                scope.spawn(move || {
+                    let until = Instant::now() + Duration::from_secs(4);
+                    let mut last = false;
+                    while !last {
+                        last = Instant::now() > until;
+                        let body = vec![u8::from(last)];
+                        let call = fsgather_core::Call::new(
+                            fsgather_core::Operation::AllGather,
+                            Site::named("here"),
+                        );
+                        let table = seat.exchange(call, body.into()).unwrap().unwrap();
+                        last = table.bodies.iter().any(|body| body.as_ref() == [1]);
+                    }
+                    seat.close(Site::named("end")).unwrap();
+                });
+            }
+        });
+        let text = latecomer.result().to_string();
+        assert!(text.contains("formed without it"), "seed {seed}: {text}");
+    });
+}
+
+#[test]
+fn two_worlds_that_form_in_one_place_are_told_of_each_other() {
+    for seed in 81..=83 {
+        let bed = Bed::new(MemoryPost::with_faults(seed), 3);
+        let join = |rank, which| {
+            let config = bed.config(rank, bed.twin(rank, which));
+            start(config, |seat: Result<Seat, Error>| {
+                seat.map(drop).unwrap_err()
+            })
+        };
+        // Rank 1 could belong to either; rank 2 never comes.
+        let running = [join(0, 0), join(0, 1), join(1, 0)];
+        for told in running.map(Running::result) {
+            let text = told.to_string();
+            assert!(
+                text.contains("two worlds of the same job"),
+                "seed {seed}: {text}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_gives_up_before_its_answer_comes_is_not_waited_for() {
+    for seed in 91..=93 {
+        let bed = Bed::new(MemoryPost::with_faults(seed), 3);
+        let running = [bed.start(0, rank_1_is_gone), bed.start(2, rank_1_is_gone)];
+        // It sees no answer, and its process goes on.
+        let hasty = Bed {
+            join_patience: Duration::from_secs(1),
+            ..bed.clone()
+        };
+        bed.post.set_blind(&bed.process(1), true);
+        let gives_up = hasty.start(1, |seat| seat.map(drop).unwrap_err());
+        gives_up.result();
+        let started = Instant::now();
+        running.into_iter().for_each(Running::result);
+        assert!(started.elapsed() < Duration::from_secs(10), "seed {seed}");
+    }
+}
+
+fn rank_1_is_gone(seat: Result<Seat, Error>) {
+    let error = match seat {
+        Ok(seat) => barrier(&seat).unwrap_err(),
+        Err(error) => error,
+    };
+    let Error::PeerFailed { peer, failure, .. } = &error else {
+        panic!("{error}");
+    };
+    assert_eq!(peer.rank, Rank::new(1));
+    assert!(matches!(failure, PeerFailure::Raised { .. }), "{error}");
+}
+
+fn wait_for_messages(post: &MemoryPost, count: usize) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while post.held() < count {
+        assert!(Instant::now() < deadline, "only {} messages", post.held());
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn what_rank_0_says_right_after_the_welcome_is_heard() {
+    let bed = Bed::new(MemoryPost::new(), 2);
+    let process = bed.process(1);
+    // It leaves its request, but sees nothing until rank 0 has welcomed it, failed and said goodbye.
+    bed.post.set_blind(&process, true);
+    let post = bed.post.clone();
+    let root = bed.start(0, move |seat| {
+        let seat = seat.unwrap();
+        wait_for_messages(&post, 2);
+        seat.leave(Some(Error::config("no such model")));
+    });
+    let member = bed.start(1, |seat| barrier(&seat.unwrap()).unwrap_err());
+    wait_for_messages(&bed.post, 4);
+    bed.post.set_blind(&process, false);
+    root.result();
+    let error = member.result();
+    let Error::PeerFailed { peer, failure, .. } = &error else {
+        panic!("{error}");
+    };
+    assert_eq!(peer.rank, Rank::ZERO);
+    assert!(error.to_string().contains("no such model"), "{failure:?}");
+}
+
+#[test]
+fn ranks_of_different_world_sizes_are_told() {
+    let bed = Bed::new(MemoryPost::with_faults(95), 2);
+    let other = Bed {
+        world_size: WorldSize::new(3).unwrap(),
+        ..bed.clone()
+    };
+    let limited = Bed {
+        join_patience: Duration::from_secs(2),
+        ..bed.clone()
+    };
+    let root = limited.start(0, |seat| seat.map(drop).unwrap_err());
+    let member = other.start(1, |seat| seat.map(drop).unwrap_err());
+    let text = member.result().to_string();
+    assert!(text.contains("belongs to a world of 3 ranks"), "{text}");
+    let text = root.result().to_string();
+    assert!(text.contains("rank 1"), "{text}");
+}

@@ -1,0 +1,200 @@
+//! Ranks that vanish, and messages that cannot be left.
+
+use std::{
+    mem, thread,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use fsgather_core::{
+    Call, Contribution, Error, Operation, PeerFailure, ProcessId, Rank, Round, Site,
+};
+use fsgather_testkit::{MemoryPost, exchange_conformance::Seat};
+
+use crate::bed::{Bed, Running, on_threads};
+
+/// EIO: nothing that passes by itself.
+const IO_ERROR: i32 = 5;
+
+fn call() -> Call {
+    Call::new(Operation::AllGather, Site::named("here"))
+}
+
+fn barrier(seat: &Seat) -> Result<(), Error> {
+    seat.barrier(Site::named("here"))
+}
+
+/// Ends a process: what it holds ends with it, without a word.
+fn die(bed: &Bed, process: &ProcessId, seat: Seat) {
+    bed.post.kill(process);
+    mem::forget(seat);
+}
+
+/// What a survivor is told: whether the call in which a rank vanished succeeded, and the error that came.
+type Told = (bool, Error);
+
+/// Kills a rank in its second call, which the others make: before it contributes, or after.
+fn vanish(bed: &Bed, victim: u32, contributes: bool) -> (Vec<Told>, Duration) {
+    let running: Vec<Running<Option<Told>>> = (0..bed.world_size.get())
+        .map(|rank| {
+            let bed_of_rank = bed.clone();
+            bed.start(rank, move |seat| {
+                let (bed, seat) = (bed_of_rank, seat.unwrap());
+                if let Err(error) = barrier(&seat) {
+                    // Rank 0 may vanish while its last verdict is not seen yet.
+                    assert_eq!(victim, 0, "{error}");
+                    return Some((false, error));
+                }
+                if rank == victim {
+                    let ticket = seat.begin(call()).unwrap();
+                    if contributes {
+                        let part = Contribution::inline(vec![7]);
+                        seat.contribute(&ticket, Round::VERDICT, part).unwrap();
+                    }
+                    die(&bed, &bed.process(rank), seat);
+                    return None;
+                }
+                Some(match seat.exchange(call(), Bytes::from_static(&[7])) {
+                    Ok(_) => (true, barrier(&seat).unwrap_err()),
+                    Err(error) => (false, error),
+                })
+            })
+        })
+        .collect();
+    let started = Instant::now();
+    let told = running.into_iter().filter_map(Running::result).collect();
+    (told, started.elapsed())
+}
+
+fn lost(error: &Error) -> (Rank, &PeerFailure) {
+    let Error::PeerFailed { peer, failure, .. } = error else {
+        panic!("{error}");
+    };
+    (peer.rank, failure)
+}
+
+#[test]
+fn a_member_that_vanishes_is_named_alike_by_all() {
+    on_threads(21..=26, |seed| {
+        let by_host = if seed % 2 == 0 { 4 } else { 2 };
+        let bed = Bed {
+            by_host,
+            ..Bed::new(MemoryPost::with_faults(seed), 4)
+        };
+        let (told, took) = vanish(&bed, 3, seed % 4 < 2);
+        assert_eq!(told.len(), 3);
+        for one in &told {
+            assert_eq!(one, &told[0], "seed {seed}");
+            let (rank, failure) = lost(&one.1);
+            assert_eq!(rank, Rank::new(3));
+            assert!(matches!(failure, PeerFailure::Lost { .. }), "{failure:?}");
+        }
+        let limit = if by_host == 4 { 5 } else { 12 };
+        assert!(took < Duration::from_secs(limit), "seed {seed}: {took:?}");
+    });
+}
+
+#[test]
+fn a_rank_0_that_vanishes_is_named_by_all() {
+    on_threads(31..=36, |seed| {
+        let by_host = if seed % 2 == 0 { 4 } else { 2 };
+        let bed = Bed {
+            by_host,
+            ..Bed::new(MemoryPost::with_faults(seed), 4)
+        };
+        let (told, took) = vanish(&bed, 0, seed % 4 < 2);
+        assert_eq!(told.len(), 3);
+        for (_, error) in &told {
+            let (rank, failure) = lost(error);
+            assert_eq!(rank, Rank::ZERO, "seed {seed}");
+            assert!(
+                matches!(
+                    failure,
+                    PeerFailure::Lost { .. } | PeerFailure::OutcomeUnknown { .. }
+                ),
+                "seed {seed}: {failure:?}"
+            );
+        }
+        // Where only others see it, somebody on its host has to miss its signs first.
+        let limit = if by_host == 4 { 5 } else { 20 };
+        assert!(took < Duration::from_secs(limit), "seed {seed}: {took:?}");
+    });
+}
+
+#[test]
+fn ranks_that_vanish_one_after_the_other_do_not_keep_the_rest_waiting() {
+    let bed = Bed::new(MemoryPost::with_faults(41), 4);
+    let started = Instant::now();
+    let running: Vec<_> = (0..4)
+        .map(|rank| {
+            let its = bed.clone();
+            bed.start(rank, move |seat| {
+                let seat = seat.unwrap();
+                barrier(&seat).unwrap();
+                if rank >= 2 {
+                    die(&its, &its.process(rank), seat);
+                    return None;
+                }
+                Some(barrier(&seat).unwrap_err())
+            })
+        })
+        .collect();
+    let told: Vec<Error> = running.into_iter().filter_map(Running::result).collect();
+    assert_eq!(told[0], told[1]);
+    assert!(lost(&told[0]).0 >= Rank::new(2));
+    assert!(started.elapsed() < Duration::from_secs(6));
+}
+
+#[test]
+fn all_learn_why_a_rank_could_not_leave_a_message() {
+    for failing in [0, 1] {
+        let bed = Bed::new(MemoryPost::new(), 3);
+        let world = bed.world();
+        bed.post.refuse_sends(&bed.process(failing), IO_ERROR, 1);
+        let told: Vec<Error> = thread::scope(|scope| {
+            let ranks: Vec<_> = world
+                .into_iter()
+                .map(|seat| {
+                    scope.spawn(move || {
+                        // A call that was decided before stands.
+                        let mut outcomes = (0..3).map(|_| barrier(&seat));
+                        outcomes.find_map(Result::err).unwrap()
+                    })
+                })
+                .collect();
+            ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+        });
+        for error in &told {
+            let Error::Storage { cause, .. } = error else {
+                panic!("{error}");
+            };
+            assert_eq!(cause.os_code, Some(IO_ERROR));
+            assert_eq!(error, &told[0], "rank {failing} failed");
+        }
+    }
+}
+
+#[test]
+fn the_last_message_is_left_although_it_fails_for_a_moment() {
+    let bed = Bed::new(MemoryPost::new(), 2);
+    let started = Instant::now();
+    thread::scope(|scope| {
+        for seat in bed.world() {
+            let (post, process) = (&bed.post, bed.process(1));
+            scope.spawn(move || {
+                barrier(&seat).unwrap();
+                if seat.rank() == Rank::ZERO {
+                    // What rank 1 says from now on: that it closes, and that it has read the goodbye.
+                    post.refuse_sends(&process, 28, 1);
+                    barrier(&seat).unwrap();
+                    post.refuse_sends(&process, 28, 3);
+                } else {
+                    barrier(&seat).unwrap();
+                }
+                seat.close(Site::named("end")).unwrap();
+            });
+        }
+    });
+    assert_eq!(bed.post.places(), 0);
+    assert!(started.elapsed() < Duration::from_secs(5));
+}
