@@ -32,6 +32,7 @@ mod threads;
 mod addresses;
 mod attempt;
 mod baton;
+mod config;
 mod gate;
 mod hub;
 mod join;

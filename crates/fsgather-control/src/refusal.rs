@@ -12,7 +12,7 @@ use fsgather_core::{Backoff, Error, Noticeboard};
 use uuid::Uuid;
 
 use crate::{
-    meet::{self, Config},
+    config::{self, Config},
     record::{Objection, Record},
 };
 
@@ -32,7 +32,7 @@ pub(crate) fn refuse(
     let record = Record {
         communicator,
         refusal: Some(failure.clone()),
-        ..meet::record(config)
+        ..config::record(config)
     };
     show(config, board, &record, |shown_for| {
         shown_for >= SEEN_BY_ALL
@@ -45,7 +45,7 @@ pub(crate) fn refuse_unseen(config: &Config, board: &dyn Noticeboard, failure: &
     let communicator = Uuid::new_v4();
     let record = Record {
         communicator,
-        ..meet::record(config)
+        ..config::record(config)
     };
     show(config, board, &record, |shown_for| shown_for >= SEEN_BY_ALL);
     refuse(config, board, communicator, failure);

@@ -14,13 +14,13 @@ use uuid::Uuid;
 use crate::{
     addresses,
     baton::Baton,
+    config::{self, Config, Control, Joined, Meeting},
     coordinator::{Coordinator, World},
     driver::Driver,
     gate,
     hub::Hub,
     join::{Found, FoundTcp, Search, Whereabouts, seek},
     line::Line,
-    meet::{self, Config, Control, Joined, Meeting},
     member::Member,
     message::ToCoordinator,
     noise::Credentials,
@@ -87,7 +87,7 @@ pub(crate) fn host(config: &Config) -> Result<Hosted, Error> {
         patience: config.patience,
         join_patience: config.join_patience,
     };
-    let me = meet::coordinator_peer(&config.process);
+    let me = config::coordinator_peer(&config.process);
     let member = Member::new(Rank::ZERO, me, config.patience, now);
     let coordinator = Coordinator::new(world, now);
     let hub = Arc::new(Hub::new(
@@ -105,7 +105,7 @@ pub(crate) fn host(config: &Config) -> Result<Hosted, Error> {
         async move { hub.keep_time().await }
     });
     interrupt_by(config, &hub);
-    hub.join_self(meet::join_request(config));
+    hub.join_self(config::join_request(config));
     let board = match &config.meeting {
         Meeting::Board(board) => Some(Arc::clone(board)),
         Meeting::Address { .. } => None,
@@ -115,7 +115,7 @@ pub(crate) fn host(config: &Config) -> Result<Hosted, Error> {
     match settled {
         Settled::Formed(processes) => {
             line.watch_siblings(config.rank, &processes, &config.is_running);
-            let joined = meet::joined(config, communicator, processes, line);
+            let joined = config::joined(config, communicator, processes, line);
             Ok(Hosted::Formed(joined))
         }
         Settled::Failed(failure) => {
@@ -223,7 +223,7 @@ pub(crate) fn seek_world(config: &Config) -> Result<(Found, Baton), Error> {
                 },
             },
         },
-        join: meet::join_request(config),
+        join: config::join_request(config),
         network_namespace: config.network_namespace,
         patience: config.join_patience,
         office: config.office.clone(),
@@ -244,7 +244,7 @@ pub(crate) fn seek_world(config: &Config) -> Result<(Found, Baton), Error> {
     let found = baton.run(async {
         tokio::select! {
             found = seek(search) => found,
-            Ok(reason) = interruption => Err(meet::raised(&meet::own_peer(config), joining, &reason)),
+            Ok(reason) = interruption => Err(config::raised(&config::own_peer(config), joining, &reason)),
         }
     })?;
     Ok((found, baton))
@@ -263,7 +263,7 @@ pub(crate) fn enter(config: &Config, found: FoundTcp, baton: Baton) -> Result<Jo
     let processes = welcome.processes;
     let coordinator = processes
         .first()
-        .map(meet::coordinator_peer)
+        .map(config::coordinator_peer)
         .ok_or_else(|| Error::rendezvous("rank 0 named no processes in its welcome"))?;
     let member = Member::new(config.rank, coordinator, welcome.patience, now);
     let hub = Arc::new(Hub::new(config.rank, member, None, 1));
@@ -287,7 +287,12 @@ pub(crate) fn enter(config: &Config, found: FoundTcp, baton: Baton) -> Result<Jo
     interrupt_by(config, &hub);
     let line = Line::new(hub, baton, None);
     line.watch_siblings(config.rank, &processes, &config.is_running);
-    Ok(meet::joined(config, welcome.communicator, processes, line))
+    Ok(config::joined(
+        config,
+        welcome.communicator,
+        processes,
+        line,
+    ))
 }
 
 /// How to open the silent second connection to rank 0.
@@ -387,7 +392,7 @@ fn record(config: &Config, port: u16, credentials: &Credentials) -> Result<Recor
         communicator: credentials.communicator,
         secret: credentials.secret,
         addresses: addresses::publishable(port, &*config.interfaces)?,
-        ..meet::record(config)
+        ..config::record(config)
     })
 }
 
@@ -436,11 +441,11 @@ fn check_descriptors(world_size: WorldSize) -> Result<(), Error> {
 fn interrupt_by(config: &Config, hub: &Arc<Hub>) {
     // The switch may outlive the communicator.
     let hub = Arc::downgrade(hub);
-    let me = meet::own_peer(config);
+    let me = config::own_peer(config);
     config.interrupt.on_raise(move |reason| {
         if let Some(hub) = hub.upgrade() {
             let doing = hub.act(|member, _| member.doing());
-            hub.interrupt(&meet::raised(&me, doing, reason));
+            hub.interrupt(&config::raised(&me, doing, reason));
         }
     });
 }

@@ -68,7 +68,7 @@ pub trait Postbox: Send + Sync {
     /// # Errors
     ///
     /// When the place cannot be read, is gone, or a message stays unreadable for longer than any cache
-    /// can explain.
+    /// can explain. Nothing is lost by it: looking again is allowed.
     fn receive(&self, newcomers: bool) -> Result<Vec<Letter>, Error>;
 
     /// Keeps what was sent visible; called now and then as long as an answer is due.

@@ -2,6 +2,7 @@
 
 use std::{
     sync::Arc,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -12,6 +13,7 @@ use super::{
     outbox::{Outbox, SEND_AGAIN},
     pace::Pace,
     pulse::{self, Pulse, SILENCE_LIMIT, Turn},
+    tolerance::Tolerance,
 };
 use crate::siblings::IsRunning;
 
@@ -32,8 +34,22 @@ pub(super) struct Courier {
     forming_turn: Turn,
     pace: Pace,
     outbox: Outbox,
+    receiving: Tolerance,
     newcomers_at: Instant,
     listen_at: Instant,
+}
+
+/// Tells the desk that the courier is gone, however that came.
+struct TellsItsEnd(Arc<Desk>);
+
+impl Drop for TellsItsEnd {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            let cause = Error::config("the thread that carries messages has panicked");
+            self.0.act(|member, _| member.interrupt(&cause));
+        }
+        self.0.stopped();
+    }
 }
 
 /// Who is where, once that is known.
@@ -100,6 +116,7 @@ impl Courier {
             forming_turn: Turn::new(0),
             pace: Pace::new(shortest, longest, now),
             outbox,
+            receiving: Tolerance::default(),
             newcomers_at: now,
             listen_at: now,
         }
@@ -107,6 +124,7 @@ impl Courier {
 
     /// Works until the desk says to stop.
     pub(super) fn run(mut self) {
+        let _told = TellsItsEnd(Arc::clone(&self.desk));
         let how = loop {
             let round = self.desk.start_round();
             if !round.outgoing.is_empty() {
@@ -136,7 +154,6 @@ impl Courier {
             self.desk.wait_for_work(pause, round.stopping.is_some());
         };
         self.postbox.retire(how);
-        self.desk.stopped();
     }
 
     /// Leaves what there is to leave.
@@ -159,6 +176,7 @@ impl Courier {
         }
         match self.postbox.receive(newcomers) {
             Ok(found) => {
+                self.receiving.well();
                 if !found.is_empty() {
                     self.pace.moved(Instant::now());
                 }
@@ -167,6 +185,9 @@ impl Courier {
                 if !discard.is_answered {
                     self.postbox.tend();
                 }
+            }
+            Err(error) if self.receiving.bears(&error, now) => {
+                tracing::debug!("cannot look for messages yet: {error}");
             }
             Err(error) => self.fail(&error),
         }

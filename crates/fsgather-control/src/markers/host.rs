@@ -16,10 +16,10 @@ use super::{
     outbox::Outbox,
 };
 use crate::{
+    config::{self, Config, Joined},
     coordinator::{Coordinator, World},
     driver::Driver,
     machines::Machines,
-    meet::{self, Config, Joined},
     member::Member,
     record::{MarkerPlace, Record},
     refusal,
@@ -46,7 +46,7 @@ pub(crate) fn host(
         patience: config.patience,
         join_patience: config.join_patience,
     };
-    let me = meet::coordinator_peer(&config.process);
+    let me = config::coordinator_peer(&config.process);
     let member = Member::new(Rank::ZERO, me, config.patience, Instant::now());
     let coordinator = Coordinator::new(world, started);
     let machines = Machines::new(Rank::ZERO, member, Some(coordinator));
@@ -62,7 +62,7 @@ pub(crate) fn host(
         Some(Arc::clone(board)),
     )?;
     interrupt_by(config, &desk);
-    let join = meet::join_request(config);
+    let join = config::join_request(config);
     desk.coordinate(|coordinator, now| coordinator.join(join, now));
     let record = Record {
         communicator,
@@ -71,7 +71,7 @@ pub(crate) fn host(
             facts,
             process: config.process.clone(),
         }),
-        ..meet::record(config)
+        ..config::record(config)
     };
     let outcome = board.post(&record.to_bytes()).and_then(|()| {
         tend(Arc::clone(board), Arc::clone(&desk))?;
@@ -88,7 +88,7 @@ pub(crate) fn host(
     match outcome {
         Ok(processes) => {
             line.watch_siblings(config, &processes);
-            Ok(meet::joined(config, communicator, processes, line))
+            Ok(config::joined(config, communicator, processes, line))
         }
         Err(failure) => {
             desk.coordinate(|coordinator, _| coordinator.give_up(&failure));

@@ -15,10 +15,10 @@ use super::{
     seek::Entered,
 };
 use crate::{
+    config::{self, Config, Joined},
     coordinator::Coordinator,
     driver::Driver,
     machines::Machines,
-    meet::{self, Config, Joined},
     member::Member,
     siblings::Watch,
 };
@@ -197,7 +197,7 @@ pub(crate) fn enter(config: &Config, entered: Entered) -> Result<Joined, Error> 
     let processes = welcome.processes;
     let coordinator = processes
         .first()
-        .map(meet::coordinator_peer)
+        .map(config::coordinator_peer)
         .ok_or_else(|| Error::rendezvous("rank 0 named no processes in its welcome"))?;
     let member = Member::new(config.rank, coordinator, welcome.patience, now);
     let machines = Machines::new(config.rank, member, None);
@@ -216,18 +216,23 @@ pub(crate) fn enter(config: &Config, entered: Entered) -> Result<Joined, Error> 
     )?;
     interrupt_by(config, &desk);
     line.watch_siblings(config, &processes);
-    Ok(meet::joined(config, welcome.communicator, processes, line))
+    Ok(config::joined(
+        config,
+        welcome.communicator,
+        processes,
+        line,
+    ))
 }
 
 /// Makes the switch end all calls, with an error that names this rank.
 pub(super) fn interrupt_by(config: &Config, desk: &Arc<Desk>) {
     // The switch may outlive the communicator.
     let desk = Arc::downgrade(desk);
-    let me = meet::own_peer(config);
+    let me = config::own_peer(config);
     config.interrupt.on_raise(move |reason| {
         if let Some(desk) = desk.upgrade() {
             let doing = desk.act(|member, _| member.doing());
-            desk.interrupt(&meet::raised(&me, doing, reason));
+            desk.interrupt(&config::raised(&me, doing, reason));
         }
     });
 }

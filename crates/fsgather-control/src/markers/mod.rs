@@ -17,6 +17,7 @@ mod pace;
 mod pulse;
 mod seek;
 mod sequence;
+mod tolerance;
 
 pub(crate) use host::host;
 pub(crate) use line::enter;

@@ -7,7 +7,7 @@ use std::{
 
 use fsgather_core::{Error, Postbox};
 
-use super::mail::Outgoing;
+use super::{mail::Outgoing, tolerance::may_pass};
 
 /// How often to try again to leave a message.
 pub(super) const SEND_AGAIN: Duration = Duration::from_millis(100);
@@ -74,7 +74,7 @@ impl Outbox {
         });
         failing.again_at = now + SEND_AGAIN;
         failing.is_hopeless =
-            !error.is_transient() || now.saturating_duration_since(failing.since) >= SEND_PATIENCE;
+            !may_pass(&error) || now.saturating_duration_since(failing.since) >= SEND_PATIENCE;
         if failing.is_hopeless {
             Err(error)
         } else {
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     const NO_SPACE: i32 = 28;
-    const IO_ERROR: i32 = 5;
+    const READ_ONLY: i32 = 30;
 
     /// Leaves two messages while sends fail like this; how each try at these seconds ended, and what is
     /// there in the end.
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn what_does_not_pass_is_told_at_once_and_still_tried() {
-        assert_eq!(leave(IO_ERROR, 1, &[0, 1]), (vec![false, true], 2));
+        assert_eq!(leave(READ_ONLY, 1, &[0, 1]), (vec![false, true], 2));
     }
 
     #[test]

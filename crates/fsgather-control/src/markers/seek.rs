@@ -14,6 +14,7 @@ use super::{
     outbox::{Outbox, SEND_AGAIN},
     pace::Pace,
     pulse::{Pulse, SILENCE_LIMIT},
+    tolerance::Tolerance,
 };
 use crate::{
     message::{Join, ToCoordinator, ToMember, Welcome},
@@ -174,11 +175,15 @@ fn run(search: Search, orders: &Orders, tell: &dyn Fn(Event)) -> Option<Event> {
     let rank = search.join.rank;
     let sender = sender_of(search.join.nonce);
     let mut pauses = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
+    let mut entering = Tolerance::default();
     let postbox = loop {
         match search.office.enter(&search.place.facts, rank, sender) {
             Ok(Some(postbox)) => break postbox,
             Ok(None) if has_ended(&search) => return Some(crashed()),
             Ok(None) => drop(orders.wait(pauses.next_pause())?),
+            Err(error) if entering.bears(&error, Instant::now()) => {
+                drop(orders.wait(pauses.next_pause())?);
+            }
             Err(error) => return Some(Event::Failed(error.to_string())),
         }
     };
@@ -228,6 +233,7 @@ impl Asking<'_> {
         let host = self.search.place.process.host_label();
         let mut pulse = Pulse::default();
         pulse.listen_to(host, now);
+        let mut receiving = Tolerance::default();
         let (mut ask_again, mut check_at) = (None, now);
         let mut is_in = false;
         loop {
@@ -240,7 +246,11 @@ impl Asking<'_> {
             }
             let has_ended = now >= check_at && has_ended(&self.search);
             let found = match self.postbox.receive(false) {
-                Ok(found) => found,
+                Ok(found) => {
+                    receiving.well();
+                    found
+                }
+                Err(error) if receiving.bears(&error, now) => Vec::new(),
                 Err(error) if is_in => return Some(Event::Lost(error.to_string())),
                 Err(error) => return Some(Event::Failed(error.to_string())),
             };

@@ -14,7 +14,7 @@ use fsgather_testkit::{MemoryPost, exchange_conformance::Seat};
 use crate::bed::{Bed, Running, on_threads};
 
 /// EIO: nothing that passes by itself.
-const IO_ERROR: i32 = 5;
+const READ_ONLY: i32 = 30;
 
 fn call() -> Call {
     Call::new(Operation::AllGather, Site::named("here"))
@@ -150,7 +150,7 @@ fn all_learn_why_a_rank_could_not_leave_a_message() {
     for failing in [0, 1] {
         let bed = Bed::new(MemoryPost::new(), 3);
         let world = bed.world();
-        bed.post.refuse_sends(&bed.process(failing), IO_ERROR, 1);
+        bed.post.refuse_sends(&bed.process(failing), READ_ONLY, 1);
         let told: Vec<Error> = thread::scope(|scope| {
             let ranks: Vec<_> = world
                 .into_iter()
@@ -168,7 +168,7 @@ fn all_learn_why_a_rank_could_not_leave_a_message() {
             let Error::Storage { cause, .. } = error else {
                 panic!("{error}");
             };
-            assert_eq!(cause.os_code, Some(IO_ERROR));
+            assert_eq!(cause.os_code, Some(READ_ONLY));
             assert_eq!(error, &told[0], "rank {failing} failed");
         }
     }

@@ -1,0 +1,166 @@
+//! What joining needs to know, and what comes of it: [`Config`], [`Joined`].
+
+use std::{ops::RangeInclusive, sync::Arc, time::Duration};
+
+use fsgather_core::{
+    Activity, Error, Exchange, Interrupt, Noticeboard, Peer, PeerFailure, PostOffice, ProcessId,
+    Rank, WorldSize,
+};
+use uuid::Uuid;
+
+use crate::{
+    addresses::InterfaceFilter, driver::Driver, message::Join, record::Record, seat::Seat,
+    siblings::IsRunning,
+};
+
+/// All contributions to one exchange together stay below this, in bytes.
+const TABLE_LIMIT: usize = 4 << 20;
+
+/// How ranks find rank 0.
+#[derive(Clone)]
+pub enum Meeting {
+    /// Rank 0 leaves a record with all its addresses and a fresh secret; the others find it.
+    Board(Arc<dyn Noticeboard>),
+    /// Rank 0 listens at a known address.
+    Address {
+        /// Rank 0's host, as the others can resolve it.
+        host: String,
+        /// Where it listens, on all its interfaces.
+        port: u16,
+        /// Stands for the world in the handshake; all ranks must give the same.
+        communicator: Uuid,
+        /// What members must know to join.
+        secret: [u8; 32],
+    },
+}
+
+/// What carries messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Control {
+    /// TCP; marker files once it is clear, while the world forms, that a rank cannot reach rank 0.
+    #[default]
+    Auto,
+    /// TCP, or an error.
+    Tcp,
+    /// Marker files.
+    Markers,
+}
+
+/// All that joining needs to know.
+#[derive(Clone)]
+pub struct Config {
+    /// Which rank this process is.
+    pub rank: Rank,
+    /// How many ranks there are.
+    pub world_size: WorldSize,
+    /// This process.
+    pub process: ProcessId,
+    /// The inode of this process's network namespace; 0 when unknown.
+    pub network_namespace: u64,
+    /// What messages call this job.
+    pub job: String,
+    /// How long nothing may move before a call fails; rank 0's counts.
+    pub patience: Duration,
+    /// How long meeting may take in all.
+    pub join_patience: Duration,
+    /// Where rank 0 listens when it leaves a record; 0 for any free port.
+    pub ports: RangeInclusive<u16>,
+    /// Which addresses rank 0 publishes.
+    pub interfaces: Arc<InterfaceFilter>,
+    /// How ranks find rank 0.
+    pub meeting: Meeting,
+    /// What carries messages; rank 0's choice counts.
+    pub control: Control,
+    /// Where marker files are left, if they can be.
+    pub office: Option<Arc<dyn PostOffice>>,
+    /// Ends joining, and all calls after it.
+    pub interrupt: Interrupt,
+    /// Tells whether a process of this host is running.
+    pub is_running: Arc<IsRunning>,
+}
+
+/// A world that has formed.
+pub struct Joined {
+    /// This rank's place in it.
+    pub exchange: Box<dyn Exchange>,
+    /// The identity of the world.
+    pub communicator: Uuid,
+    /// Where every rank runs, in rank order.
+    pub processes: Vec<ProcessId>,
+}
+
+pub(crate) fn join_request(config: &Config) -> Join {
+    Join {
+        rank: config.rank,
+        world_size: config.world_size,
+        nonce: Uuid::new_v4().as_u128(),
+        process: config.process.clone(),
+        patience: config.patience,
+    }
+}
+
+pub(crate) fn coordinator_peer(process: &ProcessId) -> Peer {
+    Peer {
+        rank: Rank::ZERO,
+        host: process.host.clone(),
+        pid: process.pid,
+    }
+}
+
+/// What a record of this rank says in any case.
+pub(crate) fn record(config: &Config) -> Record {
+    Record {
+        communicator: Uuid::nil(),
+        secret: rand::random(),
+        addresses: Vec::new(),
+        markers: None,
+        refusal: None,
+        world_size: config.world_size,
+        host: config.process.host.clone(),
+        boot_id: config.process.boot_id.clone(),
+        network_namespace: config.network_namespace,
+    }
+}
+
+pub(crate) fn joined(
+    config: &Config,
+    communicator: Uuid,
+    processes: Vec<ProcessId>,
+    driver: impl Driver + 'static,
+) -> Joined {
+    let peers = (0..)
+        .map(Rank::new)
+        .zip(&processes)
+        .map(|(rank, process)| Peer {
+            rank,
+            host: process.host.clone(),
+            pid: process.pid,
+        })
+        .collect();
+    let body_limit = TABLE_LIMIT / config.world_size.count();
+    let seat = Seat::new(config.rank, config.world_size, peers, body_limit, driver);
+    Joined {
+        exchange: Box::new(seat),
+        communicator,
+        processes,
+    }
+}
+
+pub(crate) fn own_peer(config: &Config) -> Peer {
+    Peer {
+        rank: config.rank,
+        host: config.process.host.clone(),
+        pid: config.process.pid,
+    }
+}
+
+/// A rank's own failure.
+pub(crate) fn raised(peer: &Peer, activity: Activity, reason: &str) -> Error {
+    Error::PeerFailed {
+        peer: peer.clone(),
+        activity,
+        failure: PeerFailure::Raised {
+            message: reason.to_owned(),
+        },
+    }
+}

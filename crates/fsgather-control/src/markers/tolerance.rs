@@ -1,0 +1,75 @@
+//! Which failures of file calls are waited out: [`Tolerance`]. Pure.
+
+use std::time::{Duration, Instant};
+
+use fsgather_core::Error;
+
+/// How long file calls may fail before this rank gives up.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Reasons that do not pass by themselves, as Linux numbers them: not permitted (1, 13), gone (2), not a
+/// directory (20), read-only (30), a name too long (36), no such call (38), too many links (40).
+const FOR_GOOD: [i32; 8] = [1, 2, 13, 20, 30, 36, 38, 40];
+
+/// Whether a failure may pass by itself: a server that is short of space or out of breath, a handle
+/// that has gone stale.
+pub(super) fn may_pass(error: &Error) -> bool {
+    match error {
+        Error::Storage { cause, .. } => cause
+            .os_code
+            .is_some_and(|os_code| !FOR_GOOD.contains(&os_code)),
+        _ => false,
+    }
+}
+
+/// Counts for how long a kind of call has been failing.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tolerance {
+    since: Option<Instant>,
+}
+
+impl Tolerance {
+    /// Notes a call that has gone well.
+    pub(super) const fn well(&mut self) {
+        self.since = None;
+    }
+
+    /// Notes a call that has failed; whether that is to be put up with, for now.
+    pub(super) fn bears(&mut self, error: &Error, now: Instant) -> bool {
+        let since = *self.since.get_or_insert(now);
+        may_pass(error) && now.saturating_duration_since(since) < PATIENCE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    fn failure(os_code: i32) -> Error {
+        Error::storage("list", "/shared", &io::Error::from_raw_os_error(os_code))
+    }
+
+    #[test]
+    fn a_server_out_of_breath_is_waited_for_and_not_for_ever() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let io_error = failure(5);
+        let mut tolerance = Tolerance::default();
+        assert!(tolerance.bears(&io_error, start));
+        assert!(tolerance.bears(&io_error, at(9)));
+        assert!(!tolerance.bears(&io_error, at(10)));
+        tolerance.well();
+        assert!(tolerance.bears(&io_error, at(11)));
+    }
+
+    #[test]
+    fn what_does_not_pass_by_itself_is_told_at_once() {
+        for os_code in FOR_GOOD {
+            assert!(!Tolerance::default().bears(&failure(os_code), Instant::now()));
+        }
+        let described = Error::config("a directory that is gone");
+        assert!(!may_pass(&described));
+    }
+}
