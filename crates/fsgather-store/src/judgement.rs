@@ -267,6 +267,7 @@ fn state(evidence: &Evidence, now: SystemTime) -> (GatherState, String) {
                 None => "it has left no beat".to_owned(),
                 Some(beat) => {
                     let age = now.duration_since(beat).unwrap_or_default();
+                    let age = Duration::from_secs(age.as_secs());
                     format!("its last beat was {} ago", duration_text(age))
                 }
             };
