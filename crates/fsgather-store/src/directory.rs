@@ -79,6 +79,9 @@ fn open(path: &Path) -> io::Result<OwnedFd> {
     })?)
 }
 
+/// How often to make a rendezvous directory that is gone again: each time somebody has to come between.
+const TRIES: usize = 20;
+
 /// Makes the rendezvous directory within `directory`, and returns its path.
 ///
 /// Every rank does this; that it exists is success. It takes group and mode of `directory`, so that
@@ -96,9 +99,23 @@ pub fn make_rendezvous(directory: &Path) -> Result<PathBuf, Error> {
         use std::os::unix::fs::MetadataExt;
         (parent.gid(), parent.mode() & 0o7777)
     };
-    if make(&path, wanted.1).map_err(told)? {
-        adopt(&path, wanted.0, wanted.1).map_err(told)?;
-    } else if !look(&path).map_err(told)?.is_directory {
+    let make_or_look = || {
+        if make(&path, wanted.1)? {
+            adopt(&path, wanted.0, wanted.1)?;
+            Ok(true)
+        } else {
+            Ok(look(&path)?.is_directory)
+        }
+    };
+    let mut is_directory = make_or_look();
+    let mut tries = 1;
+    // `clean` may remove it in between, as long as it is empty.
+    let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+    while tries < TRIES && is_directory.as_ref().is_err_and(is_gone) {
+        is_directory = make_or_look();
+        tries += 1;
+    }
+    if !is_directory.map_err(told)? {
         return Err(Error::storage(
             "use",
             &path,
@@ -195,8 +212,6 @@ pub(crate) fn in_rendezvous<R>(
     rendezvous: &Path,
     work: impl Fn() -> io::Result<R>,
 ) -> io::Result<R> {
-    // Each time somebody has to come between.
-    const TRIES: usize = 20;
     let parent = rendezvous
         .parent()
         .filter(|parent| layout::rendezvous_path(parent) == rendezvous);
@@ -246,6 +261,28 @@ mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
     use super::*;
+
+    #[test]
+    fn a_rendezvous_directory_that_is_removed_all_the_time_is_made_again() {
+        let place = tempfile::tempdir().unwrap();
+        let path = layout::rendezvous_path(place.path());
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        let order = std::sync::atomic::Ordering::Relaxed;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(order) {
+                    let _ = std::fs::remove_dir(&path);
+                }
+            });
+            for _ in 0..300 {
+                if let Err(error) = make_rendezvous(place.path()) {
+                    is_over.store(true, order);
+                    panic!("{error}");
+                }
+            }
+            is_over.store(true, order);
+        });
+    }
 
     #[test]
     fn the_rendezvous_directory_takes_group_and_mode_of_its_parent() {
