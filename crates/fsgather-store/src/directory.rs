@@ -80,7 +80,7 @@ fn open(path: &Path) -> io::Result<OwnedFd> {
 }
 
 /// How often to make a rendezvous directory that is gone again: each time somebody has to come between.
-const TRIES: usize = 20;
+const TRIES: usize = 1000;
 
 /// Makes the rendezvous directory within `directory`, and returns its path.
 ///
