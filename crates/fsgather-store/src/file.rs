@@ -102,6 +102,16 @@ pub(crate) fn sync(file: &File) -> io::Result<()> {
     }
 }
 
+/// Empties a file that is going to be removed, so that nothing of it is still on its way.
+///
+/// Data that a server has refused stays with the client, which goes on trying to write it and keeps the
+/// file open under another name meanwhile. Best effort: the file goes in any case.
+pub(crate) fn forget_contents(file: &File) {
+    if let Err(error) = file.set_len(0) {
+        tracing::trace!(%error, "a file that is going to be removed cannot be emptied");
+    }
+}
+
 /// Closes a file and says how that went.
 pub(crate) fn close(file: File) -> io::Result<()> {
     match nix::unistd::close(file) {

@@ -12,6 +12,8 @@ use fsgather_core::{
     Beat, Error, Letter, Postbox, ProcessId, Rank, Retirement, StorageCause, duration_text,
 };
 
+use rustix::io::Errno;
+
 use crate::{
     caretaker::Caretaker,
     directory, file,
@@ -32,6 +34,9 @@ const ABSENCE: Duration = Duration::from_secs(10);
 
 /// How long a rank that goes keeps its last message visible: longer than any clock's tick.
 const LINGER: Duration = Duration::from_millis(2500);
+
+/// How much room each rank sets aside for its last messages, in bytes.
+const RESERVE: usize = 16 << 10;
 
 /// The pauses between two looks, at least and at most.
 const LOCAL_PACE: (Duration, Duration) = (Duration::from_micros(100), Duration::from_millis(50));
@@ -74,6 +79,8 @@ struct State {
     hosts: BTreeSet<HostName>,
     posted: BTreeMap<u64, PathBuf>,
     beat: Option<(u64, PathBuf)>,
+    /// What is removed when there is no room for a message.
+    reserve: Option<PathBuf>,
     schedule: TouchSchedule,
     changed: Instant,
 }
@@ -97,6 +104,7 @@ impl MarkerBox {
                 hosts: BTreeSet::new(),
                 posted: BTreeMap::new(),
                 beat: None,
+                reserve: None,
                 schedule: TouchSchedule::default(),
                 changed: Instant::now(),
             }),
@@ -109,7 +117,30 @@ impl MarkerBox {
     /// This comes before anybody can know of this rank, so that nobody looks for them too early.
     pub(crate) fn make_host_directories(&self) -> Result<(), Error> {
         self.directory.make_directory(&self.outbox())?;
-        self.directory.make_directory(&self.live(self.host))
+        self.directory.make_directory(&self.live(self.host))?;
+        self.set_aside();
+        Ok(())
+    }
+
+    /// Sets room aside, so that the others can still be told that the disk is full.
+    fn set_aside(&self) {
+        let name = MarkerName::Reserve {
+            from: self.rank(),
+            nonce: rand::random(),
+        };
+        let path = self.outbox().join(name.to_string());
+        let mode = self.directory.file_mode();
+        match file::write_new(&path, mode, &[0x66; RESERVE], self.directory.must_sync()) {
+            Ok(()) => self.lock().reserve = Some(path),
+            Err(error) => tracing::debug!(path = %path.display(), %error, "no room to set aside"),
+        }
+    }
+
+    fn rank(&self) -> Rank {
+        match self.role {
+            Role::Coordinator => Rank::ZERO,
+            Role::Member { rank, .. } => rank,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -265,8 +296,11 @@ impl MarkerBox {
     /// Removes the messages that this rank has left. Its sign of life stays: others may have to learn
     /// from it who has ended.
     fn take_back_all(&self) {
-        let posted = std::mem::take(&mut self.lock().posted);
-        for path in posted.into_values() {
+        let (posted, reserve) = {
+            let mut state = self.lock();
+            (std::mem::take(&mut state.posted), state.reserve.take())
+        };
+        for path in posted.into_values().chain(reserve) {
             unlink(&path);
         }
     }
@@ -330,6 +364,16 @@ struct Listed {
     letters: Vec<Letter>,
 }
 
+fn is_lack_of_room(error: &Error) -> bool {
+    match error {
+        Error::Storage { cause, .. } => matches!(
+            cause.os_code.map(Errno::from_raw_os_error),
+            Some(Errno::NOSPC | Errno::DQUOT)
+        ),
+        _ => false,
+    }
+}
+
 fn unlink(path: &Path) {
     if let Err(error) = remove::unlink(path) {
         tracing::debug!(path = %path.display(), %error, "cannot remove");
@@ -338,18 +382,31 @@ fn unlink(path: &Path) {
 
 impl Postbox for MarkerBox {
     fn send(&self, number: u64, to: Option<Rank>, body: &[u8]) -> Result<(), Error> {
-        let nonce = rand::random();
-        let name = match self.role {
-            Role::Coordinator => MarkerName::Bulletin { number, to, nonce },
-            Role::Member { rank, sender } => MarkerName::Letter {
-                from: rank,
-                sender,
-                number,
-                nonce,
-            },
+        // Every try under a new name.
+        let write = || {
+            let nonce = rand::random();
+            let name = match self.role {
+                Role::Coordinator => MarkerName::Bulletin { number, to, nonce },
+                Role::Member { rank, sender } => MarkerName::Letter {
+                    from: rank,
+                    sender,
+                    number,
+                    nonce,
+                },
+            };
+            let path = self.outbox().join(name.to_string());
+            self.write(&path, body).map(|()| path)
         };
-        let path = self.outbox().join(name.to_string());
-        self.write(&path, body)?;
+        let path = match write() {
+            Err(error) if is_lack_of_room(&error) => {
+                let Some(reserve) = self.lock().reserve.take() else {
+                    return Err(error);
+                };
+                unlink(&reserve);
+                write()?
+            }
+            other => other?,
+        };
         let mut state = self.lock();
         state.posted.insert(number, path);
         state.schedule = TouchSchedule::default();
@@ -426,12 +483,8 @@ impl Postbox for MarkerBox {
 
     fn beat(&self, body: &[u8]) -> Result<(), Error> {
         let number = self.lock().beat.as_ref().map_or(1, |(last, _)| last + 1);
-        let from = match self.role {
-            Role::Coordinator => Rank::ZERO,
-            Role::Member { rank, .. } => rank,
-        };
         let name = MarkerName::Beat {
-            from,
+            from: self.rank(),
             number,
             nonce: rand::random(),
         };

@@ -39,6 +39,8 @@ pub(crate) enum MarkerName {
         to: Option<Rank>,
         nonce: u32,
     },
+    /// `reserve-r<rank>-<nonce>`, beside a rank's messages: room for its last ones on a disk that is full.
+    Reserve { from: Rank, nonce: u32 },
     /// `beat-r<rank>-n<number>-<nonce>`, in `live/<host>/`.
     Beat { from: Rank, number: u64, nonce: u32 },
 }
@@ -66,6 +68,9 @@ impl fmt::Display for MarkerName {
                 to: Some(rank),
                 nonce,
             } => write!(f, "bulletin-n{number:020}-r{:05}-{nonce:08x}", rank.get()),
+            Self::Reserve { from, nonce } => {
+                write!(f, "reserve-r{:05}-{nonce:08x}", from.get())
+            }
             Self::Beat {
                 from,
                 number,
@@ -96,6 +101,10 @@ impl MarkerName {
                     "all" => None,
                     other => Some(rank(other)?),
                 },
+                nonce,
+            }),
+            ("reserve", [from]) => Some(Self::Reserve {
+                from: rank(from)?,
                 nonce,
             }),
             ("beat", [from, number]) => Some(Self::Beat {
@@ -151,6 +160,10 @@ mod tests {
                     nonce,
                 },
                 "bulletin-n00000000000000000008-r00003-0000beef",
+            ),
+            (
+                MarkerName::Reserve { from, nonce },
+                "reserve-r00003-0000beef",
             ),
             (
                 MarkerName::Beat {

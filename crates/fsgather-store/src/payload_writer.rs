@@ -158,7 +158,11 @@ struct Staged {
 impl Drop for Staged {
     fn drop(&mut self) {
         // Closed first: some file systems keep a removed file under another name while it is open.
-        drop(self.file.take());
+        if let Some(file) = self.file.take()
+            && !self.is_settled
+        {
+            file::forget_contents(&file);
+        }
         if !self.is_settled
             && let Err(error) = remove::unlink(&self.path)
         {
@@ -238,6 +242,9 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
         };
         if synced.is_ok() {
             gate(Step::Synced)?;
+        }
+        if synced.is_err() {
+            file::forget_contents(&file);
         }
         let closed = file::close(file).map_err(|error| self.storage("close", &error));
         synced.and(closed)?;
@@ -377,4 +384,4 @@ impl<P: FnMut(u64) -> Result<(), Error>> Write for PayloadWriter<P> {
 
 #[cfg(test)]
 #[path = "payload_writer_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -187,10 +187,10 @@ fn a_crash_while_writing_leaves_a_staged_file_that_is_removed_with_the_directory
 }
 
 /// A small tmpfs, unmounted on drop; `None`, with a note, where mounting is not allowed.
-struct SmallDisk(tempfile::TempDir);
+pub(crate) struct SmallDisk(pub(crate) tempfile::TempDir);
 
 impl SmallDisk {
-    fn new(options: &str) -> Option<Self> {
+    pub(crate) fn new(options: &str) -> Option<Self> {
         let place = tempfile::tempdir().unwrap();
         let mounted = Command::new("mount")
             .args(["-t", "tmpfs", "-o", options, "tmpfs"])
