@@ -17,6 +17,7 @@
 //!   how patiently and into what they are read.
 //! - [`FileBoard`]: rendezvous by files, one [`BoardPlace`] for each directory.
 //! - [`ProbeNonce`], [`Planted`]: the proof that a directory is one and the same on all hosts.
+//! - [`MarkerOffice`]: messages between ranks as files, where they cannot reach each other otherwise.
 //! - [`Caretaker`]: the thread for calls that may hang: beat, deletion.
 //! - [`Surveyor`]: what lies in a directory; [`assess`]: whether it is alive; [`clean`]: what crashes have
 //!   left, removed.
@@ -38,6 +39,7 @@
 //! DIR/all_gather_via_filesys/                    the rendezvous directory; nobody removes it
 //!   rendezvous-KEY-TIME-SALT                     a record of rank 0, while its world forms
 //!   probe-NONCE                                  for a moment: can files be written here?
+//!   unreachable-KEY-TIME-SALT                    a rank cannot reach the rank 0 of a record
 //!   condemned-TIME-SALT-NONCE                    somebody is about to remove that gather directory
 //!   gather-TIME-SALT/                            a gather directory, mode 0700
 //!     owner                                      whose it is, as text
@@ -47,6 +49,10 @@
 //!     probes/nonce-LABEL                         while the directory is being proved to be shared
 //!     finished                                   the owner is done but could not remove it
 //!     aborted                                    a survivor has seen the owner go
+//!   gather-TIME-SALT/                            the same for messages, under marker control
+//!     in/host-LABEL/letter-...                   what the other ranks say to rank 0
+//!     out/bulletin-...                           what rank 0 says
+//!     live/host-LABEL/beat-...                   hosts show that they are alive
 //! ```
 //!
 //! `docs/design/on-disk-format.md` has the bytes and the promises, `docs/design/crash-safety.md` what a
