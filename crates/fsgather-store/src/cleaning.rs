@@ -186,6 +186,7 @@ pub(crate) fn sweep(
                     "removed what an earlier run had left: {}", gather.judgement.reason
                 );
             }
+            Outcome::Gone => {}
             Outcome::Alive(reason) | Outcome::Failed(reason) => {
                 tracing::debug!(path = %gather.path.display(), reason, "not swept");
             }
@@ -203,6 +204,8 @@ struct Cleaner {
 
 /// How removing a gather directory has ended.
 enum Outcome {
+    /// It went by itself while it was looked at.
+    Gone,
     Removed,
     Alive(String),
     Failed(String),
@@ -251,6 +254,8 @@ impl Cleaner {
     fn remove_gather(&mut self, gather: SurveyedGather) {
         match remove(&mut self.surveyor, &gather, "fsgather clean", true) {
             Outcome::Removed => self.removed(&gather.path),
+            // By somebody else, whose doing it is.
+            Outcome::Gone => {}
             Outcome::Alive(reason) => {
                 self.done.planned.retain(|item| item.path != gather.path);
                 self.keep(gather.path, reason);
@@ -376,7 +381,7 @@ fn remove(surveyor: &mut Surveyor, gather: &SurveyedGather, what: &str, patient:
         // Somebody else has removed it meanwhile.
         None => {
             take_back();
-            return Outcome::Removed;
+            return Outcome::Gone;
         }
         Some(now) if now.judgement.removable != Removable::Yes || now.uid != gather.uid => {
             take_back();
