@@ -9,7 +9,7 @@ mod common;
 use std::{fs, process::Command};
 
 use common::{
-    RENDEZVOUS, STORAGE, Stage, TIMED_OUT, World, assert_nothing_left, everybody,
+    CONFIG, RENDEZVOUS, STORAGE, Stage, TIMED_OUT, World, assert_nothing_left, everybody,
     mounts::{Mounted, say},
     place, strangers,
 };
@@ -232,4 +232,20 @@ fn marker_files_need_no_network() {
     };
     stage.succeed(everybody(3));
     assert_nothing_left(place.path());
+}
+
+#[test]
+fn marker_files_without_a_directory_to_meet_in_are_refused_by_every_rank() {
+    let place = place();
+    let address = format!("tcp://127.0.0.1:{}", strangers::free_port());
+    let world = World::new(2, place.path())
+        .with("FSGATHER_CONTROL", "markers")
+        .with("FSGATHER_RENDEZVOUS", &address);
+    let mut stage = Stage::new();
+    stage.start_all(&world, |_| "join close".into());
+    let (error, _) = stage.fail_alike(everybody(2), CONFIG);
+    assert!(
+        error.contains(&address) && error.contains("FSGATHER_DIR"),
+        "{error}"
+    );
 }

@@ -99,14 +99,6 @@ pub(crate) fn join_request(config: &Config) -> Join {
     }
 }
 
-pub(crate) fn coordinator_peer(process: &ProcessId) -> Peer {
-    Peer {
-        rank: Rank::ZERO,
-        host: process.host.clone(),
-        pid: process.pid,
-    }
-}
-
 /// What a record of this rank says in any case.
 pub(crate) fn record(config: &Config) -> Record {
     Record {
@@ -163,4 +155,25 @@ pub(crate) fn raised(peer: &Peer, activity: Activity, reason: &str) -> Error {
             message: reason.to_owned(),
         },
     }
+}
+
+/// What can be ended from outside.
+pub(crate) trait Interruptible: Send + Sync + 'static {
+    /// What this rank is doing.
+    fn doing(&self) -> Activity;
+
+    /// Ends everything with an error that all ranks are told.
+    fn interrupt(&self, cause: &Error);
+}
+
+/// Makes the switch end all calls, with an error that names this rank.
+pub(crate) fn interrupt_by(config: &Config, calls: &Arc<impl Interruptible>) {
+    // The switch may outlive the communicator.
+    let calls = Arc::downgrade(calls);
+    let me = own_peer(config);
+    config.interrupt.on_raise(move |reason| {
+        if let Some(calls) = calls.upgrade() {
+            calls.interrupt(&raised(&me, calls.doing(), reason));
+        }
+    });
 }

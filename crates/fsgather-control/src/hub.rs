@@ -12,7 +12,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use fsgather_core::{Error, Rank, ReclaimSink};
+use fsgather_core::{Activity, Error, Rank, ReclaimSink};
 use serde::Serialize;
 use tokio::sync::{
     Notify,
@@ -20,6 +20,7 @@ use tokio::sync::{
 };
 
 use crate::{
+    config::Interruptible,
     coordinator::{Coordinator, JoinAnswer},
     machines::{Machines, Mail},
     member::Member,
@@ -148,15 +149,10 @@ pub(crate) struct Hub {
 }
 
 impl Hub {
-    pub(crate) fn new(
-        rank: Rank,
-        member: Member,
-        coordinator: Option<Coordinator>,
-        connections: usize,
-    ) -> Self {
+    pub(crate) fn new(machines: Machines, connections: usize) -> Self {
         Self {
             state: Mutex::new(State {
-                machines: Machines::new(rank, member, coordinator),
+                machines,
                 outboxes: (0..connections).map(|_| None).collect(),
                 serials: 0,
                 armed: None,
@@ -379,9 +375,14 @@ impl Hub {
             sink(channel, epoch, owner);
         }
     }
+}
 
-    /// Ends everything with an error that all ranks are told.
-    pub(crate) fn interrupt(&self, cause: &Error) {
+impl Interruptible for Hub {
+    fn doing(&self) -> Activity {
+        self.lock().machines.member.doing()
+    }
+
+    fn interrupt(&self, cause: &Error) {
         let mut state = self.lock();
         state.machines.interrupt(cause);
         self.deliver(state, Instant::now());

@@ -28,6 +28,7 @@ mod driver;
 mod machines;
 mod seat;
 mod threads;
+mod waiting;
 
 mod addresses;
 mod attempt;

@@ -2,12 +2,15 @@
 
 use std::time::Instant;
 
-use fsgather_core::{ChannelId, Epoch, Error, Rank, ReclaimSink};
+use fsgather_core::{ChannelId, Epoch, Error, Peer, ProcessId, Rank, ReclaimSink};
+
+use uuid::Uuid;
 
 use crate::{
-    coordinator::{Action, Coordinator},
+    config::Config,
+    coordinator::{Action, Coordinator, World},
     member::{Member, MemberAction},
-    message::{ToCoordinator, ToMember},
+    message::{ToCoordinator, ToMember, Welcome},
 };
 
 /// What takes messages to other ranks.
@@ -31,7 +34,36 @@ pub(crate) struct Machines {
 }
 
 impl Machines {
-    pub(crate) fn new(rank: Rank, member: Member, coordinator: Option<Coordinator>) -> Self {
+    /// Those of rank 0, whose world has been forming since `started`.
+    pub(crate) fn of_root(config: &Config, communicator: Uuid, started: Instant) -> Self {
+        let world = World {
+            world_size: config.world_size,
+            communicator,
+            job: config.job.clone(),
+            patience: config.patience,
+            join_patience: config.join_patience,
+        };
+        let me = coordinator_peer(&config.process);
+        let member = Member::new(Rank::ZERO, me, config.patience, started);
+        Self::new(Rank::ZERO, member, Some(Coordinator::new(world, started)))
+    }
+
+    /// Those of another rank, whose world has formed.
+    ///
+    /// # Errors
+    ///
+    /// When the welcome does not say where rank 0 is.
+    pub(crate) fn of_member(rank: Rank, welcome: &Welcome) -> Result<Self, Error> {
+        let root = welcome
+            .processes
+            .first()
+            .ok_or_else(|| Error::rendezvous("rank 0 named no processes in its welcome"))?;
+        let root = coordinator_peer(root);
+        let member = Member::new(rank, root, welcome.patience, Instant::now());
+        Ok(Self::new(rank, member, None))
+    }
+
+    fn new(rank: Rank, member: Member, coordinator: Option<Coordinator>) -> Self {
         Self {
             rank,
             coordinator,
@@ -116,5 +148,13 @@ impl Machines {
 
     fn reclaim(&self, channel: ChannelId, epoch: Epoch, owner: Rank) -> Option<Reclaim> {
         Some((self.sink.clone()?, channel, epoch, owner))
+    }
+}
+
+fn coordinator_peer(process: &ProcessId) -> Peer {
+    Peer {
+        rank: Rank::ZERO,
+        host: process.host.clone(),
+        pid: process.pid,
     }
 }

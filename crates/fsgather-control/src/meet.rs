@@ -1,8 +1,8 @@
 //! How a world comes together, whatever carries its messages: [`join`].
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
-use fsgather_core::{Activity, Error, Phase, Rank};
+use fsgather_core::{Activity, Error, Noticeboard, Phase, PostOffice, Rank};
 
 pub use crate::config::{Config, Control, Joined, Meeting};
 use crate::{
@@ -28,6 +28,10 @@ pub fn join(config: &Config) -> Result<Joined, Error> {
             Activity::outside(Phase::Joining),
             &reason,
         ));
+    }
+    if config.control == Control::Markers {
+        // Every rank says so for itself: there may be no way to tell the others.
+        place_of_markers(config)?;
     }
     let started = Instant::now();
     if config.rank != Rank::ZERO {
@@ -58,11 +62,20 @@ pub fn join(config: &Config) -> Result<Joined, Error> {
 }
 
 fn host_over_markers(config: &Config, started: Instant) -> Result<Joined, Error> {
-    let (Meeting::Board(board), Some(office)) = (&config.meeting, &config.office) else {
-        return Err(Error::config(
-            "control through marker files needs a directory in which all ranks meet; name one with \
-             FSGATHER_DIR",
-        ));
-    };
-    markers::host(config, board, &**office, started)
+    let (board, office) = place_of_markers(config)?;
+    markers::host(config, board, office, started)
+}
+
+/// Where messages can be left.
+fn place_of_markers(config: &Config) -> Result<(&Arc<dyn Noticeboard>, &dyn PostOffice), Error> {
+    match (&config.meeting, &config.office) {
+        (Meeting::Address { host, port, .. }, _) => Err(Error::config(format!(
+            "FSGATHER_CONTROL=markers needs a directory in which ranks meet, but they are told to meet at \
+             tcp://{host}:{port}; unset FSGATHER_RENDEZVOUS and name a directory with FSGATHER_DIR"
+        ))),
+        (Meeting::Board(_), None) => Err(Error::config(
+            "FSGATHER_CONTROL=markers needs a directory that all ranks share; name one with FSGATHER_DIR",
+        )),
+        (Meeting::Board(board), Some(office)) => Ok((board, &**office)),
+    }
 }

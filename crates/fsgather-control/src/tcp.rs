@@ -15,13 +15,13 @@ use crate::{
     addresses,
     baton::Baton,
     config::{self, Config, Control, Joined, Meeting},
-    coordinator::{Coordinator, World},
+    coordinator::Coordinator,
     driver::Driver,
     gate,
     hub::Hub,
     join::{Found, FoundTcp, Search, Whereabouts, seek},
     line::Line,
-    member::Member,
+    machines::Machines,
     message::ToCoordinator,
     noise::Credentials,
     record::{Objection, Record},
@@ -80,22 +80,8 @@ pub(crate) fn host(config: &Config) -> Result<Hosted, Error> {
         }
     };
     let communicator = Uuid::new_v4();
-    let world = World {
-        world_size: config.world_size,
-        communicator,
-        job: config.job.clone(),
-        patience: config.patience,
-        join_patience: config.join_patience,
-    };
-    let me = config::coordinator_peer(&config.process);
-    let member = Member::new(Rank::ZERO, me, config.patience, now);
-    let coordinator = Coordinator::new(world, now);
-    let hub = Arc::new(Hub::new(
-        Rank::ZERO,
-        member,
-        Some(coordinator),
-        config.world_size.count(),
-    ));
+    let machines = Machines::of_root(config, communicator, now);
+    let hub = Arc::new(Hub::new(machines, config.world_size.count()));
     // From here on members can be told what goes wrong.
     let listener = baton.run(async { listen(config, ports) })?;
     let port = listener.local_addr().map_or(0, |address| address.port());
@@ -104,7 +90,7 @@ pub(crate) fn host(config: &Config) -> Result<Hosted, Error> {
         let hub = Arc::clone(&hub);
         async move { hub.keep_time().await }
     });
-    interrupt_by(config, &hub);
+    config::interrupt_by(config, &hub);
     hub.join_self(config::join_request(config));
     let board = match &config.meeting {
         Meeting::Board(board) => Some(Arc::clone(board)),
@@ -259,14 +245,9 @@ pub(crate) fn enter(config: &Config, found: FoundTcp, baton: Baton) -> Result<Jo
         address,
         credentials,
     } = found;
-    let now = Instant::now();
+    let machines = Machines::of_member(config.rank, &welcome)?;
     let processes = welcome.processes;
-    let coordinator = processes
-        .first()
-        .map(config::coordinator_peer)
-        .ok_or_else(|| Error::rendezvous("rank 0 named no processes in its welcome"))?;
-    let member = Member::new(config.rank, coordinator, welcome.patience, now);
-    let hub = Arc::new(Hub::new(config.rank, member, None, 1));
+    let hub = Arc::new(Hub::new(machines, 1));
     let (serial, frames) = hub.attach(Rank::ZERO);
     baton.spawn(frames.write_to(writer));
     let its = Arc::clone(&hub);
@@ -284,7 +265,7 @@ pub(crate) fn enter(config: &Config, found: FoundTcp, baton: Baton) -> Result<Jo
     // From its first call on a member has to notice when rank 0's host vanishes.
     let watched = baton.run(watch.open());
     baton.spawn(watch.watch(Arc::clone(&hub), watched));
-    interrupt_by(config, &hub);
+    config::interrupt_by(config, &hub);
     let line = Line::new(hub, baton, None);
     line.watch_siblings(config.rank, &processes, &config.is_running);
     Ok(config::joined(
@@ -435,17 +416,4 @@ fn check_descriptors(world_size: WorldSize) -> Result<(), Error> {
         ))),
         _ => Ok(()),
     }
-}
-
-/// Makes the switch end all calls, with an error that names this rank.
-fn interrupt_by(config: &Config, hub: &Arc<Hub>) {
-    // The switch may outlive the communicator.
-    let hub = Arc::downgrade(hub);
-    let me = config::own_peer(config);
-    config.interrupt.on_raise(move |reason| {
-        if let Some(hub) = hub.upgrade() {
-            let doing = hub.act(|member, _| member.doing());
-            hub.interrupt(&config::raised(&me, doing, reason));
-        }
-    });
 }

@@ -14,6 +14,7 @@ use crate::{
     member::{Member, MemberAction},
     message::{Join, ToCoordinator},
     seat::Seat,
+    waiting::{self, Timed},
 };
 
 /// Makes a world of `world_size` ranks for as many threads, one exchange for each.
@@ -152,7 +153,9 @@ impl State {
             member.tick(now);
         }
     }
+}
 
+impl Timed for State {
     fn next_tick(&self) -> Option<Instant> {
         self.members
             .iter()
@@ -189,41 +192,14 @@ impl Chair {
     fn wait_on_state<R>(
         &self,
         limit: Option<Duration>,
-        mut ready: impl FnMut(&mut State) -> Option<R>,
+        ready: impl FnMut(&mut State) -> Option<R>,
     ) -> Option<R> {
-        let deadline = limit.map(|limit| Instant::now() + limit);
-        let mut state = self.lock();
-        loop {
-            if let Some(result) = ready(&mut state) {
-                return Some(result);
-            }
-            let now = Instant::now();
-            if deadline.is_some_and(|deadline| now >= deadline) {
-                return None;
-            }
-            let due = state.next_tick();
-            if due.is_some_and(|due| now >= due) {
-                state.tick(now);
-                self.deliver(state, now);
-                state = self.lock();
-                continue;
-            }
-            let until = due.into_iter().chain(deadline).min();
-            state = match until {
-                None => self
-                    .room
-                    .changed
-                    .wait(state)
-                    .unwrap_or_else(PoisonError::into_inner),
-                Some(until) => {
-                    self.room
-                        .changed
-                        .wait_timeout(state, until - now)
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .0
-                }
-            };
-        }
+        let pass_time = |mut state: MutexGuard<'_, State>, now| {
+            state.tick(now);
+            self.deliver(state, now);
+        };
+        let Room { state, changed, .. } = &*self.room;
+        waiting::wait_on(state, changed, limit, pass_time, ready)
     }
 }
 

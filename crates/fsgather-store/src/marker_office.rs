@@ -25,7 +25,7 @@ use crate::{
 pub struct MarkerOwner {
     /// The process.
     pub process: ProcessId,
-    /// The user's number and name.
+    /// The user's number.
     pub uid: u32,
     /// The user's name.
     pub user: String,

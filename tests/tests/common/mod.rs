@@ -33,6 +33,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 pub(crate) const NOTICED: Duration = Duration::from_secs(2);
 
 /// Exit codes.
+pub(crate) const CONFIG: i32 = 2;
 pub(crate) const TIMED_OUT: i32 = 10;
 pub(crate) const PEER_FAILED: i32 = 11;
 pub(crate) const STORAGE: i32 = 12;

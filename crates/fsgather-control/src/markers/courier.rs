@@ -17,8 +17,9 @@ use super::{
 };
 use crate::siblings::IsRunning;
 
-/// How often signs of life are looked for.
+/// How often signs of life are looked for, and in how many such turns at every host.
 const LISTEN_EVERY: Duration = Duration::from_secs(1);
+const TURNS: usize = 5;
 
 /// How often rank 0 looks for processes from hosts that have never written.
 const NEWCOMERS_EVERY: Duration = Duration::from_secs(1);
@@ -211,9 +212,9 @@ impl Courier {
             }
             return;
         };
-        let mut silent_here = Duration::ZERO;
+        let mut silent_here = neighbours.pulse.silence_of(neighbours.own_host);
         let mut news = Vec::new();
-        for host in neighbours.pulse.hosts() {
+        for host in neighbours.pulse.next_hosts(TURNS) {
             let beats = self.postbox.beats(host).unwrap_or_else(|error| {
                 tracing::debug!("cannot look for signs of life: {error}");
                 Vec::new()
@@ -235,15 +236,13 @@ impl Courier {
                 }
             }
         }
-        let own_host: Vec<(Rank, bool)> = neighbours
-            .on(neighbours.own_host)
-            .map(|(rank, process)| (rank, (self.is_running)(process)))
-            .collect();
         let is_turn = neighbours.turn.is_due(silent_here, now);
-        let gone: Vec<Rank> = own_host
-            .iter()
-            .filter(|(_, is_running)| !is_running)
-            .map(|(rank, _)| *rank)
+        // Who has no turn has to know of rank 0 only.
+        let is_asked = |rank: Rank| is_turn || self.rank == Rank::ZERO || rank == Rank::ZERO;
+        let gone: Vec<Rank> = neighbours
+            .on(neighbours.own_host)
+            .filter(|(rank, process)| is_asked(*rank) && !(self.is_running)(process))
+            .map(|(rank, _)| rank)
             .collect();
         if is_turn {
             self.show(&gone);

@@ -5,14 +5,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Error, Letter, ProcessId, Rank, ReclaimSink, Retirement};
+use fsgather_core::{Activity, Error, Letter, ProcessId, Rank, ReclaimSink, Retirement};
 
 use super::mail::{Bulletins, Letters, Outgoing, Saying, To};
 use crate::{
+    config::Interruptible,
     coordinator::{Coordinator, JoinAnswer},
     machines::{Machines, Mail},
     member::Member,
     message::{ToCoordinator, ToMember},
+    waiting::{self, Timed},
 };
 
 /// The mail of a rank.
@@ -51,6 +53,12 @@ struct State {
     stopping: Option<Retirement>,
     /// Whether the courier has stopped.
     stopped: bool,
+}
+
+impl Timed for State {
+    fn next_tick(&self) -> Option<Instant> {
+        self.machines.next_tick()
+    }
 }
 
 /// The machines of a rank and its mail, under one lock that is never held over a file call.
@@ -134,12 +142,6 @@ impl Desk {
         Some(result)
     }
 
-    pub(super) fn interrupt(&self, cause: &Error) {
-        let mut state = self.lock();
-        state.machines.interrupt(cause);
-        self.deliver(state, Instant::now());
-    }
-
     pub(super) fn set_reclaim_sink(&self, sink: Option<ReclaimSink>) {
         self.lock().machines.set_reclaim_sink(sink);
     }
@@ -155,38 +157,13 @@ impl Desk {
     fn wait_on<R>(
         &self,
         limit: Option<Duration>,
-        mut ready: impl FnMut(&mut State) -> Option<R>,
+        ready: impl FnMut(&mut State) -> Option<R>,
     ) -> Option<R> {
-        let deadline = limit.map(|limit| Instant::now() + limit);
-        let mut state = self.lock();
-        loop {
-            if let Some(result) = ready(&mut state) {
-                return Some(result);
-            }
-            let now = Instant::now();
-            if deadline.is_some_and(|deadline| now >= deadline) {
-                return None;
-            }
-            let due = state.machines.next_tick();
-            if due.is_some_and(|due| now >= due) {
-                state.machines.tick(now);
-                self.deliver(state, now);
-                state = self.lock();
-                continue;
-            }
-            state = match due.into_iter().chain(deadline).min() {
-                None => self
-                    .changed
-                    .wait(state)
-                    .unwrap_or_else(PoisonError::into_inner),
-                Some(until) => {
-                    self.changed
-                        .wait_timeout(state, until - now)
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .0
-                }
-            };
-        }
+        let pass_time = |mut state: MutexGuard<'_, State>, now| {
+            state.machines.tick(now);
+            self.deliver(state, now);
+        };
+        waiting::wait_on(&self.state, &self.changed, limit, pass_time, ready)
     }
 
     /// Waits until `ready` has a result.
@@ -368,6 +345,18 @@ impl Desk {
     pub(super) fn stopped(&self) {
         self.lock().stopped = true;
         self.changed.notify_all();
+    }
+}
+
+impl Interruptible for Desk {
+    fn doing(&self) -> Activity {
+        self.lock().machines.member.doing()
+    }
+
+    fn interrupt(&self, cause: &Error) {
+        let mut state = self.lock();
+        state.machines.interrupt(cause);
+        self.deliver(state, Instant::now());
     }
 }
 

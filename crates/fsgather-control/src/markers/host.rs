@@ -6,21 +6,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Backoff, ChannelId, Error, Noticeboard, PostOffice, Rank};
+use fsgather_core::{Backoff, ChannelId, Error, Noticeboard, PostOffice};
 use uuid::Uuid;
 
 use super::{
     desk::{Desk, Office},
-    line::{MarkerLine, interrupt_by},
+    line::MarkerLine,
     mail::Bulletins,
     outbox::Outbox,
 };
 use crate::{
     config::{self, Config, Joined},
-    coordinator::{Coordinator, World},
+    coordinator::Coordinator,
     driver::Driver,
     machines::Machines,
-    member::Member,
     record::{MarkerPlace, Record},
     refusal,
 };
@@ -39,17 +38,7 @@ pub(crate) fn host(
     let (facts, postbox) = office
         .open(communicator, config.world_size)
         .inspect_err(|failure| refusal::refuse_unseen(config, &**board, failure))?;
-    let world = World {
-        world_size: config.world_size,
-        communicator,
-        job: config.job.clone(),
-        patience: config.patience,
-        join_patience: config.join_patience,
-    };
-    let me = config::coordinator_peer(&config.process);
-    let member = Member::new(Rank::ZERO, me, config.patience, Instant::now());
-    let coordinator = Coordinator::new(world, started);
-    let machines = Machines::new(Rank::ZERO, member, Some(coordinator));
+    let machines = Machines::of_root(config, communicator, started);
     let desk = Arc::new(Desk::new(
         machines,
         Office::Coordinator(Bulletins::default()),
@@ -61,7 +50,7 @@ pub(crate) fn host(
         None,
         Some(Arc::clone(board)),
     )?;
-    interrupt_by(config, &desk);
+    config::interrupt_by(config, &desk);
     let join = config::join_request(config);
     desk.coordinate(|coordinator, now| coordinator.join(join, now));
     let record = Record {

@@ -193,14 +193,8 @@ pub(crate) fn enter(config: &Config, entered: Entered) -> Result<Joined, Error> 
         outbox,
         heard,
     } = entered;
-    let now = Instant::now();
+    let machines = Machines::of_member(config.rank, &welcome)?;
     let processes = welcome.processes;
-    let coordinator = processes
-        .first()
-        .map(config::coordinator_peer)
-        .ok_or_else(|| Error::rendezvous("rank 0 named no processes in its welcome"))?;
-    let member = Member::new(config.rank, coordinator, welcome.patience, now);
-    let machines = Machines::new(config.rank, member, None);
     let desk = Arc::new(Desk::new(machines, Office::Member(letters)));
     desk.act(|member, now| {
         for message in heard {
@@ -214,7 +208,7 @@ pub(crate) fn enter(config: &Config, entered: Entered) -> Result<Joined, Error> 
         Some(processes.clone()),
         None,
     )?;
-    interrupt_by(config, &desk);
+    config::interrupt_by(config, &desk);
     line.watch_siblings(config, &processes);
     Ok(config::joined(
         config,
@@ -222,17 +216,4 @@ pub(crate) fn enter(config: &Config, entered: Entered) -> Result<Joined, Error> 
         processes,
         line,
     ))
-}
-
-/// Makes the switch end all calls, with an error that names this rank.
-pub(super) fn interrupt_by(config: &Config, desk: &Arc<Desk>) {
-    // The switch may outlive the communicator.
-    let desk = Arc::downgrade(desk);
-    let me = config::own_peer(config);
-    config.interrupt.on_raise(move |reason| {
-        if let Some(desk) = desk.upgrade() {
-            let doing = desk.act(|member, _| member.doing());
-            desk.interrupt(&config::raised(&me, doing, reason));
-        }
-    });
 }

@@ -264,6 +264,8 @@ impl Letters {
 /// One process that writes to rank 0.
 #[derive(Debug, Default)]
 struct Correspondent {
+    /// Once a letter of it was read.
+    nonce: Option<u128>,
     letters: Sequence<Vec<u8>>,
     /// Up to which letter it has been told that we have read.
     mentioned: u64,
@@ -280,7 +282,6 @@ pub(super) struct Bulletins {
     sent: u64,
     /// By rank and process; a process may say it is a rank that it is not.
     correspondents: BTreeMap<(Rank, u64), Correspondent>,
-    nonces: BTreeMap<(Rank, u64), u128>,
     /// The latest bulletins that answer processes which are not, or not yet, members.
     answers: VecDeque<u64>,
     /// Processes that were told something other than that they are admitted, and have not left since.
@@ -306,12 +307,12 @@ impl Bulletins {
         }
         let mut outgoing = Vec::new();
         let mut joined = BulletinBody::default();
-        for (key, writer) in &mut self.correspondents {
-            if let Some(nonce) = self.nonces.get(key)
+        for writer in self.correspondents.values_mut() {
+            if let Some(nonce) = writer.nonce
                 && writer.mentioned < writer.letters.taken()
             {
                 writer.mentioned = writer.letters.taken();
-                joined.seen.push((*nonce, writer.mentioned));
+                joined.seen.push((nonce, writer.mentioned));
             }
         }
         let mut weight = 0;
@@ -383,7 +384,7 @@ impl Bulletins {
                     writer.has_left = true;
                     self.unheard.remove(&body.nonce);
                 }
-                self.nonces.insert(key, body.nonce);
+                writer.nonce = Some(body.nonce);
                 let messages = body.messages.into_iter();
                 heard.extend(messages.map(|message| (letter.from, body.nonce, message)));
             }

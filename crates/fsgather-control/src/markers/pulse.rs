@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    ops::Bound,
     time::{Duration, Instant},
 };
 
@@ -26,10 +27,15 @@ struct Host {
     silent_for: Duration,
 }
 
+/// So many hosts at least are looked at in one turn.
+const HOSTS_A_TURN: usize = 8;
+
 /// Judges by the observer's own clock how long hosts have been silent.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pulse {
     hosts: BTreeMap<u64, Host>,
+    /// The host that was looked at last.
+    last: Option<u64>,
 }
 
 impl Pulse {
@@ -42,9 +48,26 @@ impl Pulse {
         });
     }
 
-    /// The hosts that are listened to.
-    pub(super) fn hosts(&self) -> Vec<u64> {
-        self.hosts.keys().copied().collect()
+    /// The hosts whose turn it is to be looked at. All of them have theirs within `turns`: looking costs
+    /// several calls to the file server for each.
+    pub(super) fn next_hosts(&mut self, turns: usize) -> Vec<u64> {
+        let after = self.last.map_or(Bound::Unbounded, Bound::Excluded);
+        let hosts = self.hosts.range((after, Bound::Unbounded));
+        let count = self.hosts.len().div_ceil(turns).max(HOSTS_A_TURN);
+        let hosts: Vec<u64> = hosts
+            .chain(&self.hosts)
+            .take(count.min(self.hosts.len()))
+            .map(|(host, _)| *host)
+            .collect();
+        self.last = hosts.last().copied();
+        hosts
+    }
+
+    /// For how long a host was silent when it was looked at last.
+    pub(super) fn silence_of(&self, host: u64) -> Duration {
+        self.hosts
+            .get(&host)
+            .map_or(Duration::ZERO, |state| state.silent_for)
     }
 
     /// Notes what a look at a host's signs of life has shown; for how long it has been silent now.
@@ -147,6 +170,28 @@ mod tests {
         assert_eq!(pulse.note(7, &[], at(20)), Duration::from_secs(10));
         assert_eq!(pulse.note(7, &[beat(1)], at(25)), Duration::from_secs(15));
         assert_eq!(pulse.note(7, &[beat(1), beat(2)], at(30)), Duration::ZERO);
+    }
+
+    #[test]
+    fn every_host_has_its_turn_and_few_have_it_always() {
+        let mut pulse = Pulse::default();
+        for host in 0..100 {
+            pulse.listen_to(host, Instant::now());
+        }
+        let mut seen: Vec<u64> = (0..5).flat_map(|_| pulse.next_hosts(5)).collect();
+        assert_eq!(seen.len(), 100);
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), 100);
+        let mut few = Pulse::default();
+        for host in 0..3 {
+            few.listen_to(host, Instant::now());
+        }
+        for _ in 0..4 {
+            let mut turn = few.next_hosts(5);
+            turn.sort_unstable();
+            assert_eq!(turn, [0, 1, 2]);
+        }
     }
 
     #[test]
