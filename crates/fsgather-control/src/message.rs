@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use fsgather_core::{
-    Activity, Call, ChannelId, Epoch, Error, ProcessId, Rank, Site, Step, WorldSize,
+    Activity, Call, ChannelId, Epoch, Error, Leaves, ProcessId, Rank, Site, Step, WorldSize,
 };
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -51,8 +51,8 @@ pub enum ToCoordinator {
         call: Call,
         /// Inline payload or locator.
         body: Bytes,
-        /// Whether a payload has to be reclaimed later.
-        leaves_payload: bool,
+        /// What the member has published for others to read.
+        leaves: Leaves,
         /// How many further rounds the member needs for this call.
         further_rounds: u32,
     },
@@ -102,6 +102,18 @@ pub enum ToCoordinator {
     Leave {
         /// Why, if something went wrong.
         cause: Option<Error>,
+    },
+    /// The member takes part in a group from here on.
+    Open {
+        /// The communicator.
+        channel: ChannelId,
+        /// Who belongs to it, in its order, by their ranks in the world.
+        members: Vec<Rank>,
+    },
+    /// The member takes part in a group no more.
+    Retire {
+        /// The communicator.
+        channel: ChannelId,
     },
 }
 

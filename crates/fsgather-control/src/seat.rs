@@ -95,6 +95,10 @@ impl<D: Driver> Seat<D> {
 }
 
 impl<D: Driver> Exchange for Seat<D> {
+    fn channel(&self) -> ChannelId {
+        ChannelId::WORLD
+    }
+
     fn rank(&self) -> Rank {
         self.rank
     }
@@ -142,22 +146,34 @@ impl<D: Driver> Exchange for Seat<D> {
             .map_err(|failure| self.tell(failure))
     }
 
-    fn wait(&self, ticket: &Ticket, round: Round) -> Result<Verdict, Error> {
+    fn wait_for(
+        &self,
+        ticket: &Ticket,
+        round: Round,
+        limit: Option<Duration>,
+    ) -> Result<Option<Verdict>, Error> {
         self.check()?;
         let step = ticket.step(round);
         match self
             .driver
-            .wait_until(None, |member| member.take_verdict(step))
+            .wait_until(limit, |member| member.take_verdict(step))
         {
             Some(Ok(verdict)) => {
                 if self.rank == Rank::ZERO {
                     // The process may end right after this: the others' verdict must be under way.
                     self.driver.settle(SETTLE_LIMIT);
                 }
-                Ok(verdict)
+                Ok(Some(verdict))
             }
             Some(Err(failure)) => Err(self.tell(failure)),
+            None if limit.is_some() => Ok(None),
             None => Err(Error::config("this communicator is closed")),
+        }
+    }
+
+    fn abandon(&self, ticket: &Ticket) {
+        if self.check().is_ok() {
+            self.driver.act(|member, _| member.abandon(ticket));
         }
     }
 
@@ -211,6 +227,13 @@ impl<D: Driver> Exchange for Seat<D> {
                 member.interrupt(&cause);
             });
         }
+    }
+
+    fn group(&self, channel: ChannelId, members: &[Rank]) -> Result<Box<dyn Exchange>, Error> {
+        self.check()?;
+        Err(Error::config(format!(
+            "no groups yet: {channel:?} {members:?}"
+        )))
     }
 
     fn close(&self, site: Site) -> Result<(), Error> {

@@ -8,8 +8,8 @@ use fsgather_control::{
     wire::encode_frame,
 };
 use fsgather_core::{
-    Activity, Call, ChannelId, Epoch, Error, Operation, Phase, ProcessId, Rank, Round, Site, Step,
-    WorldSize,
+    Activity, Call, ChannelId, Epoch, Error, Leaves, Operation, Phase, ProcessId, Rank, Round,
+    Site, Step, WorldSize,
 };
 use serde::Serialize;
 use uuid::Uuid;
@@ -52,7 +52,7 @@ fn every_message_to_rank_0_has_its_documented_number() {
             step: step(),
             call: Call::new(Operation::Barrier, Site::default()),
             body: Bytes::new(),
-            leaves_payload: false,
+            leaves: Leaves::Nothing,
             further_rounds: 0,
         },
         ToCoordinator::Fail {
@@ -76,12 +76,17 @@ fn every_message_to_rank_0_has_its_documented_number() {
             site: Site::default(),
         },
         ToCoordinator::Leave { cause: None },
+        ToCoordinator::Open {
+            channel,
+            members: Vec::new(),
+        },
+        ToCoordinator::Retire { channel },
     ];
     let numbers: Vec<u8> = messages
         .iter()
         .map(|message| bytes_of(message)[0])
         .collect();
-    assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+    assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
 }
 
 #[test]
@@ -131,7 +136,7 @@ fn the_documented_examples_are_exact() {
         step: step(),
         call: Call::new(Operation::Gather, Site::named("a.rs:1:1")).with_root(Rank::new(300)),
         body: Bytes::from_static(b"xy"),
-        leaves_payload: true,
+        leaves: Leaves::ForReader,
         further_rounds: 0,
     };
     assert_eq!(

@@ -22,6 +22,10 @@ pub enum Operation {
     Gather,
     /// The orderly end of a communicator.
     Close,
+    /// Some ranks agree on being a group.
+    Group,
+    /// All ranks agree on groups into which they part.
+    Split,
 }
 
 impl Operation {
@@ -35,6 +39,8 @@ impl Operation {
             Self::AllGather => "all_gather",
             Self::Gather => "gather",
             Self::Close => "close",
+            Self::Group => "group",
+            Self::Split => "split",
         }
     }
 }

@@ -3,6 +3,9 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::Rank;
 
 /// One communicator's lane over the world's connections.
 ///
@@ -19,6 +22,34 @@ impl ChannelId {
     #[must_use]
     pub const fn new(id: u64) -> Self {
         Self(id)
+    }
+
+    /// The channel of a group: the same for all its members without asking anybody.
+    ///
+    /// `members` are ranks of the world in the group's order, `use_number` is how often this process has made
+    /// a group of this list on this parent before.
+    ///
+    /// ```
+    /// use fsgather_core::{ChannelId, Rank};
+    ///
+    /// let pair = [Rank::new(3), Rank::new(1)];
+    /// let first = ChannelId::of_group(ChannelId::WORLD, &pair, 0);
+    /// assert_eq!(first, ChannelId::of_group(ChannelId::WORLD, &pair, 0));
+    /// assert_ne!(first, ChannelId::of_group(ChannelId::WORLD, &pair, 1));
+    /// ```
+    #[must_use]
+    pub fn of_group(parent: Self, members: &[Rank], use_number: u64) -> Self {
+        let mut hasher = Sha256::new();
+        hasher.update(b"fsgather group 1");
+        hasher.update(parent.0.to_le_bytes());
+        hasher.update(use_number.to_le_bytes());
+        for member in members {
+            hasher.update(member.get().to_le_bytes());
+        }
+        let digest = hasher.finalize();
+        let number = u64::from_be_bytes(digest.first_chunk().copied().unwrap_or_default());
+        // 0 is the world.
+        Self(number.max(1))
     }
 
     /// The number itself.
@@ -124,7 +155,35 @@ impl Step {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+
+    #[test]
+    fn parent_members_their_order_and_the_use_make_a_channel() {
+        let ranks = |ranks: &[u32]| ranks.iter().copied().map(Rank::new).collect::<Vec<_>>();
+        let lists: [&[u32]; 6] = [&[], &[0], &[0, 1], &[1, 0], &[0, 1, 2], &[256]];
+        let mut channels = BTreeSet::from([ChannelId::WORLD]);
+        let mut parents = vec![ChannelId::WORLD];
+        for depth in 0..2 {
+            for parent in std::mem::take(&mut parents) {
+                for list in lists {
+                    for use_number in 0..3 {
+                        let channel = ChannelId::of_group(parent, &ranks(list), use_number);
+                        assert!(channels.insert(channel), "{depth} {parent:?} {list:?}");
+                        parents.push(channel);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_channel_of_a_group_does_not_change_between_builds() {
+        let members = [Rank::new(3), Rank::new(1)];
+        let channel = ChannelId::of_group(ChannelId::WORLD, &members, 0);
+        assert_eq!(channel.get(), 10_336_053_562_096_648_532);
+    }
 
     #[test]
     fn steps_order_by_channel_epoch_round() {

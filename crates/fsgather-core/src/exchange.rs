@@ -1,21 +1,35 @@
 //! The one primitive of the control plane: [`Exchange`].
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     Activity, Call, ChannelId, Epoch, Error, Operation, Peer, Phase, Rank, Round, Site, Step,
     WorldSize,
 };
 
+/// What a rank has published for others to read, and who removes it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Leaves {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// A payload that its single reader removes.
+    ForReader,
+    /// A payload that its owner removes, when it is told that all recipients have said
+    /// [`done`](Exchange::done).
+    ForOwner,
+}
+
 /// What one rank hands in to one exchange.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contribution {
     /// A small payload, or a locator of a large one; at most [`Exchange::body_limit`] bytes.
     pub body: Bytes,
-    /// Whether this rank has published a payload that has to be reclaimed once everybody has read it.
-    pub leaves_payload: bool,
+    /// What this rank has published for others to read.
+    pub leaves: Leaves,
     /// How many further rounds this rank needs to hand over what does not fit into one body.
     pub further_rounds: u32,
 }
@@ -84,7 +98,8 @@ impl fmt::Display for Ticket {
     }
 }
 
-/// Told when a payload that `rank` published may be removed; must not block.
+/// Told when a payload that a rank published may be removed, with the rank's number in the world; must
+/// not block.
 pub type ReclaimSink = Arc<dyn Fn(ChannelId, Epoch, Rank) + Send + Sync>;
 
 /// Every rank hands in a small contribution; when all have, the recipients get all contributions in
@@ -104,17 +119,29 @@ pub type ReclaimSink = Arc<dyn Fn(ChannelId, Epoch, Rank) + Send + Sync>;
 /// - Waiting is bounded by the time-out, which counts from the last progress.
 ///
 /// Methods may be called from several threads. Calls are numbered in the order of [`begin`], which has
-/// to be the same on all ranks.
+/// to be the same on all ranks. Several may be under way at a time, and their verdicts be waited for in any
+/// order.
+///
+/// # Groups
+///
+/// An exchange of some of the ranks ([`group`]) is a channel of its own: its calls are numbered separately,
+/// fail separately, and may be made at the same time as those of other channels. Within it ranks have the
+/// numbers 0 to n - 1, in the order in which they were listed; errors name them by their numbers in the
+/// world.
 ///
 /// [`begin`]: Exchange::begin
+/// [`group`]: Exchange::group
 pub trait Exchange: Send + Sync {
+    /// The lane of this exchange.
+    fn channel(&self) -> ChannelId;
+
     /// Which rank this is.
     fn rank(&self) -> Rank;
 
     /// How many ranks take part.
     fn world_size(&self) -> WorldSize;
 
-    /// Host and process of every rank, in rank order.
+    /// Host and process of every rank, in rank order, each with its number in the world.
     fn peers(&self) -> &[Peer];
 
     /// The largest body a contribution may have, in bytes.
@@ -140,12 +167,24 @@ pub trait Exchange: Send + Sync {
         contribution: Contribution,
     ) -> Result<(), Error>;
 
-    /// Waits for the verdict on one round.
+    /// Waits for the verdict on one round, for `limit` at most; `None` when that has passed, which changes
+    /// nothing for anybody. With a limit of zero it only looks. A verdict is handed out once.
     ///
     /// # Errors
     ///
     /// The agreed error when the call failed.
-    fn wait(&self, ticket: &Ticket, round: Round) -> Result<Verdict, Error>;
+    fn wait_for(
+        &self,
+        ticket: &Ticket,
+        round: Round,
+        limit: Option<Duration>,
+    ) -> Result<Option<Verdict>, Error>;
+
+    /// Says that this rank does not want the verdict of a call any more, to which it has contributed. Never
+    /// blocks. The others notice nothing: what this rank would have received counts as read.
+    ///
+    /// A call whose payload this rank still has to hand over in further rounds fails on all ranks.
+    fn abandon(&self, ticket: &Ticket);
 
     /// Says that this rank cannot go on with a call, in the phase given, before or after its verdict,
     /// and returns the error that all ranks agree on, which is usually `cause`.
@@ -161,15 +200,32 @@ pub trait Exchange: Send + Sync {
     /// Says that this recipient has read all payloads of the call.
     fn done(&self, ticket: &Ticket);
 
-    /// Sets who removes payloads once nobody needs them any more.
+    /// Sets who removes payloads once nobody needs them any more: one for the world and all its groups.
     fn set_reclaim_sink(&self, sink: ReclaimSink);
 
-    /// Makes current and later calls fail on all ranks. Does not wait.
+    /// Makes current and later calls fail on all ranks. Does not wait. An interrupted world takes all groups
+    /// of this rank along, an interrupted group nobody else.
     fn interrupt(&self, cause: Error);
 
-    /// Ends the communicator together with all other ranks.
+    /// An exchange of some of these ranks, in the order given, over the same connections.
     ///
-    /// Returning `Ok` means that every recipient has read what this rank took part in.
+    /// Local and cheap: nobody waits for anybody. All members, and they alone, have to make it, with the
+    /// same list and channel, before calls on it succeed. `channel` is best taken from
+    /// [`ChannelId::of_group`]. It is possible on a channel that has failed.
+    ///
+    /// Dropping it is leaving the group: calls of the others that need this rank fail. A group ends at the
+    /// latest with its world.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] when `members` is not a list of different ranks of this exchange with this rank
+    /// among them, when this rank uses the channel already, or when this exchange is closed.
+    fn group(&self, channel: ChannelId, members: &[Rank]) -> Result<Box<dyn Exchange>, Error>;
+
+    /// Ends the communicator together with all other ranks of it.
+    ///
+    /// Returning `Ok` means that every recipient has read what this rank took part in. The world takes all
+    /// groups along.
     ///
     /// # Errors
     ///
@@ -181,9 +237,19 @@ pub trait Exchange: Send + Sync {
     /// need this rank fail with it. Called when a communicator is dropped.
     ///
     /// Returns whether what the world has left behind is in good hands: on rank 0 whether all other
-    /// ranks have left as well, elsewhere whether rank 0 was still there. Leaving again changes
-    /// nothing and returns the same.
+    /// ranks have left as well, elsewhere whether rank 0 was still there; for a group, always. Leaving
+    /// again changes nothing and returns the same.
     fn leave(&self, cause: Option<Error>) -> bool;
+
+    /// Waits for the verdict on one round.
+    ///
+    /// # Errors
+    ///
+    /// The agreed error when the call failed.
+    fn wait(&self, ticket: &Ticket, round: Round) -> Result<Verdict, Error> {
+        self.wait_for(ticket, round, None)?
+            .ok_or_else(|| Error::config("this communicator is closed"))
+    }
 
     /// One whole exchange: begin, contribute, wait; the table on recipients, `None` on others.
     ///

@@ -1,25 +1,38 @@
 //! A world of one: [`Solo`].
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use crate::{
-    Call, ChannelId, Contribution, Epoch, Error, Exchange, Peer, Phase, Rank, ReclaimSink, Round,
-    Site, Step, Table, Ticket, Verdict, WorldSize,
+    Call, ChannelId, Contribution, Epoch, Error, Exchange, Leaves, Peer, Phase, Rank, ReclaimSink,
+    Round, Site, Step, Table, Ticket, Verdict, WorldSize,
 };
+
+/// What a world shares with its groups.
+#[derive(Default)]
+struct World {
+    /// The channels in use.
+    channels: BTreeSet<ChannelId>,
+    /// Why everything has failed.
+    failure: Option<Error>,
+    ended: bool,
+    sink: Option<ReclaimSink>,
+}
 
 #[derive(Default)]
 struct State {
     next: Epoch,
     held: BTreeMap<Step, Contribution>,
-    owed: BTreeMap<Epoch, ChannelId>,
+    /// Calls with a payload that its owner will remove.
+    owed: BTreeSet<Epoch>,
     failure: Option<Error>,
     /// Whether the failure has been returned to the caller already.
     told: bool,
-    sink: Option<ReclaimSink>,
+    ended: bool,
 }
 
 /// The exchange of a world of one rank: no file, no socket, no thread.
@@ -27,7 +40,13 @@ struct State {
 /// It keeps the same rules as the others, so that a job tested alone behaves alike in company.
 pub struct Solo {
     peers: [Peer; 1],
+    channel: ChannelId,
+    world: Arc<Mutex<World>>,
     state: Mutex<State>,
+}
+
+fn lock<T>(guarded: &Mutex<T>) -> MutexGuard<'_, T> {
+    guarded.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Solo {
@@ -41,30 +60,45 @@ impl Solo {
         };
         Self {
             peers: [me],
+            channel: ChannelId::WORLD,
+            world: Arc::default(),
             state: Mutex::default(),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
-    /// A failure is told as it is the first time.
-    fn check(&mut self) -> Result<(), Error> {
-        match &self.failure {
-            None => Ok(()),
+    /// The state of this channel, if calls can be made on it. A failure is told as it is the first time.
+    fn check(&self) -> Result<MutexGuard<'_, State>, Error> {
+        let world = lock(&self.world);
+        let mut state = lock(&self.state);
+        if world.ended || state.ended {
+            return Err(Error::config("this communicator is closed"));
+        }
+        let failure = state.failure.as_ref().or(world.failure.as_ref());
+        match failure.cloned() {
+            None => Ok(state),
             Some(failure) => {
-                let failure = failure.clone();
-                let told = std::mem::replace(&mut self.told, true);
+                let told = std::mem::replace(&mut state.told, true);
                 Err(if told { failure.poisoned() } else { failure })
             }
         }
     }
+
+    /// Ends this channel, and with the world everything.
+    fn end(&self) {
+        let mut world = lock(&self.world);
+        world.channels.remove(&self.channel);
+        if self.channel == ChannelId::WORLD {
+            world.ended = true;
+        }
+        lock(&self.state).ended = true;
+    }
 }
 
 impl Exchange for Solo {
+    fn channel(&self) -> ChannelId {
+        self.channel
+    }
+
     fn rank(&self) -> Rank {
         Rank::ZERO
     }
@@ -82,12 +116,11 @@ impl Exchange for Solo {
     }
 
     fn begin(&self, call: Call) -> Result<Ticket, Error> {
-        let mut state = self.lock();
-        state.check()?;
+        let mut state = self.check()?;
         let epoch = state.next;
         state.next = epoch.next();
         Ok(Ticket {
-            channel: ChannelId::WORLD,
+            channel: self.channel,
             epoch,
             call: Arc::new(call),
         })
@@ -99,75 +132,131 @@ impl Exchange for Solo {
         round: Round,
         contribution: Contribution,
     ) -> Result<(), Error> {
-        let mut state = self.lock();
-        state.check()?;
-        if contribution.leaves_payload {
-            state.owed.insert(ticket.epoch, ticket.channel);
+        let mut state = self.check()?;
+        if contribution.leaves == Leaves::ForOwner {
+            state.owed.insert(ticket.epoch);
         }
         state.held.insert(ticket.step(round), contribution);
         Ok(())
     }
 
-    fn wait(&self, ticket: &Ticket, round: Round) -> Result<Verdict, Error> {
-        let mut state = self.lock();
-        state.check()?;
+    fn wait_for(
+        &self,
+        ticket: &Ticket,
+        round: Round,
+        _limit: Option<Duration>,
+    ) -> Result<Option<Verdict>, Error> {
+        let mut state = self.check()?;
         match state.held.remove(&ticket.step(round)) {
             Some(Contribution {
                 body,
-                leaves_payload,
+                leaves,
                 further_rounds,
-            }) => Ok(Verdict {
+            }) => Ok(Some(Verdict {
                 table: Some(Table {
                     bodies: vec![body],
-                    acknowledge: leaves_payload,
+                    acknowledge: leaves == Leaves::ForOwner,
                 }),
                 further_rounds,
-            }),
+            })),
             None => Err(Error::config(format!(
                 "{ticket} was waited for without a contribution, or twice"
             ))),
         }
     }
 
+    fn abandon(&self, ticket: &Ticket) {
+        let (first, last) = (Round::VERDICT, Round::new(u32::MAX));
+        let rounds = ticket.step(first)..=ticket.step(last);
+        let held = {
+            let mut state = lock(&self.state);
+            let held: Vec<Step> = state.held.range(rounds).map(|(step, _)| *step).collect();
+            for step in &held {
+                state.held.remove(step);
+            }
+            !held.is_empty()
+        };
+        if held {
+            self.done(ticket);
+        }
+    }
+
     fn fail(&self, ticket: &Ticket, phase: Phase, cause: Error) -> Error {
         let [me] = &self.peers;
         let cause = cause.raised_by(me, ticket.activity(phase));
-        let mut state = self.lock();
+        let world = lock(&self.world);
+        let mut state = lock(&self.state);
         state.told = true;
-        state.failure.get_or_insert(cause).clone()
+        let failure = state.failure.as_ref().or(world.failure.as_ref());
+        let agreed = failure.cloned().unwrap_or(cause);
+        state.failure = Some(agreed.clone());
+        agreed
     }
 
     fn progress(&self, _ticket: &Ticket, _phase: Phase, _bytes: u64) -> Result<(), Error> {
-        self.lock().check()
+        self.check().map(drop)
     }
 
     fn done(&self, ticket: &Ticket) {
-        let mut state = self.lock();
-        if let (Some(channel), Some(sink)) = (state.owed.remove(&ticket.epoch), &state.sink) {
-            sink(channel, ticket.epoch, Rank::ZERO);
+        let is_owed = lock(&self.state).owed.remove(&ticket.epoch);
+        let sink = lock(&self.world).sink.clone();
+        if is_owed && let Some(sink) = sink {
+            sink(ticket.channel, ticket.epoch, Rank::ZERO);
         }
     }
 
     fn set_reclaim_sink(&self, sink: ReclaimSink) {
-        self.lock().sink = Some(sink);
+        lock(&self.world).sink = Some(sink);
     }
 
     fn interrupt(&self, cause: Error) {
-        self.lock().failure.get_or_insert(cause);
+        let mut world = lock(&self.world);
+        if self.channel == ChannelId::WORLD {
+            world.failure.get_or_insert(cause);
+        } else {
+            lock(&self.state).failure.get_or_insert(cause);
+        }
+    }
+
+    fn group(&self, channel: ChannelId, members: &[Rank]) -> Result<Box<dyn Exchange>, Error> {
+        let mut world = lock(&self.world);
+        if world.ended || lock(&self.state).ended {
+            return Err(Error::config("this communicator is closed"));
+        }
+        if members != [Rank::ZERO] {
+            return Err(Error::config(
+                "the only group in a world of one rank is that rank",
+            ));
+        }
+        if channel == ChannelId::WORLD || !world.channels.insert(channel) {
+            return Err(Error::config("this group is in use already"));
+        }
+        Ok(Box::new(Self {
+            peers: self.peers.clone(),
+            channel,
+            world: Arc::clone(&self.world),
+            state: Mutex::default(),
+        }))
     }
 
     fn close(&self, _site: Site) -> Result<(), Error> {
-        let mut state = self.lock();
-        state.check()?;
-        state.failure = Some(Error::config("this communicator is closed"));
-        Ok(())
+        let checked = self.check().map(drop);
+        self.end();
+        checked
     }
 
     fn leave(&self, cause: Option<Error>) -> bool {
         if let Some(cause) = cause {
             self.interrupt(cause);
         }
+        self.end();
         true
+    }
+}
+
+impl Drop for Solo {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 
@@ -175,6 +264,7 @@ impl fmt::Debug for Solo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Solo")
             .field("peers", &self.peers)
+            .field("channel", &self.channel)
             .finish_non_exhaustive()
     }
 }

@@ -11,8 +11,8 @@ use std::{
 
 use bytes::Bytes;
 use fsgather_core::{
-    Call, Contribution, Epoch, Error, Exchange, Operation, PeerFailure, Phase, Rank, Round, Site,
-    Table,
+    Call, Contribution, Epoch, Error, Exchange, Leaves, Operation, PeerFailure, Phase, Rank, Round,
+    Site, Table,
 };
 
 /// One rank's exchange.
@@ -153,7 +153,7 @@ fn further_rounds_belong_to_their_call(make: &MakeWorld<'_>, ranks: u32) {
         for round in 0..3 {
             let part = Contribution {
                 body: vec![u8::try_from(round).unwrap()].into(),
-                leaves_payload: false,
+                leaves: Leaves::Nothing,
                 further_rounds: seat.rank().get() + round,
             };
             let round = Round::new(round);
@@ -185,7 +185,11 @@ fn payloads_are_reclaimed_once_everybody_has_read(make: &MakeWorld<'_>, ranks: u
         // Only even ranks leave a payload.
         let part = Contribution {
             body: body(own),
-            leaves_payload: own.get() % 2 == 0,
+            leaves: if own.get() % 2 == 0 {
+                Leaves::ForOwner
+            } else {
+                Leaves::Nothing
+            },
             further_rounds: 0,
         };
         seat.contribute(&ticket, Round::VERDICT, part).unwrap();

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use fsgather_core::{
-    Activity, Call, ChannelId, Error, Operation, PeerFailure, Phase, Rank, Recipients, Step,
+    Activity, Call, ChannelId, Error, Leaves, Operation, PeerFailure, Phase, Rank, Recipients, Step,
 };
 
 use super::{
@@ -79,17 +79,16 @@ impl Coordinator {
             .members
             .iter()
             .zip(&arrivals)
-            .filter(|(_, arrival)| arrival.leaves_payload)
+            .filter(|(_, arrival)| arrival.leaves == Leaves::ForOwner)
             .map(|(rank, _)| *rank)
             .collect();
-        // A single recipient removes what it has read by itself.
-        let acknowledge = recipients == Recipients::All && !owners.is_empty();
+        let acknowledge = !owners.is_empty();
         let members = channel.members.clone();
         if acknowledge {
             let readers = members
                 .iter()
                 .copied()
-                .filter(|rank| self.roster.is_connected(*rank))
+                .filter(|rank| recipients.include(*rank) && self.roster.is_connected(*rank))
                 .collect();
             channel
                 .reading
@@ -103,10 +102,10 @@ impl Coordinator {
         let bodies: Vec<Bytes> = arrivals.into_iter().map(|arrival| arrival.body).collect();
         let (told, only_released): (Vec<Rank>, Vec<Rank>) =
             members.iter().partition(|rank| recipients.include(**rank));
-        let release = |bodies| ToMember::Release {
+        let release = |bodies: Option<Vec<Bytes>>| ToMember::Release {
             step,
+            acknowledge: acknowledge && bodies.is_some(),
             bodies,
-            acknowledge,
             further_rounds,
         };
         for rank in members {

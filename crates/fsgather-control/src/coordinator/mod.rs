@@ -191,7 +191,7 @@ impl Coordinator {
                 step,
                 call,
                 body,
-                leaves_payload,
+                leaves,
                 further_rounds,
             } => self.contribution(
                 from,
@@ -199,7 +199,7 @@ impl Coordinator {
                 Arrival {
                     call,
                     body,
-                    leaves_payload,
+                    leaves,
                     further_rounds,
                 },
                 now,
@@ -230,6 +230,7 @@ impl Coordinator {
             ToCoordinator::SiblingExited { rank } => self.suspect(rank, now),
             ToCoordinator::Close { site } => self.close(from, site, now),
             ToCoordinator::Leave { cause } => self.leave(from, cause.as_ref()),
+            ToCoordinator::Open { .. } | ToCoordinator::Retire { .. } => {}
         }
         self.finish_if_all_left();
     }

@@ -3,14 +3,14 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use fsgather_core::{Call, Rank};
+use fsgather_core::{Call, Leaves, Rank};
 
 /// What one rank has handed in.
 #[derive(Clone, Debug)]
 pub(super) struct Arrival {
     pub(super) call: Call,
     pub(super) body: Bytes,
-    pub(super) leaves_payload: bool,
+    pub(super) leaves: Leaves,
     pub(super) further_rounds: u32,
 }
 

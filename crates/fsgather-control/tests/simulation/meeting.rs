@@ -11,7 +11,9 @@ use fsgather_control::{
     coordinator::{Action, Coordinator, JoinAnswer},
     message::{ToCoordinator, ToMember},
 };
-use fsgather_core::{Call, ChannelId, Epoch, Error, Operation, Rank, Site, Step, WorldSize};
+use fsgather_core::{
+    Call, ChannelId, Epoch, Error, Leaves, Operation, Rank, Site, Step, WorldSize,
+};
 use proptest::{collection::vec, prelude::*};
 
 use crate::{
@@ -370,7 +372,7 @@ impl Run {
                 step,
                 call: Call::new(Operation::Barrier, Site::default()),
                 body: Bytes::new(),
-                leaves_payload: false,
+                leaves: Leaves::Nothing,
                 further_rounds: 0,
             };
             self.coordinator.hear(rank, contribution, self.instant());

@@ -14,9 +14,7 @@ use std::{
 
 use bytes::Bytes;
 use fsgather_control::message::{ToCoordinator, ToMember};
-use fsgather_core::{
-    Call, Contribution, Epoch, Error, PeerFailure, Rank, Recipients, Step, Verdict,
-};
+use fsgather_core::{Call, Contribution, Epoch, Error, Leaves, PeerFailure, Rank, Step, Verdict};
 
 use self::payloads::Payloads;
 
@@ -370,13 +368,10 @@ impl Ledger {
         let owners: BTreeSet<Rank> = exchange
             .handed_in
             .iter()
-            .filter(|(_, (_, contribution))| contribution.leaves_payload)
+            .filter(|(_, (_, contribution))| contribution.leaves == Leaves::ForOwner)
             .map(|(rank, _)| *rank)
             .collect();
-        let all_receive = calls
-            .first()
-            .is_none_or(|call| call.recipients() == Recipients::All);
-        let expected = all_receive && !owners.is_empty();
+        let expected = !owners.is_empty() && bodies.is_some();
         promise!(
             acknowledge == expected,
             "P4: {step:?} is released with acknowledge {acknowledge}"

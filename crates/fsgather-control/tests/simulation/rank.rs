@@ -11,8 +11,8 @@ use std::{
 use bytes::Bytes;
 use fsgather_control::member::{Farewell, Member};
 use fsgather_core::{
-    Activity, Call, ChannelId, Contribution, Error, Operation, Peer, Phase, Rank, Round, Site,
-    Step, Ticket, Verdict,
+    Activity, Call, ChannelId, Contribution, Error, Leaves, Operation, Peer, Phase, Rank,
+    Recipients, Round, Site, Step, Ticket, Verdict,
 };
 
 use crate::{
@@ -400,7 +400,11 @@ impl Process {
             } else {
                 Bytes::new()
             },
-            leaves_payload: current.leaves && first,
+            leaves: match current.ticket.call.recipients() {
+                _ if !(current.leaves && first) => Leaves::Nothing,
+                Recipients::All => Leaves::ForOwner,
+                Recipients::Only(_) => Leaves::ForReader,
+            },
             further_rounds: if first { current.further_rounds } else { 0 },
         };
         let handed_in = self.member.contribute(

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use bytes::Bytes;
-use fsgather_core::{Contribution, Error};
+use fsgather_core::{Contribution, Error, Leaves, Recipients};
 use fsgather_store::{Encoding, PayloadId, PayloadWriter};
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -126,7 +126,10 @@ impl<'a> Outgoing<'a> {
             return Ok(Ready {
                 contribution: Contribution {
                     body: body(session, announcement)?,
-                    leaves_payload: true,
+                    leaves: match session.ticket.call.recipients() {
+                        Recipients::All => Leaves::ForOwner,
+                        Recipients::Only(_) => Leaves::ForReader,
+                    },
                     further_rounds: 0,
                 },
                 rest: Vec::new(),
@@ -147,7 +150,7 @@ impl<'a> Outgoing<'a> {
         Ok(Ready {
             contribution: Contribution {
                 body: body(session, announcement)?,
-                leaves_payload: false,
+                leaves: Leaves::Nothing,
                 further_rounds: relay::rounds(self.buffer.len(), piece)?,
             },
             rest: self.buffer,
