@@ -1,10 +1,8 @@
-//! Which addresses rank 0 publishes, and which of them a member tries.
+//! Which addresses a rank publishes, and which of them others try.
 
 use std::net::{IpAddr, SocketAddr};
 
 use fsgather_core::Error;
-
-use crate::record::Record;
 
 /// Decides by interface name and address whether to publish an address.
 pub type InterfaceFilter = dyn Fn(&str, IpAddr) -> bool + Send + Sync;
@@ -56,24 +54,38 @@ fn is_link_local(address: IpAddr) -> bool {
     }
 }
 
-/// The addresses of a record that can mean rank 0 from here: loopback ones only in the same network
-/// namespace of the same host.
-pub(crate) fn usable(record: &Record, boot_id: &str, network_namespace: u64) -> Vec<SocketAddr> {
-    let same_host = record.boot_id == boot_id
-        && (record.network_namespace == network_namespace || record.network_namespace == 0);
-    record
-        .addresses
+/// Where a process is, as far as loopback addresses go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Network<'a> {
+    pub(crate) boot_id: &'a str,
+    /// The inode of the network namespace; 0 when unknown.
+    pub(crate) namespace: u64,
+}
+
+impl Network<'_> {
+    /// Whether a loopback address published `there` means the same from here.
+    pub(crate) fn shares_loopback_with(self, there: Network<'_>) -> bool {
+        self.boot_id == there.boot_id && (self.namespace == there.namespace || there.namespace == 0)
+    }
+}
+
+/// Those of the addresses published `there` that can mean the same process from here: loopback ones
+/// only in the same network namespace of the same host.
+pub(crate) fn usable(
+    addresses: &[SocketAddr],
+    there: Network<'_>,
+    here: Network<'_>,
+) -> Vec<SocketAddr> {
+    let shares_loopback = here.shares_loopback_with(there);
+    addresses
         .iter()
         .copied()
-        .filter(|address| same_host || !address.ip().is_loopback())
+        .filter(|address| shares_loopback || !address.ip().is_loopback())
         .collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use fsgather_core::WorldSize;
-    use uuid::Uuid;
-
     use super::*;
 
     #[test]
@@ -84,23 +96,21 @@ mod tests {
     }
 
     #[test]
-    fn loopback_means_rank_0_only_on_its_own_host() {
-        let record = Record {
-            communicator: Uuid::nil(),
-            secret: [0; 32],
-            addresses: vec![
-                "10.0.0.1:7".parse().unwrap(),
-                "127.0.0.1:7".parse().unwrap(),
-            ],
-            markers: None,
-            refusal: None,
-            world_size: WorldSize::ONE,
-            host: "n1".into(),
-            boot_id: "b".into(),
-            network_namespace: 3,
+    fn loopback_means_a_rank_only_on_its_own_host() {
+        let addresses = [
+            "10.0.0.1:7".parse().unwrap(),
+            "127.0.0.1:7".parse().unwrap(),
+        ];
+        let there = Network {
+            boot_id: "b",
+            namespace: 3,
         };
-        assert_eq!(usable(&record, "b", 3).len(), 2);
-        assert_eq!(usable(&record, "b", 4), ["10.0.0.1:7".parse().unwrap()]);
-        assert_eq!(usable(&record, "c", 3), ["10.0.0.1:7".parse().unwrap()]);
+        let from = |boot_id, namespace| {
+            let here = Network { boot_id, namespace };
+            usable(&addresses, there, here)
+        };
+        assert_eq!(from("b", 3), addresses);
+        assert_eq!(from("b", 4), addresses[..1]);
+        assert_eq!(from("c", 3), addresses[..1]);
     }
 }

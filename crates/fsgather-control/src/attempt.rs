@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use fsgather_core::Error;
+use fsgather_core::{Error, Rank};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
@@ -59,7 +59,8 @@ pub(crate) async fn attempt(candidate: Candidate, join: Join) -> (Candidate, Out
     for address in candidate.addresses.clone() {
         let credentials = candidate.credentials.clone();
         connects.spawn(async move {
-            let connection = Connection::open(address, &credentials, Purpose::Control).await;
+            let connection =
+                Connection::open(address, &credentials, Purpose::Control, Rank::ZERO).await;
             (address, connection)
         });
     }

@@ -1,18 +1,12 @@
-//! Rank 0's door: [`serve`] lets members in and keeps strangers from wearing it out.
-//!
-//! At most [`WAITING_LIMIT`] connections are unauthenticated at a time, for two seconds each; when one
-//! more comes, the oldest goes. A member that is pushed out this way tries again. So ten thousand silent
-//! connections cost thirty-two descriptors and do not disturb those who are in.
+//! Rank 0's door: [`serve`] lets members in, and refuses those who cannot be.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::sync::Arc;
 
 use fsgather_core::Rank;
-use tokio::{
-    net::{TcpListener, TcpStream},
-    task::AbortHandle,
-};
+use tokio::net::{TcpListener, TcpStream};
 
 use crate::{
+    door,
     hub::Hub,
     message::{ToCoordinator, ToMember},
     noise::Credentials,
@@ -20,40 +14,19 @@ use crate::{
     wire::Purpose,
 };
 
-/// How many connections may be unauthenticated at a time.
-const WAITING_LIMIT: usize = 32;
-
 /// Accepts connections for as long as it is run.
 pub(crate) async fn serve(hub: Arc<Hub>, listener: TcpListener, credentials: Credentials) {
-    let mut waiting: VecDeque<AbortHandle> = VecDeque::new();
-    loop {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                // Out of descriptors, most likely: make room rather than spin.
-                tracing::debug!("cannot accept a connection: {error}");
-                if let Some(oldest) = waiting.pop_front() {
-                    oldest.abort();
-                }
-                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-                continue;
-            }
-        };
-        waiting.retain(|task| !task.is_finished());
-        if waiting.len() >= WAITING_LIMIT
-            && let Some(oldest) = waiting.pop_front()
-        {
-            oldest.abort();
-        }
-        let answer = answer(Arc::clone(&hub), stream, credentials.clone());
-        waiting.push_back(tokio::spawn(answer).abort_handle());
-    }
+    door::keep(listener, |stream| {
+        answer(Arc::clone(&hub), stream, credentials.clone())
+    })
+    .await;
 }
 
 /// Brings one connection from its first byte to its purpose. What follows runs in tasks of its own,
 /// so that this one is finished, and not to be aborted, once the other side is known.
 async fn answer(hub: Arc<Hub>, stream: TcpStream, credentials: Credentials) {
-    let (mut connection, purpose) = match Connection::accept(stream, &credentials).await {
+    let (mut connection, purpose) = match Connection::accept(stream, &credentials, Rank::ZERO).await
+    {
         Ok(accepted) => accepted,
         Err(error) => {
             tracing::debug!("a connection was turned away: {error}");

@@ -20,7 +20,7 @@ use tokio::{sync::mpsc, task::JoinSet};
 use uuid::Uuid;
 
 use crate::{
-    addresses,
+    addresses::{self, Network},
     attempt::{Candidate, Ending, Joining, Outcome, attempt, await_welcome},
     markers::{self, Entered, Event, Searching},
     message::{Join, ToCoordinator, Welcome},
@@ -278,7 +278,15 @@ impl Seeker {
             return Ok(None);
         }
         let process = &self.search.join.process;
-        let addresses = addresses::usable(&record, &process.boot_id, self.search.network_namespace);
+        let there = Network {
+            boot_id: &record.boot_id,
+            namespace: record.network_namespace,
+        };
+        let here = Network {
+            boot_id: &process.boot_id,
+            namespace: self.search.network_namespace,
+        };
+        let addresses = addresses::usable(&record.addresses, there, here);
         if addresses.is_empty() {
             let only = "published no address that can be reached from this host";
             self.failures.insert(name, only.into());

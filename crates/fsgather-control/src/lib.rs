@@ -11,6 +11,7 @@
 //! - `tcp`: messages moved over TCP. `transport` alone knows sockets, `hub` connects sockets and
 //!   machines, `baton` decides which thread does the work, `join` and `attempt` find rank 0.
 //! - `markers`: messages moved through a shared place.
+//! - [`mesh`]: payloads moved over TCP directly between ranks.
 //!
 //! Nothing here knows files; where rank 0 leaves word for the others
 //! ([`Noticeboard`](fsgather_core::Noticeboard)) and where messages are left
@@ -34,11 +35,13 @@ mod addresses;
 mod attempt;
 mod baton;
 mod config;
+mod door;
 mod gate;
 mod hub;
 mod join;
 mod line;
 mod objecting;
+mod records;
 mod refusal;
 mod siblings;
 mod tcp;
@@ -47,6 +50,7 @@ mod transport;
 mod markers;
 
 pub mod meet;
+pub mod mesh;
 
 pub use addresses::InterfaceFilter;
 pub use siblings::IsRunning;

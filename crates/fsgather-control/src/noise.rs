@@ -8,6 +8,7 @@
 
 use std::{fmt, sync::Arc};
 
+use fsgather_core::Rank;
 use snow::{Builder, HandshakeState, StatelessTransportState};
 use uuid::Uuid;
 
@@ -48,7 +49,7 @@ pub struct Handshake {
 pub const HANDSHAKE_LEN: usize = 48;
 
 impl Handshake {
-    /// Starts on the side that connected; the bytes go to the other side.
+    /// Starts on the side that connected, to the rank `responder`; the bytes go to the other side.
     ///
     /// # Errors
     ///
@@ -56,8 +57,9 @@ impl Handshake {
     pub fn initiate(
         credentials: &Credentials,
         purpose: Purpose,
+        responder: Rank,
     ) -> Result<(Self, Vec<u8>), NotAuthentic> {
-        let prologue = prologue(credentials.communicator, purpose);
+        let prologue = prologue(credentials.communicator, purpose, responder);
         let mut state = builder(&prologue, &credentials.secret)?
             .build_initiator()
             .map_err(|_| NotAuthentic)?;
@@ -82,17 +84,18 @@ impl Handshake {
         Sealed::new(*self.state)
     }
 
-    /// Both steps on the side that was connected to; the bytes go back.
+    /// Both steps on the side that was connected to, which is the rank `responder`; the bytes go back.
     ///
     /// # Errors
     ///
-    /// When the other side does not know the secret.
+    /// When the other side does not know the secret, or means another rank.
     pub fn respond(
         credentials: &Credentials,
         purpose: Purpose,
+        responder: Rank,
         first: &[u8],
     ) -> Result<(Sealed, Vec<u8>), NotAuthentic> {
-        let prologue = prologue(credentials.communicator, purpose);
+        let prologue = prologue(credentials.communicator, purpose, responder);
         let mut state = builder(&prologue, &credentials.secret)?
             .build_responder()
             .map_err(|_| NotAuthentic)?;
@@ -178,13 +181,13 @@ impl fmt::Debug for Sealed {
     }
 }
 
-/// Only rank 0 answers so far; its number stands in the prologue all the same.
-fn prologue(communicator: Uuid, purpose: Purpose) -> Vec<u8> {
+/// What both sides must know alike.
+fn prologue(communicator: Uuid, purpose: Purpose, responder: Rank) -> Vec<u8> {
     let mut prologue = b"fsgather".to_vec();
     prologue.extend_from_slice(&VERSION.to_le_bytes());
     prologue.extend_from_slice(communicator.as_bytes());
     prologue.push(purpose.code());
-    prologue.extend_from_slice(&0_u32.to_le_bytes());
+    prologue.extend_from_slice(&responder.get().to_le_bytes());
     prologue
 }
 
@@ -211,8 +214,8 @@ mod tests {
         client: &Credentials,
         server: &Credentials,
     ) -> Result<(Sealed, Sealed), NotAuthentic> {
-        let (handshake, first) = Handshake::initiate(client, Purpose::Control)?;
-        let (server, answer) = Handshake::respond(server, Purpose::Control, &first)?;
+        let (handshake, first) = Handshake::initiate(client, Purpose::Control, Rank::ZERO)?;
+        let (server, answer) = Handshake::respond(server, Purpose::Control, Rank::ZERO, &first)?;
         Ok((handshake.finish(&answer)?, server))
     }
 
@@ -243,8 +246,17 @@ mod tests {
             ..credentials(1)
         };
         assert!(connect(&credentials(1), &other).is_err());
-        let (_, first) = Handshake::initiate(&credentials(1), Purpose::Watch).unwrap();
-        assert!(Handshake::respond(&credentials(1), Purpose::Control, &first).is_err());
+        let (_, first) = Handshake::initiate(&credentials(1), Purpose::Watch, Rank::ZERO).unwrap();
+        assert!(Handshake::respond(&credentials(1), Purpose::Control, Rank::ZERO, &first).is_err());
+    }
+
+    #[test]
+    fn another_rank_than_the_one_meant_does_not_answer() {
+        let meant = Rank::new(3);
+        let (_, first) = Handshake::initiate(&credentials(1), Purpose::Payload, meant).unwrap();
+        let respond = |rank| Handshake::respond(&credentials(1), Purpose::Payload, rank, &first);
+        assert!(respond(Rank::new(4)).is_err());
+        assert!(respond(meant).is_ok());
     }
 
     #[test]
@@ -267,14 +279,17 @@ mod tests {
 
     #[test]
     fn a_recorded_handshake_opens_nothing_later() {
-        let (client, first) = Handshake::initiate(&credentials(1), Purpose::Control).unwrap();
-        let (old, answer) = Handshake::respond(&credentials(1), Purpose::Control, &first).unwrap();
+        let (client, first) =
+            Handshake::initiate(&credentials(1), Purpose::Control, Rank::ZERO).unwrap();
+        let (old, answer) =
+            Handshake::respond(&credentials(1), Purpose::Control, Rank::ZERO, &first).unwrap();
         let client = client.finish(&answer).unwrap();
         let (mut wire, mut plain) = (Vec::new(), vec![0; PLAIN_LIMIT]);
         client.seal(b"join", &mut 0, &mut wire).unwrap();
         assert!(old.open(&wire[2..], &mut 0, &mut plain).is_ok());
         // The same first message and the same record, replayed to a new responder.
-        let (again, _) = Handshake::respond(&credentials(1), Purpose::Control, &first).unwrap();
+        let (again, _) =
+            Handshake::respond(&credentials(1), Purpose::Control, Rank::ZERO, &first).unwrap();
         assert!(again.open(&wire[2..], &mut 0, &mut plain).is_err());
     }
 }

@@ -286,7 +286,7 @@ struct WatchLine {
 impl WatchLine {
     async fn open(&self) -> Result<Connection, TransportError> {
         let mut connection =
-            Connection::open(self.address, &self.credentials, Purpose::Watch).await?;
+            Connection::open(self.address, &self.credentials, Purpose::Watch, Rank::ZERO).await?;
         connection.writer.keep_alive()?;
         connection.writer.send(&self.hello).await?;
         Ok(connection)
@@ -385,23 +385,11 @@ fn fresh_credentials() -> Credentials {
 }
 
 fn listen(config: &Config, ports: RangeInclusive<u16>) -> Result<TcpListener, Error> {
-    let text = if ports.start() == ports.end() {
-        format!("port {}", ports.start())
-    } else {
-        format!("any of the ports {} to {}", ports.start(), ports.end())
+    let setting = match config.meeting {
+        Meeting::Board(_) => "FSGATHER_PORT",
+        Meeting::Address { .. } => "FSGATHER_RENDEZVOUS",
     };
-    transport::listen(ports)
-        .map(|(listener, _)| listener)
-        .map_err(|error| {
-            Error::rendezvous(format!(
-                "rank 0 cannot listen on {text} of {}: {error}; choose another one with {}",
-                config.process.host,
-                match config.meeting {
-                    Meeting::Board(_) => "FSGATHER_PORT",
-                    Meeting::Address { .. } => "FSGATHER_RENDEZVOUS",
-                }
-            ))
-        })
+    transport::listen_as(Rank::ZERO, &config.process.host, ports, setting)
 }
 
 /// Members take two connections each, and the door some more.

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use fsgather_core::{Error, Rank};
 use serde::{Serialize, de::DeserializeOwned};
 use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
 use tokio::{
@@ -19,7 +20,8 @@ use tokio::{
 
 use crate::{
     noise::{Credentials, HANDSHAKE_LEN, Handshake, Sealed},
-    wire::{self, Deframer, Preamble, Purpose, RECORD_LIMIT, TAG_LEN, VERSION},
+    records::Unsealing,
+    wire::{self, Deframer, Preamble, Purpose, VERSION},
 };
 
 /// How long connecting and shaking hands may take.
@@ -29,9 +31,6 @@ pub(crate) const HANDSHAKE_LIMIT: Duration = Duration::from_secs(2);
 /// seconds, and a host that has vanished is noticed after about twenty-five.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 const KEEPALIVE_PROBES: u32 = 4;
-
-/// How much is read from a socket at once.
-const READ_SIZE: usize = 256 << 10;
 
 /// Why a connection did not come to be, or ended.
 #[derive(Debug, thiserror::Error)]
@@ -63,7 +62,7 @@ pub(crate) enum TransportError {
 }
 
 impl TransportError {
-    fn from_read(error: io::Error) -> Self {
+    pub(crate) fn from_read(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::UnexpectedEof
             | io::ErrorKind::ConnectionReset
@@ -106,6 +105,29 @@ pub(crate) fn listen(ports: RangeInclusive<u16>) -> io::Result<(TcpListener, u16
     Err(refused)
 }
 
+/// The same for a rank of a world; a failure names it and the setting that chooses the ports.
+///
+/// # Errors
+///
+/// [`Error::Rendezvous`].
+pub(crate) fn listen_as(
+    rank: Rank,
+    host: &str,
+    ports: RangeInclusive<u16>,
+    setting: &str,
+) -> Result<TcpListener, Error> {
+    let text = if ports.start() == ports.end() {
+        format!("port {}", ports.start())
+    } else {
+        format!("any of the ports {} to {}", ports.start(), ports.end())
+    };
+    listen(ports).map(|(listener, _)| listener).map_err(|error| {
+        Error::rendezvous(format!(
+            "rank {rank} cannot listen on {text} of {host}: {error}; choose another one with {setting}"
+        ))
+    })
+}
+
 fn listen_on(domain: Domain, address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(domain, Type::STREAM, None)?;
     if domain == Domain::IPV6 {
@@ -125,16 +147,21 @@ pub(crate) struct Connection {
     pub(crate) writer: Writer,
 }
 
+/// A connection without messages: the socket, and what it takes to go on encrypting.
+#[derive(Debug)]
+pub(crate) struct Bare {
+    pub(crate) stream: TcpStream,
+    pub(crate) records: Unsealing,
+    pub(crate) sealed: Sealed,
+    /// How many records were sent.
+    pub(crate) sent: u64,
+}
+
 /// The receiving half of a connection.
 #[derive(Debug)]
 pub(crate) struct Reader {
     half: OwnedReadHalf,
-    sealed: Sealed,
-    number: u64,
-    /// Bytes as they came; whole records are taken from `start` on.
-    raw: Vec<u8>,
-    start: usize,
-    plain: Vec<u8>,
+    records: Unsealing,
     deframer: Deframer,
 }
 
@@ -148,11 +175,13 @@ pub(crate) struct Writer {
 }
 
 impl Connection {
-    /// Connects to a world and proves to belong to it, within [`HANDSHAKE_LIMIT`].
+    /// Connects to the rank `responder` of a world and proves to belong to it, within
+    /// [`HANDSHAKE_LIMIT`].
     pub(crate) async fn open(
         address: SocketAddr,
         credentials: &Credentials,
         purpose: Purpose,
+        responder: Rank,
     ) -> Result<Self, TransportError> {
         let mut stream = tokio::time::timeout(HANDSHAKE_LIMIT, TcpStream::connect(address))
             .await
@@ -160,7 +189,7 @@ impl Connection {
             .map_err(TransportError::Unreachable)?;
         tokio::time::timeout(HANDSHAKE_LIMIT, async {
             stream.set_nodelay(true).map_err(TransportError::Io)?;
-            let (handshake, first) = Handshake::initiate(credentials, purpose)
+            let (handshake, first) = Handshake::initiate(credentials, purpose, responder)
                 .map_err(|_| TransportError::NotAuthentic)?;
             let mut hello = Preamble::ours(purpose).to_bytes().to_vec();
             hello.extend_from_slice(&first);
@@ -173,7 +202,7 @@ impl Connection {
             stream
                 .read_exact(&mut answer)
                 .await
-                // Rank 0 of another world hangs up on a first message that it cannot read.
+                // A rank of another world hangs up on a first message that it cannot read.
                 .map_err(|_| TransportError::NotAuthentic)?;
             let sealed = handshake
                 .finish(&answer)
@@ -184,10 +213,11 @@ impl Connection {
         .map_err(|_| TransportError::Silent)?
     }
 
-    /// Answers somebody who connected, within [`HANDSHAKE_LIMIT`].
+    /// Answers somebody who connected to this rank, within [`HANDSHAKE_LIMIT`].
     pub(crate) async fn accept(
         mut stream: TcpStream,
         credentials: &Credentials,
+        me: Rank,
     ) -> Result<(Self, Purpose), TransportError> {
         tokio::time::timeout(HANDSHAKE_LIMIT, async {
             stream.set_nodelay(true).map_err(TransportError::Io)?;
@@ -206,7 +236,7 @@ impl Connection {
                 .read_exact(&mut first)
                 .await
                 .map_err(TransportError::from_read)?;
-            let (sealed, answer) = Handshake::respond(credentials, purpose, &first)
+            let (sealed, answer) = Handshake::respond(credentials, purpose, me, &first)
                 .map_err(|_| TransportError::NotAuthentic)?;
             let mut hello = Preamble::ours(purpose).to_bytes().to_vec();
             hello.extend_from_slice(&answer);
@@ -220,16 +250,34 @@ impl Connection {
         .map_err(|_| TransportError::Silent)?
     }
 
+    /// The connection as it is below messages, for those who have said all they had to say in them.
+    ///
+    /// # Errors
+    ///
+    /// When the other side has begun with what comes after already.
+    pub(crate) fn into_bare(self) -> Result<Bare, TransportError> {
+        let Self { reader, writer } = self;
+        if !reader.deframer.is_empty() || !reader.records.is_empty() {
+            return Err(TransportError::Stranger);
+        }
+        Ok(Bare {
+            // Both halves come from one stream.
+            stream: reader
+                .half
+                .reunite(writer.half)
+                .map_err(|_| TransportError::Closed)?,
+            records: reader.records,
+            sealed: writer.sealed,
+            sent: writer.number,
+        })
+    }
+
     fn new(stream: TcpStream, sealed: Sealed) -> Self {
         let (read, write) = stream.into_split();
         Self {
             reader: Reader {
                 half: read,
-                sealed: sealed.clone(),
-                number: 0,
-                raw: Vec::new(),
-                start: 0,
-                plain: vec![0; RECORD_LIMIT],
+                records: Unsealing::new(sealed.clone()),
                 deframer: Deframer::default(),
             },
             writer: Writer {
@@ -263,47 +311,25 @@ impl Reader {
             if let Some(message) = self.deframer.next_message()? {
                 return Ok(message);
             }
-            if self.open_record()? {
+            // Only the other side can seal records, and it seals whole ones.
+            let record = self.records.open().map_err(|_| TransportError::Stranger)?;
+            if let Some(plain) = record {
+                self.deframer.push(plain);
                 continue;
             }
-            self.raw.drain(..self.start);
-            self.start = 0;
-            self.raw.reserve(READ_SIZE);
-            let read = self.half.read_buf(&mut self.raw).await;
+            let read = self.half.read_buf(self.records.room()).await;
             if read.map_err(TransportError::from_read)? == 0 {
                 return Err(TransportError::Closed);
             }
         }
     }
 
-    /// Decrypts one record, if it has arrived in full.
-    fn open_record(&mut self) -> Result<bool, TransportError> {
-        let pending = &self.raw[self.start..];
-        let Some((prefix, rest)) = pending.split_first_chunk::<2>() else {
-            return Ok(false);
-        };
-        let length = usize::from(u16::from_le_bytes(*prefix));
-        if !(TAG_LEN..=RECORD_LIMIT).contains(&length) {
-            return Err(TransportError::Stranger);
-        }
-        let Some(record) = rest.get(..length) else {
-            return Ok(false);
-        };
-        let opened = self
-            .sealed
-            .open(record, &mut self.number, &mut self.plain)
-            .map_err(|_| TransportError::Stranger)?;
-        self.deframer.push(&self.plain[..opened]);
-        self.start += 2 + length;
-        Ok(true)
-    }
-
     /// Reads and forgets until the other side has closed.
     pub(crate) async fn drain(&mut self) {
         loop {
-            self.raw.clear();
-            self.raw.reserve(READ_SIZE);
-            match self.half.read_buf(&mut self.raw).await {
+            let room = self.records.room();
+            room.clear();
+            match self.half.read_buf(room).await {
                 Ok(0) | Err(_) => return,
                 Ok(_) => {}
             }
@@ -342,14 +368,19 @@ impl Writer {
     /// connection with data it would end peers that are merely stopped, once their buffers are full;
     /// here the kernel of a stopped peer goes on answering, since nothing is left to be taken.
     pub(crate) fn keep_alive(&self) -> Result<(), TransportError> {
-        let keepalive = TcpKeepalive::new()
-            .with_time(KEEPALIVE)
-            .with_interval(KEEPALIVE)
-            .with_retries(KEEPALIVE_PROBES);
         let socket = SockRef::from(self.half.as_ref());
-        socket
-            .set_tcp_keepalive(&keepalive)
+        probe_when_silent(self.half.as_ref())
             .and_then(|()| socket.set_tcp_user_timeout(Some(KEEPALIVE * (KEEPALIVE_PROBES + 1))))
             .map_err(TransportError::Io)
     }
+}
+
+/// Lets the kernel probe the other host while nothing is said. A peer that is merely stopped is not
+/// ended by that: its kernel goes on answering.
+pub(crate) fn probe_when_silent(stream: &TcpStream) -> io::Result<()> {
+    let keepalive = TcpKeepalive::new()
+        .with_time(KEEPALIVE)
+        .with_interval(KEEPALIVE)
+        .with_retries(KEEPALIVE_PROBES);
+    SockRef::from(stream).set_tcp_keepalive(&keepalive)
 }

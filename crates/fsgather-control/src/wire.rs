@@ -34,6 +34,8 @@ pub enum Purpose {
     Control,
     /// Nothing is said; its end is the end of the other side's host.
     Watch,
+    /// Payloads, between any two ranks.
+    Payload,
 }
 
 impl Purpose {
@@ -43,6 +45,7 @@ impl Purpose {
         match self {
             Self::Control => 1,
             Self::Watch => 2,
+            Self::Payload => 3,
         }
     }
 
@@ -50,6 +53,7 @@ impl Purpose {
         match code {
             1 => Some(Self::Control),
             2 => Some(Self::Watch),
+            3 => Some(Self::Payload),
             _ => None,
         }
     }
@@ -61,7 +65,7 @@ impl Purpose {
 /// |---|---|---|
 /// | 0 | 4 | `f` `s` `g` 0x01 |
 /// | 4 | 2 | version, little-endian |
-/// | 6 | 1 | purpose: 1 control, 2 watch |
+/// | 6 | 1 | purpose: 1 control, 2 watch, 3 payload |
 /// | 7 | 1 | 0 |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preamble {
@@ -173,6 +177,12 @@ impl Deframer {
         Ok(Some(message))
     }
 
+    /// Whether everything that was taken in has been handed out.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.start == self.buffer.len()
+    }
+
     /// Moves what is unread to the front, so that the buffer is bounded by one frame and one record.
     fn make_room(&mut self, needed: usize) {
         if self.start > 0 {
@@ -226,8 +236,9 @@ mod tests {
         }
 
         #[test]
-        fn preambles_convert_both_ways(version: u16, watch: bool) {
-            let purpose = Some(if watch { Purpose::Watch } else { Purpose::Control });
+        fn preambles_convert_both_ways(version: u16, code in 1_u8..=3) {
+            let purpose = Purpose::from_code(code);
+            prop_assert!(purpose.is_some());
             let preamble = Preamble { version, purpose };
             prop_assert_eq!(Preamble::from_bytes(preamble.to_bytes()), Some(preamble));
         }

@@ -1,0 +1,49 @@
+//! Accepting connections: [`keep`] lets those in who prove who they are, and keeps strangers from
+//! wearing it out.
+//!
+//! At most [`WAITING_LIMIT`] connections are unauthenticated at a time, for two seconds each; when one
+//! more comes, the oldest goes. Somebody who belongs here and is pushed out this way tries again. So ten
+//! thousand silent connections cost thirty-two descriptors and do not disturb those who are in.
+
+use std::{collections::VecDeque, future::Future, time::Duration};
+
+use tokio::{
+    net::{TcpListener, TcpStream},
+    task::AbortHandle,
+};
+
+/// How many connections may be unauthenticated at a time.
+const WAITING_LIMIT: usize = 32;
+
+/// Accepts connections for as long as it is run, and has each brought from its first byte to its purpose
+/// by `answer`.
+///
+/// Once the other side is known, what follows has to run in a task of its own, so that `answer` is
+/// finished and not to be aborted.
+pub(crate) async fn keep<F>(listener: TcpListener, answer: impl Fn(TcpStream) -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let mut waiting: VecDeque<AbortHandle> = VecDeque::new();
+    loop {
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Out of descriptors, most likely: make room rather than spin.
+                tracing::debug!("cannot accept a connection: {error}");
+                if let Some(oldest) = waiting.pop_front() {
+                    oldest.abort();
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                continue;
+            }
+        };
+        waiting.retain(|task| !task.is_finished());
+        if waiting.len() >= WAITING_LIMIT
+            && let Some(oldest) = waiting.pop_front()
+        {
+            oldest.abort();
+        }
+        waiting.push_back(tokio::spawn(answer(stream)).abort_handle());
+    }
+}

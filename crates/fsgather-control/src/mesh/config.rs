@@ -1,0 +1,45 @@
+//! What a mesh has to know: [`MeshConfig`], [`MeshAddress`].
+
+use std::{net::SocketAddr, ops::RangeInclusive, sync::Arc, time::Duration};
+
+use fsgather_core::{ProcessId, Rank};
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::addresses::InterfaceFilter;
+
+/// All that a rank has to know to take part in a mesh; the same on all ranks but for `rank`, `ports`,
+/// `interfaces` and `network_namespace`.
+#[derive(Clone)]
+pub struct MeshConfig {
+    /// Which rank of the world this process is.
+    pub rank: Rank,
+    /// The identity of the world.
+    pub communicator: Uuid,
+    /// What only its ranks know.
+    pub secret: [u8; 32],
+    /// Where to listen; 0 for any free port. Each rank of a host needs a port for itself.
+    pub ports: RangeInclusive<u16>,
+    /// Which addresses to tell the others.
+    pub interfaces: Arc<InterfaceFilter>,
+    /// The inode of this process's network namespace; 0 when unknown.
+    pub network_namespace: u64,
+    /// Whether payloads between hosts are encrypted. Two ranks are on one host if their boot ids are the
+    /// same and known.
+    pub encrypt: bool,
+    /// How long nothing may move before a transfer fails.
+    pub patience: Duration,
+    /// Where every rank of the world runs, in rank order.
+    pub processes: Vec<ProcessId>,
+}
+
+/// Where a rank can be reached, as it tells all others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MeshAddress {
+    /// All addresses on which it listens, loopback ones last.
+    pub addresses: Vec<SocketAddr>,
+    /// Its host's boot id: loopback addresses mean this rank only from the same host,
+    pub boot_id: String,
+    /// and from the same network namespace, by inode; 0 when unknown.
+    pub network_namespace: u64,
+}

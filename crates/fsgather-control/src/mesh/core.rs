@@ -1,0 +1,194 @@
+//! What callers and the tasks of a mesh share: [`Core`].
+
+use std::{
+    io,
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use fsgather_core::{
+    Activity, Error, Missing, Peer, PeerFailure, Phase, ProcessId, Rank, duration_text,
+};
+use tokio::sync::Notify;
+use uuid::Uuid;
+
+use crate::{addresses::Network, noise::Credentials, transport::TransportError};
+
+use super::{
+    CallId, MeshAddress, MeshConfig,
+    offers::Offers,
+    pool::{Idle, Parked},
+};
+
+/// One rank's side of a mesh, but for the runtime.
+pub(super) struct Core {
+    pub(super) rank: Rank,
+    pub(super) credentials: Credentials,
+    pub(super) patience: Duration,
+    encrypt: bool,
+    network_namespace: u64,
+    processes: Vec<ProcessId>,
+    /// What the others have told.
+    pub(super) addresses: OnceLock<Vec<MeshAddress>>,
+    pub(super) idle: Idle,
+    pub(super) parked: Parked,
+    pub(super) offers: Offers,
+    pub(super) deliveries: Deliveries,
+    /// How many links others have made to this rank.
+    pub(super) accepted: AtomicU64,
+}
+
+impl Core {
+    pub(super) fn new(config: &MeshConfig) -> Self {
+        Self {
+            rank: config.rank,
+            credentials: Credentials {
+                communicator: config.communicator,
+                secret: config.secret,
+            },
+            patience: config.patience,
+            encrypt: config.encrypt,
+            network_namespace: config.network_namespace,
+            processes: config.processes.clone(),
+            addresses: OnceLock::new(),
+            idle: Idle::default(),
+            parked: Parked::default(),
+            offers: Offers::default(),
+            deliveries: Deliveries::default(),
+            accepted: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) const fn communicator(&self) -> Uuid {
+        self.credentials.communicator
+    }
+
+    /// How many ranks there are.
+    pub(super) fn world_size(&self) -> usize {
+        self.processes.len()
+    }
+
+    fn process(&self, rank: Rank) -> Option<&ProcessId> {
+        self.processes.get(rank.index())
+    }
+
+    /// A rank as messages name it.
+    pub(super) fn peer(&self, rank: Rank) -> Peer {
+        let process = self.process(rank);
+        Peer {
+            rank,
+            host: process.map_or_else(String::new, |process| process.host.clone()),
+            pid: process.map_or(0, |process| process.pid),
+        }
+    }
+
+    /// Where this rank is, as far as loopback addresses go.
+    pub(super) fn network(&self) -> Network<'_> {
+        Network {
+            boot_id: self.boot_id(self.rank),
+            namespace: self.network_namespace,
+        }
+    }
+
+    pub(super) fn boot_id(&self, rank: Rank) -> &str {
+        self.process(rank)
+            .map_or("", |process| process.boot_id.as_str())
+    }
+
+    /// Whether payloads between this rank and another one are encrypted; both come to the same answer.
+    pub(super) fn encrypts_with(&self, other: Rank) -> bool {
+        let (ours, theirs) = (self.boot_id(self.rank), self.boot_id(other));
+        self.encrypt && (ours != theirs || ours.is_empty())
+    }
+
+    /// A transfer failed because of what the operating system says of the link to a rank.
+    pub(super) fn lost(&self, peer: Rank, error: io::Error) -> Error {
+        self.lost_because(peer, TransportError::from_read(error).to_string())
+    }
+
+    pub(super) fn lost_because(&self, peer: Rank, how: impl Into<String>) -> Error {
+        self.failed(peer, PeerFailure::Lost { how: how.into() })
+    }
+
+    pub(super) fn failed(&self, peer: Rank, failure: PeerFailure) -> Error {
+        Error::PeerFailed {
+            peer: self.peer(peer),
+            activity: Activity::outside(Phase::Publishing),
+            failure,
+        }
+    }
+
+    /// What arrived is not what `writer` sent.
+    pub(super) fn corrupt(&self, call: CallId, writer: Rank, reason: impl Into<String>) -> Error {
+        Error::Corrupt {
+            path: format!("a payload of {call} sent directly").into(),
+            reason: reason.into(),
+            writer: Some(self.peer(writer)),
+            reader: Some(self.peer(self.rank)),
+        }
+    }
+
+    /// Nothing has moved for too long.
+    pub(super) fn timed_out(&self, call: CallId, waited_for: &[Rank]) -> Error {
+        let missing = waited_for.iter().map(|&rank| {
+            let Peer { rank, host, pid } = self.peer(rank);
+            Missing {
+                rank,
+                process: Some((host, pid)),
+                last_seen: None,
+            }
+        });
+        Error::Timeout {
+            during: format!("moving payloads of {call} between ranks"),
+            patience: self.patience,
+            missing: missing.collect(),
+            hint: format!(
+                "set FSGATHER_TIMEOUT to more than {} to wait longer",
+                duration_text(self.patience)
+            ),
+        }
+    }
+}
+
+/// Payloads that are being fetched from this rank now.
+#[derive(Default)]
+pub(super) struct Deliveries {
+    under_way: AtomicUsize,
+    ended: Notify,
+}
+
+/// One of them, for as long as it takes.
+pub(super) struct Delivery<'a>(&'a Deliveries);
+
+impl Deliveries {
+    pub(super) fn begin(&self) -> Delivery<'_> {
+        self.under_way.fetch_add(1, Ordering::SeqCst);
+        Delivery(self)
+    }
+
+    /// Whether none is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.under_way.load(Ordering::SeqCst) == 0
+    }
+
+    /// Waits until none is.
+    pub(super) async fn all_ended(&self) {
+        loop {
+            let ended = self.ended.notified();
+            if self.is_idle() {
+                return;
+            }
+            ended.await;
+        }
+    }
+}
+
+impl Drop for Delivery<'_> {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::SeqCst);
+        self.0.ended.notify_waiters();
+    }
+}

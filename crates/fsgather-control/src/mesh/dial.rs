@@ -1,0 +1,195 @@
+//! Making links: [`dial`] on the side that wants one, [`answer`] on the other.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use fsgather_core::{Backoff, Error, Rank};
+use tokio::{net::TcpStream, task::JoinSet};
+
+use crate::{
+    addresses::{self, Network},
+    transport::{Connection, HANDSHAKE_LIMIT, TransportError},
+    wire::Purpose,
+};
+
+use super::{attend::attend, core::Core, header::Greeting, link::Link};
+
+/// How often all addresses of a rank are tried.
+const ROUNDS: u32 = 4;
+
+/// Why there is no link.
+enum Refusal {
+    /// It may work next time.
+    Failed(String),
+    /// It will not.
+    Final(Error),
+}
+
+/// Makes a link to another rank.
+///
+/// # Errors
+///
+/// [`Error::Rendezvous`] naming both ranks and what was tried.
+pub(super) async fn dial(core: &Core, to: Rank) -> Result<Link, Error> {
+    let groups = groups(core, to)?;
+    let mut pauses = Backoff::new(Duration::from_millis(50), Duration::from_millis(400));
+    let mut failures = String::new();
+    for round in 0..ROUNDS {
+        if round > 0 {
+            tokio::time::sleep(pauses.next_jittered(rand::random())).await;
+        }
+        for addresses in &groups {
+            match try_all(core, to, addresses).await {
+                Ok(link) => return Ok(link),
+                Err(Refusal::Final(error)) => return Err(error),
+                Err(Refusal::Failed(failure)) => failures = failure,
+            }
+        }
+    }
+    Err(no_way(core, to, &failures))
+}
+
+/// Which addresses to try together: loopback alone first, where it means that rank, then all.
+fn groups(core: &Core, to: Rank) -> Result<Vec<Vec<SocketAddr>>, Error> {
+    let theirs = core
+        .addresses
+        .get()
+        .and_then(|addresses| addresses.get(to.index()))
+        .ok_or_else(|| Error::config(format!("the addresses of rank {to} are not known yet")))?;
+    let there = Network {
+        boot_id: &theirs.boot_id,
+        namespace: theirs.network_namespace,
+    };
+    let all = addresses::usable(&theirs.addresses, there, core.network());
+    if all.is_empty() {
+        return Err(no_way(
+            core,
+            to,
+            "it has no address that can be used from here",
+        ));
+    }
+    let (loopback, others): (Vec<_>, Vec<_>) = all
+        .into_iter()
+        .partition(|address| address.ip().is_loopback());
+    Ok([loopback, others]
+        .into_iter()
+        .filter(|addresses| !addresses.is_empty())
+        .collect())
+}
+
+fn no_way(core: &Core, to: Rank, tried: &str) -> Error {
+    Error::rendezvous(format!(
+        "{} has no way to {} to exchange payloads (tried {tried}). Set FSGATHER_INTERFACE to the network \
+         that all hosts share, or FSGATHER_TRANSPORT=filesys and a shared FSGATHER_DIR to go through files",
+        core.peer(core.rank),
+        core.peer(to),
+    ))
+}
+
+/// Tries addresses at the same time; the first on which that rank proves to be there counts.
+async fn try_all(core: &Core, to: Rank, addresses: &[SocketAddr]) -> Result<Link, Refusal> {
+    let mut tries = JoinSet::new();
+    for &address in addresses {
+        let credentials = core.credentials.clone();
+        tries.spawn(async move {
+            let opened = Connection::open(address, &credentials, Purpose::Payload, to).await;
+            (address, opened)
+        });
+    }
+    let mut failures = Vec::new();
+    while let Some(tried) = tries.join_next().await {
+        let Ok((address, opened)) = tried else {
+            continue;
+        };
+        let greeted = match opened {
+            Ok(connection) => greet(core, to, connection).await,
+            Err(error) => Err(Refusal::Failed(error.to_string())),
+        };
+        match greeted {
+            Err(Refusal::Failed(failure)) => failures.push(format!("{address}: {failure}")),
+            decided => return decided,
+        }
+    }
+    failures.sort();
+    Err(Refusal::Failed(failures.join(", ")))
+}
+
+/// Says who we are, and hears whether the other side agrees.
+async fn greet(core: &Core, to: Rank, mut connection: Connection) -> Result<Link, Refusal> {
+    let ours = Greeting {
+        rank: core.rank,
+        encrypted: core.encrypts_with(to),
+    };
+    let asked = async {
+        connection.writer.send(&ours).await?;
+        connection.reader.next::<Greeting>().await
+    };
+    let theirs = tokio::time::timeout(HANDSHAKE_LIMIT, asked)
+        .await
+        .unwrap_or(Err(TransportError::Silent))
+        .map_err(|error| Refusal::Failed(error.to_string()))?;
+    if theirs.rank != to || theirs.encrypted != ours.encrypted {
+        return Err(Refusal::Final(disagreement(core, to, theirs)));
+    }
+    let bare = connection
+        .into_bare()
+        .map_err(|error| Refusal::Failed(error.to_string()))?;
+    Ok(Link::new(to, bare, ours.encrypted))
+}
+
+fn disagreement(core: &Core, to: Rank, theirs: Greeting) -> Error {
+    let (ours, other) = (core.peer(core.rank), core.peer(to));
+    Error::config(if theirs.rank == to {
+        format!(
+            "{ours} and {other} do not agree on whether payloads between them are encrypted; set \
+             FSGATHER_ENCRYPT alike on all ranks"
+        )
+    } else {
+        format!("{ours} looked for {other} and found rank {}", theirs.rank)
+    })
+}
+
+/// Brings a connection that somebody has made to this rank from its first byte to a link.
+pub(super) async fn answer(core: Arc<Core>, stream: TcpStream) {
+    match welcome(&core, stream).await {
+        Ok(link) => {
+            core.accepted.fetch_add(1, Ordering::Relaxed);
+            tokio::spawn(attend(core, link));
+        }
+        Err(error) => tracing::debug!("a connection was turned away: {error}"),
+    }
+}
+
+async fn welcome(core: &Core, stream: TcpStream) -> Result<Link, TransportError> {
+    let (mut connection, purpose) =
+        Connection::accept(stream, &core.credentials, core.rank).await?;
+    if purpose != Purpose::Payload {
+        return Err(TransportError::Stranger);
+    }
+    let greeted = async {
+        let theirs = connection.reader.next::<Greeting>().await?;
+        let peer = theirs.rank;
+        if peer == core.rank || peer.index() >= core.world_size() {
+            return Err(TransportError::Stranger);
+        }
+        let ours = Greeting {
+            rank: core.rank,
+            encrypted: core.encrypts_with(peer),
+        };
+        connection.writer.send(&ours).await?;
+        if theirs.encrypted != ours.encrypted {
+            // The other side reads our answer and says so to its user.
+            connection.writer.shut().await;
+            connection.reader.drain().await;
+            return Err(TransportError::Stranger);
+        }
+        Ok((peer, ours.encrypted))
+    };
+    let (peer, encrypted) = tokio::time::timeout(HANDSHAKE_LIMIT, greeted)
+        .await
+        .map_err(|_| TransportError::Silent)??;
+    Ok(Link::new(peer, connection.into_bare()?, encrypted))
+}

@@ -1,0 +1,156 @@
+//! What runs a mesh: [`Engine`].
+
+use std::{
+    future::Future,
+    mem,
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use fsgather_core::{Error, Rank};
+
+use crate::{baton::Baton, door, transport};
+
+use super::{
+    MeshConfig, Progress, SLICE,
+    core::Core,
+    dial::{answer, dial},
+    link::Link,
+};
+
+/// The shared state of a mesh and the right to run it.
+pub(super) struct Engine {
+    /// The process that made it; a forked child must not touch it.
+    pid: u32,
+    core: Arc<Core>,
+    /// Gone once shut down.
+    baton: Mutex<Option<Arc<Baton>>>,
+}
+
+impl Engine {
+    /// Listens, and starts to serve others; the port.
+    pub(super) fn start(config: &MeshConfig) -> Result<(Self, u16), Error> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| Error::config(format!("cannot start the network runtime: {error}")))?;
+        let baton = Baton::new(runtime, format!("fsg-mesh-{}", config.rank))
+            .map_err(|error| Error::config(format!("cannot start a thread: {error}")))?;
+        let core = Arc::new(Core::new(config));
+        let host = core.peer(config.rank).host;
+        let listener = baton.run(async {
+            transport::listen_as(
+                config.rank,
+                &host,
+                config.ports.clone(),
+                "FSGATHER_PORT: each rank of a host needs one for itself, and rank 0 another one",
+            )
+        })?;
+        let port = listener
+            .local_addr()
+            .map_err(|error| Error::rendezvous(format!("a listener without a port: {error}")))?
+            .port();
+        let its = Arc::clone(&core);
+        baton.spawn(door::keep(listener, move |stream| {
+            answer(Arc::clone(&its), stream)
+        }));
+        baton.nudge();
+        let engine = Self {
+            pid: std::process::id(),
+            core,
+            baton: Mutex::new(Some(Arc::new(baton))),
+        };
+        Ok((engine, port))
+    }
+
+    pub(super) const fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    fn is_foreign(&self) -> bool {
+        self.pid != std::process::id()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<Baton>>> {
+        self.baton.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn baton(&self) -> Result<Arc<Baton>, Error> {
+        if self.is_foreign() {
+            return Err(Error::config(
+                "this communicator belongs to the parent process; a forked child cannot use it",
+            ));
+        }
+        self.lock()
+            .clone()
+            .ok_or_else(|| Error::config("this communicator is closed"))
+    }
+
+    /// Whether it can be used.
+    pub(super) fn check(&self) -> Result<(), Error> {
+        self.baton().map(drop)
+    }
+
+    /// Runs the mesh until `future` is done.
+    pub(super) fn run<F: Future>(&self, future: F) -> Result<F::Output, Error> {
+        Ok(self.baton()?.run(future))
+    }
+
+    /// Runs the mesh until `future` is done, and calls `progress` every [`SLICE`].
+    fn wait<T>(
+        &self,
+        future: impl Future<Output = Result<T, Error>>,
+        progress: &mut Progress<'_>,
+    ) -> Result<T, Error> {
+        let mut future = pin!(future);
+        loop {
+            let slice = self.run(async { tokio::time::timeout(SLICE, future.as_mut()).await })?;
+            match slice {
+                Ok(outcome) => return outcome,
+                Err(_) => progress(0)?,
+            }
+        }
+    }
+
+    /// A link to another rank: one that is idle, or a new one.
+    pub(super) fn link_to(&self, to: Rank, progress: &mut Progress<'_>) -> Result<Link, Error> {
+        if let Some(link) = self.core.idle.take(to) {
+            return Ok(link);
+        }
+        self.wait(dial(&self.core, to), progress)
+    }
+
+    /// Has others served from now on, though no caller is here.
+    pub(super) fn leave_to_itself(&self) {
+        if let Ok(baton) = self.baton() {
+            baton.nudge();
+        }
+    }
+
+    /// Ends everything, once others have got what they are being sent, or after `limit`.
+    pub(super) fn shut_down(&self, limit: Duration) {
+        let Ok(baton) = self.baton() else { return };
+        if !self.core.deliveries.is_idle() {
+            let in_time = baton
+                .run(async { tokio::time::timeout(limit, self.core.deliveries.all_ended()).await });
+            if in_time.is_err() {
+                tracing::debug!("some ranks did not take their payloads in time");
+            }
+        }
+        drop(self.lock().take());
+        self.core.idle.clear();
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        if self.is_foreign() {
+            // Threads, descriptors and what waits for them are the parent's.
+            if let Some(baton) = self.lock().take() {
+                mem::forget(baton);
+            }
+            mem::forget(Arc::clone(&self.core));
+        }
+    }
+}

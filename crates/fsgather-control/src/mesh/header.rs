@@ -1,0 +1,188 @@
+//! What is said on a link besides payloads: [`Greeting`], [`Header`], [`Reply`]. Pure.
+//!
+//! After the handshake both sides send a greeting, as a message. From then on the side that has dialled
+//! begins each transfer with a header, and the other side answers a pull with a reply. All numbers are
+//! little-endian.
+//!
+//! | header | offset | size | field |
+//! |---|---|---|---|
+//! | | 0 | 1 | kind: 1 ring, 2 pull |
+//! | | 1 | 3 | 0 |
+//! | | 4 | 4 | rank of the sender |
+//! | | 8 | 8 | channel |
+//! | | 16 | 8 | epoch |
+//! | | 24 | 8 | xxh3-64 of bytes 0 to 23 |
+//!
+//! | reply | offset | size | field |
+//! |---|---|---|---|
+//! | | 0 | 1 | 0 the payload follows, 1 it was withdrawn, 2 it never came |
+//! | | 1 | 7 | 0 |
+//! | | 8 | 8 | length of the payload |
+//! | | 16 | 8 | xxh3-64 of bytes 0 to 15 |
+//!
+//! After a ring transfer the receiver sends one byte, 6, to say that everything was right and the link
+//! can be used again.
+
+use fsgather_core::{ChannelId, Epoch, Rank};
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::CallId;
+
+/// What the receiver of a ring transfer says once everything was right.
+pub(super) const RECEIVED: u8 = 6;
+
+/// The first message in each direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Greeting {
+    /// Who says it.
+    pub(super) rank: Rank,
+    /// Whether what follows is encrypted.
+    pub(super) encrypted: bool,
+}
+
+/// What a transfer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Payloads follow, from left to right in a ring.
+    Ring,
+    /// The other side is asked for its payload.
+    Pull,
+}
+
+/// The beginning of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) kind: Kind,
+    pub(super) from: Rank,
+    pub(super) call: CallId,
+}
+
+impl Header {
+    pub(super) const LEN: usize = 32;
+
+    pub(super) fn to_bytes(self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        bytes[0] = match self.kind {
+            Kind::Ring => 1,
+            Kind::Pull => 2,
+        };
+        bytes[4..8].copy_from_slice(&self.from.get().to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.call.channel.get().to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.call.epoch.get().to_le_bytes());
+        seal(&mut bytes);
+        bytes
+    }
+
+    /// Reads one; nothing if these bytes are none.
+    pub(super) fn from_bytes(bytes: [u8; Self::LEN]) -> Option<Self> {
+        let kind = match bytes {
+            [1, 0, 0, 0, ..] => Kind::Ring,
+            [2, 0, 0, 0, ..] => Kind::Pull,
+            _ => return None,
+        };
+        let word = |at: usize| bytes[at..].first_chunk().copied().map(u64::from_le_bytes);
+        is_sealed(&bytes).then_some(Self {
+            kind,
+            from: Rank::new(u32::from_le_bytes(*bytes[4..].first_chunk()?)),
+            call: CallId {
+                channel: ChannelId::new(word(8)?),
+                epoch: Epoch::new(word(16)?),
+            },
+        })
+    }
+}
+
+/// The answer to a pull.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reply {
+    /// The payload follows; how long it is, in bytes.
+    Follows(u64),
+    /// There is no such payload any more.
+    Withdrawn,
+    /// It was waited for in vain.
+    NeverCame,
+}
+
+impl Reply {
+    pub(super) const LEN: usize = 24;
+
+    pub(super) fn to_bytes(self) -> [u8; Self::LEN] {
+        let (code, len) = match self {
+            Self::Follows(len) => (0, len),
+            Self::Withdrawn => (1, 0),
+            Self::NeverCame => (2, 0),
+        };
+        let mut bytes = [0; Self::LEN];
+        bytes[0] = code;
+        bytes[8..16].copy_from_slice(&len.to_le_bytes());
+        seal(&mut bytes);
+        bytes
+    }
+
+    /// Reads one; nothing if these bytes are none.
+    pub(super) fn from_bytes(bytes: [u8; Self::LEN]) -> Option<Self> {
+        let len = u64::from_le_bytes(*bytes[8..].first_chunk()?);
+        if !is_sealed(&bytes) {
+            return None;
+        }
+        match bytes[..8] {
+            [0, 0, 0, 0, 0, 0, 0, 0] => Some(Self::Follows(len)),
+            [1, 0, 0, 0, 0, 0, 0, 0] => Some(Self::Withdrawn),
+            [2, 0, 0, 0, 0, 0, 0, 0] => Some(Self::NeverCame),
+            _ => None,
+        }
+    }
+}
+
+/// Puts the checksum of all that precedes into the last eight bytes.
+fn seal(bytes: &mut [u8]) {
+    if let Some((body, checksum)) = bytes.split_last_chunk_mut::<8>() {
+        *checksum = xxh3_64(body).to_le_bytes();
+    }
+}
+
+fn is_sealed(bytes: &[u8]) -> bool {
+    bytes
+        .split_last_chunk::<8>()
+        .is_some_and(|(body, checksum)| *checksum == xxh3_64(body).to_le_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn headers_convert_both_ways_and_notice_damage(
+            pull: bool, from: u32, channel: u64, epoch: u64, bit in 0..Header::LEN * 8,
+        ) {
+            let header = Header {
+                kind: if pull { Kind::Pull } else { Kind::Ring },
+                from: Rank::new(from),
+                call: CallId { channel: ChannelId::new(channel), epoch: Epoch::new(epoch) },
+            };
+            let mut bytes = header.to_bytes();
+            prop_assert_eq!(Header::from_bytes(bytes), Some(header));
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            prop_assert_eq!(Header::from_bytes(bytes), None);
+        }
+
+        #[test]
+        fn replies_convert_both_ways_and_notice_damage(len: u64, bit in 0..Reply::LEN * 8) {
+            for reply in [Reply::Follows(len), Reply::Withdrawn, Reply::NeverCame] {
+                let mut bytes = reply.to_bytes();
+                prop_assert_eq!(Reply::from_bytes(bytes), Some(reply));
+                bytes[bit / 8] ^= 1 << (bit % 8);
+                prop_assert_eq!(Reply::from_bytes(bytes), None);
+            }
+        }
+
+        #[test]
+        fn arbitrary_bytes_are_no_header(bytes: [u8; Header::LEN]) {
+            let _ = Header::from_bytes(bytes);
+        }
+    }
+}

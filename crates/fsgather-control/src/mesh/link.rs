@@ -1,0 +1,244 @@
+//! One TCP connection between two ranks: [`Link`].
+
+use std::{
+    io::{self, IoSlice},
+    mem::{self, MaybeUninit},
+    net::Shutdown,
+    sync::Arc,
+};
+
+use bytes::BufMut;
+use fsgather_core::Rank;
+use socket2::SockRef;
+use tokio::net::TcpStream;
+
+use crate::{
+    noise::Sealed,
+    records::Unsealing,
+    transport::{self, Bare},
+};
+
+/// How many bytes are encrypted at a time.
+const SEAL_SIZE: usize = 128 << 10;
+
+/// A connection that both sides have proved to belong to one world, and over which one transfer goes at
+/// a time. Dropping it ends the connection.
+#[derive(Debug)]
+pub(super) struct Link {
+    /// Who is at the other end.
+    pub(super) peer: Rank,
+    /// Shared with nobody, but for copies that a forked child must not close.
+    stream: Arc<TcpStream>,
+    /// Between hosts, if it was asked for.
+    seal: Option<Seal>,
+    /// The process that made it.
+    pid: u32,
+}
+
+/// What it takes to encrypt both directions.
+#[derive(Debug)]
+struct Seal {
+    records: Unsealing,
+    /// Decrypted bytes that nobody has taken yet.
+    plain: Vec<u8>,
+    taken: usize,
+    sealed: Sealed,
+    number: u64,
+    /// Encrypted bytes that the socket has not taken yet.
+    wire: Vec<u8>,
+    written: usize,
+}
+
+/// Nothing can be done now, rather than an error.
+fn unless_blocked(result: io::Result<usize>) -> io::Result<Option<usize>> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+/// The end of the connection is never the end of a transfer.
+fn unless_ended(result: io::Result<Option<usize>>) -> io::Result<Option<usize>> {
+    match result {
+        Ok(Some(0)) => Err(io::ErrorKind::UnexpectedEof.into()),
+        other => other,
+    }
+}
+
+impl Link {
+    /// Takes a connection over from those who have shaken hands on it.
+    pub(super) fn new(peer: Rank, bare: Bare, is_sealed: bool) -> Self {
+        let Bare {
+            stream,
+            records,
+            sealed,
+            sent,
+        } = bare;
+        if let Err(error) = transport::probe_when_silent(&stream) {
+            tracing::debug!("a link cannot be probed: {error}");
+        }
+        let seal = is_sealed.then(|| Seal {
+            records,
+            plain: Vec::new(),
+            taken: 0,
+            sealed,
+            number: sent,
+            wire: Vec::new(),
+            written: 0,
+        });
+        Self {
+            peer,
+            stream: Arc::new(stream),
+            seal,
+            pid: std::process::id(),
+        }
+    }
+
+    /// Appends what has arrived to `into`, at most `most` bytes, which must not be 0. Nothing if nothing
+    /// has; the end of the connection is an error.
+    pub(super) fn try_receive(
+        &mut self,
+        into: &mut impl BufMut,
+        most: usize,
+    ) -> io::Result<Option<usize>> {
+        match &mut self.seal {
+            None => {
+                let read = self.stream.try_read_buf(&mut (&mut *into).limit(most));
+                unless_ended(unless_blocked(read))
+            }
+            Some(seal) => seal.try_receive(&self.stream, into, most),
+        }
+    }
+
+    /// Waits until [`try_receive`](Self::try_receive) may find something.
+    pub(super) async fn readable(&self) -> io::Result<()> {
+        self.stream.readable().await
+    }
+
+    /// Fills `into`.
+    pub(super) async fn receive(&mut self, into: &mut [u8]) -> io::Result<()> {
+        let mut rest = into;
+        while !rest.is_empty() {
+            let most = rest.len();
+            if self.try_receive(&mut rest, most)?.is_none() {
+                self.readable().await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends as much of `parts` as can be sent now; nothing if nothing can. What was taken may still have
+    /// to be [flushed](Self::try_flush).
+    pub(super) fn try_send(&mut self, parts: &[IoSlice<'_>]) -> io::Result<Option<usize>> {
+        match &mut self.seal {
+            None => unless_blocked(self.stream.try_write_vectored(parts)),
+            Some(seal) => seal.try_send(&self.stream, parts),
+        }
+    }
+
+    /// Whether everything that was taken has gone to the operating system.
+    pub(super) fn try_flush(&mut self) -> io::Result<bool> {
+        match &mut self.seal {
+            None => Ok(true),
+            Some(seal) => seal.try_flush(&self.stream),
+        }
+    }
+
+    /// Waits until [`try_send`](Self::try_send) or [`try_flush`](Self::try_flush) may get on.
+    pub(super) async fn writable(&self) -> io::Result<()> {
+        self.stream.writable().await
+    }
+
+    /// Sends all of `bytes`.
+    pub(super) async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            match self.try_send(&[IoSlice::new(rest)])? {
+                Some(sent) => rest = &rest[sent..],
+                None => self.writable().await?,
+            }
+        }
+        while !self.try_flush()? {
+            self.writable().await?;
+        }
+        Ok(())
+    }
+
+    /// Whether a link on which nothing is expected to arrive can still be used.
+    pub(super) fn is_fresh(&self) -> bool {
+        let mut nothing = [MaybeUninit::uninit()];
+        // Asks the kernel rather than the runtime, which nobody may have run for a while.
+        let peeked = SockRef::from(&*self.stream).peek(&mut nothing);
+        matches!(unless_blocked(peeked), Ok(None))
+    }
+}
+
+impl Seal {
+    fn try_receive(
+        &mut self,
+        stream: &TcpStream,
+        into: &mut impl BufMut,
+        most: usize,
+    ) -> io::Result<Option<usize>> {
+        loop {
+            let plain = &self.plain[self.taken..];
+            if !plain.is_empty() {
+                let taken = plain.len().min(most);
+                into.put_slice(&plain[..taken]);
+                self.taken += taken;
+                return Ok(Some(taken));
+            }
+            self.plain.clear();
+            self.taken = 0;
+            let damaged = |_| io::Error::new(io::ErrorKind::InvalidData, "a forged record came");
+            if let Some(record) = self.records.open().map_err(damaged)? {
+                self.plain.extend_from_slice(record);
+                continue;
+            }
+            let read = stream.try_read_buf(self.records.room());
+            if unless_ended(unless_blocked(read))?.is_none() {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn try_send(&mut self, stream: &TcpStream, parts: &[IoSlice<'_>]) -> io::Result<Option<usize>> {
+        if !self.try_flush(stream)? {
+            return Ok(None);
+        }
+        self.wire.clear();
+        self.written = 0;
+        let mut taken = 0;
+        for part in parts {
+            let piece = &part[..part.len().min(SEAL_SIZE - taken)];
+            self.sealed
+                .seal(piece, &mut self.number, &mut self.wire)
+                .map_err(io::Error::other)?;
+            taken += piece.len();
+        }
+        self.try_flush(stream)?;
+        Ok(Some(taken))
+    }
+
+    fn try_flush(&mut self, stream: &TcpStream) -> io::Result<bool> {
+        while self.written < self.wire.len() {
+            match unless_blocked(stream.try_write(&self.wire[self.written..]))? {
+                Some(written) => self.written += written,
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        if self.pid == std::process::id() {
+            // The other side has to notice although a forked child may hold a copy of the socket.
+            let _ = SockRef::from(&*self.stream).shutdown(Shutdown::Both);
+        } else {
+            // It is the parent's, and closing it here would take it out of the parent's runtime.
+            mem::forget(Arc::clone(&self.stream));
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Payloads directly from rank to rank, through memory and sockets alone: [`Mesh`].
+//!
+//! The star of the control plane agrees on what is to be moved; the mesh moves it. Each rank listens, and
+//! tells the others where ([`Mesh::address`], [`Mesh::know`]). Then there are two ways:
+//!
+//! - a [ring](Mesh::ring) brings everybody's payload to everybody, from neighbour to neighbour;
+//! - a [pull](Mesh::pull) fetches one payload from the rank that [offers](Mesh::offer) it.
+//!
+//! # Links
+//!
+//! A *link* is one TCP connection from one rank to another, for transfers that the first one begins. It is
+//! authenticated like connections of the control plane, and encrypted beyond the handshake only where
+//! that was asked for. One transfer at a time goes over it; when that ended well the link is kept for the
+//! next one, else it is closed. So a transfer that stalls or fails is no other's business, and what a
+//! receiver does not want yet stays with its sender. `docs/design/wire-protocol.md` has the bytes.
+//!
+//! # Threads
+//!
+//! One runtime, run by whoever waits (see `baton`). Callers' buffers are borrowed, never copied, and
+//! their `progress` is called outside of the runtime.
+//!
+//! # Here
+//!
+//! - `stream`, `header`: what goes over a link, as bytes (pure).
+//! - `link`: one connection. `pool`: those that are not used. `dial`, `attend`: the two sides of one.
+//! - `ring` and its two halves, `inflow` and `outflow`; `pull`; `offers`.
+//! - `core`: what they share. `engine`: what runs them.
+
+mod call_id;
+mod config;
+mod header;
+mod stream;
+
+mod link;
+mod offers;
+mod pool;
+
+mod attend;
+mod core;
+mod dial;
+mod engine;
+
+mod inflow;
+mod outflow;
+mod pull;
+mod ring;
+
+pub use call_id::CallId;
+pub use config::{MeshAddress, MeshConfig};
+pub use offers::Source;
+pub use pull::Pull;
+
+use std::{
+    fmt,
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use fsgather_core::{Error, Rank};
+
+use crate::addresses;
+
+use engine::Engine;
+use ring::Ring;
+
+/// How many bytes are received or sent, and hashed, at a time: few enough to be in the cache still.
+const PIECE: usize = 256 << 10;
+
+/// After so many bytes the caller is told.
+const REPORT: u64 = 1 << 20;
+
+/// The caller is told at least this often.
+const SLICE: Duration = Duration::from_millis(100);
+
+/// Is told how many bytes have moved since the last time, in either direction, at least every 100 ms; an
+/// error ends the transfer.
+pub type Progress<'a> = dyn FnMut(u64) -> Result<(), Error> + 'a;
+
+/// What came of a try to move something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// So many bytes.
+    Moved(usize),
+    /// The link is not ready.
+    Blocked,
+    /// There is nothing to move, as yet or any more.
+    Nothing,
+}
+
+impl Step {
+    const fn bytes(self) -> u64 {
+        match self {
+            Self::Moved(bytes) => bytes as u64,
+            Self::Blocked | Self::Nothing => 0,
+        }
+    }
+}
+
+/// All direct connections of one rank, for all channels of its world.
+///
+/// Several threads may use it at the same time for different calls. Dropping it ends all links at once;
+/// [`shut_down`](Self::shut_down) waits for what others are fetching.
+pub struct Mesh {
+    engine: Arc<Engine>,
+    address: MeshAddress,
+}
+
+impl Mesh {
+    /// Listens, and serves others from now on.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Rendezvous`] when no port of the range is free, [`Error::Config`] when no address is left
+    /// to tell, or no thread can be started.
+    pub fn listen(config: &MeshConfig) -> Result<Self, Error> {
+        if config.processes.len() <= config.rank.index() {
+            return Err(Error::config(format!(
+                "rank {} in a mesh of {} ranks",
+                config.rank,
+                config.processes.len()
+            )));
+        }
+        let (engine, port) = Engine::start(config)?;
+        let address = MeshAddress {
+            addresses: addresses::publishable(port, &*config.interfaces)?,
+            boot_id: engine.core().boot_id(config.rank).to_owned(),
+            network_namespace: config.network_namespace,
+        };
+        Ok(Self {
+            engine: Arc::new(engine),
+            address,
+        })
+    }
+
+    /// Where this rank can be reached; all others must be told.
+    #[must_use]
+    pub const fn address(&self) -> &MeshAddress {
+        &self.address
+    }
+
+    /// Hands in where everybody can be reached, in rank order. Before that this rank can be reached, but
+    /// reaches nobody.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] when these are not as many as there are ranks, or were handed in before.
+    pub fn know(&self, addresses: Vec<MeshAddress>) -> Result<(), Error> {
+        let core = self.engine.core();
+        if addresses.len() != core.world_size() {
+            return Err(Error::config(format!(
+                "addresses of {} ranks for a mesh of {}",
+                addresses.len(),
+                core.world_size()
+            )));
+        }
+        core.addresses
+            .set(addresses)
+            .map_err(|_| Error::config("addresses of a mesh were handed in twice"))
+    }
+
+    /// Makes sure that there is a link to a rank, so that a transfer to or from it cannot fail for lack of
+    /// one.
+    ///
+    /// Tries all addresses of that rank several times, for some ten seconds at most. `progress` is called
+    /// with 0 meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Rendezvous`] naming both ranks, the addresses and what came of them, or the error of
+    /// `progress`.
+    pub fn prepare(&self, to: Rank, progress: &mut Progress<'_>) -> Result<(), Error> {
+        if to == self.engine.core().rank {
+            return Ok(());
+        }
+        let link = self.engine.link_to(to, progress)?;
+        self.engine.core().idle.put(link);
+        Ok(())
+    }
+
+    /// Brings the payloads of all `members` of a group to all of them; all must call this.
+    ///
+    /// `members` are ranks of the world in the order of the group, `own` is this rank's payload, and `lens`
+    /// says how long everybody's is, in the same order; all members must give the same. `progress` is
+    /// called with the bytes received and sent since the last time.
+    ///
+    /// The payloads come back in that order. The own entry is empty: the caller has it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Rendezvous`] when there is no way to the next member, [`Error::PeerFailed`] when a
+    /// neighbour is lost, [`Error::Corrupt`] when something else arrived than what its origin sent,
+    /// [`Error::Timeout`] naming the neighbours that are waited for when nothing moved for too long,
+    /// [`Error::Storage`] when there is no memory, or the error of `progress`.
+    pub fn ring(
+        &self,
+        call: CallId,
+        members: &[Rank],
+        own: &[u8],
+        lens: &[u64],
+        progress: &mut Progress<'_>,
+    ) -> Result<Vec<Vec<u8>>, Error> {
+        let engine = &self.engine;
+        let core = engine.core();
+        let mut ring = Ring::new(core, call, members, own, lens)?;
+        if let Some(right) = ring.needs_link_to() {
+            ring.send_over(engine.link_to(right, progress)?);
+        }
+        let mut last_moved = Instant::now();
+        while !ring.is_complete() {
+            let moved = engine.run(ring.advance())??;
+            progress(moved)?;
+            if moved > 0 {
+                last_moved = Instant::now();
+            } else if last_moved.elapsed() >= core.patience {
+                return Err(core.timed_out(call, &ring.waited_for()));
+            }
+        }
+        engine.leave_to_itself();
+        Ok(ring.into_payloads())
+    }
+
+    /// Lets others fetch this rank's payload of a call, until it is [withdrawn](Self::withdraw).
+    pub fn offer(&self, call: CallId, source: Source) {
+        self.engine.core().offers.offer(call, source);
+        self.engine.leave_to_itself();
+    }
+
+    /// Ends an offer, and frees the payload once nobody is fetching it any more. Who asks later is told.
+    pub fn withdraw(&self, call: CallId) {
+        self.engine.core().offers.withdraw(call);
+        self.engine.leave_to_itself();
+    }
+
+    /// Begins to fetch the payload of another rank, `len` bytes long, as that has announced.
+    ///
+    /// Where a link is there already the payload is asked for at once, so that its beginning is on its
+    /// way while another one is read. That rank may offer it later; it is waited for.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] in a forked child, for a rank that is not there, and for the own one.
+    pub fn pull(&self, call: CallId, from: Rank, len: u64) -> Result<Pull, Error> {
+        let core = self.engine.core();
+        if from == core.rank || from.index() >= core.world_size() {
+            return Err(Error::config(format!(
+                "rank {} cannot fetch a payload from rank {from}",
+                core.rank
+            )));
+        }
+        self.engine.check()?;
+        Ok(Pull::new(Arc::clone(&self.engine), call, from, len))
+    }
+
+    /// How many links others have made to this rank so far.
+    #[must_use]
+    pub fn links_accepted(&self) -> u64 {
+        self.engine.core().accepted.load(Ordering::Relaxed)
+    }
+
+    /// Ends all links, once payloads that are being fetched right now have been sent, after `limit` at the
+    /// latest. Nothing can be moved after that.
+    pub fn shut_down(&self, limit: Duration) {
+        self.engine.shut_down(limit);
+    }
+}
+
+impl fmt::Debug for Mesh {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mesh")
+            .field("rank", &self.engine.core().rank)
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,114 @@
+//! Payloads that others may fetch: [`Offers`].
+
+use std::{
+    collections::{HashMap, VecDeque},
+    fmt,
+    fs::File,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+
+use super::CallId;
+
+/// How many withdrawn calls are remembered, so that who asks late is told rather than kept waiting.
+const REMEMBERED: usize = 1024;
+
+/// Where the bytes of an offered payload are.
+#[derive(Clone)]
+pub enum Source {
+    /// In memory.
+    Memory(Bytes),
+    /// In a file, from its beginning on. It must not change as long as it is offered.
+    File {
+        /// The file, open for reading.
+        file: Arc<File>,
+        /// How much of it is the payload, in bytes.
+        len: u64,
+    },
+}
+
+impl Source {
+    /// The length of the payload, in bytes.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Memory(bytes) => bytes.len() as u64,
+            Self::File { len, .. } => *len,
+        }
+    }
+
+    /// Whether the payload is empty.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self {
+            Self::Memory(_) => "Memory",
+            Self::File { .. } => "File",
+        };
+        f.debug_struct(kind).field("len", &self.len()).finish()
+    }
+}
+
+#[derive(Default)]
+struct State {
+    offered: HashMap<CallId, Source>,
+    withdrawn: VecDeque<CallId>,
+}
+
+/// What this rank offers, by call.
+#[derive(Default)]
+pub(super) struct Offers {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+impl Offers {
+    /// Lets others fetch a payload from now on.
+    pub(super) fn offer(&self, call: CallId, source: Source) {
+        self.lock().offered.insert(call, source);
+        self.changed.notify_waiters();
+    }
+
+    /// Ends that; who comes now is told. A fetch that has begun goes on.
+    pub(super) fn withdraw(&self, call: CallId) {
+        let mut state = self.lock();
+        state.offered.remove(&call);
+        if !state.withdrawn.contains(&call) {
+            if state.withdrawn.len() == REMEMBERED {
+                state.withdrawn.pop_front();
+            }
+            state.withdrawn.push_back(call);
+        }
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    /// Waits until a payload is offered; nothing if it has been withdrawn.
+    pub(super) async fn wait_for(&self, call: CallId) -> Option<Source> {
+        loop {
+            let changed = self.changed.notified();
+            {
+                let state = self.lock();
+                if let Some(source) = state.offered.get(&call) {
+                    return Some(source.clone());
+                }
+                if state.withdrawn.contains(&call) {
+                    return None;
+                }
+            }
+            // Whoever changes something from the first line on wakes this up.
+            changed.await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

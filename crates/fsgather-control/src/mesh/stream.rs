@@ -1,0 +1,336 @@
+//! A payload on a link, as bytes: [`Origin`], [`Sending`], [`Receiving`]. Pure.
+//!
+//! A payload goes in chunks of [`CHUNK_LEN`] bytes, the last one may be shorter. Nothing precedes a chunk,
+//! since both sides know the payload's length. After each chunk comes a *check*, after the last one's
+//! check a *digest*; an empty payload has neither. Numbers are little-endian.
+//!
+//! | part | offset | size | field |
+//! |---|---|---|---|
+//! | check | 0 | 8 | xxh3-64 of the chunk |
+//! | | 8 | 1 | what follows: 0 the next chunk or the digest, 1 a complaint and the end of the link |
+//! | digest | 0 | 16 | xxh3-128 of all below |
+//! | | | 16 | communicator |
+//! | | | 8 | channel |
+//! | | | 8 | epoch |
+//! | | | 4 | rank that the payload comes from |
+//! | | | 8 | length of the payload |
+//! | | | 8 each | checksums of all chunks |
+//! | complaint | 0 | 2 | length of what follows |
+//! | | 2 | length | why the payload cannot be read to its end: text |
+//!
+//! Checks and digests are made by the rank that the payload comes from, and go unchanged through those
+//! that hand it on. So each byte is covered from its origin to whoever asked for it.
+
+use std::{io::IoSlice, ops::Range};
+
+use fsgather_core::Rank;
+use uuid::Uuid;
+use xxhash_rust::xxh3::Xxh3Default;
+
+use super::CallId;
+
+/// How many bytes a chunk holds; the last one of a payload may hold fewer.
+pub(super) const CHUNK_LEN: usize = 1 << 20;
+
+const CHECK_LEN: usize = 9;
+const DIGEST_LEN: usize = 16;
+/// A check and a digest.
+const TAIL_LEN: usize = CHECK_LEN + DIGEST_LEN;
+
+/// A payload: whose, in which call, how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Origin {
+    pub(super) communicator: Uuid,
+    pub(super) call: CallId,
+    pub(super) rank: Rank,
+    pub(super) len: u64,
+}
+
+impl Origin {
+    /// How many chunks it has.
+    pub(super) const fn chunks(&self) -> u64 {
+        self.len.div_ceil(CHUNK_LEN as u64)
+    }
+
+    /// Where a chunk lies in the payload.
+    pub(super) fn chunk(&self, index: u64) -> Range<u64> {
+        let start = index.saturating_mul(CHUNK_LEN as u64).min(self.len);
+        start..start.saturating_add(CHUNK_LEN as u64).min(self.len)
+    }
+
+    fn chunk_len(&self, index: u64) -> usize {
+        let chunk = self.chunk(index);
+        // At most CHUNK_LEN.
+        usize::try_from(chunk.end - chunk.start).unwrap_or(CHUNK_LEN)
+    }
+
+    /// The digest, to which the checksums of chunks have to be added.
+    fn begin_digest(&self) -> Xxh3Default {
+        let mut digest = Xxh3Default::new();
+        digest.update(self.communicator.as_bytes());
+        digest.update(&self.call.channel.get().to_le_bytes());
+        digest.update(&self.call.epoch.get().to_le_bytes());
+        digest.update(&self.rank.get().to_le_bytes());
+        digest.update(&self.len.to_le_bytes());
+        digest
+    }
+}
+
+/// What follows a chunk: a check, and a digest after the last one.
+#[derive(Clone, Copy, Debug)]
+struct Tail {
+    bytes: [u8; TAIL_LEN],
+    len: usize,
+    /// How much of it is done.
+    done: usize,
+}
+
+impl Tail {
+    /// Room for the tail of one chunk.
+    fn expected(is_last: bool) -> Self {
+        Self {
+            bytes: [0; TAIL_LEN],
+            len: if is_last { TAIL_LEN } else { CHECK_LEN },
+            done: 0,
+        }
+    }
+
+    fn new(checksum: u64, complains: bool, digest: Option<u128>) -> Self {
+        let mut tail = Self::expected(digest.is_some());
+        tail.bytes[..8].copy_from_slice(&checksum.to_le_bytes());
+        tail.bytes[8] = u8::from(complains);
+        tail.bytes[CHECK_LEN..].copy_from_slice(&digest.unwrap_or_default().to_le_bytes());
+        tail
+    }
+
+    fn rest(&self) -> &[u8] {
+        &self.bytes[self.done..self.len]
+    }
+}
+
+/// Where the checksum of a chunk comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Checksum {
+    /// From its bytes: this rank is where the payload comes from.
+    Ours,
+    /// From the rank that the payload comes from, which has sent it.
+    Given(u64),
+    /// The same, but it has not arrived yet.
+    Awaited,
+}
+
+/// How far a payload has been sent.
+pub(super) struct Sending {
+    origin: Origin,
+    /// The chunk that is being sent.
+    index: u64,
+    /// How much of it has been sent,
+    sent: usize,
+    /// and has gone into its checksum.
+    hashed: usize,
+    checksum: Xxh3Default,
+    digest: Xxh3Default,
+    /// Once all of the chunk is known.
+    tail: Option<Tail>,
+    /// Whether a complaint follows instead of the next chunk.
+    complains: bool,
+}
+
+impl Sending {
+    pub(super) fn new(origin: Origin) -> Self {
+        Self {
+            origin,
+            index: 0,
+            sent: 0,
+            hashed: 0,
+            checksum: Xxh3Default::new(),
+            digest: origin.begin_digest(),
+            tail: None,
+            complains: false,
+        }
+    }
+
+    /// Where the chunk that is being sent lies in the payload; nothing when all is sent.
+    pub(super) fn chunk(&self) -> Option<Range<u64>> {
+        (self.index < self.origin.chunks()).then(|| self.origin.chunk(self.index))
+    }
+
+    /// The number of that chunk.
+    pub(super) const fn index(&self) -> u64 {
+        self.index
+    }
+
+    /// Says that a complaint will follow the current chunk.
+    pub(super) fn complain(&mut self) {
+        self.complains = true;
+    }
+
+    /// What to send next of the current chunk, at most about `most` bytes. `available` is the chunk's
+    /// beginning as far as it is here. Empty when there is nothing to send yet.
+    pub(super) fn next<'a>(
+        &'a mut self,
+        available: &'a [u8],
+        checksum: Checksum,
+        most: usize,
+    ) -> [IoSlice<'a>; 2] {
+        let whole = self.origin.chunk_len(self.index);
+        let end = available.len().min(self.sent.saturating_add(most));
+        if checksum == Checksum::Ours && end > self.hashed {
+            // Right before it is sent, so that memory is read once.
+            self.checksum.update(&available[self.hashed..end]);
+            self.hashed = end;
+        }
+        if self.tail.is_none() && end == whole {
+            self.tail = match checksum {
+                Checksum::Ours => Some(self.finish_chunk(self.checksum.digest())),
+                Checksum::Given(checksum) => Some(self.finish_chunk(checksum)),
+                Checksum::Awaited => None,
+            };
+        }
+        let tail = match &self.tail {
+            Some(tail) if end == whole => tail.rest(),
+            _ => &[],
+        };
+        [
+            IoSlice::new(available.get(self.sent..end).unwrap_or_default()),
+            IoSlice::new(tail),
+        ]
+    }
+
+    fn finish_chunk(&mut self, checksum: u64) -> Tail {
+        self.digest.update(&checksum.to_le_bytes());
+        let is_last = self.index + 1 == self.origin.chunks();
+        let digest = is_last.then(|| self.digest.digest128());
+        Tail::new(checksum, self.complains, digest)
+    }
+
+    /// Notes how much of what [`next`](Self::next) gave was sent.
+    pub(super) fn sent(&mut self, bytes: usize) {
+        let whole = self.origin.chunk_len(self.index);
+        let of_chunk = bytes.min(whole - self.sent);
+        self.sent += of_chunk;
+        if let Some(tail) = &mut self.tail {
+            tail.done += bytes - of_chunk;
+            if self.sent == whole && tail.done == tail.len {
+                self.index += 1;
+                self.sent = 0;
+                self.hashed = 0;
+                self.checksum.reset();
+                self.tail = None;
+            }
+        }
+    }
+}
+
+/// What arrived is not what was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Fault {
+    /// A chunk's bytes, or its check.
+    #[error("the checksum of chunk {0} does not match its bytes")]
+    Chunk(u64),
+    /// The whole, or whose it is.
+    #[error("the digest of the payload does not match its chunks, its length or its origin")]
+    Digest,
+    /// Not damage: the sender says that it cannot go on.
+    #[error("the rest of it could not be sent")]
+    Complaint,
+}
+
+/// What has to be received next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// At most so many bytes of a chunk.
+    Chunk(usize),
+    /// What follows a chunk, into [`Receiving::tail`].
+    Tail,
+    /// Nothing: all has arrived and is right.
+    Nothing,
+}
+
+/// How far a payload has been received.
+pub(super) struct Receiving {
+    origin: Origin,
+    index: u64,
+    received: usize,
+    checksum: Xxh3Default,
+    digest: Xxh3Default,
+    tail: Tail,
+}
+
+impl Receiving {
+    pub(super) fn new(origin: Origin) -> Self {
+        Self {
+            origin,
+            index: 0,
+            received: 0,
+            checksum: Xxh3Default::new(),
+            digest: origin.begin_digest(),
+            tail: Tail::expected(origin.chunks() == 1),
+        }
+    }
+
+    /// What has to be received next.
+    pub(super) fn wanted(&self) -> Wanted {
+        if self.index == self.origin.chunks() {
+            return Wanted::Nothing;
+        }
+        match self.origin.chunk_len(self.index) - self.received {
+            0 => Wanted::Tail,
+            rest => Wanted::Chunk(rest),
+        }
+    }
+
+    /// How many chunks have arrived and are right.
+    pub(super) const fn verified(&self) -> u64 {
+        self.index
+    }
+
+    /// How long the next chunk is, if none is under way and there is one more.
+    pub(super) fn next_chunk_len(&self) -> Option<usize> {
+        (self.index < self.origin.chunks()).then(|| self.origin.chunk_len(self.index))
+    }
+
+    /// Takes in more bytes of the current chunk.
+    pub(super) fn took(&mut self, bytes: &[u8]) {
+        self.checksum.update(bytes);
+        self.received += bytes.len();
+    }
+
+    /// Where the rest of the tail goes.
+    pub(super) fn tail(&mut self) -> &mut [u8] {
+        &mut self.tail.bytes[self.tail.done..self.tail.len]
+    }
+
+    /// Notes that so many bytes were put there. The checksum of the chunk, once it has been verified.
+    ///
+    /// # Errors
+    ///
+    /// A fault; nothing of this chunk may be used then.
+    pub(super) fn took_tail(&mut self, bytes: usize) -> Result<Option<u64>, Fault> {
+        let tail = &mut self.tail;
+        tail.done += bytes;
+        if tail.done < tail.len {
+            return Ok(None);
+        }
+        // Nobody complains after the last chunk.
+        match tail.bytes[8] {
+            0 => {}
+            1 if tail.len == CHECK_LEN => return Err(Fault::Complaint),
+            _ => return Err(Fault::Chunk(self.index)),
+        }
+        let checksum = self.checksum.digest();
+        if tail.bytes[..8] != checksum.to_le_bytes() {
+            return Err(Fault::Chunk(self.index));
+        }
+        self.digest.update(&checksum.to_le_bytes());
+        if tail.len == TAIL_LEN && tail.bytes[CHECK_LEN..] != self.digest.digest128().to_le_bytes()
+        {
+            return Err(Fault::Digest);
+        }
+        self.index += 1;
+        self.received = 0;
+        self.checksum.reset();
+        self.tail = Tail::expected(self.index + 1 == self.origin.chunks());
+        Ok(Some(checksum))
+    }
+}
