@@ -24,7 +24,8 @@ fn in_different_calls(one: &str, others: &str) -> (Stage, String) {
 fn place_of_call(stage: &mut Stage, index: usize, call: &str) -> String {
     let prefix = format!("calls {call} at line ");
     let line = stage.wait_for_where(index, &prefix, |line| line.starts_with(&prefix));
-    format!("rank.rs:{}:", &line[prefix.len()..])
+    let file = if call == "close" { "main" } else { "calls" };
+    format!("rank/{file}.rs:{}:", &line[prefix.len()..])
 }
 
 #[test]

@@ -77,8 +77,21 @@ pub(crate) fn print(bytes: &[u8]) -> Result<(), Failure> {
     output::write(Stream::Stdout, bytes).map_err(Failure::system("write standard output"))
 }
 
+/// Whether these bytes are a piece of a text; it may begin and end within a character.
 fn is_text(bytes: &[u8]) -> bool {
-    std::str::from_utf8(bytes).is_ok_and(|text| {
+    let begun = bytes
+        .iter()
+        .take(3)
+        .take_while(|byte| **byte & 0xc0 == 0x80);
+    let bytes = &bytes[begun.count()..];
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => Some(text),
+        Err(cut) if cut.error_len().is_none() => {
+            std::str::from_utf8(&bytes[..cut.valid_up_to()]).ok()
+        }
+        Err(_) => None,
+    };
+    text.is_some_and(|text| {
         !text
             .chars()
             .any(|c| c.is_control() && !matches!(c, '\n' | '\t' | '\r'))
@@ -124,7 +137,10 @@ mod tests {
 
     #[test]
     fn text_is_told_from_binary_data() {
-        assert!(is_text("größer\n\tals".as_bytes()));
+        let text = "größer\n\tals".as_bytes();
+        for cut in 0..text.len() {
+            assert!(is_text(&text[cut..]) && is_text(&text[..cut]), "{cut}");
+        }
         assert!(!is_text(b"\x1b[2J"));
         assert!(!is_text(&[0xff, 0xfe]));
     }

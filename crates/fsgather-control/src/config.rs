@@ -87,6 +87,8 @@ pub struct Joined {
     pub communicator: Uuid,
     /// Where every rank runs, in rank order.
     pub processes: Vec<ProcessId>,
+    /// Whether ranks talk over the network, rather than by files.
+    pub is_networked: bool,
 }
 
 pub(crate) fn join_request(config: &Config) -> Join {
@@ -118,6 +120,7 @@ pub(crate) fn joined(
     config: &Config,
     communicator: Uuid,
     processes: Vec<ProcessId>,
+    is_networked: bool,
     driver: impl Driver + 'static,
 ) -> Joined {
     let peers = (0..)
@@ -135,6 +138,7 @@ pub(crate) fn joined(
         exchange: Box::new(seat),
         communicator,
         processes,
+        is_networked,
     }
 }
 

@@ -101,7 +101,7 @@ pub(crate) fn host(config: &Config) -> Result<Hosted, Error> {
     match settled {
         Settled::Formed(processes) => {
             line.watch_siblings(config.rank, &processes, &config.is_running);
-            let joined = config::joined(config, communicator, processes, line);
+            let joined = config::joined(config, communicator, processes, true, line);
             Ok(Hosted::Formed(joined))
         }
         Settled::Failed(failure) => {
@@ -272,6 +272,7 @@ pub(crate) fn enter(config: &Config, found: FoundTcp, baton: Baton) -> Result<Jo
         config,
         welcome.communicator,
         processes,
+        true,
         line,
     ))
 }

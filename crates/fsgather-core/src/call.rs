@@ -26,6 +26,10 @@ pub enum Operation {
     Group,
     /// All ranks agree on groups into which they part.
     Split,
+    /// Everybody's values for everybody, who will ask for them later.
+    StartAllGather,
+    /// Ranks compare the arrays that they are about to join.
+    GatherArray,
 }
 
 impl Operation {
@@ -41,6 +45,8 @@ impl Operation {
             Self::Close => "close",
             Self::Group => "group",
             Self::Split => "split",
+            Self::StartAllGather => "start_all_gather",
+            Self::GatherArray => "gather_array",
         }
     }
 }

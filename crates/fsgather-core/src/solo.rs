@@ -53,13 +53,18 @@ impl Solo {
     /// The world of the process `pid` on `host`.
     #[must_use]
     pub fn new(host: impl Into<String>, pid: u32) -> Self {
-        let me = Peer {
+        Self::of(Peer {
             rank: Rank::ZERO,
             host: host.into(),
             pid,
-        };
+        })
+    }
+
+    /// A group of one member of a world.
+    #[must_use]
+    pub fn of(member: Peer) -> Self {
         Self {
-            peers: [me],
+            peers: [member],
             channel: ChannelId::WORLD,
             world: Arc::default(),
             state: Mutex::default(),

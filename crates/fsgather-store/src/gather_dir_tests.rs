@@ -237,9 +237,9 @@ fn the_last_one_to_leave_removes_what_rank_0_cannot() {
     drop(writing);
     let published = begin(1).publish().unwrap();
     assert!(!made.remove_if_unused(), "somebody may still read");
-    made.discard_undecided(Some(fsgather_core::Epoch::FIRST));
+    made.discard_undecided(|_, epoch| epoch > fsgather_core::Epoch::FIRST);
     assert!(!made.remove_if_unused(), "that call was decided");
-    made.discard_undecided(None);
+    made.discard_undecided(|_, _| true);
     assert!(made.reclaim(published.name).is_ok(), "gone is gone");
     assert!(made.remove_if_unused());
     assert!(!made.path().exists());

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use fsgather_core::{Epoch, Error, Rank};
+use fsgather_core::{ChannelId, Epoch, Error, Rank};
 use rustix::fs::{CWD, FileType};
 
 use crate::{
@@ -106,13 +106,13 @@ impl GatherDir {
             .try_for_each(|name| self.reclaim(name))
     }
 
-    /// Removes the payloads of calls after `decided`, or of all calls: those that failed, which nobody
+    /// Removes the payloads of the calls that `is_undecided` tells: those that failed, which nobody
     /// will read. Rank 0 does this when it leaves before the others.
-    pub fn discard_undecided(&self, decided: Option<Epoch>) {
+    pub fn discard_undecided(&self, is_undecided: impl Fn(ChannelId, Epoch) -> bool) {
         let payloads = self.path().join(layout::PAYLOADS);
         for name in listing::names(&payloads).unwrap_or_default() {
             let is_junk = PayloadName::parse(&name)
-                .is_some_and(|payload| decided.is_none_or(|decided| payload.epoch() > decided));
+                .is_some_and(|payload| is_undecided(payload.channel(), payload.epoch()));
             if is_junk && let Err(error) = remove::unlink(&payloads.join(&name)) {
                 tracing::debug!("a payload that nobody reads stays: {error}");
             }

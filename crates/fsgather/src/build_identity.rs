@@ -8,6 +8,8 @@ use std::{
 
 use fsgather_core::TypeTag;
 
+use crate::codec::Codec;
+
 /// A number that is equal in processes that run the same executable file.
 ///
 /// It may differ between copies of one file, in which case types are not compared. It is never equal by
@@ -27,10 +29,15 @@ fn build_identity() -> u64 {
     })
 }
 
-/// The tag of a type in this program.
-pub(crate) fn type_tag<T: ?Sized>() -> TypeTag {
+/// The tag of a type in this program, as a codec encodes it.
+pub(crate) fn type_tag<T: ?Sized>(codec: &impl Codec) -> TypeTag {
+    let name = std::any::type_name::<T>();
     TypeTag {
         build: build_identity(),
-        name: std::any::type_name::<T>().into(),
+        // The default goes without saying.
+        name: match codec.name() {
+            "postcard" => name.into(),
+            other => format!("{name} in {other}"),
+        },
     }
 }

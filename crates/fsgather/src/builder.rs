@@ -17,13 +17,17 @@ use fsgather_store::{Liveness, liveness, this_process};
 
 use crate::{
     blocking::step_aside,
+    codec::Postcard,
     communicator::Communicator,
     environment::Variables,
-    inner::{Inner, Route, World},
+    ground::LinkSettings,
+    inner::Inner,
     meeting,
     rendezvous::Rendezvous,
+    route::Route,
     set_up,
     settings::{Control, DirMode, RendezvousSetting, Setting, Settings, Transport},
+    world::World,
 };
 
 /// Says some things about a world in the program; variables and the launcher say the rest.
@@ -177,7 +181,7 @@ impl Builder {
         if settings.detection.world_size.is_solo() {
             let exchange = Solo::new(process.host.clone(), process.pid);
             let inner = Inner::in_memory(Box::new(exchange), vec![process]);
-            return Ok(Communicator::from_inner(inner));
+            return Ok(Communicator::from_inner(inner, Postcard));
         }
         let uid = rustix::process::geteuid().as_raw();
         let key = settings.job_key(uid, next_number());
@@ -216,6 +220,13 @@ impl Builder {
             }),
             process,
         };
+        let links = LinkSettings {
+            ports: config.ports.clone(),
+            interfaces: Arc::clone(&config.interfaces),
+            encrypt: false,
+            patience: config.patience,
+            network_namespace: config.network_namespace,
+        };
         let joined = match (meet::join(&config), problem) {
             (Err(_), Some(problem)) => return Err(problem),
             (joined, _) => joined?,
@@ -224,17 +235,19 @@ impl Builder {
             transport: settings.transport.value,
             directory: None,
         };
-        let world = World {
-            communicator: joined.communicator,
-            processes: joined.processes,
-            inline_limit: settings.inline_limit.value,
-            route,
-            call_site: self.call_site.map(Site::named),
-        };
-        let route = world.route.clone();
-        let inner = Inner::new(joined.exchange, world, prepared.ground);
+        let mut ground = prepared.ground;
+        ground.links = joined.is_networked.then_some(links);
+        let mut world = World::new(
+            joined.communicator,
+            joined.processes,
+            settings.inline_limit.value,
+            route.clone(),
+            ground,
+        );
+        world.call_site = self.call_site.map(Site::named);
+        let inner = Inner::of_world(joined.exchange, world);
         set_up::place_for(&inner, &route, site)?;
-        Ok(Communicator::from_inner(inner))
+        Ok(Communicator::from_inner(inner, Postcard))
     }
 
     /// Variables, with what was said here on top.

@@ -1,226 +1,330 @@
-//! One whole collective call, from this rank's payload to what it receives.
+//! One whole collective call, from this rank's payload to what it receives: [`Started`] when it has been
+//! announced, [`Received`] when all have.
 
 use std::{
     io::{ErrorKind, Read},
     sync::Arc,
+    time::Duration,
 };
 
-use fsgather_core::{Call, Error, Operation, Rank, Site};
+use bytes::Bytes;
+use fsgather_control::mesh::Mesh;
+use fsgather_core::{Call, Error, Operation, Rank, Verdict};
 use fsgather_store::{Encoding, Payload};
-use serde::{Serialize, de::DeserializeOwned};
 
+#[cfg(feature = "ndarray")]
+use crate::transfer::stream::Stream;
 use crate::{
-    build_identity::type_tag,
-    codec,
-    communicator::Communicator,
-    gathered::{self, Gathered, Parts},
-    inner::{Inner, Route},
-    place::Place,
+    gathered::{Parts, Take},
+    inner::Inner,
+    place::{Place, call_id},
+    route::Route,
     set_up,
     transfer::{
+        announcement::Announcement,
         incoming::{self, Incoming},
+        manner::Manner,
         outgoing::{Outgoing, Ready},
         relay,
         session::Session,
+        source::{Own, Source},
     },
 };
 
-impl Communicator {
-    pub(crate) fn all_gather_by<T>(
-        &self,
-        route: &Route,
-        value: &T,
-        site: Site,
-    ) -> Result<Vec<T>, Error>
-    where
-        T: Serialize + DeserializeOwned,
-    {
-        let call = Call::new(Operation::AllGather, site).with_type(type_tag::<T>());
-        self.gather_everywhere(
-            route,
-            call,
-            codec::POSTCARD,
-            |session, outgoing| codec::encode(session, value, outgoing),
-            |rank, payload| gathered::as_value(&self.inner, rank, &payload),
-        )
-    }
-
-    pub(crate) fn gather_by<T>(
-        &self,
-        route: &Route,
-        value: &T,
-        root: u32,
-        site: Site,
-    ) -> Result<Gathered<T>, Error>
-    where
-        T: Serialize + DeserializeOwned,
-    {
-        let root = self.world_size().rank(root)?;
-        let call = Call::new(Operation::Gather, site)
-            .with_root(root)
-            .with_type(type_tag::<T>());
-        self.gather_on_root(
-            route,
-            call,
-            codec::POSTCARD,
-            |session, outgoing| codec::encode(session, value, outgoing),
-            |inner, rank, payload| gathered::as_value(inner, rank, &payload),
-        )
-    }
-
-    pub(crate) fn gather_everywhere<R>(
-        &self,
-        route: &Route,
-        call: Call,
-        encoding: Encoding,
-        give: impl FnOnce(&Session<'_>, &mut Outgoing<'_>) -> Result<(), Error>,
-        take: impl FnMut(Rank, Payload) -> Result<R, Error>,
-    ) -> Result<Vec<R>, Error> {
-        let Collected {
-            session,
-            incoming,
-            acknowledge,
-        } = collective(&self.inner, route, call, encoding, give)?;
-        let received = incoming::read_all(&session, incoming.unwrap_or_default(), take)
-            .map_err(|cause| session.fail(cause))?;
-        finish(&session, acknowledge);
-        Ok(received)
-    }
-
-    pub(crate) fn gather_on_root<T>(
-        &self,
-        route: &Route,
-        call: Call,
-        encoding: Encoding,
-        give: impl FnOnce(&Session<'_>, &mut Outgoing<'_>) -> Result<(), Error>,
-        take: gathered::Take<T>,
-    ) -> Result<Gathered<T>, Error> {
-        let Collected {
-            session, incoming, ..
-        } = collective(&self.inner, route, call, encoding, give)?;
-        session.succeed();
-        Ok(match incoming {
-            None => Gathered::NotRecipient,
-            Some(incoming) => Gathered::All(Parts::new(
-                Arc::clone(&self.inner),
-                session.ticket.clone(),
-                incoming,
-                take,
-            )),
-        })
-    }
-
-    /// A broadcast is a gather on all ranks in which only the root has something to give.
-    pub(crate) fn broadcast_from(
-        &self,
-        root: Rank,
-        call: Call,
-        encoding: Encoding,
-        give: impl FnOnce(&Session<'_>, &mut Outgoing<'_>) -> Result<(), Error>,
-    ) -> Result<Payload, Error> {
-        let is_root = self.rank() == root;
-        let Collected {
-            session,
-            incoming,
-            acknowledge,
-        } = collective(
-            &self.inner,
-            self.inner.default_route(),
-            call,
-            encoding,
-            |session, outgoing| {
-                if is_root {
-                    give(session, outgoing)
-                } else {
-                    Ok(())
-                }
-            },
-        )?;
-        let part = incoming.unwrap_or_default().into_iter().nth(root.index());
-        let payload = part
-            .ok_or_else(|| session.raised("the root's part is missing"))
-            .and_then(|part| part.read(&self.inner, root, &mut |bytes| session.moved(bytes)))
-            .map_err(|cause| session.fail(cause))?;
-        finish(&session, acknowledge);
-        Ok(payload)
-    }
+/// A call whose payload has been published and announced: what remains is the verdict, and reading.
+pub(crate) struct Started<'a> {
+    session: Session,
+    place: Place,
+    own: Own<'a>,
+    manner: Manner,
+    /// Through rank 0 ranks hand over together, so that the call has come to its verdict already.
+    early: Option<Received>,
 }
 
 /// What a call has come to before anything large is read.
-struct Collected<'a> {
-    session: Session<'a>,
+pub(crate) struct Received {
     /// One for each rank, on recipients.
-    incoming: Option<Vec<Incoming>>,
+    pub(crate) incoming: Option<Vec<Incoming>>,
     /// Whether the owners of payloads have to be told when all has been read.
-    acknowledge: bool,
+    pub(crate) acknowledge: bool,
 }
 
-/// Takes this rank's payload from `give`, and learns from the others where theirs are.
-fn collective<'a>(
-    inner: &'a Inner,
-    route: &Route,
-    call: Call,
-    encoding: Encoding,
-    give: impl FnOnce(&Session<'_>, &mut Outgoing<'_>) -> Result<(), Error>,
-) -> Result<Collected<'a>, Error> {
-    let place = set_up::place_for(inner, route, &call.site)?;
-    let session = Session::begin(inner, call)?;
-    let ready = publish(&session, &place, encoding, give).map_err(|cause| session.fail(cause))?;
-    let verdict = session
-        .decide(ready.contribution)
-        .inspect_err(|_| place.forget(&session.ticket))?;
-    let relayed = relay::run(
-        &*inner.exchange,
-        &session.ticket,
-        &ready.rest,
-        verdict.further_rounds,
-    )
-    .map_err(|failure| session.over(failure))?;
-    let acknowledge = verdict
-        .table
-        .as_ref()
-        .is_some_and(|table| table.acknowledge);
-    if !acknowledge {
-        // A single recipient removes what it has read.
-        place.hand_over(&session.ticket);
+/// How a call of this operation keeps payloads when its ranks wait for each other.
+pub(crate) const fn manner_of(operation: Operation) -> Manner {
+    match operation {
+        Operation::Gather => Manner::KeptForReader,
+        _ => Manner::Passing,
     }
-    let incoming = verdict
-        .table
-        .map(|table| Incoming::sort(table, relayed))
-        .transpose()
-        .map_err(|cause| session.fail(cause))?;
-    Ok(Collected {
-        session,
-        incoming,
-        acknowledge,
-    })
 }
 
-fn publish(
-    session: &Session<'_>,
+impl<'a> Started<'a> {
+    /// Takes this rank's payload and announces it to the others.
+    pub(crate) fn new(
+        inner: &Arc<Inner>,
+        route: &Route,
+        call: Call,
+        manner: Manner,
+        encoding: Encoding,
+        source: Source<'a>,
+    ) -> Result<Self, Error> {
+        let place = set_up::place_for(inner, route, &call.site)?;
+        let session = Session::begin(inner, call)?;
+        let ready = publish(&session, &place, manner, encoding, source)
+            .map_err(|cause| session.fail(cause))?;
+        session
+            .contribute(ready.contribution)
+            .inspect_err(|_| forget(&session, &place))?;
+        let mut started = Self {
+            session,
+            place,
+            own: ready.own,
+            manner,
+            early: None,
+        };
+        if manner == Manner::Kept && matches!(started.place, Place::Relay) {
+            started.early = started.receive(None)?;
+        }
+        Ok(started)
+    }
+
+    /// Waits for the verdict, for `limit` at most, and for what has to come before the call can be left.
+    pub(crate) fn receive(&mut self, limit: Option<Duration>) -> Result<Option<Received>, Error> {
+        if let Some(received) = self.early.take() {
+            return Ok(Some(received));
+        }
+        let session = &self.session;
+        let verdict = session
+            .verdict(limit)
+            .inspect_err(|_| forget(session, &self.place))?;
+        verdict.map(|verdict| self.follow(verdict)).transpose()
+    }
+
+    fn follow(&mut self, verdict: Verdict) -> Result<Received, Error> {
+        let session = &self.session;
+        let relayed = relay::run(
+            &*session.inner.exchange,
+            &session.ticket,
+            self.own.as_slice(),
+            verdict.further_rounds,
+        )
+        .map_err(|failure| session.over(failure))?;
+        let acknowledge = verdict
+            .table
+            .as_ref()
+            .is_some_and(|table| table.acknowledge);
+        if self.manner == Manner::KeptForReader {
+            self.place.hand_over(&session.ticket);
+        }
+        let own = std::mem::replace(&mut self.own, Own::Gone);
+        let incoming = verdict
+            .table
+            .map(|table| {
+                let bodies = table.bodies.clone();
+                let mut incoming = Incoming::sort(&self.place, &session.ticket, table, relayed)?;
+                if let (Place::Mesh(mesh), Manner::Passing) = (&self.place, self.manner) {
+                    pass_on(session, mesh, &bodies, &own, &mut incoming)?;
+                }
+                // What this rank has handed in itself need not come back to it.
+                let me = session.inner.exchange.rank().index();
+                if let (true, Some(part)) = (own.len() > 0, incoming.get_mut(me)) {
+                    part.take_own(own);
+                }
+                Ok(incoming)
+            })
+            .transpose()
+            .map_err(|cause| session.fail(cause))?;
+        Ok(Received {
+            incoming,
+            acknowledge,
+        })
+    }
+
+    /// Reads everything that a call brings to all of its recipients, in the order that spreads the load.
+    pub(crate) fn read_all<R>(
+        &self,
+        received: Received,
+        take: impl FnMut(Rank, Payload) -> Result<R, Error>,
+    ) -> Result<Vec<R>, Error> {
+        let session = &self.session;
+        let incoming = received.incoming.unwrap_or_default();
+        let results =
+            incoming::read_all(session, incoming, take).map_err(|cause| session.fail(cause))?;
+        self.end(received.acknowledge);
+        Ok(results)
+    }
+
+    /// Reads the payload of one rank that a call brings to all.
+    pub(crate) fn read_one(&self, received: Received, rank: Rank) -> Result<Payload, Error> {
+        let session = &self.session;
+        let incoming = received.incoming.unwrap_or_default();
+        let part = incoming.into_iter().nth(rank.index());
+        let payload = part
+            .ok_or_else(|| session.raised("the root's part is missing"))
+            .and_then(|part| part.read(&session.inner, rank, &mut |bytes| session.moved(bytes)))
+            .map_err(|cause| session.fail(cause))?;
+        self.end(received.acknowledge);
+        Ok(payload)
+    }
+
+    /// Reads everything piece by piece, in the order that spreads the load, but for this rank's own part.
+    #[cfg(feature = "ndarray")]
+    pub(crate) fn read_streams(
+        &self,
+        received: Received,
+        mut take: impl FnMut(Rank, &mut Stream) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let session = &self.session;
+        let inner = &session.inner;
+        let me = inner.exchange.rank();
+        let mut parts: Vec<Option<Incoming>> = received
+            .incoming
+            .unwrap_or_default()
+            .into_iter()
+            .map(Some)
+            .collect();
+        for index in incoming::reading_order(me, parts.len()) {
+            let rank = Rank::new(u32::try_from(index).unwrap_or(u32::MAX));
+            let Some(part) = parts.get_mut(index).and_then(Option::take) else {
+                continue;
+            };
+            let file = part.file().cloned();
+            if rank != me {
+                part.open(inner, rank, session.moving())
+                    .and_then(|mut stream| take(rank, &mut stream))
+                    .map_err(|cause| session.fail(cause))?;
+            }
+            if !received.acknowledge {
+                Incoming::remove(inner, file.as_ref());
+            }
+        }
+        self.end(received.acknowledge);
+        Ok(())
+    }
+
+    /// Lets the root of a gather read by and by; nothing elsewhere.
+    pub(crate) fn parts<T>(&self, received: Received, take: Take<T>) -> Option<Parts<T>> {
+        self.session.succeed();
+        let Received {
+            incoming,
+            acknowledge,
+        } = received;
+        Some(Parts::new(
+            Arc::clone(&self.session.inner),
+            self.session.ticket.clone(),
+            incoming?,
+            acknowledge,
+            take,
+        ))
+    }
+
+    /// Gives up what this rank would receive.
+    pub(crate) fn abandon(&mut self) {
+        if let Some(received) = self.early.take() {
+            return self.end(received.acknowledge);
+        }
+        self.session.abandon();
+    }
+
+    /// Waits for the verdict and reads what the call has brought.
+    pub(crate) fn finish<R>(
+        &mut self,
+        read: impl FnOnce(&Self, Received) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        match self.receive(None)? {
+            Some(received) => read(self, received),
+            None => Err(Error::config("this communicator is closed")),
+        }
+    }
+
+    /// The same call without the caller's bytes, for calls whose payload has been taken in full.
+    pub(crate) fn detached(self) -> Started<'static> {
+        Started {
+            session: self.session,
+            place: self.place,
+            own: self.own.into_kept(),
+            manner: self.manner,
+            early: self.early,
+        }
+    }
+
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
+    }
+
+    fn end(&self, acknowledge: bool) {
+        if acknowledge {
+            self.session.inner.exchange.done(&self.session.ticket);
+        }
+        self.session.succeed();
+    }
+}
+
+fn publish<'a>(
+    session: &Session,
     place: &Place,
+    manner: Manner,
     encoding: Encoding,
-    give: impl FnOnce(&Session<'_>, &mut Outgoing<'_>) -> Result<(), Error>,
-) -> Result<Ready, Error> {
+    source: Source<'a>,
+) -> Result<Ready<'a>, Error> {
     if let Place::Files(files) = place {
         files.check()?;
     }
-    let mut outgoing = Outgoing::new(session, place, encoding);
-    give(session, &mut outgoing)?;
-    outgoing.finish()
+    let ready = Outgoing::new(session, place, manner, encoding).take_all(source)?;
+    if let (Place::Mesh(mesh), 1..) = (place, ready.own.len()) {
+        // A neighbour that cannot be reached is better told of before the verdict than after it.
+        let inner = &session.inner;
+        let next = inner.exchange.rank().index() + 1;
+        let next = inner.members.get(next % inner.members.len());
+        if let (Some(next), Manner::Passing) = (next, manner) {
+            mesh.prepare(*next, &mut |bytes| session.moved(bytes))?;
+        }
+    }
+    Ok(ready)
 }
 
-/// Ends a call that everybody receives, once all of it has been read.
-fn finish(session: &Session<'_>, acknowledge: bool) {
-    if acknowledge {
-        session.inner.exchange.done(&session.ticket);
+/// Removes this rank's payload of a call that failed.
+fn forget(session: &Session, place: &Place) {
+    let ticket = &session.ticket;
+    place.reclaim_own(ticket.channel, ticket.epoch);
+}
+
+/// Moves the payloads of a call in which all wait for each other, from neighbour to neighbour.
+fn pass_on(
+    session: &Session,
+    mesh: &Mesh,
+    bodies: &[Bytes],
+    own: &Own<'_>,
+    incoming: &mut [Incoming],
+) -> Result<(), Error> {
+    let inner = &session.inner;
+    let lens: Vec<u64> = bodies
+        .iter()
+        .map(|body| match Announcement::from_body(body) {
+            Some(Announcement::Linked { len }) => len,
+            _ => 0,
+        })
+        .collect();
+    if lens.iter().all(|len| *len == 0) {
+        return Ok(());
     }
-    session.succeed();
+    let passed = mesh.ring(
+        call_id(&session.ticket),
+        &inner.members,
+        own.as_slice(),
+        &lens,
+        &mut |bytes| session.moved(bytes),
+    )?;
+    for ((part, passed), len) in incoming.iter_mut().zip(passed).zip(lens) {
+        if len > 0 {
+            *part = Incoming::Here(passed.into());
+        }
+    }
+    Ok(())
 }
 
 /// Copies a source to where the payload goes, a chunk at a time.
 pub(crate) fn copy(
-    session: &Session<'_>,
+    session: &Session,
     source: &mut dyn Read,
     outgoing: &mut Outgoing<'_>,
 ) -> Result<(), Error> {

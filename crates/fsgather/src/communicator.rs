@@ -2,17 +2,12 @@
 
 use std::{fmt, panic::Location, sync::Arc};
 
-use fsgather_core::{Call, Error, Operation, Rank, Site, Solo, WorldSize};
-use fsgather_store::Payload;
-use serde::{Serialize, de::DeserializeOwned};
+use fsgather_core::{Error, Rank, Site, Solo, WorldSize};
 
 use crate::{
     blocking::step_aside,
-    build_identity::type_tag,
     builder::{self, Builder},
-    codec,
-    collective::copy,
-    gathered::Gathered,
+    codec::{Codec, Postcard},
     inner::Inner,
 };
 
@@ -21,6 +16,8 @@ use crate::{
 /// Every method that communicates is *collective*: all ranks call it, in the same order, and it returns
 /// when its part is done. Methods block; inside a multi-thread tokio runtime they step aside, inside a
 /// current-thread one they return [`Error::Config`].
+///
+/// Values travel in the communicator's [`Codec`], bytes as they are.
 ///
 /// # What is guaranteed
 ///
@@ -46,8 +43,9 @@ use crate::{
 /// communicator.close()?;
 /// # Ok::<(), fsgather::Error>(())
 /// ```
-pub struct Communicator {
+pub struct Communicator<C = Postcard> {
     pub(crate) inner: Arc<Inner>,
+    pub(crate) codec: C,
 }
 
 impl Communicator {
@@ -117,16 +115,37 @@ impl Communicator {
         exchange: Box<dyn fsgather_core::Exchange>,
         processes: Vec<fsgather_core::ProcessId>,
     ) -> Self {
-        Self::from_inner(Inner::in_memory(exchange, processes))
+        Self::from_inner(Inner::in_memory(exchange, processes), Postcard)
+    }
+}
+
+impl<C> Communicator<C> {
+    pub(crate) const fn from_inner(inner: Arc<Inner>, codec: C) -> Self {
+        Self { inner, codec }
     }
 
-    pub(crate) fn from_inner(inner: Arc<Inner>) -> Self {
-        Self { inner }
+    /// The same membership with another way to turn values into bytes, which all ranks have to choose alike.
+    ///
+    /// Both can be used; they share the order of calls. Closing one closes the other.
+    ///
+    /// ```
+    /// # #[cfg(feature = "messagepack")] {
+    /// use fsgather::{Communicator, MessagePack};
+    ///
+    /// let communicator = Communicator::solo().with_codec(MessagePack);
+    /// let value = serde_json::json!({"score": 0.97}); // needs a codec that describes values
+    /// assert_eq!(communicator.all_gather(&value)?, [value]);
+    /// # }
+    /// # Ok::<(), fsgather::Error>(())
+    /// ```
+    #[must_use]
+    pub fn with_codec<D: Codec>(&self, codec: D) -> Communicator<D> {
+        Communicator::from_inner(Arc::clone(&self.inner), codec)
     }
 
     /// The caller, for messages.
-    fn here(&self, location: &Location<'_>) -> Site {
-        let named = self.inner.call_site.clone();
+    pub(crate) fn here(&self, location: &Location<'_>) -> Site {
+        let named = self.inner.world.call_site.clone();
         named.unwrap_or_else(|| Site::of(location))
     }
 
@@ -154,215 +173,11 @@ impl Communicator {
         step_aside(|| self.inner.exchange.barrier(site))
     }
 
-    /// Hands `root`'s value to every rank. The values of other ranks are not looked at.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`barrier`](Self::barrier), [`Error::Config`] when `root` is no rank,
-    /// and what [`all_gather`](Self::all_gather) adds.
-    #[track_caller]
-    pub fn broadcast<T>(&self, value: &T, root: u32) -> Result<T, Error>
-    where
-        T: Serialize + DeserializeOwned,
-    {
-        let site = self.here(Location::caller());
-        let root = self.world_size().rank(root)?;
-        let call = Call::new(Operation::Broadcast, site)
-            .with_root(root)
-            .with_type(type_tag::<T>());
-        step_aside(|| {
-            let payload =
-                self.broadcast_from(root, call, codec::POSTCARD, |session, outgoing| {
-                    codec::encode(session, value, outgoing)
-                })?;
-            let writer = self.inner.exchange.peers().get(root.index());
-            codec::decode(&payload, writer, &self.inner.me())
-        })
-    }
-
-    /// Hands `root`'s bytes to every rank. The bytes of other ranks are not looked at.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`broadcast`](Self::broadcast).
-    #[track_caller]
-    pub fn broadcast_bytes(&self, bytes: &[u8], root: u32) -> Result<Payload, Error> {
-        let site = self.here(Location::caller());
-        let root = self.world_size().rank(root)?;
-        let call = Call::new(Operation::Broadcast, site).with_root(root);
-        step_aside(|| {
-            self.broadcast_from(root, call, codec::BYTES, |_, outgoing| {
-                outgoing.expect_len(bytes.len())?;
-                outgoing.take(bytes)
-            })
-        })
-    }
-
-    /// Gathers everybody's value on every rank, in rank order; always one for each rank.
-    ///
-    /// Small values travel with the control messages. Larger ones go through files of the shared
-    /// directory, or through rank 0's memory where there is none.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`barrier`](Self::barrier); [`Error::Storage`] when a payload cannot be written or read,
-    /// [`Error::Corrupt`] when it is not what was written, [`Error::PeerFailed`] when a value cannot be
-    /// encoded: on all ranks, naming the rank concerned.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// let communicator = fsgather::Communicator::solo();
-    /// let boxes = (String::from("boxes"), 3);
-    /// assert_eq!(communicator.all_gather(&boxes)?, [boxes]);
-    /// # Ok::<(), fsgather::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn all_gather<T>(&self, value: &T) -> Result<Vec<T>, Error>
-    where
-        T: Serialize + DeserializeOwned,
-    {
-        let site = self.here(Location::caller());
-        step_aside(|| self.all_gather_by(self.inner.default_route(), value, site))
-    }
-
-    /// Gathers everybody's bytes on every rank, in rank order; always one [`Payload`] for each rank.
-    ///
-    /// Payloads are mapped from the files they came in where that is safe, so that ranks of one host
-    /// share one copy, and read into memory elsewhere.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`all_gather`](Self::all_gather).
-    #[track_caller]
-    pub fn all_gather_bytes(&self, bytes: &[u8]) -> Result<Vec<Payload>, Error> {
-        let site = self.here(Location::caller());
-        step_aside(|| {
-            self.gather_everywhere(
-                self.inner.default_route(),
-                Call::new(Operation::AllGather, site),
-                codec::BYTES,
-                |_, outgoing| {
-                    outgoing.expect_len(bytes.len())?;
-                    outgoing.take(bytes)
-                },
-                |_, payload| Ok(payload),
-            )
-        })
-    }
-
-    /// Gathers everybody's value on `root`, which decodes them one rank at a time.
-    ///
-    /// The other ranks return as soon as everybody has handed in.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`all_gather`](Self::all_gather), and [`Error::Config`] when `root` is no rank. What goes
-    /// wrong while reading is an item of the iteration on the root.
-    #[track_caller]
-    pub fn gather<T>(&self, value: &T, root: u32) -> Result<Gathered<T>, Error>
-    where
-        T: Serialize + DeserializeOwned,
-    {
-        let site = self.here(Location::caller());
-        step_aside(|| self.gather_by(self.inner.default_route(), value, root, site))
-    }
-
-    /// Gathers everybody's bytes on `root`, which reads them one rank at a time.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`gather`](Self::gather).
-    #[track_caller]
-    pub fn gather_bytes(&self, bytes: &[u8], root: u32) -> Result<Gathered<Payload>, Error> {
-        let site = self.here(Location::caller());
-        let root = self.world_size().rank(root)?;
-        let call = Call::new(Operation::Gather, site).with_root(root);
-        step_aside(|| {
-            self.gather_on_root(
-                self.inner.default_route(),
-                call,
-                codec::BYTES,
-                |_, outgoing| {
-                    outgoing.expect_len(bytes.len())?;
-                    outgoing.take(bytes)
-                },
-                |_, _, payload| Ok(payload),
-            )
-        })
-    }
-
-    /// Gathers what `source` reads on `root`, without holding it in memory where it goes through a file.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`gather_bytes`](Self::gather_bytes); an error of `source` is told to all ranks as
-    /// [`Error::PeerFailed`].
-    #[track_caller]
-    pub fn gather_from(
-        &self,
-        source: &mut dyn std::io::Read,
-        root: u32,
-    ) -> Result<Gathered<Payload>, Error> {
-        let site = self.here(Location::caller());
-        let root = self.world_size().rank(root)?;
-        let call = Call::new(Operation::Gather, site).with_root(root);
-        step_aside(|| {
-            self.gather_on_root(
-                self.inner.default_route(),
-                call,
-                codec::BYTES,
-                |session, outgoing| copy(session, source, outgoing),
-                |_, _, payload| Ok(payload),
-            )
-        })
-    }
-
-    /// Gathers what `source` reads on every rank, without holding it in memory where it goes through a
-    /// file.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`all_gather_bytes`](Self::all_gather_bytes) and [`gather_from`](Self::gather_from).
-    #[track_caller]
-    pub fn all_gather_from(&self, source: &mut dyn std::io::Read) -> Result<Vec<Payload>, Error> {
-        let site = self.here(Location::caller());
-        step_aside(|| {
-            self.gather_everywhere(
-                self.inner.default_route(),
-                Call::new(Operation::AllGather, site),
-                codec::BYTES,
-                |session, outgoing| copy(session, source, outgoing),
-                |_, payload| Ok(payload),
-            )
-        })
-    }
-
-    /// Hands what `root`'s `source` reads to every rank. The sources of other ranks are not read.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`broadcast_bytes`](Self::broadcast_bytes) and [`gather_from`](Self::gather_from).
-    #[track_caller]
-    pub fn broadcast_from_reader(
-        &self,
-        source: &mut dyn std::io::Read,
-        root: u32,
-    ) -> Result<Payload, Error> {
-        let site = self.here(Location::caller());
-        let root = self.world_size().rank(root)?;
-        let call = Call::new(Operation::Broadcast, site).with_root(root);
-        step_aside(|| {
-            self.broadcast_from(root, call, codec::BYTES, |session, outgoing| {
-                copy(session, source, outgoing)
-            })
-        })
-    }
-
     /// Ends the communicator together with all other ranks, and leaves nothing behind.
     ///
     /// `Ok` means that every gather this rank took part in was read by all its recipients. Dropping a
     /// communicator does the same as far as it can without waiting for long, and gives up this knowledge.
+    /// Closing the world ends its groups.
     ///
     /// # Errors
     ///
@@ -375,7 +190,7 @@ impl Communicator {
     }
 }
 
-impl fmt::Debug for Communicator {
+impl<C> fmt::Debug for Communicator<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Communicator")
             .field("rank", &self.rank())

@@ -14,8 +14,8 @@ use crate::{
     blocking::step_aside,
     communicator::Communicator,
     environment::Variables,
-    inner::Route,
     path_choice::{GatherPath, PathConditions, choose_path},
+    route::Route,
     settings::{Settings, Transport},
 };
 
@@ -174,7 +174,7 @@ where
         let gathered = communicator.gather_by(route, data, 0, site)?;
         gathered.all().into_iter().flatten().collect()
     } else {
-        communicator.all_gather_by(route, data, site)
+        communicator.all_gather_by(route, data, None, site)
     }
 }
 

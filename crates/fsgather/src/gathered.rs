@@ -1,18 +1,13 @@
 //! What a gather gives its root, one rank at a time: [`Gathered`] and [`Parts`].
 
-use std::{
-    fmt,
-    sync::{Arc, atomic::Ordering},
-    vec,
-};
+use std::{fmt, sync::Arc, vec};
 
 use fsgather_core::{Error, Phase, Rank, Ticket};
 use fsgather_store::Payload;
-use serde::de::DeserializeOwned;
 
 use crate::{
-    codec,
     inner::Inner,
+    part_reader::PartReaders,
     transfer::{announcement::FileAnnouncement, incoming::Incoming},
 };
 
@@ -58,17 +53,14 @@ impl<T> Gathered<T> {
     }
 }
 
-/// A value that was encoded.
-pub(crate) fn as_value<T: DeserializeOwned>(
-    inner: &Inner,
-    rank: Rank,
-    payload: &[u8],
-) -> Result<T, Error> {
-    let writer = inner.exchange.peers().get(rank.index());
-    codec::decode(payload, writer, &inner.me())
+impl<T> From<Option<Parts<T>>> for Gathered<T> {
+    fn from(parts: Option<Parts<T>>) -> Self {
+        parts.map_or(Self::NotRecipient, Self::All)
+    }
 }
 
-pub(crate) type Take<T> = fn(&Inner, Rank, Payload) -> Result<T, Error>;
+/// Turns the payload of a rank into what the caller wants.
+pub(crate) type Take<T> = Box<dyn Fn(&Inner, Rank, Payload) -> Result<T, Error> + Send + Sync>;
 
 /// The payloads of all ranks in rank order, each read, verified and decoded when it is asked for.
 ///
@@ -76,11 +68,72 @@ pub(crate) type Take<T> = fn(&Inner, Rank, Payload) -> Result<T, Error>;
 /// when the rest is dropped. An item that is an error ends the iteration; the other ranks are told at
 /// their next call.
 pub struct Parts<T> {
+    left: Left,
+    take: Take<T>,
+}
+
+/// What of a gather has not been read yet.
+pub(crate) struct Left {
     inner: Arc<Inner>,
     ticket: Ticket,
-    left: vec::IntoIter<(Rank, Incoming, Option<FileAnnouncement>)>,
-    take: Take<T>,
+    parts: vec::IntoIter<(Rank, Incoming, Option<FileAnnouncement>)>,
+    /// Whether the owners of payloads wait to be told that all has been read.
+    acknowledge: bool,
     failed: bool,
+}
+
+impl Left {
+    pub(crate) fn next(&mut self) -> Option<(Rank, Incoming, Option<FileAnnouncement>)> {
+        if self.failed {
+            return None;
+        }
+        self.parts.next()
+    }
+
+    /// Removes what has been read, unless its owner does so once it is told.
+    pub(crate) fn remove(&self, file: Option<&FileAnnouncement>) {
+        if !self.acknowledge {
+            Incoming::remove(&self.inner, file);
+        }
+    }
+
+    pub(crate) const fn inner(&self) -> &Arc<Inner> {
+        &self.inner
+    }
+
+    fn bytes(&self) -> u64 {
+        let parts = self.parts.as_slice().iter();
+        parts.map(|(_, part, _)| part.len()).sum()
+    }
+
+    /// What others do wrong meanwhile is told at the next call; what is decided can be read.
+    pub(crate) fn moved(&self) -> impl FnMut(u64) -> Result<(), Error> + Send + 'static {
+        let inner = Arc::clone(&self.inner);
+        let ticket = self.ticket.clone();
+        move |bytes| {
+            let _ = inner.exchange.progress(&ticket, Phase::Reading, bytes);
+            Ok(())
+        }
+    }
+
+    /// Ends the reading with a failure, which the others are told at their next call.
+    pub(crate) fn fail(&mut self, cause: Error) -> Error {
+        self.failed = true;
+        let exchange = &self.inner.exchange;
+        exchange.fail(&self.ticket, Phase::Reading, cause)
+    }
+}
+
+impl Drop for Left {
+    fn drop(&mut self) {
+        for (_, _, file) in std::mem::take(&mut self.parts) {
+            self.remove(file.as_ref());
+        }
+        if self.acknowledge {
+            self.inner.exchange.done(&self.ticket);
+        }
+        self.inner.gather_read();
+    }
 }
 
 impl<T> Parts<T> {
@@ -88,10 +141,11 @@ impl<T> Parts<T> {
         inner: Arc<Inner>,
         ticket: Ticket,
         incoming: Vec<Incoming>,
+        acknowledge: bool,
         take: Take<T>,
     ) -> Self {
-        inner.open_gathers.fetch_add(1, Ordering::SeqCst);
-        let left: Vec<_> = (0..)
+        inner.gather_opened();
+        let parts: Vec<_> = (0..)
             .map(Rank::new)
             .zip(incoming)
             .map(|(rank, part)| {
@@ -99,41 +153,57 @@ impl<T> Parts<T> {
                 (rank, part, file)
             })
             .collect();
-        Self {
+        let left = Left {
             inner,
             ticket,
-            left: left.into_iter(),
-            take,
+            parts: parts.into_iter(),
+            acknowledge,
             failed: false,
-        }
+        };
+        Self { left, take }
     }
 
     /// How many bytes the payloads that have not been looked at yet have together, encoded.
     #[must_use]
     pub fn bytes_left(&self) -> u64 {
-        self.left
-            .as_slice()
-            .iter()
-            .map(|(_, part, _)| part.len())
-            .sum()
+        self.left.bytes()
     }
 
-    /// How many of them lie in files, rather than having come with the control messages.
+    /// How many of them lie in files, rather than having come with the control messages or waiting in the
+    /// memory of their ranks.
     #[must_use]
     pub fn files_left(&self) -> usize {
-        let files = self.left.as_slice().iter();
-        files.filter(|(_, _, file)| file.is_some()).count()
+        let parts = self.left.parts.as_slice().iter();
+        parts.filter(|(_, _, file)| file.is_some()).count()
     }
 
     fn read(&self, rank: Rank, part: Incoming) -> Result<T, Error> {
-        let exchange = &self.inner.exchange;
-        let mut moved = |bytes| {
-            // What others do wrong meanwhile is told at the next call; what is decided can be read.
-            let _ = exchange.progress(&self.ticket, Phase::Reading, bytes);
-            Ok(())
-        };
-        let payload = part.read(&self.inner, rank, &mut moved)?;
-        (self.take)(&self.inner, rank, payload)
+        let inner = &self.left.inner;
+        let payload = part.read(inner, rank, &mut self.left.moved())?;
+        (self.take)(inner, rank, payload)
+    }
+}
+
+impl Parts<Payload> {
+    /// The same payloads as streams, for those that are too long to be held in memory.
+    ///
+    /// ```
+    /// use std::io::Read;
+    ///
+    /// let communicator = fsgather::Communicator::solo();
+    /// let mut source: &[u8] = b"as long as you like";
+    /// if let Some(parts) = communicator.gather_from(&mut source, 0)?.all() {
+    ///     for part in parts.into_readers() {
+    ///         let mut part = part?;
+    ///         let mut text = String::new();
+    ///         part.read_to_string(&mut text).expect("it is text");
+    ///         assert_eq!((part.rank().get(), text.as_str()), (0, "as long as you like"));
+    ///     }
+    /// }
+    /// # Ok::<(), fsgather::Error>(())
+    /// ```
+    pub fn into_readers(self) -> PartReaders {
+        PartReaders::new(self.left)
     }
 }
 
@@ -141,41 +211,28 @@ impl<T> Iterator for Parts<T> {
     type Item = Result<T, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        if self.failed {
-            return None;
-        }
         let (rank, part, file) = self.left.next()?;
-        let item = self.read(rank, part).map_err(|cause| {
-            self.failed = true;
-            self.inner
-                .exchange
-                .fail(&self.ticket, Phase::Reading, cause)
-        });
-        Incoming::remove(&self.inner, file.as_ref());
+        let item = self.read(rank, part).map_err(|cause| self.left.fail(cause));
+        self.left.remove(file.as_ref());
         Some(item)
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = if self.failed { 0 } else { self.left.len() };
+        let left = if self.left.failed {
+            0
+        } else {
+            self.left.parts.len()
+        };
         // An error ends the iteration early.
         (left.min(1), Some(left))
-    }
-}
-
-impl<T> Drop for Parts<T> {
-    fn drop(&mut self) {
-        for (_, _, file) in self.left.by_ref() {
-            Incoming::remove(&self.inner, file.as_ref());
-        }
-        self.inner.open_gathers.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 impl<T> fmt::Debug for Parts<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Parts")
-            .field("call", &self.ticket.to_string())
-            .field("left", &self.left.len())
+            .field("call", &self.left.ticket.to_string())
+            .field("left", &self.left.parts.len())
             .finish_non_exhaustive()
     }
 }

@@ -1,12 +1,18 @@
 //! What a rank brings along to set-ups: [`Ground`].
 
-use std::path::{Path, PathBuf};
+use std::{
+    ops::RangeInclusive,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
+use fsgather_control::InterfaceFilter;
 use fsgather_core::Error;
 use fsgather_store::{OwnUid, check_writable, make_rendezvous};
 
 /// What a rank brings along to set-ups.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Ground {
     /// The directory that was named, if one was.
     pub(crate) named: Option<PathBuf>,
@@ -21,6 +27,19 @@ pub(crate) struct Ground {
     pub(crate) uid: u32,
     pub(crate) user: String,
     pub(crate) job: Option<String>,
+    /// How to connect to other ranks; none where there is no network.
+    pub(crate) links: Option<LinkSettings>,
+}
+
+/// How to connect to other ranks.
+#[derive(Clone)]
+pub(crate) struct LinkSettings {
+    pub(crate) ports: RangeInclusive<u16>,
+    pub(crate) interfaces: Arc<InterfaceFilter>,
+    /// Whether payloads are encrypted on their way to other hosts.
+    pub(crate) encrypt: bool,
+    pub(crate) patience: Duration,
+    pub(crate) network_namespace: u64,
 }
 
 impl Ground {
@@ -36,6 +55,7 @@ impl Ground {
             uid: 0,
             user: String::new(),
             job: None,
+            links: None,
         }
     }
 

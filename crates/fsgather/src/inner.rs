@@ -1,95 +1,62 @@
 //! What all handles of one communicator share: [`Inner`].
 
 use std::{
-    path::PathBuf,
+    collections::BTreeMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
 use fsgather_core::{
-    Activity, ChannelId, Epoch, Error, Exchange, GatherId, Peer, PeerFailure, Phase, ProcessId,
-    Rank, Site,
+    Activity, ChannelId, Error, Exchange, Peer, PeerFailure, Phase, ProcessId, Rank, Site, Solo,
 };
 use fsgather_store::PayloadId;
 use uuid::Uuid;
 
-use crate::{
-    blocking,
-    ground::Ground,
-    place::{FilePlace, Place},
-    settings::Transport,
-};
+use crate::{blocking, ground::Ground, route::Route, settings::Transport, world::World};
 
-/// Which place a call asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Route {
-    /// Files, memory, or whatever works.
-    pub(crate) transport: Transport,
-    /// Another directory than the communicator's own.
-    pub(crate) directory: Option<PathBuf>,
-}
-
-/// What is known of a world that has formed.
-pub(crate) struct World {
-    pub(crate) communicator: Uuid,
-    pub(crate) processes: Vec<ProcessId>,
-    pub(crate) inline_limit: u64,
-    pub(crate) route: Route,
-    pub(crate) call_site: Option<Site>,
-}
-
-/// One rank's membership of a world, and where its payloads go.
+/// One rank's membership of one group, be it the world or a part of it.
 pub(crate) struct Inner {
     pub(crate) exchange: Box<dyn Exchange>,
-    /// Payloads up to this travel on the control plane, in bytes.
-    inline_setting: u64,
-    /// What set-ups need to know.
-    pub(crate) ground: Ground,
-    /// What messages call the place of all calls, if not their places in the program.
-    pub(crate) call_site: Option<Site>,
-    pub(crate) communicator: Uuid,
-    pub(crate) processes: Vec<ProcessId>,
-    /// The route of calls that ask for nothing else.
-    route: Route,
-    /// Never held over a call of the exchange: reclaiming, which looks here, may happen inside of one.
-    places: Mutex<Vec<(Route, Place)>>,
-    /// Held while a place is being found out, which is one thing at a time.
-    pub(crate) setting_up: Mutex<()>,
+    /// What all groups of this process's world share.
+    pub(crate) world: Arc<World>,
+    /// The members, as ranks of the world, in the order of the group.
+    pub(crate) members: Vec<Rank>,
+    /// Whether this is the world itself, which sees to what all groups leave behind.
+    is_world: bool,
+    ended: AtomicBool,
     /// Gathers whose payloads have not all been read.
-    pub(crate) open_gathers: AtomicUsize,
-    /// The latest call that has succeeded.
-    pub(crate) decided: Mutex<Option<Epoch>>,
-    /// The process that made this; a forked child inherits it, but nothing that it stands for.
-    process: u32,
-    ended: Mutex<bool>,
+    open_gathers: AtomicUsize,
+    /// How often a group was made of each list of members.
+    lists: Mutex<BTreeMap<Vec<Rank>, u64>>,
 }
 
 impl Inner {
     /// Takes a place in a world.
-    pub(crate) fn new(exchange: Box<dyn Exchange>, world: World, ground: Ground) -> Arc<Self> {
+    pub(crate) fn of_world(exchange: Box<dyn Exchange>, world: World) -> Arc<Self> {
+        let world = Arc::new(world);
         let inner = Arc::new(Self {
+            members: exchange.world_size().ranks().collect(),
             exchange,
-            inline_setting: world.inline_limit,
-            ground,
-            call_site: world.call_site,
-            communicator: world.communicator,
-            processes: world.processes,
-            route: world.route,
-            places: Mutex::default(),
-            setting_up: Mutex::default(),
+            world,
+            is_world: true,
+            ended: AtomicBool::new(false),
             open_gathers: AtomicUsize::new(0),
-            decided: Mutex::default(),
-            process: std::process::id(),
-            ended: Mutex::new(false),
+            lists: Mutex::default(),
         });
-        let weak = Arc::downgrade(&inner);
+        let weak = Arc::downgrade(&inner.world);
+        let me = inner.exchange.rank();
         inner
             .exchange
             .set_reclaim_sink(Arc::new(move |channel, epoch, owner| {
-                if let Some(inner) = weak.upgrade() {
-                    inner.reclaim(channel, epoch, owner);
+                if let Some(world) = weak.upgrade() {
+                    let id = PayloadId {
+                        channel,
+                        epoch,
+                        rank: owner,
+                    };
+                    world.reclaim(id, owner == me);
                 }
             }));
         inner
@@ -97,152 +64,118 @@ impl Inner {
 
     /// A world whose exchange carries payloads of any size, so that nothing is left to be reclaimed.
     pub(crate) fn in_memory(exchange: Box<dyn Exchange>, processes: Vec<ProcessId>) -> Arc<Self> {
-        let world = World {
-            communicator: Uuid::nil(),
-            processes,
-            inline_limit: u64::MAX,
-            route: Route {
-                transport: Transport::Memory,
-                directory: None,
-            },
-            call_site: None,
+        let route = Route {
+            transport: Transport::Memory,
+            directory: None,
         };
-        Self::new(exchange, world, Ground::nowhere())
+        let world = World::new(Uuid::nil(), processes, u64::MAX, route, Ground::nowhere());
+        Self::of_world(exchange, world)
+    }
+
+    /// Takes a place in a group of this communicator's members, which are named by their ranks in it.
+    pub(crate) fn group(&self, ranks: &[Rank]) -> Result<Arc<Self>, Error> {
+        let members: Vec<Rank> = ranks.iter().map(|rank| self.in_world(*rank)).collect();
+        let exchange: Box<dyn Exchange> = if members.len() == 1 {
+            // Nobody else has to be asked.
+            let me = self.me();
+            Box::new(Solo::of(me))
+        } else {
+            let uses = {
+                let mut lists = lock(&self.lists);
+                let uses = lists.entry(members.clone()).or_insert(0);
+                *uses += 1;
+                *uses - 1
+            };
+            let channel = ChannelId::of_group(self.exchange.channel(), &members, uses);
+            self.exchange.group(channel, ranks)?
+        };
+        Ok(Arc::new(Self {
+            exchange,
+            world: Arc::clone(&self.world),
+            members,
+            is_world: false,
+            ended: AtomicBool::new(false),
+            open_gathers: AtomicUsize::new(0),
+            lists: Mutex::default(),
+        }))
     }
 
     pub(crate) fn me(&self) -> Peer {
         let rank = self.exchange.rank();
-        let peer = self.exchange.peers().get(rank.index()).cloned();
-        peer.unwrap_or_else(|| Peer {
+        self.peer(rank).cloned().unwrap_or_else(|| Peer {
             rank,
             host: "this host".into(),
             pid: std::process::id(),
         })
     }
 
-    /// Payloads up to this travel on the control plane, in bytes.
-    pub(crate) fn inline_setting(&self) -> u64 {
-        self.inline_setting
+    /// Who a rank of this group is.
+    pub(crate) fn peer(&self, rank: Rank) -> Option<&Peer> {
+        self.exchange.peers().get(rank.index())
+    }
+
+    /// What a rank of this group is in the world.
+    pub(crate) fn in_world(&self, rank: Rank) -> Rank {
+        self.members.get(rank.index()).copied().unwrap_or(rank)
     }
 
     /// The route of calls that ask for nothing else.
     pub(crate) fn default_route(&self) -> &Route {
-        &self.route
+        self.world.route()
     }
 
-    /// The place that a route leads to, if that has been found out.
-    pub(crate) fn known_place(&self, route: &Route) -> Option<Place> {
-        let places = self.lock_places();
-        let known = places.iter().find(|(known, place)| {
-            known == route
-                // A communicator that has found its own directory shared does not ask twice.
-                || (route.directory.is_none()
-                    && known.directory.is_none()
-                    && route.transport == Transport::Filesys
-                    && matches!(place, Place::Files(_)))
-        });
-        known.map(|(_, place)| place.clone())
+    /// Notes that the results of a gather are being read, until [`gather_read`](Self::gather_read).
+    pub(crate) fn gather_opened(&self) {
+        self.open_gathers.fetch_add(1, Ordering::SeqCst);
+        self.world.open_gathers.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Keeps what was found out about a route.
-    pub(crate) fn keep_place(&self, route: Route, place: Place) {
-        self.lock_places().push((route, place));
-    }
-
-    /// The gather directory of this id, if this communicator has it.
-    pub(crate) fn files_of(&self, id: GatherId) -> Option<Arc<FilePlace>> {
-        self.lock_places()
-            .iter()
-            .find_map(|(_, place)| match place {
-                Place::Files(files) if files.directory().facts().id == id => {
-                    Some(Arc::clone(files))
-                }
-                _ => None,
-            })
-    }
-
-    fn reclaim(&self, channel: ChannelId, epoch: Epoch, owner: Rank) {
-        let is_own = owner == self.exchange.rank();
-        for (_, place) in self.lock_places().iter() {
-            if let Place::Files(files) = place {
-                if is_own {
-                    files.reclaim_own(channel, epoch);
-                } else {
-                    files.reclaim_of(PayloadId {
-                        channel,
-                        epoch,
-                        rank: owner,
-                    });
-                }
-            }
-        }
+    pub(crate) fn gather_read(&self) {
+        self.open_gathers.fetch_sub(1, Ordering::SeqCst);
+        self.world.open_gathers.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Ends the communicator together with all other ranks.
     pub(crate) fn close(&self, site: Site) -> Result<(), Error> {
-        if self.process != std::process::id() {
+        if self.world.is_foreign() {
             return Err(Error::config(
                 "this communicator belongs to the parent process; a forked child cannot close it",
             ));
         }
-        let open = self.open_gathers.load(Ordering::SeqCst);
+        let open = if self.is_world {
+            self.world.open_gathers.load(Ordering::SeqCst)
+        } else {
+            self.open_gathers.load(Ordering::SeqCst)
+        };
         if open > 0 {
             return Err(Error::config(format!(
                 "{open} gathered results of this communicator have not been read to their end; read or drop \
                  them before close"
             )));
         }
-        if std::mem::replace(&mut *self.lock_ended(), true) {
+        if self.ended.swap(true, Ordering::SeqCst) {
             return Err(Error::config("this communicator is closed"));
         }
         let closed = self.exchange.close(site);
-        self.clean_up(self.exchange.leave(None));
+        self.end(None);
         closed
     }
 
     /// Leaves without the others.
     pub(crate) fn leave(&self, cause: Option<Error>) {
-        if self.process == std::process::id() && !std::mem::replace(&mut *self.lock_ended(), true) {
-            self.clean_up(self.exchange.leave(cause));
+        if !self.world.is_foreign() && !self.ended.swap(true, Ordering::SeqCst) {
+            self.end(cause);
         }
     }
 
-    /// Removes what this rank has to remove. `in_good_hands`: on rank 0 nobody else uses the directory
-    /// any more, elsewhere rank 0 is there to remove it.
-    fn clean_up(&self, in_good_hands: bool) {
-        let places = std::mem::take(&mut *self.lock_places());
-        let is_root = self.exchange.rank() == Rank::ZERO;
-        for (_, place) in places {
-            let Place::Files(files) = &place else {
-                continue;
-            };
-            files.finish();
-            let directory = files.directory();
-            let marked = match (is_root, in_good_hands) {
-                (true, true) => {
-                    let removal = directory.remove();
-                    if !removal.is_complete() {
-                        tracing::warn!("{removal}");
-                    }
-                    Ok(())
-                }
-                // Whoever leaves last removes it.
-                (true, false) => {
-                    let decided = self.decided.lock().unwrap_or_else(PoisonError::into_inner);
-                    directory.discard_undecided(*decided);
-                    directory.mark_finished()
-                }
-                (false, true) => Ok(()),
-                (false, false) if directory.remove_if_unused() => Ok(()),
-                // So that nobody has to guess later whether its owner still lives.
-                (false, false) => directory.mark_aborted("rank 0 was lost or has left"),
-            };
-            match marked {
-                Ok(()) => {}
-                // Rank 0 was taken for lost, and has removed it all the same.
-                Err(_) if !directory.path().exists() => {}
-                Err(error) => tracing::warn!("the gather directory stays: {error}"),
-            }
+    fn end(&self, cause: Option<Error>) {
+        if self.is_world {
+            self.world.end_sending();
+        }
+        let in_good_hands = self.exchange.leave(cause);
+        if self.is_world {
+            let is_root = self.exchange.rank() == Rank::ZERO;
+            self.world.clean_up(is_root, in_good_hands);
         }
     }
 
@@ -256,14 +189,6 @@ impl Inner {
             },
         }
     }
-
-    fn lock_places(&self) -> MutexGuard<'_, Vec<(Route, Place)>> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lock_ended(&self) -> MutexGuard<'_, bool> {
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for Inner {
@@ -271,4 +196,9 @@ impl Drop for Inner {
         let cause = std::thread::panicking().then(|| self.panicked());
         blocking::wherever(|| self.leave(cause));
     }
+}
+
+/// The lock's content, whoever panicked while holding it.
+pub(crate) fn lock<T>(guarded: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    guarded.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -31,10 +31,24 @@
 //! `docs/` in the repository has the guarantees in full, the formats, and a guide.
 
 mod builder;
+mod codec;
 mod communicator;
 mod functions;
 mod gathered;
+mod part_reader;
+mod pending;
+mod records;
 mod rendezvous;
+
+#[cfg(feature = "ndarray")]
+mod arrays;
+#[cfg(feature = "async")]
+mod awaited;
+mod bytes;
+#[cfg(feature = "ndarray")]
+mod element;
+mod groups;
+mod values;
 
 pub mod environment;
 pub mod housekeeping;
@@ -44,17 +58,23 @@ pub mod settings;
 
 mod blocking;
 mod build_identity;
-mod codec;
 mod collective;
 mod ground;
 mod inner;
 mod meeting;
 mod place;
+mod route;
 mod set_up;
 mod transfer;
+mod world;
 
 pub use builder::Builder;
+#[cfg(feature = "messagepack")]
+pub use codec::MessagePack;
+pub use codec::{Codec, CodecError, Postcard};
 pub use communicator::Communicator;
+#[cfg(feature = "ndarray")]
+pub use element::Element;
 pub use fsgather_core::{
     Activity, Deadline, Epoch, Error, GatherId, Interrupt, Missing, Operation, Peer, PeerFailure,
     Phase, Rank, StorageCause, WorldSize, bytes_text, duration_text,
@@ -63,4 +83,7 @@ pub use fsgather_store::Payload;
 pub use functions::{AllGatherOptions, all_gather, all_gather_via_filesys, close};
 pub use gathered::{Gathered, Parts};
 pub use meeting::local_directory;
+pub use part_reader::{PartReader, PartReaders};
+pub use pending::Pending;
+pub use records::Records;
 pub use rendezvous::{Bootstrap, Rendezvous};

@@ -116,6 +116,7 @@ fn ground(settings: &Settings, uid: u32) -> Ground {
         uid,
         user: user_name(uid).unwrap_or_else(|| uid.to_string()),
         job: settings.job.value.clone(),
+        links: None,
     }
 }
 

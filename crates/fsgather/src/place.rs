@@ -2,26 +2,33 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
+use fsgather_control::mesh::{CallId, Mesh};
 use fsgather_core::{ChannelId, Epoch, Error, Ticket};
 use fsgather_store::{Caretaker, CollectPolicy, GatherDir, PayloadId, PayloadName};
+
+use crate::inner::lock;
 
 /// What a set-up has come to.
 #[derive(Clone)]
 pub(crate) enum Place {
     /// Through rank 0, in pieces.
-    Memory,
+    Relay,
+    /// Over connections between the ranks.
+    Mesh(Arc<Mesh>),
     /// Into files of a gather directory.
     Files(Arc<FilePlace>),
 }
 
 impl Place {
-    /// Removes this rank's payload of a call that failed: nobody will read it.
-    pub(crate) fn forget(&self, ticket: &Ticket) {
-        if let Self::Files(files) = self {
-            files.reclaim_own(ticket.channel, ticket.epoch);
+    /// Removes this rank's payload of a call: nobody will read it any more.
+    pub(crate) fn reclaim_own(&self, channel: ChannelId, epoch: Epoch) {
+        match self {
+            Self::Relay => {}
+            Self::Mesh(mesh) => mesh.withdraw(CallId { channel, epoch }),
+            Self::Files(files) => files.reclaim_own(channel, epoch),
         }
     }
 
@@ -30,6 +37,14 @@ impl Place {
         if let Self::Files(files) = self {
             lock(&files.published).remove(&(ticket.channel, ticket.epoch));
         }
+    }
+}
+
+/// What connections between ranks call a call.
+pub(crate) const fn call_id(ticket: &Ticket) -> CallId {
+    CallId {
+        channel: ticket.channel,
+        epoch: ticket.epoch,
     }
 }
 
@@ -110,8 +125,4 @@ impl FilePlace {
             tracing::warn!("some files of {} may stay", self.directory.path().display());
         }
     }
-}
-
-fn lock<T>(guarded: &Mutex<T>) -> MutexGuard<'_, T> {
-    guarded.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -7,11 +7,14 @@
 //! 2. Only when ranks may see different mounts: one prober for each mount namespace leaves a nonce in the
 //!    directory and tells everybody; then each looks for the nonces of all, and tells what it sees.
 //!
-//! If it is not, the transport `auto` goes through memory with one warning, and `filesys` is an error.
+//! If it is not, the transport `auto` goes through memory with one warning, and `filesys` is an error. How
+//! ranks connect to each other for that is in [`links`].
+
+mod links;
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, PoisonError},
+    sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
 
@@ -26,13 +29,22 @@ use fsgather_store::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    inner::{Inner, Route},
+    inner::{Inner, lock},
     place::{FilePlace, Place},
+    route::Route,
     settings::Transport,
 };
 
 /// How long a prober looks for what another host has written to a network file system.
 const PROBE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// What rank 0 tells everybody.
+#[derive(Debug, Serialize, Deserialize)]
+struct Told {
+    plan: Plan,
+    /// What ranks must know to connect to each other, if it comes to that.
+    secret: [u8; 32],
+}
 
 /// What rank 0 means to do.
 #[derive(Debug, Serialize, Deserialize)]
@@ -56,27 +68,24 @@ type Planting = Result<Option<ProbeNonce>, String>;
 
 /// The place that a route leads to; found out together with all other ranks the first time.
 pub(crate) fn place_for(inner: &Inner, route: &Route, site: &Site) -> Result<Place, Error> {
-    let _one_at_a_time = inner
-        .setting_up
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = inner.known_place(route) {
+    let _one_at_a_time = lock(&inner.world.setting_up);
+    if let Some(known) = inner.world.known_place(route) {
         return Ok(known);
     }
     let place = run(inner, route, site)?;
-    inner.keep_place(route.clone(), place.clone());
+    inner.world.keep_place(route.clone(), place.clone());
     Ok(place)
 }
 
 /// Finds the place that a route leads to, together with all other ranks.
 fn run(inner: &Inner, route: &Route, site: &Site) -> Result<Place, Error> {
     if inner.exchange.body_limit() == usize::MAX {
-        return Ok(Place::Memory);
+        return Ok(Place::Relay);
     }
     let set_up = SetUp { inner, route, site };
     let mut made = None;
     let place = set_up.find(&mut made);
-    if let (Some(directory), Ok(Place::Memory) | Err(_)) = (made, &place) {
+    if let (Some(directory), Ok(Place::Relay | Place::Mesh(_)) | Err(_)) = (made, &place) {
         let removal = directory.remove();
         if !removal.is_complete() {
             tracing::warn!("{removal}");
@@ -96,7 +105,7 @@ impl SetUp<'_> {
     fn find(&self, made: &mut Option<GatherDir>) -> Result<Place, Error> {
         let is_root = self.inner.exchange.rank() == Rank::ZERO;
         let told = self.agree(|| {
-            if let Some(problem) = &self.inner.ground.problem {
+            if let Some(problem) = &self.inner.world.ground.problem {
                 return Err(problem.clone());
             }
             if !is_root {
@@ -104,11 +113,13 @@ impl SetUp<'_> {
             }
             let (plan, directory) = self.plan()?;
             *made = directory;
-            encode(&plan)
+            let secret = rand::random();
+            encode(&Told { plan, secret })
         })?;
-        let (path, facts, is_in_doubt) = match decode(told.first())? {
-            Plan::Memory => return Ok(self.memory()),
-            Plan::NotShared(problem) => return self.not_shared(problem),
+        let Told { plan, secret } = decode(told.first())?;
+        let (path, facts, is_in_doubt) = match plan {
+            Plan::Memory => return self.memory(secret),
+            Plan::NotShared(problem) => return self.not_shared(problem, secret),
             Plan::Files {
                 directory,
                 facts,
@@ -123,7 +134,7 @@ impl SetUp<'_> {
         let directory = if is_in_doubt {
             match self.probe(&path, opened)? {
                 Ok(directory) => Ok(directory),
-                Err(problem) => return self.not_shared(problem),
+                Err(problem) => return self.not_shared(problem, secret),
             }
         } else {
             opened
@@ -139,9 +150,9 @@ impl SetUp<'_> {
         if self.route.transport == Transport::Memory {
             return Ok((Plan::Memory, None));
         }
-        let ground = &self.inner.ground;
+        let ground = &self.inner.world.ground;
         let (rendezvous, own) = self.choose()?;
-        let processes = &self.inner.processes;
+        let processes = &self.inner.world.processes;
         let file_system = FileSystem::of(&rendezvous)?;
         if let Some(hosts) = cannot_be_shared(&file_system, processes) {
             let problem = Error::NotShared {
@@ -159,7 +170,7 @@ impl SetUp<'_> {
             job: ground.job.clone(),
             world_size: self.inner.exchange.world_size(),
             gather: GatherId::new(now, Salt::from_random(rand::random())),
-            communicator: self.inner.communicator,
+            communicator: self.inner.world.communicator,
             created: now,
             ranks: processes.clone(),
         };
@@ -174,11 +185,11 @@ impl SetUp<'_> {
 
     /// The rendezvous directory to make the gather directory in.
     fn choose(&self) -> Result<(PathBuf, OwnUid), Error> {
-        let ground = &self.inner.ground;
+        let ground = &self.inner.world.ground;
         if let Some(named) = self.route.directory.as_ref().or(ground.named.as_ref()) {
             return ground.enter(named);
         }
-        let all_here = probers(&self.inner.processes).len() == 1;
+        let all_here = probers(&self.inner.world.processes).len() == 1;
         if let (true, Some(local)) = (all_here, &ground.local_default) {
             return ground.enter(local);
         }
@@ -199,7 +210,7 @@ impl SetUp<'_> {
     }
 
     fn open(&self, rendezvous: &Path, facts: GatherFacts) -> Result<GatherDir, Error> {
-        let own = match self.inner.ground.known_owner(rendezvous) {
+        let own = match self.inner.world.ground.known_owner(rendezvous) {
             Some(own) => own,
             None => check_writable(rendezvous)?,
         };
@@ -218,7 +229,7 @@ impl SetUp<'_> {
         rendezvous: &Path,
         opened: Result<GatherDir, Error>,
     ) -> Result<Result<GatherDir, Error>, Error> {
-        let processes = &self.inner.processes;
+        let processes = &self.inner.world.processes;
         let rank = self.inner.exchange.rank();
         let is_prober = probers(processes).contains(&rank.index());
         let mut planted = None;
@@ -318,7 +329,7 @@ impl SetUp<'_> {
     }
 
     fn furnish(&self, directory: GatherDir) -> Result<FilePlace, Error> {
-        let processes = &self.inner.processes;
+        let processes = &self.inner.world.processes;
         let single_host = processes
             .iter()
             .all(|process| process.boot_id == processes[0].boot_id);
@@ -329,30 +340,30 @@ impl SetUp<'_> {
         let is_root = self.inner.exchange.rank() == Rank::ZERO;
         let caretaker = Caretaker::start(directory.clone(), is_root.then_some(BEAT_PERIOD))?;
         if is_root {
-            caretaker.sweep(self.inner.ground.job.clone());
+            caretaker.sweep(self.inner.world.ground.job.clone());
         }
         Ok(FilePlace::new(directory, policy, caretaker))
     }
 
     /// Where ranks were told different things, rank 0 decides.
-    fn memory(&self) -> Place {
+    fn memory(&self, secret: [u8; 32]) -> Result<Place, Error> {
         if self.route.transport == Transport::Filesys {
             tracing::warn!(
                 "rank 0 was told to use memory, this rank ({}) to use files: memory it is",
                 self.inner.exchange.rank()
             );
         }
-        Place::Memory
+        self.connect(secret)
     }
 
-    fn not_shared(&self, problem: Error) -> Result<Place, Error> {
+    fn not_shared(&self, problem: Error, secret: [u8; 32]) -> Result<Place, Error> {
         if self.route.transport == Transport::Filesys {
             return Err(problem);
         }
         if self.inner.exchange.rank() == Rank::ZERO {
             tracing::warn!("{problem}; payloads go through memory instead");
         }
-        Ok(Place::Memory)
+        self.connect(secret)
     }
 
     /// One exchange of the set-up; a rank whose part fails makes it fail for all.
@@ -398,13 +409,13 @@ fn is_local(path: &Path) -> bool {
     FileSystem::of(path).is_ok_and(|found| found.class() == Class::Local)
 }
 
-fn encode<T: Serialize>(value: &T) -> Result<Bytes, Error> {
+pub(crate) fn encode<T: Serialize>(value: &T) -> Result<Bytes, Error> {
     postcard::to_stdvec(value)
         .map(Bytes::from)
         .map_err(|error| Error::config(format!("a set-up message cannot be encoded: {error}")))
 }
 
-fn decode<T: DeserializeOwned>(body: Option<&Bytes>) -> Result<T, Error> {
+pub(crate) fn decode<T: DeserializeOwned>(body: Option<&Bytes>) -> Result<T, Error> {
     body.and_then(|body| postcard::from_bytes(body).ok())
         .ok_or_else(|| Error::Incompatible {
             what: "a set-up message".into(),

@@ -15,7 +15,7 @@ fn profile_directory() -> PathBuf {
     profile.expect("target/PROFILE/deps/TEST").to_owned()
 }
 
-/// `examples/rank.rs`.
+/// `examples/rank`.
 pub(crate) fn rank_program() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let package = ["-p", "fsgather-tests", "--example", "rank"];

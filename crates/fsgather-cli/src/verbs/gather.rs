@@ -2,12 +2,13 @@
 
 use std::{
     collections::BTreeMap,
+    io::{ErrorKind, Read},
     path::{Path, PathBuf},
     time::Instant,
 };
 
 use clap::Args;
-use fsgather::{Communicator, Payload, Rank, bytes_text};
+use fsgather::{Communicator, Rank, bytes_text};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
@@ -126,11 +127,17 @@ pub(crate) fn gather(arguments: &GatherArguments, json: bool) -> Result<u8, Fail
                 .into_iter()
                 .enumerate()
             {
-                sink.take(index, &payload)?;
+                sink.take(index, &mut &*payload)?;
             }
         } else if let Some(parts) = communicator.gather_from(&mut input, arguments.root)?.all() {
-            for (index, payload) in parts.enumerate() {
-                sink.take(index, &payload?)?;
+            // As streams: nobody has to hold the largest of them in memory.
+            for (index, part) in parts.into_readers().enumerate() {
+                let mut part = part?;
+                sink.take(index, &mut part)
+                    .map_err(|failure| match part.take_error() {
+                        Some(error) => error.into(),
+                        None => failure,
+                    })?;
             }
         }
         let (bytes_received, files) = sink.finish()?;
@@ -270,23 +277,25 @@ impl<'a> Sink<'a> {
         }
     }
 
-    fn take(&mut self, index: usize, payload: &Payload) -> Result<(), Failure> {
-        self.bytes += payload.len() as u64;
+    fn take(&mut self, index: usize, payload: &mut dyn Read) -> Result<(), Failure> {
         self.bar.inc(1);
         self.bar.set_message(bytes_text(self.bytes));
         match self.destination {
-            Destination::Stdout => delivery::print(payload)?,
+            Destination::Stdout => {
+                self.bytes += copy(payload, delivery::print)?;
+            }
             Destination::File(path) => {
                 let file = match self.open.take() {
                     Some(file) => file,
                     None => NewFile::begin(path, self.force)?,
                 };
-                self.open.insert(file).write(payload)?;
+                let file = self.open.insert(file);
+                self.bytes += copy(payload, |piece| file.write(piece))?;
             }
             Destination::Files(paths) => {
                 if let Some(path) = paths.get(index) {
                     let mut file = NewFile::begin(path, self.force)?;
-                    file.write(payload)?;
+                    self.bytes += copy(payload, |piece| file.write(piece))?;
                     self.files.push(file.finish()?);
                 }
             }
@@ -300,5 +309,26 @@ impl<'a> Sink<'a> {
         }
         self.bar.finish_and_clear();
         Ok((self.bytes, self.files))
+    }
+}
+
+/// Takes a stream to where it goes, piece by piece; how many bytes it had.
+fn copy(
+    stream: &mut dyn Read,
+    mut write: impl FnMut(&[u8]) -> Result<(), Failure>,
+) -> Result<u64, Failure> {
+    const AT_ONCE: usize = 1 << 20;
+    let mut piece = vec![0; AT_ONCE];
+    let mut copied = 0;
+    loop {
+        match stream.read(&mut piece) {
+            Ok(0) => return Ok(copied),
+            Ok(read) => {
+                write(&piece[..read])?;
+                copied += read as u64;
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(Failure::system("read a payload")(error)),
+        }
     }
 }

@@ -77,7 +77,7 @@ pub(crate) fn host(
     match outcome {
         Ok(processes) => {
             line.watch_siblings(config, &processes);
-            Ok(config::joined(config, communicator, processes, line))
+            Ok(config::joined(config, communicator, processes, false, line))
         }
         Err(failure) => {
             desk.coordinate(|coordinator, _| coordinator.give_up(&failure));

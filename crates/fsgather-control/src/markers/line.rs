@@ -214,6 +214,7 @@ pub(crate) fn enter(config: &Config, entered: Entered) -> Result<Joined, Error> 
         config,
         welcome.communicator,
         processes,
+        false,
         line,
     ))
 }

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 /// | 0 | the payload |
 /// | 1 | gather id and locator of a payload file |
 /// | 2 | length (u64) and digest (u128) of a payload that comes in further rounds |
+/// | 3 | length (u64) of a payload that comes over connections between ranks |
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Announcement {
     /// Here.
@@ -22,6 +23,11 @@ pub(crate) enum Announcement {
     File(FileAnnouncement),
     /// In the rounds that follow.
     Relayed(RelayAnnouncement),
+    /// Over connections between ranks, which carry checksums of their own.
+    Linked {
+        /// In bytes.
+        len: u64,
+    },
 }
 
 /// Where a payload file lies.
@@ -57,6 +63,7 @@ impl Announcement {
             }
             Self::File(file) => postcard::to_extend(&file, vec![1])?,
             Self::Relayed(relayed) => postcard::to_extend(&relayed, vec![2])?,
+            Self::Linked { len } => postcard::to_extend(&len, vec![3])?,
         };
         Ok(body.into())
     }
@@ -68,6 +75,9 @@ impl Announcement {
             0 => Some(Self::Inline(body.slice(INLINE_OVERHEAD..))),
             1 => postcard::from_bytes(rest).ok().map(Self::File),
             2 => postcard::from_bytes(rest).ok().map(Self::Relayed),
+            3 => postcard::from_bytes(rest)
+                .ok()
+                .map(|len| Self::Linked { len }),
             _ => None,
         }
     }
@@ -84,7 +94,7 @@ mod tests {
         fn announcements_convert_both_ways(payload: Vec<u8>, len: u64, digest: u128) {
             let inline = Announcement::Inline(payload.into());
             let relayed = Announcement::Relayed(RelayAnnouncement { len, digest });
-            for announcement in [inline, relayed] {
+            for announcement in [inline, relayed, Announcement::Linked { len }] {
                 let body = announcement.clone().into_body().unwrap();
                 prop_assert_eq!(Announcement::from_body(&body), Some(announcement));
             }

@@ -1,17 +1,27 @@
 //! What arrived from the others: [`Incoming`].
 
-use std::path::PathBuf;
+use std::{io::Read, path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
-use fsgather_core::{Error, Rank, Table};
+use fsgather_control::mesh::{CallId, Mesh};
+use fsgather_core::{Error, Rank, Table, Ticket};
 use fsgather_store::Payload;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::{
     announcement::{Announcement, FileAnnouncement, RelayAnnouncement},
     session::Session,
+    source::Own,
+    spool::Spool,
+    stream::{OwnMoved, Stream},
 };
-use crate::inner::Inner;
+use crate::{
+    inner::Inner,
+    place::{FilePlace, Place, call_id},
+};
+
+/// What is called with the number of bytes after each piece; its error ends the reading.
+pub(crate) type Moved<'a> = &'a mut dyn FnMut(u64) -> Result<(), Error>;
 
 /// One rank's payload, not read yet.
 pub(crate) enum Incoming {
@@ -21,12 +31,39 @@ pub(crate) enum Incoming {
     Relayed(Bytes, RelayAnnouncement),
     /// It lies in a file.
     File(FileAnnouncement),
+    /// It is kept by its owner, or passes through the ring of this call.
+    Linked(Linked),
+    /// It is this rank's own, too long to be held in memory.
+    Spooled(Spool),
+}
+
+/// A payload in the memory of another rank.
+pub(crate) struct Linked {
+    mesh: Arc<Mesh>,
+    call: CallId,
+    pub(crate) len: u64,
 }
 
 impl Incoming {
     /// Sorts a table of announcements, and what further rounds have brought, by rank.
-    pub(crate) fn sort(table: Table, relayed: Vec<Vec<u8>>) -> Result<Vec<Self>, Error> {
+    pub(crate) fn sort(
+        place: &Place,
+        ticket: &Ticket,
+        table: Table,
+        relayed: Vec<Vec<u8>>,
+    ) -> Result<Vec<Self>, Error> {
         let mut relayed = relayed.into_iter();
+        let linked = |rank: Rank, len| match place {
+            Place::Mesh(mesh) => Ok(Self::Linked(Linked {
+                mesh: Arc::clone(mesh),
+                call: call_id(ticket),
+                len,
+            })),
+            _ => Err(Error::config(format!(
+                "rank {rank} hands its payload over by memory, this rank reads files; all ranks must name the \
+                 same directory and transport"
+            ))),
+        };
         (0..)
             .map(Rank::new)
             .zip(table.bodies)
@@ -38,9 +75,10 @@ impl Incoming {
                     Some(Announcement::Relayed(announced)) => {
                         Ok(Self::Relayed(pieces.into(), announced))
                     }
+                    Some(Announcement::Linked { len }) => linked(rank, len),
                     None => Err(Error::Incompatible {
                         what: format!("the announcement of rank {rank}"),
-                        ours: "the kinds 0 to 2".into(),
+                        ours: "the kinds 0 to 3".into(),
                         theirs: format!("{:?}", body.first()),
                     }),
                 }
@@ -53,7 +91,7 @@ impl Incoming {
         self,
         inner: &Inner,
         rank: Rank,
-        moved: &mut dyn FnMut(u64) -> Result<(), Error>,
+        moved: Moved<'_>,
     ) -> Result<Payload, Error> {
         match self {
             Self::Here(payload) => Ok(payload.into()),
@@ -62,18 +100,56 @@ impl Incoming {
                 Ok(payload.into())
             }
             Self::File(file) => {
-                let Some(files) = inner.files_of(file.directory) else {
-                    return Err(Error::config(format!(
-                        "rank {rank} handed its payload over in another gather directory ({}); all ranks \
-                         must name the same directory and transport",
-                        file.directory
-                    )));
-                };
+                let files = files_of(inner, rank, &file)?;
                 files
                     .directory()
                     .collect(&file.locator, files.policy(), moved)
                     .map_err(|error| written_by(inner, rank, error))
             }
+            Self::Linked(linked) => {
+                let Linked { mesh, call, len } = linked;
+                let pull = mesh.pull(call, inner.in_world(rank), len)?;
+                Ok(pull.read_to_end(moved)?.into())
+            }
+            Self::Spooled(mut spool) => {
+                let mut bytes = Vec::new();
+                let read = spool.read_to_end(&mut bytes);
+                read.map_err(|error| Error::storage("read a stream kept in", "/tmp", &error))?;
+                Ok(bytes.into())
+            }
+        }
+    }
+
+    /// Takes the payload that this rank has handed in itself.
+    pub(crate) fn take_own(&mut self, own: Own<'_>) {
+        *self = match own {
+            Own::Spooled(spool) => Self::Spooled(spool),
+            held => Self::Here(held.to_bytes()),
+        };
+    }
+
+    /// Begins to read the payload of `rank` as a stream, which needs memory for a piece only.
+    pub(crate) fn open(self, inner: &Inner, rank: Rank, moved: OwnMoved) -> Result<Stream, Error> {
+        match self {
+            Self::Here(payload) => Ok(Stream::held(payload)),
+            Self::Relayed(payload, announced) => {
+                check_relayed(inner, rank, &payload, announced)?;
+                Ok(Stream::held(payload))
+            }
+            Self::File(file) => {
+                let files = files_of(inner, rank, &file)?;
+                let reader = files
+                    .directory()
+                    .open_payload(&file.locator, files.policy(), moved)
+                    .map_err(|error| written_by(inner, rank, error))?;
+                Ok(Stream::from_file(reader))
+            }
+            Self::Linked(linked) => {
+                let Linked { mesh, call, len } = linked;
+                let pull = mesh.pull(call, inner.in_world(rank), len)?;
+                Ok(Stream::from_link(pull, moved))
+            }
+            Self::Spooled(spool) => Ok(Stream::from_spool(spool)),
         }
     }
 
@@ -83,6 +159,8 @@ impl Incoming {
             Self::Here(payload) => payload.len() as u64,
             Self::Relayed(_, announced) => announced.len,
             Self::File(file) => file.locator.raw_len,
+            Self::Linked(linked) => linked.len,
+            Self::Spooled(spool) => spool.len(),
         }
     }
 
@@ -97,11 +175,21 @@ impl Incoming {
     /// Removes a payload's file; for a root that is the only reader.
     pub(crate) fn remove(inner: &Inner, file: Option<&FileAnnouncement>) {
         if let Some(file) = file
-            && let Some(files) = inner.files_of(file.directory)
+            && let Some(files) = inner.world.files_of(file.directory)
         {
             files.reclaim(file.locator.name);
         }
     }
+}
+
+fn files_of(inner: &Inner, rank: Rank, file: &FileAnnouncement) -> Result<Arc<FilePlace>, Error> {
+    inner.world.files_of(file.directory).ok_or_else(|| {
+        Error::config(format!(
+            "rank {rank} handed its payload over in another gather directory ({}); all ranks must name the \
+             same directory and transport",
+            file.directory
+        ))
+    })
 }
 
 fn check_relayed(
@@ -120,14 +208,14 @@ fn check_relayed(
             announced.len,
             payload.len()
         ),
-        writer: inner.exchange.peers().get(rank.index()).cloned(),
+        writer: inner.peer(rank).cloned(),
         reader: Some(inner.me()),
     })
 }
 
-fn written_by(inner: &Inner, rank: Rank, mut error: Error) -> Error {
+pub(crate) fn written_by(inner: &Inner, rank: Rank, mut error: Error) -> Error {
     if let Error::Corrupt { writer, .. } = &mut error {
-        *writer = inner.exchange.peers().get(rank.index()).cloned();
+        *writer = inner.peer(rank).cloned();
     }
     error
 }
@@ -140,11 +228,11 @@ pub(crate) fn reading_order(reader: Rank, ranks: usize) -> impl Iterator<Item = 
 
 /// Reads all payloads of a call, in the order that spreads the load; results in rank order.
 pub(crate) fn read_all<R>(
-    session: &Session<'_>,
+    session: &Session,
     incoming: Vec<Incoming>,
     mut take: impl FnMut(Rank, Payload) -> Result<R, Error>,
 ) -> Result<Vec<R>, Error> {
-    let inner = session.inner;
+    let inner = &session.inner;
     let ranks = incoming.len();
     let mut incoming: Vec<Option<Incoming>> = incoming.into_iter().map(Some).collect();
     let mut results: Vec<Option<R>> = incoming.iter().map(|_| None).collect();

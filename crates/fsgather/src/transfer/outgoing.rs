@@ -3,65 +3,119 @@
 use std::io::{self, Write};
 
 use bytes::Bytes;
+use fsgather_control::mesh::{Mesh, Source as Offered};
 use fsgather_core::{Contribution, Error, Leaves, Recipients};
 use fsgather_store::{Encoding, PayloadId, PayloadWriter};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::{
     announcement::{Announcement, FileAnnouncement, INLINE_OVERHEAD, RelayAnnouncement},
+    manner::Manner,
     relay,
     session::Session,
+    source::{Own, Source},
+    spool::Spool,
 };
-use crate::place::{FilePlace, Place};
+use crate::place::{FilePlace, Place, call_id};
 
 type Progress<'a> = Box<dyn FnMut(u64) -> Result<(), Error> + 'a>;
+
+/// Streams that have to be kept until they are asked for are held in memory up to this length, in bytes.
+const HELD: usize = 8 << 20;
 
 /// Receives a payload in pieces: small ones stay in memory, large ones go to a file as they come, or
 /// stay in memory where there is no file.
 ///
 /// As an [`io::Write`] it keeps the first error, which [`finish`](Self::finish) returns with its type.
 pub(crate) struct Outgoing<'a> {
-    session: &'a Session<'a>,
+    session: &'a Session,
     place: &'a Place,
+    manner: Manner,
     encoding: Encoding,
     inline_limit: usize,
+    /// The largest payload that the call allows, in bytes.
+    bound: Option<u64>,
+    /// How many bytes have been taken.
+    taken: u64,
     buffer: Vec<u8>,
-    writer: Option<(&'a FilePlace, PayloadWriter<Progress<'a>>)>,
+    beyond: Beyond<'a>,
     failure: Option<Error>,
 }
 
+/// Where pieces go that do not fit into the buffer.
+enum Beyond<'a> {
+    Nowhere,
+    File(&'a FilePlace, Box<PayloadWriter<Progress<'a>>>),
+    Spool(Spool),
+}
+
 /// A payload that is ready to be announced.
-pub(crate) struct Ready {
+pub(crate) struct Ready<'b> {
     pub(crate) contribution: Contribution,
-    /// What has to be handed over in further rounds.
-    pub(crate) rest: Vec<u8>,
+    /// What has to be handed over after the verdict.
+    pub(crate) own: Own<'b>,
 }
 
 impl<'a> Outgoing<'a> {
-    pub(crate) fn new(session: &'a Session<'a>, place: &'a Place, encoding: Encoding) -> Self {
+    pub(crate) fn new(
+        session: &'a Session,
+        place: &'a Place,
+        manner: Manner,
+        encoding: Encoding,
+    ) -> Self {
         Self {
             session,
             place,
+            manner,
             encoding,
             inline_limit: inline_limit(
-                session.inner.inline_setting(),
+                session.inner.world.inline_setting,
                 session.inner.exchange.body_limit(),
             ),
+            bound: session.ticket.call.bound,
+            taken: 0,
             buffer: Vec::new(),
-            writer: None,
+            beyond: Beyond::Nowhere,
             failure: None,
         }
     }
 
-    /// Says how long the payload will be, so that a lack of space is noticed before it is written.
-    pub(crate) fn expect_len(&mut self, bytes: usize) -> Result<(), Error> {
-        if bytes > self.inline_limit {
-            self.open()?;
+    /// Takes the whole payload, and says how it travels.
+    pub(crate) fn take_all(mut self, source: Source<'_>) -> Result<Ready<'_>, Error> {
+        let own = match source {
+            Source::Nothing => Own::Gone,
+            Source::Slice(bytes) if self.can_wait(bytes.len()) => Own::Slice(bytes),
+            Source::Shared(bytes) if self.can_wait(bytes.len()) => Own::Held(bytes),
+            Source::Slice(bytes) => {
+                self.take_at_once(bytes)?;
+                Own::Gone
+            }
+            Source::Shared(bytes) => {
+                self.take_at_once(&bytes)?;
+                Own::Gone
+            }
+            Source::Written(write) => {
+                write(self.session, &mut self)?;
+                Own::Gone
+            }
+        };
+        self.finish(own)
+    }
+
+    /// Whether bytes that are there already need not be copied now.
+    fn can_wait(&self, len: usize) -> bool {
+        len > self.inline_limit && !matches!(self.place, Place::Files(_))
+    }
+
+    fn take_at_once(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        if bytes.len() > self.inline_limit {
+            // So that a lack of space is noticed before it is written.
+            self.open_file()?;
         }
-        if let Some((_, writer)) = &mut self.writer {
-            writer.expect_len(bytes as u64);
+        if let Beyond::File(_, writer) = &mut self.beyond {
+            writer.expect_len(bytes.len() as u64);
         }
-        Ok(())
+        self.take(bytes)
     }
 
     /// Takes more of the payload.
@@ -73,32 +127,49 @@ impl<'a> Outgoing<'a> {
             .inspect_err(|failure| self.failure = Some(failure.clone()))
     }
 
+    /// The first error, with its type, which [`io::Error`] does not show.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.failure.clone()
+    }
+
     fn try_take(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        if self.writer.is_none() && self.buffer.len() + bytes.len() > self.inline_limit {
-            self.open()?;
+        self.taken += bytes.len() as u64;
+        if self.bound.is_some_and(|bound| self.taken > bound) {
+            // Goes on to be counted, so that all are told how much it would need.
+            self.buffer = Vec::new();
+            return Ok(());
         }
-        match &mut self.writer {
-            None => self.buffer.extend_from_slice(bytes),
-            Some((_, writer)) => write(writer, bytes)?,
+        let becomes = self.buffer.len() + bytes.len();
+        if becomes > self.inline_limit {
+            self.open_file()?;
+        }
+        if becomes > HELD {
+            self.open_spool()?;
+        }
+        match &mut self.beyond {
+            Beyond::Nowhere => self.buffer.extend_from_slice(bytes),
+            Beyond::File(_, writer) => write(writer, bytes)?,
+            Beyond::Spool(spool) => {
+                spool.append(bytes)?;
+                self.session.moved(bytes.len() as u64)?;
+            }
         }
         Ok(())
     }
 
     /// Begins the payload's file, where there is a place for one, with what has come so far.
-    fn open(&mut self) -> Result<(), Error> {
-        let Place::Files(files) = self.place else {
+    fn open_file(&mut self) -> Result<(), Error> {
+        let (Place::Files(files), Beyond::Nowhere) = (self.place, &self.beyond) else {
             return Ok(());
         };
-        if self.writer.is_some() {
-            return Ok(());
-        }
         let session = self.session;
         // So that a rank that dies while it writes is known to have been writing.
         session.moved(0)?;
+        let inner = &session.inner;
         let id = PayloadId {
             channel: session.ticket.channel,
             epoch: session.ticket.epoch,
-            rank: session.inner.exchange.rank(),
+            rank: inner.in_world(inner.exchange.rank()),
         };
         let progress: Progress<'a> = Box::new(move |bytes| session.moved(bytes));
         let mut writer = files
@@ -106,56 +177,122 @@ impl<'a> Outgoing<'a> {
             .create_payload(id, self.encoding, progress)?;
         let begun = std::mem::take(&mut self.buffer);
         write(&mut writer, &begun)?;
-        self.writer = Some((files, writer));
+        self.beyond = Beyond::File(files, Box::new(writer));
+        Ok(())
+    }
+
+    /// Begins to keep the payload in a local file, where it has to be kept until it is asked for.
+    fn open_spool(&mut self) -> Result<(), Error> {
+        let is_kept = self.manner != Manner::Passing;
+        if let (Place::Mesh(_), true, Beyond::Nowhere) = (self.place, is_kept, &self.beyond) {
+            let mut spool = Spool::new()?;
+            spool.append(&std::mem::take(&mut self.buffer))?;
+            self.beyond = Beyond::Spool(spool);
+        }
         Ok(())
     }
 
     /// Publishes the payload and says how it travels.
-    pub(crate) fn finish(self) -> Result<Ready, Error> {
+    fn finish(self, own: Own<'_>) -> Result<Ready<'_>, Error> {
         if let Some(failure) = self.failure {
             return Err(failure);
         }
         let session = self.session;
-        if let Some((files, writer)) = self.writer {
-            let locator = writer.publish()?;
-            files.published(locator.name);
-            let announcement = Announcement::File(FileAnnouncement {
-                directory: files.directory().facts().id,
-                locator,
+        let len = self.taken.max(own.len());
+        if let Some(bound) = self.bound.filter(|bound| len > *bound) {
+            return Err(Error::TooLarge {
+                peer: session.inner.me(),
+                size: len,
+                bound,
             });
-            return Ok(Ready {
-                contribution: Contribution {
+        }
+        let own = match (own, self.beyond) {
+            (Own::Gone, Beyond::File(files, writer)) => {
+                let locator = writer.publish()?;
+                files.published(locator.name);
+                let announcement = Announcement::File(FileAnnouncement {
+                    directory: files.directory().facts().id,
+                    locator,
+                });
+                let contribution = Contribution {
                     body: body(session, announcement)?,
-                    leaves: match session.ticket.call.recipients() {
-                        Recipients::All => Leaves::ForOwner,
-                        Recipients::Only(_) => Leaves::ForReader,
-                    },
+                    leaves: self.manner.leaves_of_files(),
                     further_rounds: 0,
-                },
-                rest: Vec::new(),
-            });
+                };
+                let own = Own::Gone;
+                return Ok(Ready { contribution, own });
+            }
+            (Own::Gone, Beyond::Spool(spool)) => Own::Spooled(spool),
+            (Own::Gone, Beyond::Nowhere) if self.buffer.len() <= self.inline_limit => {
+                let announcement = Announcement::Inline(Bytes::from(self.buffer));
+                return Ok(Ready {
+                    contribution: Contribution::inline(body(session, announcement)?),
+                    own: Own::Gone,
+                });
+            }
+            (Own::Gone, Beyond::Nowhere) => Own::Held(Bytes::from(self.buffer)),
+            (own, _) => own,
+        };
+        match self.place {
+            Place::Mesh(mesh) => link(session, mesh, self.manner, own),
+            _ => relayed(session, own),
         }
-        if self.buffer.len() <= self.inline_limit {
-            let announcement = Announcement::Inline(Bytes::from(self.buffer));
-            return Ok(Ready {
-                contribution: Contribution::inline(body(session, announcement)?),
-                rest: Vec::new(),
-            });
-        }
-        let announcement = Announcement::Relayed(RelayAnnouncement {
-            len: self.buffer.len() as u64,
-            digest: xxh3_128(&self.buffer),
-        });
-        let piece = session.inner.exchange.body_limit();
-        Ok(Ready {
-            contribution: Contribution {
-                body: body(session, announcement)?,
-                leaves: Leaves::Nothing,
-                further_rounds: relay::rounds(self.buffer.len(), piece)?,
-            },
-            rest: self.buffer,
-        })
     }
+}
+
+/// Announces a payload that is handed over by connections between ranks.
+fn link<'b>(
+    session: &Session,
+    mesh: &Mesh,
+    manner: Manner,
+    own: Own<'b>,
+) -> Result<Ready<'b>, Error> {
+    let ticket = &session.ticket;
+    let len = own.len();
+    let is_only_reader =
+        ticket.call.recipients() == Recipients::Only(session.inner.exchange.rank());
+    let (leaves, own) = match manner {
+        // Both neighbours are in the call as long as we are.
+        Manner::Passing => (Leaves::Nothing, own),
+        Manner::Kept | Manner::KeptForReader if is_only_reader => {
+            (Leaves::Nothing, own.into_kept())
+        }
+        Manner::Kept | Manner::KeptForReader => {
+            let own = own.into_kept();
+            let offered = match &own {
+                Own::Spooled(spool) => spool.offered(),
+                other => Offered::Memory(other.to_bytes()),
+            };
+            mesh.offer(call_id(ticket), offered);
+            (Leaves::ForOwner, own)
+        }
+    };
+    Ok(Ready {
+        contribution: Contribution {
+            body: body(session, Announcement::Linked { len })?,
+            leaves,
+            further_rounds: 0,
+        },
+        own,
+    })
+}
+
+/// Announces a payload that goes through rank 0 in further rounds.
+fn relayed<'b>(session: &Session, own: Own<'b>) -> Result<Ready<'b>, Error> {
+    let bytes = own.as_slice();
+    let announcement = Announcement::Relayed(RelayAnnouncement {
+        len: bytes.len() as u64,
+        digest: xxh3_128(bytes),
+    });
+    let piece = session.inner.exchange.body_limit();
+    Ok(Ready {
+        contribution: Contribution {
+            body: body(session, announcement)?,
+            leaves: Leaves::Nothing,
+            further_rounds: relay::rounds(bytes.len(), piece)?,
+        },
+        own,
+    })
 }
 
 impl Write for Outgoing<'_> {
@@ -177,7 +314,7 @@ fn write(writer: &mut PayloadWriter<Progress<'_>>, bytes: &[u8]) -> Result<(), E
     })
 }
 
-fn body(session: &Session<'_>, announcement: Announcement) -> Result<Bytes, Error> {
+fn body(session: &Session, announcement: Announcement) -> Result<Bytes, Error> {
     announcement
         .into_body()
         .map_err(|error| session.raised(format!("its announcement cannot be encoded: {error}")))

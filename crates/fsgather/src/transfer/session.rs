@@ -1,26 +1,30 @@
 //! One collective call from its number to its end: [`Session`].
 
-use std::{cell::Cell, sync::PoisonError};
+use std::{cell::Cell, sync::Arc, time::Duration};
 
 use fsgather_core::{Call, Contribution, Error, PeerFailure, Phase, Round, Ticket, Verdict};
 
+#[cfg(feature = "ndarray")]
+use super::stream::OwnMoved;
 use crate::inner::Inner;
 
 /// A call that has been numbered. If it is dropped unfinished, by a panic in the user's code or an
 /// early return, the call fails on all ranks instead of leaving them waiting.
-pub(crate) struct Session<'a> {
-    pub(crate) inner: &'a Inner,
+pub(crate) struct Session {
+    pub(crate) inner: Arc<Inner>,
     pub(crate) ticket: Ticket,
     phase: Cell<Phase>,
     finished: Cell<bool>,
 }
 
-impl<'a> Session<'a> {
+impl Session {
     /// Numbers a call.
-    pub(crate) fn begin(inner: &'a Inner, call: Call) -> Result<Self, Error> {
+    pub(crate) fn begin(inner: &Arc<Inner>, call: Call) -> Result<Self, Error> {
+        let ticket = inner.exchange.begin(call)?;
+        inner.world.note_begun(ticket.channel);
         Ok(Self {
-            ticket: inner.exchange.begin(call)?,
-            inner,
+            ticket,
+            inner: Arc::clone(inner),
             phase: Cell::new(Phase::Publishing),
             finished: Cell::new(false),
         })
@@ -33,21 +37,44 @@ impl<'a> Session<'a> {
             .progress(&self.ticket, self.phase.get(), bytes)
     }
 
-    /// Hands in this rank's contribution and waits for the verdict.
-    pub(crate) fn decide(&self, contribution: Contribution) -> Result<Verdict, Error> {
-        let exchange = &self.inner.exchange;
-        let verdict = exchange
+    /// Notes that bytes have been read, wherever the session is meanwhile.
+    #[cfg(feature = "ndarray")]
+    pub(crate) fn moving(&self) -> OwnMoved {
+        let inner = Arc::clone(&self.inner);
+        let ticket = self.ticket.clone();
+        Box::new(move |bytes| inner.exchange.progress(&ticket, Phase::Reading, bytes))
+    }
+
+    /// Hands in this rank's contribution.
+    pub(crate) fn contribute(&self, contribution: Contribution) -> Result<(), Error> {
+        self.inner
+            .exchange
             .contribute(&self.ticket, Round::VERDICT, contribution)
-            .and_then(|()| exchange.wait(&self.ticket, Round::VERDICT))
             .map_err(|failure| self.over(failure))?;
-        self.phase.set(Phase::Reading);
-        let mut decided = self
+        self.phase.set(Phase::Waiting);
+        Ok(())
+    }
+
+    /// Waits for the verdict, for `limit` at most.
+    pub(crate) fn verdict(&self, limit: Option<Duration>) -> Result<Option<Verdict>, Error> {
+        let verdict = self
             .inner
-            .decided
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *decided = (*decided).max(Some(self.ticket.epoch));
+            .exchange
+            .wait_for(&self.ticket, Round::VERDICT, limit)
+            .map_err(|failure| self.over(failure))?;
+        if verdict.is_some() {
+            self.phase.set(Phase::Reading);
+            let Ticket { channel, epoch, .. } = self.ticket;
+            self.inner.world.note_decided(channel, epoch);
+        }
         Ok(verdict)
+    }
+
+    /// Gives up what this rank would receive: the call goes on without it.
+    pub(crate) fn abandon(&self) {
+        if !self.finished.replace(true) {
+            self.inner.exchange.abandon(&self.ticket);
+        }
     }
 
     /// Ends the call with a failure of this rank; the error that all ranks agree on.
@@ -83,7 +110,7 @@ impl<'a> Session<'a> {
     }
 }
 
-impl Drop for Session<'_> {
+impl Drop for Session {
     fn drop(&mut self) {
         if !self.finished.get() {
             let what = if std::thread::panicking() {

@@ -1,0 +1,228 @@
+//! Values as bytes: [`Codec`] and those that come with this crate.
+
+#[cfg(feature = "messagepack")]
+mod message_pack;
+mod postcard;
+
+use std::{any::type_name, fmt, io::Write, path::PathBuf};
+
+use fsgather_core::{Error, Peer};
+use fsgather_store::Encoding;
+use serde::{Serialize, de::DeserializeOwned};
+
+#[cfg(feature = "messagepack")]
+pub use message_pack::MessagePack;
+pub use postcard::Postcard;
+
+use crate::transfer::{outgoing::Outgoing, session::Session};
+
+/// Payloads that are bytes already.
+pub(crate) const BYTES: Encoding = Encoding(0);
+
+/// Added to the number of a codec for payloads of values one after the other, each preceded by its length.
+const RECORDS: u8 = 64;
+
+/// Payloads that are one value of a codec.
+pub(crate) fn one(codec: &impl Codec) -> Encoding {
+    Encoding(codec.number())
+}
+
+/// Payloads that are any number of values of a codec.
+pub(crate) fn many(codec: &impl Codec) -> Encoding {
+    Encoding(codec.number().wrapping_add(RECORDS))
+}
+
+/// How values become bytes, and bytes values again.
+///
+/// All ranks of a communicator use the same codec: its name is compared before any data moves. What it
+/// cannot carry is refused on the rank that hands it in, and told to all ranks with the name of the type.
+///
+/// # Examples
+///
+/// A codec of one's own, here JSON:
+///
+/// ```
+/// use std::io::Write;
+///
+/// use fsgather::{Codec, CodecError, Communicator};
+/// use serde::{Serialize, de::DeserializeOwned};
+///
+/// #[derive(Clone, Debug)]
+/// struct Json;
+///
+/// impl Codec for Json {
+///     fn name(&self) -> &'static str {
+///         "json"
+///     }
+///
+///     fn encode<T: Serialize + ?Sized>(&self, value: &T, into: &mut dyn Write) -> Result<(), CodecError> {
+///         serde_json::to_writer(into, value).map_err(CodecError::new)
+///     }
+///
+///     fn decode<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, CodecError> {
+///         serde_json::from_slice(bytes).map_err(CodecError::new)
+///     }
+/// }
+///
+/// let communicator = Communicator::solo().with_codec(Json);
+/// let value = serde_json::json!({"boxes": [1, 2, 3]}); // a type that needs a self-describing codec
+/// assert_eq!(communicator.all_gather(&value)?, [value]);
+/// # Ok::<(), fsgather::Error>(())
+/// ```
+pub trait Codec: Clone + fmt::Debug + Send + Sync + 'static {
+    /// What messages call it; ranks whose codecs have different names are told so.
+    fn name(&self) -> &'static str;
+
+    /// Recorded with each payload: 1 and 2 are [`Postcard`] and `MessagePack`, others may use 128 to 191
+    /// if they want to be told apart in files, too.
+    fn number(&self) -> u8 {
+        128
+    }
+
+    /// Writes a value. Many small writes are as good as few large ones.
+    ///
+    /// # Errors
+    ///
+    /// When the value cannot be carried, or `into` takes no more.
+    fn encode<T: Serialize + ?Sized>(
+        &self,
+        value: &T,
+        into: &mut dyn Write,
+    ) -> Result<(), CodecError>;
+
+    /// Reads a value that takes up all of `bytes`.
+    ///
+    /// # Errors
+    ///
+    /// When the bytes are no such value, or more than one.
+    fn decode<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, CodecError>;
+}
+
+/// Why a codec could not do what it was asked to.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct CodecError(String);
+
+impl CodecError {
+    /// Says why in words.
+    pub fn new(reason: impl fmt::Display) -> Self {
+        Self(reason.to_string())
+    }
+}
+
+/// Encodes a value; the error names its type.
+pub(crate) fn encode<T: Serialize + ?Sized>(
+    codec: &impl Codec,
+    session: &Session,
+    value: &T,
+    into: &mut dyn Write,
+) -> Result<(), Error> {
+    codec.encode(value, into).map_err(|reason| {
+        session.raised(format!(
+            "a value of type {} cannot be encoded in {}: {reason}",
+            type_name::<T>(),
+            codec.name()
+        ))
+    })
+}
+
+/// Encodes a value into its way to the others.
+pub(crate) fn hand_over<T: Serialize + ?Sized>(
+    codec: &impl Codec,
+    session: &Session,
+    value: &T,
+    outgoing: &mut Outgoing<'_>,
+) -> Result<(), Error> {
+    // What the destination refuses it tells with its type.
+    encode(codec, session, value, outgoing)
+        .map_err(|unencodable| outgoing.failure().unwrap_or(unencodable))
+}
+
+/// Decodes a value; `writer` is named when the bytes are not one.
+pub(crate) fn decode<T: DeserializeOwned>(
+    codec: &impl Codec,
+    bytes: &[u8],
+    writer: Option<&Peer>,
+    reader: &Peer,
+) -> Result<T, Error> {
+    codec.decode(bytes).map_err(|reason| Error::Corrupt {
+        path: PathBuf::from("a payload"),
+        reason: format!(
+            "it does not decode as {} in {}: {reason}",
+            type_name::<T>(),
+            codec.name()
+        ),
+        writer: writer.cloned(),
+        reader: Some(reader.clone()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use fsgather_core::Rank;
+
+    use super::*;
+
+    fn me() -> Peer {
+        Peer {
+            rank: Rank::ZERO,
+            host: "n1".into(),
+            pid: 1,
+        }
+    }
+
+    fn encoded<T: Serialize>(codec: &impl Codec, value: &T) -> Result<Vec<u8>, CodecError> {
+        let mut bytes = Vec::new();
+        codec.encode(value, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn refuses_other_values(codec: &impl Codec) {
+        let bytes = encoded(codec, &(7_u32, "seven")).unwrap();
+        let back = decode::<(u32, String)>(codec, &bytes, None, &me());
+        assert_eq!(back, Ok((7, "seven".into())));
+        let short = decode::<(u32, String, u64)>(codec, &bytes, Some(&me()), &me()).unwrap_err();
+        assert!(
+            short
+                .to_string()
+                .contains("(u32, alloc::string::String, u64)"),
+            "{short}"
+        );
+        let longer = [bytes.as_slice(), b"!"].concat();
+        let long = decode::<(u32, String)>(codec, &longer, None, &me()).unwrap_err();
+        assert!(long.to_string().contains("1 bytes more"), "{long}");
+    }
+
+    #[test]
+    fn postcard_refuses_what_is_no_value_of_the_type() {
+        refuses_other_values(&Postcard);
+    }
+
+    #[test]
+    fn postcard_refuses_types_that_have_to_describe_themselves() {
+        #[derive(Serialize, serde::Deserialize)]
+        struct Outer {
+            #[serde(flatten)]
+            inner: std::collections::BTreeMap<String, u32>,
+        }
+        let value = Outer {
+            inner: [("a".into(), 1)].into(),
+        };
+        let refused = encoded(&Postcard, &value).unwrap_err();
+        assert!(refused.to_string().contains("MessagePack"), "{refused}");
+    }
+
+    #[cfg(feature = "messagepack")]
+    #[test]
+    fn message_pack_refuses_what_is_no_value_of_the_type() {
+        refuses_other_values(&MessagePack);
+    }
+
+    #[cfg(feature = "messagepack")]
+    #[test]
+    fn message_pack_carries_types_that_describe_themselves() {
+        let value = serde_json::json!({"a": [1, 2.5, null, "x"], "b": {"c": true}});
+        let bytes = encoded(&MessagePack, &value).unwrap();
+        assert_eq!(MessagePack.decode(&bytes), Ok(value));
+    }
+}

@@ -1,0 +1,111 @@
+//! The default codec: [`Postcard`].
+
+use std::io::Write;
+
+use postcard::ser_flavors::Flavor;
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{Codec, CodecError};
+
+/// The default: small and fast, and it describes nothing, so that both sides have to know the type.
+///
+/// Types that a codec has to describe (untagged and flattened enums, `serde_json::Value`, sequences of
+/// unknown length) are refused; [`MessagePack`](crate::MessagePack) carries them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Postcard;
+
+/// How many bytes are put together before they go to the writer: postcard hands them out one by one.
+const TOGETHER: usize = 4096;
+
+/// Lets postcard write to any writer.
+struct Destination<'a> {
+    into: &'a mut dyn Write,
+    pending: Vec<u8>,
+}
+
+impl Destination<'_> {
+    fn flush(&mut self) -> postcard::Result<()> {
+        // The error itself stays with the writer.
+        self.into
+            .write_all(&self.pending)
+            .map_err(|_| postcard::Error::SerializeBufferFull)?;
+        self.pending.clear();
+        Ok(())
+    }
+}
+
+impl Flavor for Destination<'_> {
+    type Output = ();
+
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        if self.pending.len() == TOGETHER {
+            self.flush()?;
+        }
+        self.pending.push(byte);
+        Ok(())
+    }
+
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        if self.pending.len() + bytes.len() > TOGETHER {
+            self.flush()?;
+        }
+        if bytes.len() >= TOGETHER {
+            return self
+                .into
+                .write_all(bytes)
+                .map_err(|_| postcard::Error::SerializeBufferFull);
+        }
+        self.pending.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn finalize(mut self) -> postcard::Result<()> {
+        self.flush()
+    }
+}
+
+impl Codec for Postcard {
+    fn name(&self) -> &'static str {
+        "postcard"
+    }
+
+    fn number(&self) -> u8 {
+        1
+    }
+
+    fn encode<T: Serialize + ?Sized>(
+        &self,
+        value: &T,
+        into: &mut dyn Write,
+    ) -> Result<(), CodecError> {
+        let destination = Destination {
+            into,
+            pending: Vec::with_capacity(TOGETHER),
+        };
+        postcard::serialize_with_flavor(value, destination).map_err(explain)
+    }
+
+    fn decode<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, CodecError> {
+        match postcard::take_from_bytes(bytes) {
+            Ok((value, [])) => Ok(value),
+            Ok((_, rest)) => Err(CodecError::new(format_args!(
+                "it holds one such value and {} bytes more; do all ranks run the same program",
+                rest.len()
+            ))),
+            Err(error) => Err(explain(error)),
+        }
+    }
+}
+
+fn explain(error: postcard::Error) -> CodecError {
+    match error {
+        postcard::Error::WontImplement | postcard::Error::SerializeSeqLengthUnknown => {
+            CodecError::new(
+                "it does not describe itself, so types that need this (untagged or flattened enums, \
+             serde_json::Value, sequences of unknown length) cannot be used; use with_codec(MessagePack), or \
+             turn the value into bytes yourself and use the functions for bytes",
+            )
+        }
+        other => CodecError::new(other),
+    }
+}

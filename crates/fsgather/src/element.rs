@@ -1,0 +1,102 @@
+//! What arrays can be made of: [`Element`].
+
+use std::io::{self, Read};
+
+/// A number or `bool`, as an element of an array that is gathered.
+///
+/// Elements travel as they lie in memory.
+pub trait Element: Copy + Send + Sync + 'static + sealed::Sealed {
+    /// What messages call the type, as in numpy.
+    const DTYPE: &'static str;
+
+    /// The bytes of elements.
+    #[doc(hidden)]
+    fn as_bytes(elements: &[Self]) -> &[u8];
+
+    /// Memory for that many elements, which are all zero.
+    #[doc(hidden)]
+    fn zeroed(count: usize) -> Vec<Self>;
+
+    /// Reads elements from their bytes.
+    #[doc(hidden)]
+    fn read_exact(from: &mut dyn Read, into: &mut [Self]) -> io::Result<()>;
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+macro_rules! numbers {
+    ($($number:ty = $name:literal),* $(,)?) => {
+        $(
+            impl sealed::Sealed for $number {}
+
+            impl Element for $number {
+                const DTYPE: &'static str = $name;
+
+                fn as_bytes(elements: &[Self]) -> &[u8] {
+                    bytemuck::cast_slice(elements)
+                }
+
+                fn zeroed(count: usize) -> Vec<Self> {
+                    bytemuck::allocation::zeroed_vec(count)
+                }
+
+                fn read_exact(from: &mut dyn Read, into: &mut [Self]) -> io::Result<()> {
+                    from.read_exact(bytemuck::cast_slice_mut(into))
+                }
+            }
+        )*
+    };
+}
+
+numbers! {
+    u8 = "uint8",
+    u16 = "uint16",
+    u32 = "uint32",
+    u64 = "uint64",
+    u128 = "uint128",
+    i8 = "int8",
+    i16 = "int16",
+    i32 = "int32",
+    i64 = "int64",
+    i128 = "int128",
+    f32 = "float32",
+    f64 = "float64",
+}
+
+impl sealed::Sealed for bool {}
+
+impl Element for bool {
+    const DTYPE: &'static str = "bool";
+
+    fn as_bytes(elements: &[Self]) -> &[u8] {
+        bytemuck::cast_slice(elements)
+    }
+
+    fn zeroed(count: usize) -> Vec<Self> {
+        vec![false; count]
+    }
+
+    /// Bytes are looked at, since not every one is a `bool`.
+    fn read_exact(from: &mut dyn Read, into: &mut [Self]) -> io::Result<()> {
+        let mut bytes = [0; 4096];
+        for piece in into.chunks_mut(bytes.len()) {
+            let bytes = &mut bytes[..piece.len()];
+            from.read_exact(bytes)?;
+            for (element, byte) in piece.iter_mut().zip(bytes) {
+                *element = match byte {
+                    0 => false,
+                    1 => true,
+                    other => {
+                        return Err(io::Error::new(
+                            io::ErrorKind::InvalidData,
+                            format!("{other} is no bool"),
+                        ));
+                    }
+                };
+            }
+        }
+        Ok(())
+    }
+}

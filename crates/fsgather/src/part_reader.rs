@@ -1,0 +1,141 @@
+//! Payloads of a gather as streams: [`PartReaders`] and [`PartReader`].
+
+use std::{
+    fmt,
+    io::{self, Read},
+    sync::{Arc, Mutex},
+};
+
+use fsgather_core::{Error, Rank};
+use serde::de::DeserializeOwned;
+
+use crate::{
+    codec::{self, Codec},
+    gathered::Left,
+    inner::lock,
+    transfer::{announcement::FileAnnouncement, stream::Stream},
+};
+
+/// The payloads of all ranks in rank order as streams.
+///
+/// Each needs memory for about a mebibyte, however long it is. An item that is an error ends the iteration;
+/// the other ranks are told at their next call. What is not read is thrown away.
+#[must_use = "payloads that are not read are thrown away"]
+pub struct PartReaders {
+    left: Arc<Mutex<Left>>,
+}
+
+impl PartReaders {
+    pub(crate) fn new(left: Left) -> Self {
+        Self {
+            left: Arc::new(Mutex::new(left)),
+        }
+    }
+}
+
+impl Iterator for PartReaders {
+    type Item = Result<PartReader, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut left = lock(&self.left);
+        let (rank, part, file) = left.next()?;
+        let len = part.len();
+        let moved = Box::new(left.moved());
+        let opened = part.open(left.inner(), rank, moved);
+        let stream = opened.map_err(|cause| {
+            left.remove(file.as_ref());
+            left.fail(cause)
+        });
+        Some(stream.map(|stream| PartReader {
+            rank,
+            len,
+            stream,
+            file,
+            failure: None,
+            left: Arc::clone(&self.left),
+        }))
+    }
+}
+
+impl fmt::Debug for PartReaders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PartReaders").finish_non_exhaustive()
+    }
+}
+
+/// One rank's payload as a stream: an [`io::Read`] that verifies everything before it hands it out.
+///
+/// The first error sticks, and all ranks are told of it; [`take_error`](Self::take_error) gives it with its
+/// type.
+pub struct PartReader {
+    rank: Rank,
+    len: u64,
+    stream: Stream,
+    file: Option<FileAnnouncement>,
+    failure: Option<Error>,
+    left: Arc<Mutex<Left>>,
+}
+
+impl PartReader {
+    /// Whose payload it is.
+    #[must_use]
+    pub const fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    /// How long the whole payload is, in bytes.
+    #[must_use]
+    pub const fn total_len(&self) -> u64 {
+        self.len
+    }
+
+    /// The first error, with its type, which [`io::Error`] does not show.
+    pub fn take_error(&mut self) -> Option<Error> {
+        self.failure.clone()
+    }
+
+    /// Decodes some of the bytes that this rank has handed in.
+    pub(crate) fn decode<T: DeserializeOwned>(
+        &self,
+        codec: &impl Codec,
+        bytes: &[u8],
+    ) -> Result<T, Error> {
+        let left = lock(&self.left);
+        let inner = left.inner();
+        codec::decode(codec, bytes, inner.peer(self.rank), &inner.me())
+    }
+
+    /// Ends the reading with an error of whoever understands the bytes.
+    pub(crate) fn fail(&mut self, cause: Error) -> Error {
+        let failure = lock(&self.left).fail(cause);
+        self.failure.get_or_insert(failure).clone()
+    }
+}
+
+impl Read for PartReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let Some(failure) = &self.failure {
+            return Err(io::Error::other(failure.clone()));
+        }
+        self.stream.read(buffer).map_err(|error| {
+            let cause = self.stream.take_error();
+            let cause = cause.unwrap_or_else(|| Error::storage("read", "a payload", &error));
+            io::Error::other(self.fail(cause))
+        })
+    }
+}
+
+impl Drop for PartReader {
+    fn drop(&mut self) {
+        lock(&self.left).remove(self.file.as_ref());
+    }
+}
+
+impl fmt::Debug for PartReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PartReader")
+            .field("rank", &self.rank)
+            .field("len", &self.len)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,83 @@
+//! A stream that is too long to be held in memory until it is asked for: [`Spool`], the owner of
+//! temporary files.
+
+use std::{
+    fs::File,
+    io::{Read, Write},
+    os::unix::fs::FileExt,
+    path::Path,
+    sync::Arc,
+};
+
+use fsgather_control::mesh::Source as Offered;
+use fsgather_core::{Error, bytes_text};
+
+/// Where streams are kept: the directory of nameless files of the store as well.
+const PLACE: &str = "/tmp";
+
+/// A stream in a nameless local file, which goes with the process.
+pub(crate) struct Spool {
+    file: Arc<File>,
+    len: u64,
+    read: u64,
+}
+
+impl Spool {
+    /// An empty one.
+    pub(crate) fn new() -> Result<Self, Error> {
+        let file = tempfile::tempfile_in(PLACE).map_err(|error| {
+            Error::storage("make a temporary file in", Path::new(PLACE), &error)
+        })?;
+        Ok(Self {
+            file: Arc::new(file),
+            len: 0,
+            read: 0,
+        })
+    }
+
+    /// Appends to it.
+    pub(crate) fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let written = match (&*self.file).write(rest) {
+                Ok(0) => Err(std::io::ErrorKind::WriteZero.into()),
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => Ok(0),
+                other => other,
+            };
+            let written = written.map_err(|error| {
+                let what = format!(
+                    "keep a stream of {} or more in",
+                    bytes_text(self.len + rest.len() as u64)
+                );
+                Error::storage(what, Path::new(PLACE), &error)
+            })?;
+            self.len += written as u64;
+            rest = &rest[written..];
+        }
+        Ok(())
+    }
+
+    /// How long it is, in bytes.
+    pub(crate) const fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// For others to fetch, without a copy.
+    pub(crate) fn offered(&self) -> Offered {
+        Offered::File {
+            file: Arc::clone(&self.file),
+            len: self.len,
+        }
+    }
+}
+
+/// From its beginning on, whoever else reads it.
+impl Read for Spool {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let left = usize::try_from(self.len - self.read).unwrap_or(usize::MAX);
+        let len = buffer.len().min(left);
+        let read = self.file.read_at(&mut buffer[..len], self.read)?;
+        self.read += read as u64;
+        Ok(read)
+    }
+}

@@ -1,0 +1,297 @@
+//! Steps beyond single calls of the world: groups, pending calls, lists, records, streams, arrays.
+#![expect(clippy::panic, reason = "a wrong script has to be mended")]
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    reason = "numbers that are made up need not survive whole"
+)]
+
+use std::{
+    io::Read,
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+    time::Duration,
+};
+
+use fsgather::{Communicator, Gathered, Payload, Pending};
+use fsgather_tests::Generated;
+use ndarray::{Array2, Axis};
+
+use crate::{
+    Failure, say,
+    values::{Value, check_values, check_values_of, count, len_of, number, receive, value},
+};
+
+/// A call that goes on.
+enum Going {
+    All(Pending<Vec<Value>>, String),
+    Root(Pending<Gathered<Value>>, String),
+}
+
+/// What has been made of the world.
+#[derive(Default)]
+pub(crate) struct Family {
+    pending: Vec<Option<Going>>,
+    /// The innermost is used.
+    groups: Vec<Communicator>,
+}
+
+impl Family {
+    /// What calls are made on.
+    pub(crate) fn current<'a>(&'a self, world: &'a Communicator) -> &'a Communicator {
+        self.groups.last().unwrap_or(world)
+    }
+
+    /// Takes a step, if it is one of these.
+    pub(crate) fn take(&mut self, world: &Communicator, words: &[&str]) -> Result<bool, Failure> {
+        let communicator = self.current(world);
+        let me = communicator.rank().get();
+        match words {
+            ["group", ranks] => {
+                let ranks: Vec<u32> = ranks.split(',').map(number).collect();
+                let made = communicator.group(&ranks)?;
+                self.groups.push(made);
+            }
+            ["split", colors] => {
+                // Backwards within each color.
+                let made = communicator.split(Some(me % number(colors)), -i64::from(me))?;
+                self.groups.extend(made);
+            }
+            ["leave_group"] => drop(self.groups.pop()),
+            ["close_group"] => {
+                let group = self.groups.pop();
+                group
+                    .ok_or_else(|| Failure::Wrong("no group".into()))?
+                    .close()?;
+            }
+            ["list", max, len] => {
+                let max = number(max).into();
+                let values = communicator.all_gather_list(&value(me, len), max)?;
+                check_values(communicator.world_size().get(), &values, len)?;
+            }
+            ["start_all_gather", len] => {
+                let pending = communicator.start_all_gather(&value(me, len))?;
+                self.pending.push(Some(Going::All(pending, (*len).into())));
+            }
+            ["start_gather", root, len] => {
+                let pending = communicator.start_gather(&value(me, len), number(root))?;
+                self.pending.push(Some(Going::Root(pending, (*len).into())));
+            }
+            ["wait", index] => {
+                let ranks = communicator.world_size().get();
+                match self.going(index) {
+                    Going::All(pending, len) => check_values(ranks, &pending.wait()?, &len)?,
+                    Going::Root(pending, len) => receive(pending.wait()?, "", |rank, value| {
+                        check_values_of(rank, &value, &len)
+                    })?,
+                }
+            }
+            // Must not be there yet, within so many milliseconds.
+            ["not_yet", index, milliseconds] => {
+                let limit = Duration::from_millis(number(milliseconds).into());
+                let early = match self.place(index) {
+                    Some(Going::All(pending, _)) => pending.wait_timeout(limit)?.is_some(),
+                    Some(Going::Root(pending, _)) => pending.wait_timeout(limit)?.is_some(),
+                    None => panic!("{index} is not pending"),
+                };
+                if early {
+                    return Err(Failure::Wrong(format!("{index} has come early")));
+                }
+            }
+            ["abandon", index] => drop(self.going(index)),
+            ["records", root, many] => records(communicator, number(root), number(many))?,
+            ["stream", root, len] => {
+                let mut own = Generated::new(me, len_of(len, me));
+                let gathered = communicator.gather_from(&mut own, number(root))?;
+                stream(gathered, len)?;
+            }
+            ["array", root, axis] => array(communicator, root.parse().ok(), *axis == "1")?,
+            ["storm", calls, seed] => storm(communicator, number(calls), number(seed).into())?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn place(&mut self, index: &str) -> &mut Option<Going> {
+        let index = number(index) as usize;
+        let place = self.pending.get_mut(index);
+        place.unwrap_or_else(|| panic!("{index} was not started"))
+    }
+
+    fn going(&mut self, index: &str) -> Going {
+        let going = self.place(index).take();
+        going.unwrap_or_else(|| panic!("{index} is not pending"))
+    }
+}
+
+/// Sequences of values, longer on higher ranks.
+fn records(communicator: &Communicator, root: u32, many: u32) -> Result<(), Failure> {
+    let me = communicator.rank().get();
+    let own = |rank: u32| (0..u64::from(rank * many)).map(move |n| (rank, n, "x".repeat(100)));
+    let Some(records) = communicator.gather_records(own(me), root)? else {
+        return Ok(());
+    };
+    let mut expected = (0..communicator.world_size().get()).flat_map(own);
+    for record in records {
+        let (rank, record) = record?;
+        let right = expected.next();
+        if Some(&record) != right.as_ref() || record.0 != rank.get() {
+            return Err(Failure::Wrong(format!("{record:?} instead of {right:?}")));
+        }
+    }
+    match expected.next() {
+        None => Ok(()),
+        Some(missing) => Err(Failure::Wrong(format!("no {missing:?}"))),
+    }
+}
+
+/// Reads what a gather has brought piece by piece.
+fn stream(gathered: Gathered<Payload>, len: &str) -> Result<(), Failure> {
+    let Some(parts) = gathered.all() else {
+        return Ok(());
+    };
+    let mut got = vec![0; 64 << 10];
+    let mut right = vec![0; 64 << 10];
+    for part in parts.into_readers() {
+        let mut part = part?;
+        let rank = part.rank().get();
+        let expected = len_of(len, rank) as u64;
+        let mut generated = Generated::new(rank, len_of(len, rank));
+        let mut read = 0;
+        loop {
+            let wrong = |error| Failure::Wrong(format!("stream of rank {rank}: {error}"));
+            let piece = part.read(&mut got).map_err(wrong)?;
+            if piece == 0 {
+                break;
+            }
+            generated.read_exact(&mut right[..piece]).map_err(wrong)?;
+            if got[..piece] != right[..piece] {
+                return Err(Failure::Wrong(format!("wrong stream of rank {rank}")));
+            }
+            read += piece as u64;
+        }
+        if read != expected || part.total_len() != expected {
+            return Err(Failure::Wrong(format!("{read} bytes of rank {rank}")));
+        }
+    }
+    Ok(())
+}
+
+/// Arrays whose size along the axis differs from rank to rank; nothing on ranks 0 and 4.
+fn array(communicator: &Communicator, root: Option<u32>, columns: bool) -> Result<(), Failure> {
+    let of = |rank: u32| {
+        let size = (rank % 4) as usize * 1000;
+        let shape = if columns { (70, size) } else { (size, 70) };
+        Array2::from_shape_fn(shape, |(row, column)| (rank, row, column))
+            .mapv(|(rank, row, column)| f64::from(rank) + row as f64 * 1e-3 + column as f64 * 1e-7)
+    };
+    let axis = usize::from(columns);
+    let own = of(communicator.rank().get());
+    // In an order that has to be mended.
+    let turned = own.t().as_standard_layout().into_owned();
+    let joined = communicator.gather_array(&turned.t(), if columns { -1 } else { -2 }, root)?;
+    let Some(joined) = joined else {
+        return match root {
+            Some(root) if root != communicator.rank().get() => Ok(()),
+            _ => Err(Failure::Wrong("no array".into())),
+        };
+    };
+    let all: Vec<_> = (0..communicator.world_size().get()).map(of).collect();
+    let views: Vec<_> = all.iter().map(|array| array.view()).collect();
+    let right = ndarray::concatenate(Axis(axis), &views);
+    if right.is_ok_and(|right| right == joined) {
+        return Ok(());
+    }
+    Err(Failure::Wrong(format!(
+        "wrong array of shape {:?}",
+        joined.shape()
+    )))
+}
+
+/// Calls of random kinds and sizes on four groups at the same time, each checked.
+fn storm(communicator: &Communicator, calls: u32, seed: u64) -> Result<(), Failure> {
+    const GROUPS: u32 = 4;
+    let ranks: Vec<u32> = (0..communicator.world_size().get()).collect();
+    let made: Vec<Communicator> = (0..GROUPS)
+        .map(|_| communicator.group(&ranks))
+        .collect::<Result<_, _>>()?;
+    let bytes = AtomicU64::new(0);
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..)
+            .zip(made)
+            .map(|(number, group)| {
+                let bytes = &bytes;
+                scope.spawn(move || {
+                    for call in 0..u64::from(calls / GROUPS) {
+                        let moved = random_call(&group, seed ^ (number << 40) ^ call)?;
+                        bytes.fetch_add(moved, Ordering::Relaxed);
+                    }
+                    group.close().map_err(Failure::from)
+                })
+            })
+            .collect();
+        threads.into_iter().try_for_each(|thread| {
+            let ended = thread.join();
+            ended.unwrap_or_else(|_| Err(Failure::Wrong("a thread panicked".into())))
+        })
+    })?;
+    say(format_args!("moved {}", bytes.load(Ordering::Relaxed)));
+    Ok(())
+}
+
+/// One call, the same on all ranks because it depends on `seed` alone; how many bytes it moved.
+fn random_call(group: &Communicator, seed: u64) -> Result<u64, Failure> {
+    let me = group.rank().get();
+    let ranks = group.world_size().get();
+    let draw = |rank: u32| {
+        let mut bytes = [0; 16];
+        let mut generated = Generated::new(rank ^ seed as u32, 1 << 20);
+        for _ in 0..=(seed >> 32) % 97 {
+            let _ = generated.read_exact(&mut bytes);
+        }
+        (
+            bytes[0],
+            u64::from_le_bytes(bytes.first_chunk().copied().unwrap_or_default()) >> 8,
+        )
+    };
+    // Small ones are as likely as large ones: up to 1 byte, 2, 4, ... 8 MiB.
+    let len = |rank: u32| {
+        let (exponent, number) = draw(rank);
+        (number % (1 << (exponent % 24))) as usize
+    };
+    let own = Generated::new(me, len(me)).bytes();
+    let root = draw(ranks).1 as u32 % ranks;
+    let right = |rank: u32, part: &[u8]| {
+        let right = Generated::new(rank, len(rank)).matches(part);
+        right
+            .then_some(())
+            .ok_or_else(|| Failure::Wrong(format!("wrong payload of rank {rank}")))
+    };
+    match draw(ranks + 1).0 % 4 {
+        0 | 1 => {
+            let parts = group.all_gather_bytes(&own)?;
+            count(parts.len(), ranks)?;
+            for (rank, part) in (0..).zip(&parts) {
+                right(rank, part)?;
+            }
+        }
+        2 => {
+            let gathered = group.gather_bytes(&own, root)?;
+            receive(gathered, "", |rank, part: Payload| right(rank, &part))?;
+        }
+        _ => {
+            let pending = group.start_all_gather_shared(own.into())?;
+            let other = group.start_gather_shared(vec![7; 100_000].into(), root)?;
+            receive(other.wait()?, "", |_, part: Payload| {
+                if part.len() == 100_000 && part.iter().all(|byte| *byte == 7) {
+                    return Ok(());
+                }
+                Err(Failure::Wrong("wrong sevens".into()))
+            })?;
+            for (rank, part) in (0..).zip(&pending.wait()?) {
+                right(rank, part)?;
+            }
+        }
+    }
+    Ok((0..ranks).map(|rank| len(rank) as u64).sum())
+}

@@ -1,0 +1,175 @@
+//! One rank of a test: does what its arguments say, a step each, and stops where the test wants it to.
+//!
+//! | step | does |
+//! | --- | --- |
+//! | `at:NAME` | prints `at NAME` and waits for a line on standard input |
+//! | `join`, `barrier`, `close`, `drop` | what they say; `join` prints `joined` |
+//! | `all_gather:LEN`, `all_gather_bytes:LEN`, `all_gather_from:LEN` | and checks what it gets |
+//! | `gather:ROOT:LEN`, `gather_bytes:ROOT:LEN`, `gather_from:ROOT:LEN` | likewise |
+//! | `broadcast:ROOT:LEN` | likewise |
+//! | `function:LEN`, `via:DIR:ROOT_ONLY:LEN`, `function_close` | the functions of the process's own communicator |
+//! | `group:RANKS`, `split:COLORS` | makes a group of the innermost one, which the steps after it use |
+//! | `leave_group`, `close_group` | ends the innermost group |
+//! | `list:MAX:LEN` | a bounded all-gather |
+//! | `start_all_gather:LEN`, `start_gather:ROOT:LEN` | starts a call; they are numbered from 0 |
+//! | `wait:NUMBER`, `not_yet:NUMBER:MS`, `abandon:NUMBER` | what becomes of it |
+//! | `records:ROOT:COUNT`, `stream:ROOT:LEN`, `array:ROOT:AXIS` | and checks what it gets; an array to `all` |
+//! | `storm:CALLS:SEED` | random calls on four groups from four threads |
+//! | `barriers` | barriers until rank 0 reads a line |
+//! | `panic`, `encode_panics`, `encode_fails`, `source_fails` | fails in that way |
+//! | `peak` | prints `peak N`: the most memory it ever had resident, in KiB |
+//! | `multi`, `current` | does the rest inside of a tokio runtime of that kind |
+//!
+//! A `:half` after `LEN` stops `_from` calls half-way through their source, at `publishing`; a `:read` stops
+//! gathers on their root after the first part, at `reading`. Each call prints its place in this file first.
+#![expect(
+    clippy::panic,
+    reason = "some ranks are asked to panic, and a wrong script has to be mended"
+)]
+
+mod calls;
+mod family;
+mod functions;
+mod sources;
+mod values;
+
+use std::{
+    fmt::Display,
+    io::{self, BufRead, Write},
+    path::Path,
+    process::ExitCode,
+};
+
+use family::Family;
+use fsgather::{Communicator, Error};
+
+/// Why a rank ends.
+enum Failure {
+    Library(Error),
+    Wrong(String),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Library(error)
+    }
+}
+
+/// What a rank has made so far.
+#[derive(Default)]
+struct State {
+    /// Pending calls and groups end before the world does.
+    family: Family,
+    joined: Option<Communicator>,
+}
+
+fn main() -> ExitCode {
+    tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::INFO)
+        .with_writer(io::stderr)
+        .with_ansi(false)
+        .without_time()
+        .init();
+    let steps: Vec<String> = std::env::args().skip(1).collect();
+    let (text, code) = match run(&mut State::default(), &steps) {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(Failure::Library(error)) => (error.to_string(), code_of(&error)),
+        Err(Failure::Wrong(what)) => (what, 1),
+    };
+    let _ = writeln!(io::stderr(), "error: {text}");
+    ExitCode::from(code)
+}
+
+/// The code that the command-line tool exits with for this error.
+fn code_of(error: &Error) -> u8 {
+    match error.root_cause() {
+        Error::Config { .. } => 2,
+        Error::Timeout { .. } => 10,
+        Error::PeerFailed { .. } => 11,
+        Error::Storage { .. } | Error::NotShared { .. } => 12,
+        Error::Corrupt { .. } | Error::Incompatible { .. } => 13,
+        Error::Desync { .. } | Error::Mismatch { .. } => 14,
+        Error::Rendezvous { .. } => 15,
+        _ => 1,
+    }
+}
+
+fn say(text: impl Display) {
+    let mut stdout = io::stdout();
+    let _ = writeln!(stdout, "{text}");
+    let _ = stdout.flush();
+}
+
+fn stop_at(name: &str) {
+    say(format_args!("at {name}"));
+    let mut line = String::new();
+    // Without anybody to wait for, there is nothing to stop for.
+    let _ = io::stdin().lock().read_line(&mut line);
+}
+
+fn run(state: &mut State, steps: &[String]) -> Result<(), Failure> {
+    for (index, step) in steps.iter().enumerate() {
+        let rest = &steps[index + 1..];
+        match step.as_str() {
+            "multi" => {
+                let runtime = tokio::runtime::Builder::new_multi_thread().build();
+                return runtime
+                    .map_err(|error| Failure::Wrong(error.to_string()))?
+                    .block_on(async { run(state, rest) });
+            }
+            "current" => {
+                let runtime = tokio::runtime::Builder::new_current_thread().build();
+                return runtime
+                    .map_err(|error| Failure::Wrong(error.to_string()))?
+                    .block_on(async { run(state, rest) });
+            }
+            _ => take(state, step)?,
+        }
+    }
+    Ok(())
+}
+
+fn take(state: &mut State, step: &str) -> Result<(), Failure> {
+    let words: Vec<&str> = step.split(':').collect();
+    match words.as_slice() {
+        ["at", name] => stop_at(name),
+        ["join"] => {
+            state.joined = Some(Communicator::from_env()?);
+            say("joined");
+        }
+        ["drop"] => drop(state.joined.take()),
+        ["close"] => {
+            let communicator = state.joined.take().ok_or_else(not_joined)?;
+            say(format_args!("calls close at line {}", line!() + 1));
+            communicator.close()?;
+        }
+        ["panic"] => panic!("as the script says"),
+        ["peak"] => peak()?,
+        ["function", len] => functions::function(len)?,
+        ["via", directory, root_only, len] => {
+            functions::via(Path::new(directory), *root_only == "1", len)?;
+        }
+        ["function_close"] => fsgather::close()?,
+        _ => {
+            let world = state.joined.as_ref().ok_or_else(not_joined)?;
+            if !state.family.take(world, &words)? {
+                calls::call(state.family.current(world), &words)?;
+            }
+        }
+    }
+    say(format_args!("done {step}"));
+    Ok(())
+}
+
+fn not_joined() -> Failure {
+    Failure::Wrong("this step needs `join` before it".into())
+}
+
+fn peak() -> Result<(), Failure> {
+    let status = std::fs::read_to_string("/proc/self/status");
+    let status = status.map_err(|error| Failure::Wrong(error.to_string()))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let text = line.unwrap_or_default().trim_end_matches("kB").trim();
+    say(format_args!("peak {text}"));
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! What ranks hand over, and whether others got it.
+#![expect(clippy::panic, reason = "a wrong script has to be mended")]
+
+use bytes::Bytes;
+use fsgather::{Communicator, Error, Gathered, Payload};
+use fsgather_tests::{Generated, length};
+
+use crate::{Failure, stop_at};
+
+/// What typed calls hand over.
+pub(crate) type Value = (u32, String, Bytes);
+
+/// A number of a script.
+pub(crate) fn number(text: &str) -> u32 {
+    text.parse()
+        .unwrap_or_else(|_| panic!("{text} is no number"))
+}
+
+/// A length of a script.
+pub(crate) fn len_of(spec: &str, rank: u32) -> usize {
+    length(spec, rank).unwrap_or_else(|| panic!("{spec} is no length"))
+}
+
+/// What a rank hands over in typed calls.
+pub(crate) fn value(rank: u32, len: &str) -> Value {
+    let bytes = Generated::new(rank, len_of(len, rank)).bytes();
+    (rank, format!("of rank {rank}"), bytes.into())
+}
+
+/// Checks what a gather has brought, if this rank is its root.
+pub(crate) fn receive<T>(
+    gathered: Gathered<T>,
+    stop: &str,
+    mut check: impl FnMut(u32, T) -> Result<(), Failure>,
+) -> Result<(), Failure>
+where
+    fsgather::Parts<T>: Iterator<Item = Result<T, Error>>,
+{
+    let Some(parts) = gathered.all() else {
+        return Ok(());
+    };
+    for (rank, part) in (0..).zip(parts) {
+        check(rank, part?)?;
+        if rank == 0 && stop == "read" {
+            stop_at("reading");
+        }
+    }
+    Ok(())
+}
+
+/// Checks the bytes of one rank.
+pub(crate) fn check(rank: u32, payload: &[u8], len: &str) -> Result<(), Failure> {
+    if Generated::new(rank, len_of(len, rank)).matches(payload) {
+        return Ok(());
+    }
+    let got = payload.len();
+    Err(Failure::Wrong(format!(
+        "wrong payload of rank {rank}: {got} bytes"
+    )))
+}
+
+/// Checks the bytes of all ranks.
+pub(crate) fn check_all(
+    communicator: &Communicator,
+    parts: &[Payload],
+    len: &str,
+) -> Result<(), Failure> {
+    count(parts.len(), communicator.world_size().get())?;
+    for (rank, part) in (0..).zip(parts) {
+        check(rank, part, len)?;
+    }
+    Ok(())
+}
+
+/// Checks the values of all ranks.
+pub(crate) fn check_values(ranks: u32, values: &[Value], len: &str) -> Result<(), Failure> {
+    count(values.len(), ranks)?;
+    for (rank, value) in (0..).zip(values) {
+        check_values_of(rank, value, len)?;
+    }
+    Ok(())
+}
+
+/// Checks the value of one rank.
+pub(crate) fn check_values_of(rank: u32, value: &Value, len: &str) -> Result<(), Failure> {
+    if value.0 != rank || value.1 != format!("of rank {rank}") {
+        return Err(Failure::Wrong(format!("wrong value of rank {rank}")));
+    }
+    check(rank, &value.2, len)
+}
+
+/// Checks how many parts have come.
+pub(crate) fn count(got: usize, ranks: u32) -> Result<(), Failure> {
+    if u32::try_from(got) == Ok(ranks) {
+        return Ok(());
+    }
+    Err(Failure::Wrong(format!("{got} parts of {ranks} ranks")))
+}
