@@ -81,8 +81,12 @@ impl<'a> Started<'a> {
             manner,
             early: None,
         };
-        if manner == Manner::Kept && matches!(started.place, Place::Relay) {
-            started.early = started.receive(None)?;
+        if manner == Manner::Kept {
+            // Nobody waits yet, so that the announcement has to be sent on its way.
+            started.session.moved(0)?;
+            if matches!(started.place, Place::Relay) {
+                started.early = started.receive(None)?;
+            }
         }
         Ok(started)
     }
