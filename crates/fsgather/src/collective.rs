@@ -83,7 +83,11 @@ impl<'a> Started<'a> {
         };
         if manner == Manner::Kept {
             // Nobody waits yet, so that the announcement has to be sent on its way.
-            started.session.moved(0)?;
+            let session = &started.session;
+            session.moved(0).map_err(|failure| {
+                forget(session, &started.place);
+                session.over(failure)
+            })?;
             if matches!(started.place, Place::Relay) {
                 started.early = started.receive(None)?;
             }
