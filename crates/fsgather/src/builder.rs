@@ -165,6 +165,9 @@ impl Builder {
             tracing::warn!("{warning}");
         }
         tracing::info!("{}", settings.detection.summary());
+        for (name, value, origin) in settings.entries() {
+            tracing::debug!("setting {name}: {value} ({origin})");
+        }
         let rendezvous = self.rendezvous.clone().or_else(|| {
             settings
                 .rendezvous
@@ -283,6 +286,11 @@ impl Builder {
         set(&mut settings.inline_limit, self.inline_limit);
         set(&mut settings.directory, self.directory.clone().map(Some));
         set(&mut settings.job, self.job.clone().map(Some));
+        let rendezvous = self.rendezvous.as_ref();
+        set(
+            &mut settings.rendezvous,
+            rendezvous.map(Rendezvous::setting),
+        );
         if let Some(mode) = self.directory_mode {
             let mode = DirMode::new(mode).ok_or_else(|| {
                 Error::config(format!(

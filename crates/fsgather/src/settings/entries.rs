@@ -27,6 +27,7 @@ impl Settings {
             value.map_or_else(|| nothing.to_owned(), ToString::to_string)
         }
         let duration = |value: &Duration| humantime::format_duration(*value).to_string();
+        let switch = |value: &bool| u8::from(*value).to_string();
         let Detection {
             family,
             rank,
@@ -35,19 +36,23 @@ impl Settings {
         } = &self.detection;
         vec![
             shown(environment::DIR, &self.directory, |value| {
-                or(
-                    value.as_ref().map(|path| path.display()).as_ref(),
-                    "by host",
-                )
+                let default = if self.detection.is_on_one_host() {
+                    "/tmp/fsgather-<uid>"
+                } else {
+                    "the working directory"
+                };
+                or(value.as_ref().map(|path| path.display()).as_ref(), default)
             }),
             shown(environment::DIR_MODE, &self.dir_mode, ToString::to_string),
             shown(environment::TRANSPORT, &self.transport, ToString::to_string),
-            shown(environment::ROOT_ONLY, &self.root_only, |value| {
-                u8::from(*value).to_string()
-            }),
+            shown(environment::ROOT_ONLY, &self.root_only, switch),
             shown(environment::CONTROL, &self.control, ToString::to_string),
             shown(environment::RENDEZVOUS, &self.rendezvous, |value| {
-                or(value.as_ref(), "the directory")
+                let nothing = match self.rendezvous.origin {
+                    Origin::Argument => "the program's own",
+                    _ => "the directory",
+                };
+                or(value.as_ref(), nothing)
             }),
             shown(environment::JOB, &self.job, |value| {
                 or(value.as_ref(), "none")
@@ -57,6 +62,7 @@ impl Settings {
                 Some(SecretSetting::Given(_)) => "given".to_owned(),
                 Some(SecretSetting::File(path)) => format!("in {}", path.display()),
             }),
+            shown(environment::ENCRYPT, &self.encrypt, switch),
             (
                 environment::RANK,
                 rank.to_string(),
@@ -88,7 +94,16 @@ impl Settings {
                 ToString::to_string,
             ),
             shown(environment::INLINE_LIMIT, &self.inline_limit, |value| {
-                bytes_text(*value)
+                let bound = self.inline_bound(*world_size);
+                if bound < *value {
+                    format!(
+                        "{}, but {} in a world of {world_size}",
+                        bytes_text(*value),
+                        bytes_text(bound)
+                    )
+                } else {
+                    bytes_text(*value)
+                }
             }),
             shown(environment::LOG, &self.log, Clone::clone),
             shown(environment::PROGRESS, &self.progress, ToString::to_string),
