@@ -11,12 +11,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Error, ProcessId, WorldSize};
+use fsgather_core::{Error, ProcessId, Rank, WorldSize};
 use tokio::{net::TcpListener, runtime::Runtime, task::JoinSet};
 use uuid::Uuid;
 
 use crate::{
-    addresses::{self, InterfaceFilter},
+    addresses::{self, InterfaceFilter, Network},
     baton::Baton,
     noise::Credentials,
     record::Record,
@@ -117,7 +117,7 @@ async fn serve(listener: TcpListener, credentials: Credentials) {
             Ok((stream, _)) => {
                 let credentials = Arc::clone(&credentials);
                 tokio::spawn(async move {
-                    if let Err(error) = Connection::accept(stream, &credentials).await {
+                    if let Err(error) = Connection::accept(stream, &credentials, Rank::ZERO).await {
                         tracing::debug!("a visitor was turned away: {error}");
                     }
                 });
@@ -150,8 +150,15 @@ pub struct Visit {
 /// the network cannot be used at all.
 pub fn visit(card: &[u8], place: &Whereabouts) -> Result<Vec<Visit>, Error> {
     let record = Record::from_bytes(card)?;
-    let boot_id = &place.process.boot_id;
-    let usable = addresses::usable(&record, boot_id, place.network_namespace);
+    let there = Network {
+        boot_id: &record.boot_id,
+        namespace: record.network_namespace,
+    };
+    let here = Network {
+        boot_id: &place.process.boot_id,
+        namespace: place.network_namespace,
+    };
+    let usable = addresses::usable(&record.addresses, there, here);
     let credentials = record.credentials();
     let mut visits = runtime()?.block_on(async {
         let mut tries = JoinSet::new();
@@ -159,7 +166,8 @@ pub fn visit(card: &[u8], place: &Whereabouts) -> Result<Vec<Visit>, Error> {
             let credentials = credentials.clone();
             tries.spawn(async move {
                 let since = Instant::now();
-                let connected = Connection::open(address, &credentials, Purpose::Control).await;
+                let connected =
+                    Connection::open(address, &credentials, Purpose::Control, Rank::ZERO).await;
                 Visit {
                     address,
                     outcome: match connected {

@@ -65,6 +65,7 @@ mod meeting;
 mod place;
 mod route;
 mod set_up;
+mod sharing;
 mod transfer;
 mod world;
 
