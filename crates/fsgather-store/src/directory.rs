@@ -45,7 +45,7 @@ impl Access {
     pub fn of(directory: &Path) -> Result<Self, Error> {
         let stat = retry_on_intr(|| rustix::fs::stat(directory)).map_err(|errno| {
             let error = io::Error::from(errno);
-            Error::storage("examine", directory, explain(directory, &error))
+            Error::storage("use", directory, explain(directory, &error))
         })?;
         Ok(Self {
             uid: stat.st_uid,

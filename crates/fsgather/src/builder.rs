@@ -175,8 +175,8 @@ impl Builder {
             tracing::warn!("{warning}");
         }
         tracing::info!("{}", settings.detection.summary());
-        for (name, value, origin) in settings.entries() {
-            tracing::debug!("setting {name}: {value} ({origin})");
+        if !self.is_for_diagnosis {
+            settings.log();
         }
         let rendezvous = self.rendezvous.clone().or_else(|| {
             settings

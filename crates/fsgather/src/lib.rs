@@ -50,6 +50,7 @@ mod element;
 mod groups;
 mod values;
 
+pub mod diagnosis;
 pub mod environment;
 pub mod housekeeping;
 pub mod launcher;

@@ -11,6 +11,13 @@ use crate::{
 };
 
 impl Settings {
+    /// Notes every setting and where it comes from, for whoever looks at the level of debugging.
+    pub(crate) fn log(&self) {
+        for (name, value, origin) in self.entries() {
+            tracing::debug!("setting {name}: {value} ({origin})");
+        }
+    }
+
     /// All settings for people to read: the variable that would set it, the value, and where that is from.
     ///
     /// A secret is not shown. The order is that of the reference page.
