@@ -393,10 +393,16 @@ fn listen(config: &Config, ports: RangeInclusive<u16>) -> Result<TcpListener, Er
     transport::listen_as(Rank::ZERO, &config.process.host, ports, setting)
 }
 
-/// Members take two connections each, and the door some more.
-fn check_descriptors(world_size: WorldSize) -> Result<(), Error> {
+/// How many files rank 0 of such a world must be allowed to have open (`ulimit -n`): members take two
+/// connections each, and the door some more.
+#[must_use]
+pub fn descriptors_needed(world_size: WorldSize) -> u64 {
     const OTHERS: u64 = 128;
-    let needed = 2 * u64::from(world_size.get()) + OTHERS;
+    2 * u64::from(world_size.get()) + OTHERS
+}
+
+fn check_descriptors(world_size: WorldSize) -> Result<(), Error> {
+    let needed = descriptors_needed(world_size);
     let allowed = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     match allowed {
         Some(allowed) if allowed < needed => Err(Error::config(format!(

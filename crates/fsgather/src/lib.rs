@@ -50,6 +50,7 @@ mod element;
 mod groups;
 mod values;
 
+pub mod diagnosis;
 pub mod environment;
 pub mod housekeeping;
 pub mod launcher;
@@ -65,6 +66,7 @@ mod meeting;
 mod place;
 mod route;
 mod set_up;
+mod sharing;
 mod transfer;
 mod world;
 

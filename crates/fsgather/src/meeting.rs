@@ -91,7 +91,8 @@ pub(crate) fn prepare(
     })
 }
 
-fn ground(settings: &Settings, uid: u32) -> Ground {
+/// The directories of a rank with these settings.
+pub(crate) fn ground(settings: &Settings, uid: u32) -> Ground {
     let named = settings.directory.value.clone();
     let is_named = named.is_some();
     let local_default = (!is_named && settings.detection.is_on_one_host())
@@ -220,7 +221,7 @@ fn by_address(address: &str, settings: &Settings, key: &JobKey) -> Result<Meetin
     })
 }
 
-fn read_secret(path: &Path) -> Result<[u8; 32], Error> {
+pub(crate) fn read_secret(path: &Path) -> Result<[u8; 32], Error> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Error::storage("read the secret in", path, &error))?;
     let secret = Secret::parse(text.trim()).ok_or_else(|| {

@@ -9,6 +9,8 @@ use std::{
 
 use fsgather_core::{Error, Noticeboard};
 
+use crate::settings::RendezvousSetting;
+
 /// How the ranks of a communicator find rank 0.
 #[derive(Clone)]
 #[non_exhaustive]
@@ -26,6 +28,15 @@ impl Rendezvous {
     /// Introduces the ranks through a channel of the program's own.
     pub fn custom(bootstrap: impl Bootstrap + 'static) -> Self {
         Self::Custom(Arc::new(bootstrap))
+    }
+
+    /// The same as a setting; none for a channel of the program's own, and for an address that is none.
+    pub(crate) fn setting(&self) -> Option<RendezvousSetting> {
+        match self {
+            Self::File(directory) => Some(RendezvousSetting::File(directory.clone())),
+            Self::Tcp(address) => RendezvousSetting::parse(&format!("tcp://{address}")),
+            Self::Custom(_) => None,
+        }
     }
 }
 

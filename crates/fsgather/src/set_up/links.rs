@@ -9,7 +9,7 @@ use fsgather_control::mesh::{Mesh, MeshAddress, MeshConfig};
 use fsgather_core::{Error, Rank};
 
 use super::SetUp;
-use crate::place::Place;
+use crate::{place::Place, sharing::Talk};
 
 impl SetUp<'_> {
     /// Connects all ranks to each other, or finds out together that it cannot be.
@@ -37,7 +37,7 @@ impl SetUp<'_> {
             .as_ref()
             .map(|mesh| mesh.address().clone())
             .map_err(Error::to_string);
-        let told: Vec<Result<MeshAddress, String>> = self.exchange_findings(&own)?;
+        let told: Vec<Result<MeshAddress, String>> = self.tell_all(&own)?;
         let addresses: Result<Vec<MeshAddress>, String> = told.into_iter().collect();
         let (mesh, addresses) = match (mesh, addresses) {
             (Ok(mesh), Ok(addresses)) => (mesh, addresses),
@@ -50,7 +50,7 @@ impl SetUp<'_> {
             mesh.prepare(*next, &mut |_| Ok(()))
                 .map_err(|error| error.to_string())
         });
-        let reached: Vec<Result<(), String>> = self.exchange_findings(&reached)?;
+        let reached: Vec<Result<(), String>> = self.tell_all(&reached)?;
         match reached.into_iter().find_map(Result::err) {
             None => Ok(Place::Mesh(Arc::new(mesh))),
             Some(why) => Ok(self.relay(Some(why))),
