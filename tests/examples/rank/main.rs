@@ -15,6 +15,8 @@
 //! | `wait:NUMBER`, `not_yet:NUMBER:MS`, `abandon:NUMBER` | what becomes of it |
 //! | `records:ROOT:COUNT`, `stream:ROOT:LEN`, `array:ROOT:AXIS` | and checks what it gets; an array to `all` |
 //! | `storm:CALLS:SEED` | random calls on four groups from four threads |
+//! | `introduce:WAY:PLACE` | joins by a rendezvous of the program's own: `note`, `store`, `garbage`, `broken` |
+//! | `speak:CODEC:LEN` | calls in `postcard`, `messagepack`, `backwards`; `json` for a length is another type |
 //! | `barriers` | barriers until rank 0 reads a line |
 //! | `panic`, `encode_panics`, `encode_fails`, `source_fails` | fails in that way |
 //! | `peak` | prints `peak N`: the most memory it ever had resident, in KiB |
@@ -28,8 +30,10 @@
 )]
 
 mod calls;
+mod codecs;
 mod family;
 mod functions;
+mod introductions;
 mod sources;
 mod values;
 
@@ -136,6 +140,14 @@ fn take(state: &mut State, step: &str) -> Result<(), Failure> {
         ["join"] => {
             state.joined = Some(Communicator::from_env()?);
             say("joined");
+        }
+        ["introduce", way, place] => {
+            state.joined = Some(introductions::join(way, place)?);
+            say("joined");
+        }
+        ["speak", codec, what] => {
+            let world = state.joined.as_ref().ok_or_else(not_joined)?;
+            codecs::speak(state.family.current(world), codec, what)?;
         }
         ["drop"] => drop(state.joined.take()),
         ["close"] => {
