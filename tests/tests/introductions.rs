@@ -1,4 +1,8 @@
 //! Ranks that a channel of the program's own introduces to each other.
+#![expect(
+    clippy::expect_used,
+    reason = "functions that tests share fail them in the same way"
+)]
 
 mod common;
 
