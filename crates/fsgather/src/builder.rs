@@ -203,6 +203,7 @@ impl Builder {
             prepared.ground.problem = None;
         }
         let problem = prepared.ground.problem.clone();
+        let introduction = prepared.introduction.clone();
         let interfaces = settings.interfaces.value.clone();
         let own = process.clone();
         let config = meet::Config {
@@ -215,9 +216,10 @@ impl Builder {
                 .as_ref()
                 .map_or_else(|| "an unnamed job".into(), |job| format!("job {job}")),
             patience: settings.timeout.value,
-            join_patience: match &problem {
-                None => settings.join_timeout.value,
-                Some(_) => settings.join_timeout.value.min(TELL_PROBLEM),
+            join_patience: match (&problem, &introduction) {
+                (None, None) => settings.join_timeout.value,
+                (None, Some(introduction)) => introduction.left_of(settings.join_timeout.value),
+                (Some(_), _) => settings.join_timeout.value.min(TELL_PROBLEM),
             },
             ports: settings.port.value.ports(),
             interfaces: Arc::new(move |name: &str, address: IpAddr| {
@@ -243,7 +245,12 @@ impl Builder {
             patience: config.patience,
             network_namespace: config.network_namespace,
         };
-        let joined = match (meet::join(&config), problem) {
+        let joined = meet::join(&config).inspect_err(|failure| {
+            if let Some(introduction) = &introduction {
+                introduction.refuse(&config.process, config.world_size, failure);
+            }
+        });
+        let joined = match (joined, problem) {
             (Err(_), Some(problem)) => return Err(problem),
             (joined, _) => joined?,
         };

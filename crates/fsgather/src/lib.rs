@@ -62,6 +62,7 @@ mod build_identity;
 mod collective;
 mod ground;
 mod inner;
+mod introduction;
 mod meeting;
 mod place;
 mod route;
