@@ -148,6 +148,11 @@ variables! {
     default "`64KiB`";
     "Payloads up to this size travel with the control messages and make no file; never above 4 MiB divided by the world size."
 
+    COMPRESS = "FSGATHER_COMPRESS";
+    values "`none`, `lz4`, `zstd` or `zstd:LEVEL` with a level from -131072 to 22";
+    default "`none`";
+    "How payload files of this rank are compressed, for file systems on which bytes are dear; `zstd` means `zstd:3`. Small payloads that make no file are not. It needs the cargo feature `lz4` or `zstd`, on all ranks, which the command-line tool has."
+
     LOG = "FSGATHER_LOG";
     values "a `tracing` filter";
     default "`warn`";
@@ -176,12 +181,7 @@ pub const MDETR_FILESYS_REDUCE_RANK_0_ONLY: &str = "MDETR_FILESYS_REDUCE_RANK_0_
 const PREFIX: &str = "FSGATHER_";
 
 /// Names that are reserved for later versions: worth another warning than a misspelling is.
-const NOT_YET: [&str; 4] = [
-    "FSGATHER_COMPRESS",
-    "FSGATHER_ENCRYPT",
-    "FSGATHER_PATCH",
-    "FSGATHER_PICKLE",
-];
+const NOT_YET: [&str; 3] = ["FSGATHER_ENCRYPT", "FSGATHER_PATCH", "FSGATHER_PICKLE"];
 
 /// A set of environment variables, of this process or made up.
 ///

@@ -12,7 +12,7 @@ use fsgather_core::{
     Activity, ChannelId, Epoch, Error, Exchange, GatherId, Peer, PeerFailure, Phase, ProcessId,
     Rank, Site,
 };
-use fsgather_store::PayloadId;
+use fsgather_store::{CompressionSetting, PayloadId};
 use uuid::Uuid;
 
 use crate::{
@@ -36,6 +36,7 @@ pub(crate) struct World {
     pub(crate) communicator: Uuid,
     pub(crate) processes: Vec<ProcessId>,
     pub(crate) inline_limit: u64,
+    pub(crate) compression: CompressionSetting,
     pub(crate) route: Route,
     pub(crate) call_site: Option<Site>,
 }
@@ -45,6 +46,8 @@ pub(crate) struct Inner {
     pub(crate) exchange: Box<dyn Exchange>,
     /// Payloads up to this travel on the control plane, in bytes.
     inline_setting: u64,
+    /// How payload files are compressed.
+    pub(crate) compression: CompressionSetting,
     /// What set-ups need to know.
     pub(crate) ground: Ground,
     /// What messages call the place of all calls, if not their places in the program.
@@ -72,6 +75,7 @@ impl Inner {
         let inner = Arc::new(Self {
             exchange,
             inline_setting: world.inline_limit,
+            compression: world.compression,
             ground,
             call_site: world.call_site,
             communicator: world.communicator,
@@ -101,6 +105,7 @@ impl Inner {
             communicator: Uuid::nil(),
             processes,
             inline_limit: u64::MAX,
+            compression: CompressionSetting::None,
             route: Route {
                 transport: Transport::Memory,
                 directory: None,

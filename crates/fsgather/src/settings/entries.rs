@@ -90,6 +90,11 @@ impl Settings {
             shown(environment::INLINE_LIMIT, &self.inline_limit, |value| {
                 bytes_text(*value)
             }),
+            shown(
+                environment::COMPRESS,
+                &self.compression,
+                ToString::to_string,
+            ),
             shown(environment::LOG, &self.log, Clone::clone),
             shown(environment::PROGRESS, &self.progress, ToString::to_string),
         ]

@@ -101,9 +101,11 @@ impl<'a> Outgoing<'a> {
             rank: session.inner.exchange.rank(),
         };
         let progress: Progress<'a> = Box::new(move |bytes| session.moved(bytes));
-        let mut writer = files
-            .directory()
-            .create_payload(id, self.encoding, progress)?;
+        let compression = session.inner.compression;
+        let mut writer =
+            files
+                .directory()
+                .create_payload(id, self.encoding, compression, progress)?;
         let begun = std::mem::take(&mut self.buffer);
         write(&mut writer, &begun)?;
         self.writer = Some((files, writer));
