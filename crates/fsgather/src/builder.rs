@@ -27,7 +27,9 @@ use crate::{
     rendezvous::Rendezvous,
     route::Route,
     set_up,
-    settings::{Control, DirMode, RendezvousSetting, Setting, Settings, Transport},
+    settings::{
+        CompressionSetting, Control, DirMode, RendezvousSetting, Setting, Settings, Transport,
+    },
     world::World,
 };
 
@@ -60,6 +62,7 @@ pub struct Builder {
     timeout: Option<Duration>,
     join_timeout: Option<Duration>,
     inline_limit: Option<u64>,
+    compression: Option<CompressionSetting>,
     job: Option<String>,
     call_site: Option<String>,
     interrupt: Interrupt,
@@ -124,6 +127,20 @@ impl Builder {
     /// Payloads up to this many bytes travel with the control messages; never more than 4 MiB together.
     pub fn inline_limit(mut self, bytes: u64) -> Self {
         self.inline_limit = Some(bytes);
+        self
+    }
+
+    /// How payload files of this rank are compressed; not at all by default. It pays where bytes are dear,
+    /// such as on a network file system, and needs the cargo feature `lz4` or `zstd` on all ranks.
+    ///
+    /// ```
+    /// use fsgather::{Communicator, settings::CompressionSetting};
+    ///
+    /// let builder = Communicator::builder().compression(CompressionSetting::Zstd { level: 3 });
+    /// # drop(builder);
+    /// ```
+    pub fn compression(mut self, compression: CompressionSetting) -> Self {
+        self.compression = Some(compression);
         self
     }
 
@@ -267,6 +284,7 @@ impl Builder {
             route.clone(),
             ground,
         );
+        world.compression = settings.compression.value;
         world.call_site = self.call_site.map(Site::named);
         let inner = Inner::of_world(joined.exchange, world);
         if self.is_for_diagnosis {
@@ -309,6 +327,8 @@ impl Builder {
         set(&mut settings.timeout, self.timeout);
         set(&mut settings.join_timeout, self.join_timeout);
         set(&mut settings.inline_limit, self.inline_limit);
+        set(&mut settings.compression, self.compression);
+        settings.compression.value.check()?;
         set(&mut settings.directory, self.directory.clone().map(Some));
         set(&mut settings.job, self.job.clone().map(Some));
         let rendezvous = self.rendezvous.as_ref();
@@ -360,4 +380,48 @@ pub(crate) fn process_or_unknown() -> ProcessId {
             ..ProcessId::default()
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Origin;
+
+    #[test]
+    fn compression_is_taken_from_the_program_before_the_variable() {
+        let variables = Variables::from_iter([("FSGATHER_COMPRESS", "none")]);
+        let said = Builder::default().compression(CompressionSetting::None);
+        let settings = said.settings(&variables).unwrap();
+        assert_eq!(settings.compression.origin, Origin::Argument);
+        let settings = Builder::default().settings(&variables).unwrap();
+        assert_eq!(
+            settings.compression.origin,
+            Origin::Variable("FSGATHER_COMPRESS")
+        );
+    }
+
+    #[test]
+    fn compression_that_cannot_be_had_is_refused_before_ranks_meet() {
+        let wrong = CompressionSetting::Zstd { level: 23 };
+        let wrong = Builder::default().compression(wrong);
+        let error = wrong.settings(&Variables::default()).unwrap_err();
+        assert!(error.to_string().contains("zstd"), "{error}");
+        for (text, has_it) in [
+            ("lz4", cfg!(feature = "lz4")),
+            ("zstd", cfg!(feature = "zstd")),
+        ] {
+            let variables = Variables::from_iter([("FSGATHER_COMPRESS", text)]);
+            match Builder::default().settings(&variables) {
+                Ok(_) => assert!(has_it, "{text}"),
+                Err(error) => {
+                    assert!(
+                        error
+                            .to_string()
+                            .contains(&format!("cargo feature `{text}`"))
+                    );
+                    assert!(!has_it, "{text}");
+                }
+            }
+        }
+    }
 }

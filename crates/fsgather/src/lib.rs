@@ -28,6 +28,12 @@
 //! - Checksums detect accidents, not forgery: whoever can write to the directory as the same user is
 //!   trusted.
 //!
+//! # Cargo features
+//!
+//! - `lz4`, `zstd`: payload files compressed so, with [`Builder::compression`] or `FSGATHER_COMPRESS`. Off by
+//!   default; `zstd` needs a C compiler to build. A build without one says so where it is asked to write or
+//!   read such payloads.
+//!
 //! `docs/` in the repository has the guarantees in full, the formats, and a guide.
 
 mod builder;

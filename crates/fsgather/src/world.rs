@@ -7,7 +7,7 @@ use std::{
 };
 
 use fsgather_core::{ChannelId, Epoch, GatherId, ProcessId, Site};
-use fsgather_store::PayloadId;
+use fsgather_store::{CompressionSetting, PayloadId};
 use uuid::Uuid;
 
 use crate::{
@@ -29,6 +29,8 @@ pub(crate) struct World {
     pub(crate) ground: Ground,
     /// Payloads up to this travel on the control plane, in bytes.
     pub(crate) inline_setting: u64,
+    /// How payload files are compressed.
+    pub(crate) compression: CompressionSetting,
     /// What messages call the place of all calls, if not their places in the program.
     pub(crate) call_site: Option<Site>,
     /// The route of calls that ask for nothing else.
@@ -58,6 +60,7 @@ impl World {
             processes,
             ground,
             inline_setting,
+            compression: CompressionSetting::None,
             call_site: None,
             route,
             places: Mutex::default(),
