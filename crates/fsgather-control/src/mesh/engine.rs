@@ -68,6 +68,11 @@ impl Engine {
         &self.core
     }
 
+    #[cfg(test)]
+    pub(super) const fn pretend_to_be_copied(&mut self) {
+        self.pid ^= 1;
+    }
+
     fn is_foreign(&self) -> bool {
         self.pid != std::process::id()
     }
@@ -147,7 +152,8 @@ impl Drop for Engine {
     fn drop(&mut self) {
         if self.is_foreign() {
             // Threads, descriptors and what waits for them are the parent's.
-            if let Some(baton) = self.lock().take() {
+            let baton = self.baton.get_mut();
+            if let Some(baton) = baton.unwrap_or_else(PoisonError::into_inner).take() {
                 mem::forget(baton);
             }
             mem::forget(Arc::clone(&self.core));
