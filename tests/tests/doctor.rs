@@ -7,6 +7,7 @@
 mod common;
 
 use std::{
+    collections::BTreeSet,
     fs,
     os::unix::fs::PermissionsExt,
     path::Path,
@@ -151,6 +152,44 @@ fn ranks_that_fsgather_run_starts_are_told_of_once_by_rank_0() {
     assert_nothing_left(place.path());
 }
 
+/// All names of fields in a document.
+fn fields(document: &Value, all: &mut BTreeSet<String>) {
+    match document {
+        Value::Object(object) => {
+            for (name, value) in object {
+                all.insert(name.clone());
+                fields(value, all);
+            }
+        }
+        Value::Array(values) => values.iter().for_each(|value| fields(value, all)),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_page_on_documents_has_every_field_and_no_other() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/json.md");
+    let page = fs::read_to_string(page).expect("the page");
+    let (_, section) = page.split_once("## doctor").expect("the section");
+    let (_, example) = section.split_once("```json").expect("an example");
+    let (example, _) = example.split_once("```").expect("its end");
+    let example: Value = serde_json::from_str(example).expect("JSON");
+
+    let place = place();
+    let mut stage = Stage::new();
+    let world = World::new(2, place.path());
+    for rank in 0..2 {
+        stage.start(&mut world.tool(rank, &["doctor", "--json"]));
+    }
+    let ends = ranks(&mut stage, USABLE);
+    let (mut real, mut described) = (BTreeSet::new(), BTreeSet::new());
+    fields(&document(&ends[0]), &mut real);
+    fields(&example, &mut described);
+    let shown_in_table = "address".to_owned();
+    assert!(section.contains("\"address\"") && real.remove(&shown_in_table));
+    assert_eq!(real, described);
+}
+
 #[test]
 fn wrong_variables_are_all_named() {
     let place = place();
@@ -259,7 +298,7 @@ fn a_directory_that_is_not_shared_is_told_with_the_host() {
     stage.start(&mut mounted.tool(&world, 1, &["doctor", "--json"]));
     let ends = ranks(&mut stage, STORAGE);
     let document = document(&ends[0]);
-    assert_eq!(document["verdict"], "bad-directory");
+    assert_eq!(document["conclusion"], "bad-directory");
     assert_eq!(document["world"]["blind"], Value::from(vec![1]));
     let problems = findings(&document, "problem");
     assert_eq!(problems.len(), 1, "{problems:?}");
@@ -343,7 +382,7 @@ fn ranks_that_cannot_reach_rank_0_are_a_failed_meeting_where_only_tcp_is_allowed
     for end in ranks(&mut stage, RENDEZVOUS) {
         let document = document(&end);
         assert_eq!(
-            (&document["met"], &document["verdict"]),
+            (&document["met"], &document["conclusion"]),
             (&false.into(), &"no-meeting".into())
         );
         let problems = findings(&document, "problem");

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::diagnosis::{
     facts::{ClockFact, DirectoryFacts, LauncherFacts, LeftoverFacts, PayloadFacts, ReachFact},
-    finding::{Level, Verdict},
+    finding::{Conclusion, Level},
 };
 
 /// The one finding that has this text in it.
@@ -74,7 +74,7 @@ fn where_nothing_is_wrong_nothing_is_said_to_be() {
         assert_eq!(only(&findings, text).level, Level::Ok);
     }
     assert_eq!(only(&findings, "nfs4 from").ranks, [0, 1, 2, 3]);
-    assert_eq!(Verdict::over(&findings), Verdict::Usable);
+    assert_eq!(Conclusion::over(&findings), Conclusion::Usable);
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn a_directory_that_is_not_shared_names_its_hosts() {
         (Level::Problem, &[2][..])
     );
     assert!(finding.text.ends_with("(n2)"), "{finding:?}");
-    assert_eq!(Verdict::over(&findings), Verdict::BadDirectory);
+    assert_eq!(Conclusion::over(&findings), Conclusion::BadDirectory);
 }
 
 #[test]
@@ -121,11 +121,11 @@ fn one_host_of_a_local_file_system_is_no_way_for_several() {
     check(&findings);
     let finding = only(&findings, "a file system of n1 alone");
     assert_eq!(finding.level, Level::Problem);
-    assert_eq!(Verdict::over(&findings), Verdict::BadDirectory);
+    assert_eq!(Conclusion::over(&findings), Conclusion::BadDirectory);
     // Where the launcher says that all are here it serves.
     facts.launcher.hosts = 1;
     facts.launcher.local_size = Some(4);
-    assert_eq!(Verdict::over(&unmet(&facts, None)), Verdict::Usable);
+    assert_eq!(Conclusion::over(&unmet(&facts, None)), Conclusion::Usable);
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn late_files_are_told_by_how_late() {
         (finding.level, &finding.ranks[..]),
         (Level::Warning, &[2][..])
     );
-    assert_eq!(Verdict::over(&findings), Verdict::Usable);
+    assert_eq!(Conclusion::over(&findings), Conclusion::Usable);
 }
 
 #[test]
@@ -341,7 +341,7 @@ fn limits_are_those_of_rank_0_where_it_alone_needs_them() {
         only(&findings, "no file may become longer than 1.0 MiB").ranks,
         [1]
     );
-    assert_eq!(Verdict::over(&findings), Verdict::WrongSettings);
+    assert_eq!(Conclusion::over(&findings), Conclusion::WrongSettings);
 }
 
 #[test]
@@ -370,7 +370,7 @@ fn a_failed_meeting_says_what_was_the_matter_once() {
         finding.advice.as_deref(),
         Some("see whether it was started")
     );
-    assert_eq!(Verdict::over(&findings), Verdict::NoMeeting);
+    assert_eq!(Conclusion::over(&findings), Conclusion::NoMeeting);
 
     let mut facts = facts;
     let problem = Error::storage("use", "/shared", &std::io::Error::from_raw_os_error(2));
@@ -378,12 +378,12 @@ fn a_failed_meeting_says_what_was_the_matter_once() {
     let findings = unmet(&facts, Some(&problem));
     check(&findings);
     assert_eq!(only(&findings, "No such file").level, Level::Problem);
-    assert_eq!(Verdict::over(&findings), Verdict::BadDirectory);
+    assert_eq!(Conclusion::over(&findings), Conclusion::BadDirectory);
 
     let wrong = Error::config("FSGATHER_CONTROL=markers needs a directory; name one");
     assert_eq!(
-        Verdict::over(&unmet(&rank(1, 4), Some(&wrong))),
-        Verdict::WrongSettings
+        Conclusion::over(&unmet(&rank(1, 4), Some(&wrong))),
+        Conclusion::WrongSettings
     );
 }
 
@@ -424,7 +424,7 @@ fn alone_nothing_is_claimed_of_other_hosts() {
             .is_some_and(|advice| advice.contains("fsgather clean /shared"))
     );
     assert_eq!(only(&findings, "FSGATHER_DRI").level, Level::Warning);
-    assert_eq!(Verdict::over(&findings), Verdict::Usable);
+    assert_eq!(Conclusion::over(&findings), Conclusion::Usable);
 }
 
 #[test]
@@ -439,7 +439,7 @@ fn variables_that_cannot_be_read_are_told_with_a_right_one() {
         finding.advice.as_deref(),
         Some("a right one is FSGATHER_TIMEOUT=30m")
     );
-    assert_eq!(Verdict::over(&findings), Verdict::WrongSettings);
+    assert_eq!(Conclusion::over(&findings), Conclusion::WrongSettings);
 }
 
 proptest! {
