@@ -328,6 +328,15 @@ impl World {
         command
     }
 
+    /// One rank, that runs the command-line tool behind another command, which must turn into it.
+    pub(crate) fn tool_behind(&self, prefix: &[String], rank: u32, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&prefix[0]);
+        command.args(&prefix[1..]).arg(build::command_line_tool());
+        let mut command = self.set_up(command, rank, "");
+        command.args(arguments);
+        command
+    }
+
     /// What a rank needs to know, given to any command that becomes one.
     pub(crate) fn set_up(&self, mut command: Command, rank: u32, script: &str) -> Command {
         command
