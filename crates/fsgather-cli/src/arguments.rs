@@ -38,6 +38,8 @@ pub(crate) enum Verb {
     Barrier(verbs::barrier::BarrierArguments),
     Inspect(verbs::inspect::InspectArguments),
     Clean(verbs::clean::CleanArguments),
+    Bench(verbs::bench::BenchArguments),
+    BenchRank(verbs::bench::BenchRankArguments),
     DemoRank(verbs::demo::DemoRankArguments),
     ExecRank(run::ExecRankArguments),
 }

@@ -38,6 +38,9 @@ fn main() -> ExitCode {
         Verb::Barrier(barrier) => ("barrier", verbs::barrier::barrier(barrier, arguments.json)),
         Verb::Inspect(inspect) => ("inspect", verbs::inspect::inspect(inspect, arguments.json)),
         Verb::Clean(clean) => ("clean", verbs::clean::clean(clean, arguments.json)),
+        Verb::Bench(bench) => ("bench", verbs::bench::bench(bench, arguments.json)),
+        // To the user a part of the same command.
+        Verb::BenchRank(rank) => ("bench", verbs::bench::bench_rank(rank, arguments.json)),
         Verb::DemoRank(rank) => ("demo-rank", verbs::demo::demo_rank(rank)),
         Verb::ExecRank(rank) => ("exec-rank", Ok(run::exec_rank(rank))),
     };

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
-use fsgather::{Communicator, Interrupt, settings::Transport};
+use fsgather::{Builder, Communicator, Interrupt, settings::Transport};
 
 use crate::{arguments::positive_duration, failure::Failure, interruption::Interruption, log};
 
@@ -38,12 +38,7 @@ impl Membership {
         transport: Option<Transport>,
     ) -> Result<Self, Failure> {
         log::start()?;
-        let interrupt = Interrupt::default();
-        let interruption =
-            Interruption::watch(&interrupt).map_err(Failure::system("watch signals"))?;
-        let mut builder = Communicator::builder()
-            .interrupt(&interrupt)
-            .call_site(command_line());
+        let mut builder = Communicator::builder();
         if let Some(dir) = &arguments.dir {
             builder = builder.directory(dir);
         }
@@ -53,6 +48,19 @@ impl Membership {
         if let Some(transport) = transport {
             builder = builder.transport(transport);
         }
+        Self::enter(builder)
+    }
+
+    /// Meets the other ranks as a builder says.
+    ///
+    /// # Errors
+    ///
+    /// When the ranks do not meet, or a signal ends the meeting.
+    pub(crate) fn enter(builder: Builder) -> Result<Self, Failure> {
+        let interrupt = Interrupt::default();
+        let interruption =
+            Interruption::watch(&interrupt).map_err(Failure::system("watch signals"))?;
+        let builder = builder.interrupt(&interrupt).call_site(command_line());
         match builder.build() {
             Ok(communicator) => Ok(Self {
                 communicator,

@@ -11,6 +11,11 @@ pub(crate) trait Driver: Send + Sync {
     /// Lets the member act, and sends what it says on its way without waiting for it.
     fn act<R>(&self, act: impl FnOnce(&mut Member, Instant) -> R) -> R;
 
+    /// The same for a caller that is going to wait: what it says may be sent only then.
+    fn act_and_wait_later<R>(&self, act: impl FnOnce(&mut Member, Instant) -> R) -> R {
+        self.act(act)
+    }
+
     /// Has what was said sent soon, although this thread goes on to do something else.
     fn nudge(&self) {}
 

@@ -291,14 +291,29 @@ impl Hub {
         self.readers.clear().await;
     }
 
+    /// Handles what a member says.
+    ///
+    /// Most contributions decide nothing, and nobody has to look at them: waking rank 0's caller for each
+    /// would cost more than all the rest of it.
+    fn hear(&self, from: Rank, message: ToCoordinator) {
+        let now = Instant::now();
+        let is_quiet = matches!(
+            message,
+            ToCoordinator::Contribute { .. } | ToCoordinator::Status { .. }
+        );
+        let mut state = self.lock();
+        if let Some(coordinator) = &mut state.machines.coordinator {
+            coordinator.hear(from, message, now);
+        }
+        self.move_messages(state, now, is_quiet);
+    }
+
     /// Reads what a member says until its connection ends.
     pub(crate) async fn serve_member(&self, from: Rank, serial: usize, mut reader: Reader) {
         let _counted = Counted::new(&self.readers);
         loop {
             match reader.next::<ToCoordinator>().await {
-                Ok(message) => {
-                    self.coordinate(|coordinator, now| coordinator.hear(from, message, now));
-                }
+                Ok(message) => self.hear(from, message),
                 Err(end) => {
                     self.ended(from, serial, &end.to_string());
                     reader.drain().await;
@@ -349,7 +364,12 @@ impl Hub {
     }
 
     /// Moves messages until nobody has anything to say, then wakes whoever may care.
-    fn deliver(&self, mut state: MutexGuard<'_, State>, now: Instant) {
+    fn deliver(&self, state: MutexGuard<'_, State>, now: Instant) {
+        self.move_messages(state, now, false);
+    }
+
+    /// The same, without waking anybody if no message had to be moved.
+    fn move_messages(&self, mut state: MutexGuard<'_, State>, now: Instant, is_quiet: bool) {
         let State {
             machines,
             outboxes,
@@ -360,6 +380,7 @@ impl Hub {
             outboxes,
             backlog: &self.backlog,
         };
+        let has_news = !is_quiet || machines.has_something_to_say();
         let reclaims = machines.deliver(now, &mut queues);
         let earlier = match (machines.next_tick(), *armed) {
             (Some(next), Some(armed)) => next < armed,
@@ -370,7 +391,9 @@ impl Hub {
         if earlier {
             self.rearm.notify_one();
         }
-        self.changed.notify_waiters();
+        if has_news {
+            self.changed.notify_waiters();
+        }
         for (sink, channel, epoch, owner) in reclaims {
             sink(channel, epoch, owner);
         }

@@ -79,6 +79,14 @@ impl Driver for Line {
         self.hub.act(act)
     }
 
+    /// From inside of the runtime no other thread has to be woken to send it; this one will be back.
+    fn act_and_wait_later<R>(&self, act: impl FnOnce(&mut Member, Instant) -> R) -> R {
+        match self.baton() {
+            Some(baton) => baton.run(async { self.hub.act(act) }),
+            None => self.hub.act(act),
+        }
+    }
+
     fn nudge(&self) {
         if !self.hub.is_flushed()
             && let Some(baton) = self.baton()

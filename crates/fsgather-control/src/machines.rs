@@ -76,6 +76,12 @@ impl Machines {
         self.sink = sink;
     }
 
+    /// Whether [`deliver`](Self::deliver) has something to do.
+    pub(crate) fn has_something_to_say(&self) -> bool {
+        let coordinator = self.coordinator.as_ref();
+        self.member.has_actions() || coordinator.is_some_and(Coordinator::has_actions)
+    }
+
     /// Moves messages until nobody has anything to say. What is to be reclaimed is returned, for when no
     /// lock is held any more.
     #[must_use]

@@ -95,6 +95,12 @@ impl Member {
         std::mem::take(&mut self.actions)
     }
 
+    /// Whether something has to be done.
+    #[must_use]
+    pub fn has_actions(&self) -> bool {
+        !self.actions.is_empty()
+    }
+
     /// How the world ended for this member, if it has.
     #[must_use]
     pub fn farewell(&self) -> Option<Farewell> {

@@ -142,7 +142,7 @@ impl<D: Driver> Exchange for Seat<D> {
             )));
         }
         self.driver
-            .act(|member, now| member.contribute(ticket, round, contribution, now))
+            .act_and_wait_later(|member, now| member.contribute(ticket, round, contribution, now))
             .map_err(|failure| self.tell(failure))
     }
 

@@ -81,8 +81,16 @@ impl<'a> Started<'a> {
             manner,
             early: None,
         };
-        if manner == Manner::Kept && matches!(started.place, Place::Relay) {
-            started.early = started.receive(None)?;
+        if manner == Manner::Kept {
+            // Nobody waits yet, so that the announcement has to be sent on its way.
+            let session = &started.session;
+            session.moved(0).map_err(|failure| {
+                forget(session, &started.place);
+                session.over(failure)
+            })?;
+            if matches!(started.place, Place::Relay) {
+                started.early = started.receive(None)?;
+            }
         }
         Ok(started)
     }

@@ -102,14 +102,22 @@ impl RunArguments {
                 "--json and --no-prefix cannot be combined: both want standard output for themselves",
             ));
         }
-        let needed = 2 * u64::from(self.ranks.get()) + OTHER_FILES;
-        match getrlimit(Resource::Nofile).current {
-            Some(allowed) if allowed < needed => Err(Error::config(format!(
-                "{} ranks need {needed} open files, but {allowed} are allowed; raise that with `ulimit -n {needed}`",
-                self.ranks
-            ))),
-            _ => Ok(()),
-        }
+        check_open_files(self.ranks)
+    }
+}
+
+/// Finds out whether that many ranks can be relayed.
+///
+/// # Errors
+///
+/// [`Error::Config`] when this process may not have as many open files as that takes.
+pub(crate) fn check_open_files(ranks: WorldSize) -> Result<(), Error> {
+    let needed = 2 * u64::from(ranks.get()) + OTHER_FILES;
+    match getrlimit(Resource::Nofile).current {
+        Some(allowed) if allowed < needed => Err(Error::config(format!(
+            "{ranks} ranks need {needed} open files, but {allowed} are allowed; raise that with `ulimit -n {needed}`"
+        ))),
+        _ => Ok(()),
     }
 }
 

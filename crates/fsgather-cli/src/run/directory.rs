@@ -16,6 +16,18 @@ use fsgather::{
 /// [`Error::Config`] when the one given is no directory, [`Error::Storage`] when the default cannot be
 /// made or is not safe to use.
 pub(super) fn choose(given: Option<&Path>) -> Result<PathBuf, Error> {
+    match named(given)? {
+        Some(named) => Ok(named),
+        None => fsgather::local_directory(),
+    }
+}
+
+/// The directory that somebody has named: the one given, else the inherited one. It is absolute.
+///
+/// # Errors
+///
+/// [`Error::Config`] when the one given is no directory.
+pub(crate) fn named(given: Option<&Path>) -> Result<Option<PathBuf>, Error> {
     if let Some(given) = given {
         if !given.is_dir() {
             return Err(Error::config(format!(
@@ -23,16 +35,15 @@ pub(super) fn choose(given: Option<&Path>) -> Result<PathBuf, Error> {
                 given.display()
             )));
         }
-        return make_absolute(given);
+        return make_absolute(given).map(Some);
     }
     let variables = Variables::of_process();
     let inherited = [environment::DIR, environment::EXP_DIR]
         .into_iter()
         .find_map(|name| variables.get(name));
-    match inherited {
-        Some(inherited) => make_absolute(Path::new(inherited)),
-        None => fsgather::local_directory(),
-    }
+    inherited
+        .map(|inherited| make_absolute(Path::new(inherited)))
+        .transpose()
 }
 
 fn make_absolute(path: &Path) -> Result<PathBuf, Error> {

@@ -1,4 +1,5 @@
-//! The verb `run`: starts ranks on this machine, relays what they print, and ends them together.
+//! The verb `run`: starts ranks on this machine, relays what they print, and ends them together. Verbs
+//! that need ranks of their own start them here as well, with [`run_own`].
 //!
 //! Three threads, however many ranks there are: this one starts ranks and decides ([`Supervision`], which
 //! is pure), one relays output, one waits for signals. All they tell each other is an [`Event`].
@@ -18,15 +19,18 @@ mod supervision;
 mod variables;
 
 use std::{
+    ffi::OsString,
     io,
+    path::Path,
     sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
-use fsgather::Rank;
+use fsgather::{Rank, WorldSize};
 use rustix::process::Signal;
 
-pub(crate) use arguments::RunArguments;
+pub(crate) use arguments::{RunArguments, check_open_files};
+pub(crate) use directory::named as named_directory;
 pub(crate) use exec_rank::{ExecRankArguments, exec_rank};
 
 use crate::{
@@ -57,6 +61,27 @@ enum Event {
     RelayEnded,
 }
 
+/// What ranks execute, and how what they print is passed on.
+#[derive(Debug)]
+struct Task<'a> {
+    /// The verb that starts them, for our own lines.
+    verb: &'static str,
+    command: &'a [OsString],
+    /// Whether rank 0 has our standard input.
+    with_stdin: bool,
+    /// Where their standard output goes.
+    data: Stream,
+    /// Whether lines of their standard output, and of their standard error, come with the rank.
+    is_prefixed: (bool, bool),
+    policy: Policy,
+}
+
+/// How ranks that a verb has started for itself are ended when one fails.
+const OWN_POLICY: Policy = Policy {
+    grace: Duration::from_secs(5),
+    kill_after: Duration::from_secs(5),
+};
+
 /// Runs the ranks of one job and returns the code to exit with.
 ///
 /// # Errors
@@ -65,24 +90,69 @@ enum Event {
 /// does not let us watch over ranks. Failing ranks are no error here: their code is returned.
 pub(crate) fn run(arguments: &RunArguments, json: bool) -> Result<u8, Failure> {
     arguments.check(json)?;
-    let job = Job::new(arguments, directory::choose(arguments.dir.as_deref())?)?;
+    let directory = directory::choose(arguments.dir.as_deref())?;
+    let job = Job::new(arguments.ranks, arguments.timeout, directory)?;
+    let task = Task {
+        verb: "run",
+        command: &arguments.command,
+        with_stdin: true,
+        // Ranks' data must not mix with our own document.
+        data: if json { Stream::Stderr } else { Stream::Stdout },
+        is_prefixed: (!arguments.no_prefix, !arguments.no_prefix),
+        policy: Policy {
+            grace: arguments.grace,
+            kill_after: arguments.kill_after,
+        },
+    };
+    execute(&task, &job, json)
+}
+
+/// Runs this very program with these arguments as ranks that gather in `directory`, passes on unchanged
+/// what rank 0 prints, and returns the code to exit with.
+///
+/// # Errors
+///
+/// When this machine does not let us watch over ranks. Failing ranks are no error here: their code is
+/// returned.
+pub(crate) fn run_own(
+    verb: &'static str,
+    ranks: WorldSize,
+    directory: &Path,
+    arguments: Vec<OsString>,
+) -> Result<u8, Failure> {
+    let job = Job::new(ranks, None, directory.to_owned())?;
+    let mut command = vec![OsString::from("/proc/self/exe")];
+    command.extend(arguments);
+    let task = Task {
+        verb,
+        command: &command,
+        with_stdin: false,
+        data: Stream::Stdout,
+        is_prefixed: (false, true),
+        policy: OWN_POLICY,
+    };
+    execute(&task, &job, false)
+}
+
+/// Runs a task to its end and returns the code to exit with.
+fn execute(task: &Task<'_>, job: &Job, json: bool) -> Result<u8, Failure> {
     let started_at = Instant::now();
     let (events, inbox) = mpsc::channel();
     // Before the first rank, so that no end of a rank is missed.
     let watch = SignalWatch::start(events.clone()).map_err(Failure::system("watch signals"))?;
-    let mut run = Run::start(arguments, json, &job, events, &inbox)?;
+    let mut run = Run::start(task, job, events, &inbox)?;
     run.supervise(&inbox);
     let code = run.finish();
     watch.stop();
     let report = Report::new(
-        &job,
+        job,
         &run.supervision,
         run.processes.pids(),
         started_at.elapsed(),
     );
     if !run.abandoned {
         for line in report.lines() {
-            output::say(&format!("fsgather run: {line}"));
+            output::say(&format!("fsgather {}: {line}", task.verb));
         }
         if json {
             output::json(&report).map_err(Failure::system("write standard output"))?;
@@ -104,8 +174,7 @@ struct Run {
 
 impl Run {
     fn start(
-        arguments: &RunArguments,
-        json: bool,
+        task: &Task<'_>,
         job: &Job,
         events: Sender<Event>,
         inbox: &Receiver<Event>,
@@ -115,8 +184,6 @@ impl Run {
         let mut early = Vec::new();
         let mut failure = None;
         let mut interruption = None;
-        // Ranks' data must not mix with our own document.
-        let data = if json { Stream::Stderr } else { Stream::Stdout };
         for rank in job.world.ranks() {
             early.extend(inbox.try_iter());
             interruption = early.iter().find_map(|event| match event {
@@ -127,20 +194,21 @@ impl Run {
                 break;
             }
             match launch::start(
-                &arguments.command,
+                task.command,
                 &job.variables_of(rank),
-                rank == Rank::ZERO,
+                task.with_stdin && rank == Rank::ZERO,
             ) {
                 Ok(started) => {
-                    let lines = || {
-                        if arguments.no_prefix {
-                            Lines::unchanged()
-                        } else {
+                    let lines = |is_prefixed| {
+                        if is_prefixed {
                             Lines::prefixed(rank, job.world)
+                        } else {
+                            Lines::unchanged()
                         }
                     };
-                    sources.push(Source::new(started.stdout, data, lines()));
-                    sources.push(Source::new(started.stderr, Stream::Stderr, lines()));
+                    let (data, errors) = task.is_prefixed;
+                    sources.push(Source::new(started.stdout, task.data, lines(data)));
+                    sources.push(Source::new(started.stderr, Stream::Stderr, lines(errors)));
                     processes.add(started.child);
                 }
                 Err(error) => {
@@ -149,14 +217,11 @@ impl Run {
                 }
             }
         }
-        let policy = Policy {
-            grace: arguments.grace,
-            kill_after: arguments.kill_after,
-        };
         let mut run = Self {
-            supervision: Supervision::new(policy, processes.pids().to_vec()),
+            supervision: Supervision::new(task.policy, processes.pids().to_vec()),
             processes,
-            relay: Relay::start(sources, events).map_err(Failure::system("start a thread"))?,
+            relay: Relay::start(task.verb, sources, events)
+                .map_err(Failure::system("start a thread"))?,
             early,
             abandoned: false,
         };

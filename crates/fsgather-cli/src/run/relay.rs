@@ -51,14 +51,18 @@ pub(super) struct Relay {
 }
 
 impl Relay {
-    /// Starts relaying.
-    pub(super) fn start(sources: Vec<Source>, events: Sender<Event>) -> io::Result<Self> {
+    /// Starts relaying, for a verb that our own lines name.
+    pub(super) fn start(
+        verb: &str,
+        sources: Vec<Source>,
+        events: Sender<Event>,
+    ) -> io::Result<Self> {
         let (voice, ear) = UnixStream::pair()?;
         voice.set_nonblocking(true)?;
         let ear = Source::new(
             ear.into(),
             Stream::Stderr,
-            Lines::with_prefix("fsgather run: "),
+            Lines::with_prefix(format!("fsgather {verb}: ")),
         );
         let mut pump = Pump {
             sources,

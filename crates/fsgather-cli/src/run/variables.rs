@@ -9,7 +9,6 @@ use std::{
 
 use fsgather::{Rank, WorldSize};
 
-use super::arguments::RunArguments;
 use crate::failure::Failure;
 
 /// One name and its value; `None` takes an inherited variable away.
@@ -34,12 +33,16 @@ impl Job {
     /// # Errors
     ///
     /// When this machine has no free port.
-    pub(super) fn new(arguments: &RunArguments, directory: PathBuf) -> Result<Self, Failure> {
+    pub(super) fn new(
+        world: WorldSize,
+        timeout: Option<Duration>,
+        directory: PathBuf,
+    ) -> Result<Self, Failure> {
         Ok(Self {
             name: format!("run-{}-{:016x}", std::process::id(), rand::random::<u64>()),
-            world: arguments.ranks,
+            world,
             directory,
-            timeout: arguments.timeout,
+            timeout,
             master_port: free_port()?,
         })
     }

@@ -1,6 +1,7 @@
-//! The verbs: one file each.
+//! The verbs: one file or directory each.
 
 pub(crate) mod barrier;
+pub(crate) mod bench;
 pub(crate) mod broadcast;
 pub(crate) mod clean;
 pub(crate) mod demo;

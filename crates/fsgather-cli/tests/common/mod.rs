@@ -1,4 +1,8 @@
 //! A real `fsgather` process whose output and end can be waited for.
+#![allow(
+    dead_code,
+    reason = "every test program uses another part of this module"
+)]
 
 use std::{
     collections::BTreeSet,

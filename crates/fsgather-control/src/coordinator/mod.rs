@@ -133,6 +133,12 @@ impl Coordinator {
         std::mem::take(&mut self.actions)
     }
 
+    /// Whether something has to be done.
+    #[must_use]
+    pub fn has_actions(&self) -> bool {
+        !self.actions.is_empty()
+    }
+
     /// Whether all ranks have joined.
     #[must_use]
     pub fn is_open(&self) -> bool {

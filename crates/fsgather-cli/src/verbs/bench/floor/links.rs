@@ -1,0 +1,96 @@
+//! Connecting ranks over loopback: [`connect`].
+
+use std::{
+    io::{self, Read, Write},
+    net::{Ipv4Addr, TcpListener, TcpStream},
+    time::Duration,
+};
+
+use fsgather::Communicator;
+
+use crate::failure::Failure;
+
+/// How long whoever connects may take to say who it is.
+const INTRODUCTION: Duration = Duration::from_secs(5);
+
+/// A number drawn by the rank that is called, and the number of the rank that calls.
+type Hello = [u8; 12];
+
+/// Connections between this rank and others.
+pub(super) struct Links {
+    /// Those that this rank has made, in the order asked for.
+    pub(super) made: Vec<TcpStream>,
+    /// Those that others have made, in rank order.
+    pub(super) taken: Vec<TcpStream>,
+}
+
+/// Connects this rank to the ranks in `to`, while `from` others connect to this one; a collective call.
+///
+/// Nothing that happens on a connection takes longer than `patience`.
+///
+/// # Errors
+///
+/// When loopback does not work, or a rank is lost meanwhile.
+pub(super) fn connect(
+    world: &Communicator,
+    to: &[usize],
+    from: usize,
+    patience: Duration,
+) -> Result<Links, Failure> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failure)?;
+    let port = listener.local_addr().map_err(failure)?.port();
+    let secret: u64 = rand::random();
+    let known = world.all_gather(&(port, secret))?;
+    let mut made = Vec::with_capacity(to.len());
+    for &rank in to {
+        let (port, secret) = known[rank];
+        made.push(call(port, &hello(secret, world.rank().get()), patience).map_err(failure)?);
+    }
+    // From here on all connections wait to be taken.
+    world.barrier()?;
+    let mut taken = Vec::with_capacity(from);
+    while taken.len() < from {
+        let (stream, _) = listener.accept().map_err(failure)?;
+        // Whoever does not know the number is a stranger.
+        if let Some(rank) = introduced(&stream, secret) {
+            prepare(&stream, patience).map_err(failure)?;
+            taken.push((rank, stream));
+        }
+    }
+    taken.sort_by_key(|(rank, _)| *rank);
+    let taken = taken.into_iter().map(|(_, stream)| stream).collect();
+    Ok(Links { made, taken })
+}
+
+fn call(port: u16, hello: &Hello, patience: Duration) -> io::Result<TcpStream> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    prepare(&stream, patience)?;
+    stream.write_all(hello)?;
+    Ok(stream)
+}
+
+fn introduced(mut stream: &TcpStream, secret: u64) -> Option<u32> {
+    let mut said = Hello::default();
+    stream.set_read_timeout(Some(INTRODUCTION)).ok()?;
+    stream.read_exact(&mut said).ok()?;
+    let (number, rank) = said.split_first_chunk()?;
+    let rank = u32::from_le_bytes(*rank.first_chunk()?);
+    (u64::from_le_bytes(*number) == secret).then_some(rank)
+}
+
+fn hello(secret: u64, rank: u32) -> Hello {
+    let mut hello = Hello::default();
+    hello[..8].copy_from_slice(&secret.to_le_bytes());
+    hello[8..].copy_from_slice(&rank.to_le_bytes());
+    hello
+}
+
+fn prepare(stream: &TcpStream, patience: Duration) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(patience))?;
+    stream.set_write_timeout(Some(patience))
+}
+
+fn failure(cause: io::Error) -> Failure {
+    Failure::system("connect ranks over loopback")(cause)
+}

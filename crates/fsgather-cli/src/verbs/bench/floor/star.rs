@@ -1,0 +1,114 @@
+//! Messages by way of rank 0, over blocking sockets: [`Star`].
+
+use std::{
+    io::{self, Read, Write},
+    net::TcpStream,
+    time::Duration,
+};
+
+use fsgather::Communicator;
+
+use super::links;
+use crate::{failure::Failure, verbs::bench::operation::touch};
+
+/// A connection from every rank to rank 0.
+pub(crate) struct Star {
+    rank: usize,
+    /// On rank 0 those to all others, in rank order; elsewhere the one to rank 0.
+    links: Vec<TcpStream>,
+}
+
+impl Star {
+    /// Connects all ranks; a collective call.
+    ///
+    /// # Errors
+    ///
+    /// When that does not work, or a rank is lost meanwhile.
+    pub(crate) fn connect(world: &Communicator, patience: Duration) -> Result<Self, Failure> {
+        let rank = world.rank().index();
+        let links = if rank == 0 {
+            links::connect(world, &[], world.world_size().count() - 1, patience)?.taken
+        } else {
+            links::connect(world, &[0], 0, patience)?.made
+        };
+        Ok(Self { rank, links })
+    }
+
+    pub(crate) const fn is_root(&self) -> bool {
+        self.rank == 0
+    }
+
+    /// A byte from everybody to rank 0, and one back.
+    pub(crate) fn barrier(&self) -> io::Result<()> {
+        let mut byte = [0];
+        self.all_gather_into(&[0], &mut byte, |_| 0..1)
+    }
+
+    /// `source` of everybody to everybody, put together at rank 0.
+    pub(super) fn all_gather(&self, source: &[u8], table: &mut [u8]) -> io::Result<()> {
+        let len = source.len();
+        table[self.rank * len..][..len].copy_from_slice(source);
+        self.all_gather_into(source, table, |rank| rank * len..(rank + 1) * len)
+    }
+
+    fn all_gather_into(
+        &self,
+        source: &[u8],
+        table: &mut [u8],
+        place_of: impl Fn(usize) -> std::ops::Range<usize>,
+    ) -> io::Result<()> {
+        if self.is_root() {
+            for (rank, mut link) in (1..).zip(&self.links) {
+                link.read_exact(&mut table[place_of(rank)])?;
+            }
+            for mut link in &self.links {
+                link.write_all(table)?;
+            }
+        } else {
+            for mut link in &self.links {
+                link.write_all(source)?;
+                link.read_exact(table)?;
+            }
+        }
+        touch(table);
+        Ok(())
+    }
+
+    /// `source` of everybody to rank 0.
+    pub(super) fn gather(&self, source: &[u8], buffer: &mut [u8]) -> io::Result<()> {
+        for link in &self.links {
+            if self.is_root() {
+                receive(link, source.len(), buffer)?;
+            } else {
+                let mut link = link;
+                link.write_all(source)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `source` of rank 0 to everybody.
+    pub(super) fn broadcast(&self, source: &[u8], buffer: &mut [u8]) -> io::Result<()> {
+        for link in &self.links {
+            if self.is_root() {
+                let mut link = link;
+                link.write_all(source)?;
+            } else {
+                receive(link, source.len(), buffer)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Reads so many bytes through a buffer.
+fn receive(mut link: &TcpStream, len: usize, buffer: &mut [u8]) -> io::Result<()> {
+    let mut left = len;
+    while left > 0 {
+        let piece = left.min(buffer.len());
+        link.read_exact(&mut buffer[..piece])?;
+        touch(&buffer[..piece]);
+        left -= piece;
+    }
+    Ok(())
+}

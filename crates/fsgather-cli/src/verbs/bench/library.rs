@@ -1,0 +1,65 @@
+//! What is measured: [`Library`].
+
+use std::io;
+
+use fsgather::Communicator;
+
+use super::operation::{Operation, Subject, touch};
+use crate::failure::Failure;
+
+/// Operations as users call them.
+pub(super) struct Library<'a> {
+    pub(super) world: &'a Communicator,
+    /// This rank's payload.
+    pub(super) source: &'a [u8],
+}
+
+impl Subject for Library<'_> {
+    fn perform(&mut self, operation: Operation) -> Result<(), Failure> {
+        let (world, source) = (self.world, self.source);
+        let ranks = world.world_size().count();
+        match operation {
+            Operation::Barrier => world.barrier()?,
+            Operation::Broadcast => {
+                self.look_at(&world.broadcast_bytes(source, 0)?)?;
+            }
+            Operation::Gather => {
+                if let Some(parts) = world.gather_bytes(source, 0)?.all() {
+                    let mut received = 0;
+                    for part in parts {
+                        self.look_at(&part?)?;
+                        received += 1;
+                    }
+                    expect(received, ranks)?;
+                }
+            }
+            Operation::AllGather => {
+                let received = world.all_gather_bytes(source)?;
+                expect(received.len(), ranks)?;
+                for payload in received {
+                    self.look_at(&payload)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Library<'_> {
+    fn look_at(&self, payload: &[u8]) -> Result<(), Failure> {
+        expect(payload.len(), self.source.len())?;
+        touch(payload);
+        Ok(())
+    }
+}
+
+/// Refuses a result that is not as large as it has to be.
+fn expect(received: usize, expected: usize) -> Result<(), Failure> {
+    if received == expected {
+        return Ok(());
+    }
+    let cause = format!("{received} came, {expected} should have");
+    Err(Failure::system("accept what was received")(
+        io::Error::other(cause),
+    ))
+}

@@ -1,0 +1,174 @@
+//! The hidden verb `bench-rank`: one rank that measures.
+
+use std::{io, path::PathBuf};
+
+use clap::Args;
+use fsgather::{
+    Communicator, Rendezvous,
+    environment::Variables,
+    settings::{Settings, Transport},
+};
+
+use super::{
+    arguments::Work,
+    course::{Course, Series},
+    floor::{self, Floor, Star, Way},
+    library::Library,
+    operation::{Operation, Subject},
+    report::{Measured, Report},
+};
+use crate::{exit, failure::Failure, log, membership::Membership, output};
+
+/// One rank of `fsgather bench`, which starts this by itself.
+#[derive(Args, Debug)]
+#[command(hide = true)]
+pub(crate) struct BenchRankArguments {
+    /// Where to gather.
+    #[arg(long)]
+    place: PathBuf,
+
+    /// Say what is being measured.
+    #[arg(long)]
+    announce: bool,
+
+    #[command(flatten)]
+    pub(super) work: Work,
+}
+
+/// Measures what was asked for, together with the other ranks; rank 0 prints what came of it.
+///
+/// # Errors
+///
+/// Whatever goes wrong here or on another rank.
+pub(crate) fn bench_rank(arguments: &BenchRankArguments, json: bool) -> Result<u8, Failure> {
+    log::start()?;
+    let settings = Settings::resolve(&Variables::of_process())?;
+    let work = &arguments.work;
+    let mut measured = Vec::new();
+    for &transport in &work.transports {
+        let mut builder = Communicator::builder()
+            .directory(&arguments.place)
+            .rendezvous(Rendezvous::File(arguments.place.clone()))
+            .transport(transport);
+        if let Some(control) = work.control {
+            builder = builder.control(control);
+        }
+        let membership = Membership::enter(builder)?;
+        let bench = Bench {
+            arguments,
+            settings: &settings,
+            transport,
+        };
+        measured.extend(membership.complete(|world| bench.measure(world))?);
+    }
+    if settings.detection.rank.get() == 0 {
+        let report = Report::new(work, settings.detection.world_size, &measured);
+        if json {
+            output::json(&report).map_err(Failure::system("write standard output"))?;
+        } else {
+            let text = report.text();
+            output::write(output::Stream::Stdout, text.as_bytes())
+                .map_err(Failure::system("write standard output"))?;
+        }
+    }
+    Ok(exit::DONE)
+}
+
+/// What one world measures.
+struct Bench<'a> {
+    arguments: &'a BenchRankArguments,
+    settings: &'a Settings,
+    transport: Transport,
+}
+
+impl Bench<'_> {
+    /// Measures all operations; on rank 0 what came of it, nothing elsewhere.
+    fn measure(&self, world: &Communicator) -> Result<Vec<Measured>, Failure> {
+        match self.try_measure(world) {
+            // Bare sockets only know that something has ended. By now ours are closed, so that all ranks
+            // come here, and the library knows who was lost and why.
+            Err(Failure::System { cause, operation }) if floor::is_loss(&cause) => {
+                world.barrier()?;
+                Err(Failure::system(operation)(io::Error::other(cause)))
+            }
+            measured => measured,
+        }
+    }
+
+    fn try_measure(&self, world: &Communicator) -> Result<Vec<Measured>, Failure> {
+        let work = &self.arguments.work;
+        let patience = self.settings.timeout.value;
+        let star = Star::connect(world, patience)?;
+        let mut source = Vec::new();
+        if work.operations.iter().any(|one| one.has_payload()) {
+            source.resize(work.bytes, 0);
+            // Nobody can make random bytes smaller, or the same ones twice.
+            rand::fill(source.as_mut_slice());
+        }
+        let bound = self.settings.inline_bound(world.world_size());
+        let is_large = source.len() as u64 > bound;
+        let mut ours = Library {
+            world,
+            source: &source,
+        };
+        let mut floor = if work.floor {
+            let way = match self.transport {
+                _ if !is_large => Way::Inline,
+                // All ranks are on one host, so that nothing is better than files.
+                Transport::Auto | Transport::Filesys => Way::Files,
+                Transport::Memory => Way::Memory,
+            };
+            let place = &self.arguments.place;
+            Some(Floor::new(world, &star, &source, way, place, patience)?)
+        } else {
+            None
+        };
+        let mut measured = Vec::new();
+        for &operation in &work.operations {
+            self.announce(world, operation);
+            let course = Course {
+                world,
+                star: &star,
+                operation,
+                is_large: is_large && operation.has_payload(),
+            };
+            let mut subjects: Vec<&mut dyn Subject> = vec![&mut ours];
+            if let Some(floor) = &mut floor {
+                subjects.push(floor);
+            }
+            let series = course.run(&mut subjects, work.iterations)?;
+            measured.extend(self.collect(world, operation, &series)?);
+        }
+        Ok(measured)
+    }
+
+    /// Brings together what all ranks have measured of one operation, on rank 0.
+    fn collect(
+        &self,
+        world: &Communicator,
+        operation: Operation,
+        series: &Vec<Series>,
+    ) -> Result<Option<Measured>, Failure> {
+        let Some(parts) = world.gather(series, 0)?.all() else {
+            return Ok(None);
+        };
+        let ranks = parts.collect::<Result<Vec<_>, _>>()?;
+        Ok(Some(Measured {
+            operation,
+            transport: self.transport,
+            ranks,
+        }))
+    }
+
+    fn announce(&self, world: &Communicator, operation: Operation) {
+        if world.rank().get() != 0 {
+            return;
+        }
+        let text = format!("measuring {} ({})", operation.word(), self.transport);
+        if self.arguments.announce {
+            output::say(&text);
+        } else {
+            tracing::info!("{text}");
+        }
+    }
+}
