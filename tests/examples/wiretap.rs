@@ -68,7 +68,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         .chunks_exact(SPACING)
         .filter_map(|chunk| chunk.get(..8))
         .collect();
-    let seen: HashSet<&[u8]> = heard.windows(8).filter(|bytes| samples.contains(bytes)).collect();
+    let seen: HashSet<&[u8]> = heard
+        .windows(8)
+        .filter(|bytes| samples.contains(bytes))
+        .collect();
     writeln!(
         stdout,
         "seen {} of {} samples in {} bytes",

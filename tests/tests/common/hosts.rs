@@ -113,6 +113,11 @@ impl Hosts {
         1..=self.count
     }
 
+    /// How many there are.
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
     fn pid(&self, host: u32) -> u32 {
         self.holders.pid(host as usize)
     }
@@ -201,7 +206,9 @@ fn nsenter(options: &[&str]) -> Vec<String> {
 
 fn run(prefix: Vec<String>, script: &str, host: u32) {
     let mut command = Command::new(&prefix[0]);
-    command.args(&prefix[1..]).args(["sh", "-euc", script, "sh"]);
+    command
+        .args(&prefix[1..])
+        .args(["sh", "-euc", script, "sh"]);
     let done = command.arg(host.to_string()).output().expect("nsenter");
     let said = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success(), "{script}: {said}");
