@@ -6,6 +6,8 @@
 
 mod common;
 
+use std::path::Path;
+
 use common::{DESYNC, Stage, World, assert_nothing_left, everybody, place};
 
 /// Rank 1 of four takes one step, the others another; what all are told.
@@ -103,6 +105,89 @@ fn switched(variables: &[(&str, &str)], step: &str) -> (Vec<String>, Vec<Vec<Str
 const ALL: &str = "got 3, got 3";
 const NONE: &str = "got 0, got 0";
 
+/// Whether payloads of three ranks went through files in `directory`: only then somebody has made room for
+/// them there.
+fn goes_through_files(world: &World, directory: &Path) -> bool {
+    let mut stage = Stage::new();
+    stage.start_all(world, |_| {
+        "function:100000 at:gathered function_close".into()
+    });
+    stage.wait_at(everybody(3), "gathered");
+    let gathers = common::left_in(directory);
+    let found = gathers.iter().any(|path| path.join("payloads").exists());
+    stage.go_all(everybody(3));
+    stage.succeed(everybody(3));
+    assert_nothing_left(directory);
+    found
+}
+
+#[test]
+fn the_originals_switches_choose_between_files_and_memory() {
+    for (variables, through_files) in [
+        (&[("MDETR_FILESYS_REDUCE", "1")][..], true),
+        (&[("MDETR_CPU_REDUCE", "1")], false),
+        // As in the original, files go before memory, and only the exact value 1 counts.
+        (
+            &[("MDETR_FILESYS_REDUCE", "1"), ("MDETR_CPU_REDUCE", "1")],
+            true,
+        ),
+        (
+            &[("MDETR_FILESYS_REDUCE", "yes"), ("MDETR_CPU_REDUCE", "1")],
+            false,
+        ),
+        (
+            &[
+                ("MDETR_FILESYS_REDUCE_RANK_0_ONLY", "1"),
+                ("MDETR_CPU_REDUCE", "1"),
+            ],
+            true,
+        ),
+        // Our own name wins over theirs.
+        (
+            &[
+                ("MDETR_FILESYS_REDUCE", "1"),
+                ("FSGATHER_TRANSPORT", "memory"),
+            ],
+            false,
+        ),
+    ] {
+        let place = place();
+        let mut world = World::new(3, place.path());
+        for (name, value) in variables {
+            world = world.with(name, value);
+        }
+        assert_eq!(
+            goes_through_files(&world, place.path()),
+            through_files,
+            "{variables:?}"
+        );
+    }
+}
+
+#[test]
+fn the_originals_directory_is_used_where_ours_is_not_named() {
+    let (ours, theirs) = (place(), place());
+    let theirs_path = theirs.path().to_str().expect("text");
+    let both = World::new(3, ours.path()).with("EXP_DIR", theirs_path);
+    assert!(goes_through_files(&both, ours.path()));
+    assert!(!theirs.path().join("all_gather_via_filesys").exists());
+    let unset = both.with("FSGATHER_DIR", "");
+    assert!(goes_through_files(&unset, theirs.path()));
+}
+
+#[test]
+fn a_world_of_one_touches_no_file_whatever_the_switches_say() {
+    let place = place();
+    let world = World::new(1, &place.path().join("nowhere"))
+        .with("MDETR_FILESYS_REDUCE", "1")
+        .with("MDETR_FILESYS_REDUCE_RANK_0_ONLY", "1");
+    let mut stage = Stage::new();
+    stage.start(&mut world.rank(0, "function:100000 function_close"));
+    stage.wait_for(0, "got 1");
+    stage.succeed([0]);
+    assert_eq!(stage.end(0).warnings(), [""; 0]);
+}
+
 #[test]
 fn without_switches_all_gather_gives_everybody_the_list() {
     let (got, warnings) = switched(&[], "function:100000");
@@ -131,6 +216,52 @@ fn the_switch_to_rank_0_gives_the_others_an_empty_list_and_one_warning() {
     let counts: Vec<usize> = warnings.iter().map(Vec::len).collect();
     assert_eq!(counts, [0, 1, 0], "{warnings:?}");
     assert!(warnings[1][0].contains("empty list"), "{warnings:?}");
+}
+
+#[test]
+fn the_switch_to_rank_0_goes_before_that_to_memory() {
+    let switches = [
+        ("MDETR_FILESYS_REDUCE_RANK_0_ONLY", "1"),
+        ("MDETR_CPU_REDUCE", "1"),
+    ];
+    let (got, warnings) = switched(&switches, "function:100000");
+    assert_eq!(got, [ALL, NONE, NONE]);
+    let counts: Vec<usize> = warnings.iter().map(Vec::len).collect();
+    assert_eq!(counts, [0, 1, 0], "{warnings:?}");
+}
+
+#[test]
+fn only_the_value_one_switches_to_rank_0_and_our_own_name_wins() {
+    let old = "MDETR_FILESYS_REDUCE_RANK_0_ONLY";
+    for switches in [
+        &[(old, "true")][..],
+        &[(old, "1"), ("FSGATHER_ROOT_ONLY", "0")],
+    ] {
+        let (got, warnings) = switched(switches, "function:100000");
+        assert_eq!(
+            (got, warnings),
+            ([ALL; 3].map(str::to_owned).into(), vec![vec![]; 3])
+        );
+    }
+    let (got, warnings) = switched(&[("FSGATHER_ROOT_ONLY", "1")], "function:100000");
+    assert_eq!(got, [ALL, NONE, NONE]);
+    assert_eq!(
+        (warnings[0].len(), warnings[1].len()),
+        (0, 1),
+        "{warnings:?}"
+    );
+}
+
+#[test]
+fn the_switch_to_rank_0_leaves_methods_alone() {
+    let place = place();
+    let world = World::new(3, place.path()).with("FSGATHER_ROOT_ONLY", "1");
+    let mut stage = Stage::new();
+    // Each rank checks that it has received from all.
+    stage.start_all(&world, |_| "join all_gather:100000 close".into());
+    stage.succeed(everybody(3));
+    let ends = stage.end_all(everybody(3));
+    assert!(ends.iter().all(|end| end.warnings().is_empty()));
 }
 
 #[test]

@@ -351,6 +351,38 @@ fn a_rank_ended_by_sigint_tells_the_others() {
 }
 
 #[test]
+fn a_long_gather_says_how_far_it_has_come_every_30_seconds_unless_told_not_to() {
+    let (directory, work) = (place(), place());
+    let mut stage = Stage::new();
+    for (job, progress) in [("one", "auto"), ("other", "off")] {
+        let world = World::new(2, directory.path())
+            .with("FSGATHER_JOB", job)
+            .with("FSGATHER_LOG", "error")
+            .with("FSGATHER_PROGRESS", progress);
+        for rank in 0..2 {
+            // Standard input has no end yet.
+            let mut tool = world.tool(rank, &["gather", "--concat=whole"]);
+            stage.start(tool.current_dir(work.path()));
+        }
+    }
+    let since = Instant::now();
+    let line = stage.wait_for_where(0, "a line", |_| true);
+    assert_eq!(
+        line,
+        "fsgather: rank 0: received from 0 of 2 ranks, 0 bytes, 0 bytes/s"
+    );
+    let took = since.elapsed();
+    assert!(took > Duration::from_secs(25), "{took:?}");
+    stage.let_pass(Duration::from_secs(2));
+    // The other rank, and the job that was told not to, say nothing.
+    let said = stage.transcript();
+    assert_eq!(said.matches("received from").count(), 1, "{said}");
+    for index in 0..4 {
+        stage.kill(index);
+    }
+}
+
+#[test]
 fn a_signal_while_ranks_meet_ends_all() {
     let directory = place();
     let world = World::new(RANKS, directory.path()).with("FSGATHER_LOG", "info");

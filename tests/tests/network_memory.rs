@@ -335,7 +335,6 @@ fn payloads_go_between_hosts_in_the_clear_if_nothing_else_is_asked_for() {
 }
 
 #[test]
-#[ignore = "there is no setting yet"]
 fn payloads_that_are_to_be_encrypted_are_not_seen_between_hosts() {
     let Some(hosts) = Hosts::new(2) else { return };
     let place = place();

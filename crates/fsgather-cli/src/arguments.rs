@@ -38,6 +38,7 @@ pub(crate) enum Verb {
     Barrier(verbs::barrier::BarrierArguments),
     Inspect(verbs::inspect::InspectArguments),
     Clean(verbs::clean::CleanArguments),
+    Doctor(verbs::doctor::DoctorArguments),
     Bench(verbs::bench::BenchArguments),
     BenchRank(verbs::bench::BenchRankArguments),
     DemoRank(verbs::demo::DemoRankArguments),

@@ -38,6 +38,7 @@ fn main() -> ExitCode {
         Verb::Barrier(barrier) => ("barrier", verbs::barrier::barrier(barrier, arguments.json)),
         Verb::Inspect(inspect) => ("inspect", verbs::inspect::inspect(inspect, arguments.json)),
         Verb::Clean(clean) => ("clean", verbs::clean::clean(clean, arguments.json)),
+        Verb::Doctor(doctor) => ("doctor", verbs::doctor::doctor(doctor, arguments.json)),
         Verb::Bench(bench) => ("bench", verbs::bench::bench(bench, arguments.json)),
         // To the user a part of the same command.
         Verb::BenchRank(rank) => ("bench", verbs::bench::bench_rank(rank, arguments.json)),

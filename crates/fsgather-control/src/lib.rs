@@ -12,6 +12,7 @@
 //!   machines, `baton` decides which thread does the work, `join` and `attempt` find rank 0.
 //! - `markers`: messages moved through a shared place.
 //! - [`mesh`]: payloads moved over TCP directly between ranks.
+//! - [`reach`]: whether ranks can reach rank 0, tried out beside a world.
 //!
 //! Nothing here knows files; where rank 0 leaves word for the others
 //! ([`Noticeboard`](fsgather_core::Noticeboard)) and where messages are left
@@ -51,7 +52,9 @@ mod markers;
 
 pub mod meet;
 pub mod mesh;
+pub mod reach;
 
 pub use addresses::InterfaceFilter;
 pub use siblings::IsRunning;
+pub use tcp::descriptors_needed;
 pub use threads::threads;

@@ -96,7 +96,13 @@ pub(crate) fn host(config: &Config) -> Result<Hosted, Error> {
         Meeting::Board(board) => Some(Arc::clone(board)),
         Meeting::Address { .. } => None,
     };
-    let settled = baton.run(form(config, &hub, board.as_ref(), port, &credentials));
+    let failed = board
+        .as_ref()
+        .and_then(|board| leave_word(config, &**board, port, &credentials));
+    let settled = match failed {
+        Some(failed) => failed,
+        None => baton.run(form(&hub, board.as_ref(), &credentials)),
+    };
     let line = Line::new(Arc::clone(&hub), baton, board.clone());
     match settled {
         Settled::Formed(processes) => {
@@ -131,30 +137,38 @@ pub(crate) fn host(config: &Config) -> Result<Hosted, Error> {
     }
 }
 
-/// Leaves word for the others, and waits until all have come or something goes wrong.
-async fn form(
+/// Leaves word for the others; what has become of the world if that cannot be.
+///
+/// On the caller's thread, which may be the only one that is allowed to: a program's own rendezvous may be
+/// bound to it. Meanwhile the progress thread answers those who have found it.
+fn leave_word(
     config: &Config,
+    board: &dyn Noticeboard,
+    port: u16,
+    credentials: &Credentials,
+) -> Option<Settled> {
+    let record = match record(config, port, credentials) {
+        Ok(record) if record.addresses.is_empty() => {
+            let host = &config.process.host;
+            return Some(Settled::Unreachable {
+                why: format!("{host}, where rank 0 is, has no network address"),
+                is_posted: false,
+            });
+        }
+        Ok(record) => record,
+        Err(failure) => return Some(Settled::Failed(failure)),
+    };
+    board.post(&record.to_bytes()).err().map(Settled::Failed)
+}
+
+/// Waits until all have come or something goes wrong.
+async fn form(
     hub: &Arc<Hub>,
     board: Option<&Arc<dyn Noticeboard>>,
-    port: u16,
     credentials: &Credentials,
 ) -> Settled {
     let (object, objected) = oneshot::channel();
     if let Some(board) = board {
-        let record = match record(config, port, credentials) {
-            Ok(record) if record.addresses.is_empty() => {
-                let host = &config.process.host;
-                return Settled::Unreachable {
-                    why: format!("{host}, where rank 0 is, has no network address"),
-                    is_posted: false,
-                };
-            }
-            Ok(record) => record,
-            Err(failure) => return Settled::Failed(failure),
-        };
-        if let Err(failure) = post(Arc::clone(board), record.to_bytes()).await {
-            return Settled::Failed(failure);
-        }
         let tending = Tending {
             board: Arc::clone(board),
             hub: Arc::clone(hub),
@@ -318,12 +332,6 @@ impl WatchLine {
     }
 }
 
-async fn post(board: Arc<dyn Noticeboard>, record: Vec<u8>) -> Result<(), Error> {
-    tokio::task::spawn_blocking(move || board.post(&record))
-        .await
-        .map_err(|_| Error::rendezvous("leaving word for the others was cut short"))?
-}
-
 /// Looks after rank 0's record while the world forms.
 struct Tending {
     board: Arc<dyn Noticeboard>,
@@ -393,10 +401,16 @@ fn listen(config: &Config, ports: RangeInclusive<u16>) -> Result<TcpListener, Er
     transport::listen_as(Rank::ZERO, &config.process.host, ports, setting)
 }
 
-/// Members take two connections each, and the door some more.
-fn check_descriptors(world_size: WorldSize) -> Result<(), Error> {
+/// How many files rank 0 of such a world must be allowed to have open (`ulimit -n`): members take two
+/// connections each, and the door some more.
+#[must_use]
+pub fn descriptors_needed(world_size: WorldSize) -> u64 {
     const OTHERS: u64 = 128;
-    let needed = 2 * u64::from(world_size.get()) + OTHERS;
+    2 * u64::from(world_size.get()) + OTHERS
+}
+
+fn check_descriptors(world_size: WorldSize) -> Result<(), Error> {
+    let needed = descriptors_needed(world_size);
     let allowed = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     match allowed {
         Some(allowed) if allowed < needed => Err(Error::config(format!(

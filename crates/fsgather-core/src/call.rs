@@ -90,13 +90,16 @@ impl fmt::Display for Site {
     }
 }
 
-/// The Rust type of the values of a call, comparable only between processes of the same build.
+/// The Rust type of the values of a call, comparable only between processes of the same build, and how
+/// they become bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TypeTag {
     /// Identifies the executable; tags of different builds are not compared.
     pub build: u64,
     /// The name of the type as the compiler gives it.
     pub name: String,
+    /// The name of the codec, compared between any builds.
+    pub codec: String,
 }
 
 /// Who receives what the ranks contribute.
@@ -192,6 +195,7 @@ impl Call {
             return Some("different bounds");
         }
         match (&self.type_tag, &other.type_tag) {
+            (Some(ours), Some(theirs)) if ours.codec != theirs.codec => Some("different codecs"),
             (Some(ours), Some(theirs))
                 if ours.build == theirs.build && ours.name != theirs.name =>
             {
@@ -207,7 +211,7 @@ impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.operation.fmt(f)?;
         if let Some(tag) = &self.type_tag {
-            write!(f, "::<{}>", tag.name)?;
+            write!(f, "::<{}> in {}", tag.name, tag.codec)?;
         }
         match (self.operation, self.root) {
             (Operation::Broadcast, Some(root)) => write!(f, " from rank {root}")?,
@@ -248,14 +252,27 @@ mod tests {
         assert_eq!(gather().difference(&bounded), Some("different bounds"));
     }
 
+    fn typed(build: u64, name: &str, codec: &str) -> Call {
+        gather().with_type(TypeTag {
+            build,
+            name: name.into(),
+            codec: codec.into(),
+        })
+    }
+
+    #[test]
+    fn codecs_are_compared_between_any_builds() {
+        let (one, other) = (typed(1, "u8", "postcard"), typed(2, "u8", "json"));
+        assert_eq!(one.difference(&other), Some("different codecs"));
+        assert_eq!(
+            other.to_string(),
+            "gather::<u8> in json to rank 0 at a.rs:1:1"
+        );
+    }
+
     #[test]
     fn types_are_compared_between_equal_builds_only() {
-        let typed = |build, name: &str| {
-            gather().with_type(TypeTag {
-                build,
-                name: name.into(),
-            })
-        };
+        let typed = |build, name: &str| typed(build, name, "postcard");
         assert_eq!(
             typed(1, "u8").difference(&typed(1, "u16")),
             Some("different types")

@@ -10,7 +10,8 @@ use crate::Error;
 /// knows the record's secret and answers for this world does. So implementations need not, and must
 /// not, judge which record is the right one; they hand over all they find.
 ///
-/// Calls may block for as long as a file server is away. They are made on a thread of their own.
+/// Calls may block for as long as a file server is away. They are made on threads of their own, but for
+/// [`post`](Self::post), which is made on the thread that brings the world together.
 pub trait Noticeboard: Send + Sync {
     /// Posts rank 0's record, whole or not at all.
     ///

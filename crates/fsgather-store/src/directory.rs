@@ -25,6 +25,51 @@ use crate::{file, layout, layout::RendezvousEntry, listing, remove};
 #[serde(transparent)]
 pub struct OwnUid(pub u32);
 
+/// Whose a directory is and who may do what in it, as the server shows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Access {
+    /// The owner.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+    /// The permission bits, with the set-id and sticky ones.
+    pub mode: u32,
+}
+
+impl Access {
+    /// Looks at a directory, through links.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Storage`] when it is not there or cannot be looked at.
+    pub fn of(directory: &Path) -> Result<Self, Error> {
+        let stat = retry_on_intr(|| rustix::fs::stat(directory)).map_err(|errno| {
+            let error = io::Error::from(errno);
+            Error::storage("use", directory, explain(directory, &error))
+        })?;
+        Ok(Self {
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+            mode: stat.st_mode & 0o7777,
+        })
+    }
+
+    /// Whether anybody may remove or replace what others have in it.
+    ///
+    /// ```
+    /// use fsgather_store::Access;
+    ///
+    /// let with = |mode| Access { uid: 0, gid: 0, mode };
+    /// assert!(with(0o777).is_open_to_all());
+    /// assert!(!with(0o1777).is_open_to_all()); // the sticky bit of /tmp
+    /// assert!(!with(0o775).is_open_to_all());
+    /// ```
+    #[must_use]
+    pub const fn is_open_to_all(self) -> bool {
+        self.mode & 0o002 != 0 && self.mode & 0o1000 == 0
+    }
+}
+
 /// What lies at a path, links not followed.
 pub(crate) struct Found {
     pub(crate) is_directory: bool,
@@ -182,9 +227,33 @@ fn private_directory(path: PathBuf, uid: u32) -> Result<PathBuf, Error> {
 ///
 /// [`Error::Storage`] that names the directory, not the file, so that all ranks say the same.
 pub fn check_writable(directory: &Path) -> Result<OwnUid, Error> {
+    check_writing(directory).map(|(own, _)| own)
+}
+
+/// [`check_writable`], and what time it is there: the time stamp that the server has given the file.
+///
+/// # Errors
+///
+/// Those of [`check_writable`].
+pub fn check_writing(directory: &Path) -> Result<(OwnUid, SystemTime), Error> {
     in_rendezvous(directory, || try_writing(directory))
-        .map(|(own, _)| own)
         .map_err(|error| Error::storage("write in", directory, explain(directory, &error)))
+}
+
+/// Whether there is a rendezvous directory in `directory`, or anything else of its name.
+#[must_use]
+pub fn has_rendezvous(directory: &Path) -> bool {
+    look(&layout::rendezvous_path(directory)).is_ok()
+}
+
+/// Removes the rendezvous directory in `directory` if nothing is in it; whoever needs it makes it again.
+///
+/// Best effort: nobody is disturbed by an empty one.
+pub fn remove_empty_rendezvous(directory: &Path) {
+    let path = layout::rendezvous_path(directory);
+    if let Err(error) = remove::rmdir(&path) {
+        tracing::debug!(path = %path.display(), %error, "an empty directory stays");
+    }
 }
 
 /// Whose files of this process are in a directory, and what time it is there: owner and time stamp of a
@@ -364,9 +433,38 @@ mod tests {
     #[test]
     fn the_write_check_leaves_nothing_and_tells_the_owner() {
         let place = tempfile::tempdir().unwrap();
-        let own = check_writable(place.path()).unwrap();
+        let (own, time) = check_writing(place.path()).unwrap();
         assert_eq!(own.0, std::fs::metadata(place.path()).unwrap().uid());
+        let off = SystemTime::now().duration_since(time).unwrap_or_default();
+        assert!(off < std::time::Duration::from_mins(1), "{off:?}");
         assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn only_an_empty_rendezvous_directory_is_removed() {
+        let place = tempfile::tempdir().unwrap();
+        assert!(!has_rendezvous(place.path()));
+        let path = make_rendezvous(place.path()).unwrap();
+        std::fs::write(path.join("x"), b"").unwrap();
+        remove_empty_rendezvous(place.path());
+        assert!(has_rendezvous(place.path()));
+        std::fs::remove_file(path.join("x")).unwrap();
+        remove_empty_rendezvous(place.path());
+        assert!(!has_rendezvous(place.path()));
+    }
+
+    #[test]
+    fn a_directory_shows_whose_it_is() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(place.path(), PermissionsExt::from_mode(0o1770)).unwrap();
+        let access = Access::of(place.path()).unwrap();
+        let found = std::fs::metadata(place.path()).unwrap();
+        assert_eq!(
+            (access.uid, access.gid, access.mode),
+            (found.uid(), found.gid(), 0o1770)
+        );
+        let error = Access::of(&place.path().join("x")).unwrap_err().to_string();
+        assert!(error.contains("FSGATHER_DIR"), "{error}");
     }
 
     #[test]

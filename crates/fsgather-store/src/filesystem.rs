@@ -149,13 +149,41 @@ fn magic_of(facts: &rustix::fs::StatFs) -> u32 {
     facts.f_type as u32
 }
 
+/// What a file system holds and has left, as this process may use it.
+///
+/// For messages only: quotas do not show here, and others write meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Capacity {
+    /// All bytes.
+    pub total_bytes: u64,
+    /// Bytes that this process may still write.
+    pub free_bytes: u64,
+    /// All inodes, that is files and directories; 0 where they are not counted.
+    pub total_inodes: u64,
+    /// Inodes that this process may still make.
+    pub free_inodes: u64,
+}
+
+impl Capacity {
+    /// The capacity of the file system that an existing path lies on; `None` when it cannot be told.
+    #[must_use]
+    pub fn of(path: &Path) -> Option<Self> {
+        let facts = retry_on_intr(|| rustix::fs::statvfs(path)).ok()?;
+        Some(Self {
+            total_bytes: facts.f_blocks.saturating_mul(facts.f_frsize),
+            free_bytes: facts.f_bavail.saturating_mul(facts.f_frsize),
+            total_inodes: facts.f_files,
+            free_inodes: facts.f_favail,
+        })
+    }
+}
+
 /// How many bytes this process may still write where `path` lies; `None` when that cannot be told.
 ///
 /// For messages only: quotas do not show here, and others write meanwhile.
 #[must_use]
 pub fn free_bytes(path: &Path) -> Option<u64> {
-    let facts = retry_on_intr(|| rustix::fs::statvfs(path)).ok()?;
-    Some(facts.f_bavail.saturating_mul(facts.f_frsize))
+    Capacity::of(path).map(|capacity| capacity.free_bytes)
 }
 
 #[cfg(test)]
@@ -184,6 +212,9 @@ mod tests {
     fn real_paths_have_a_type_and_room() {
         let place = tempfile::tempdir().unwrap();
         FileSystem::of(place.path()).unwrap();
+        let capacity = Capacity::of(place.path()).unwrap();
+        assert!(0 < capacity.free_bytes && capacity.free_bytes <= capacity.total_bytes);
+        assert!(capacity.free_inodes <= capacity.total_inodes);
         assert!(free_bytes(place.path()).is_some());
         let error = FileSystem::of(&place.path().join("nothing")).unwrap_err();
         assert!(error.to_string().starts_with("cannot examine "), "{error}");

@@ -190,6 +190,18 @@ impl GatherDir {
         reveal::detect(&self.staging(), &self.payloads(), rand::random())
     }
 
+    /// Whether hard links can be made here, found out by making one and removing it again.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Storage`] when that cannot be tried.
+    pub fn has_links(&self) -> Result<bool, Error> {
+        let only = [PublishMode::Link];
+        let possible =
+            reveal::first_possible(&only, &self.staging(), &self.payloads(), rand::random())?;
+        Ok(possible.is_some())
+    }
+
     /// Makes a directory inside; that it exists is success.
     pub(crate) fn make_directory(&self, path: &Path) -> Result<(), Error> {
         let made = directory::make(path, self.facts.mode).map_err(|error| {

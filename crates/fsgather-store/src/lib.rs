@@ -22,7 +22,8 @@
 //! - [`Surveyor`]: what lies in a directory; [`assess`]: whether it is alive; [`clean`]: what crashes have
 //!   left, removed.
 //! - [`OwnerRecord`], [`this_process`], [`liveness`]: whose a directory is, and whether its owner runs.
-//! - [`FileSystem`]: what kind of file system a path lies on, for speed and for messages.
+//! - [`FileSystem`]: what kind of file system a path lies on, for speed and for messages. [`Mount`],
+//!   [`Capacity`], [`Access`]: where it comes from, how much room it has, whose it is, for messages alone.
 //! - [`make_rendezvous`], [`default_local`], [`check_writable`]: the directories above, and [`OwnUid`],
 //!   whose our files are in the server's eyes.
 //! - [`layout`], [`format`](mod@format): every name and every byte, pure.
@@ -31,7 +32,8 @@
 //! `touching`) touch nothing. Each kind
 //! of system call has one owner: `file` (open, write, sync, close), `listing` (statx, readdir),
 //! `directory` (mkdir, modes, touching), `reveal` (rename, link), `remove` (unlink, rmdir), `filesystem`
-//! (statfs), `map` (mmap), `patience` (sleeping), `process` (`/proc`), `caretaker` (the thread).
+//! (statfs), `map` (mmap), `patience` (sleeping), `process` (`/proc`), `mount` (its table of mounts),
+//! `caretaker` (the thread).
 //!
 //! # Directory format
 //!
@@ -71,6 +73,7 @@ mod listing;
 mod locator;
 mod map;
 mod marker_names;
+mod mount;
 mod owner;
 mod patience;
 mod payload;
@@ -100,8 +103,11 @@ pub use board::{BoardPlace, FileBoard};
 pub use caretaker::Caretaker;
 pub use cleaning::{Cleaning, Kept, Planned, clean};
 pub use collect::{CollectPolicy, PayloadReader};
-pub use directory::{OwnUid, check_writable, default_local, make_rendezvous};
-pub use filesystem::{Class, FileSystem, free_bytes};
+pub use directory::{
+    Access, OwnUid, check_writable, check_writing, default_local, has_rendezvous, make_rendezvous,
+    remove_empty_rendezvous,
+};
+pub use filesystem::{Capacity, Class, FileSystem, free_bytes};
 pub use format::{Compression, Encoding};
 pub use gather_dir::{GatherDir, GatherFacts, read_owner};
 pub use judgement::{
@@ -112,6 +118,7 @@ pub use layout::PayloadName;
 pub use leftovers::LeftoverKind;
 pub use locator::Locator;
 pub use marker_office::{MarkerOffice, MarkerOwner};
+pub use mount::Mount;
 pub use owner::{OwnerRecord, OwnerRecordError};
 pub use patience::Progress;
 pub use payload::Payload;

@@ -33,7 +33,8 @@ impl Mapping {
         //   descriptor that is mapped): no other host can truncate or remove it, and removing its name on
         //   this host keeps the data for as long as the mapping lives.
         // - It is at least `len` bytes long (checked above), and no file of the store is ever truncated
-        //   or written again after it has been published; spill files have no name and one user. Other
+        //   or written again after it has been published; spill files have no name and one user; whoever
+        //   maps a file of their own (`Payload::map_file`) is told to leave it alone. Other
         //   processes of the same user could still do so on purpose; the documented trust boundary
         //   includes them.
         // - The mapping is private and read-only, so that nothing is written through it.

@@ -1,6 +1,6 @@
 //! The bytes that one rank handed over: [`Payload`].
 
-use std::{fmt, ops::Deref, sync::Arc};
+use std::{fmt, fs::File, io, ops::Deref, sync::Arc};
 
 use bytes::Bytes;
 
@@ -53,6 +53,23 @@ impl Payload {
                 len,
             },
         }
+    }
+
+    /// Maps a whole file of one's own and brings its pages in, without verifying anything; `None` on a file
+    /// system on which mapping is not safe, such as one of a network.
+    ///
+    /// Only for files that nobody writes to or cuts short any more: whoever does so while the payload
+    /// lives changes bytes that everybody takes for constant, or ends this process.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system.
+    pub fn map_file(file: &File) -> io::Result<Option<Self>> {
+        let mapping = Mapping::of(file, file.metadata()?.len())?;
+        Ok(mapping.map(|mapping| {
+            mapping.populate(0, mapping.len());
+            Self::copied(mapping)
+        }))
     }
 
     /// Whether the bytes are mapped from a file rather than held in memory.
@@ -134,6 +151,20 @@ mod tests {
         let payload = Payload::from(bytes.clone());
         assert!(!payload.is_mapped());
         assert_eq!(Bytes::from(payload).as_ptr(), bytes.as_ptr());
+    }
+
+    #[test]
+    fn a_file_of_ones_own_can_be_mapped() {
+        let mut file = tempfile::tempfile().unwrap();
+        io::Write::write_all(&mut file, b"abcdef").unwrap();
+        let Some(payload) = Payload::map_file(&file).unwrap() else {
+            println!("skipped: the temporary directory is not on a mappable file system");
+            return;
+        };
+        assert!(payload.is_mapped());
+        assert_eq!(&*payload, b"abcdef");
+        let foreign = File::open("/proc/self/stat").unwrap();
+        assert_eq!(Payload::map_file(&foreign).unwrap(), None);
     }
 
     #[test]

@@ -1,6 +1,11 @@
 //! Is it really one directory? [`ProbeNonce`], planted by one process of each kind and read by others.
 
-use std::{collections::BTreeSet, fmt, path::Path, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    path::Path,
+    time::Duration,
+};
 
 use fsgather_core::{Error, ProcessId};
 use serde::{Deserialize, Serialize};
@@ -97,9 +102,24 @@ impl GatherDir {
         patience: Duration,
         progress: &mut Progress<'_>,
     ) -> Result<BTreeSet<ProbeNonce>, Error> {
+        let seen = self.time_nonces(expected, patience, progress)?;
+        Ok(seen.into_keys().collect())
+    }
+
+    /// The same, and after how long each was seen.
+    ///
+    /// # Errors
+    ///
+    /// That of the progress hook.
+    pub fn time_nonces(
+        &self,
+        expected: &[ProbeNonce],
+        patience: Duration,
+        progress: &mut Progress<'_>,
+    ) -> Result<BTreeMap<ProbeNonce, Duration>, Error> {
         let probes = self.probes();
         let mut patience = Patience::new(patience);
-        let mut seen = BTreeSet::new();
+        let mut seen = BTreeMap::new();
         loop {
             let names = listing::names(&probes).unwrap_or_else(|error| {
                 tracing::debug!(path = %probes.display(), %error, "cannot list");
@@ -107,14 +127,14 @@ impl GatherDir {
             });
             for &nonce in expected {
                 let name = nonce.file_name();
-                if !seen.contains(&nonce)
+                if !seen.contains_key(&nonce)
                     && names.contains(&name)
                     && holds(&probes.join(&name), nonce, self.own().0)
                 {
-                    seen.insert(nonce);
+                    seen.insert(nonce, patience.spent());
                 }
             }
-            let is_complete = expected.iter().all(|nonce| seen.contains(nonce));
+            let is_complete = expected.iter().all(|nonce| seen.contains_key(nonce));
             if is_complete || !patience.pause(progress)? {
                 return Ok(seen);
             }

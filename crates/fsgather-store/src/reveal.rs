@@ -92,27 +92,34 @@ fn has_two_names(path: &Path) -> bool {
 
 /// Finds out how files can be published, by publishing one and removing it again.
 pub(crate) fn detect(staging: &Path, payloads: &Path, nonce: u32) -> Result<PublishMode, Error> {
+    let modes = [PublishMode::Rename, PublishMode::Link];
+    let possible = first_possible(&modes, staging, payloads, nonce)?;
+    Ok(possible.unwrap_or(PublishMode::Direct))
+}
+
+/// The first of `modes` that works, found out in the same way.
+pub(crate) fn first_possible(
+    modes: &[PublishMode],
+    staging: &Path,
+    payloads: &Path,
+    nonce: u32,
+) -> Result<Option<PublishMode>, Error> {
     let name = layout::capability_name(nonce);
     let (from, to) = (staging.join(&name), payloads.join(&name));
     let contents = name.as_bytes();
     file::write_new(&from, 0o600, contents, false)
         .map_err(|error| Error::storage("write", staging, &error))?;
-    let mut mode = PublishMode::Direct;
-    for candidate in [PublishMode::Rename, PublishMode::Link] {
-        match publish(candidate, &from, &to, contents) {
-            Ok(()) => {
-                mode = candidate;
-                break;
-            }
-            Err(error) => {
-                tracing::debug!(?candidate, %error, path = %payloads.display(), "not possible here");
-            }
-        }
-    }
+    let possible = modes.iter().copied().find(|mode| {
+        publish(*mode, &from, &to, contents)
+            .inspect_err(|error| {
+                tracing::debug!(?mode, %error, path = %payloads.display(), "not possible here");
+            })
+            .is_ok()
+    });
     for path in [&from, &to] {
         remove::unlink(path).map_err(|error| Error::storage("remove", path, &error))?;
     }
-    Ok(mode)
+    Ok(possible)
 }
 
 #[cfg(test)]
@@ -131,6 +138,10 @@ mod tests {
     fn ordinary_directories_can_rename_and_nothing_is_left_of_the_try() {
         let (_place, staging, payloads) = place();
         assert_eq!(detect(&staging, &payloads, 7).unwrap(), PublishMode::Rename);
+        let only = [PublishMode::Link];
+        let linked = first_possible(&only, &staging, &payloads, 8).unwrap();
+        assert_eq!(linked, Some(PublishMode::Link));
+        assert_eq!(first_possible(&[], &staging, &payloads, 9).unwrap(), None);
         for directory in [staging, payloads] {
             assert_eq!(std::fs::read_dir(directory).unwrap().count(), 0);
         }

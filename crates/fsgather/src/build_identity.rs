@@ -31,13 +31,9 @@ fn build_identity() -> u64 {
 
 /// The tag of a type in this program, as a codec encodes it.
 pub(crate) fn type_tag<T: ?Sized>(codec: &impl Codec) -> TypeTag {
-    let name = std::any::type_name::<T>();
     TypeTag {
         build: build_identity(),
-        // The default goes without saying.
-        name: match codec.name() {
-            "postcard" => name.into(),
-            other => format!("{name} in {other}"),
-        },
+        name: std::any::type_name::<T>().into(),
+        codec: codec.name().into(),
     }
 }

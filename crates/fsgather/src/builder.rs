@@ -23,6 +23,7 @@ use crate::{
     ground::LinkSettings,
     inner::Inner,
     meeting,
+    place::Place,
     rendezvous::Rendezvous,
     route::Route,
     set_up,
@@ -62,6 +63,7 @@ pub struct Builder {
     job: Option<String>,
     call_site: Option<String>,
     interrupt: Interrupt,
+    is_for_diagnosis: bool,
 }
 
 impl Builder {
@@ -144,6 +146,13 @@ impl Builder {
         self
     }
 
+    /// Meets the others although this rank may not be able to use the directory, and warns of nothing that
+    /// a diagnosis tells anyway.
+    pub(crate) fn for_diagnosis(mut self) -> Self {
+        self.is_for_diagnosis = true;
+        self
+    }
+
     /// Meets the other ranks and agrees with them on where payloads go.
     ///
     /// # Errors
@@ -161,10 +170,14 @@ impl Builder {
     fn join(self, site: &Site) -> Result<Communicator, Error> {
         let settings = self.settings(&Variables::of_process())?;
         let is_root = settings.detection.rank.get() == 0;
-        for warning in settings.warnings.iter().filter(|_| is_root) {
+        let warns = is_root && !self.is_for_diagnosis;
+        for warning in settings.warnings.iter().filter(|_| warns) {
             tracing::warn!("{warning}");
         }
         tracing::info!("{}", settings.detection.summary());
+        if !self.is_for_diagnosis {
+            settings.log();
+        }
         let rendezvous = self.rendezvous.clone().or_else(|| {
             settings
                 .rendezvous
@@ -185,8 +198,12 @@ impl Builder {
         }
         let uid = rustix::process::geteuid().as_raw();
         let key = settings.job_key(uid, next_number());
-        let prepared = meeting::prepare(&settings, rendezvous.as_ref(), &key, &process)?;
+        let mut prepared = meeting::prepare(&settings, rendezvous.as_ref(), &key, &process)?;
+        if self.is_for_diagnosis {
+            prepared.ground.problem = None;
+        }
         let problem = prepared.ground.problem.clone();
+        let introduction = prepared.introduction.clone();
         let interfaces = settings.interfaces.value.clone();
         let own = process.clone();
         let config = meet::Config {
@@ -199,9 +216,10 @@ impl Builder {
                 .as_ref()
                 .map_or_else(|| "an unnamed job".into(), |job| format!("job {job}")),
             patience: settings.timeout.value,
-            join_patience: match &problem {
-                None => settings.join_timeout.value,
-                Some(_) => settings.join_timeout.value.min(TELL_PROBLEM),
+            join_patience: match (&problem, &introduction) {
+                (None, None) => settings.join_timeout.value,
+                (None, Some(introduction)) => introduction.left_of(settings.join_timeout.value),
+                (Some(_), _) => settings.join_timeout.value.min(TELL_PROBLEM),
             },
             ports: settings.port.value.ports(),
             interfaces: Arc::new(move |name: &str, address: IpAddr| {
@@ -223,11 +241,16 @@ impl Builder {
         let links = LinkSettings {
             ports: config.ports.clone(),
             interfaces: Arc::clone(&config.interfaces),
-            encrypt: false,
+            encrypt: settings.encrypt.value,
             patience: config.patience,
             network_namespace: config.network_namespace,
         };
-        let joined = match (meet::join(&config), problem) {
+        let joined = meet::join(&config).inspect_err(|failure| {
+            if let Some(introduction) = &introduction {
+                introduction.refuse(&config.process, config.world_size, failure);
+            }
+        });
+        let joined = match (joined, problem) {
             (Err(_), Some(problem)) => return Err(problem),
             (joined, _) => joined?,
         };
@@ -246,12 +269,17 @@ impl Builder {
         );
         world.call_site = self.call_site.map(Site::named);
         let inner = Inner::of_world(joined.exchange, world);
-        set_up::place_for(&inner, &route, site)?;
+        if self.is_for_diagnosis {
+            // What is found is told on the way that works wherever ranks have met.
+            inner.world.keep_place(route, Place::Relay);
+        } else {
+            set_up::place_for(&inner, &route, site)?;
+        }
         Ok(Communicator::from_inner(inner, Postcard))
     }
 
     /// Variables, with what was said here on top.
-    fn settings(&self, variables: &Variables) -> Result<Settings, Error> {
+    pub(crate) fn settings(&self, variables: &Variables) -> Result<Settings, Error> {
         let mut settings = match (self.rank, self.world_size) {
             (Some(rank), Some(world_size)) => {
                 let world_size = fsgather_core::WorldSize::new(world_size)?;
@@ -283,6 +311,11 @@ impl Builder {
         set(&mut settings.inline_limit, self.inline_limit);
         set(&mut settings.directory, self.directory.clone().map(Some));
         set(&mut settings.job, self.job.clone().map(Some));
+        let rendezvous = self.rendezvous.as_ref();
+        set(
+            &mut settings.rendezvous,
+            rendezvous.map(Rendezvous::setting),
+        );
         if let Some(mode) = self.directory_mode {
             let mode = DirMode::new(mode).ok_or_else(|| {
                 Error::config(format!(
@@ -312,7 +345,7 @@ fn next_number() -> u32 {
 }
 
 /// The inode of this process's network namespace; 0 when unknown.
-fn network_namespace() -> u64 {
+pub(crate) fn network_namespace() -> u64 {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/self/ns/net").map_or(0, |metadata| metadata.ino())
 }

@@ -103,6 +103,11 @@ variables! {
     default "none";
     "A file that holds the secret; it counts when `FSGATHER_SECRET` is not set."
 
+    ENCRYPT = "FSGATHER_ENCRYPT";
+    values "`0` or `1`";
+    default "`0`";
+    "With `1` payloads that go over the network between hosts are encrypted whichever way they take; what goes along with control messages over TCP always is."
+
     RANK = "FSGATHER_RANK";
     values "a number from 0";
     default "from the launcher";
@@ -156,7 +161,7 @@ variables! {
     PROGRESS = "FSGATHER_PROGRESS";
     values "`auto` or `off`";
     default "`auto`";
-    "Whether long work shows how far it has come."
+    "Whether long work of the command-line tool shows how far it has come: by a bar on a terminal, elsewhere by a line every 30 seconds from the rank that receives, rank 0 if all do."
 }
 
 /// `EXP_DIR`: the directory that the Python original uses; counts when [`DIR`] is not set.
@@ -176,12 +181,10 @@ pub const MDETR_FILESYS_REDUCE_RANK_0_ONLY: &str = "MDETR_FILESYS_REDUCE_RANK_0_
 const PREFIX: &str = "FSGATHER_";
 
 /// Names that are reserved for later versions: worth another warning than a misspelling is.
-const NOT_YET: [&str; 4] = [
-    "FSGATHER_COMPRESS",
-    "FSGATHER_ENCRYPT",
-    "FSGATHER_PATCH",
-    "FSGATHER_PICKLE",
-];
+const NOT_YET: [&str; 1] = ["FSGATHER_COMPRESS"];
+
+/// Names that belong to Python programs: nothing here acts on them, and they are no misspellings.
+const OF_PYTHON: [&str; 2] = ["FSGATHER_PATCH", "FSGATHER_PICKLE"];
 
 /// A set of environment variables, of this process or made up.
 ///
@@ -246,6 +249,14 @@ impl Variables {
         self.get(name) == Some("1")
     }
 
+    /// What these say of one variable, under any of its names, and nothing else.
+    pub(crate) fn only(&self, variable: &Variable) -> Self {
+        let names = iter::once(&variable.name).chain(variable.also);
+        names
+            .filter_map(|name| Some((*name, self.get(name)?)))
+            .collect()
+    }
+
     /// Checks that every variable that [`ALL`] lists, if it is set at all, holds text.
     ///
     /// # Errors
@@ -271,6 +282,7 @@ impl Variables {
             .iter()
             .filter(|(name, value)| name.starts_with(PREFIX) && !value.is_empty())
             .filter(|(name, _)| !ALL.iter().any(|known| known.name == *name))
+            .filter(|(name, _)| !OF_PYTHON.contains(&name.as_str()))
             .map(|(name, _)| unknown(name))
             .collect()
     }
@@ -338,6 +350,10 @@ mod tests {
         }
         for foreign in ["EXP_DIR", "SLURM_PROCID", "MY_FSGATHER_DIR", "PATH"] {
             assert_eq!(warnings_of(foreign), [""; 0]);
+        }
+        for reserved in OF_PYTHON {
+            assert_eq!(warnings_of(reserved), [""; 0]);
+            assert!(ALL.iter().all(|known| known.name != reserved));
         }
         let empty = Variables::from_iter([("FSGATHER_DRI", "")]);
         assert_eq!(empty.warnings(), [""; 0]);
@@ -415,7 +431,7 @@ mod tests {
         #[test]
         fn any_unknown_name_is_answered_with_a_known_one(rest in "[A-Z_]{1,20}") {
             let name = format!("{PREFIX}{rest}");
-            let known = ALL.iter().any(|known| known.name == name);
+            let known = ALL.iter().any(|known| known.name == name) || OF_PYTHON.contains(&name.as_str());
             let warnings = warnings_of(&name);
             prop_assert_eq!(warnings.len(), usize::from(!known));
         }

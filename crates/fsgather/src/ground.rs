@@ -4,12 +4,13 @@ use std::{
     ops::RangeInclusive,
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use fsgather_control::InterfaceFilter;
-use fsgather_core::Error;
-use fsgather_store::{OwnUid, check_writable, make_rendezvous};
+use fsgather_core::{Error, GatherId, ProcessId, Salt, WorldSize};
+use fsgather_store::{OwnUid, OwnerRecord, check_writable, make_rendezvous};
+use uuid::Uuid;
 
 /// What a rank brings along to set-ups.
 #[derive(Clone)]
@@ -62,6 +63,46 @@ impl Ground {
     pub(crate) fn known_owner(&self, rendezvous: &Path) -> Option<OwnUid> {
         let known = self.known.iter().find(|(known, _)| known == rendezvous);
         known.map(|(_, own)| *own)
+    }
+
+    /// The directory for payloads; `all_here` says whether all ranks see the same mounts.
+    pub(crate) fn choose(&self, all_here: bool) -> Result<&Path, Error> {
+        let local = self.local_default.as_ref().filter(|_| all_here);
+        let chosen = self.named.as_ref().or(local);
+        chosen
+            .or(self.shared_default.as_ref())
+            .map(PathBuf::as_path)
+            .ok_or_else(|| {
+                Error::config(
+                    "no directory for payloads; name one on a shared file system with FSGATHER_DIR",
+                )
+            })
+    }
+
+    /// Whether a directory that was chosen is the working directory, for want of a better one.
+    pub(crate) fn is_working_directory(&self, chosen: &Path) -> bool {
+        self.named.is_none() && self.shared_default.as_deref() == Some(chosen)
+    }
+
+    /// What a new gather directory of these ranks says of its owner, rank 0.
+    pub(crate) fn owner(
+        &self,
+        processes: &[ProcessId],
+        world_size: WorldSize,
+        communicator: Uuid,
+    ) -> OwnerRecord {
+        let now = SystemTime::now();
+        OwnerRecord {
+            process: processes.first().cloned().unwrap_or_default(),
+            uid: self.uid,
+            user: self.user.clone(),
+            job: self.job.clone(),
+            world_size,
+            gather: GatherId::new(now, Salt::from_random(rand::random())),
+            communicator,
+            created: now,
+            ranks: processes.to_vec(),
+        }
     }
 
     /// Makes a rendezvous directory in `directory`, or finds it, and the owner files have in it.

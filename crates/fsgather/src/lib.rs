@@ -50,6 +50,7 @@ mod element;
 mod groups;
 mod values;
 
+pub mod diagnosis;
 pub mod environment;
 pub mod housekeeping;
 pub mod launcher;
@@ -61,10 +62,12 @@ mod build_identity;
 mod collective;
 mod ground;
 mod inner;
+mod introduction;
 mod meeting;
 mod place;
 mod route;
 mod set_up;
+mod sharing;
 mod transfer;
 mod world;
 

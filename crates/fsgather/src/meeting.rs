@@ -15,7 +15,8 @@ use uuid::Uuid;
 
 use crate::{
     ground::Ground,
-    rendezvous::{BootstrapBoard, Rendezvous},
+    introduction::Introduction,
+    rendezvous::Rendezvous,
     settings::{Control, Secret, SecretSetting, Settings},
 };
 
@@ -34,10 +35,13 @@ pub(crate) struct Prepared {
     pub(crate) meeting: Meeting,
     /// Where messages are left if TCP does not work; none without a directory in which ranks meet.
     pub(crate) office: Option<Arc<dyn PostOffice>>,
+    /// The program's own rendezvous, if it has one.
+    pub(crate) introduction: Option<Arc<Introduction>>,
     pub(crate) ground: Ground,
 }
 
-/// Prepares the meeting of a world of several ranks.
+/// Prepares the meeting of a world of several ranks. With a rendezvous of the program's own it waits there
+/// for rank 0's record.
 pub(crate) fn prepare(
     settings: &Settings,
     rendezvous: Option<&Rendezvous>,
@@ -46,18 +50,22 @@ pub(crate) fn prepare(
 ) -> Result<Prepared, Error> {
     let is_root = settings.detection.rank == Rank::ZERO;
     let mut ground = ground(settings, key.uid);
+    let mut introduction = None;
     let (meeting, places) = match rendezvous {
         Some(Rendezvous::Custom(bootstrap)) => {
-            let board = BootstrapBoard {
-                bootstrap: Arc::clone(bootstrap),
-            };
+            let rank = settings.detection.rank;
+            let patience = settings.join_timeout.value;
+            let begun = Arc::new(Introduction::begin(bootstrap, rank, patience)?);
+            introduction = Some(Arc::clone(&begun));
             let named: Vec<PathBuf> = ground.named.iter().cloned().collect();
             let places = if settings.control.value == Control::Markers {
-                places(&named, key, is_root, &mut ground)?
+                let size = settings.detection.world_size;
+                places(&named, key, is_root, &mut ground)
+                    .inspect_err(|failure| begun.refuse(process, size, failure))?
             } else {
                 Vec::new()
             };
-            (Meeting::Board(Arc::new(board)), places)
+            (Meeting::Board(begun), places)
         }
         Some(Rendezvous::Tcp(address)) => (by_address(address, settings, key)?, Vec::new()),
         Some(Rendezvous::File(directory)) => by_directories(
@@ -87,11 +95,13 @@ pub(crate) fn prepare(
     Ok(Prepared {
         meeting,
         office,
+        introduction,
         ground,
     })
 }
 
-fn ground(settings: &Settings, uid: u32) -> Ground {
+/// The directories of a rank with these settings.
+pub(crate) fn ground(settings: &Settings, uid: u32) -> Ground {
     let named = settings.directory.value.clone();
     let is_named = named.is_some();
     let local_default = (!is_named && settings.detection.is_on_one_host())
@@ -220,7 +230,7 @@ fn by_address(address: &str, settings: &Settings, key: &JobKey) -> Result<Meetin
     })
 }
 
-fn read_secret(path: &Path) -> Result<[u8; 32], Error> {
+pub(crate) fn read_secret(path: &Path) -> Result<[u8; 32], Error> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Error::storage("read the secret in", path, &error))?;
     let secret = Secret::parse(text.trim()).ok_or_else(|| {

@@ -97,12 +97,13 @@ impl<T, C> fmt::Debug for Records<T, C> {
 }
 
 /// Writes records one after the other, each preceded by its length (8 bytes, little-endian).
-pub(crate) fn write<T: Serialize>(
+pub(crate) fn write<T: Serialize + DeserializeOwned>(
     codec: &impl Codec,
     session: &Session,
     records: impl IntoIterator<Item = T>,
     outgoing: &mut Outgoing<'_>,
 ) -> Result<(), Error> {
+    codec::check::<T>(codec, session)?;
     let mut record = Vec::new();
     for value in records {
         record.clear();

@@ -4,8 +4,8 @@
 //!
 //! 1. Rank 0 makes the gather directory, unless it was told to use memory, and tells everybody its
 //!    plan. If it cannot, nobody can.
-//! 2. Only when ranks may see different mounts: one prober for each mount namespace leaves a nonce in the
-//!    directory and tells everybody; then each looks for the nonces of all, and tells what it sees.
+//! 2. Only when ranks may see different mounts: it is proved that they share the directory
+//!    ([`sharing::prove`]).
 //!
 //! If it is not, the transport `auto` goes through memory with one warning, and `filesys` is an error. How
 //! ranks connect to each other for that is in [`links`].
@@ -15,16 +15,13 @@ mod links;
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
-    time::{Duration, Instant, SystemTime},
 };
 
 use bytes::Bytes;
-use fsgather_core::{
-    Call, Contribution, Error, GatherId, Operation, Phase, ProcessId, Rank, Round, Salt, Site,
-};
+use fsgather_core::{Call, Contribution, Error, Operation, Phase, Rank, Round, Site};
 use fsgather_store::{
-    BEAT_PERIOD, Caretaker, Class, CollectPolicy, FileSystem, GatherDir, GatherFacts, OwnUid,
-    OwnerRecord, Planted, ProbeNonce, cannot_be_shared, check_writable, probers,
+    BEAT_PERIOD, Caretaker, CollectPolicy, FileSystem, GatherDir, GatherFacts, OwnUid,
+    cannot_be_shared, check_writable, probers,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -33,10 +30,8 @@ use crate::{
     place::{FilePlace, Place},
     route::Route,
     settings::Transport,
+    sharing::{self, Talk},
 };
-
-/// How long a prober looks for what another host has written to a network file system.
-const PROBE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What rank 0 tells everybody.
 #[derive(Debug, Serialize, Deserialize)]
@@ -61,10 +56,6 @@ enum Plan {
     /// Memory, or nothing: it is plain that ranks do not share the directory.
     NotShared(Error),
 }
-
-/// The nonce that a prober has left for the others to find; why a rank cannot use the directory, if it
-/// cannot.
-type Planting = Result<Option<ProbeNonce>, String>;
 
 /// The place that a route leads to; found out together with all other ranks the first time.
 pub(crate) fn place_for(inner: &Inner, route: &Route, site: &Site) -> Result<Place, Error> {
@@ -162,18 +153,8 @@ impl SetUp<'_> {
             };
             return Ok((Plan::NotShared(problem), None));
         }
-        let now = SystemTime::now();
-        let owner = OwnerRecord {
-            process: processes.first().cloned().unwrap_or_default(),
-            uid: ground.uid,
-            user: ground.user.clone(),
-            job: ground.job.clone(),
-            world_size: self.inner.exchange.world_size(),
-            gather: GatherId::new(now, Salt::from_random(rand::random())),
-            communicator: self.inner.world.communicator,
-            created: now,
-            ranks: processes.clone(),
-        };
+        let world_size = self.inner.exchange.world_size();
+        let owner = ground.owner(processes, world_size, self.inner.world.communicator);
         let directory = GatherDir::create(&rendezvous, ground.mode, &owner, own)?;
         let plan = Plan::Files {
             directory: rendezvous.to_string_lossy().into_owned(),
@@ -186,26 +167,21 @@ impl SetUp<'_> {
     /// The rendezvous directory to make the gather directory in.
     fn choose(&self) -> Result<(PathBuf, OwnUid), Error> {
         let ground = &self.inner.world.ground;
-        if let Some(named) = self.route.directory.as_ref().or(ground.named.as_ref()) {
+        if let Some(named) = &self.route.directory {
             return ground.enter(named);
         }
         let all_here = probers(&self.inner.world.processes).len() == 1;
-        if let (true, Some(local)) = (all_here, &ground.local_default) {
-            return ground.enter(local);
+        let chosen = ground.choose(all_here)?;
+        let entered = ground.enter(chosen)?;
+        if ground.is_working_directory(chosen) {
+            let file_system = FileSystem::of(&entered.0)?;
+            tracing::warn!(
+                "no directory was named, so payloads go to the working directory {} ({}); name one with \
+                 FSGATHER_DIR",
+                chosen.display(),
+                file_system.name()
+            );
         }
-        let shared = ground.shared_default.as_ref().ok_or_else(|| {
-            Error::config(
-                "no directory for payloads; name one on a shared file system with FSGATHER_DIR",
-            )
-        })?;
-        let entered = ground.enter(shared)?;
-        let file_system = FileSystem::of(&entered.0)?;
-        tracing::warn!(
-            "no directory was named, so payloads go to the working directory {} ({}); name one with \
-             FSGATHER_DIR",
-            shared.display(),
-            file_system.name()
-        );
         Ok(entered)
     }
 
@@ -214,13 +190,7 @@ impl SetUp<'_> {
             Some(own) => own,
             None => check_writable(rendezvous)?,
         };
-        // What another process on this host has made is there at once.
-        let visibility = if is_local(rendezvous) {
-            Duration::ZERO
-        } else {
-            PROBE_PATIENCE
-        };
-        GatherDir::open(rendezvous, facts, own, visibility, &mut |_| Ok(()))
+        sharing::open(rendezvous, facts, own)
     }
 
     /// Finds out whether all mount namespaces see the same directory; why not, if they do not.
@@ -231,91 +201,17 @@ impl SetUp<'_> {
     ) -> Result<Result<GatherDir, Error>, Error> {
         let processes = &self.inner.world.processes;
         let rank = self.inner.exchange.rank();
-        let is_prober = probers(processes).contains(&rank.index());
-        let mut planted = None;
-        let own = match &opened {
-            Ok(directory) if is_prober => {
-                plant(directory, processes.get(rank.index()), &mut planted)
-            }
-            Ok(_) => Ok(None),
-            Err(problem) => Err(brief(problem)),
-        };
-        let plantings: Vec<Planting> = self.exchange_findings(&own)?;
-        let root_nonce = plantings
-            .first()
-            .and_then(|planting| planting.as_ref().ok().copied().flatten());
-        let nonces: Vec<ProbeNonce> = plantings
-            .iter()
-            .flatten()
-            .filter_map(|nonce| *nonce)
-            .collect();
-        let all_planted = plantings.iter().all(Result::is_ok);
-        // All probers look at the same time, and keep what they have left visible meanwhile.
-        let seen: Vec<ProbeNonce> = match &opened {
-            Ok(directory) if is_prober && all_planted => {
-                let started = Instant::now();
-                let patience = if is_local(rendezvous) {
-                    Duration::ZERO
-                } else {
-                    PROBE_PATIENCE
-                };
-                let mut tend = |_| {
-                    if let Some(planted) = &mut planted {
-                        planted.tend(started.elapsed());
-                    }
-                    Ok(())
-                };
-                directory
-                    .visible_nonces(&nonces, patience, &mut tend)?
-                    .into_iter()
-                    .collect()
-            }
-            _ => Vec::new(),
-        };
-        let sights: Vec<Vec<ProbeNonce>> = self.exchange_findings(&seen)?;
+        let proved = sharing::prove(self, rank, processes, rendezvous, opened.as_ref())?;
         if rank == Rank::ZERO
             && let Ok(directory) = &opened
             && let Err(error) = directory.clear_probes()
         {
             tracing::debug!("{error}");
         }
-        let blind: Vec<usize> = probers(processes)
-            .into_iter()
-            .filter(|&prober| {
-                let sees_root = root_nonce.is_some_and(|nonce| sights[prober].contains(&nonce));
-                let own = plantings[prober].as_ref().ok().copied().flatten();
-                let is_seen = own.is_some_and(|nonce| sights[0].contains(&nonce));
-                !(all_planted && sees_root && is_seen)
-            })
-            .filter(|&prober| all_planted || plantings[prober].is_err())
-            .collect();
-        if blind.is_empty() {
-            return Ok(opened);
-        }
-        let mut hosts: Vec<String> = blind
-            .iter()
-            .map(|&prober| processes[prober].host.clone())
-            .collect();
-        hosts.dedup();
-        let reason = blind
-            .iter()
-            .find_map(|&prober| plantings[prober].clone().err())
-            .unwrap_or_else(|| {
-                "files written by rank 0 are not seen there, or the other way round".into()
-            });
-        Ok(Err(Error::NotShared {
-            directory: rendezvous.to_owned(),
-            hosts,
-            reason,
-        }))
-    }
-
-    /// Tells everybody what this rank has found; what each rank has.
-    fn exchange_findings<T: Serialize + DeserializeOwned>(&self, own: &T) -> Result<Vec<T>, Error> {
-        self.agree(|| encode(own))?
-            .iter()
-            .map(|finding| decode(Some(finding)))
-            .collect()
+        Ok(match proved {
+            None => opened,
+            Some(blindness) => Err(blindness.into_error(rendezvous, processes)),
+        })
     }
 
     /// Makes sure that every rank has what it needs, or none goes on.
@@ -377,36 +273,13 @@ impl SetUp<'_> {
     }
 }
 
-/// Leaves a nonce; `planted` keeps it visible.
-fn plant(
-    directory: &GatherDir,
-    process: Option<&ProcessId>,
-    planted: &mut Option<Planted>,
-) -> Planting {
-    let nonce = ProbeNonce::random();
-    let process = process.cloned().unwrap_or_default();
-    let made = directory.plant(nonce, &process);
-    *planted = Some(made.map_err(|problem| brief(&problem))?);
-    Ok(Some(nonce))
-}
-
-/// Why a rank cannot use the directory, without the advice that comes with it: the message that this
-/// becomes a part of has advice of its own.
-fn brief(problem: &Error) -> String {
-    match problem {
-        Error::Storage {
-            operation, cause, ..
-        } => {
-            let cause = cause.to_string();
-            let (cause, _advice) = cause.split_once("; ").unwrap_or((&cause, ""));
-            format!("cannot {operation} it there: {cause}")
-        }
-        other => other.to_string(),
+impl Talk for SetUp<'_> {
+    fn tell_all<T: Serialize + DeserializeOwned>(&self, own: &T) -> Result<Vec<T>, Error> {
+        self.agree(|| encode(own))?
+            .iter()
+            .map(|finding| decode(Some(finding)))
+            .collect()
     }
-}
-
-fn is_local(path: &Path) -> bool {
-    FileSystem::of(path).is_ok_and(|found| found.class() == Class::Local)
 }
 
 pub(crate) fn encode<T: Serialize>(value: &T) -> Result<Bytes, Error> {

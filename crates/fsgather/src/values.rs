@@ -281,7 +281,11 @@ impl<C: Codec> Communicator<C> {
         )
     }
 
-    fn start_kept<T: Serialize>(&self, call: Call, value: &T) -> Result<Started<'static>, Error> {
+    fn start_kept<T: Serialize + DeserializeOwned>(
+        &self,
+        call: Call,
+        value: &T,
+    ) -> Result<Started<'static>, Error> {
         let started = Started::new(
             &self.inner,
             self.inner.default_route(),
@@ -294,7 +298,7 @@ impl<C: Codec> Communicator<C> {
     }
 
     /// A value on its way through the codec.
-    fn encoded<'a, T: Serialize>(&'a self, value: &'a T) -> Source<'a> {
+    fn encoded<'a, T: Serialize + DeserializeOwned>(&'a self, value: &'a T) -> Source<'a> {
         Source::Written(Box::new(|session, outgoing| {
             codec::hand_over(&self.codec, session, value, outgoing)
         }))

@@ -15,6 +15,10 @@
 //! | `wait:NUMBER`, `not_yet:NUMBER:MS`, `abandon:NUMBER` | what becomes of it |
 //! | `records:ROOT:COUNT`, `stream:ROOT:LEN`, `array:ROOT:AXIS` | and checks what it gets; an array to `all` |
 //! | `storm:CALLS:SEED` | random calls on four groups from four threads |
+//! | `introduce:WAY:PLACE` | joins by a rendezvous of the program's own: `note`, `store`, `garbage`, `broken` |
+//! | `speak:CODEC:LEN` | calls in `postcard`, `messagepack`, `backwards`; `json` for a length is another type |
+//! | `await:EXECUTOR:LEN` | awaits several calls by `current`, `multi` (tokio) or `pollster` |
+//! | `unawaited:EXECUTOR` | polls a call, prints `dropped` once it has dropped it |
 //! | `barriers` | barriers until rank 0 reads a line |
 //! | `panic`, `encode_panics`, `encode_fails`, `source_fails` | fails in that way |
 //! | `peak` | prints `peak N`: the most memory it ever had resident, in KiB |
@@ -27,9 +31,12 @@
     reason = "some ranks are asked to panic, and a wrong script has to be mended"
 )]
 
+mod awaiting;
 mod calls;
+mod codecs;
 mod family;
 mod functions;
+mod introductions;
 mod sources;
 mod values;
 
@@ -136,6 +143,22 @@ fn take(state: &mut State, step: &str) -> Result<(), Failure> {
         ["join"] => {
             state.joined = Some(Communicator::from_env()?);
             say("joined");
+        }
+        ["introduce", way, place] => {
+            state.joined = Some(introductions::join(way, place)?);
+            say("joined");
+        }
+        ["speak", codec, what] => {
+            let world = state.joined.as_ref().ok_or_else(not_joined)?;
+            codecs::speak(state.family.current(world), codec, what)?;
+        }
+        ["await", executor, len] => {
+            let world = state.joined.as_ref().ok_or_else(not_joined)?;
+            awaiting::join(state.family.current(world), executor, len)?;
+        }
+        ["unawaited", executor] => {
+            let world = state.joined.as_ref().ok_or_else(not_joined)?;
+            awaiting::give_up(state.family.current(world), executor)?;
         }
         ["drop"] => drop(state.joined.take()),
         ["close"] => {

@@ -14,7 +14,6 @@ use crate::{
     arguments::positive_duration,
     exit,
     failure::Failure,
-    log,
     output::{self, Stream},
     table::plain,
 };
@@ -85,7 +84,6 @@ struct KeptReport {
 /// When the plan cannot be made or not be shown.
 pub(crate) fn clean(arguments: &CleanArguments, json: bool) -> Result<u8, Failure> {
     let settings = inspect::settings()?;
-    log::start_with(&settings)?;
     let directories = inspect::directories(&arguments.directories, &settings)?;
     let rules = Rules {
         older_than: arguments.older_than,

@@ -8,8 +8,7 @@ use std::{
 };
 
 use clap::Args;
-use fsgather::{Communicator, Rank, bytes_text};
-use indicatif::ProgressBar;
+use fsgather::{Communicator, Rank};
 use serde::Serialize;
 
 use crate::{
@@ -18,7 +17,8 @@ use crate::{
     failure::Failure,
     input::Input,
     membership::{JoinArguments, Membership, for_rank, needs_rank},
-    output, progress,
+    output,
+    progress::Received,
 };
 
 const EXAMPLES: &str = "\
@@ -119,8 +119,13 @@ pub(crate) fn gather(arguments: &GatherArguments, json: bool) -> Result<u8, Fail
             input.refuse(objection);
         }
         let ranks = u64::from(communicator.world_size().get());
-        let bar = progress::bar(ranks, "  received from {pos}/{len} ranks  {wide_bar} {msg}")?;
-        let mut sink = Sink::new(&destination, arguments.force, bar);
+        let reports = if arguments.all {
+            rank == Rank::ZERO
+        } else {
+            receives
+        };
+        let progress = Received::begin(rank, ranks, reports)?;
+        let mut sink = Sink::new(&destination, arguments.force, progress);
         if arguments.all {
             for (index, payload) in communicator
                 .all_gather_from(&mut input)?
@@ -257,32 +262,29 @@ impl Destination {
 
 /// Takes payloads in rank order to where they go.
 struct Sink<'a> {
-    bar: ProgressBar,
+    received: Received,
     destination: &'a Destination,
     force: bool,
     open: Option<NewFile>,
-    bytes: u64,
     files: Vec<PathBuf>,
 }
 
 impl<'a> Sink<'a> {
-    fn new(destination: &'a Destination, force: bool, bar: ProgressBar) -> Self {
+    fn new(destination: &'a Destination, force: bool, received: Received) -> Self {
         Self {
-            bar,
+            received,
             destination,
             force,
             open: None,
-            bytes: 0,
             files: Vec::new(),
         }
     }
 
     fn take(&mut self, index: usize, payload: &mut dyn Read) -> Result<(), Failure> {
-        self.bar.inc(1);
-        self.bar.set_message(bytes_text(self.bytes));
+        let received = &self.received;
         match self.destination {
             Destination::Stdout => {
-                self.bytes += copy(payload, delivery::print)?;
+                copy(payload, received, delivery::print)?;
             }
             Destination::File(path) => {
                 let file = match self.open.take() {
@@ -290,16 +292,17 @@ impl<'a> Sink<'a> {
                     None => NewFile::begin(path, self.force)?,
                 };
                 let file = self.open.insert(file);
-                self.bytes += copy(payload, |piece| file.write(piece))?;
+                copy(payload, received, |piece| file.write(piece))?;
             }
             Destination::Files(paths) => {
                 if let Some(path) = paths.get(index) {
                     let mut file = NewFile::begin(path, self.force)?;
-                    self.bytes += copy(payload, |piece| file.write(piece))?;
+                    copy(payload, received, |piece| file.write(piece))?;
                     self.files.push(file.finish()?);
                 }
             }
         }
+        self.received.end_of_rank();
         Ok(())
     }
 
@@ -307,25 +310,26 @@ impl<'a> Sink<'a> {
         if let Some(file) = self.open.take() {
             self.files.push(file.finish()?);
         }
-        self.bar.finish_and_clear();
-        Ok((self.bytes, self.files))
+        let bytes = self.received.bytes();
+        self.received.finish();
+        Ok((bytes, self.files))
     }
 }
 
-/// Takes a stream to where it goes, piece by piece; how many bytes it had.
+/// Takes a stream to where it goes, piece by piece.
 fn copy(
     stream: &mut dyn Read,
+    received: &Received,
     mut write: impl FnMut(&[u8]) -> Result<(), Failure>,
-) -> Result<u64, Failure> {
+) -> Result<(), Failure> {
     const AT_ONCE: usize = 1 << 20;
     let mut piece = vec![0; AT_ONCE];
-    let mut copied = 0;
     loop {
         match stream.read(&mut piece) {
-            Ok(0) => return Ok(copied),
+            Ok(0) => return Ok(()),
             Ok(read) => {
                 write(&piece[..read])?;
-                copied += read as u64;
+                received.take(read as u64);
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(Failure::system("read a payload")(error)),

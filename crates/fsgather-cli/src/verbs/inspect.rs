@@ -20,6 +20,7 @@ use serde::Serialize;
 use crate::{
     exit,
     failure::Failure,
+    log,
     output::{self, Stream},
     table::{Side, Table, plain},
 };
@@ -58,13 +59,15 @@ pub(crate) struct InspectArguments {
 }
 
 /// The settings of a command that is not one of several, whatever a launcher or a shell says of ranks.
+/// From here on the library's notes are written.
 pub(super) fn settings() -> Result<Settings, Failure> {
     let variables = Variables::of_process();
-    Ok(Settings::resolve_as(
-        Rank::ZERO,
-        WorldSize::ONE,
-        &variables,
-    )?)
+    let settings = Settings::resolve_as(Rank::ZERO, WorldSize::ONE, &variables)?;
+    log::start_with(&settings)?;
+    for warning in &settings.warnings {
+        tracing::warn!("{warning}");
+    }
+    Ok(settings)
 }
 
 /// The directories that were named, else those that gathering would use.

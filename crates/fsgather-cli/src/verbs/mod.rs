@@ -5,5 +5,6 @@ pub(crate) mod bench;
 pub(crate) mod broadcast;
 pub(crate) mod clean;
 pub(crate) mod demo;
+pub(crate) mod doctor;
 pub(crate) mod gather;
 pub(crate) mod inspect;

@@ -53,20 +53,27 @@ async fn next_header(link: &mut Link) -> io::Result<Header> {
 async fn park(core: &Core, call: CallId, link: Link) {
     let from = link.peer;
     let (serial, taken) = core.parked.put(call, link);
-    if tokio::time::timeout(core.patience, taken).await.is_err() {
+    // Those who wait at the other end give up first, and know more.
+    let limit = core.patience.saturating_mul(2);
+    if tokio::time::timeout(limit, taken).await.is_err() {
         core.parked.expire(call, from, serial);
     }
 }
 
 /// Sends the payload of a call, once it is offered.
 async fn deliver(core: &Core, link: &mut Link, call: CallId) -> io::Result<()> {
-    let _delivery = core.deliveries.begin();
-    let offered = tokio::time::timeout(core.patience, core.offers.wait_for(call)).await;
+    // Who asks waits as well, and gives up first unless its patience is another one.
+    let limit = core.patience.saturating_mul(2);
+    let offered = tokio::select! {
+        offered = tokio::time::timeout(limit, core.offers.wait_for(call)) => offered,
+        () = link.ended() => return Err(io::ErrorKind::UnexpectedEof.into()),
+    };
     let source = match offered {
         Ok(Some(source)) => source,
         Ok(None) => return link.send(&Reply::Withdrawn.to_bytes()).await,
         Err(_) => return link.send(&Reply::NeverCame.to_bytes()).await,
     };
+    let _delivery = core.deliveries.begin();
     let origin = Origin {
         communicator: core.communicator(),
         call,

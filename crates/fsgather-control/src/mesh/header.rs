@@ -25,7 +25,7 @@
 
 use fsgather_core::{ChannelId, Epoch, Rank};
 use serde::{Deserialize, Serialize};
-use xxhash_rust::xxh3::xxh3_64;
+use twox_hash::XxHash3_64;
 
 use super::CallId;
 
@@ -138,14 +138,14 @@ impl Reply {
 /// Puts the checksum of all that precedes into the last eight bytes.
 fn seal(bytes: &mut [u8]) {
     if let Some((body, checksum)) = bytes.split_last_chunk_mut::<8>() {
-        *checksum = xxh3_64(body).to_le_bytes();
+        *checksum = XxHash3_64::oneshot(body).to_le_bytes();
     }
 }
 
 fn is_sealed(bytes: &[u8]) -> bool {
     bytes
         .split_last_chunk::<8>()
-        .is_some_and(|(body, checksum)| *checksum == xxh3_64(body).to_le_bytes())
+        .is_some_and(|(body, checksum)| *checksum == XxHash3_64::oneshot(body).to_le_bytes())
 }
 
 #[cfg(test)]

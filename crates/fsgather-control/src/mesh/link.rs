@@ -164,6 +164,17 @@ impl Link {
         Ok(())
     }
 
+    /// Waits until the link has ended, or something arrives that nobody expects.
+    pub(super) async fn ended(&self) {
+        let mut unexpected = [0];
+        while self.stream.readable().await.is_ok() {
+            let read = self.stream.try_read(&mut unexpected);
+            if !matches!(unless_blocked(read), Ok(None)) {
+                return;
+            }
+        }
+    }
+
     /// Whether a link on which nothing is expected to arrive can still be used.
     pub(super) fn is_fresh(&self) -> bool {
         let mut nothing = [MaybeUninit::uninit()];

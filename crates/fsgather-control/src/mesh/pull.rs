@@ -245,25 +245,29 @@ impl Pull {
             .map_err(|error| core.lost(self.from, error))?;
         self.answered += received.unwrap_or(0);
         if self.answered == Reply::LEN {
-            let call = self.call;
-            let len = self.origin.len;
-            let raised = |message: String| core.failed(self.from, PeerFailure::Raised { message });
-            match Reply::from_bytes(self.reply) {
-                Some(Reply::Follows(theirs)) if theirs == len => {}
-                Some(Reply::Follows(theirs)) => {
-                    let reason = format!("{len} bytes were announced, {theirs} are offered");
-                    return Err(core.corrupt(call, self.from, reason));
-                }
-                Some(Reply::Withdrawn) => {
-                    return Err(raised(format!("it has withdrawn its payload of {call}")));
-                }
-                Some(Reply::NeverCame) => {
-                    return Err(raised(format!("it has not offered its payload of {call}")));
-                }
-                None => return Err(core.lost_because(self.from, "it sent a reply that is none")),
-            }
+            self.heed_reply()?;
         }
         Ok(received.map_or(Step::Blocked, Step::Moved))
+    }
+
+    fn heed_reply(&mut self) -> Result<(), Error> {
+        let core = Arc::clone(self.engine.core());
+        let (call, len) = (self.call, self.origin.len);
+        let message = match Reply::from_bytes(self.reply) {
+            Some(Reply::Follows(theirs)) if theirs == len => return Ok(()),
+            Some(Reply::Follows(theirs)) => {
+                let reason = format!("{len} bytes were announced, {theirs} are offered");
+                return Err(core.corrupt(call, self.from, reason));
+            }
+            Some(Reply::Withdrawn) => format!("it has withdrawn its payload of {call}"),
+            Some(Reply::NeverCame) => format!("it has not offered its payload of {call}"),
+            None => return Err(core.lost_because(self.from, "it sent a reply that is none")),
+        };
+        // Nothing follows, so the link is as good as before.
+        if let Some(link) = self.link.take() {
+            core.idle.put(link);
+        }
+        Err(core.failed(self.from, PeerFailure::Raised { message }))
     }
 
     /// Receives what has come of the payload, up to [`PIECE`] bytes.

@@ -21,11 +21,11 @@
 //! Checks and digests are made by the rank that the payload comes from, and go unchanged through those
 //! that hand it on. So each byte is covered from its origin to whoever asked for it.
 
-use std::{io::IoSlice, ops::Range};
+use std::{hash::Hasher, io::IoSlice, ops::Range};
 
 use fsgather_core::Rank;
+use twox_hash::{XxHash3_64, XxHash3_128};
 use uuid::Uuid;
-use xxhash_rust::xxh3::Xxh3Default;
 
 use super::CallId;
 
@@ -65,13 +65,13 @@ impl Origin {
     }
 
     /// The digest, to which the checksums of chunks have to be added.
-    fn begin_digest(&self) -> Xxh3Default {
-        let mut digest = Xxh3Default::new();
-        digest.update(self.communicator.as_bytes());
-        digest.update(&self.call.channel.get().to_le_bytes());
-        digest.update(&self.call.epoch.get().to_le_bytes());
-        digest.update(&self.rank.get().to_le_bytes());
-        digest.update(&self.len.to_le_bytes());
+    fn begin_digest(&self) -> XxHash3_128 {
+        let mut digest = XxHash3_128::new();
+        digest.write(self.communicator.as_bytes());
+        digest.write(&self.call.channel.get().to_le_bytes());
+        digest.write(&self.call.epoch.get().to_le_bytes());
+        digest.write(&self.rank.get().to_le_bytes());
+        digest.write(&self.len.to_le_bytes());
         digest
     }
 }
@@ -128,8 +128,8 @@ pub(super) struct Sending {
     sent: usize,
     /// and has gone into its checksum.
     hashed: usize,
-    checksum: Xxh3Default,
-    digest: Xxh3Default,
+    checksum: XxHash3_64,
+    digest: XxHash3_128,
     /// Once all of the chunk is known.
     tail: Option<Tail>,
     /// Whether a complaint follows instead of the next chunk.
@@ -143,7 +143,7 @@ impl Sending {
             index: 0,
             sent: 0,
             hashed: 0,
-            checksum: Xxh3Default::new(),
+            checksum: XxHash3_64::new(),
             digest: origin.begin_digest(),
             tail: None,
             complains: false,
@@ -177,12 +177,12 @@ impl Sending {
         let end = available.len().min(self.sent.saturating_add(most));
         if checksum == Checksum::Ours && end > self.hashed {
             // Right before it is sent, so that memory is read once.
-            self.checksum.update(&available[self.hashed..end]);
+            self.checksum.write(&available[self.hashed..end]);
             self.hashed = end;
         }
         if self.tail.is_none() && end == whole {
             self.tail = match checksum {
-                Checksum::Ours => Some(self.finish_chunk(self.checksum.digest())),
+                Checksum::Ours => Some(self.finish_chunk(self.checksum.finish())),
                 Checksum::Given(checksum) => Some(self.finish_chunk(checksum)),
                 Checksum::Awaited => None,
             };
@@ -198,9 +198,9 @@ impl Sending {
     }
 
     fn finish_chunk(&mut self, checksum: u64) -> Tail {
-        self.digest.update(&checksum.to_le_bytes());
+        self.digest.write(&checksum.to_le_bytes());
         let is_last = self.index + 1 == self.origin.chunks();
-        let digest = is_last.then(|| self.digest.digest128());
+        let digest = is_last.then(|| self.digest.finish_128());
         Tail::new(checksum, self.complains, digest)
     }
 
@@ -215,7 +215,7 @@ impl Sending {
                 self.index += 1;
                 self.sent = 0;
                 self.hashed = 0;
-                self.checksum.reset();
+                self.checksum = XxHash3_64::new();
                 self.tail = None;
             }
         }
@@ -252,8 +252,8 @@ pub(super) struct Receiving {
     origin: Origin,
     index: u64,
     received: usize,
-    checksum: Xxh3Default,
-    digest: Xxh3Default,
+    checksum: XxHash3_64,
+    digest: XxHash3_128,
     tail: Tail,
 }
 
@@ -263,7 +263,7 @@ impl Receiving {
             origin,
             index: 0,
             received: 0,
-            checksum: Xxh3Default::new(),
+            checksum: XxHash3_64::new(),
             digest: origin.begin_digest(),
             tail: Tail::expected(origin.chunks() == 1),
         }
@@ -292,7 +292,7 @@ impl Receiving {
 
     /// Takes in more bytes of the current chunk.
     pub(super) fn took(&mut self, bytes: &[u8]) {
-        self.checksum.update(bytes);
+        self.checksum.write(bytes);
         self.received += bytes.len();
     }
 
@@ -318,19 +318,23 @@ impl Receiving {
             1 if tail.len == CHECK_LEN => return Err(Fault::Complaint),
             _ => return Err(Fault::Chunk(self.index)),
         }
-        let checksum = self.checksum.digest();
+        let checksum = self.checksum.finish();
         if tail.bytes[..8] != checksum.to_le_bytes() {
             return Err(Fault::Chunk(self.index));
         }
-        self.digest.update(&checksum.to_le_bytes());
-        if tail.len == TAIL_LEN && tail.bytes[CHECK_LEN..] != self.digest.digest128().to_le_bytes()
+        self.digest.write(&checksum.to_le_bytes());
+        if tail.len == TAIL_LEN && tail.bytes[CHECK_LEN..] != self.digest.finish_128().to_le_bytes()
         {
             return Err(Fault::Digest);
         }
         self.index += 1;
         self.received = 0;
-        self.checksum.reset();
+        self.checksum = XxHash3_64::new();
         self.tail = Tail::expected(self.index + 1 == self.origin.chunks());
         Ok(Some(checksum))
     }
 }
+
+#[cfg(test)]
+#[path = "stream_tests.rs"]
+mod tests;

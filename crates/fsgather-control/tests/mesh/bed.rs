@@ -94,10 +94,21 @@ pub(crate) fn ranks(count: usize) -> Vec<Rank> {
 pub(crate) fn payload(rank: u32, len: usize) -> Vec<u8> {
     let seed = u64::from(rank).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let words = (0_u64..).map(|index| (index ^ seed).wrapping_mul(0xd6e8_feb8_6659_fd93) >> 24);
-    words.map(|word| word.to_le_bytes()[0]).take(len).collect()
+    // A period that fits into no power of two, so that bytes in a wrong place are wrong.
+    let period: Vec<u8> = words
+        .map(|word| word.to_le_bytes()[0])
+        .take(len.min(65_521))
+        .collect();
+    let mut payload = Vec::with_capacity(len);
+    while payload.len() < len {
+        let rest = len - payload.len();
+        payload.extend_from_slice(&period[..rest.min(period.len())]);
+    }
+    payload
 }
 
 /// Nobody wants to know.
+#[expect(clippy::unnecessary_wraps, reason = "this is what progress is told")]
 pub(crate) fn ignore(_: u64) -> Result<(), Error> {
     Ok(())
 }

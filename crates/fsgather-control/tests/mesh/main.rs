@@ -1,6 +1,13 @@
 //! Payloads directly between ranks, over real sockets: rings, pulls, and what goes wrong with them.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
 
 mod bed;
+mod faults;
+mod meeting;
+mod proxy;
 mod pulls;
 mod rings;

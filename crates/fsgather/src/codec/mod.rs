@@ -3,6 +3,7 @@
 #[cfg(feature = "messagepack")]
 mod message_pack;
 mod postcard;
+mod probe;
 
 use std::{any::type_name, fmt, io::Write, path::PathBuf};
 
@@ -36,6 +37,15 @@ pub(crate) fn many(codec: &impl Codec) -> Encoding {
 ///
 /// All ranks of a communicator use the same codec: its name is compared before any data moves. What it
 /// cannot carry is refused on the rank that hands it in, and told to all ranks with the name of the type.
+///
+/// # Which one
+///
+/// | codec | when |
+/// |---|---|
+/// | [`Postcard`], the default | types of the program itself: fast, and nothing but the data travels |
+/// | `MessagePack`, feature `messagepack` | types that have to be described: `serde_json::Value`, untagged, internally tagged or flattened enums |
+/// | your own | a format that something else reads, or a type that serde does not suit |
+/// | none: [`gather_bytes`](crate::Communicator::gather_bytes) and others | what is bytes already |
 ///
 /// # Examples
 ///
@@ -79,6 +89,16 @@ pub trait Codec: Clone + fmt::Debug + Send + Sync + 'static {
         128
     }
 
+    /// Whether values of this type can be carried, as far as that can be told without one. Asked before a
+    /// value is encoded, so that ranks are told before anything moves rather than when it is read.
+    ///
+    /// # Errors
+    ///
+    /// When they cannot.
+    fn carries<T: DeserializeOwned>(&self) -> Result<(), CodecError> {
+        Ok(())
+    }
+
     /// Writes a value. Many small writes are as good as few large ones.
     ///
     /// # Errors
@@ -110,29 +130,42 @@ impl CodecError {
     }
 }
 
-/// Encodes a value; the error names its type.
-pub(crate) fn encode<T: Serialize + ?Sized>(
+/// Makes sure that values of a type can be carried; the error names it.
+pub(crate) fn check<T: DeserializeOwned>(
+    codec: &impl Codec,
+    session: &Session,
+) -> Result<(), Error> {
+    let refused = |reason| unencodable::<T>(codec, session, &reason);
+    codec.carries::<T>().map_err(refused)
+}
+
+/// Encodes a value of a type that can be carried; the error names the type.
+pub(crate) fn encode<T: Serialize>(
     codec: &impl Codec,
     session: &Session,
     value: &T,
     into: &mut dyn Write,
 ) -> Result<(), Error> {
-    codec.encode(value, into).map_err(|reason| {
-        session.raised(format!(
-            "a value of type {} cannot be encoded in {}: {reason}",
-            type_name::<T>(),
-            codec.name()
-        ))
-    })
+    let refused = |reason| unencodable::<T>(codec, session, &reason);
+    codec.encode(value, into).map_err(refused)
+}
+
+fn unencodable<T>(codec: &impl Codec, session: &Session, reason: &CodecError) -> Error {
+    session.raised(format!(
+        "a value of type {} cannot be encoded in {}: {reason}",
+        type_name::<T>(),
+        codec.name()
+    ))
 }
 
 /// Encodes a value into its way to the others.
-pub(crate) fn hand_over<T: Serialize + ?Sized>(
+pub(crate) fn hand_over<T: Serialize + DeserializeOwned>(
     codec: &impl Codec,
     session: &Session,
     value: &T,
     outgoing: &mut Outgoing<'_>,
 ) -> Result<(), Error> {
+    check::<T>(codec, session)?;
     // What the destination refuses it tells with its type.
     encode(codec, session, value, outgoing)
         .map_err(|unencodable| outgoing.failure().unwrap_or(unencodable))
@@ -210,6 +243,11 @@ mod tests {
         };
         let refused = encoded(&Postcard, &value).unwrap_err();
         assert!(refused.to_string().contains("MessagePack"), "{refused}");
+        // What can be written and not be read is refused before it is written.
+        let refused = Postcard.carries::<serde_json::Value>().unwrap_err();
+        assert!(refused.to_string().contains("MessagePack"), "{refused}");
+        assert_eq!(Postcard.carries::<Vec<(u32, String)>>(), Ok(()));
+        assert_eq!(Postcard.carries::<Vec<(u32, String)>>(), Ok(()));
     }
 
     #[cfg(feature = "messagepack")]

@@ -1,16 +1,21 @@
 //! The default codec: [`Postcard`].
 
-use std::io::Write;
+use std::{
+    any::type_name,
+    collections::HashSet,
+    io::Write,
+    sync::{Mutex, PoisonError},
+};
 
 use postcard::ser_flavors::Flavor;
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{Codec, CodecError};
+use super::{Codec, CodecError, probe};
 
 /// The default: small and fast, and it describes nothing, so that both sides have to know the type.
 ///
-/// Types that a codec has to describe (untagged and flattened enums, `serde_json::Value`, sequences of
-/// unknown length) are refused; [`MessagePack`](crate::MessagePack) carries them.
+/// Types that a codec has to describe (`serde_json::Value`, untagged, internally tagged and flattened enums,
+/// sequences of unknown length) are refused; [`MessagePack`](crate::MessagePack) carries them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Postcard;
 
@@ -73,6 +78,21 @@ impl Codec for Postcard {
         1
     }
 
+    fn carries<T: DeserializeOwned>(&self) -> Result<(), CodecError> {
+        /// Types that have been looked at.
+        static KNOWN: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
+        let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = type_name::<T>();
+        if known().get_or_insert_default().contains(name) {
+            return Ok(());
+        }
+        if probe::has_to_be_described::<T>() {
+            return Err(explain(postcard::Error::WontImplement));
+        }
+        known().get_or_insert_default().insert(name);
+        Ok(())
+    }
+
     fn encode<T: Serialize + ?Sized>(
         &self,
         value: &T,
@@ -101,9 +121,9 @@ fn explain(error: postcard::Error) -> CodecError {
     match error {
         postcard::Error::WontImplement | postcard::Error::SerializeSeqLengthUnknown => {
             CodecError::new(
-                "it does not describe itself, so types that need this (untagged or flattened enums, \
-             serde_json::Value, sequences of unknown length) cannot be used; use with_codec(MessagePack), or \
-             turn the value into bytes yourself and use the functions for bytes",
+                "it describes nothing, which this type needs (as serde_json::Value, untagged, internally tagged \
+                 and flattened enums and sequences of unknown length do); use with_codec(MessagePack), or turn \
+                 the value into bytes yourself and use the functions for bytes",
             )
         }
         other => CodecError::new(other),

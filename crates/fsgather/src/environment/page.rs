@@ -22,6 +22,10 @@ nearest known one.
 - A duration is a number with a unit, such as `30s`, `5m`, `2h` or `1h 30m`. A bare number is refused, and so is 0.
 - A size is a number of bytes, or a number with a unit, such as `4096`, `64KiB` or `1GiB`.
 - Of the older variables the switches (`MDETR_...`) count only with the exact value `1`.
+- `FSGATHER_PATCH` and `FSGATHER_PICKLE` belong to Python programs. Nothing here acts on them, and nothing is said of them.
+
+`fsgather doctor` shows what holds for each variable below and who has said so; with `FSGATHER_LOG=debug` so does
+every program that makes a communicator.
 
 ## Variables
 

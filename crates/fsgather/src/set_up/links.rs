@@ -14,7 +14,7 @@ use fsgather_control::mesh::{Mesh, MeshAddress, MeshConfig};
 use fsgather_core::{Error, Rank};
 
 use super::SetUp;
-use crate::place::Place;
+use crate::{place::Place, sharing::Talk};
 
 /// A rank tries so many other hosts at most, since each takes time and a connection on both sides.
 const MOST_TRIED: usize = 32;
@@ -45,7 +45,7 @@ impl SetUp<'_> {
             .as_ref()
             .map(|mesh| mesh.address().clone())
             .map_err(reason);
-        let told: Vec<Result<MeshAddress, String>> = self.exchange_findings(&own)?;
+        let told: Vec<Result<MeshAddress, String>> = self.tell_all(&own)?;
         let addresses: Result<Vec<MeshAddress>, String> = told.into_iter().collect();
         let (mesh, addresses) = match (mesh, addresses) {
             (Ok(mesh), Ok(addresses)) => (mesh, addresses),
@@ -62,7 +62,7 @@ impl SetUp<'_> {
             .map(|index| Rank::new(u32::try_from(index).unwrap_or(u32::MAX)))
             .try_for_each(|other| mesh.prepare(other, &mut |_| Ok(())))
             .map_err(|error| reason(&error));
-        let reached: Vec<Result<(), String>> = self.exchange_findings(&reached)?;
+        let reached: Vec<Result<(), String>> = self.tell_all(&reached)?;
         match reached.into_iter().find_map(Result::err) {
             None => Ok(Place::Mesh(Arc::new(mesh))),
             Some(why) => Ok(self.relay(Some(why))),

@@ -11,6 +11,13 @@ use crate::{
 };
 
 impl Settings {
+    /// Notes every setting and where it comes from, for whoever looks at the level of debugging.
+    pub(crate) fn log(&self) {
+        for (name, value, origin) in self.entries() {
+            tracing::debug!("setting {name}: {value} ({origin})");
+        }
+    }
+
     /// All settings for people to read: the variable that would set it, the value, and where that is from.
     ///
     /// A secret is not shown. The order is that of the reference page.
@@ -27,6 +34,7 @@ impl Settings {
             value.map_or_else(|| nothing.to_owned(), ToString::to_string)
         }
         let duration = |value: &Duration| humantime::format_duration(*value).to_string();
+        let switch = |value: &bool| u8::from(*value).to_string();
         let Detection {
             family,
             rank,
@@ -35,19 +43,23 @@ impl Settings {
         } = &self.detection;
         vec![
             shown(environment::DIR, &self.directory, |value| {
-                or(
-                    value.as_ref().map(|path| path.display()).as_ref(),
-                    "by host",
-                )
+                let default = if self.detection.is_on_one_host() {
+                    "/tmp/fsgather-<uid>"
+                } else {
+                    "the working directory"
+                };
+                or(value.as_ref().map(|path| path.display()).as_ref(), default)
             }),
             shown(environment::DIR_MODE, &self.dir_mode, ToString::to_string),
             shown(environment::TRANSPORT, &self.transport, ToString::to_string),
-            shown(environment::ROOT_ONLY, &self.root_only, |value| {
-                u8::from(*value).to_string()
-            }),
+            shown(environment::ROOT_ONLY, &self.root_only, switch),
             shown(environment::CONTROL, &self.control, ToString::to_string),
             shown(environment::RENDEZVOUS, &self.rendezvous, |value| {
-                or(value.as_ref(), "the directory")
+                let nothing = match self.rendezvous.origin {
+                    Origin::Argument => "the program's own",
+                    _ => "the directory",
+                };
+                or(value.as_ref(), nothing)
             }),
             shown(environment::JOB, &self.job, |value| {
                 or(value.as_ref(), "none")
@@ -57,6 +69,7 @@ impl Settings {
                 Some(SecretSetting::Given(_)) => "given".to_owned(),
                 Some(SecretSetting::File(path)) => format!("in {}", path.display()),
             }),
+            shown(environment::ENCRYPT, &self.encrypt, switch),
             (
                 environment::RANK,
                 rank.to_string(),
@@ -88,7 +101,16 @@ impl Settings {
                 ToString::to_string,
             ),
             shown(environment::INLINE_LIMIT, &self.inline_limit, |value| {
-                bytes_text(*value)
+                let bound = self.inline_bound(*world_size);
+                if bound < *value {
+                    format!(
+                        "{}, but {} in a world of {world_size}",
+                        bytes_text(*value),
+                        bytes_text(bound)
+                    )
+                } else {
+                    bytes_text(*value)
+                }
             }),
             shown(environment::LOG, &self.log, Clone::clone),
             shown(environment::PROGRESS, &self.progress, ToString::to_string),

@@ -79,6 +79,8 @@ pub struct Settings {
     pub job: Setting<Option<String>>,
     /// What members must know to join. `None`: rank 0 draws it, or it is derived.
     pub secret: Setting<Option<SecretSetting>>,
+    /// Whether payloads that go over the network between hosts are encrypted whichever way they take.
+    pub encrypt: Setting<bool>,
     /// How long ranks wait for each other to meet.
     pub join_timeout: Setting<Duration>,
     /// How long a call waits since anything last moved.
@@ -138,6 +140,33 @@ impl Settings {
         Self::of(launcher::explicit(variables, rank, world_size)?, variables)
     }
 
+    /// All that is wrong with these variables, not only what [`Settings::resolve`] finds first.
+    ///
+    /// ```
+    /// use fsgather::{environment::Variables, settings::Settings};
+    ///
+    /// let wrong = Settings::errors(&Variables::from_iter([
+    ///     ("FSGATHER_TIMEOUT", "30"),
+    ///     ("FSGATHER_PORT", "ssh"),
+    /// ]));
+    /// assert_eq!(wrong.len(), 2);
+    /// ```
+    #[must_use]
+    pub fn errors(variables: &Variables) -> Vec<Error> {
+        // Whether numbers of ranks fit is a matter of several variables, which only `resolve` looks at.
+        let nobody = launcher::explicit(&Variables::default(), Rank::ZERO, WorldSize::ONE);
+        let mut errors: Vec<Error> = environment::ALL
+            .iter()
+            .filter_map(|variable| Self::of(nobody.clone().ok()?, &variables.only(variable)).err())
+            .collect();
+        if let Err(error) = Self::resolve(variables)
+            && !errors.contains(&error)
+        {
+            errors.push(error);
+        }
+        errors
+    }
+
     fn of(detection: Detection, variables: &Variables) -> Result<Self, Error> {
         let reader = Reader(variables);
         Ok(Self {
@@ -172,6 +201,13 @@ impl Settings {
             )?,
             job: read::job(variables, &detection),
             secret: read::secret(variables)?,
+            encrypt: reader.or(
+                environment::ENCRYPT,
+                parse::switch,
+                "is neither 0 nor 1",
+                "1",
+                false,
+            )?,
             join_timeout: reader.duration(environment::JOIN_TIMEOUT, "5m", DEFAULT_JOIN_TIMEOUT)?,
             timeout: reader.duration(environment::TIMEOUT, "30m", DEFAULT_TIMEOUT)?,
             port: reader.or(

@@ -88,7 +88,7 @@ pub enum RendezvousSetting {
 }
 
 impl RendezvousSetting {
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         if let Some(directory) = text.strip_prefix("file://") {
             return (!directory.is_empty()).then(|| Self::File(directory.into()));
         }

@@ -28,6 +28,7 @@ fn without_variables_the_documented_defaults_hold() {
     assert_eq!(settings.rendezvous, Setting::default(None));
     assert_eq!(settings.job, Setting::default(None));
     assert_eq!(settings.secret, Setting::default(None));
+    assert_eq!(settings.encrypt, Setting::default(false));
     assert_eq!(settings.join_timeout.value.as_secs(), 300);
     assert_eq!(settings.timeout.value.as_secs(), 1800);
     assert_eq!(settings.port, Setting::default(PortRange::ANY));
@@ -51,6 +52,7 @@ fn every_setting_is_taken_from_its_own_variable() {
         ("FSGATHER_RENDEZVOUS", "tcp://n1:60001"),
         ("FSGATHER_JOB", "nightly"),
         ("FSGATHER_SECRET", secret.as_str()),
+        ("FSGATHER_ENCRYPT", "1"),
         ("FSGATHER_RANK", "1"),
         ("FSGATHER_WORLD_SIZE", "4"),
         ("FSGATHER_LOCAL_RANK", "1"),
@@ -83,6 +85,7 @@ fn every_setting_is_taken_from_its_own_variable() {
             "FSGATHER_RENDEZVOUS tcp://n1:60001",
             "FSGATHER_JOB nightly",
             "FSGATHER_SECRET given",
+            "FSGATHER_ENCRYPT 1",
             "FSGATHER_RANK 1",
             "FSGATHER_WORLD_SIZE 4",
             "FSGATHER_LOCAL_RANK 1",
@@ -119,6 +122,7 @@ fn wrong_values_are_answered_with_variable_text_and_an_example_that_works() {
         ("FSGATHER_TRANSPORT", "nfs"),
         ("FSGATHER_ROOT_ONLY", "true"),
         ("FSGATHER_CONTROL", "udp"),
+        ("FSGATHER_ENCRYPT", "yes"),
         ("FSGATHER_RENDEZVOUS", "node1:5"),
         ("FSGATHER_JOIN_TIMEOUT", "30"),
         ("FSGATHER_JOIN_TIMEOUT", "0"),
@@ -325,8 +329,9 @@ fn explicit_ranks_need_no_launcher() {
     let settings = Settings::resolve_as(Rank::new(1), world_size, &variables).unwrap();
     assert_eq!(settings.detection.rank, Rank::new(1));
     assert_eq!(settings.timeout.value.as_secs(), 3600);
-    let (_, _, origin) = settings.entries()[8].clone();
-    assert_eq!(origin, Origin::Argument);
+    let entries = settings.entries();
+    let rank = entries.iter().find(|entry| entry.0 == environment::RANK);
+    assert_eq!(rank.unwrap().2, Origin::Argument);
 }
 
 #[test]
@@ -340,12 +345,24 @@ fn inline_payloads_of_all_ranks_together_are_bounded() {
     assert_eq!(settings.inline_bound(world(2)), 2 << 20);
     let settings = resolve(&[("FSGATHER_INLINE_LIMIT", "0")]);
     assert_eq!(settings.inline_bound(world(2)), 0);
+    let shown = |ranks| {
+        let settings = Settings::resolve_as(Rank::ZERO, world(ranks), &Variables::default());
+        let entries = settings.unwrap().entries().into_iter();
+        let mut limits = entries.filter(|entry| entry.0 == environment::INLINE_LIMIT);
+        limits.next().unwrap().1
+    };
+    assert_eq!(shown(64), "64.0 KiB");
+    assert_eq!(shown(128), "64.0 KiB, but 32.0 KiB in a world of 128");
 }
 
 #[test]
 fn unknown_names_are_worth_a_warning_and_no_error() {
-    let settings = resolve(&[("FSGATHER_DRI", "/x"), ("FSGATHER_PATCH", "torch")]);
-    assert_eq!(settings.warnings.len(), 2, "{:?}", settings.warnings);
+    let settings = resolve(&[
+        ("FSGATHER_DRI", "/x"),
+        ("FSGATHER_PATCH", "torch"),
+        ("FSGATHER_PICKLE", "0"),
+    ]);
+    assert_eq!(settings.warnings.len(), 1, "{:?}", settings.warnings);
 }
 
 proptest! {

@@ -44,12 +44,13 @@ What is measured:
 
 The floor:
   Barriers and payloads that would travel inline: blocking TCP sockets from
-  all ranks to rank 0. Files: each rank writes one, waits for the others,
-  reads theirs through a buffer of 1 MiB, and removes its own after another
-  barrier; in a gather rank 0 alone reads and removes, and writes nothing.
-  Memory: a ring of sockets between neighbours, or sockets to rank 0. No
-  checks, no checksums, no names that others could meet. Iterations of both
-  take turns, so that what disturbs one disturbs the other.
+  all ranks to rank 0. Files: each rank writes one, waits for the others, maps
+  theirs (or reads them through a buffer of 1 MiB where mapping is not safe),
+  and removes its own after another barrier; in a gather rank 0 alone maps and
+  removes, and writes nothing. Memory: a ring of sockets between neighbours,
+  or sockets to rank 0. Nothing is verified: a mapped file need not even be
+  read, but for a byte of every page. Iterations of both take turns, so that
+  what disturbs one disturbs the other.
 
 Files are made in a new directory inside DIR, which is removed again. The exit
 code is that of the first rank that failed, 128 + n for signal n, as in `run`.

@@ -1,0 +1,112 @@
+//! The verb `doctor`: whether a job could run here, and if not, what to do.
+
+mod report;
+mod text;
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::Args;
+use fsgather::{
+    Communicator, Interrupt,
+    diagnosis::{Verdict, diagnose},
+    environment::Variables,
+    settings::Settings,
+};
+
+use crate::{
+    arguments::positive_duration,
+    exit,
+    failure::Failure,
+    interruption::Interruption,
+    log,
+    output::{self, Stream},
+};
+
+use super::inspect::is_read;
+
+const EXAMPLES: &str = "\
+Examples:
+  srun fsgather doctor /shared/scratch
+      all ranks of the job step meet and try the directory together
+  mpirun -np 4 fsgather doctor
+      the same by another launcher; FSGATHER_DIR names the directory
+  fsgather doctor /shared/scratch
+      this process alone: its settings, and what the directory can do
+  fsgather run -n 3 -- fsgather doctor --json | jq '.findings[].text'
+      for programs; here with three ranks on this machine
+
+Start it as the job will be started, in its place: `srun fsgather doctor` for
+`srun ./evaluate`. Rank 0 prints one report for all. Where ranks cannot meet,
+each prints its own part and why.
+
+What is tried leaves nothing behind: a few small files and a payload of
+1.5 MiB, which are removed again.
+
+With --json, standard output carries
+  {schema_version, verdict, exit_code, directory, rank, world_size, met,
+   failure, findings, ranks, world}; docs/reference/json.md has it all.
+It exits with 0 when a job could run like this, 12 when the directory is in the
+way, 15 when ranks cannot meet, 2 when settings are wrong.";
+
+/// Find out whether a job could run here, and if not, what to do.
+#[derive(Args, Debug)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct DoctorArguments {
+    /// The shared directory; without it `FSGATHER_DIR`, else `EXP_DIR`, else the default.
+    #[arg(value_name = "DIR")]
+    directory: Option<PathBuf>,
+
+    /// How long to wait for other ranks; without it `FSGATHER_JOIN_TIMEOUT`, else 30s.
+    #[arg(long, value_name = "D", value_parser = positive_duration)]
+    timeout: Option<Duration>,
+}
+
+/// Finds out whether a job could run here, and tells it.
+///
+/// # Errors
+///
+/// When it cannot be told, or a signal ends it.
+pub(crate) fn doctor(arguments: &DoctorArguments, json: bool) -> Result<u8, Failure> {
+    // What is wrong with settings is a finding, and not a failure.
+    if let Ok(settings) = Settings::resolve(&Variables::of_process()) {
+        log::start_with(&settings)?;
+    }
+    let interrupt = Interrupt::default();
+    let interruption = Interruption::watch(&interrupt).map_err(Failure::system("watch signals"))?;
+    let mut builder = Communicator::builder()
+        .interrupt(&interrupt)
+        .call_site("`fsgather doctor`");
+    if let Some(directory) = &arguments.directory {
+        builder = builder.directory(directory);
+    }
+    if let Some(timeout) = arguments.timeout {
+        builder = builder.timeout(timeout).join_timeout(timeout);
+    }
+    let diagnosis = diagnose(builder);
+    if let Some(error) = &diagnosis.failure {
+        let failure = interruption.explain(error.clone());
+        if matches!(failure, Failure::Signal { .. }) {
+            return Err(failure);
+        }
+    }
+    let code = exit_code(diagnosis.verdict);
+    if diagnosis.is_told_here {
+        let shown = if json {
+            output::json(&report::report(&diagnosis, code))
+        } else {
+            // At once, so that reports of several ranks do not mix.
+            output::write(Stream::Stdout, text::text(&diagnosis).as_bytes())
+        };
+        is_read(shown)?;
+    }
+    Ok(code)
+}
+
+fn exit_code(verdict: Verdict) -> u8 {
+    match verdict {
+        Verdict::Usable => exit::DONE,
+        Verdict::NoMeeting => exit::RENDEZVOUS,
+        Verdict::BadDirectory => exit::STORAGE,
+        Verdict::WrongSettings => exit::USAGE,
+    }
+}

@@ -1,0 +1,196 @@
+//! Tests of payloads as bytes.
+
+use fsgather_core::{ChannelId, Epoch};
+use proptest::prelude::*;
+
+use super::*;
+
+fn origin(len: usize) -> Origin {
+    Origin {
+        communicator: Uuid::from_u128(7),
+        call: CallId {
+            channel: ChannelId::new(3),
+            epoch: Epoch::new(9),
+        },
+        rank: Rank::new(2),
+        len: len as u64,
+    }
+}
+
+fn payload(len: usize) -> Vec<u8> {
+    (0_u32..)
+        .map(|index| index.wrapping_mul(0x9e37_79b9).to_be_bytes()[0])
+        .take(len)
+        .collect()
+}
+
+fn part(payload: &[u8], chunk: Range<u64>) -> &[u8] {
+    &payload[usize::try_from(chunk.start).unwrap()..usize::try_from(chunk.end).unwrap()]
+}
+
+/// Everything that goes over the wire for a payload, in pieces of any size.
+fn sent(payload: &[u8], most: usize, taken: usize) -> Vec<u8> {
+    let mut sending = Sending::new(origin(payload.len()));
+    let mut wire = Vec::new();
+    while let Some(chunk) = sending.chunk() {
+        let parts = sending.next(part(payload, chunk), Checksum::Ours, most);
+        let before = wire.len();
+        for part in &parts {
+            wire.extend_from_slice(part);
+        }
+        wire.truncate(before.saturating_add(taken));
+        let sent = wire.len() - before;
+        sending.sent(sent);
+    }
+    wire
+}
+
+/// A payload and the checksums of its chunks.
+type Arrived = (Vec<u8>, Vec<u64>);
+
+/// Receives all of it, in pieces of any size; what arrived, and its checksums.
+fn received(origin: Origin, wire: &[u8], most: usize) -> Result<Option<Arrived>, Fault> {
+    let mut receiving = Receiving::new(origin);
+    let (mut rest, mut payload, mut checksums) = (wire, Vec::new(), Vec::new());
+    loop {
+        match receiving.wanted() {
+            Wanted::Nothing => return Ok(rest.is_empty().then_some((payload, checksums))),
+            _ if rest.is_empty() => return Ok(None),
+            Wanted::Chunk(wanted) => {
+                let (piece, tail) = rest.split_at(wanted.min(most).min(rest.len()));
+                payload.extend_from_slice(piece);
+                receiving.took(piece);
+                rest = tail;
+            }
+            Wanted::Tail => {
+                let room = receiving.tail();
+                let taken = room.len().min(most).min(rest.len());
+                room[..taken].copy_from_slice(&rest[..taken]);
+                rest = &rest[taken..];
+                checksums.extend(receiving.took_tail(taken)?);
+            }
+        }
+    }
+}
+
+fn lens() -> impl Strategy<Value = usize> {
+    prop_oneof![
+        0_usize..100,
+        CHUNK_LEN - 2..CHUNK_LEN + 3,
+        3 * CHUNK_LEN - 1..3 * CHUNK_LEN + 2,
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn payloads_survive_any_cut(
+        len in lens(),
+        piece in 1_000_usize..3_000_000,
+        taken in 1_000_usize..3_000_000,
+        most in 1_000_usize..3_000_000,
+    ) {
+        let payload = payload(len);
+        let wire = sent(&payload, piece, taken);
+        let chunks = len.div_ceil(CHUNK_LEN);
+        let expected = if len == 0 { 0 } else { len + chunks * CHECK_LEN + DIGEST_LEN };
+        prop_assert_eq!(wire.len(), expected);
+        let (got, checksums) = received(origin(len), &wire, most).unwrap().unwrap();
+        prop_assert!(got == payload);
+        prop_assert_eq!(checksums.len(), chunks);
+    }
+
+    #[test]
+    fn any_damage_is_noticed(len in 1_usize..CHUNK_LEN + 50, at: prop::sample::Index, bit in 0..8_u32) {
+        let mut wire = sent(&payload(len), usize::MAX, usize::MAX);
+        let at = at.index(wire.len());
+        wire[at] ^= 1_u8 << bit;
+        prop_assert!(received(origin(len), &wire, usize::MAX).is_err());
+    }
+
+    #[test]
+    fn what_is_handed_on_is_the_same_to_the_byte(len in lens(), most in 100_000_usize..3_000_000) {
+        let payload = payload(len);
+        let wire = sent(&payload, most, usize::MAX);
+        let (got, checksums) = received(origin(len), &wire, most).unwrap().unwrap();
+        let mut sending = Sending::new(origin(len));
+        let mut again = Vec::new();
+        while let Some(chunk) = sending.chunk() {
+            let chunk = part(&got, chunk);
+            // First without the check, which has not come yet.
+            let begun = sending.next(chunk, Checksum::Awaited, most);
+            prop_assert!(begun[1].is_empty());
+            let checksum = checksums[usize::try_from(sending.index()).unwrap()];
+            let parts = sending.next(chunk, Checksum::Given(checksum), most);
+            let taken: usize = parts.iter().map(|part| part.len()).sum();
+            for part in &parts {
+                again.extend_from_slice(part);
+            }
+            sending.sent(taken);
+        }
+        prop_assert!(again == wire);
+    }
+}
+
+#[test]
+fn the_payload_of_another_call_rank_or_world_is_refused() {
+    let ours = origin(70);
+    let wire = sent(&payload(70), usize::MAX, usize::MAX);
+    assert!(received(ours, &wire, 9).unwrap().is_some());
+    let others = [
+        Origin {
+            rank: Rank::new(1),
+            ..ours
+        },
+        Origin {
+            communicator: Uuid::nil(),
+            ..ours
+        },
+        Origin {
+            call: CallId {
+                epoch: Epoch::new(8),
+                ..ours.call
+            },
+            ..ours
+        },
+        Origin {
+            call: CallId {
+                channel: ChannelId::new(4),
+                ..ours.call
+            },
+            ..ours
+        },
+    ];
+    for other in others {
+        assert_eq!(received(other, &wire, 9), Err(Fault::Digest));
+    }
+}
+
+#[test]
+fn chunks_beyond_four_gibibytes_are_counted_right() {
+    let origin = Origin {
+        len: (5 << 30) + 1,
+        ..origin(0)
+    };
+    assert_eq!(origin.chunks(), 5 * 1024 + 1);
+    assert_eq!(origin.chunk(5 * 1024), 5 << 30..(5 << 30) + 1);
+    assert_eq!(origin.chunk_len(5 * 1024), 1);
+    assert!(origin.chunk(5 * 1024 + 1).is_empty());
+}
+
+#[test]
+fn the_documented_example_is_exact() {
+    let wire = sent(b"xyz", usize::MAX, usize::MAX);
+    assert_eq!(wire[..3], *b"xyz");
+    assert_eq!(wire[3..11], XxHash3_64::oneshot(b"xyz").to_le_bytes());
+    assert_eq!(wire[11], 0);
+    let mut covered = vec![0; 15];
+    covered.push(7);
+    covered.extend_from_slice(&3_u64.to_le_bytes());
+    covered.extend_from_slice(&9_u64.to_le_bytes());
+    covered.extend_from_slice(&2_u32.to_le_bytes());
+    covered.extend_from_slice(&3_u64.to_le_bytes());
+    covered.extend_from_slice(&wire[3..11]);
+    assert_eq!(wire[12..], XxHash3_128::oneshot(&covered).to_le_bytes());
+}

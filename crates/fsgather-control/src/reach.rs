@@ -1,0 +1,287 @@
+//! Whether other ranks can reach rank 0 over TCP, tried out beside a world: [`Reception`] and [`visit`].
+//!
+//! It is tried with what a world is made of: rank 0 listens as it would for its members and publishes the
+//! same addresses, and visitors connect and shake hands as members do, with a secret of its own. Nothing
+//! is said after that.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    ops::RangeInclusive,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use fsgather_core::{Error, ProcessId, Rank, WorldSize};
+use tokio::{net::TcpListener, runtime::Runtime, task::JoinSet};
+use uuid::Uuid;
+
+use crate::{
+    addresses::{self, InterfaceFilter, Network},
+    baton::Baton,
+    noise::Credentials,
+    record::Record,
+    transport::{self, Connection},
+    wire::Purpose,
+};
+
+/// Where somebody is who listens or visits.
+#[derive(Clone, Debug)]
+pub struct Whereabouts {
+    /// The process.
+    pub process: ProcessId,
+    /// The inode of its network namespace; 0 when unknown.
+    pub network_namespace: u64,
+}
+
+/// A door like that of rank 0, open until this is dropped.
+pub struct Reception {
+    record: Record,
+    /// Why the ports asked for were not to be had.
+    taken: Option<String>,
+    _baton: Baton,
+}
+
+impl Reception {
+    /// Listens on the first free of `ports`, or on any port when all are taken, and publishes the addresses
+    /// that `interfaces` accepts.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] when no address is left to publish or no thread can be started,
+    /// [`Error::Rendezvous`] when listening is not possible at all.
+    pub fn open(
+        place: &Whereabouts,
+        ports: &RangeInclusive<u16>,
+        interfaces: &InterfaceFilter,
+    ) -> Result<Self, Error> {
+        let baton = Baton::new(runtime()?, "fsgather-reception".into())
+            .map_err(|error| Error::config(format!("cannot start a thread: {error}")))?;
+        let cannot_listen = |error| {
+            let host = &place.process.host;
+            Error::rendezvous(format!("cannot listen on {host}: {error}"))
+        };
+        let (listener, port, taken) = baton
+            .run(async {
+                match transport::listen(ports.clone()) {
+                    Ok((listener, port)) => Ok((listener, port, None)),
+                    Err(error) if *ports != (0..=0) => transport::listen(0..=0)
+                        .map(|(listener, port)| (listener, port, Some(error.to_string()))),
+                    Err(error) => Err(error),
+                }
+            })
+            .map_err(cannot_listen)?;
+        let record = Record {
+            communicator: Uuid::new_v4(),
+            secret: rand::random(),
+            addresses: addresses::publishable(port, interfaces)?,
+            markers: None,
+            refusal: None,
+            world_size: WorldSize::ONE,
+            host: place.process.host.clone(),
+            boot_id: place.process.boot_id.clone(),
+            network_namespace: place.network_namespace,
+        };
+        baton.spawn(serve(listener, record.credentials()));
+        Ok(Self {
+            record,
+            taken,
+            _baton: baton,
+        })
+    }
+
+    /// What visitors have to know. It holds a secret that opens this door and no other.
+    #[must_use]
+    pub fn card(&self) -> Vec<u8> {
+        self.record.to_bytes()
+    }
+
+    /// The addresses that are published, loopback ones last.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        let addresses = self.record.addresses.iter();
+        addresses.map(SocketAddr::ip).collect()
+    }
+
+    /// Why this listens on another port than those asked for, if it does.
+    #[must_use]
+    pub fn taken(&self) -> Option<&str> {
+        self.taken.as_deref()
+    }
+}
+
+/// Shakes hands with whoever comes, and lets them go.
+async fn serve(listener: TcpListener, credentials: Credentials) {
+    let credentials = Arc::new(credentials);
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let credentials = Arc::clone(&credentials);
+                tokio::spawn(async move {
+                    if let Err(error) = Connection::accept(stream, &credentials, Rank::ZERO).await {
+                        tracing::debug!("a visitor was turned away: {error}");
+                    }
+                });
+            }
+            Err(error) => {
+                // Out of descriptors, most likely: those who are served give theirs back.
+                tracing::debug!("cannot accept a visitor: {error}");
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+    }
+}
+
+/// What came of trying one address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Visit {
+    /// The address.
+    pub address: SocketAddr,
+    /// How long it took to be let in, or why that did not come about.
+    pub outcome: Result<Duration, String>,
+}
+
+/// Tries all addresses on a card that can mean its [`Reception`] from here, all at the same time.
+///
+/// Takes as long as the slowest, at most the 2 seconds that members give an address.
+///
+/// # Errors
+///
+/// [`Error::Incompatible`] and [`Error::Rendezvous`] for a card that cannot be read, [`Error::Config`] when
+/// the network cannot be used at all.
+pub fn visit(card: &[u8], place: &Whereabouts) -> Result<Vec<Visit>, Error> {
+    let record = Record::from_bytes(card)?;
+    let there = Network {
+        boot_id: &record.boot_id,
+        namespace: record.network_namespace,
+    };
+    let here = Network {
+        boot_id: &place.process.boot_id,
+        namespace: place.network_namespace,
+    };
+    let usable = addresses::usable(&record.addresses, there, here);
+    let credentials = record.credentials();
+    let mut visits = runtime()?.block_on(async {
+        let mut tries = JoinSet::new();
+        for address in usable {
+            let credentials = credentials.clone();
+            tries.spawn(async move {
+                let since = Instant::now();
+                let connected =
+                    Connection::open(address, &credentials, Purpose::Control, Rank::ZERO).await;
+                Visit {
+                    address,
+                    outcome: match connected {
+                        Ok(_) => Ok(since.elapsed()),
+                        Err(error) => Err(error.to_string()),
+                    },
+                }
+            });
+        }
+        let mut visits = Vec::new();
+        while let Some(visit) = tries.join_next().await {
+            visits.extend(visit.ok());
+        }
+        visits
+    });
+    let order = |visit: &Visit| {
+        let mut addresses = record.addresses.iter();
+        addresses.position(|address| *address == visit.address)
+    };
+    visits.sort_by_key(order);
+    Ok(visits)
+}
+
+/// The addresses that a rank of this host would publish, loopback ones last.
+///
+/// # Errors
+///
+/// [`Error::Config`] when `interfaces` accepts none, [`Error::Rendezvous`] when the host does not tell its
+/// addresses.
+pub fn own_addresses(interfaces: &InterfaceFilter) -> Result<Vec<IpAddr>, Error> {
+    let addresses = addresses::publishable(0, interfaces)?;
+    Ok(addresses.iter().map(SocketAddr::ip).collect())
+}
+
+fn runtime() -> Result<Runtime, Error> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Error::config(format!("cannot start the network runtime: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn here(boot: &str) -> Whereabouts {
+        Whereabouts {
+            process: ProcessId {
+                host: "n1".into(),
+                boot_id: boot.into(),
+                ..ProcessId::default()
+            },
+            network_namespace: 3,
+        }
+    }
+
+    fn loopback_only(_: &str, address: IpAddr) -> bool {
+        address.is_loopback()
+    }
+
+    #[test]
+    fn visitors_of_the_same_host_get_in_by_every_address() {
+        let reception = Reception::open(&here("a"), &(0..=0), &|_, _| true).unwrap();
+        assert_eq!(reception.taken(), None);
+        let visits = visit(&reception.card(), &here("a")).unwrap();
+        assert_eq!(visits.len(), reception.addresses().len());
+        assert!(
+            visits.iter().all(|visit| visit.outcome.is_ok()),
+            "{visits:?}"
+        );
+        assert!(visits.last().unwrap().address.ip().is_loopback());
+        // Twice, because the door stays open.
+        assert_eq!(
+            visit(&reception.card(), &here("a")).unwrap().len(),
+            visits.len()
+        );
+    }
+
+    #[test]
+    fn loopback_addresses_of_another_host_are_not_tried() {
+        let reception = Reception::open(&here("a"), &(0..=0), &loopback_only).unwrap();
+        assert_eq!(visit(&reception.card(), &here("b")).unwrap(), []);
+    }
+
+    #[test]
+    fn a_door_that_is_shut_is_told() {
+        let reception = Reception::open(&here("a"), &(0..=0), &loopback_only).unwrap();
+        let card = reception.card();
+        drop(reception);
+        let visits = visit(&card, &here("a")).unwrap();
+        assert!(!visits.is_empty());
+        assert!(
+            visits.iter().all(|visit| visit.outcome.is_err()),
+            "{visits:?}"
+        );
+    }
+
+    #[test]
+    fn where_the_port_is_taken_another_one_is_used_and_that_is_told() {
+        let first = Reception::open(&here("a"), &(0..=0), &loopback_only).unwrap();
+        let port = first.record.addresses[0].port();
+        let second = Reception::open(&here("a"), &(port..=port), &loopback_only).unwrap();
+        assert!(second.taken().is_some_and(|why| why.contains("in use")));
+        assert_ne!(second.record.addresses[0].port(), port);
+        let visits = visit(&second.card(), &here("a")).unwrap();
+        assert!(
+            visits.iter().all(|visit| visit.outcome.is_ok()),
+            "{visits:?}"
+        );
+    }
+
+    #[test]
+    fn cards_that_are_none_are_refused() {
+        assert!(visit(b"nonsense", &here("a")).is_err());
+        assert!(visit(b"", &here("a")).is_err());
+    }
+}

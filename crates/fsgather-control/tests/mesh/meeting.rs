@@ -1,0 +1,224 @@
+//! Making links: who gets in, who does not, and what is said of it.
+
+use std::{
+    io::Write,
+    net::TcpStream,
+    sync::{Mutex, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use fsgather_control::mesh::{MeshAddress, Source};
+use fsgather_core::{Error, Rank};
+use uuid::Uuid;
+
+use crate::{
+    bed::{Bed, call, check, ignore, payload, ring},
+    proxy::{Meddling, Proxy},
+};
+
+/// What comes of a link from rank 0 of one bed to rank 1 of another one.
+fn prepare_between(one: &Bed, other: &Bed) -> Result<(), Error> {
+    let (dialling, answering) = (one.listen(0), other.listen(1));
+    let addresses = [dialling.address(), answering.address()].map(Clone::clone);
+    dialling.know(addresses.to_vec()).unwrap();
+    dialling.prepare(Rank::new(1), &mut ignore)
+}
+
+#[test]
+fn without_the_secret_or_for_another_world_there_is_no_link() {
+    let bed = Bed::new(2);
+    prepare_between(&bed, &bed).unwrap();
+    let others = [
+        Bed {
+            secret: [8; 32],
+            ..bed.clone()
+        },
+        Bed {
+            communicator: Uuid::new_v4(),
+            ..bed.clone()
+        },
+    ];
+    for other in others {
+        let error = prepare_between(&bed, &other).unwrap_err();
+        assert!(matches!(error, Error::Rendezvous { .. }), "{error}");
+    }
+}
+
+#[test]
+fn only_the_rank_that_is_meant_answers() {
+    let bed = Bed::new(3);
+    let (dialling, wrong) = (bed.listen(0), bed.listen(2));
+    // As if the addresses of ranks 1 and 2 had been mixed up.
+    let addresses = [dialling.address(), wrong.address(), wrong.address()].map(Clone::clone);
+    dialling.know(addresses.to_vec()).unwrap();
+    assert!(dialling.prepare(Rank::new(1), &mut ignore).is_err());
+    dialling.prepare(Rank::new(2), &mut ignore).unwrap();
+}
+
+#[test]
+fn where_there_is_no_way_both_ranks_and_all_addresses_are_named() {
+    let bed = Bed::new(2);
+    let mesh = bed.listen(0);
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = nobody.local_addr().unwrap();
+    drop(nobody);
+    let gone = MeshAddress {
+        addresses: vec![address],
+        ..mesh.address().clone()
+    };
+    mesh.know(vec![mesh.address().clone(), gone]).unwrap();
+    let text = mesh
+        .prepare(Rank::new(1), &mut ignore)
+        .unwrap_err()
+        .to_string();
+    let parts = [
+        "rank 0 on n0 (pid 100)",
+        "rank 1 on n1 (pid 101)",
+        &address.to_string(),
+        "refused",
+        "FSGATHER_INTERFACE",
+        "FSGATHER_TRANSPORT=filesys",
+    ];
+    for part in parts {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+}
+
+#[test]
+fn loopback_of_another_host_is_not_tried() {
+    let mesh = Bed::new(2).listen(0);
+    let elsewhere = MeshAddress {
+        boot_id: "another host".into(),
+        ..mesh.address().clone()
+    };
+    mesh.know(vec![mesh.address().clone(), elsewhere]).unwrap();
+    let error = mesh.prepare(Rank::new(1), &mut ignore).unwrap_err();
+    assert!(
+        error.to_string().contains("no address that can be used"),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_error_of_progress_ends_the_search() {
+    let mesh = Bed::new(2).listen(0);
+    // Takes connections and says nothing.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = MeshAddress {
+        addresses: vec![silent.local_addr().unwrap()],
+        ..mesh.address().clone()
+    };
+    mesh.know(vec![address.clone(), address]).unwrap();
+    let started = Instant::now();
+    let stop = Error::config("stop");
+    let error = mesh
+        .prepare(Rank::new(1), &mut |_| Err(stop.clone()))
+        .unwrap_err();
+    assert_eq!(error, stop);
+    assert!(started.elapsed() < Duration::from_secs(1));
+}
+
+#[test]
+fn a_prepared_link_is_used() {
+    let meshes = Bed::new(2).meshes();
+    meshes[0].prepare(Rank::new(1), &mut ignore).unwrap();
+    meshes[0].prepare(Rank::new(1), &mut ignore).unwrap();
+    meshes[0].prepare(Rank::new(0), &mut ignore).unwrap();
+    meshes[1].offer(call(0), Source::Memory(payload(1, 10).into()));
+    let pull = meshes[0].pull(call(0), Rank::new(1), 10).unwrap();
+    assert!(pull.read_to_end(&mut ignore).unwrap() == payload(1, 10));
+    assert_eq!(meshes[1].links_accepted(), 1);
+}
+
+#[test]
+fn strangers_do_not_disturb() {
+    let meshes = Bed::new(2).meshes();
+    let address = meshes[1].address().addresses[0];
+    let mut strangers: Vec<TcpStream> = (0..100)
+        .map(|_| TcpStream::connect(address).unwrap())
+        .collect();
+    for (index, stranger) in strangers.iter_mut().enumerate() {
+        // Silence, nonsense, and what begins like one of us. Some are hung up on already.
+        let _ = match index % 3 {
+            0 => Ok(()),
+            1 => stranger.write_all(&payload(9, 10_000)),
+            _ => stranger.write_all(b"fsg\x01\x02\x00\x03\x00 and then nothing of the kind at all"),
+        };
+    }
+    let lens = [2_000_000, 2_000_000];
+    for (rank, got) in ring(&meshes, call(0), &lens).into_iter().enumerate() {
+        check(rank, &lens, &got.unwrap());
+    }
+    assert_eq!(meshes[1].links_accepted(), 1);
+}
+
+/// A bed of two hosts, and what is heard between them while a ring and a pull go on.
+fn heard_between_hosts(encrypt: bool) -> Vec<u8> {
+    let mut bed = Bed {
+        encrypt,
+        ..Bed::new(2)
+    };
+    bed.processes[1].boot_id = "another host".into();
+    let proxies = Mutex::new(Vec::new());
+    let meshes = bed.meshes_by(|_, address| {
+        let proxy = Proxy::before(address.addresses[0], Meddling::default());
+        let told = proxy.in_place_of(address);
+        proxies.lock().unwrap().push(proxy);
+        told
+    });
+    let lens = [3_000_000, 1_500_000];
+    for epoch in 0..2 {
+        for (rank, got) in ring(&meshes, call(epoch), &lens).into_iter().enumerate() {
+            check(rank, &lens, &got.unwrap());
+        }
+    }
+    meshes[1].offer(call(2), Source::Memory(payload(1, 2_000_000).into()));
+    let pull = meshes[0].pull(call(2), Rank::new(1), 2_000_000).unwrap();
+    assert!(pull.read_to_end(&mut ignore).unwrap() == payload(1, 2_000_000));
+    let proxies = proxies.into_inner().unwrap();
+    let mut heard = Vec::new();
+    for proxy in &proxies {
+        heard.extend_from_slice(&proxy.seen.bytes.lock().unwrap());
+        assert!(
+            proxy.seen.back.load(Ordering::SeqCst) > 0
+                || proxy.seen.bytes.lock().unwrap().is_empty()
+        );
+    }
+    heard
+}
+
+#[test]
+fn payloads_between_hosts_are_encrypted_if_that_was_asked_for() {
+    let marks = [payload(0, 64), payload(1, 64)];
+    let holds = |heard: &[u8], mark: &[u8]| heard.windows(mark.len()).any(|part| part == mark);
+    let clear = heard_between_hosts(false);
+    let sealed = heard_between_hosts(true);
+    for mark in &marks {
+        assert!(holds(&clear, mark));
+        assert!(!holds(&sealed, mark));
+    }
+    assert!(sealed.len() > 7_000_000);
+}
+
+#[test]
+fn ranks_that_do_not_agree_on_encryption_are_told() {
+    let mut bed = Bed::new(2);
+    bed.processes[0].boot_id = String::new();
+    let other = Bed {
+        encrypt: true,
+        ..bed.clone()
+    };
+    let (dialling, answering) = (bed.listen(0), other.listen(1));
+    let address = MeshAddress {
+        boot_id: String::new(),
+        ..answering.address().clone()
+    };
+    dialling.know(vec![address.clone(), address]).unwrap();
+    let error = dialling.prepare(Rank::new(1), &mut ignore).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("do not agree on whether payloads"),
+        "{error}"
+    );
+}

@@ -1,0 +1,114 @@
+//! Somebody between two ranks who hears and changes what they say: [`Proxy`].
+
+use std::{
+    io::{Read, Write},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use fsgather_control::mesh::MeshAddress;
+
+/// Hands everything on, and does what it is told to.
+#[derive(Default)]
+pub(crate) struct Meddling {
+    /// The byte after so many of them towards the listening rank has a bit changed.
+    pub(crate) flip: Option<usize>,
+    /// The same for bytes from it.
+    pub(crate) flip_back: Option<usize>,
+    /// After so many bytes from the listening rank the connection is cut.
+    pub(crate) cut_back: Option<usize>,
+}
+
+/// What it has seen.
+#[derive(Default)]
+pub(crate) struct Seen {
+    /// Towards the listening rank, all connections mixed.
+    pub(crate) bytes: Mutex<Vec<u8>>,
+    /// How many came from it.
+    pub(crate) back: AtomicUsize,
+    /// Whether bytes from the listening rank are held up.
+    pub(crate) holds_back: AtomicBool,
+}
+
+/// An address in front of a rank's.
+pub(crate) struct Proxy {
+    address: SocketAddr,
+    pub(crate) seen: Arc<Seen>,
+}
+
+impl Proxy {
+    /// Stands in front of a rank that listens there.
+    pub(crate) fn before(target: SocketAddr, meddling: Meddling) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let seen = Arc::new(Seen::default());
+        let (meddling, its) = (Arc::new(meddling), Arc::clone(&seen));
+        thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                let server = TcpStream::connect(target).unwrap();
+                pass_on(&client, &server, &meddling, &its);
+            }
+        });
+        Self { address, seen }
+    }
+
+    /// The same rank, at this address.
+    pub(crate) fn in_place_of(&self, address: MeshAddress) -> MeshAddress {
+        MeshAddress {
+            addresses: vec![self.address],
+            ..address
+        }
+    }
+}
+
+fn pass_on(client: &TcpStream, server: &TcpStream, meddling: &Arc<Meddling>, seen: &Arc<Seen>) {
+    let ends = || (client.try_clone().unwrap(), server.try_clone().unwrap());
+    let (from, to) = ends();
+    let (its, noted) = (Arc::clone(meddling), Arc::clone(seen));
+    thread::spawn(move || {
+        pump(&from, &to, |start, bytes| {
+            flip(its.flip, start, bytes);
+            noted.bytes.lock().unwrap().extend_from_slice(bytes);
+            true
+        });
+    });
+    let (to, from) = ends();
+    let (its, noted) = (Arc::clone(meddling), Arc::clone(seen));
+    thread::spawn(move || {
+        pump(&from, &to, |start, bytes| {
+            flip(its.flip_back, start, bytes);
+            noted.back.fetch_add(bytes.len(), Ordering::SeqCst);
+            while noted.holds_back.load(Ordering::SeqCst) {
+                thread::park_timeout(std::time::Duration::from_millis(1));
+            }
+            its.cut_back.is_none_or(|at| start + bytes.len() < at)
+        });
+    });
+}
+
+fn flip(at: Option<usize>, start: usize, bytes: &mut [u8]) {
+    if let Some(at) = at
+        && let Some(byte) = at.checked_sub(start).and_then(|at| bytes.get_mut(at))
+    {
+        *byte ^= 4;
+    }
+}
+
+/// Hands on until an end closes, or `look` says that it is enough.
+fn pump(mut from: &TcpStream, mut to: &TcpStream, mut look: impl FnMut(usize, &mut [u8]) -> bool) {
+    let mut buffer = vec![0; 64 << 10];
+    let mut passed = 0;
+    while let Ok(read @ 1..) = from.read(&mut buffer) {
+        let bytes = &mut buffer[..read];
+        if !look(passed, bytes) || to.write_all(bytes).is_err() {
+            break;
+        }
+        passed += read;
+    }
+    let _ = from.shutdown(Shutdown::Both);
+    let _ = to.shutdown(Shutdown::Both);
+}

@@ -1,0 +1,256 @@
+//! What a rank finds out by itself, before it meets the others: [`rank_facts`].
+
+use std::{net::IpAddr, path::PathBuf};
+
+use fsgather_control::{
+    descriptors_needed,
+    reach::{Reception, Whereabouts, own_addresses},
+};
+use fsgather_core::{Error, ProcessId, WorldSize};
+use rustix::process::{Resource, getrlimit};
+
+use super::{
+    directory::{self, Depth},
+    facts::{DirectoryFacts, LauncherFacts, LimitFacts, NetworkFacts, RankFacts, SettingFact},
+};
+use crate::{
+    builder::network_namespace,
+    ground::Ground,
+    launcher::Detection,
+    meeting,
+    settings::{Control, Origin, RendezvousSetting, SecretSetting, Settings, Transport},
+};
+
+/// What this rank finds out by itself.
+pub(super) fn rank_facts(settings: &Settings, ground: &Ground, process: &ProcessId) -> RankFacts {
+    let detection = &settings.detection;
+    RankFacts {
+        rank: detection.rank.get(),
+        world_size: detection.world_size.get(),
+        host: process.host.clone(),
+        pid: process.pid,
+        launcher: launcher_facts(detection),
+        settings: setting_facts(settings),
+        unknown_variables: settings.warnings.clone(),
+        wrong_settings: wrong_settings(settings),
+        limits: limits(detection.world_size),
+        network: network(settings, process),
+        directory: directory_facts(settings, ground),
+        trial: None,
+    }
+}
+
+fn launcher_facts(detection: &Detection) -> LauncherFacts {
+    let mut notes = detection.notes.iter().cloned();
+    let mut hosts = detection.hosts.clone();
+    hosts.sort();
+    hosts.dedup();
+    LauncherFacts {
+        family: detection.family.key().into(),
+        chosen: notes.next().unwrap_or_default(),
+        notes: notes.collect(),
+        local_size: detection.local_size,
+        hosts: u32::try_from(hosts.len()).unwrap_or(u32::MAX),
+    }
+}
+
+pub(super) fn setting_facts(settings: &Settings) -> Vec<SettingFact> {
+    let entries = settings.entries().into_iter();
+    entries
+        .map(|(name, value, origin)| SettingFact {
+            name: name.into(),
+            value,
+            origin: origin_text(origin),
+        })
+        .collect()
+}
+
+fn origin_text(origin: Origin) -> String {
+    match origin {
+        Origin::Launcher(family) => family.key().into(),
+        other => other.to_string(),
+    }
+}
+
+/// Settings that are understood each, but cannot be used, or not together.
+fn wrong_settings(settings: &Settings) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if let Some(RendezvousSetting::Tcp { .. }) = &settings.rendezvous.value {
+        if settings.control.value == Control::Markers {
+            wrong.push(
+                "FSGATHER_CONTROL=markers needs a directory in which ranks meet, but FSGATHER_RENDEZVOUS names \
+                 an address; unset one of the two"
+                    .into(),
+            );
+        }
+        if let Some(SecretSetting::File(path)) = &settings.secret.value
+            && let Err(error) = meeting::read_secret(path)
+        {
+            wrong.push(format!(
+                "{error}; give a file with what this prints: openssl rand -hex 32"
+            ));
+        }
+    }
+    wrong
+}
+
+fn limits(world_size: WorldSize) -> LimitFacts {
+    let current = |resource| getrlimit(resource).current;
+    LimitFacts {
+        open_files: current(Resource::Nofile),
+        open_files_needed: descriptors_needed(world_size),
+        file_bytes: current(Resource::Fsize),
+        address_bytes: current(Resource::As),
+    }
+}
+
+pub(super) fn whereabouts(process: &ProcessId) -> Whereabouts {
+    Whereabouts {
+        process: process.clone(),
+        network_namespace: network_namespace(),
+    }
+}
+
+fn network(settings: &Settings, process: &ProcessId) -> NetworkFacts {
+    let interfaces = settings.interfaces.value.clone();
+    let matches = move |name: &str, address: IpAddr| interfaces.matches(name, address);
+    let is_alone = settings.detection.world_size.is_solo();
+    if is_alone && settings.control.value != Control::Markers {
+        // What rank 0 of a world would do.
+        let ports = settings.port.value.ports();
+        return match Reception::open(&whereabouts(process), &ports, &matches) {
+            Ok(reception) => NetworkFacts {
+                addresses: texts(&reception.addresses()),
+                problem: None,
+                ports_taken: reception.taken().map(ToOwned::to_owned),
+            },
+            Err(error) => not_reachable(&error),
+        };
+    }
+    match own_addresses(&matches) {
+        Ok(addresses) => NetworkFacts {
+            addresses: texts(&addresses),
+            ..NetworkFacts::default()
+        },
+        Err(error) => not_reachable(&error),
+    }
+}
+
+fn not_reachable(error: &Error) -> NetworkFacts {
+    NetworkFacts {
+        problem: Some(error.to_string()),
+        ..NetworkFacts::default()
+    }
+}
+
+fn texts(addresses: &[IpAddr]) -> Vec<String> {
+    addresses.iter().map(ToString::to_string).collect()
+}
+
+/// The directory that these settings use, as far as one rank can know; none where they use none.
+fn directory_facts(settings: &Settings, ground: &Ground) -> Option<DirectoryFacts> {
+    let named = settings.directory.origin == Origin::Argument;
+    let meets_elsewhere = matches!(
+        settings.rendezvous.value,
+        Some(RendezvousSetting::Tcp { .. })
+    );
+    if meets_elsewhere && settings.transport.value == Transport::Memory && !named {
+        return None;
+    }
+    let is_root = settings.detection.rank.get() == 0;
+    let depth = match (settings.detection.world_size.is_solo(), is_root) {
+        (true, _) => Depth::Alone,
+        (false, true) => Depth::Surveyed,
+        (false, false) => Depth::Brief,
+    };
+    let path: PathBuf = match ground.choose(settings.detection.is_on_one_host()) {
+        Ok(path) => path.to_owned(),
+        Err(error) => {
+            return Some(DirectoryFacts {
+                problem: Some(error.to_string()),
+                ..DirectoryFacts::default()
+            });
+        }
+    };
+    let origin = origin_text(settings.directory.origin);
+    Some(directory::examine(&path, origin, ground, depth))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::environment::Variables;
+
+    fn of(pairs: &[(&str, &str)]) -> RankFacts {
+        let settings = Settings::resolve(&pairs.iter().copied().collect::<Variables>()).unwrap();
+        let ground = meeting::ground(&settings, rustix::process::geteuid().as_raw());
+        rank_facts(&settings, &ground, &fsgather_store::this_process().unwrap())
+    }
+
+    #[test]
+    fn a_rank_tells_who_it_is_and_every_setting_with_its_origin() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().to_str().unwrap();
+        let facts = of(&[
+            ("FSGATHER_DIR", path),
+            ("RANK", "1"),
+            ("WORLD_SIZE", "4"),
+            ("LOCAL_WORLD_SIZE", "2"),
+            ("SLURM_PROCID", "0"),
+            ("FSGATHER_DRI", "/x"),
+        ]);
+        assert_eq!(
+            (facts.rank, facts.world_size, facts.pid),
+            (1, 4, std::process::id())
+        );
+        assert_eq!(facts.launcher.family, "torchrun");
+        assert!(facts.launcher.spans_hosts(facts.world_size));
+        assert!(
+            facts
+                .launcher
+                .notes
+                .iter()
+                .any(|note| note.contains("Slurm"))
+        );
+        assert_eq!(facts.unknown_variables.len(), 1);
+        assert_eq!(facts.limits.open_files_needed, 136);
+        let shown = |name: &str| {
+            let mut settings = facts.settings.iter();
+            let found = settings.find(|setting| setting.name == name).unwrap();
+            (found.value.as_str(), found.origin.as_str())
+        };
+        assert_eq!(shown("FSGATHER_DIR"), (path, "FSGATHER_DIR"));
+        assert_eq!(shown("FSGATHER_WORLD_SIZE"), ("4", "torchrun"));
+        assert_eq!(shown("FSGATHER_TIMEOUT"), ("30m", "default"));
+        let directory = facts.directory.unwrap();
+        assert_eq!((directory.path.as_str(), directory.problem), (path, None));
+        // Only rank 0 looks for what others have left, and in company nobody tries payloads alone.
+        assert_eq!((directory.leftovers, directory.payload), (None, None));
+    }
+
+    #[test]
+    fn settings_that_do_not_go_together_are_told() {
+        let facts = of(&[
+            ("FSGATHER_CONTROL", "markers"),
+            ("FSGATHER_RENDEZVOUS", "tcp://n1:60001"),
+            ("FSGATHER_TRANSPORT", "memory"),
+            ("FSGATHER_SECRET_FILE", "/nowhere"),
+        ]);
+        assert_eq!(facts.wrong_settings.len(), 2, "{:?}", facts.wrong_settings);
+        // Nor is there a directory to look at.
+        assert_eq!(facts.directory, None);
+    }
+
+    #[test]
+    fn interfaces_that_leave_no_address_and_ports_that_are_taken_are_told() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().to_str().unwrap();
+        let facts = of(&[("FSGATHER_INTERFACE", "nothing9"), ("FSGATHER_DIR", path)]);
+        let problem = facts.network.problem.unwrap();
+        assert!(problem.contains("FSGATHER_INTERFACE"), "{problem}");
+        let taken = std::net::TcpListener::bind("0.0.0.0:0").unwrap();
+        let port = taken.local_addr().unwrap().port().to_string();
+        let facts = of(&[("FSGATHER_PORT", &port), ("FSGATHER_DIR", path)]);
+        assert!(facts.network.ports_taken.is_some(), "{:?}", facts.network);
+    }
+}

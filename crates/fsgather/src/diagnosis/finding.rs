@@ -1,0 +1,203 @@
+//! What a diagnosis comes to: [`Finding`]s, each with a [`Level`], and the [`Verdict`] over all of them.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// How much a finding matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// As it should be.
+    Ok,
+    /// Good to know.
+    Note,
+    /// It works, but less well than it might, or not always.
+    Warning,
+    /// It does not work.
+    Problem,
+}
+
+/// What a finding is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Topic {
+    /// Variables and arguments.
+    Settings,
+    /// Who this rank is, by which launcher.
+    Launcher,
+    /// What this process may use of its host.
+    Limits,
+    /// Whether ranks find each other.
+    Meeting,
+    /// Addresses and ways between hosts.
+    Network,
+    /// The shared directory.
+    Directory,
+    /// What earlier runs have left in it.
+    Leftovers,
+}
+
+/// One thing that was found out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// How much it matters.
+    pub level: Level,
+    /// What it is about.
+    pub topic: Topic,
+    /// The ranks that it holds for, in order.
+    pub ranks: Vec<u32>,
+    /// What was found.
+    pub text: String,
+    /// What to do about it; there for every warning and every problem.
+    pub advice: Option<String>,
+}
+
+impl Finding {
+    fn new(level: Level, topic: Topic, text: impl Into<String>) -> Self {
+        Self {
+            level,
+            topic,
+            ranks: Vec::new(),
+            text: text.into(),
+            advice: None,
+        }
+    }
+
+    pub(super) fn ok(topic: Topic, text: impl Into<String>) -> Self {
+        Self::new(Level::Ok, topic, text)
+    }
+
+    pub(super) fn note(topic: Topic, text: impl Into<String>) -> Self {
+        Self::new(Level::Note, topic, text)
+    }
+
+    pub(super) fn warning(topic: Topic, text: impl Into<String>, advice: &str) -> Self {
+        Self::new(Level::Warning, topic, text).advise(advice)
+    }
+
+    pub(super) fn problem(topic: Topic, text: impl Into<String>, advice: &str) -> Self {
+        Self::new(Level::Problem, topic, text).advise(advice)
+    }
+
+    /// A problem told by an error message, which may end with what to do after a semicolon or a full stop.
+    pub(super) fn error(topic: Topic, message: &str, advice: &str) -> Self {
+        let end = message.rfind("; ").max(message.rfind(". "));
+        match end.and_then(|end| Some((message.get(..end)?, message.get(end + 2..)?))) {
+            Some((text, own)) => Self::problem(topic, text, own),
+            None => Self::problem(topic, message, advice),
+        }
+    }
+
+    pub(super) fn advise(mut self, advice: impl Into<String>) -> Self {
+        self.advice = Some(advice.into());
+        self
+    }
+
+    pub(super) fn of(mut self, ranks: impl IntoIterator<Item = u32>) -> Self {
+        self.ranks = ranks.into_iter().collect();
+        self
+    }
+
+    /// What it does to the use of the directory.
+    fn verdict(&self) -> Verdict {
+        match (self.level, self.topic) {
+            (Level::Problem, Topic::Settings | Topic::Launcher | Topic::Limits) => {
+                Verdict::WrongSettings
+            }
+            (Level::Problem, Topic::Directory | Topic::Leftovers) => Verdict::BadDirectory,
+            (Level::Problem, Topic::Meeting | Topic::Network) => Verdict::NoMeeting,
+            _ => Verdict::Usable,
+        }
+    }
+}
+
+/// Whether a job could run like this, and if not, what is in the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// It could.
+    Usable,
+    /// Ranks cannot meet.
+    NoMeeting,
+    /// The directory cannot be used, or not by all ranks.
+    BadDirectory,
+    /// Settings are wrong or do not go together.
+    WrongSettings,
+}
+
+impl Verdict {
+    /// The verdict over these findings. Where there are several problems, the one that may have caused the
+    /// others counts: settings before the directory, the directory before the meeting.
+    #[must_use]
+    pub fn over(findings: &[Finding]) -> Self {
+        let verdicts = findings.iter().map(Finding::verdict);
+        verdicts.max().unwrap_or(Self::Usable)
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Ok => "ok",
+            Self::Note => "note",
+            Self::Warning => "warning",
+            Self::Problem => "problem",
+        })
+    }
+}
+
+impl fmt::Display for Topic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Settings => "settings",
+            Self::Launcher => "launcher",
+            Self::Limits => "limits",
+            Self::Meeting => "meeting",
+            Self::Network => "network",
+            Self::Directory => "directory",
+            Self::Leftovers => "leftovers",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cause_of_other_problems_counts() {
+        let problem = |topic| Finding::problem(topic, "x", "y");
+        let meeting = problem(Topic::Meeting);
+        let directory = problem(Topic::Directory);
+        let settings = problem(Topic::Settings);
+        assert_eq!(Verdict::over(&[]), Verdict::Usable);
+        let warning = Finding::warning(Topic::Directory, "x", "y");
+        assert_eq!(Verdict::over(&[warning]), Verdict::Usable);
+        assert_eq!(
+            Verdict::over(std::slice::from_ref(&meeting)),
+            Verdict::NoMeeting
+        );
+        let both = [meeting.clone(), directory.clone()];
+        assert_eq!(Verdict::over(&both), Verdict::BadDirectory);
+        let all = [settings, directory, meeting];
+        assert_eq!(Verdict::over(&all), Verdict::WrongSettings);
+    }
+
+    #[test]
+    fn what_to_do_is_taken_from_the_message_where_it_has_it() {
+        let of = |message| {
+            let finding = Finding::error(Topic::Directory, message, "do this");
+            (finding.text, finding.advice.unwrap())
+        };
+        assert_eq!(of("no room"), ("no room".into(), "do this".into()));
+        assert_eq!(
+            of("no room; 0 free; make some"),
+            ("no room; 0 free".into(), "make some".into())
+        );
+        assert_eq!(
+            of("no way. Set X to 1.5"),
+            ("no way".into(), "Set X to 1.5".into())
+        );
+    }
+}

@@ -1,0 +1,216 @@
+//! What the facts of all ranks mean for the directory as a file system: room, speed, clocks, leftovers.
+
+use fsgather_core::bytes_text;
+use fsgather_store::Capacity;
+
+use super::{numbers, text};
+use crate::diagnosis::{
+    facts::{ClockFact, DirectoryFacts, PayloadFacts, RankFacts},
+    finding::{Finding, Topic},
+};
+
+/// Less room than this is worth a warning, in bytes.
+const LITTLE_ROOM: u64 = 64 << 20;
+
+/// Fewer inodes than this are: a gather takes some for each rank.
+const FEW_INODES: u64 = 1000;
+
+/// Clocks that differ by less are as good as equal: time stamps of some servers are that coarse.
+const SLACK: f64 = 2.0;
+
+pub(super) fn findings(ranks: &[RankFacts]) -> Vec<Finding> {
+    let all = || ranks.iter().filter_map(|facts| facts.directory.as_ref());
+    let mut findings: Vec<Finding> = Vec::new();
+    findings.extend(room(all()));
+    findings.extend(writing(all()));
+    findings.extend(all().find_map(|facts| facts.payload.as_ref()).map(payload));
+    findings.extend(server_clocks(ranks));
+    findings.extend(all().find_map(leftovers));
+    findings
+        .into_iter()
+        .map(|finding| match finding.ranks[..] {
+            [] => finding.of(numbers(ranks)),
+            _ => finding,
+        })
+        .collect()
+}
+
+fn room<'a>(mut all: impl Iterator<Item = &'a DirectoryFacts>) -> Option<Finding> {
+    let first = all.next()?;
+    let source = |facts: &DirectoryFacts| facts.mount.as_ref().map(|mount| mount.source.clone());
+    // What others have free somewhere else is of no use.
+    let same = all.filter(|facts| source(facts) == source(first));
+    let capacities = std::iter::once(first)
+        .chain(same)
+        .filter_map(|facts| facts.capacity);
+    let Capacity {
+        total_bytes,
+        free_bytes,
+        total_inodes,
+        free_inodes,
+    } = capacities.min_by_key(|capacity| capacity.free_bytes)?;
+    let inodes = if total_inodes == 0 {
+        "inodes are not counted".to_owned()
+    } else {
+        format!("{free_inodes} of {total_inodes} inodes")
+    };
+    let text = format!(
+        "{} of {} are free, {inodes}; quotas do not show here",
+        bytes_text(free_bytes),
+        bytes_text(total_bytes)
+    );
+    let is_short = free_bytes < LITTLE_ROOM || (total_inodes > 0 && free_inodes < FEW_INODES);
+    Some(if is_short {
+        Finding::warning(
+            Topic::Directory,
+            text,
+            "make room, or name another directory with FSGATHER_DIR",
+        )
+    } else {
+        Finding::ok(Topic::Directory, text)
+    })
+}
+
+fn writing<'a>(all: impl Iterator<Item = &'a DirectoryFacts>) -> Option<Finding> {
+    let slowest = all
+        .filter_map(|facts| facts.write_seconds)
+        .reduce(f64::max)?;
+    let text = format!(
+        "a small file is written, synced and removed within {}",
+        text::seconds(slowest)
+    );
+    Some(if slowest < 1.0 {
+        Finding::ok(Topic::Directory, text)
+    } else {
+        Finding::warning(
+            Topic::Directory,
+            text,
+            "files are slow here: FSGATHER_INLINE_LIMIT=1MiB makes fewer of them, FSGATHER_TRANSPORT=memory none",
+        )
+    })
+}
+
+fn payload(facts: &PayloadFacts) -> Finding {
+    if let Some(problem) = &facts.problem {
+        let advice = "name another directory with FSGATHER_DIR";
+        return Finding::error(Topic::Directory, problem, advice);
+    }
+    let links = if facts.has_links {
+        "hard links can be made"
+    } else {
+        "hard links cannot be made"
+    };
+    let way = match facts.publish.as_str() {
+        "rename" => format!("renaming works, {links}"),
+        "link" => "renaming does not work, so files get their names by hard links".to_owned(),
+        _ => "neither renaming nor hard links work, so files are written under their final names"
+            .to_owned(),
+    };
+    let reading = match facts.read {
+        None => String::new(),
+        Some(read) => format!(
+            " and {} in {}",
+            if read.mapped {
+                "mapped"
+            } else {
+                "read into memory"
+            },
+            text::seconds(read.seconds)
+        ),
+    };
+    let text = format!(
+        "{way}; a payload of {} was published in {}{reading}",
+        bytes_text(facts.bytes),
+        text::seconds(facts.write_seconds)
+    );
+    if facts.publish == "rename" {
+        Finding::ok(Topic::Directory, text)
+    } else {
+        Finding::note(Topic::Directory, text)
+    }
+}
+
+/// Whether a clock is off by more than what cannot be known better.
+pub(super) fn is_off(clock: ClockFact) -> bool {
+    clock.ahead_seconds.abs() > SLACK + clock.uncertainty_seconds
+}
+
+/// By how much a clock is off, in whole seconds, so that ranks of one host say the same.
+pub(super) fn ahead_or_behind(clock: ClockFact) -> String {
+    let word = if clock.ahead_seconds > 0.0 {
+        "ahead"
+    } else {
+        "behind"
+    };
+    let whole = clock.ahead_seconds.abs().round();
+    format!("{} {word}", text::seconds(whole))
+}
+
+/// What is said of clocks that differ.
+pub(super) const CLOCKS: &str =
+    "nothing here relies on clocks that agree, but other programs do: have them set by NTP";
+
+fn server_clocks(ranks: &[RankFacts]) -> Vec<Finding> {
+    let clock = |facts: &RankFacts| facts.directory.as_ref()?.server_clock;
+    let off: Vec<Finding> = super::each(ranks, |facts| match clock(facts) {
+        Some(clock) if is_off(clock) => {
+            let off = ahead_or_behind(clock);
+            let text = format!("the clock that stamps files is {off} of this host's");
+            vec![Finding::note(Topic::Directory, text).advise(CLOCKS)]
+        }
+        _ => Vec::new(),
+    });
+    if !off.is_empty() {
+        return off;
+    }
+    let worst = ranks.iter().filter_map(clock).map(|clock| {
+        let uncertainty = clock.uncertainty_seconds;
+        clock.ahead_seconds.abs() + uncertainty
+    });
+    let worst = worst.reduce(f64::max);
+    worst
+        .map(|worst| {
+            let within = text::seconds(worst);
+            Finding::ok(
+                Topic::Directory,
+                format!("time stamps of files agree with the host's clock to within {within}"),
+            )
+        })
+        .into_iter()
+        .collect()
+}
+
+fn leftovers(facts: &DirectoryFacts) -> Option<Finding> {
+    let found = facts.leftovers?;
+    let size = bytes_text(found.removable_bytes);
+    let plural = |count: u64| text::count(usize::try_from(count).unwrap_or(usize::MAX), "gather");
+    let others = match (found.live, found.unknown) {
+        (0, 0) => String::new(),
+        (live, 0) => format!("; {} in use", plural(live)),
+        (0, unknown) => format!("; {} of which nothing is proved", plural(unknown)),
+        (live, unknown) => format!(
+            "; {} in use and {} of which nothing is proved",
+            plural(live),
+            plural(unknown)
+        ),
+    };
+    let path = &facts.path;
+    Some(if found.removable == 0 {
+        Finding::ok(
+            Topic::Leftovers,
+            format!("no earlier run has left anything that can be removed{others}"),
+        )
+    } else {
+        let count = text::count(
+            usize::try_from(found.removable).unwrap_or(usize::MAX),
+            "thing",
+        );
+        Finding::note(
+            Topic::Leftovers,
+            format!("earlier runs have left {count}, {size} in all{others}"),
+        )
+        .advise(format!(
+            "fsgather clean {path} shows them, with --execute it removes them"
+        ))
+    })
+}

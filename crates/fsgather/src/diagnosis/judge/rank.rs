@@ -1,0 +1,302 @@
+//! What the facts of one rank mean by themselves: [`findings`].
+
+use crate::diagnosis::{
+    facts::{DirectoryFacts, MountFacts, RankFacts},
+    finding::{Finding, Topic},
+};
+
+/// What to do about a wrong setting that says nothing of that itself.
+pub(super) const MEND: &str = "see docs/reference/environment.md, or unset it";
+
+const NAME_ANOTHER: &str = "name another directory with FSGATHER_DIR";
+
+/// Mount options that matter to those who read messages; the rest is in the facts.
+const TELLING: [&str; 14] = [
+    "ro",
+    "vers=",
+    "hard",
+    "soft",
+    "softerr",
+    "noac",
+    "actimeo=",
+    "acdirmin=",
+    "acdirmax=",
+    "lookupcache=",
+    "nocto",
+    "sync",
+    "cache=",
+    "proto=",
+];
+
+pub(super) fn findings(facts: &RankFacts) -> Vec<Finding> {
+    let mut findings = settings(facts);
+    findings.extend(launcher(facts));
+    findings.extend(limits(facts));
+    findings.extend(network(facts));
+    match &facts.directory {
+        Some(directory) => findings.extend(of_directory(directory)),
+        None => findings.push(Finding::note(
+            Topic::Directory,
+            "no directory is used: FSGATHER_TRANSPORT=memory and FSGATHER_RENDEZVOUS=tcp://... are set",
+        )),
+    }
+    findings
+}
+
+fn settings(facts: &RankFacts) -> Vec<Finding> {
+    let wrong = facts.wrong_settings.iter();
+    let mut findings: Vec<Finding> = wrong
+        .map(|wrong| Finding::error(Topic::Settings, wrong, MEND))
+        .collect();
+    let unknown = facts.unknown_variables.iter();
+    findings.extend(unknown.map(|unknown| unknown_variable(unknown)));
+    if findings.is_empty() {
+        findings.push(Finding::ok(Topic::Settings, "every variable is understood"));
+    }
+    findings
+}
+
+pub(super) fn unknown_variable(warning: &str) -> Finding {
+    let advice = "unset it, or write the name that was meant";
+    Finding::warning(Topic::Settings, warning, advice)
+}
+
+fn launcher(facts: &RankFacts) -> Vec<Finding> {
+    let launcher = &facts.launcher;
+    let is_alone = launcher.family == "none";
+    // Who is which of them differs from rank to rank, and is said elsewhere.
+    let chosen = match launcher.chosen.split_once(", ") {
+        Some((who, by)) if who.starts_with("rank ") => {
+            let ranks = super::text::count(facts.world_size as usize, "rank");
+            format!("{ranks}, {by}")
+        }
+        _ => launcher.chosen.clone(),
+    };
+    let mut findings = vec![Finding::ok(Topic::Launcher, chosen)];
+    findings.extend(launcher.notes.iter().map(|note| {
+        let finding = Finding::note(Topic::Launcher, note);
+        if is_alone && note.starts_with("passed over") {
+            finding.advise("if this is to be one of several ranks, start it with the launcher: srun, mpirun, torchrun")
+        } else {
+            finding
+        }
+    }));
+    findings
+}
+
+fn limits(facts: &RankFacts) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let limits = &facts.limits;
+    let needed = limits.open_files_needed;
+    // Only rank 0 has a connection to everybody.
+    if let (Some(allowed), 0) = (limits.open_files, facts.rank) {
+        findings.push(if allowed < needed {
+            Finding::problem(
+                Topic::Limits,
+                format!(
+                    "rank 0 may have {allowed} files open, and needs {needed} in a world of {}",
+                    facts.world_size
+                ),
+                &format!("ulimit -n {needed} before the job is started"),
+            )
+        } else {
+            let most = allowed.saturating_sub(needed - 2 * u64::from(facts.world_size)) / 2;
+            Finding::ok(
+                Topic::Limits,
+                format!("{allowed} open files are enough for a world of up to {most} ranks"),
+            )
+        });
+    }
+    if let Some(bytes) = limits.file_bytes {
+        findings.push(Finding::warning(
+            Topic::Limits,
+            format!(
+                "no file may become longer than {}: a payload that does ends its process",
+                fsgather_core::bytes_text(bytes)
+            ),
+            "ulimit -f unlimited before the job is started",
+        ));
+    }
+    if let Some(bytes) = limits.address_bytes {
+        findings.push(Finding::note(
+            Topic::Limits,
+            format!(
+                "this process may use {} of address space, of which payloads take a part when they are read",
+                fsgather_core::bytes_text(bytes)
+            ),
+        ));
+    }
+    findings
+}
+
+fn network(facts: &RankFacts) -> Vec<Finding> {
+    let network = &facts.network;
+    if let Some(problem) = &network.problem {
+        let topic = if problem.contains("FSGATHER_INTERFACE") {
+            Topic::Settings
+        } else {
+            Topic::Network
+        };
+        let advice =
+            "name an interface or an address block that this host has with FSGATHER_INTERFACE";
+        return vec![Finding::problem(topic, problem, advice)];
+    }
+    let mut findings = Vec::new();
+    if let Some(why) = &network.ports_taken {
+        findings.push(Finding::problem(
+            Topic::Network,
+            format!("none of the ports of FSGATHER_PORT can be listened on here: {why}"),
+            "choose others with FSGATHER_PORT, or leave it out for any free port",
+        ));
+    }
+    let is_loopback = |address: &String| {
+        let address: Result<std::net::IpAddr, _> = address.parse();
+        address.is_ok_and(|address| address.is_loopback())
+    };
+    let spans_hosts = facts.launcher.spans_hosts(facts.world_size);
+    if network.addresses.iter().all(is_loopback) {
+        let text = "this host has no address but its own loopback";
+        findings.push(if spans_hosts {
+            Finding::warning(
+                Topic::Network,
+                text,
+                "messages will go through files; set FSGATHER_CONTROL=markers to try no other way",
+            )
+        } else {
+            Finding::note(Topic::Network, text)
+        });
+    } else if facts.rank == 0 && facts.trial.is_none() {
+        let mut addresses: Vec<&str> = network.addresses.iter().map(String::as_str).collect();
+        addresses.retain(|address| !is_loopback(&(*address).to_owned()));
+        let addresses = addresses.join(", ");
+        findings.push(Finding::ok(
+            Topic::Network,
+            format!("rank 0 can be reached at {addresses} if nothing is in between"),
+        ));
+    }
+    findings
+}
+
+fn of_directory(facts: &DirectoryFacts) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let path = &facts.path;
+    if let Some(step) = &facts.stuck_at {
+        findings.push(if facts.is_stuck() {
+            Finding::problem(
+                Topic::Directory,
+                format!("{path} does not answer: {step} has not come back within 20 s"),
+                "see whether its file server and the way there are up, or name another directory with FSGATHER_DIR",
+            )
+        } else {
+            Finding::warning(
+                Topic::Leftovers,
+                format!("{path} holds so much that {step} takes longer than 20 s"),
+                &format!("fsgather clean {path} shows what can be removed; it may take long"),
+            )
+        });
+    }
+    if let Some(problem) = &facts.problem {
+        findings.push(Finding::error(Topic::Directory, problem, NAME_ANOTHER));
+    }
+    if let Some(file_system) = &facts.file_system {
+        findings.push(Finding::ok(
+            Topic::Directory,
+            format!("{path} is {}", mounted(file_system, facts.mount.as_ref())),
+        ));
+    }
+    let options = |option: &str| facts.mount.as_ref().is_some_and(|mount| has(mount, option));
+    if options("soft") || options("softerr") {
+        findings.push(Finding::warning(
+            Topic::Directory,
+            "it is mounted soft: a server that is slow for a while gives errors, and may lose data",
+            "have it mounted with the option hard",
+        ));
+    }
+    if let Some(access) = &facts.access
+        && access.is_open_to_all
+    {
+        findings.push(Finding::warning(
+            Topic::Directory,
+            format!(
+                "anybody may remove or replace what others have in it (mode {})",
+                access.mode
+            ),
+            &format!("chmod o-w {path}, or chmod +t {path}"),
+        ));
+    }
+    if let Some(own) = facts.own_uid
+        && own != facts.effective_uid
+    {
+        let uid = facts.effective_uid;
+        findings.push(Finding::note(
+            Topic::Directory,
+            format!("the file server shows files of uid {uid} as those of uid {own}"),
+        ));
+    }
+    if facts.path.starts_with('/') || facts.path.is_empty() {
+        return findings;
+    }
+    findings.push(
+        Finding::note(
+            Topic::Directory,
+            format!("{path} means another directory wherever ranks have another working directory"),
+        )
+        .advise("name it by its whole path"),
+    );
+    findings
+}
+
+/// That a directory is on a file system of one host, where the launcher says that ranks run on several.
+pub(super) fn cannot_be_shared(facts: &RankFacts) -> Option<Finding> {
+    let directory = facts.directory.as_ref()?;
+    let spans_hosts = facts.launcher.spans_hosts(facts.world_size);
+    if directory.class.as_deref() != Some("local") || !spans_hosts {
+        return None;
+    }
+    let (path, file_system) = (&directory.path, directory.file_system.as_ref()?);
+    let host = &facts.host;
+    Some(Finding::problem(
+        Topic::Directory,
+        format!(
+            "{path} is on {file_system}, a file system of {host} alone, but ranks run on several hosts"
+        ),
+        super::together::SHARE,
+    ))
+}
+
+fn has(mount: &MountFacts, option: &str) -> bool {
+    mount.options.iter().any(|known| known == option)
+}
+
+/// Where a directory is mounted from, with the options that matter.
+pub(super) fn mounted(file_system: &str, mount: Option<&MountFacts>) -> String {
+    let Some(mount) = mount else {
+        return format!("on {file_system}");
+    };
+    let is_telling = |option: &&String| {
+        TELLING
+            .iter()
+            .any(|telling| match telling.strip_suffix('=') {
+                Some(_) => option.starts_with(telling),
+                None => option == telling,
+            })
+    };
+    let options: Vec<&str> = mount
+        .options
+        .iter()
+        .filter(is_telling)
+        .map(String::as_str)
+        .collect();
+    let options = if options.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", options.join(","))
+    };
+    let MountFacts {
+        kind,
+        source,
+        point,
+        ..
+    } = mount;
+    format!("on {kind} from {source}, mounted at {point}{options}")
+}

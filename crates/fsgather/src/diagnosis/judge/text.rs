@@ -1,0 +1,91 @@
+//! Quantities and lists as people say them.
+
+use std::time::Duration;
+
+use fsgather_core::duration_text;
+
+use crate::diagnosis::facts::RankFacts;
+
+/// A time, to two digits or so: `0.4 ms`, `35 ms`, `1.2 s`, `3m`.
+pub(super) fn seconds(seconds: f64) -> String {
+    let millis = seconds * 1000.0;
+    if millis < 10.0 {
+        format!("{millis:.1} ms")
+    } else if seconds < 1.0 {
+        format!("{millis:.0} ms")
+    } else if seconds < 120.0 {
+        format!("{seconds:.1} s")
+    } else {
+        let whole = Duration::try_from_secs_f64(seconds.round());
+        duration_text(whole.unwrap_or(Duration::MAX))
+    }
+}
+
+/// How many of something: `1 rank`, `3 ranks`.
+pub(super) fn count(count: usize, one: &str) -> String {
+    if count == 1 {
+        format!("1 {one}")
+    } else {
+        format!("{count} {one}s")
+    }
+}
+
+/// The hosts of some ranks, each once, in the order of ranks: `n1, n2`.
+pub(super) fn hosts_of(ranks: &[RankFacts], wanted: impl Fn(&RankFacts) -> bool) -> String {
+    hosts(ranks, wanted).join(", ")
+}
+
+/// The hosts of some ranks, each once, in the order of ranks.
+pub(super) fn hosts(ranks: &[RankFacts], wanted: impl Fn(&RankFacts) -> bool) -> Vec<&str> {
+    let mut hosts: Vec<&str> = Vec::new();
+    for facts in ranks.iter().filter(|facts| wanted(facts)) {
+        if !hosts.contains(&facts.host.as_str()) {
+            hosts.push(&facts.host);
+        }
+    }
+    hosts
+}
+
+/// Ranks as ranges: `0-3, 7`.
+pub(super) fn ranges(ranks: &[u32]) -> String {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for &rank in ranks {
+        match ranges.last_mut() {
+            Some((_, last)) if rank == last.saturating_add(1) => *last = rank,
+            _ => ranges.push((rank, rank)),
+        }
+    }
+    let texts: Vec<String> = ranges
+        .into_iter()
+        .map(|(first, last)| match last - first {
+            0 => first.to_string(),
+            1 => format!("{first}, {last}"),
+            _ => format!("{first}-{last}"),
+        })
+        .collect();
+    texts.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_read_as_people_say_them() {
+        for (value, text) in [
+            (0.0004, "0.4 ms"),
+            (0.035, "35 ms"),
+            (1.25, "1.2 s"),
+            (119.3, "119.3 s"),
+            (180.4, "3m"),
+        ] {
+            assert_eq!(seconds(value), text);
+        }
+        assert_eq!(
+            (count(1, "rank"), count(0, "host")),
+            ("1 rank".into(), "0 hosts".into())
+        );
+        assert_eq!(ranges(&[0, 1, 2, 3, 7, 9, 10]), "0-3, 7, 9, 10");
+        assert_eq!(ranges(&[]), "");
+    }
+}

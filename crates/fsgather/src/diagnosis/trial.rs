@@ -1,0 +1,367 @@
+//! What ranks find out together once they have met: [`run`].
+//!
+//! 1. Rank 0 makes a gather directory as for payloads, publishes a payload in it, opens a door like its own
+//!    beside the world's, and tells everybody.
+//! 2. Where ranks may see different mounts it is proved that they share the directory, as at the start
+//!    of every job. Once more, now that every client has something to remember, new files are timed.
+//! 3. One rank of each network tries all of rank 0's addresses.
+//! 4. Clocks are compared: in a barrier there is a moment at which all ranks are.
+//! 5. Rank 0 gathers what all have found, and removes the directory.
+//!
+//! What goes wrong with files and addresses on one rank is a fact that it tells. Errors are only those of
+//! the calls by which ranks tell each other.
+
+use std::{
+    net::IpAddr,
+    path::{Path, PathBuf},
+    time::{Duration, Instant, SystemTime},
+};
+
+use fsgather_control::reach::{Reception, visit};
+use fsgather_core::{Error, Rank};
+use fsgather_store::{
+    FileSystem, GatherDir, GatherFacts, Locator, ProbeNonce, cannot_be_shared, check_writable,
+    make_rendezvous, probers,
+};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use super::{
+    directory::{self, Depth, TrialDirectory, difference, epoch_seconds},
+    examine::whereabouts,
+    facts::{PayloadFacts, RankFacts, ReachFact, TrialFacts, WorldFacts},
+};
+use crate::{
+    builder::network_namespace,
+    communicator::Communicator,
+    settings::{Control, Settings},
+    sharing::{self, Talk, patience_for},
+};
+
+/// What rank 0 tells everybody before anything is tried.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Plan {
+    /// What to try in the directory, if there is one and rank 0 can use it.
+    files: Option<FilePlan>,
+    /// What it takes to try rank 0's addresses, if that is to be done.
+    card: Option<Vec<u8>>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct FilePlan {
+    directory: String,
+    rendezvous: String,
+    facts: GatherFacts,
+    locator: Locator,
+}
+
+/// What rank 0 holds while the others try it.
+#[derive(Default)]
+struct Held {
+    directory: Option<TrialDirectory>,
+    payload: Option<PayloadFacts>,
+    reception: Option<Reception>,
+}
+
+impl Talk for Communicator {
+    fn tell_all<T: Serialize + DeserializeOwned>(&self, own: &T) -> Result<Vec<T>, Error> {
+        self.all_gather(own)
+    }
+}
+
+/// Tries everything together; on rank 0, what all ranks and the world have found.
+pub(super) fn run(
+    communicator: &Communicator,
+    settings: &Settings,
+    mut facts: RankFacts,
+    met: Duration,
+) -> Result<Option<(Vec<RankFacts>, WorldFacts)>, Error> {
+    let inner = &communicator.inner.world;
+    let me = communicator.rank();
+    let is_root = me == Rank::ZERO;
+    let processes = &inner.processes;
+    let all_probers = probers(processes);
+    let mut world = WorldFacts {
+        met_seconds: met.as_secs_f64(),
+        carrier: match inner.ground.links {
+            Some(_) => "tcp".into(),
+            None => "markers".into(),
+        },
+        sees_same_mounts: all_probers.len() == 1,
+        ..WorldFacts::default()
+    };
+    let mut held = Held::default();
+    let mut plan = Plan::default();
+    if is_root {
+        (plan, held) = prepare(communicator, settings, &facts, &mut world);
+    }
+    let plan: Plan = communicator.broadcast(&plan, 0)?;
+
+    let mut trial = TrialFacts {
+        is_prober: all_probers.contains(&me.index()),
+        ..TrialFacts::default()
+    };
+    // By rank, on rank 0.
+    let mut seen = Vec::new();
+    if let Some(files) = &plan.files {
+        seen = try_files(
+            communicator,
+            files,
+            &held,
+            &mut facts,
+            &mut trial,
+            &mut world,
+        )?;
+    }
+    trial.reach = reach(communicator, plan.card.as_deref())?;
+    let interval = rendezvous_in_time(communicator)?;
+    let intervals: Vec<[f64; 2]> = communicator.all_gather(&interval)?;
+    if !is_root {
+        trial.clock = intervals.first().map(|root| difference(interval, *root));
+    }
+    if let (Some(payload), Some(directory)) = (held.payload.take(), &mut facts.directory) {
+        let read = trial.read;
+        directory.payload = Some(PayloadFacts { read, ..payload });
+    }
+    facts.trial = Some(trial);
+    let Some(parts) = communicator.gather(&facts, 0)?.all() else {
+        return Ok(None);
+    };
+    let mut ranks = parts.collect::<Result<Vec<RankFacts>, Error>>()?;
+    // Everybody has done with both.
+    drop((held.directory, held.reception));
+    for (rank, facts) in ranks.iter_mut().enumerate() {
+        if let Some(trial) = &mut facts.trial {
+            trial.seen_by_rank_0_seconds = seen.get(rank).copied().flatten();
+        }
+    }
+    Ok(Some((ranks, world)))
+}
+
+/// Rank 0's part before anything is tried.
+fn prepare(
+    communicator: &Communicator,
+    settings: &Settings,
+    facts: &RankFacts,
+    world: &mut WorldFacts,
+) -> (Plan, Held) {
+    let mut plan = Plan::default();
+    let mut held = Held::default();
+    if facts.directory.is_some() {
+        match prepare_files(communicator, world) {
+            Ok((files, directory, payload)) => {
+                plan.files = Some(files);
+                held.directory = Some(directory);
+                held.payload = Some(payload);
+            }
+            Err(problem) => world.problem = Some(problem.to_string()),
+        }
+    }
+    // Where files carry messages by request, processes may not be allowed to listen.
+    if settings.control.value != Control::Markers {
+        let interfaces = settings.interfaces.value.clone();
+        let matches = move |name: &str, address: IpAddr| interfaces.matches(name, address);
+        let processes = &communicator.inner.world.processes;
+        let place = processes.first().map(whereabouts);
+        let ports = settings.port.value.ports();
+        if let Some(Ok(reception)) = place.map(|place| Reception::open(&place, &ports, &matches)) {
+            world.tried_other_port = reception.taken().is_some();
+            plan.card = Some(reception.card());
+            held.reception = Some(reception);
+        }
+    }
+    (plan, held)
+}
+
+fn prepare_files(
+    communicator: &Communicator,
+    world: &mut WorldFacts,
+) -> Result<(FilePlan, TrialDirectory, PayloadFacts), Error> {
+    let inner = &communicator.inner.world;
+    let processes = &inner.processes;
+    let chosen = inner.ground.choose(world.sees_same_mounts)?;
+    world.directory = Some(chosen.display().to_string());
+    let file_system = FileSystem::of(chosen)?;
+    if let Some(hosts) = cannot_be_shared(&file_system, processes) {
+        return Err(Error::NotShared {
+            directory: chosen.to_owned(),
+            hosts,
+            reason: format!("{} is a file system of one host", file_system.name()),
+        });
+    }
+    let (rendezvous, own) = inner.ground.enter(chosen)?;
+    let (directory, payload, locator) = directory::publish(
+        &inner.ground,
+        &rendezvous,
+        own,
+        processes,
+        communicator.world_size(),
+        inner.communicator,
+    )?;
+    let files = FilePlan {
+        directory: chosen.to_string_lossy().into_owned(),
+        rendezvous: rendezvous.to_string_lossy().into_owned(),
+        facts: directory.facts().clone(),
+        locator,
+    };
+    Ok((files, directory, payload))
+}
+
+/// Tries what rank 0 has made in the directory; on rank 0, how soon it has seen a file of each rank.
+fn try_files(
+    communicator: &Communicator,
+    files: &FilePlan,
+    held: &Held,
+    facts: &mut RankFacts,
+    trial: &mut TrialFacts,
+    world: &mut WorldFacts,
+) -> Result<Vec<Option<f64>>, Error> {
+    let inner = &communicator.inner.world;
+    let processes = &inner.processes;
+    let directory = Path::new(&files.directory);
+    let rendezvous = PathBuf::from(&files.rendezvous);
+    let is_known = facts
+        .directory
+        .as_ref()
+        .is_some_and(|known| known.path == files.directory);
+    if !is_known {
+        let depth = Depth::Brief;
+        let origin = "rank 0".to_owned();
+        facts.directory = Some(directory::examine(directory, origin, &inner.ground, depth));
+    }
+    let opened = match &held.directory {
+        Some(directory) => Ok(directory.0.clone()),
+        None => open(&rendezvous, files.facts.clone()),
+    };
+    trial.problem = opened.as_ref().err().map(ToString::to_string);
+    let mut seen = Vec::new();
+    if !world.sees_same_mounts {
+        let me = communicator.rank();
+        let proved = sharing::prove(communicator, me, processes, &rendezvous, opened.as_ref())?;
+        match proved {
+            None => seen = time_files(communicator, &rendezvous, &opened, trial)?,
+            Some(blindness) => {
+                let ranks = blindness.ranks.iter();
+                world.blind = ranks.filter_map(|rank| u32::try_from(*rank).ok()).collect();
+                world.blind_reason = Some(blindness.reason);
+            }
+        }
+    }
+    if let (Ok(opened), true, true) = (&opened, trial.is_prober, world.blind.is_empty()) {
+        let boot = |rank: usize| processes.get(rank).map(|process| &process.boot_id);
+        let single_host = (1..processes.len()).all(|rank| boot(rank) == boot(0));
+        match directory::read(opened, &files.locator, single_host) {
+            Ok(read) => trial.read = Some(read),
+            Err(problem) => trial.read_problem = Some(problem.to_string()),
+        }
+    }
+    Ok(seen)
+}
+
+fn open(rendezvous: &Path, facts: GatherFacts) -> Result<GatherDir, Error> {
+    if let Some(directory) = rendezvous.parent() {
+        make_rendezvous(directory)?;
+    }
+    let own = check_writable(rendezvous)?;
+    sharing::open(rendezvous, facts, own)
+}
+
+/// Times new files, now that every client has listed the directory they come into: rank 0 looks for those
+/// of all probers, they look for its.
+fn time_files(
+    communicator: &Communicator,
+    rendezvous: &Path,
+    opened: &Result<GatherDir, Error>,
+    trial: &mut TrialFacts,
+) -> Result<Vec<Option<f64>>, Error> {
+    let prober = opened.as_ref().ok().filter(|_| trial.is_prober);
+    if let Some(directory) = prober {
+        directory.visible_nonces(&[], Duration::ZERO, &mut |_| Ok(()))?;
+    }
+    communicator.barrier()?;
+    let mut planted = None;
+    let mut own = None;
+    let me = communicator
+        .inner
+        .world
+        .processes
+        .get(communicator.rank().index());
+    if let (Some(directory), Some(me)) = (prober, me) {
+        let nonce = ProbeNonce::random();
+        match directory.plant(nonce, me) {
+            Ok(made) => (planted, own) = (Some(made), Some(nonce)),
+            Err(problem) => trial.problem = Some(problem.to_string()),
+        }
+    }
+    let nonces: Vec<Option<ProbeNonce>> = communicator.all_gather(&own)?;
+    let is_root = communicator.rank() == Rank::ZERO;
+    let (first, others) = nonces.split_first().unwrap_or((&None, &[]));
+    let wanted: Vec<ProbeNonce> = if is_root {
+        others.iter().filter_map(|nonce| *nonce).collect()
+    } else {
+        first.iter().copied().collect()
+    };
+    let Some(directory) = prober else {
+        communicator.barrier()?;
+        return Ok(Vec::new());
+    };
+    let since = Instant::now();
+    let mut tend = |_| {
+        if let Some(planted) = &mut planted {
+            planted.tend(since.elapsed());
+        }
+        Ok(())
+    };
+    let times = directory.time_nonces(&wanted, patience_for(rendezvous), &mut tend)?;
+    let seconds = |nonce: Option<ProbeNonce>| {
+        let time = nonce.and_then(|nonce| times.get(&nonce));
+        time.map(Duration::as_secs_f64)
+    };
+    // Nobody goes on to something else while others still look.
+    communicator.barrier()?;
+    if is_root {
+        Ok(nonces.into_iter().map(seconds).collect())
+    } else {
+        trial.saw_rank_0_seconds = seconds(*first);
+        Ok(Vec::new())
+    }
+}
+
+/// Tries rank 0's addresses, from one rank of each network but rank 0.
+fn reach(
+    communicator: &Communicator,
+    card: Option<&[u8]>,
+) -> Result<Option<Vec<ReachFact>>, Error> {
+    let processes = &communicator.inner.world.processes;
+    let namespaces: Vec<u64> = communicator.all_gather(&network_namespace())?;
+    let networks: Vec<(&str, u64)> = processes
+        .iter()
+        .map(|process| process.boot_id.as_str())
+        .zip(namespaces)
+        .collect();
+    let me = communicator.rank().index();
+    let mut before = networks.iter().take(me).skip(1);
+    let is_visitor = me > 0 && before.all(|other| Some(other) != networks.get(me));
+    let (Some(card), Some(process), true) = (card, processes.get(me), is_visitor) else {
+        return Ok(None);
+    };
+    let visits = visit(card, &whereabouts(process));
+    Ok(visits.ok().map(|visits| {
+        visits
+            .into_iter()
+            .map(|visit| ReachFact {
+                address: visit.address.ip().to_string(),
+                seconds: visit.outcome.as_ref().ok().map(Duration::as_secs_f64),
+                problem: visit.outcome.err(),
+            })
+            .collect()
+    }))
+}
+
+/// An interval of this host's clock that holds a moment which lies in the intervals of all ranks.
+fn rendezvous_in_time(communicator: &Communicator) -> Result<[f64; 2], Error> {
+    // So that all come to the second one at about the same time.
+    communicator.barrier()?;
+    let before = epoch_seconds(SystemTime::now());
+    communicator.barrier()?;
+    Ok([before, epoch_seconds(SystemTime::now())])
+}

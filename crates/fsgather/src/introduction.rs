@@ -1,0 +1,223 @@
+//! How a program's own channel introduces the ranks of one world: [`Introduction`].
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use fsgather_control::record::Record;
+use fsgather_core::{Error, Missing, Noticeboard, ProcessId, Rank, WorldSize};
+use uuid::Uuid;
+
+use crate::rendezvous::Bootstrap;
+
+/// What messages call the channel.
+const PLACE: &str = "the program's own rendezvous";
+
+/// The least time for meeting that is left after waiting for the record.
+const LEAST: Duration = Duration::from_secs(2);
+
+/// One world's use of a [`Bootstrap`]: one call of it on each rank, on the thread that builds.
+pub(crate) struct Introduction {
+    bootstrap: Arc<dyn Bootstrap>,
+    /// Rank 0's record, on the others.
+    fetched: Option<Vec<u8>>,
+    /// Whether the channel has been used, on rank 0.
+    is_published: AtomicBool,
+    began: Instant,
+}
+
+impl Introduction {
+    /// Waits for rank 0's record, if this is another rank, for `patience` at most.
+    pub(crate) fn begin(
+        bootstrap: &Arc<dyn Bootstrap>,
+        rank: Rank,
+        patience: Duration,
+    ) -> Result<Self, Error> {
+        let began = Instant::now();
+        let fetched = if rank == Rank::ZERO {
+            None
+        } else {
+            let deadline = began + patience;
+            let record = bootstrap
+                .fetch(deadline)
+                .map_err(|why| not_fetched(rank, &why, Instant::now() >= deadline, patience))?;
+            check(rank, &record)?;
+            Some(record)
+        };
+        Ok(Self {
+            bootstrap: Arc::clone(bootstrap),
+            fetched,
+            is_published: AtomicBool::new(false),
+            began,
+        })
+    }
+
+    /// How much of `patience` is left for the rest of meeting.
+    pub(crate) fn left_of(&self, patience: Duration) -> Duration {
+        let left = patience.saturating_sub(self.began.elapsed());
+        // In whole seconds, for messages.
+        Duration::from_secs(left.as_secs()).max(LEAST.min(patience))
+    }
+
+    /// Tells the others why there is no world, unless they have rank 0's record already.
+    pub(crate) fn refuse(&self, process: &ProcessId, world_size: WorldSize, failure: &Error) {
+        if self.fetched.is_some() || self.is_published.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let record = Record {
+            communicator: Uuid::new_v4(),
+            secret: [0; 32],
+            addresses: Vec::new(),
+            markers: None,
+            refusal: Some(failure.clone()),
+            world_size,
+            host: process.host.clone(),
+            boot_id: process.boot_id.clone(),
+            network_namespace: 0,
+        };
+        if let Err(why) = self.bootstrap.publish(&record.to_bytes()) {
+            tracing::debug!("the others could not be told: {why}");
+        }
+    }
+}
+
+impl Noticeboard for Introduction {
+    fn post(&self, record: &[u8]) -> Result<(), Error> {
+        let leads_somewhere = Record::from_bytes(record)
+            .is_ok_and(|record| !record.addresses.is_empty() || record.markers.is_some());
+        if !leads_somewhere {
+            // There is one record only, and `refuse` has a better one.
+            return Ok(());
+        }
+        self.is_published.store(true, Ordering::SeqCst);
+        self.bootstrap.publish(record).map_err(|why| {
+            Error::rendezvous(format!(
+                "rank 0's record was not handed over by {PLACE}: {why}"
+            ))
+        })
+    }
+
+    fn records(&self) -> Result<Vec<Vec<u8>>, Error> {
+        Ok(self.fetched.iter().cloned().collect())
+    }
+
+    fn place(&self) -> String {
+        PLACE.into()
+    }
+}
+
+fn not_fetched(rank: Rank, why: &str, is_late: bool, patience: Duration) -> Error {
+    if !is_late {
+        return Error::rendezvous(format!(
+            "rank {rank} got no record of rank 0 from {PLACE}: {why}"
+        ));
+    }
+    Error::Timeout {
+        during: format!("meeting (looked in {PLACE} for rank 0's record: {why})"),
+        patience,
+        missing: vec![Missing {
+            rank: Rank::ZERO,
+            process: None,
+            last_seen: None,
+        }],
+        hint: "see whether rank 0 was started and uses the same rendezvous, or set \
+               FSGATHER_JOIN_TIMEOUT to wait longer"
+            .into(),
+    }
+}
+
+/// What the channel hands over is believed, also that there is no world; but it has to be a record.
+fn check(rank: Rank, bytes: &[u8]) -> Result<(), Error> {
+    match Record::from_bytes(bytes) {
+        Ok(Record {
+            refusal: Some(cause),
+            ..
+        }) => Err(cause),
+        Ok(_) => Ok(()),
+        // There will not be 256 versions for some time; anything else begins so by chance.
+        Err(incompatible @ Error::Incompatible { .. }) if bytes.get(1) == Some(&0) => {
+            Err(incompatible)
+        }
+        Err(_) => Err(Error::rendezvous(format!(
+            "{PLACE} has handed {} bytes to rank {rank} that are no record of rank 0; all ranks must use \
+             the same one, and nothing else may go through it meanwhile",
+            bytes.len()
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// A channel that answers as told, and remembers what it was given.
+    #[derive(Default)]
+    struct Told {
+        answer: Option<Vec<u8>>,
+        published: Mutex<Vec<Vec<u8>>>,
+    }
+
+    impl Bootstrap for Told {
+        fn publish(&self, record: &[u8]) -> Result<(), String> {
+            self.published.lock().unwrap().push(record.to_vec());
+            Ok(())
+        }
+
+        fn fetch(&self, _: Instant) -> Result<Vec<u8>, String> {
+            self.answer.clone().ok_or_else(|| "no answer".into())
+        }
+    }
+
+    fn begin(told: Told, rank: u32) -> Result<Introduction, Error> {
+        let bootstrap: Arc<dyn Bootstrap> = Arc::new(told);
+        Introduction::begin(&bootstrap, Rank::new(rank), Duration::from_mins(1))
+    }
+
+    fn answering(answer: &[u8]) -> Told {
+        Told {
+            answer: Some(answer.into()),
+            ..Told::default()
+        }
+    }
+
+    #[test]
+    fn what_is_no_record_is_refused_at_once() {
+        for garbage in [&b""[..], b"x", b"HTTP/1.1 404 Not Found", &[7; 4096]] {
+            let error = begin(answering(garbage), 3).err().unwrap();
+            let said = error.to_string();
+            assert!(said.contains("no record of rank 0"), "{said}");
+        }
+        let other_version = begin(answering(&[9, 0, 1, 2, 3]), 3).err().unwrap();
+        assert!(matches!(other_version, Error::Incompatible { .. }));
+    }
+
+    #[test]
+    fn an_error_before_the_deadline_is_told_as_it_is() {
+        let error = begin(Told::default(), 1).err().unwrap().to_string();
+        assert!(error.contains("rank 1 got no record"), "{error}");
+        assert!(error.contains("no answer"), "{error}");
+    }
+
+    #[test]
+    fn rank_0_publishes_once_whatever_it_has_to_say() {
+        let told = Arc::new(Told::default());
+        let bootstrap: Arc<dyn Bootstrap> = Arc::<Told>::clone(&told);
+        let minute = Duration::from_mins(1);
+        let introduction = Introduction::begin(&bootstrap, Rank::ZERO, minute).unwrap();
+        let process = ProcessId::default();
+        let world_size = WorldSize::new(2).unwrap();
+        let failure = Error::rendezvous("no port is free");
+        introduction.refuse(&process, world_size, &failure);
+        introduction.refuse(&process, world_size, &failure);
+        let published = told.published.lock().unwrap();
+        assert_eq!(published.len(), 1);
+        let error = begin(answering(&published[0]), 1).err();
+        assert_eq!(error, Some(failure));
+    }
+}

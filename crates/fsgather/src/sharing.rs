@@ -1,0 +1,232 @@
+//! Whether ranks see one and the same directory: [`prove`], by looking and not by its name.
+//!
+//! One prober for each mount namespace leaves a nonce in the gather directory and tells everybody; then
+//! each looks for the nonces of all, and tells what it sees.
+
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use fsgather_core::{Error, ProcessId, Rank};
+use fsgather_store::{
+    Class, FileSystem, GatherDir, GatherFacts, OwnUid, Planted, ProbeNonce, probers,
+};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+/// How long a prober looks for what another host has written to a network file system.
+pub(crate) const PROBE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How ranks tell each other what they have found.
+pub(crate) trait Talk {
+    /// Tells everybody what this rank has found; what each rank has, in rank order.
+    fn tell_all<T: Serialize + DeserializeOwned>(&self, own: &T) -> Result<Vec<T>, Error>;
+}
+
+/// The nonce that a prober has left for the others to find; why a rank cannot use the directory, if it
+/// cannot.
+type Planting = Result<Option<ProbeNonce>, String>;
+
+/// Why a directory is not shared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Blindness {
+    /// Those who do not see what rank 0 does, or are not seen by it, by rank.
+    pub(crate) ranks: Vec<usize>,
+    /// How that shows.
+    pub(crate) reason: String,
+}
+
+impl Blindness {
+    /// As an error for all ranks.
+    pub(crate) fn into_error(self, directory: &Path, processes: &[ProcessId]) -> Error {
+        let mut hosts: Vec<String> = self
+            .ranks
+            .iter()
+            .map(|&rank| processes[rank].host.clone())
+            .collect();
+        hosts.dedup();
+        Error::NotShared {
+            directory: directory.to_owned(),
+            hosts,
+            reason: self.reason,
+        }
+    }
+}
+
+/// Finds out together with all other ranks whether all mount namespaces see the same directory; who does
+/// not, if so.
+///
+/// What it has left behind stays until [`GatherDir::clear_probes`].
+pub(crate) fn prove(
+    talk: &impl Talk,
+    rank: Rank,
+    processes: &[ProcessId],
+    rendezvous: &Path,
+    opened: Result<&GatherDir, &Error>,
+) -> Result<Option<Blindness>, Error> {
+    let all = probers(processes);
+    let is_prober = all.contains(&rank.index());
+    let mut planted = None;
+    let own = match opened {
+        Ok(directory) if is_prober => plant(directory, processes.get(rank.index()), &mut planted),
+        Ok(_) => Ok(None),
+        Err(problem) => Err(brief(problem)),
+    };
+    let plantings: Vec<Planting> = talk.tell_all(&own)?;
+    let nonces: Vec<ProbeNonce> = plantings
+        .iter()
+        .flatten()
+        .filter_map(|nonce| *nonce)
+        .collect();
+    // All probers look at the same time, and keep what they have left visible meanwhile.
+    let seen: Vec<ProbeNonce> = match opened {
+        Ok(directory) if is_prober && plantings.iter().all(Result::is_ok) => {
+            let started = Instant::now();
+            let mut tend = |_| {
+                if let Some(planted) = &mut planted {
+                    planted.tend(started.elapsed());
+                }
+                Ok(())
+            };
+            directory
+                .visible_nonces(&nonces, patience_for(rendezvous), &mut tend)?
+                .into_iter()
+                .collect()
+        }
+        _ => Vec::new(),
+    };
+    let sights: Vec<Vec<ProbeNonce>> = talk.tell_all(&seen)?;
+    Ok(judge(&all, &plantings, &sights))
+}
+
+/// Who does not share the directory with rank 0. Pure.
+fn judge(
+    probers: &[usize],
+    plantings: &[Planting],
+    sights: &[Vec<ProbeNonce>],
+) -> Option<Blindness> {
+    let nonce_of = |rank: usize| plantings.get(rank)?.as_ref().ok().copied().flatten();
+    let all_planted = plantings.iter().all(Result::is_ok);
+    let ranks: Vec<usize> = probers
+        .iter()
+        .copied()
+        .filter(|&prober| {
+            let sees_root = nonce_of(0).is_some_and(|nonce| sights[prober].contains(&nonce));
+            let is_seen = nonce_of(prober).is_some_and(|nonce| sights[0].contains(&nonce));
+            !(all_planted && sees_root && is_seen)
+        })
+        .filter(|&prober| all_planted || plantings[prober].is_err())
+        .collect();
+    if ranks.is_empty() {
+        return None;
+    }
+    let reason = ranks
+        .iter()
+        .find_map(|&prober| plantings[prober].clone().err())
+        .unwrap_or_else(|| {
+            "files written by rank 0 are not seen there, or the other way round".into()
+        });
+    Some(Blindness { ranks, reason })
+}
+
+/// Opens the gather directory that rank 0 has made.
+pub(crate) fn open(rendezvous: &Path, facts: GatherFacts, own: OwnUid) -> Result<GatherDir, Error> {
+    GatherDir::open(
+        rendezvous,
+        facts,
+        own,
+        patience_for(rendezvous),
+        &mut |_| Ok(()),
+    )
+}
+
+/// How long to look for what another process has written: what one on this host has is there at once.
+pub(crate) fn patience_for(path: &Path) -> Duration {
+    match FileSystem::of(path) {
+        Ok(found) if found.class() == Class::Local => Duration::ZERO,
+        _ => PROBE_PATIENCE,
+    }
+}
+
+/// Leaves a nonce; `planted` keeps it visible.
+fn plant(
+    directory: &GatherDir,
+    process: Option<&ProcessId>,
+    planted: &mut Option<Planted>,
+) -> Planting {
+    let nonce = ProbeNonce::random();
+    let process = process.cloned().unwrap_or_default();
+    let made = directory.plant(nonce, &process);
+    *planted = Some(made.map_err(|problem| brief(&problem))?);
+    Ok(Some(nonce))
+}
+
+/// Why a rank cannot use the directory, without the advice that comes with it: the message that this
+/// becomes a part of has advice of its own.
+pub(crate) fn brief(problem: &Error) -> String {
+    match problem {
+        Error::Storage {
+            operation, cause, ..
+        } => {
+            let cause = cause.to_string();
+            let (cause, _advice) = cause.split_once("; ").unwrap_or((&cause, ""));
+            format!("cannot {operation} it there: {cause}")
+        }
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blind(plantings: &[Planting], sees: &[&[usize]]) -> Option<Vec<usize>> {
+        let probers: Vec<usize> = (0..plantings.len()).collect();
+        let nonce = |rank: &usize| plantings[*rank].clone().unwrap().unwrap();
+        let sights: Vec<Vec<ProbeNonce>> = sees
+            .iter()
+            .map(|ranks| ranks.iter().map(nonce).collect())
+            .collect();
+        judge(&probers, plantings, &sights).map(|blindness| blindness.ranks)
+    }
+
+    fn nonces(count: usize) -> Vec<Planting> {
+        (0..count).map(|_| Ok(Some(ProbeNonce::random()))).collect()
+    }
+
+    #[test]
+    fn those_are_blind_who_do_not_see_rank_0_or_whom_it_does_not_see() {
+        let all = nonces(3);
+        assert_eq!(blind(&all, &[&[0, 1, 2], &[0, 1, 2], &[0, 1, 2]]), None);
+        // What others see of each other does not matter.
+        assert_eq!(blind(&all, &[&[0, 1, 2], &[0], &[0]]), None);
+        assert_eq!(blind(&all, &[&[0, 1], &[0, 1], &[2]]), Some(vec![2]));
+        assert_eq!(blind(&all, &[&[0, 1], &[0], &[0]]), Some(vec![2]));
+        assert_eq!(blind(&all, &[&[0], &[1], &[2]]), Some(vec![1, 2]));
+    }
+
+    #[test]
+    fn whoever_cannot_write_is_named_and_nobody_else() {
+        let mut all = nonces(3);
+        all[1] = Err("cannot write it there: Read-only file system".into());
+        let sights = [vec![], vec![], vec![]];
+        let blindness = judge(&[0, 1, 2], &all, &sights).unwrap();
+        assert_eq!(blindness.ranks, [1]);
+        assert!(blindness.reason.contains("Read-only"), "{blindness:?}");
+    }
+
+    #[test]
+    fn hosts_are_named_once() {
+        let on = |host: &str| ProcessId {
+            host: host.into(),
+            ..ProcessId::default()
+        };
+        let processes = [on("n1"), on("n2"), on("n2"), on("n3")];
+        let blindness = Blindness {
+            ranks: vec![1, 2, 3],
+            reason: "so".into(),
+        };
+        let error = blindness.into_error(Path::new("/x"), &processes);
+        assert!(matches!(error, Error::NotShared { hosts, .. } if hosts == ["n2", "n3"]));
+    }
+}
