@@ -389,7 +389,12 @@ impl Seeker {
             Outcome::Unreachable(why) => {
                 let world = candidate.communicator;
                 self.cannot_reach(world, Obstacle::Unconnected, why.clone());
-                why
+                // A record has no such addresses where they would mean another process.
+                if world.is_none() && candidate.addresses.iter().all(is_loopback) {
+                    format!("{why}; that is this host itself")
+                } else {
+                    why
+                }
             }
             Outcome::Failed(why) => {
                 let world = candidate.communicator;
@@ -497,9 +502,14 @@ impl Seeker {
                 &place,
             );
         }
-        if self.failures.is_empty()
-            || matches!(self.search.whereabouts, Whereabouts::Address { .. })
-        {
+        if matches!(self.search.whereabouts, Whereabouts::Address { .. }) {
+            let what = match self.failures.values().next() {
+                Some(last) => format!("to appear; last try: {last}"),
+                None => "to appear".into(),
+            };
+            return timeout(self.search.patience, None, &what, &place);
+        }
+        if self.failures.is_empty() {
             return timeout(self.search.patience, None, "to appear", &place);
         }
         let mut failures: Vec<String> = self
@@ -523,7 +533,7 @@ fn timeout(patience: Duration, coordinator: Option<&str>, what: &str, place: &st
         .and_then(|name| name.split_once(", pid "))
         .map(|(host, pid)| (host.to_owned(), pid.parse().unwrap_or(0)));
     Error::Timeout {
-        during: format!("meeting (looked in {place} for rank 0 {what})"),
+        during: format!("meeting (looked at {place} for rank 0 {what})"),
         patience,
         missing: vec![Missing {
             rank: Rank::ZERO,
@@ -536,6 +546,10 @@ fn timeout(patience: Duration, coordinator: Option<&str>, what: &str, place: &st
                FSGATHER_JOIN_TIMEOUT to wait longer"
             .into(),
     }
+}
+
+fn is_loopback(address: &SocketAddr) -> bool {
+    address.ip().is_loopback()
 }
 
 fn short(record: &Record) -> String {

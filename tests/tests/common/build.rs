@@ -29,6 +29,13 @@ pub(crate) fn cleaning_program() -> &'static Path {
     BUILT.get_or_init(|| up_to_date("examples/clean", &package))
 }
 
+/// `examples/wiretap.rs`.
+pub(crate) fn wiretap() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let package = ["-p", "fsgather-tests", "--example", "wiretap"];
+    BUILT.get_or_init(|| up_to_date("examples/wiretap", &package))
+}
+
 /// The command-line tool.
 pub(crate) fn command_line_tool() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();

@@ -8,6 +8,7 @@
 
 pub(crate) mod build;
 pub(crate) mod double_mount;
+pub(crate) mod hosts;
 pub(crate) mod mounts;
 pub(crate) mod process;
 pub(crate) mod strangers;
@@ -397,7 +398,12 @@ fn list(directory: &Path) -> Vec<PathBuf> {
 /// How messages name a rank's process.
 pub(crate) fn name_of(rank: u32, pid: u32) -> String {
     let host = fs::read_to_string("/proc/sys/kernel/hostname").expect("a host name");
-    format!("rank {rank} on {} (pid {pid})", host.trim())
+    name_on(host.trim(), rank as usize, pid)
+}
+
+/// The same on another host.
+pub(crate) fn name_on(host: &str, rank: usize, pid: u32) -> String {
+    format!("rank {rank} on {host} (pid {pid})")
 }
 
 /// All ranks but one, as numbers on the stage.

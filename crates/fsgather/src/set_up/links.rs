@@ -1,7 +1,12 @@
 //! How ranks connect to each other, for payloads that go from memory to memory.
 //!
-//! Every rank listens and tells where; then each connects to its neighbour. If any cannot, all go through
-//! rank 0 instead, with one warning: that works wherever a communicator could be made, but is slow.
+//! Every rank listens and tells where; then each connects to its neighbour and to a few other hosts. If any
+//! cannot, all go through rank 0 instead, with one warning: that works wherever a communicator could be
+//! made, but is slow.
+//!
+//! An all-gather needs the neighbours alone. The root of a gather connects to everybody, at a time when
+//! there is no other way any more; so that each host reaches every other one, in either direction, is tried
+//! now. Ranks of one host share that between them.
 
 use std::sync::Arc;
 
@@ -10,6 +15,9 @@ use fsgather_core::{Error, Rank};
 
 use super::SetUp;
 use crate::{place::Place, sharing::Talk};
+
+/// A rank tries so many other hosts at most, since each takes time and a connection on both sides.
+const MOST_TRIED: usize = 32;
 
 impl SetUp<'_> {
     /// Connects all ranks to each other, or finds out together that it cannot be.
@@ -36,20 +44,24 @@ impl SetUp<'_> {
         let own = mesh
             .as_ref()
             .map(|mesh| mesh.address().clone())
-            .map_err(Error::to_string);
+            .map_err(reason);
         let told: Vec<Result<MeshAddress, String>> = self.tell_all(&own)?;
         let addresses: Result<Vec<MeshAddress>, String> = told.into_iter().collect();
         let (mesh, addresses) = match (mesh, addresses) {
             (Ok(mesh), Ok(addresses)) => (mesh, addresses),
             (_, addresses) => return Ok(self.relay(addresses.err())),
         };
+        let hosts: Vec<(&str, u64)> = addresses
+            .iter()
+            .map(|address| (address.boot_id.as_str(), address.network_namespace))
+            .collect();
+        let tried = to_try(rank.index(), &hosts);
         mesh.know(addresses)?;
-        let members = &self.inner.members;
-        let next = members.get((rank.index() + 1) % members.len());
-        let reached: Result<(), String> = next.map_or(Ok(()), |next| {
-            mesh.prepare(*next, &mut |_| Ok(()))
-                .map_err(|error| error.to_string())
-        });
+        let reached: Result<(), String> = tried
+            .into_iter()
+            .map(|index| Rank::new(u32::try_from(index).unwrap_or(u32::MAX)))
+            .try_for_each(|other| mesh.prepare(other, &mut |_| Ok(())))
+            .map_err(|error| reason(&error));
         let reached: Vec<Result<(), String>> = self.tell_all(&reached)?;
         match reached.into_iter().find_map(Result::err) {
             None => Ok(Place::Mesh(Arc::new(mesh))),
@@ -60,8 +72,78 @@ impl SetUp<'_> {
     fn relay(&self, why: Option<String>) -> Place {
         if self.inner.exchange.rank() == Rank::ZERO {
             let why = why.unwrap_or_else(|| "ranks cannot connect to each other".into());
-            tracing::warn!("{why}; large payloads go through rank 0 instead, which is slower");
+            tracing::warn!("large payloads go through rank 0, which is slower: {why}");
         }
         Place::Relay
+    }
+}
+
+/// Why there are no connections. That ranks could not meet, as such an error says elsewhere, is wrong here:
+/// they have met.
+fn reason(error: &Error) -> String {
+    match error {
+        Error::Rendezvous { message } => message.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// Which ranks one tries to reach before anything is moved, given the host of each: the next one, and one of
+/// every other host, which the ranks of its own host do in turn.
+fn to_try<H: PartialEq>(me: usize, hosts: &[H]) -> Vec<usize> {
+    let count = hosts.len();
+    let of = |host: &H| (0..count).filter(|rank| hosts[*rank] == *host).collect();
+    let own: Vec<usize> = of(&hosts[me]);
+    let turn = own.iter().position(|rank| *rank == me).unwrap_or(0);
+    // Each host begins with the one after it, so that not all come to one at the same time.
+    let first = own.first().copied().unwrap_or(me);
+    let mut others: Vec<&H> = Vec::new();
+    for host in (1..count).map(|distance| &hosts[(first + distance) % count]) {
+        if *host != hosts[me] && !others.contains(&host) {
+            others.push(host);
+        }
+    }
+    let next = (me + 1) % count;
+    let its_turn = others.into_iter().skip(turn).step_by(own.len().max(1));
+    let tried = its_turn.take(MOST_TRIED).filter_map(|host| {
+        let ranks: Vec<usize> = of(host);
+        ranks.get(turn % ranks.len().max(1)).copied()
+    });
+    let tried = tried.filter(|rank| *rank != next);
+    std::iter::once(next).chain(tried).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn ranks_of_a_host_share_the_other_hosts() {
+        let hosts = [1, 1, 2, 2, 3, 3, 4, 4];
+        assert_eq!(to_try(0, &hosts), [1, 2, 6]);
+        assert_eq!(to_try(1, &hosts), [2, 5]);
+        assert_eq!(to_try(7, &hosts), [0, 3]);
+        assert_eq!(to_try(0, &[1, 1, 1]), [1]);
+    }
+
+    proptest! {
+        #[test]
+        fn every_host_tries_every_other_one(hosts in prop::collection::vec(0..20_u8, 2..60)) {
+            let mut pairs = BTreeSet::new();
+            for me in 0..hosts.len() {
+                let tried = to_try(me, &hosts);
+                prop_assert_eq!(tried[0], (me + 1) % hosts.len());
+                prop_assert!(!tried.contains(&me) && tried.len() <= MOST_TRIED + 1);
+                pairs.extend(tried.iter().map(|other| (hosts[me], hosts[*other])));
+            }
+            for one in &hosts {
+                for other in hosts.iter().filter(|other| *other != one) {
+                    prop_assert!(pairs.contains(&(*one, *other)), "{one} to {other}");
+                }
+            }
+        }
     }
 }

@@ -1,0 +1,215 @@
+//! Hosts made of namespaces, on a network that nobody else is on: [`Hosts`].
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use super::{Stage, World, mounts::say};
+
+/// Hosts `node1`, `node2`, ... each with a name, addresses, a boot id and mounts of its own. They see the
+/// files of this machine. Host N has the addresses 10.77.0.N and fd77::N.
+///
+/// They end with this value.
+pub(crate) struct Hosts {
+    /// Holds one process for the network, and one for each host after it.
+    holders: Stage,
+    /// Keeps the files that are mounted on hosts.
+    _place: tempfile::TempDir,
+    count: u32,
+}
+
+/// What a host does first; `$1` is its number, `$2` its files, `$3` what is done before it has a network.
+const HOST: &str = "
+    hostname node$1
+    ip link set lo up
+    mount --bind $2/etc-hosts /etc/hosts
+    mount --bind $2/boot-id /proc/sys/kernel/random/boot_id
+    sh -euc \"$3\" sh $1
+    echo ready
+    read line
+";
+
+const SWITCH: &str = "
+    ip link add bridge0 type bridge mcast_snooping 0
+    ip link set bridge0 up
+    echo ready
+    read line
+";
+
+/// Addresses of both families.
+const BOTH_FAMILIES: &str = "
+    ip address add 10.77.0.$1/24 dev eth0
+    ip address add fd77::$1/64 dev eth0 nodad
+";
+
+impl Hosts {
+    /// So many hosts; says why and is none where that cannot be.
+    pub(crate) fn new(count: u32) -> Option<Self> {
+        Self::with(count, "true", BOTH_FAMILIES)
+    }
+
+    /// Hosts that run the commands of `before`, then get a network card `eth0`, then run those of
+    /// `addresses`. `$1` is a host's number.
+    pub(crate) fn with(count: u32, before: &str, addresses: &str) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            say("skipped: only root can make hosts of namespaces");
+            return None;
+        }
+        if Command::new("ip").arg("-V").output().is_err() {
+            say("skipped: there is no command ip (Debian: iproute2)");
+            return None;
+        }
+        let place = super::place();
+        let mut holders = Stage::new();
+        let mut switch = Command::new("unshare");
+        switch.args(["--net", "sh", "-euc", SWITCH]);
+        let holder = holders.start(&mut switch);
+        let line = holders.wait_for_where(holder, "ready", |_| true);
+        if line != "ready" {
+            say(&format!("skipped: cannot make a network here: {line}"));
+            return None;
+        }
+        let names: String = (1..=count)
+            .map(|host| format!("10.77.0.{host} node{host}\n"))
+            .collect();
+        for host in 1..=count {
+            let files = place.path().join(format!("node{host}"));
+            fs::create_dir(&files).expect("a directory");
+            fs::write(
+                files.join("etc-hosts"),
+                format!("127.0.0.1 localhost\n{names}"),
+            )
+            .expect("a file");
+            let boot_id = fs::read_to_string("/proc/sys/kernel/random/uuid").expect("a uuid");
+            fs::write(files.join("boot-id"), boot_id).expect("a file");
+            let mut command = Command::new("unshare");
+            command
+                .args(["--net", "--uts", "--mount", "sh", "-euc", HOST, "sh"])
+                .args([&host.to_string(), files.to_str().expect("text"), before]);
+            let holder = holders.start(&mut command);
+            holders.wait_for(holder, "ready");
+        }
+        let hosts = Self {
+            holders,
+            _place: place,
+            count,
+        };
+        for host in 1..=count {
+            let pid = hosts.pid(host);
+            hosts.switch(&format!(
+                "ip link add port{host} type veth peer name eth0 netns {pid}
+                 ip link set port{host} master bridge0 up"
+            ));
+            hosts.on(host, "ip link set eth0 up");
+            hosts.on(host, addresses);
+        }
+        Some(hosts)
+    }
+
+    /// The numbers of all hosts.
+    pub(crate) fn all(&self) -> std::ops::RangeInclusive<u32> {
+        1..=self.count
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    fn pid(&self, host: u32) -> u32 {
+        self.holders.pid(host as usize)
+    }
+
+    /// Runs shell commands on a host, as root; `$1` is its number.
+    pub(crate) fn on(&self, host: u32, script: &str) {
+        run(self.enter(host), script, host);
+    }
+
+    /// Runs shell commands on all hosts.
+    pub(crate) fn on_all(&self, script: &str) {
+        for host in self.all() {
+            self.on(host, script);
+        }
+    }
+
+    /// Runs shell commands where the network is that connects the hosts.
+    pub(crate) fn switch(&self, script: &str) {
+        let pid = self.holders.pid(0).to_string();
+        run(nsenter(&["--net", "--target", &pid]), script, 0);
+    }
+
+    /// Pulls the cable of a host: packets vanish.
+    pub(crate) fn cut(&self, host: u32) {
+        self.switch(&format!("ip link set port{host} down"));
+    }
+
+    /// Plugs it in again.
+    pub(crate) fn mend(&self, host: u32) {
+        self.switch(&format!("ip link set port{host} up"));
+    }
+
+    /// Lets no more than so many megabits a second leave each host.
+    pub(crate) fn slow_down(&self, megabits: u32) {
+        self.on_all(&format!(
+            "tc qdisc add dev eth0 root tbf rate {megabits}mbit burst 128kb latency 200ms"
+        ));
+    }
+
+    /// How many bytes have left a host by its network card.
+    pub(crate) fn sent_by(&self, host: u32) -> u64 {
+        let devices = fs::read_to_string(format!("/proc/{}/net/dev", self.pid(host)));
+        let devices = devices.expect("a host that is up");
+        let mut lines = devices.lines();
+        let line = lines.find_map(|line| line.trim().strip_prefix("eth0:"));
+        let sent = line.and_then(|line| line.split_whitespace().nth(8));
+        sent.and_then(|sent| sent.parse().ok()).expect("a count")
+    }
+
+    /// A command where the network is that connects the hosts.
+    pub(crate) fn beside_the_switch(&self, program: &Path) -> Command {
+        let pid = self.holders.pid(0).to_string();
+        let mut command = Command::new("nsenter");
+        command.args(["--net", "--target", &pid]).arg(program);
+        command
+    }
+
+    /// A rank on a host.
+    pub(crate) fn rank(&self, host: u32, world: &World, rank: u32, script: &str) -> Command {
+        world.rank_behind(&self.enter(host), rank, script)
+    }
+
+    /// What puts a command on a host when it is put before it; the command replaces it.
+    pub(crate) fn enter(&self, host: u32) -> Vec<String> {
+        let pid = self.pid(host).to_string();
+        nsenter(&["--net", "--uts", "--mount", "--target", &pid])
+    }
+
+    /// Gives every host a directory of its own at this path.
+    pub(crate) fn unshare_directory(&self, directory: &Path) {
+        let directory = directory.to_str().expect("text");
+        self.on_all(&format!("mount -t tmpfs -o mode=0700 none {directory}"));
+    }
+
+    /// What a host sees at this path.
+    pub(crate) fn seen_from(&self, host: u32, path: &Path) -> PathBuf {
+        let path = path.strip_prefix("/").expect("absolute");
+        Path::new(&format!("/proc/{}/root", self.pid(host))).join(path)
+    }
+}
+
+fn nsenter(options: &[&str]) -> Vec<String> {
+    let words = ["nsenter"].iter().chain(options);
+    words.map(|word| (*word).to_owned()).collect()
+}
+
+fn run(prefix: Vec<String>, script: &str, host: u32) {
+    let mut command = Command::new(&prefix[0]);
+    command
+        .args(&prefix[1..])
+        .args(["sh", "-euc", script, "sh"]);
+    let done = command.arg(host.to_string()).output().expect("nsenter");
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{script}: {said}");
+}
