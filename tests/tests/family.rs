@@ -277,3 +277,25 @@ fn who_is_not_in_a_list_cannot_make_the_group() {
     assert!(end.error().contains("not in the list"), "{}", end.error());
     let _ = stage.end_all(others(2, 1));
 }
+
+#[test]
+fn what_a_rank_has_handed_over_outlives_its_communicator() {
+    for transport in TRANSPORTS {
+        let place = place();
+        let world = World::new(3, place.path()).with("FSGATHER_TRANSPORT", transport);
+        let mut stage = Stage::new();
+        stage.start_all(&world, |rank| match rank {
+            0 => "join gather_bytes:0:3000000:read".into(),
+            _ => "join gather_bytes:0:3000000 drop at:gone".into(),
+        });
+        // Rank 0 has read its own payload only; the others leave without `close`.
+        stage.wait_at([0], "reading");
+        stage.wait_for(1, "done gather_bytes:0:3000000");
+        stage.wait_for(2, "done gather_bytes:0:3000000");
+        stage.go(0);
+        stage.succeed([0]);
+        stage.wait_at([1, 2], "gone");
+        stage.go_all([1, 2]);
+        stage.succeed([1, 2]);
+    }
+}

@@ -133,12 +133,17 @@ impl Engine {
         }
     }
 
-    /// Ends everything, once others have got what they are being sent, or after `limit`.
+    /// Ends everything, once nothing is offered and others have got what they are being sent, or after
+    /// `limit`.
     pub(super) fn shut_down(&self, limit: Duration) {
         let Ok(baton) = self.baton() else { return };
-        if !self.core.deliveries.is_idle() {
-            let in_time = baton
-                .run(async { tokio::time::timeout(limit, self.core.deliveries.all_ended()).await });
+        let core = &self.core;
+        if !core.offers.is_empty() || !core.deliveries.is_idle() {
+            let taken = async {
+                core.offers.all_withdrawn().await;
+                core.deliveries.all_ended().await;
+            };
+            let in_time = baton.run(async { tokio::time::timeout(limit, taken).await });
             if in_time.is_err() {
                 tracing::debug!("some ranks did not take their payloads in time");
             }

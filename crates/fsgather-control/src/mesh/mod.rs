@@ -99,7 +99,7 @@ impl Step {
 /// All direct connections of one rank, for all channels of its world.
 ///
 /// Several threads may use it at the same time for different calls. Dropping it ends all links at once;
-/// [`shut_down`](Self::shut_down) waits for what others are fetching.
+/// [`shut_down`](Self::shut_down) waits for what others have still to fetch.
 pub struct Mesh {
     engine: Arc<Engine>,
     address: MeshAddress,
@@ -262,8 +262,8 @@ impl Mesh {
         self.engine.core().accepted.load(Ordering::Relaxed)
     }
 
-    /// Ends all links, once payloads that are being fetched right now have been sent, after `limit` at the
-    /// latest. Nothing can be moved after that.
+    /// Ends all links, once all offers have been withdrawn and what is being fetched right now has been
+    /// sent, after `limit` at the latest. Nothing can be moved after that.
     pub fn shut_down(&self, limit: Duration) {
         self.engine.shut_down(limit);
     }
