@@ -54,6 +54,8 @@ mod bytes;
 #[cfg(feature = "ndarray")]
 mod element;
 mod groups;
+#[cfg(feature = "mpi")]
+mod mpi_bootstrap;
 mod values;
 
 pub mod diagnosis;
@@ -92,6 +94,8 @@ pub use fsgather_store::Payload;
 pub use functions::{AllGatherOptions, all_gather, all_gather_via_filesys, close};
 pub use gathered::{Gathered, Parts};
 pub use meeting::local_directory;
+#[cfg(feature = "mpi")]
+pub use mpi_bootstrap::MpiBootstrap;
 pub use part_reader::{PartReader, PartReaders};
 pub use pending::Pending;
 pub use records::Records;
