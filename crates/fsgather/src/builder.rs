@@ -22,7 +22,7 @@ use crate::{
     environment::Variables,
     ground::LinkSettings,
     inner::Inner,
-    meeting,
+    meeting::{self, Prepared},
     place::Place,
     rendezvous::Rendezvous,
     route::Route,
@@ -196,16 +196,11 @@ impl Builder {
             settings.log();
         }
         let rendezvous = self.rendezvous.clone().or_else(|| {
-            settings
-                .rendezvous
-                .value
-                .as_ref()
-                .map(|setting| match setting {
-                    RendezvousSetting::File(directory) => Rendezvous::File(directory.clone()),
-                    RendezvousSetting::Tcp { host, port } => {
-                        Rendezvous::Tcp(format!("{host}:{port}"))
-                    }
-                })
+            let setting = settings.rendezvous.value.as_ref()?;
+            Some(match setting {
+                RendezvousSetting::File(directory) => Rendezvous::File(directory.clone()),
+                RendezvousSetting::Tcp { host, port } => Rendezvous::Tcp(format!("{host}:{port}")),
+            })
         });
         let process = this_process()?;
         if settings.detection.world_size.is_solo() {
@@ -221,40 +216,7 @@ impl Builder {
         }
         let problem = prepared.ground.problem.clone();
         let introduction = prepared.introduction.clone();
-        let interfaces = settings.interfaces.value.clone();
-        let own = process.clone();
-        let config = meet::Config {
-            rank: settings.detection.rank,
-            world_size: settings.detection.world_size,
-            network_namespace: network_namespace(),
-            job: settings
-                .job
-                .value
-                .as_ref()
-                .map_or_else(|| "an unnamed job".into(), |job| format!("job {job}")),
-            patience: settings.timeout.value,
-            join_patience: match (&problem, &introduction) {
-                (None, None) => settings.join_timeout.value,
-                (None, Some(introduction)) => introduction.left_of(settings.join_timeout.value),
-                (Some(_), _) => settings.join_timeout.value.min(TELL_PROBLEM),
-            },
-            ports: settings.port.value.ports(),
-            interfaces: Arc::new(move |name: &str, address: IpAddr| {
-                interfaces.matches(name, address)
-            }),
-            meeting: prepared.meeting,
-            control: match settings.control.value {
-                Control::Auto => meet::Control::Auto,
-                Control::Tcp => meet::Control::Tcp,
-                Control::Markers => meet::Control::Markers,
-            },
-            office: prepared.office,
-            interrupt: self.interrupt.clone(),
-            is_running: Arc::new(move |process: &ProcessId| {
-                liveness(process, &own) != Liveness::Gone
-            }),
-            process,
-        };
+        let config = self.config(&settings, process, &mut prepared);
         let links = LinkSettings {
             ports: config.ports.clone(),
             interfaces: Arc::clone(&config.interfaces),
@@ -294,6 +256,46 @@ impl Builder {
             set_up::place_for(&inner, &route, site)?;
         }
         Ok(Communicator::from_inner(inner, Postcard))
+    }
+
+    /// What the control plane has to know.
+    fn config(
+        &self,
+        settings: &Settings,
+        process: ProcessId,
+        prepared: &mut Prepared,
+    ) -> meet::Config {
+        let interfaces = settings.interfaces.value.clone();
+        let own = process.clone();
+        let job = settings.job.value.as_ref();
+        meet::Config {
+            rank: settings.detection.rank,
+            world_size: settings.detection.world_size,
+            network_namespace: network_namespace(),
+            job: job.map_or_else(|| "an unnamed job".into(), |job| format!("job {job}")),
+            patience: settings.timeout.value,
+            join_patience: match (&prepared.ground.problem, &prepared.introduction) {
+                (None, None) => settings.join_timeout.value,
+                (None, Some(introduction)) => introduction.left_of(settings.join_timeout.value),
+                (Some(_), _) => settings.join_timeout.value.min(TELL_PROBLEM),
+            },
+            ports: settings.port.value.ports(),
+            interfaces: Arc::new(move |name: &str, address: IpAddr| {
+                interfaces.matches(name, address)
+            }),
+            meeting: prepared.meeting.clone(),
+            control: match settings.control.value {
+                Control::Auto => meet::Control::Auto,
+                Control::Tcp => meet::Control::Tcp,
+                Control::Markers => meet::Control::Markers,
+            },
+            office: prepared.office.take(),
+            interrupt: self.interrupt.clone(),
+            is_running: Arc::new(move |process: &ProcessId| {
+                liveness(process, &own) != Liveness::Gone
+            }),
+            process,
+        }
     }
 
     /// Variables, with what was said here on top.
