@@ -352,7 +352,7 @@ fn ranks_that_do_not_share_the_place_where_they_meet_say_so_each_for_itself() {
     assert!(ends[1].stdout.join("\n").contains("on tmpfs"), "{ends:?}");
     // The launcher knows that ranks are on several hosts, and so it is plain why.
     let world = world.with("FSGATHER_LOCAL_WORLD_SIZE", "1");
-    let mut stage = stage();
+    let mut stage = self::stage();
     stage.start(&mut world.tool(0, &["doctor"]));
     let end = stage.end(0);
     assert_eq!(end.code, STORAGE, "{end:?}");
