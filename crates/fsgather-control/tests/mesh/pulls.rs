@@ -3,7 +3,7 @@
 use std::{
     io::Write,
     sync::{Arc, atomic::Ordering},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use fsgather_control::mesh::{Mesh, Source};
@@ -207,17 +207,26 @@ fn what_is_not_wanted_yet_stays_with_its_sender() {
 }
 
 #[test]
-fn shutting_down_waits_for_what_is_being_fetched() {
+fn shutting_down_waits_for_what_is_offered_and_being_fetched() {
     let meshes = Bed::new(2).meshes();
     let len = 30_000_000;
     offer(&meshes[1], 1, 0, len);
-    let mut pull = meshes[0].pull(call(0), Rank::new(1), len as u64).unwrap();
-    let first = pull.next_chunk(&mut ignore).unwrap().unwrap();
-    let rest = std::thread::scope(|scope| {
-        scope.spawn(|| meshes[1].shut_down(Duration::from_mins(1)));
-        pull.read_to_end(&mut ignore).unwrap()
+    let (got, took) = std::thread::scope(|scope| {
+        let ending = scope.spawn(|| {
+            let started = Instant::now();
+            meshes[1].shut_down(Duration::from_mins(1));
+            started.elapsed()
+        });
+        // Offered, and not asked for yet; then half-way.
+        let mut pull = meshes[0].pull(call(0), Rank::new(1), len as u64).unwrap();
+        let first = pull.next_chunk(&mut ignore).unwrap().unwrap();
+        assert!(!ending.is_finished());
+        meshes[1].withdraw(call(0));
+        let rest = pull.read_to_end(&mut ignore).unwrap();
+        ([first.as_ref(), &rest].concat(), ending.join().unwrap())
     });
-    assert!([first.as_ref(), &rest].concat() == payload(1, len));
+    assert!(got == payload(1, len));
+    assert!(took < Duration::from_mins(1), "{took:?}");
     // After that there is nobody.
     let error = fetch(&meshes[0], 1, 0, len).unwrap_err();
     assert!(
