@@ -242,7 +242,8 @@ fn a_later_attempt_removes_what_an_earlier_one_has_left() {
     let owner = fs::read_to_string(left[0].join("owner")).expect("a record");
     assert!(owner.contains("\njob=4712\n"), "{owner}");
     clean(&[], place.path(), &["--execute"]);
-    assert!(left_in(place.path()).is_empty());
+    let left = left_in(place.path());
+    assert!(left.is_empty(), "{left:?}");
 }
 
 #[test]
