@@ -39,18 +39,17 @@ What is measured:
   --iterations there are as many as fit into 2 seconds, from 10 to 1000.
   MEMORY is the most that the largest rank held, its own payload included.
 
-  Files that are removed in the background after an all_gather are waited for
-  before the next iteration, and not counted.
+  Removing files is not counted: the library does so in the background, and
+  the next iteration waits for it.
 
 The floor:
   Barriers and payloads that would travel inline: blocking TCP sockets from
-  all ranks to rank 0. Files: each rank writes one, waits for the others, maps
-  theirs (or reads them through a buffer of 1 MiB where mapping is not safe),
-  and removes its own after another barrier; in a gather rank 0 alone maps and
-  removes, and writes nothing. Memory: a ring of sockets between neighbours,
-  or sockets to rank 0. Nothing is verified: a mapped file need not even be
-  read, but for a byte of every page. Iterations of both take turns, so that
-  what disturbs one disturbs the other.
+  all ranks to rank 0. Files: each rank writes one, waits for the others and
+  maps theirs, or reads them through a buffer of 1 MiB where mapping is not
+  safe; in a gather rank 0 alone maps, and writes nothing. Memory: a ring of
+  sockets between neighbours, or sockets to rank 0. Nothing is verified: of a
+  mapped file no more need be read than a byte of every page. Iterations of
+  both take turns, so that what disturbs one disturbs the other.
 
 Files are made in a new directory inside DIR, which is removed again. The exit
 code is that of the first rank that failed, 128 + n for signal n, as in `run`.

@@ -101,6 +101,9 @@ impl Course<'_> {
             series
                 .nanoseconds
                 .push(u64::try_from(took).unwrap_or(u64::MAX));
+            if self.operation.has_payload() {
+                subject.tidy_up()?;
+            }
         }
         series.peak = series.peak.max(resources::peak()?);
         Ok(())

@@ -43,6 +43,11 @@ impl Subject for Library<'_> {
         }
         Ok(())
     }
+
+    /// The library does so in the background.
+    fn tidy_up(&mut self) -> Result<(), Failure> {
+        Ok(())
+    }
 }
 
 impl Library<'_> {

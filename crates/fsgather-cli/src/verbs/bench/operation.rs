@@ -80,6 +80,13 @@ pub(super) trait Subject {
     ///
     /// Whatever goes wrong here or on another rank.
     fn perform(&mut self, operation: Operation) -> Result<(), Failure>;
+
+    /// Removes what is left of it; not measured, because it may as well happen in the background.
+    ///
+    /// # Errors
+    ///
+    /// As [`perform`](Self::perform).
+    fn tidy_up(&mut self) -> Result<(), Failure>;
 }
 
 /// The least size of a page, in bytes.

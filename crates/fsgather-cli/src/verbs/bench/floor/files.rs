@@ -11,13 +11,20 @@ use fsgather::Payload;
 use super::{BUFFER, star::Star};
 use crate::verbs::bench::operation::touch;
 
-/// One new file of each rank for each operation.
+/// How much is written at once. For much more the system looks for long stretches of free memory, which
+/// take long to find when there are few, and long to be filled where the host of a virtual machine has
+/// taken them back.
+const PIECE: usize = 256 << 10;
+
+/// A new file of each rank that has something to give, for each operation.
 pub(super) struct Files<'a> {
     directory: &'a Path,
     rank: usize,
     ranks: usize,
     /// How many operations there were; all ranks count alike.
     count: u64,
+    /// What this rank has written and not removed yet.
+    written: Option<PathBuf>,
     buffer: Vec<u8>,
 }
 
@@ -28,61 +35,59 @@ impl<'a> Files<'a> {
             rank,
             ranks,
             count: 0,
+            written: None,
             buffer: vec![0; BUFFER],
         }
     }
 
-    /// Everybody writes, waits, reads, waits, and removes.
+    /// Everybody writes, waits for the others, and reads theirs.
     pub(super) fn all_gather(&mut self, star: &Star, source: &[u8]) -> io::Result<()> {
         self.count += 1;
         self.write(source)?;
         star.barrier()?;
-        for step in 1..self.ranks {
-            self.read((self.rank + step) % self.ranks)?;
-        }
-        star.barrier()?;
-        fs::remove_file(self.path_of(self.rank))
+        (1..self.ranks).try_for_each(|step| self.read((self.rank + step) % self.ranks))
     }
 
-    /// Everybody but rank 0 writes; once all have, rank 0 reads and removes.
+    /// Everybody but rank 0 writes; once all have, rank 0 reads.
     pub(super) fn gather(&mut self, star: &Star, source: &[u8]) -> io::Result<()> {
         self.count += 1;
-        if !star.is_root() {
-            self.write(source)?;
-        }
-        star.barrier()?;
         if star.is_root() {
-            for rank in 1..self.ranks {
-                self.read(rank)?;
-                fs::remove_file(self.path_of(rank))?;
-            }
+            star.barrier()?;
+            (1..self.ranks).try_for_each(|rank| self.read(rank))
+        } else {
+            self.write(source)?;
+            star.barrier()
         }
-        Ok(())
     }
 
-    /// Rank 0 writes, and removes when all have read.
+    /// Rank 0 writes; once it has, the others read.
     pub(super) fn broadcast(&mut self, star: &Star, source: &[u8]) -> io::Result<()> {
         self.count += 1;
         if star.is_root() {
             self.write(source)?;
+            star.barrier()
+        } else {
+            star.barrier()?;
+            self.read(0)
         }
+    }
+
+    /// Once everybody has read, everybody removes.
+    pub(super) fn remove(&mut self, star: &Star) -> io::Result<()> {
         star.barrier()?;
-        if !star.is_root() {
-            self.read(0)?;
-        }
-        star.barrier()?;
-        if star.is_root() {
-            fs::remove_file(self.path_of(0))?;
-        }
-        Ok(())
+        self.written.take().map_or(Ok(()), fs::remove_file)
     }
 
     fn path_of(&self, rank: usize) -> PathBuf {
         self.directory.join(format!("floor-{}-{rank}", self.count))
     }
 
-    fn write(&self, source: &[u8]) -> io::Result<()> {
-        File::create_new(self.path_of(self.rank))?.write_all(source)
+    fn write(&mut self, source: &[u8]) -> io::Result<()> {
+        let path = self.path_of(self.rank);
+        let mut file = File::create_new(&path)?;
+        self.written = Some(path);
+        let mut pieces = source.chunks(PIECE);
+        pieces.try_for_each(|piece| file.write_all(piece))
     }
 
     /// Maps a file, or reads it where that is not safe: the library does the same.

@@ -94,6 +94,15 @@ impl Subject for Floor<'_> {
         }
         .map_err(Failure::system("do without the library"))
     }
+
+    fn tidy_up(&mut self) -> Result<(), Failure> {
+        match &mut self.bulk {
+            Bulk::Files(files) => files
+                .remove(self.star)
+                .map_err(Failure::system("remove files of the floor")),
+            Bulk::Inline(_) | Bulk::Memory(..) => Ok(()),
+        }
+    }
 }
 
 /// Whether an error says that another rank has gone, or says nothing any more.
