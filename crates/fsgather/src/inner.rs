@@ -149,8 +149,8 @@ impl Inner {
         };
         if open > 0 {
             return Err(Error::config(format!(
-                "{open} gathered results of this communicator have not been read to their end; read or drop \
-                 them before close"
+                "results that this communicator has gathered have not been read to their end ({open} gathers); \
+                 read or drop them before close"
             )));
         }
         if self.ended.swap(true, Ordering::SeqCst) {

@@ -42,9 +42,18 @@ impl Mounted {
 
     /// A rank that sees these mounts.
     pub(crate) fn rank(&self, world: &World, rank: u32, script: &str) -> Command {
+        world.rank_behind(&self.enter(), rank, script)
+    }
+
+    /// A rank that sees these mounts and runs the command-line tool.
+    pub(crate) fn tool(&self, world: &World, rank: u32, arguments: &[&str]) -> Command {
+        world.tool_behind(&self.enter(), rank, arguments)
+    }
+
+    fn enter(&self) -> Vec<String> {
         let holder = self.stage.pid(0).to_string();
         let prefix = ["nsenter", "--mount", "--target", &holder];
-        world.rank_behind(&prefix.map(str::to_owned), rank, script)
+        prefix.map(str::to_owned).into()
     }
 
     /// The directory as these processes see it.
