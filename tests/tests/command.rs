@@ -98,6 +98,31 @@ fn gather_all_gives_every_rank_a_file_from_every_rank() {
 }
 
 #[test]
+fn every_rank_compresses_as_it_likes_and_all_get_the_same() {
+    let (directory, work) = (place(), place());
+    let text = |rank: u32| {
+        let lines = (0..200_000).map(|line| format!("{{\"rank\": {rank}, \"id\": {line}}}\n"));
+        lines.collect::<String>()
+    };
+    for rank in 0..RANKS {
+        fs::write(work.path().join(format!("part.{rank}")), text(rank)).expect("a file");
+    }
+    succeed(&run(
+        directory.path(),
+        work.path(),
+        "case $FSGATHER_RANK in 0) how=none;; 1) how=lz4;; *) how=zstd:1;; esac
+        FSGATHER_COMPRESS=$how $TOOL gather part.$FSGATHER_RANK --all --out 'got.{rank}'",
+    ));
+    for rank in 0..RANKS {
+        for other in 0..RANKS {
+            let got = format!("got.{rank}/rank-0000{other}");
+            let got = fs::read_to_string(work.path().join(&got)).expect("a file");
+            assert!(got == text(other), "{other} on {rank}");
+        }
+    }
+}
+
+#[test]
 fn gather_to_the_root_writes_there_only() {
     let (directory, work) = (place(), work(300_000));
     succeed(&run(

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Stage, World, assert_nothing_left, everybody, place};
+use common::{Stage, World, assert_nothing_left, everybody, payload_files, place};
 
 /// Eight ranks take the same steps, and find everything right.
 fn eight_ranks(steps: &str, variables: &[(&str, &str)]) {
@@ -65,6 +65,36 @@ fn payloads_of_one_call_may_take_different_ways() {
 fn hundreds_of_calls_in_a_row_leave_nothing() {
     let steps = "all_gather_bytes:100 barrier gather_bytes:1:70000 ".repeat(100);
     eight_ranks(&steps, &[]);
+}
+
+#[test]
+fn compressed_payloads_arrive_by_every_call_and_nothing_stays() {
+    for compression in ["lz4", "zstd:1"] {
+        let variables = [
+            ("FSGATHER_TRANSPORT", "filesys"),
+            ("FSGATHER_COMPRESS", compression),
+        ];
+        eight_ranks(&every_call("400000*"), &variables);
+    }
+}
+
+#[test]
+fn the_setting_for_compression_reaches_the_payload_files() {
+    let place = place();
+    let world = World::new(4, place.path()).with("FSGATHER_COMPRESS", "zstd");
+    let mut stage = Stage::new();
+    stage.start_all(&world, |_| "join gather_bytes:0:1000000:read close".into());
+    stage.wait_at([0], "reading");
+    let files = payload_files(place.path());
+    assert!(files.len() >= 3, "{files:?}");
+    for file in files {
+        let header = std::fs::read(&file).expect("a payload");
+        // The compression, as docs/design/on-disk-format.md has it.
+        assert_eq!(header[11], 2, "{}", file.display());
+    }
+    stage.go(0);
+    stage.succeed(everybody(4));
+    assert_nothing_left(place.path());
 }
 
 #[test]

@@ -1,12 +1,13 @@
 //! Measures the mesh against bare blocking sockets that do the same, between processes of this machine.
 //!
 //! ```sh
-//! cargo run --release -p fsgather-control --example mesh_bench -- ring 8 16 5
-//! cargo run --release -p fsgather-control --example mesh_bench -- pull 8 64 5
+//! cargo run --release -p fsgather-control --example mesh_bench -- ring 8 16 5 both
+//! cargo run --release -p fsgather-control --example mesh_bench -- pull 8 64 5 both
 //! ```
 //!
-//! Arguments: what to do, how many processes, MiB for each, and how often. Both ways take turns, in the same
-//! processes; the figures are for the whole, from the start until the last rank is done.
+//! Arguments: what to do, how many processes, MiB for each, how often, and in which way: `both` take turns, in
+//! the same processes; `bare` and `mesh` alone are for profiling. The figures are for the whole, from the start
+//! until the last rank is done.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -36,8 +37,13 @@ fn main() {
         ranks: number(1),
         len: number(2) << 20,
         times: number(3),
+        ways: match arguments[4].as_str() {
+            "bare" => vec![Way::Bare],
+            "mesh" => vec![Way::Mesh],
+            _ => vec![Way::Bare, Way::Mesh],
+        },
     };
-    match arguments.get(4) {
+    match arguments.get(5) {
         Some(rank) => work(&arguments[0], &setting, rank.parse().unwrap()),
         None => lead(&arguments, &setting),
     }
@@ -47,6 +53,21 @@ struct Setting {
     ranks: usize,
     len: usize,
     times: usize,
+    ways: Vec<Way>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Bare,
+    Mesh,
+}
+
+impl Setting {
+    /// In which way to do it each time. The first time of each is for warming up.
+    fn rounds(&self) -> impl Iterator<Item = Way> {
+        let rounds = (self.times + 1) * self.ways.len();
+        self.ways.iter().copied().cycle().take(rounds)
+    }
 }
 
 /// Starts the processes, has them begin together, and takes the time.
@@ -61,8 +82,7 @@ fn lead(arguments: &[String], setting: &Setting) {
         }
     }
     let mut taken = [Vec::new(), Vec::new()];
-    // The first time of each is for warming up.
-    for round in 0..2 * (setting.times + 1) {
+    for (round, way) in setting.rounds().enumerate() {
         for worker in &mut workers {
             assert_eq!(worker.hear(), "ready");
         }
@@ -74,8 +94,8 @@ fn lead(arguments: &[String], setting: &Setting) {
         for worker in &mut workers {
             cpu += worker.hear().parse::<f64>().unwrap();
         }
-        if round >= 2 {
-            taken[round % 2].push((started.elapsed(), cpu));
+        if round >= setting.ways.len() {
+            taken[way as usize].push((started.elapsed(), cpu));
         }
         for worker in &mut workers {
             worker.say("next");
@@ -113,6 +133,13 @@ struct Figures {
 
 impl Figures {
     fn of(taken: &[(Duration, f64)]) -> Self {
+        if taken.is_empty() {
+            return Self {
+                median: f64::NAN,
+                least: f64::NAN,
+                cpu: f64::NAN,
+            };
+        }
         let mut times: Vec<f64> = taken.iter().map(|(t, _)| t.as_secs_f64() * 1e3).collect();
         times.sort_by(f64::total_cmp);
         let cpu = taken.iter().map(|(_, cpu)| *cpu);
@@ -223,15 +250,15 @@ impl Working<'_> {
             _ if self.rank == 0 => addresses[1..].iter().copied().map(connect).collect(),
             _ => vec![accept(listener)],
         });
-        for round in 0..2 * (self.setting.times + 1) {
+        for (round, way) in self.setting.rounds().enumerate() {
             println!("ready");
             assert_eq!(read_line(), "go");
             let before = cpu();
-            let kept = match (what, round % 2) {
-                ("ring", 0) => self.bare_ring(),
-                ("ring", _) => self.ring(round),
-                (_, 0) => self.bare_pull(),
-                (_, _) => self.pull(round),
+            let kept = match (what, way) {
+                ("ring", Way::Bare) => self.bare_ring(),
+                ("ring", Way::Mesh) => self.ring(round),
+                (_, Way::Bare) => self.bare_pull(),
+                (_, Way::Mesh) => self.pull(round),
             };
             println!("{}", cpu() - before);
             assert_eq!(read_line(), "next");

@@ -121,7 +121,7 @@ pub(crate) fn joined(
     communicator: Uuid,
     processes: Vec<ProcessId>,
     is_networked: bool,
-    driver: impl Driver + 'static,
+    driver: impl Driver,
 ) -> Joined {
     let peers = (0..)
         .map(Rank::new)
@@ -132,8 +132,8 @@ pub(crate) fn joined(
             pid: process.pid,
         })
         .collect();
-    let body_limit = TABLE_LIMIT / config.world_size.count();
-    let seat = Seat::new(config.rank, config.world_size, peers, body_limit, driver);
+    let limit = Some(TABLE_LIMIT);
+    let seat = Seat::new(config.rank, config.world_size, peers, limit, driver);
     Joined {
         exchange: Box::new(seat),
         communicator,

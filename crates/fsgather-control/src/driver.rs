@@ -7,7 +7,7 @@ use fsgather_core::ReclaimSink;
 use crate::member::Member;
 
 /// Runs the machines of one rank and moves their messages, over threads or sockets.
-pub(crate) trait Driver: Send + Sync {
+pub(crate) trait Driver: Send + Sync + 'static {
     /// Lets the member act, and sends what it says on its way without waiting for it.
     fn act<R>(&self, act: impl FnOnce(&mut Member, Instant) -> R) -> R;
 
@@ -19,7 +19,8 @@ pub(crate) trait Driver: Send + Sync {
     /// Has what was said sent soon, although this thread goes on to do something else.
     fn nudge(&self) {}
 
-    /// Waits until `ready` has a result, for `limit` at most; time passes for the machines meanwhile.
+    /// Waits until `ready` has a result, for `limit` at most; time passes for the machines meanwhile. With a
+    /// limit of zero messages that are there already are still heard.
     fn wait_until<R>(
         &self,
         limit: Option<Duration>,

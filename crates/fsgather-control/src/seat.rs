@@ -1,14 +1,17 @@
-//! One rank's place in a world: [`Seat`], the exchange over any [`Driver`].
+//! One rank's place in a world or group: [`Seat`], the exchange over any [`Driver`].
 
 use std::{
     fmt,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
 use fsgather_core::{
-    Call, ChannelId, Contribution, Error, Exchange, Peer, Phase, Rank, ReclaimSink, Round, Site,
-    Ticket, Verdict, WorldSize,
+    Call, ChannelId, Contribution, Error, Exchange, Operation, Peer, PeerFailure, Phase, Rank,
+    ReclaimSink, Round, Site, Ticket, Verdict, WorldSize,
 };
 
 use crate::{driver::Driver, member::Farewell};
@@ -25,38 +28,64 @@ const DEPARTURE_LIMIT: Duration = Duration::from_secs(5);
 /// The same after a failure, when everybody is leaving.
 const FAILED_DEPARTURE_LIMIT: Duration = Duration::from_secs(1);
 
-/// The exchange as one rank sees it.
-pub(crate) struct Seat<D: Driver> {
+/// What a rank's places in the world and in groups share.
+struct World<D> {
+    /// Its number in the world.
     rank: Rank,
-    world_size: WorldSize,
-    peers: Vec<Peer>,
-    body_limit: usize,
-    /// Whether a failure has been returned to the caller already.
-    told: AtomicBool,
+    /// All contributions to one exchange together stay below this, in bytes.
+    table_limit: Option<usize>,
     ended: AtomicBool,
     /// Whether it ended with rank 0 there and, on rank 0, all others gone.
     in_good_hands: AtomicBool,
     driver: D,
 }
 
+/// The exchange as one rank sees it.
+pub(crate) struct Seat<D: Driver> {
+    channel: ChannelId,
+    rank: Rank,
+    size: WorldSize,
+    /// By their numbers here, each with its number in the world.
+    peers: Vec<Peer>,
+    /// Whether a failure has been returned to the caller already.
+    told: AtomicBool,
+    /// Whether this rank has left the group.
+    retired: AtomicBool,
+    world: Arc<World<D>>,
+}
+
 impl<D: Driver> Seat<D> {
+    /// The place in a world; `table_limit` bounds all contributions to one exchange together, in bytes.
     pub(crate) fn new(
         rank: Rank,
-        world_size: WorldSize,
+        size: WorldSize,
         peers: Vec<Peer>,
-        body_limit: usize,
+        table_limit: Option<usize>,
         driver: D,
     ) -> Self {
         Self {
+            channel: ChannelId::WORLD,
             rank,
-            world_size,
+            size,
             peers,
-            body_limit,
             told: AtomicBool::new(false),
-            ended: AtomicBool::new(false),
-            in_good_hands: AtomicBool::new(true),
-            driver,
+            retired: AtomicBool::new(false),
+            world: Arc::new(World {
+                rank,
+                table_limit,
+                ended: AtomicBool::new(false),
+                in_good_hands: AtomicBool::new(true),
+                driver,
+            }),
         }
+    }
+
+    fn driver(&self) -> &D {
+        &self.world.driver
+    }
+
+    fn is_group(&self) -> bool {
+        self.channel != ChannelId::WORLD
     }
 
     fn me(&self) -> Peer {
@@ -64,20 +93,20 @@ impl<D: Driver> Seat<D> {
             .get(self.rank.index())
             .cloned()
             .unwrap_or_else(|| Peer {
-                rank: self.rank,
+                rank: self.world.rank,
                 host: String::new(),
                 pid: 0,
             })
     }
 
     fn check(&self) -> Result<(), Error> {
-        if self.driver.is_foreign() {
+        if self.driver().is_foreign() {
             return Err(Error::config(
                 "this communicator belongs to the parent process; a forked child cannot use it",
             ));
         }
-        if self.ended.load(Ordering::Relaxed) {
-            return Err(Error::config("this communicator is closed"));
+        if self.world.ended.load(Ordering::Relaxed) || self.retired.load(Ordering::Relaxed) {
+            return Err(closed());
         }
         Ok(())
     }
@@ -85,18 +114,130 @@ impl<D: Driver> Seat<D> {
     /// Notes that the caller learns of a failure, after making sure that the others do.
     fn tell(&self, failure: Error) -> Error {
         self.told.store(true, Ordering::Relaxed);
-        self.driver.settle(SETTLE_LIMIT);
+        self.driver().settle(SETTLE_LIMIT);
         failure
     }
 
-    fn end(&self) -> bool {
-        !self.ended.swap(true, Ordering::Relaxed) && !self.driver.is_foreign()
+    /// The same for a failure that may have been told before.
+    fn tell_again(&self, failure: Error) -> Error {
+        if self.told.load(Ordering::Relaxed) {
+            failure.poisoned()
+        } else {
+            self.tell(failure)
+        }
     }
+
+    /// Whether the world ends here and now.
+    fn end(&self) -> bool {
+        !self.world.ended.swap(true, Ordering::Relaxed) && !self.driver().is_foreign()
+    }
+
+    /// Leaves a group.
+    fn retire(&self, cause: Option<Error>) {
+        let is_over = self.check().is_err();
+        if self.retired.swap(true, Ordering::Relaxed) || is_over {
+            return;
+        }
+        let (me, channel) = (self.me(), self.channel);
+        self.driver().act(|member, now| {
+            if let Some(cause) = cause
+                && member.failure(channel).is_none()
+            {
+                let activity = member.doing();
+                let failure = PeerFailure::Raised {
+                    message: cause.to_string(),
+                };
+                let cause = Error::PeerFailed {
+                    peer: me,
+                    activity,
+                    failure,
+                };
+                member.fail(channel, None, cause, activity);
+            }
+            member.retire(channel, now);
+        });
+    }
+
+    fn close_group(&self, site: Site) -> Result<(), Error> {
+        let call = Call::new(Operation::Close, site);
+        let closed = self.exchange(call, bytes::Bytes::new()).map(drop);
+        self.retire(None);
+        closed
+    }
+
+    fn close_world(&self, site: Site) -> Result<(), Error> {
+        let driver = self.driver();
+        let failed = driver.act(|member, now| {
+            let failure = member.failure(ChannelId::WORLD).cloned();
+            if failure.is_none() {
+                member.close(site, now);
+            }
+            failure
+        });
+        let outcome = match failed {
+            Some(failure) => Err(failure),
+            None => driver
+                .wait_until(None, |member| match member.farewell() {
+                    Some(Farewell::Orderly) => Some(Ok(())),
+                    _ => member.failure(ChannelId::WORLD).cloned().map(Err),
+                })
+                .unwrap_or(Ok(())),
+        };
+        match outcome {
+            Ok(()) => {
+                if self.end() {
+                    let in_good_hands = driver.shut_down();
+                    let place = &self.world.in_good_hands;
+                    place.store(in_good_hands, Ordering::Relaxed);
+                }
+                Ok(())
+            }
+            Err(failure) => {
+                let failure = self.tell_again(failure);
+                self.leave_world(None);
+                Err(failure)
+            }
+        }
+    }
+
+    fn leave_world(&self, cause: Option<Error>) -> bool {
+        let in_good_hands = &self.world.in_good_hands;
+        if !self.end() {
+            return in_good_hands.load(Ordering::Relaxed);
+        }
+        let driver = self.driver();
+        let abrupt = cause.is_some();
+        let (failed, deserted) = driver.act(|member, _| {
+            let failed = member.failure(ChannelId::WORLD).is_some();
+            member.leave(cause);
+            let deserted =
+                member.has_lost_coordinator() || member.farewell() == Some(Farewell::Disorderly);
+            (failed, deserted)
+        });
+        driver.settle(SETTLE_LIMIT);
+        let limit = if failed || abrupt {
+            FAILED_DEPARTURE_LIMIT
+        } else {
+            DEPARTURE_LIMIT
+        };
+        let is_well = if self.world.rank == Rank::ZERO {
+            driver.wait_for_departures(limit)
+        } else {
+            !deserted
+        };
+        let is_well = driver.shut_down() && is_well;
+        in_good_hands.store(is_well, Ordering::Relaxed);
+        is_well
+    }
+}
+
+fn closed() -> Error {
+    Error::config("this communicator is closed")
 }
 
 impl<D: Driver> Exchange for Seat<D> {
     fn channel(&self) -> ChannelId {
-        ChannelId::WORLD
+        self.channel
     }
 
     fn rank(&self) -> Rank {
@@ -104,7 +245,7 @@ impl<D: Driver> Exchange for Seat<D> {
     }
 
     fn world_size(&self) -> WorldSize {
-        self.world_size
+        self.size
     }
 
     fn peers(&self) -> &[Peer] {
@@ -112,17 +253,19 @@ impl<D: Driver> Exchange for Seat<D> {
     }
 
     fn body_limit(&self) -> usize {
-        self.body_limit
+        let table_limit = self.world.table_limit;
+        table_limit.map_or(usize::MAX, |limit| limit / self.size.count())
     }
 
     fn begin(&self, call: Call) -> Result<Ticket, Error> {
         self.check()?;
-        self.driver.act(|member, _| {
-            let failure = member.failure(ChannelId::WORLD).cloned();
+        let channel = self.channel;
+        self.driver().act(|member, _| {
+            let failure = member.failure(channel).cloned();
             match failure {
                 // A failure that came between two calls is told as it is, and once.
                 Some(failure) if !self.told.swap(true, Ordering::Relaxed) => Err(failure),
-                _ => member.begin(ChannelId::WORLD, call),
+                _ => member.begin(channel, call),
             }
         })
     }
@@ -134,14 +277,14 @@ impl<D: Driver> Exchange for Seat<D> {
         contribution: Contribution,
     ) -> Result<(), Error> {
         self.check()?;
-        if contribution.body.len() > self.body_limit {
+        let limit = self.body_limit();
+        if contribution.body.len() > limit {
             return Err(Error::config(format!(
-                "a contribution of {} bytes exceeds the limit of {}",
+                "a contribution of {} bytes exceeds the limit of {limit}",
                 contribution.body.len(),
-                self.body_limit
             )));
         }
-        self.driver
+        self.driver()
             .act_and_wait_later(|member, now| member.contribute(ticket, round, contribution, now))
             .map_err(|failure| self.tell(failure))
     }
@@ -155,26 +298,35 @@ impl<D: Driver> Exchange for Seat<D> {
         self.check()?;
         let step = ticket.step(round);
         match self
-            .driver
+            .driver()
             .wait_until(limit, |member| member.take_verdict(step))
         {
             Some(Ok(verdict)) => {
-                if self.rank == Rank::ZERO {
+                if self.world.rank == Rank::ZERO {
                     // The process may end right after this: the others' verdict must be under way.
-                    self.driver.settle(SETTLE_LIMIT);
+                    self.driver().settle(SETTLE_LIMIT);
                 }
                 Ok(Some(verdict))
             }
             Some(Err(failure)) => Err(self.tell(failure)),
             None if limit.is_some() => Ok(None),
-            None => Err(Error::config("this communicator is closed")),
+            None => Err(closed()),
         }
     }
 
     fn abandon(&self, ticket: &Ticket) {
-        if self.check().is_ok() {
-            self.driver.act(|member, _| member.abandon(ticket));
+        if self.check().is_err() {
+            return;
         }
+        let cause = Error::PeerFailed {
+            peer: self.me(),
+            activity: ticket.activity(Phase::Publishing),
+            failure: PeerFailure::Raised {
+                message: "it gave the call up".into(),
+            },
+        };
+        self.driver()
+            .act(|member, now| member.abandon(ticket, cause, now));
     }
 
     fn fail(&self, ticket: &Ticket, phase: Phase, cause: Error) -> Error {
@@ -184,16 +336,17 @@ impl<D: Driver> Exchange for Seat<D> {
         let activity = ticket.activity(phase);
         let cause = cause.raised_by(&self.me(), activity);
         let channel = ticket.channel;
-        self.driver.act(|member, _| {
+        let driver = self.driver();
+        driver.act(|member, _| {
             if member.failure(channel).is_none() {
                 member.fail(channel, Some(ticket.epoch), cause.clone(), activity);
             }
         });
-        let agreed = self.driver.wait_until(Some(FAILURE_LIMIT), |member| {
+        let agreed = driver.wait_until(Some(FAILURE_LIMIT), |member| {
             member.failure(channel).cloned()
         });
         let agreed = agreed.unwrap_or_else(|| {
-            self.driver.act(|member, _| member.give_up(channel, &cause));
+            driver.act(|member, _| member.give_up(channel, &cause));
             cause
         });
         self.tell(agreed)
@@ -202,121 +355,119 @@ impl<D: Driver> Exchange for Seat<D> {
     fn progress(&self, ticket: &Ticket, phase: Phase, bytes: u64) -> Result<(), Error> {
         self.check()?;
         let doing = ticket.activity(phase);
-        let progress = self
-            .driver
-            .act(|member, now| member.progress(ticket.channel, doing, bytes, now));
-        self.driver.nudge();
+        let driver = self.driver();
+        let progress = driver.act(|member, now| member.progress(ticket.channel, doing, bytes, now));
+        driver.nudge();
         progress
     }
 
     fn done(&self, ticket: &Ticket) {
         if self.check().is_ok() {
-            self.driver
+            self.driver()
                 .act(|member, _| member.done(ticket.channel, ticket.epoch));
         }
     }
 
     fn set_reclaim_sink(&self, sink: ReclaimSink) {
-        self.driver.set_reclaim_sink(sink);
+        self.driver().set_reclaim_sink(sink);
     }
 
     fn interrupt(&self, cause: Error) {
-        if self.check().is_ok() {
-            self.driver.act(|member, _| {
-                let cause = cause.raised_by(&self.me(), member.doing());
-                member.interrupt(&cause);
-            });
+        if self.check().is_err() {
+            return;
         }
+        let (me, channel) = (self.me(), self.channel);
+        self.driver().act(|member, _| {
+            let cause = cause.raised_by(&me, member.doing());
+            if channel == ChannelId::WORLD {
+                member.interrupt(&cause);
+            } else {
+                member.interrupt_channel(channel, &cause);
+            }
+        });
     }
 
     fn group(&self, channel: ChannelId, members: &[Rank]) -> Result<Box<dyn Exchange>, Error> {
         self.check()?;
-        Err(Error::config(format!(
-            "no groups yet: {channel:?} {members:?}"
-        )))
+        let peers = chosen(&self.peers, members)?;
+        let own = members.iter().position(|member| *member == self.rank);
+        let Some(place) = own.and_then(|place| u32::try_from(place).ok()) else {
+            return Err(Error::config(format!(
+                "rank {} cannot make a group without itself",
+                self.rank
+            )));
+        };
+        let size = WorldSize::new(u32::try_from(peers.len()).unwrap_or(u32::MAX))?;
+        let ranks = peers.iter().map(|peer| peer.rank).collect();
+        self.driver()
+            .act(|member, now| member.open(channel, ranks, now))?;
+        Ok(Box::new(Self {
+            channel,
+            rank: Rank::new(place),
+            size,
+            peers,
+            told: AtomicBool::new(false),
+            retired: AtomicBool::new(false),
+            world: Arc::clone(&self.world),
+        }))
     }
 
     fn close(&self, site: Site) -> Result<(), Error> {
         self.check()?;
-        let failed = self.driver.act(|member, now| {
-            let failure = member.failure(ChannelId::WORLD).cloned();
-            if failure.is_none() {
-                member.close(site, now);
-            }
-            failure
-        });
-        let outcome = match failed {
-            Some(failure) => Err(failure),
-            None => self
-                .driver
-                .wait_until(None, |member| match member.farewell() {
-                    Some(Farewell::Orderly) => Some(Ok(())),
-                    _ => member.failure(ChannelId::WORLD).cloned().map(Err),
-                })
-                .unwrap_or(Ok(())),
-        };
-        let outcome = outcome.map_err(|failure| {
-            if self.told.load(Ordering::Relaxed) {
-                failure.poisoned()
-            } else {
-                self.tell(failure)
-            }
-        });
-        match outcome {
-            Ok(()) => {
-                if self.end() {
-                    let in_good_hands = self.driver.shut_down();
-                    self.in_good_hands.store(in_good_hands, Ordering::Relaxed);
-                }
-                Ok(())
-            }
-            Err(failure) => {
-                self.leave(None);
-                Err(failure)
-            }
+        if self.is_group() {
+            self.close_group(site)
+        } else {
+            self.close_world(site)
         }
     }
 
     fn leave(&self, cause: Option<Error>) -> bool {
-        if !self.end() {
-            return self.in_good_hands.load(Ordering::Relaxed);
+        if self.is_group() {
+            self.retire(cause);
+            true
+        } else {
+            self.leave_world(cause)
         }
-        let abrupt = cause.is_some();
-        let (failed, deserted) = self.driver.act(|member, _| {
-            let failed = member.failure(ChannelId::WORLD).is_some();
-            member.leave(cause);
-            let deserted =
-                member.has_lost_coordinator() || member.farewell() == Some(Farewell::Disorderly);
-            (failed, deserted)
-        });
-        self.driver.settle(SETTLE_LIMIT);
-        let limit = if failed || abrupt {
-            FAILED_DEPARTURE_LIMIT
-        } else {
-            DEPARTURE_LIMIT
-        };
-        let in_good_hands = if self.rank == Rank::ZERO {
-            self.driver.wait_for_departures(limit)
-        } else {
-            !deserted
-        };
-        let in_good_hands = self.driver.shut_down() && in_good_hands;
-        self.in_good_hands.store(in_good_hands, Ordering::Relaxed);
-        in_good_hands
     }
+}
+
+/// Those of `peers` that `members` lists, in that order.
+fn chosen(peers: &[Peer], members: &[Rank]) -> Result<Vec<Peer>, Error> {
+    let mut is_chosen = vec![false; peers.len()];
+    let choose = |member: &Rank| {
+        let outside = || {
+            Error::config(format!(
+                "rank {member} is outside a communicator of {} ranks",
+                peers.len()
+            ))
+        };
+        let chosen = is_chosen.get_mut(member.index()).ok_or_else(outside)?;
+        if std::mem::replace(chosen, true) {
+            return Err(Error::config(format!(
+                "rank {member} is in the list of a group twice"
+            )));
+        }
+        peers.get(member.index()).cloned().ok_or_else(outside)
+    };
+    members.iter().map(choose).collect()
 }
 
 impl<D: Driver> Drop for Seat<D> {
     fn drop(&mut self) {
-        self.leave(None);
+        if self.is_group() {
+            self.retire(None);
+        } else {
+            self.leave_world(None);
+        }
     }
 }
 
 impl<D: Driver> fmt::Debug for Seat<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Seat")
+            .field("channel", &self.channel)
             .field("rank", &self.rank)
-            .field("world_size", &self.world_size)
+            .field("size", &self.size)
             .finish_non_exhaustive()
     }
 }

@@ -75,7 +75,7 @@ pub fn threads(
                 rank,
                 room: Arc::clone(&room),
             };
-            let seat = Seat::new(rank, world_size, peers.clone(), usize::MAX, driver);
+            let seat = Seat::new(rank, world_size, peers.clone(), None, driver);
             Box::new(seat) as Box<dyn Exchange>
         })
         .collect()

@@ -28,14 +28,15 @@ pub(crate) fn wait_on<S: Timed, R>(
             return Some(result);
         }
         let now = Instant::now();
-        if deadline.is_some_and(|deadline| now >= deadline) {
-            return None;
-        }
         let due = guard.next_tick();
+        // Before the deadline, so that time passes for those as well who only look now and then.
         if due.is_some_and(|due| now >= due) {
             pass_time(guard, now);
             guard = lock();
             continue;
+        }
+        if deadline.is_some_and(|deadline| now >= deadline) {
+            return None;
         }
         guard = match due.into_iter().chain(deadline).min() {
             None => changed.wait(guard).unwrap_or_else(PoisonError::into_inner),

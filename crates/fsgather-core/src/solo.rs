@@ -88,14 +88,21 @@ impl Solo {
         }
     }
 
-    /// Ends this channel, and with the world everything.
+    /// Ends this channel, and with the world everything. Nobody reads any more what it has left.
     fn end(&self) {
-        let mut world = lock(&self.world);
-        world.channels.remove(&self.channel);
-        if self.channel == ChannelId::WORLD {
-            world.ended = true;
+        let (owed, sink) = {
+            let mut world = lock(&self.world);
+            world.channels.remove(&self.channel);
+            world.ended |= self.channel == ChannelId::WORLD;
+            let mut state = lock(&self.state);
+            state.ended = true;
+            (std::mem::take(&mut state.owed), world.sink.clone())
+        };
+        for epoch in owed {
+            if let Some(sink) = &sink {
+                sink(self.channel, epoch, Rank::ZERO);
+            }
         }
-        lock(&self.state).ended = true;
     }
 }
 

@@ -325,7 +325,12 @@ mod tests {
         };
         let publish = |epoch| {
             let encoding = crate::Encoding(0);
-            let writer = directory.create_payload(id(epoch), encoding, |_| Ok(()));
+            let writer = directory.create_payload(
+                id(epoch),
+                encoding,
+                crate::CompressionSetting::None,
+                |_| Ok(()),
+            );
             writer.unwrap().publish().unwrap().name
         };
         publish(1);

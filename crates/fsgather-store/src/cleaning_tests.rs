@@ -300,7 +300,12 @@ fn a_sweep_leaves_what_a_rank_may_still_read_for_later() {
         epoch: fsgather_core::Epoch::FIRST,
         rank: fsgather_core::Rank::ZERO,
     };
-    let writer = made.create_payload(id, crate::Encoding(0), |_| Ok(()));
+    let writer = made.create_payload(
+        id,
+        crate::Encoding(0),
+        crate::CompressionSetting::None,
+        |_| Ok(()),
+    );
     writer.unwrap().publish().unwrap();
     let sweep = |rules| sweep(&place.rendezvous, None, Some("4711"), rules, &|| false).unwrap();
     assert!(sweep(Rules::default()), "some are left for later");

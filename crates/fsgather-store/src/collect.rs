@@ -17,7 +17,7 @@ use crate::{
     locator::Locator,
     patience::Progress,
     payload::Payload,
-    source::{Source, map_verified},
+    source::{Source, WINDOW, map_verified},
 };
 
 /// How patiently, and into what, payloads are read.
@@ -49,14 +49,16 @@ impl Default for CollectPolicy {
 impl GatherDir {
     /// Reads a whole payload and verifies all of it.
     ///
-    /// It is mapped where that is safe, else read into memory or, above the policy's bound, into a
-    /// nameless local file. `progress` is called with the number of bytes after each chunk, and with 0
-    /// while waiting; an error from it ends the work and is returned as it is.
+    /// It is mapped where that is safe and nothing in it is compressed, else read into memory or, above the
+    /// policy's bound, into a nameless local file. Compressed chunks are read and decompressed several at a
+    /// time, by up to four threads that end with the call. `progress` is called with the number of bytes
+    /// after each chunk, and with 0 while waiting; an error from it ends the work and is returned as it is.
     ///
     /// # Errors
     ///
     /// [`Error::Storage`] when the file is not seen or cannot be read, [`Error::Corrupt`] when it is not
-    /// what was announced, after what the policy allows has been tried.
+    /// what was announced, after what the policy allows has been tried; [`Error::Incompatible`] when it is
+    /// compressed in a way that this build does not know, with the cargo feature that it lacks.
     pub fn collect(
         &self,
         locator: &Locator,
@@ -68,7 +70,8 @@ impl GatherDir {
             source.with_retries(progress, |_, _, _| Ok(()))?;
             return Ok(Payload::from(Vec::new()));
         }
-        if self.file_system().is_mappable()
+        if locator.is_contiguous()
+            && self.file_system().is_mappable()
             && let Some(payload) = source.with_retries(progress, map_verified)?
         {
             return Ok(payload);
@@ -81,7 +84,8 @@ impl GatherDir {
         source.read_into_memory(progress)
     }
 
-    /// Begins to read a payload as a stream, which needs memory for one chunk only.
+    /// Begins to read a payload as a stream, which needs memory for one chunk only, and for a few where it
+    /// is compressed.
     ///
     /// # Errors
     ///
@@ -100,7 +104,7 @@ impl GatherDir {
         Ok(PayloadReader {
             source,
             next: 0,
-            chunk: Vec::new(),
+            chunks: Vec::new(),
             handed_out: 0,
             failure: None,
             progress,
@@ -108,13 +112,14 @@ impl GatherDir {
     }
 }
 
-/// A payload as a stream: an [`io::Read`] that verifies each chunk before handing out its bytes.
+/// A payload as a stream: an [`io::Read`] that verifies chunks before handing out their bytes.
 ///
 /// The first error sticks; [`take_error`](Self::take_error) gives it with its type.
 pub struct PayloadReader<P> {
     source: Source,
     next: u64,
-    chunk: Vec<u8>,
+    /// The chunks before `next` that have been read together.
+    chunks: Vec<u8>,
     handed_out: usize,
     failure: Option<Error>,
     progress: P,
@@ -132,7 +137,7 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadReader<P> {
         self.failure.clone()
     }
 
-    /// Verifies and lends the bytes up to the end of the current chunk; empty at the end of the payload.
+    /// Verifies and lends the bytes up to the end of the current chunks; empty at the end of the payload.
     ///
     /// # Errors
     ///
@@ -141,25 +146,22 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadReader<P> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
-        if self.handed_out == self.chunk.len() && self.next < self.source.locator.chunk_count {
-            self.chunk.clear();
+        if self.handed_out == self.chunks.len() && self.next < self.source.locator.chunk_count {
+            let window = self.source.window(WINDOW);
             self.handed_out = 0;
-            let (index, chunk) = (self.next, &mut self.chunk);
+            self.chunks
+                .resize(self.source.raw_len(self.next, window), 0);
             let read = self
                 .source
-                .with_retries(&mut self.progress, |source, open, _| {
-                    chunk.clear();
-                    source.append_chunk(open, index, chunk)
-                })
-                .and_then(|()| (self.progress)(self.chunk.len() as u64));
+                .read_chunks(self.next, &mut self.chunks, &mut self.progress);
             if let Err(error) = read {
-                self.chunk.clear();
+                self.chunks.clear();
                 self.failure = Some(error.clone());
                 return Err(error);
             }
-            self.next += 1;
+            self.next += window;
         }
-        Ok(&self.chunk[self.handed_out..])
+        Ok(&self.chunks[self.handed_out..])
     }
 }
 

@@ -11,8 +11,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::format::{CHUNK_LEN, HEADER_LEN};
 use crate::{
-    directory::check_writable, filesystem::Class, format::Encoding, owner::tests::record,
-    payload_writer::PayloadId,
+    compression::CompressionSetting, directory::check_writable, filesystem::Class,
+    format::Encoding, owner::tests::record, payload_writer::PayloadId,
 };
 
 /// A gather directory for tests.
@@ -23,7 +23,7 @@ pub(crate) fn gather_dir() -> (tempfile::TempDir, GatherDir) {
     (place, made)
 }
 
-fn id(rank: u32) -> PayloadId {
+pub(crate) fn id(rank: u32) -> PayloadId {
     PayloadId {
         channel: ChannelId::WORLD,
         epoch: Epoch::new(5),
@@ -40,13 +40,13 @@ fn pattern(len: usize) -> Vec<u8> {
 
 fn publish(directory: &GatherDir, rank: u32, bytes: &[u8]) -> Locator {
     let mut writer = directory
-        .create_payload(id(rank), Encoding(3), |_| Ok(()))
+        .create_payload(id(rank), Encoding(3), CompressionSetting::None, |_| Ok(()))
         .unwrap();
     writer.write_all(bytes).unwrap();
     writer.publish().unwrap()
 }
 
-fn at_once() -> CollectPolicy {
+pub(crate) fn at_once() -> CollectPolicy {
     CollectPolicy {
         visibility: Duration::ZERO,
         ..CollectPolicy::default()
@@ -54,17 +54,17 @@ fn at_once() -> CollectPolicy {
 }
 
 /// The same directory, as if it lay on a network file system.
-fn as_if_on_nfs(directory: &GatherDir) -> GatherDir {
+pub(crate) fn as_if_on_nfs(directory: &GatherDir) -> GatherDir {
     directory
         .clone()
         .on(crate::filesystem::FileSystem::from_magic(0x6969))
 }
 
-fn collect(directory: &GatherDir, locator: &Locator) -> Result<Payload, Error> {
+pub(crate) fn collect(directory: &GatherDir, locator: &Locator) -> Result<Payload, Error> {
     directory.collect(locator, &at_once(), &mut |_| Ok(()))
 }
 
-fn path_of(directory: &GatherDir, locator: &Locator) -> PathBuf {
+pub(crate) fn path_of(directory: &GatherDir, locator: &Locator) -> PathBuf {
     directory.payloads().join(locator.name.to_string())
 }
 
@@ -137,7 +137,7 @@ proptest! {
     ) {
         let (_place, directory) = gather_dir();
         let bytes = pattern(sizes.iter().sum());
-        let mut writer = directory.create_payload(id(1), Encoding(3), |_| Ok(())).unwrap();
+        let mut writer = directory.create_payload(id(1), Encoding(3), CompressionSetting::None, |_| Ok(())).unwrap();
         let mut rest = &bytes[..];
         for size in sizes {
             let (piece, after) = rest.split_at(size);
@@ -426,7 +426,9 @@ fn progress_counts_every_byte_once() {
         counted.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
     };
-    let mut writer = directory.create_payload(id(1), Encoding(3), count).unwrap();
+    let mut writer = directory
+        .create_payload(id(1), Encoding(3), CompressionSetting::None, count)
+        .unwrap();
     writer.write_all(&pattern(len)).unwrap();
     let locator = writer.publish().unwrap();
     assert_eq!(counted.swap(0, Ordering::Relaxed), len as u64);

@@ -1,7 +1,9 @@
 //! Every byte of a payload file: [`Header`], [`ChunkEntry`], [`Footer`]. Pure.
 //!
-//! A file is the header, the payload's bytes in one piece, and a trailer of chunk table and footer. All
-//! numbers are little-endian and of fixed width; bytes marked *zero* must be zero.
+//! A file is the header, the chunks of the payload one after the other, and a trailer of chunk table and
+//! footer. Each chunk of a compressed payload is compressed alone, or stored as it is where that is not
+//! longer; without compression the payload's bytes lie in one piece. All numbers are little-endian and of
+//! fixed width; bytes marked *zero* must be zero.
 //!
 //! Header, [`HEADER_LEN`] bytes at offset 0:
 //!
@@ -10,7 +12,7 @@
 //! | 0 | 8 | magic `89 46 53 47 0d 0a 1a 0a` |
 //! | 8 | 2 | version, 1 |
 //! | 10 | 1 | encoding of the payload, a number that the caller gives |
-//! | 11 | 1 | compression, 0 = none |
+//! | 11 | 1 | compression: 0 none, 1 LZ4 (blocks), 2 Zstandard (frames) |
 //! | 12 | 4 | rank of the writer |
 //! | 16 | 16 | communicator |
 //! | 32 | 4 | world size |
@@ -26,7 +28,7 @@
 //! | offset | size | field |
 //! | --- | --- | --- |
 //! | 0 | 4 | stored length of the chunk |
-//! | 4 | 4 | flags, zero |
+//! | 4 | 4 | flags: 1 a chunk of a compressed payload that is stored as it is, else zero |
 //! | 8 | 8 | xxh3-64 of the chunk's stored bytes |
 //!
 //! Footer, the last [`FOOTER_LEN`] bytes:
@@ -70,7 +72,7 @@ const END_MAGIC: [u8; 8] = *b"GSF\x89\n\x1a\n\r";
 #[serde(transparent)]
 pub struct Encoding(pub u8);
 
-/// How the payload's bytes are compressed.
+/// How the payload's chunks are compressed, each alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Compression(pub u8);
@@ -78,6 +80,10 @@ pub struct Compression(pub u8);
 impl Compression {
     /// Stored as they are.
     pub const NONE: Self = Self(0);
+    /// As blocks of LZ4.
+    pub const LZ4: Self = Self(1);
+    /// As frames of Zstandard.
+    pub const ZSTD: Self = Self(2);
 }
 
 /// Who wrote a payload file, for which call.
@@ -160,6 +166,36 @@ pub enum Damage {
         expected: u64,
         /// As computed.
         found: u64,
+    },
+    /// A chunk takes a length in the file that no writer gives it.
+    #[error(
+        "chunk {index} of {count} is stored in {found} bytes, which no writer does with {raw_len}"
+    )]
+    ChunkLength {
+        /// Which chunk, from 0.
+        index: u64,
+        /// Of how many.
+        count: u64,
+        /// How many bytes it holds.
+        raw_len: u64,
+        /// How many it takes, as the table says.
+        found: u64,
+    },
+    /// A chunk is what was written, but is not the announced number of compressed bytes.
+    #[error(
+        "chunk {index} of {count} (at byte {offset}) does not decompress to {expected} bytes: {found}"
+    )]
+    Decompression {
+        /// Which chunk, from 0.
+        index: u64,
+        /// Of how many.
+        count: u64,
+        /// Where it begins in the payload.
+        offset: u64,
+        /// How many bytes it has to hold.
+        expected: u64,
+        /// What came of it.
+        found: String,
     },
 }
 
@@ -249,21 +285,28 @@ impl Header {
     }
 }
 
-/// The length and checksum of one chunk.
+/// Length, form and checksum of one chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkEntry {
     /// How many bytes the chunk takes in the file.
     pub stored_len: u32,
-    /// xxh3-64 of these bytes.
+    /// Whether this chunk of a compressed payload is stored as it is, since compressing it saves nothing.
+    /// In a payload without compression no chunk says so.
+    pub is_raw: bool,
+    /// xxh3-64 of the bytes in the file.
     pub checksum: u64,
 }
 
 impl ChunkEntry {
+    /// The flag of a chunk that is stored as it is, in a compressed payload.
+    const RAW: u32 = 1;
+
     /// Describes a chunk, which must not be longer than [`CHUNK_LEN`].
     #[must_use]
-    pub fn of(stored: &[u8]) -> Self {
+    pub fn of(stored: &[u8], is_raw: bool) -> Self {
         Self {
             stored_len: u32::try_from(stored.len()).unwrap_or(u32::MAX),
+            is_raw,
             checksum: xxh3_64(stored),
         }
     }
@@ -272,7 +315,9 @@ impl ChunkEntry {
     #[must_use]
     pub fn to_bytes(self) -> [u8; ENTRY_LEN] {
         let mut bytes = [0; ENTRY_LEN];
+        let flags = if self.is_raw { Self::RAW } else { 0 };
         bytes[..4].copy_from_slice(&self.stored_len.to_le_bytes());
+        bytes[4..8].copy_from_slice(&flags.to_le_bytes());
         bytes[8..].copy_from_slice(&self.checksum.to_le_bytes());
         bytes
     }
@@ -284,7 +329,7 @@ impl ChunkEntry {
     /// [`Damage::Field`] when flags are set that this version does not know.
     pub fn from_bytes(bytes: &[u8; ENTRY_LEN]) -> Result<Self, Damage> {
         let flags = u32_at(bytes, 4);
-        if flags != 0 {
+        if flags & !Self::RAW != 0 {
             return Err(Damage::Field {
                 field: "chunk flags",
                 value: flags.into(),
@@ -292,6 +337,7 @@ impl ChunkEntry {
         }
         Ok(Self {
             stored_len: u32_at(bytes, 0),
+            is_raw: flags == Self::RAW,
             checksum: u64_at(bytes, 8),
         })
     }
@@ -414,138 +460,5 @@ fn u64_at(bytes: &[u8], offset: usize) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn headers() -> impl Strategy<Value = Header> {
-        (
-            any::<(u8, u8, u128, u64, u64, u32)>(),
-            1..=WorldSize::MAX,
-            any::<prop::sample::Index>(),
-        )
-            .prop_map(
-                |((encoding, compression, uuid, channel, epoch, nonce), size, rank)| Header {
-                    encoding: Encoding(encoding),
-                    compression: Compression(compression),
-                    communicator: Uuid::from_u128(uuid),
-                    world_size: WorldSize::new(size).unwrap(),
-                    name: PayloadName::new(
-                        ChannelId::new(channel),
-                        Epoch::new(epoch),
-                        Rank::new(u32::try_from(rank.index(size as usize)).unwrap()),
-                        nonce,
-                    ),
-                },
-            )
-    }
-
-    proptest! {
-        #[test]
-        fn headers_convert_both_ways(header in headers()) {
-            prop_assert_eq!(Header::from_bytes(&header.to_bytes()), Ok(header));
-        }
-
-        #[test]
-        fn no_damaged_header_is_accepted(header in headers(), at in 0..HEADER_LEN, bit in 0..8) {
-            let mut bytes = header.to_bytes();
-            bytes[at] ^= 1_u8 << bit;
-            prop_assert!(Header::from_bytes(&bytes).is_err());
-        }
-
-        #[test]
-        fn entries_convert_both_ways(stored_len: u32, checksum: u64) {
-            let entry = ChunkEntry { stored_len, checksum };
-            prop_assert_eq!(ChunkEntry::from_bytes(&entry.to_bytes()), Ok(entry));
-        }
-
-        #[test]
-        fn footers_convert_both_ways(raw_len: u64, stored_len: u64, chunk_count: u64, digest: u128) {
-            let footer = Footer { raw_len, stored_len, chunk_count, digest };
-            prop_assert_eq!(Footer::from_bytes(&footer.to_bytes()), Ok(footer));
-        }
-
-        #[test]
-        fn a_digest_notices_any_changed_bit(
-            header in headers(), table in prop::collection::vec(any::<u8>(), 0..64), raw_len: u64,
-            at: prop::sample::Index, bit in 0..8,
-        ) {
-            let header = header.to_bytes();
-            let footer = Footer::seal(&header, &table, raw_len, raw_len);
-            let mut bytes = [&header[..], &table[..], &footer.to_bytes()[..24]].concat();
-            let at = at.index(bytes.len());
-            bytes[at] ^= 1_u8 << bit;
-            let (changed_header, rest) = bytes.split_at(HEADER_LEN);
-            let (changed_table, lengths) = rest.split_at(table.len());
-            let changed = Footer {
-                raw_len: u64_at(lengths, 0),
-                stored_len: u64_at(lengths, 8),
-                chunk_count: u64_at(lengths, 16),
-                digest: footer.digest,
-            };
-            prop_assert_ne!(changed.digest_over(&array(changed_header), changed_table), footer.digest);
-        }
-
-        #[test]
-        fn chunks_cover_the_payload_exactly(raw_len in prop_oneof![0_u64..5_000_000, any::<u64>()]) {
-            let count = chunk_count(raw_len);
-            prop_assert_eq!(chunk_len(raw_len, count), 0);
-            if count > 0 {
-                let last = chunk_len(raw_len, count - 1) as u64;
-                prop_assert!((1..=CHUNK_LEN as u64).contains(&last));
-                prop_assert_eq!((count - 1) * CHUNK_LEN as u64 + last, raw_len);
-            }
-        }
-    }
-
-    #[test]
-    fn lengths_above_four_gib_do_not_wrap() {
-        let raw_len = (5_u64 << 30) + 7;
-        assert_eq!(chunk_count(raw_len), 5 * 1024 + 1);
-        assert_eq!(chunk_len(raw_len, 5 * 1024), 7);
-        assert_eq!(
-            file_len(raw_len, chunk_count(raw_len)),
-            Some(128 + raw_len + 16 * (5 * 1024 + 1) + 48)
-        );
-        let footer = Footer::seal(&[0; HEADER_LEN], &[], raw_len, raw_len);
-        assert_eq!(Footer::from_bytes(&footer.to_bytes()), Ok(footer));
-    }
-
-    #[test]
-    fn impossible_lengths_are_refused() {
-        assert_eq!(file_len(u64::MAX, 1), None);
-        assert_eq!(file_len(0, u64::MAX / 8), None);
-        assert_eq!(file_len(u64::MAX / 2, 0), None);
-    }
-
-    #[test]
-    fn another_version_is_told_as_such() {
-        let mut bytes = [0; HEADER_LEN];
-        bytes[..8].copy_from_slice(&MAGIC);
-        bytes[8] = 2;
-        assert_eq!(
-            Header::from_bytes(&bytes),
-            Err(Damage::Version { found: 2 })
-        );
-    }
-
-    #[test]
-    fn the_layout_is_the_documented_one() {
-        let header = Header {
-            encoding: Encoding(7),
-            compression: Compression::NONE,
-            communicator: Uuid::from_u128(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10),
-            world_size: WorldSize::new(4).unwrap(),
-            name: PayloadName::new(ChannelId::new(0x11), Epoch::new(0x22), Rank::new(3), 0x33),
-        };
-        let bytes = header.to_bytes();
-        assert_eq!(&bytes[..12], b"\x89FSG\r\n\x1a\n\x01\x00\x07\x00");
-        assert_eq!(&bytes[12..16], &[3, 0, 0, 0]);
-        assert_eq!(bytes[16], 1);
-        assert_eq!(bytes[31], 16);
-        assert_eq!(&bytes[32..40], &[4, 0, 0, 0, 0x33, 0, 0, 0]);
-        assert_eq!((bytes[40], bytes[48]), (0x11, 0x22));
-        assert_eq!(&bytes[56..60], &[0, 0, 0x10, 0]);
-    }
-}
+#[path = "format_tests.rs"]
+mod tests;

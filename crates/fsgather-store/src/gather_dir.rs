@@ -44,7 +44,7 @@ pub struct GatherFacts {
 /// # use fsgather_core::{ChannelId, Epoch, GatherId, ProcessId, Rank, Salt, WorldSize};
 /// # use fsgather_store::OwnerRecord;
 /// use fsgather_store::{
-///     CollectPolicy, Encoding, GatherDir, PayloadId, check_writable, make_rendezvous,
+///     CollectPolicy, CompressionSetting, Encoding, GatherDir, PayloadId, check_writable, make_rendezvous,
 /// };
 /// use std::io::Write;
 /// # let place = tempfile::tempdir()?;
@@ -62,7 +62,7 @@ pub struct GatherFacts {
 ///
 /// // Every rank publishes its payload, and hands the locator to the others.
 /// let id = PayloadId { channel: ChannelId::WORLD, epoch: Epoch::FIRST, rank: Rank::ZERO };
-/// let mut writer = directory.create_payload(id, Encoding(0), |_bytes| Ok(()))?;
+/// let mut writer = directory.create_payload(id, Encoding(0), CompressionSetting::None, |_bytes| Ok(()))?;
 /// writer.write_all(b"boxes and masks")?;
 /// let locator = writer.publish()?;
 ///

@@ -227,8 +227,13 @@ fn the_last_one_to_leave_removes_what_rank_0_cannot() {
     };
     let encoding = crate::Encoding(0);
     let begin = |rank| {
-        made.create_payload(payload(rank), encoding, |_| Ok(()))
-            .unwrap()
+        made.create_payload(
+            payload(rank),
+            encoding,
+            crate::CompressionSetting::None,
+            |_| Ok(()),
+        )
+        .unwrap()
     };
     // What rank 0 was writing when it was lost: nobody will ever read it.
     std::mem::forget(begin(0));

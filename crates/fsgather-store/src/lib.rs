@@ -12,6 +12,7 @@
 //! - [`GatherDir`]: one communicator's directory; made, opened, marked, removed. [`GatherFacts`] is what
 //!   rank 0 tells the others of it.
 //! - [`PayloadWriter`]: writes one payload and makes it visible whole ([`PublishMode`] says how).
+//! - [`CompressionSetting`]: how its chunks are compressed, if at all.
 //! - [`Locator`]: name, lengths and digest of a payload, as announced.
 //! - [`Payload`], [`PayloadReader`]: verified bytes, as one slice or as a stream; [`CollectPolicy`] says
 //!   how patiently and into what they are read.
@@ -28,12 +29,21 @@
 //!   whose our files are in the server's eyes.
 //! - [`layout`], [`format`](mod@format): every name and every byte, pure.
 //!
-//! Pure modules (`layout`, `format`, `inventory`, `judgement`, `leftovers`, `locator`, `owner`, `record`,
-//! `touching`) touch nothing. Each kind
-//! of system call has one owner: `file` (open, write, sync, close), `listing` (statx, readdir),
-//! `directory` (mkdir, modes, touching), `reveal` (rename, link), `remove` (unlink, rmdir), `filesystem`
-//! (statfs), `map` (mmap), `patience` (sleeping), `process` (`/proc`), `mount` (its table of mounts),
-//! `caretaker` (the thread).
+//! Pure modules (`layout`, `format`, `chunk_table`, `inventory`, `judgement`, `leftovers`, `locator`,
+//! `owner`, `record`, `touching`) touch nothing. Each kind of system call has one owner: `file` (open,
+//! write, sync, close), `listing` (statx, readdir), `directory` (mkdir, modes, touching), `reveal` (rename,
+//! link), `remove` (unlink, rmdir), `filesystem` (statfs), `map` (mmap), `patience` (sleeping), `process`
+//! (`/proc`), `mount` (its table of mounts), `caretaker` (the thread that stays), `crew` (threads that end
+//! with the call).
+//!
+//! # Cargo features
+//!
+//! - `lz4`: payloads compressed with LZ4, by a library in safe Rust.
+//! - `zstd`: payloads compressed with Zstandard, by the library in C, which needs a C compiler to build.
+//!
+//! Both are off by default. A build without one refuses to write such payloads with
+//! [`Error::Config`](fsgather_core::Error::Config), and to read them with
+//! [`Error::Incompatible`](fsgather_core::Error::Incompatible), naming the feature.
 //!
 //! # Directory format
 //!
@@ -63,6 +73,8 @@
 pub mod format;
 pub mod layout;
 
+mod chunk_table;
+mod compression;
 mod directory;
 mod file;
 mod filesystem;
@@ -90,6 +102,7 @@ mod cleaning;
 mod collect;
 mod condemnation;
 mod contents;
+mod crew;
 mod gather_dir;
 mod marker_box;
 mod marker_office;
@@ -103,6 +116,7 @@ pub use board::{BoardPlace, FileBoard};
 pub use caretaker::Caretaker;
 pub use cleaning::{Cleaning, Kept, Planned, clean};
 pub use collect::{CollectPolicy, PayloadReader};
+pub use compression::CompressionSetting;
 pub use directory::{
     Access, OwnUid, check_writable, check_writing, default_local, has_rendezvous, make_rendezvous,
     remove_empty_rendezvous,

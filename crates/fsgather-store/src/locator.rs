@@ -49,18 +49,11 @@ impl Locator {
     ///
     /// # Errors
     ///
-    /// [`Error::Incompatible`] for a compression that this build does not know, and [`Error::Corrupt`]
-    /// for lengths that no writer announces.
+    /// [`Error::Incompatible`] for a compression that this build does not know, with the cargo feature
+    /// that is off, and [`Error::Corrupt`] for lengths that no writer announces.
     pub fn check(&self) -> Result<u64, Error> {
-        if self.compression != Compression::NONE {
-            return Err(Error::Incompatible {
-                what: format!(
-                    "the compression of the payload of rank {}",
-                    self.name.rank()
-                ),
-                ours: Compression::NONE.0.to_string(),
-                theirs: self.compression.0.to_string(),
-            });
+        if !self.compression.is_supported() {
+            return Err(self.unsupported());
         }
         let implausible = |reason: String| Error::Corrupt {
             path: self.name.to_string().into(),
@@ -69,7 +62,13 @@ impl Locator {
             reader: None,
         };
         let chunks = format::chunk_count(self.raw_len);
-        if self.chunk_count != chunks || self.stored_len != self.raw_len {
+        // A chunk takes at least one byte, and never more than it holds.
+        let is_right = if self.compression == Compression::NONE {
+            self.stored_len == self.raw_len
+        } else {
+            (chunks..=self.raw_len).contains(&self.stored_len)
+        };
+        if self.chunk_count != chunks || !is_right {
             return Err(implausible(format!(
                 "{} bytes in {} chunks, stored as {} bytes, were announced, which do not fit together",
                 self.raw_len, self.chunk_count, self.stored_len
@@ -82,6 +81,20 @@ impl Locator {
             ))
         })
     }
+
+    /// What to say where this build cannot decompress it.
+    pub(crate) fn unsupported(&self) -> Error {
+        self.compression.unsupported(format!(
+            "the compression of the payload of rank {}",
+            self.name.rank()
+        ))
+    }
+
+    /// Whether the payload lies in its file as it is, in one piece: without compression, and where no chunk
+    /// gets shorter by it.
+    pub(crate) const fn is_contiguous(&self) -> bool {
+        self.stored_len == self.raw_len
+    }
 }
 
 #[cfg(test)]
@@ -90,6 +103,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::compression::supported;
 
     fn locator(raw_len: u64) -> Locator {
         Locator {
@@ -120,6 +134,24 @@ mod tests {
                 announced == locator(raw_len) && format::file_len(stored_len, chunk_count).is_some()
             );
         }
+
+        #[test]
+        fn compressed_payloads_are_announced_shorter_or_not_at_all(
+            raw_len in prop_oneof![0_u64..5_000_000, any::<u64>()],
+            stored_len in prop_oneof![0_u64..5_000_000, any::<u64>()],
+        ) {
+            for setting in supported() {
+                let announced = Locator {
+                    compression: setting.compression(),
+                    stored_len,
+                    ..locator(raw_len)
+                };
+                if let Ok(len) = announced.check() {
+                    prop_assert!((announced.chunk_count..=raw_len).contains(&stored_len));
+                    prop_assert!(len > stored_len);
+                }
+            }
+        }
     }
 
     #[test]
@@ -138,6 +170,28 @@ mod tests {
             ..locator(1)
         };
         assert!(matches!(announced.check(), Err(Error::Incompatible { .. })));
+    }
+
+    #[test]
+    fn compression_that_the_build_lacks_is_told_with_the_cargo_feature() {
+        for (compression, feature) in [(Compression::LZ4, "lz4"), (Compression::ZSTD, "zstd")] {
+            let announced = Locator {
+                compression,
+                ..locator(1)
+            };
+            match announced.check() {
+                Ok(_) => assert!(compression.is_supported()),
+                Err(error) => {
+                    assert!(matches!(error, Error::Incompatible { .. }), "{error}");
+                    let text = error.to_string();
+                    assert!(
+                        text.contains(&format!("cargo feature `{feature}`")),
+                        "{text}"
+                    );
+                    assert!(!compression.is_supported());
+                }
+            }
+        }
     }
 
     #[test]

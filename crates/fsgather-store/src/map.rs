@@ -1,4 +1,4 @@
-//! Mapping files into memory: [`Mapping`], the one owner of `mmap`, and of the crate's only `unsafe`.
+//! Mapping files and memory: [`Mapping`], the one owner of `mmap`, and of the crate's only `unsafe`.
 #![expect(
     unsafe_code,
     reason = "mapping a file is unsafe in itself: what others do to the file shows in the mapping"
@@ -6,7 +6,7 @@
 
 use std::{fs::File, io, ops::Deref};
 
-use memmap2::{Advice, Mmap, MmapOptions};
+use memmap2::{Advice, Mmap, MmapMut, MmapOptions};
 
 use crate::filesystem::FileSystem;
 
@@ -54,6 +54,12 @@ impl Mapping {
     }
 }
 
+/// Memory for `len` bytes of which none is taken up before it is written to. It holds zeros.
+pub(crate) fn room(len: u64) -> io::Result<MmapMut> {
+    let len = usize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    MmapMut::map_anon(len)
+}
+
 impl Deref for Mapping {
     type Target = [u8];
 
@@ -85,6 +91,15 @@ mod tests {
     fn nothing_is_mapped_past_the_end() {
         let file = tempfile::tempfile().unwrap();
         assert!(Mapping::of(&file, 1).unwrap().is_none());
+    }
+
+    #[test]
+    fn room_is_empty_and_too_much_of_it_is_an_error() {
+        let mut room = room(5000).unwrap();
+        assert!(room.iter().all(|&byte| byte == 0) && room.len() == 5000);
+        room[4999] = 1;
+        assert!(super::room(u64::MAX / 2).is_err());
+        assert!(super::room(u64::MAX).is_err());
     }
 
     #[test]

@@ -15,12 +15,10 @@ use fsgather_core::{ChannelId, Epoch, Error, Rank, StorageCause, bytes_text};
 use rustix::io::Errno;
 
 use crate::{
+    compression::{CompressionSetting, Packer},
     file,
     filesystem::free_bytes,
-    format::{
-        CHUNK_LEN, ChunkEntry, Compression, ENTRY_LEN, Encoding, FOOTER_LEN, Footer, HEADER_LEN,
-        Header,
-    },
+    format::{CHUNK_LEN, Compression, ENTRY_LEN, Encoding, FOOTER_LEN, Footer, HEADER_LEN, Header},
     gather_dir::GatherDir,
     layout::PayloadName,
     locator::Locator,
@@ -45,23 +43,25 @@ const NAMES_TRIED: u32 = 3;
 impl GatherDir {
     /// Begins to write a payload, which is interpreted according to `encoding` by its readers.
     ///
-    /// `progress` is called with the number of bytes after each chunk has been written; an error from
-    /// it ends the writing and is what [`PayloadWriter::publish`] returns.
+    /// `progress` is called with the number of bytes, before compression, after each chunk has been
+    /// written; an error from it ends the writing and is what [`PayloadWriter::publish`] returns.
     ///
     /// # Errors
     ///
     /// [`Error::Storage`] when the file cannot be made; [`Error::Config`] when the rank is outside of
-    /// the world.
+    /// the world, or when this build cannot compress so, with the cargo feature that it lacks.
     pub fn create_payload<P>(
         &self,
         id: PayloadId,
         encoding: Encoding,
+        compression: CompressionSetting,
         progress: P,
     ) -> Result<PayloadWriter<P>, Error>
     where
         P: FnMut(u64) -> Result<(), Error>,
     {
         self.facts().world_size.rank(id.rank.get())?;
+        let packer = Packer::new(compression)?;
         let mut names_left = NAMES_TRIED;
         loop {
             let name = PayloadName::new(id.channel, id.epoch, id.rank, rand::random());
@@ -92,7 +92,7 @@ impl GatherDir {
             };
             let header = Header {
                 encoding,
-                compression: Compression::NONE,
+                compression: compression.compression(),
                 communicator: self.facts().communicator,
                 world_size: self.facts().world_size,
                 name,
@@ -109,9 +109,11 @@ impl GatherDir {
                 },
                 header_bytes: header.to_bytes(),
                 is_begun: false,
+                packer,
                 buffer: Vec::new(),
                 table: Vec::new(),
                 raw_len: 0,
+                stored_len: 0,
                 expected_len: 0,
                 failure: None,
                 progress,
@@ -124,7 +126,8 @@ impl GatherDir {
 ///
 /// As an [`io::Write`] it takes bytes in pieces of any size: whole chunks of 1 MiB go to the file
 /// straight from the caller's slice, smaller pieces are put together first. Checksums are computed on
-/// the way.
+/// the way. With compression it works on 4 chunks at a time, on up to four threads that end with the call,
+/// and needs some 10 MiB of memory.
 ///
 /// The first error sticks: every later write, and [`publish`](Self::publish), fails with it.
 /// [`take_error`](Self::take_error) gives it with its type. Dropping the writer without publishing
@@ -138,10 +141,12 @@ pub struct PayloadWriter<P> {
     header_bytes: [u8; HEADER_LEN],
     /// Whether the header is in the file.
     is_begun: bool,
-    /// Bytes that do not make a chunk yet.
+    packer: Packer,
+    /// Bytes that do not make a window of the packer yet.
     buffer: Vec<u8>,
     table: Vec<u8>,
     raw_len: u64,
+    stored_len: u64,
     expected_len: u64,
     failure: Option<Error>,
     progress: P,
@@ -266,26 +271,42 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
         Ok(Locator::new(&self.header, &footer))
     }
 
-    /// Writes the last chunk, the chunk table and the footer.
+    /// Writes the last chunks, the chunk table and the footer.
     fn finish_writing(&mut self) -> Result<Footer, Error> {
         let last = std::mem::take(&mut self.buffer);
-        if !last.is_empty() {
-            self.table.extend(ChunkEntry::of(&last).to_bytes());
-            self.raw_len += last.len() as u64;
-        }
-        let footer = Footer::seal(&self.header_bytes, &self.table, self.raw_len, self.raw_len);
-        let table = std::mem::take(&mut self.table);
-        self.append(&[&last, &table, &footer.to_bytes()])?;
+        let mut packer = std::mem::take(&mut self.packer);
+        let mut parts = self.pack(&mut packer, &last);
+        let footer = Footer::seal(
+            &self.header_bytes,
+            &self.table,
+            self.raw_len,
+            self.stored_len,
+        );
+        let (table, end) = (std::mem::take(&mut self.table), footer.to_bytes());
+        parts.extend([&table[..], &end]);
+        self.append(&parts)?;
         (self.progress)(last.len() as u64).map_err(|error| self.fail(error))?;
         Ok(footer)
     }
 
-    /// Writes one chunk.
-    fn write_chunk(&mut self, chunk: &[u8]) -> Result<(), Error> {
-        self.table.extend(ChunkEntry::of(chunk).to_bytes());
-        self.raw_len += chunk.len() as u64;
-        self.append(&[chunk])?;
-        (self.progress)(chunk.len() as u64).map_err(|error| self.fail(error))
+    /// Writes whole chunks, at most a window of them.
+    fn write_chunks(&mut self, raw: &[u8]) -> Result<(), Error> {
+        let mut packer = std::mem::take(&mut self.packer);
+        let parts = self.pack(&mut packer, raw);
+        self.append(&parts)?;
+        self.packer = packer;
+        (self.progress)(raw.len() as u64).map_err(|error| self.fail(error))
+    }
+
+    /// What to store of these bytes; it is in the table already.
+    fn pack<'a>(&mut self, packer: &'a mut Packer, raw: &'a [u8]) -> Vec<&'a [u8]> {
+        let stored = packer.pack(raw);
+        self.raw_len += raw.len() as u64;
+        for chunk in &stored {
+            self.table.extend(chunk.entry.to_bytes());
+            self.stored_len += chunk.bytes.len() as u64;
+        }
+        stored.into_iter().map(|chunk| chunk.bytes).collect()
     }
 
     /// Appends to the file, after the header if that is not there yet.
@@ -326,11 +347,15 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
             let free = free_bytes(&self.staged.path).map_or_else(String::new, |free| {
                 format!(", {} are free", bytes_text(free))
             });
+            let needed = if self.header.compression == Compression::NONE {
+                format!("{} or more", bytes_text(needed))
+            } else {
+                format!("up to {}", bytes_text(needed))
+            };
             cause.message = format!(
-                "{}; the payload needs {} or more{free}; make room, or name another directory with \
+                "{}; the payload needs {needed}{free}; make room, or name another directory with \
                  FSGATHER_DIR",
                 cause.message,
-                bytes_text(needed)
             );
         }
         Error::storage(operation, &self.staged.path, cause)
@@ -340,17 +365,18 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
-        if self.buffer.is_empty() && bytes.len() >= CHUNK_LEN {
-            self.write_chunk(&bytes[..CHUNK_LEN])?;
-            return Ok(CHUNK_LEN);
+        let window = self.packer.window();
+        if self.buffer.is_empty() && bytes.len() >= window {
+            self.write_chunks(&bytes[..window])?;
+            return Ok(window);
         }
-        let taken = bytes.len().min(CHUNK_LEN - self.buffer.len());
+        let taken = bytes.len().min(window - self.buffer.len());
         self.buffer.extend_from_slice(&bytes[..taken]);
-        if self.buffer.len() == CHUNK_LEN {
-            let mut chunk = std::mem::take(&mut self.buffer);
-            self.write_chunk(&chunk)?;
-            chunk.clear();
-            self.buffer = chunk;
+        if self.buffer.len() == window {
+            let mut chunks = std::mem::take(&mut self.buffer);
+            self.write_chunks(&chunks)?;
+            chunks.clear();
+            self.buffer = chunks;
         }
         Ok(taken)
     }

@@ -3,8 +3,12 @@ use std::{
     process::{Command, Stdio},
 };
 
+use rand::{Rng, SeedableRng, rngs::StdRng};
+
 use super::*;
-use crate::{collect::CollectPolicy, directory::check_writable, owner::tests::record};
+use crate::{
+    collect::CollectPolicy, compression::supported, directory::check_writable, owner::tests::record,
+};
 
 fn id() -> PayloadId {
     PayloadId {
@@ -31,7 +35,7 @@ fn payloads_are_invisible_until_published() {
     let place = tempfile::tempdir().unwrap();
     let directory = make(place.path());
     let mut writer = directory
-        .create_payload(id(), Encoding(0), |_| Ok(()))
+        .create_payload(id(), Encoding(0), CompressionSetting::None, |_| Ok(()))
         .unwrap();
     writer.write_all(&vec![7; 2 * CHUNK_LEN]).unwrap();
     assert!(names_in(&directory.payloads()).is_empty());
@@ -47,7 +51,7 @@ fn every_attempt_has_a_name_of_its_own() {
     let directory = make(place.path());
     for _ in 0..20 {
         let writer = directory
-            .create_payload(id(), Encoding(0), |_| Ok(()))
+            .create_payload(id(), Encoding(0), CompressionSetting::None, |_| Ok(()))
             .unwrap();
         writer.publish().unwrap();
     }
@@ -59,7 +63,7 @@ fn dropping_a_writer_removes_what_it_wrote() {
     let place = tempfile::tempdir().unwrap();
     let directory = make(place.path());
     let mut writer = directory
-        .create_payload(id(), Encoding(0), |_| Ok(()))
+        .create_payload(id(), Encoding(0), CompressionSetting::None, |_| Ok(()))
         .unwrap();
     writer.write_all(&vec![7; CHUNK_LEN]).unwrap();
     assert_eq!(names_in(&directory.staging()).len(), 1);
@@ -75,7 +79,7 @@ fn ranks_outside_the_world_do_not_write() {
         ..id()
     };
     let error = make(place.path())
-        .create_payload(outside, Encoding(0), |_| Ok(()))
+        .create_payload(outside, Encoding(0), CompressionSetting::None, |_| Ok(()))
         .unwrap_err();
     assert!(matches!(error, Error::Config { .. }), "{error}");
 }
@@ -86,7 +90,9 @@ fn an_error_of_the_progress_hook_ends_the_writing_and_sticks() {
     let directory = make(place.path());
     let ended = Error::config("the call has failed elsewhere");
     let mut writer = directory
-        .create_payload(id(), Encoding(0), |_| Err(ended.clone()))
+        .create_payload(id(), Encoding(0), CompressionSetting::None, |_| {
+            Err(ended.clone())
+        })
         .unwrap();
     assert_eq!(writer.take_error(), None);
     let text = writer
@@ -104,7 +110,7 @@ fn an_error_of_the_progress_hook_ends_the_writing_and_sticks() {
 /// Stops publishing after `step`, as a crash would, and returns what was announced, if anything.
 fn crash_after(directory: &GatherDir, step: Option<Step>) -> Option<Locator> {
     let mut writer = directory
-        .create_payload(id(), Encoding(0), |_| Ok(()))
+        .create_payload(id(), Encoding(0), CompressionSetting::None, |_| Ok(()))
         .unwrap();
     writer.write_all(&vec![7; CHUNK_LEN + 9]).unwrap();
     let announced = writer.run(&mut |reached| {
@@ -173,7 +179,7 @@ fn a_crash_while_writing_leaves_a_staged_file_that_is_removed_with_the_directory
         let place = tempfile::tempdir().unwrap();
         let directory = make(place.path());
         let mut writer = directory
-            .create_payload(id(), Encoding(0), |_| Ok(()))
+            .create_payload(id(), Encoding(0), CompressionSetting::None, |_| Ok(()))
             .unwrap();
         writer
             .write_all(&vec![7; whole_chunks * CHUNK_LEN])
@@ -220,7 +226,7 @@ fn a_full_disk_is_told_with_needed_and_free_bytes_and_frees_what_was_written() {
     };
     let directory = make(disk.0.path());
     let mut writer = directory
-        .create_payload(id(), Encoding(0), |_| Ok(()))
+        .create_payload(id(), Encoding(0), CompressionSetting::None, |_| Ok(()))
         .unwrap();
     writer.expect_len(9 << 20);
     let io_error = writer.write_all(&vec![7; 9 << 20]).unwrap_err();
@@ -234,10 +240,27 @@ fn a_full_disk_is_told_with_needed_and_free_bytes_and_frees_what_was_written() {
     assert_eq!(writer.publish().unwrap_err(), error);
     assert!(names_in(&directory.staging()).is_empty());
     let mut second = directory
-        .create_payload(id(), Encoding(0), |_| Ok(()))
+        .create_payload(id(), Encoding(0), CompressionSetting::None, |_| Ok(()))
         .unwrap();
     second.write_all(&vec![7; 2 << 20]).unwrap();
-    second.publish().unwrap();
+    let second = second.publish().unwrap();
+    directory.reclaim(second.name).unwrap();
+    // Random bytes, which cannot be compressed; how much others would take nobody knows beforehand.
+    let mut noise = vec![0; 9 << 20];
+    StdRng::seed_from_u64(7).fill_bytes(&mut noise);
+    for setting in supported() {
+        let mut writer = directory
+            .create_payload(id(), Encoding(0), setting, |_| Ok(()))
+            .unwrap();
+        writer.expect_len(9 << 20);
+        writer.write_all(&noise).unwrap_err();
+        let text = writer.take_error().unwrap().to_string();
+        let is_known = setting == CompressionSetting::None;
+        assert_eq!(text.contains("needs 9.0 MiB or more"), is_known, "{text}");
+        assert_eq!(text.contains("needs up to 9.0 MiB"), !is_known, "{text}");
+        drop(writer);
+        assert!(names_in(&directory.staging()).is_empty());
+    }
     assert!(directory.remove().is_complete());
 }
 

@@ -11,21 +11,24 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use fsgather_core::{Error, StorageCause, bytes_text, duration_text};
 use rustix::io::Errno;
 
 use crate::{
+    chunk_table::{Chunk, ChunkTable},
     collect::CollectPolicy,
-    file,
+    compression::{Decompressor, decompressor},
+    crew, file,
     filesystem::Class,
     format::{
-        CHUNK_LEN, ChunkEntry, Damage, ENTRY_LEN, FOOTER_LEN, Footer, HEADER_LEN, Header, VERSION,
-        chunk_len, same,
+        CHUNK_LEN, ChunkEntry, Compression, Damage, FOOTER_LEN, Footer, HEADER_LEN, Header,
+        VERSION, chunk_len, same,
     },
     gather_dir::{GatherDir, ask_again, is_not_seen},
     listing,
     locator::Locator,
-    map::Mapping,
+    map::{self, Mapping},
     patience::{Patience, Progress},
     payload::Payload,
 };
@@ -33,8 +36,13 @@ use crate::{
 /// How often reading is tried again after an error of the medium or the network.
 const FLAKY_RETRIES: u32 = 3;
 
+/// How many chunks of a compressed payload are read together before what came of them is handed on.
+pub(crate) const WINDOW: u64 = 4;
+
+/// How many of them, where they stay where they are read to.
+const LONG_WINDOW: u64 = 32;
+
 /// An announced payload, opened again as often as it takes.
-#[derive(Debug)]
 pub(crate) struct Source {
     directory: GatherDir,
     pub(crate) locator: Locator,
@@ -42,13 +50,31 @@ pub(crate) struct Source {
     pub(crate) path: PathBuf,
     visibility: Duration,
     open: Option<Open>,
+    /// One for each thread that reads.
+    crew: Vec<Unpacker>,
 }
 
 /// An open payload file whose header, table and footer agree with the locator.
 #[derive(Debug)]
 pub(crate) struct Open {
     file: File,
-    table: Vec<ChunkEntry>,
+    table: ChunkTable,
+}
+
+/// What one thread needs to get at the raw bytes of chunks.
+struct Unpacker {
+    /// Nothing where payloads are not compressed.
+    decompressor: Option<Box<dyn Decompressor>>,
+    /// The chunk as it is stored.
+    stored: Vec<u8>,
+}
+
+/// A chunk that is to be read, and where to.
+struct Part<'a> {
+    index: u64,
+    raw: &'a mut [u8],
+    /// Whether it has been read, verified and counted.
+    is_done: bool,
 }
 
 /// What kept one attempt from succeeding.
@@ -89,7 +115,22 @@ impl Source {
                 policy.visibility
             },
             open: None,
+            crew: Self::crew(locator),
         })
+    }
+
+    /// Those who read the payload: several where there is something to decompress.
+    fn crew(locator: &Locator) -> Vec<Unpacker> {
+        let size = if locator.compression == Compression::NONE || locator.chunk_count < 2 {
+            1
+        } else {
+            crew::size()
+        };
+        let unpacker = || Unpacker {
+            decompressor: decompressor(locator.compression),
+            stored: Vec::new(),
+        };
+        std::iter::repeat_with(unpacker).take(size).collect()
     }
 
     /// Does something with the opened file; after trouble opens it anew and does it again, until that
@@ -176,15 +217,7 @@ impl Source {
                 }));
             }
         }
-        let (entries, _) = table.as_chunks::<ENTRY_LEN>();
-        let table: Vec<ChunkEntry> = entries
-            .iter()
-            .map(ChunkEntry::from_bytes)
-            .collect::<Result<_, _>>()?;
-        for (index, entry) in (0..).zip(&table) {
-            let expected = chunk_len(self.locator.raw_len, index);
-            same("chunk length", &(expected as u64), &entry.stored_len.into())?;
-        }
+        let table = ChunkTable::from_bytes(&table, &self.locator)?;
         Ok(Open { file, table })
     }
 
@@ -201,60 +234,141 @@ impl Source {
         )
     }
 
-    /// Verifies one chunk that is in memory.
-    fn verify(&self, open: &Open, index: u64, stored: &[u8]) -> Result<(), Trouble> {
-        let entry = usize::try_from(index)
-            .ok()
-            .and_then(|index| open.table.get(index));
-        let expected = entry.map_or(0, |entry| entry.checksum);
-        let found = ChunkEntry::of(stored).checksum;
-        if expected == found {
+    /// What the table says of a chunk.
+    fn chunk(&self, open: &Open, index: u64) -> Result<Chunk, Damage> {
+        open.table.get(index).ok_or_else(|| Damage::Differs {
+            field: "chunk count",
+            expected: format!("more than {index}"),
+            found: self.locator.chunk_count.to_string(),
+        })
+    }
+
+    /// Verifies the stored bytes of one chunk.
+    fn verify(&self, chunk: Chunk, index: u64, stored: &[u8]) -> Result<(), Damage> {
+        let found = ChunkEntry::of(stored, false).checksum;
+        if chunk.checksum == found {
             return Ok(());
         }
-        Err(Trouble::Damaged(Damage::Chunk {
+        Err(Damage::Chunk {
             index,
             count: self.locator.chunk_count,
             offset: index * CHUNK_LEN as u64,
-            expected,
+            expected: chunk.checksum,
             found,
-        }))
+        })
     }
 
-    /// Reads one chunk to the end of `bytes` and verifies it; on trouble `bytes` is as before.
-    pub(crate) fn append_chunk(
+    /// Reads one chunk to where it belongs: verified, and only then decompressed.
+    fn unpack(
         &self,
         open: &Open,
-        index: u64,
-        bytes: &mut Vec<u8>,
+        unpacker: &mut Unpacker,
+        part: &mut Part<'_>,
     ) -> Result<(), Trouble> {
-        let start = bytes.len();
-        let len = chunk_len(self.locator.raw_len, index);
-        let offset = HEADER_LEN as u64 + index * CHUNK_LEN as u64;
-        bytes.resize(start + len, 0);
-        let read = self
-            .read(&open.file, &mut bytes[start..], offset)
-            .and_then(|()| self.verify(open, index, &bytes[start..]));
-        if read.is_err() {
-            bytes.truncate(start);
+        let chunk = self.chunk(open, part.index)?;
+        let expected = part.raw.len() as u64;
+        if chunk.is_compressed {
+            let Unpacker {
+                decompressor: Some(decompressor),
+                stored,
+            } = unpacker
+            else {
+                return Err(Trouble::Fatal(self.locator.unsupported()));
+            };
+            stored.resize(chunk.stored_len, 0);
+            self.read(&open.file, stored, chunk.offset)?;
+            self.verify(chunk, part.index, stored)?;
+            let found = match decompressor.decompress(stored, part.raw) {
+                Ok(len) if len as u64 == expected => None,
+                Ok(len) => Some(format!("it holds {len}")),
+                Err(error) => Some(error),
+            };
+            if let Some(found) = found {
+                return Err(Trouble::Damaged(Damage::Decompression {
+                    index: part.index,
+                    count: self.locator.chunk_count,
+                    offset: part.index * CHUNK_LEN as u64,
+                    expected,
+                    found,
+                }));
+            }
+        } else {
+            self.read(&open.file, part.raw, chunk.offset)?;
+            self.verify(chunk, part.index, part.raw)?;
         }
+        Ok(())
+    }
+
+    /// How many chunks to read together: `most`, or one where that gains nothing.
+    pub(crate) fn window(&self, most: u64) -> u64 {
+        if self.crew.len() > 1 { most } else { 1 }
+    }
+
+    /// Reads the chunks from `first` on that fill `raw` exactly, and verifies them. After trouble with one of
+    /// them those that have been counted are not read again.
+    pub(crate) fn read_chunks(
+        &mut self,
+        first: u64,
+        raw: &mut [u8],
+        progress: &mut Progress<'_>,
+    ) -> Result<(), Error> {
+        let mut crew = std::mem::take(&mut self.crew);
+        let mut parts: Vec<Part<'_>> = (first..)
+            .zip(raw.chunks_mut(CHUNK_LEN))
+            .map(|(index, raw)| Part {
+                index,
+                raw,
+                is_done: false,
+            })
+            .collect();
+        let read = self.with_retries(progress, |source, open, progress| {
+            let missing: Vec<_> = parts.iter_mut().filter(|part| !part.is_done).collect();
+            crew::share(
+                &mut crew,
+                missing.into_iter(),
+                |unpacker, part| {
+                    source.unpack(open, unpacker, part)?;
+                    Ok(part)
+                },
+                |part| {
+                    part.is_done = true;
+                    progress(part.raw.len() as u64).map_err(Trouble::Fatal)
+                },
+            )
+        });
+        self.crew = crew;
         read
+    }
+
+    /// How many raw bytes there are in up to `count` chunks from `first` on.
+    pub(crate) fn raw_len(&self, first: u64, count: u64) -> usize {
+        (first..first.saturating_add(count))
+            .map(|index| chunk_len(self.locator.raw_len, index))
+            .sum()
     }
 
     pub(crate) fn read_into_memory(
         mut self,
         progress: &mut Progress<'_>,
     ) -> Result<Payload, Error> {
-        let mut bytes = match self.allocate(self.locator.raw_len) {
-            Ok(bytes) => bytes,
-            Err(trouble) => return Err(self.give_up(trouble, 1, Duration::ZERO)),
-        };
-        for index in 0..self.locator.chunk_count {
-            self.with_retries(progress, |source, open, _| {
-                source.append_chunk(open, index, &mut bytes)
-            })?;
-            progress(chunk_len(self.locator.raw_len, index) as u64)?;
+        let len = self.locator.raw_len;
+        if self.locator.chunk_count <= 1 {
+            let mut bytes = match self.allocate(len) {
+                Ok(bytes) => bytes,
+                Err(trouble) => return Err(self.give_up(trouble, 1, Duration::ZERO)),
+            };
+            bytes.resize(self.raw_len(0, 1), 0);
+            self.read_chunks(0, &mut bytes, progress)?;
+            return Ok(bytes.into());
         }
-        Ok(bytes.into())
+        let mut room = map::room(len).map_err(|_| self.no_memory(len))?;
+        let (mut next, mut start, window) = (0, 0, self.window(LONG_WINDOW));
+        while next < self.locator.chunk_count {
+            let end = start + self.raw_len(next, window);
+            self.read_chunks(next, &mut room[start..end], progress)?;
+            (next, start) = (next + window, end);
+        }
+        Ok(Bytes::from_owner(room).into())
     }
 
     /// Copies the payload into a nameless local file and maps that. `None` when temporary files cannot
@@ -277,14 +391,13 @@ impl Source {
             tracing::debug!(path = %place.display(), "temporary files cannot be mapped; reading into memory");
             return Ok(None);
         }
-        let mut chunk = Vec::new();
-        for index in 0..self.locator.chunk_count {
-            chunk.clear();
-            self.with_retries(progress, |source, open, _| {
-                source.append_chunk(open, index, &mut chunk)
-            })?;
-            file::write_all(&copy, &mut [io::IoSlice::new(&chunk)]).map_err(failed)?;
-            progress(chunk.len() as u64)?;
+        let mut bytes = Vec::new();
+        let (mut next, window) = (0, self.window(WINDOW));
+        while next < self.locator.chunk_count {
+            bytes.resize(self.raw_len(next, window), 0);
+            self.read_chunks(next, &mut bytes, progress)?;
+            file::write_all(&copy, &mut [io::IoSlice::new(&bytes)]).map_err(failed)?;
+            next += window;
         }
         let mapping = Mapping::of(&copy, len).map_err(failed)?;
         Ok(mapping.map(Payload::copied))
@@ -295,15 +408,17 @@ impl Source {
         let mut bytes = Vec::new();
         match usize::try_from(len) {
             Ok(size) if bytes.try_reserve_exact(size).is_ok() => Ok(bytes),
-            _ => Err(Trouble::Fatal(Error::storage(
-                "read",
-                &self.path,
-                StorageCause::described(format!(
-                    "there is not enough memory for {}",
-                    bytes_text(len)
-                )),
-            ))),
+            _ => Err(Trouble::Fatal(self.no_memory(len))),
         }
+    }
+
+    fn no_memory(&self, len: u64) -> Error {
+        let text = bytes_text(len);
+        Error::storage(
+            "read",
+            &self.path,
+            StorageCause::described(format!("there is not enough memory for {text}")),
+        )
     }
 
     fn read(&self, file: &File, buffer: &mut [u8], offset: u64) -> Result<(), Trouble> {
@@ -391,7 +506,7 @@ impl Source {
     }
 }
 
-/// Maps the file and verifies all of it. `None` when it cannot be mapped.
+/// Maps the file of a contiguous payload and verifies all of it. `None` when it cannot be mapped.
 pub(crate) fn map_verified(
     source: &Source,
     open: &Open,
@@ -409,7 +524,8 @@ pub(crate) fn map_verified(
     for index in 0..locator.chunk_count {
         let len = chunk_len(locator.raw_len, index);
         mapping.populate(start, len);
-        source.verify(open, index, &mapping[start..start + len])?;
+        let chunk = source.chunk(open, index)?;
+        source.verify(chunk, index, &mapping[start..start + len])?;
         progress(len as u64).map_err(Trouble::Fatal)?;
         start += len;
     }

@@ -121,7 +121,12 @@ fn ranks_that_run_keep_what_their_dead_owner_has_left() {
         epoch: fsgather_core::Epoch::FIRST,
         rank: fsgather_core::Rank::ZERO,
     };
-    let writer = made.create_payload(id, crate::Encoding(0), |_| Ok(()));
+    let writer = made.create_payload(
+        id,
+        crate::Encoding(0),
+        crate::CompressionSetting::None,
+        |_| Ok(()),
+    );
     let name = writer.unwrap().publish().unwrap().name;
     let mut eager = Surveyor::new(OLD).unwrap();
     let mut look = || eager.survey(place.path()).unwrap().gathers.remove(0);

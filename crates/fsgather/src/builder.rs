@@ -22,12 +22,14 @@ use crate::{
     environment::Variables,
     ground::LinkSettings,
     inner::Inner,
-    meeting,
+    meeting::{self, Prepared},
     place::Place,
     rendezvous::Rendezvous,
     route::Route,
     set_up,
-    settings::{Control, DirMode, RendezvousSetting, Setting, Settings, Transport},
+    settings::{
+        CompressionSetting, Control, DirMode, RendezvousSetting, Setting, Settings, Transport,
+    },
     world::World,
 };
 
@@ -60,6 +62,7 @@ pub struct Builder {
     timeout: Option<Duration>,
     join_timeout: Option<Duration>,
     inline_limit: Option<u64>,
+    compression: Option<CompressionSetting>,
     job: Option<String>,
     call_site: Option<String>,
     interrupt: Interrupt,
@@ -127,6 +130,20 @@ impl Builder {
         self
     }
 
+    /// How payload files of this rank are compressed; not at all by default. It pays where bytes are dear,
+    /// such as on a network file system, and needs the cargo feature `lz4` or `zstd` on all ranks.
+    ///
+    /// ```
+    /// use fsgather::{Communicator, settings::CompressionSetting};
+    ///
+    /// let builder = Communicator::builder().compression(CompressionSetting::Zstd { level: 3 });
+    /// # drop(builder);
+    /// ```
+    pub fn compression(mut self, compression: CompressionSetting) -> Self {
+        self.compression = Some(compression);
+        self
+    }
+
     /// A name that tells jobs apart which share a directory.
     pub fn job(mut self, job: impl Into<String>) -> Self {
         self.job = Some(job.into());
@@ -179,16 +196,11 @@ impl Builder {
             settings.log();
         }
         let rendezvous = self.rendezvous.clone().or_else(|| {
-            settings
-                .rendezvous
-                .value
-                .as_ref()
-                .map(|setting| match setting {
-                    RendezvousSetting::File(directory) => Rendezvous::File(directory.clone()),
-                    RendezvousSetting::Tcp { host, port } => {
-                        Rendezvous::Tcp(format!("{host}:{port}"))
-                    }
-                })
+            let setting = settings.rendezvous.value.as_ref()?;
+            Some(match setting {
+                RendezvousSetting::File(directory) => Rendezvous::File(directory.clone()),
+                RendezvousSetting::Tcp { host, port } => Rendezvous::Tcp(format!("{host}:{port}")),
+            })
         });
         let process = this_process()?;
         if settings.detection.world_size.is_solo() {
@@ -204,40 +216,7 @@ impl Builder {
         }
         let problem = prepared.ground.problem.clone();
         let introduction = prepared.introduction.clone();
-        let interfaces = settings.interfaces.value.clone();
-        let own = process.clone();
-        let config = meet::Config {
-            rank: settings.detection.rank,
-            world_size: settings.detection.world_size,
-            network_namespace: network_namespace(),
-            job: settings
-                .job
-                .value
-                .as_ref()
-                .map_or_else(|| "an unnamed job".into(), |job| format!("job {job}")),
-            patience: settings.timeout.value,
-            join_patience: match (&problem, &introduction) {
-                (None, None) => settings.join_timeout.value,
-                (None, Some(introduction)) => introduction.left_of(settings.join_timeout.value),
-                (Some(_), _) => settings.join_timeout.value.min(TELL_PROBLEM),
-            },
-            ports: settings.port.value.ports(),
-            interfaces: Arc::new(move |name: &str, address: IpAddr| {
-                interfaces.matches(name, address)
-            }),
-            meeting: prepared.meeting,
-            control: match settings.control.value {
-                Control::Auto => meet::Control::Auto,
-                Control::Tcp => meet::Control::Tcp,
-                Control::Markers => meet::Control::Markers,
-            },
-            office: prepared.office,
-            interrupt: self.interrupt.clone(),
-            is_running: Arc::new(move |process: &ProcessId| {
-                liveness(process, &own) != Liveness::Gone
-            }),
-            process,
-        };
+        let config = self.config(&settings, process, &mut prepared);
         let links = LinkSettings {
             ports: config.ports.clone(),
             interfaces: Arc::clone(&config.interfaces),
@@ -267,6 +246,7 @@ impl Builder {
             route.clone(),
             ground,
         );
+        world.compression = settings.compression.value;
         world.call_site = self.call_site.map(Site::named);
         let inner = Inner::of_world(joined.exchange, world);
         if self.is_for_diagnosis {
@@ -276,6 +256,46 @@ impl Builder {
             set_up::place_for(&inner, &route, site)?;
         }
         Ok(Communicator::from_inner(inner, Postcard))
+    }
+
+    /// What the control plane has to know.
+    fn config(
+        &self,
+        settings: &Settings,
+        process: ProcessId,
+        prepared: &mut Prepared,
+    ) -> meet::Config {
+        let interfaces = settings.interfaces.value.clone();
+        let own = process.clone();
+        let job = settings.job.value.as_ref();
+        meet::Config {
+            rank: settings.detection.rank,
+            world_size: settings.detection.world_size,
+            network_namespace: network_namespace(),
+            job: job.map_or_else(|| "an unnamed job".into(), |job| format!("job {job}")),
+            patience: settings.timeout.value,
+            join_patience: match (&prepared.ground.problem, &prepared.introduction) {
+                (None, None) => settings.join_timeout.value,
+                (None, Some(introduction)) => introduction.left_of(settings.join_timeout.value),
+                (Some(_), _) => settings.join_timeout.value.min(TELL_PROBLEM),
+            },
+            ports: settings.port.value.ports(),
+            interfaces: Arc::new(move |name: &str, address: IpAddr| {
+                interfaces.matches(name, address)
+            }),
+            meeting: prepared.meeting.clone(),
+            control: match settings.control.value {
+                Control::Auto => meet::Control::Auto,
+                Control::Tcp => meet::Control::Tcp,
+                Control::Markers => meet::Control::Markers,
+            },
+            office: prepared.office.take(),
+            interrupt: self.interrupt.clone(),
+            is_running: Arc::new(move |process: &ProcessId| {
+                liveness(process, &own) != Liveness::Gone
+            }),
+            process,
+        }
     }
 
     /// Variables, with what was said here on top.
@@ -309,6 +329,8 @@ impl Builder {
         set(&mut settings.timeout, self.timeout);
         set(&mut settings.join_timeout, self.join_timeout);
         set(&mut settings.inline_limit, self.inline_limit);
+        set(&mut settings.compression, self.compression);
+        settings.compression.value.check()?;
         set(&mut settings.directory, self.directory.clone().map(Some));
         set(&mut settings.job, self.job.clone().map(Some));
         let rendezvous = self.rendezvous.as_ref();
@@ -360,4 +382,48 @@ pub(crate) fn process_or_unknown() -> ProcessId {
             ..ProcessId::default()
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Origin;
+
+    #[test]
+    fn compression_is_taken_from_the_program_before_the_variable() {
+        let variables = Variables::from_iter([("FSGATHER_COMPRESS", "none")]);
+        let said = Builder::default().compression(CompressionSetting::None);
+        let settings = said.settings(&variables).unwrap();
+        assert_eq!(settings.compression.origin, Origin::Argument);
+        let settings = Builder::default().settings(&variables).unwrap();
+        assert_eq!(
+            settings.compression.origin,
+            Origin::Variable("FSGATHER_COMPRESS")
+        );
+    }
+
+    #[test]
+    fn compression_that_cannot_be_had_is_refused_before_ranks_meet() {
+        let wrong = CompressionSetting::Zstd { level: 23 };
+        let wrong = Builder::default().compression(wrong);
+        let error = wrong.settings(&Variables::default()).unwrap_err();
+        assert!(error.to_string().contains("zstd"), "{error}");
+        for (text, has_it) in [
+            ("lz4", cfg!(feature = "lz4")),
+            ("zstd", cfg!(feature = "zstd")),
+        ] {
+            let variables = Variables::from_iter([("FSGATHER_COMPRESS", text)]);
+            match Builder::default().settings(&variables) {
+                Ok(_) => assert!(has_it, "{text}"),
+                Err(error) => {
+                    assert!(
+                        error
+                            .to_string()
+                            .contains(&format!("cargo feature `{text}`"))
+                    );
+                    assert!(!has_it, "{text}");
+                }
+            }
+        }
+    }
 }

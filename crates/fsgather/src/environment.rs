@@ -153,6 +153,11 @@ variables! {
     default "`64KiB`";
     "Payloads up to this size travel with the control messages and make no file; never above 4 MiB divided by the world size."
 
+    COMPRESS = "FSGATHER_COMPRESS";
+    values "`none`, `lz4`, `zstd` or `zstd:LEVEL` with a level from -131072 to 22";
+    default "`none`";
+    "How payload files of this rank are compressed, for file systems on which bytes are dear; `zstd` means `zstd:3`. Small payloads that make no file are not. It needs the cargo feature `lz4` or `zstd`, on all ranks, which the command-line tool has."
+
     LOG = "FSGATHER_LOG";
     values "a `tracing` filter";
     default "`warn`";
@@ -179,9 +184,6 @@ pub const MDETR_FILESYS_REDUCE_RANK_0_ONLY: &str = "MDETR_FILESYS_REDUCE_RANK_0_
 
 /// What the names of all variables of ours begin with.
 const PREFIX: &str = "FSGATHER_";
-
-/// Names that are reserved for later versions: worth another warning than a misspelling is.
-const NOT_YET: [&str; 1] = ["FSGATHER_COMPRESS"];
 
 /// Names that belong to Python programs: nothing here acts on them, and they are no misspellings.
 const OF_PYTHON: [&str; 2] = ["FSGATHER_PATCH", "FSGATHER_PICKLE"];
@@ -308,9 +310,6 @@ impl fmt::Debug for Variables {
 }
 
 fn unknown(name: &str) -> String {
-    if NOT_YET.contains(&name) {
-        return format!("{name} is not supported by this version and has no effect");
-    }
     // Differences count for more in short names, and what all begin with counts for nothing.
     let likeness = |known: &str| {
         let [name, known] = [name, known].map(|text| text.strip_prefix(PREFIX).unwrap_or(text));
@@ -376,20 +375,6 @@ mod tests {
                 warning.ends_with(&format!("did you mean {meant}?")),
                 "{warning}"
             );
-        }
-    }
-
-    #[test]
-    fn names_of_later_versions_are_said_to_be_without_effect() {
-        for name in NOT_YET {
-            let warnings = warnings_of(name);
-            assert_eq!(
-                warnings,
-                [format!(
-                    "{name} is not supported by this version and has no effect"
-                )]
-            );
-            assert!(ALL.iter().all(|known| known.name != name));
         }
     }
 

@@ -28,6 +28,12 @@
 //! - Checksums detect accidents, not forgery: whoever can write to the directory as the same user is
 //!   trusted.
 //!
+//! # Cargo features
+//!
+//! - `lz4`, `zstd`: payload files compressed so, with [`Builder::compression`] or `FSGATHER_COMPRESS`. Off by
+//!   default; `zstd` needs a C compiler to build. A build without one says so where it is asked to write or
+//!   read such payloads.
+//!
 //! `docs/` in the repository has the guarantees in full, the formats, and a guide.
 
 mod builder;
@@ -48,6 +54,8 @@ mod bytes;
 #[cfg(feature = "ndarray")]
 mod element;
 mod groups;
+#[cfg(feature = "mpi")]
+mod mpi_bootstrap;
 mod values;
 
 pub mod diagnosis;
@@ -86,6 +94,8 @@ pub use fsgather_store::Payload;
 pub use functions::{AllGatherOptions, all_gather, all_gather_via_filesys, close};
 pub use gathered::{Gathered, Parts};
 pub use meeting::local_directory;
+#[cfg(feature = "mpi")]
+pub use mpi_bootstrap::MpiBootstrap;
 pub use part_reader::{PartReader, PartReaders};
 pub use pending::Pending;
 pub use records::Records;

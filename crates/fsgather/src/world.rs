@@ -2,12 +2,15 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, atomic::AtomicUsize},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
 use fsgather_core::{ChannelId, Epoch, GatherId, ProcessId, Site};
-use fsgather_store::PayloadId;
+use fsgather_store::{CompressionSetting, PayloadId};
 use uuid::Uuid;
 
 use crate::{
@@ -18,8 +21,11 @@ use crate::{
     settings::Transport,
 };
 
-/// How long a communicator that is dropped goes on handing payloads over that are being read.
+/// How long a communicator that is dropped goes on handing over payloads that others have still to read.
 const LAST_SENDING: Duration = Duration::from_secs(5);
+
+/// The same after a failure, when everybody is leaving.
+const FAILED_LAST_SENDING: Duration = Duration::from_millis(500);
 
 /// What the communicator of all ranks and its groups share.
 pub(crate) struct World {
@@ -29,6 +35,8 @@ pub(crate) struct World {
     pub(crate) ground: Ground,
     /// Payloads up to this travel on the control plane, in bytes.
     pub(crate) inline_setting: u64,
+    /// How payload files are compressed.
+    pub(crate) compression: CompressionSetting,
     /// What messages call the place of all calls, if not their places in the program.
     pub(crate) call_site: Option<Site>,
     /// The route of calls that ask for nothing else.
@@ -41,6 +49,8 @@ pub(crate) struct World {
     pub(crate) open_gathers: AtomicUsize,
     /// The latest call that has succeeded of each group that this rank has made a call in.
     decided: Mutex<BTreeMap<ChannelId, Option<Epoch>>>,
+    /// Whether any call has failed.
+    has_failed: AtomicBool,
     /// The process that made this; a forked child inherits it, but nothing that it stands for.
     process: u32,
 }
@@ -58,12 +68,14 @@ impl World {
             processes,
             ground,
             inline_setting,
+            compression: CompressionSetting::None,
             call_site: None,
             route,
             places: Mutex::default(),
             setting_up: Mutex::default(),
             open_gathers: AtomicUsize::new(0),
             decided: Mutex::default(),
+            has_failed: AtomicBool::new(false),
             process: std::process::id(),
         }
     }
@@ -149,10 +161,19 @@ impl World {
             .is_some_and(|latest| *latest < Some(epoch))
     }
 
-    /// Lets what is being read from this process's memory be read to its end, in reasonable time.
+    /// Notes that a call has failed.
+    pub(crate) fn note_failed(&self) {
+        self.has_failed.store(true, Ordering::Relaxed);
+    }
+
+    /// Lets what others have still to read from this process's memory be read, in reasonable time.
     pub(crate) fn end_sending(&self) {
         if let Some(Place::Mesh(mesh)) = self.known_mesh() {
-            mesh.shut_down(LAST_SENDING);
+            mesh.shut_down(if self.has_failed.load(Ordering::Relaxed) {
+                FAILED_LAST_SENDING
+            } else {
+                LAST_SENDING
+            });
         }
     }
 

@@ -22,6 +22,13 @@ pub(crate) fn rank_program() -> &'static Path {
     BUILT.get_or_init(|| up_to_date("examples/rank", &package))
 }
 
+/// An example of the library, which newcomers read.
+pub(crate) fn library_example(name: &str) -> PathBuf {
+    // Together with the ranks of these tests, so that nothing they have in common is built twice.
+    let packages = ["-p", "fsgather", "-p", "fsgather-tests", "--examples"];
+    up_to_date(&format!("examples/{name}"), &packages)
+}
+
 /// `examples/clean.rs`.
 pub(crate) fn cleaning_program() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();

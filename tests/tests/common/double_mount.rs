@@ -80,9 +80,17 @@ impl DoubleMount {
 
     /// A rank, on the host after its own number.
     pub(crate) fn rank(&self, world: &World, rank: u32, script: &str) -> Command {
-        let holder = self.hosts.pid(rank as usize).to_string();
-        let prefix = ["nsenter", "--mount", "--target", &holder];
-        world.rank_behind(&prefix.map(str::to_owned), rank, script)
+        world.rank_behind(&self.prefix(rank), rank, script)
+    }
+
+    /// The same, that runs the command-line tool.
+    pub(crate) fn tool(&self, world: &World, rank: u32, arguments: &[&str]) -> Command {
+        world.tool_behind(&self.prefix(rank), rank, arguments)
+    }
+
+    fn prefix(&self, host: u32) -> [String; 4] {
+        let holder = self.hosts.pid(host as usize).to_string();
+        ["nsenter", "--mount", "--target", &holder].map(str::to_owned)
     }
 
     /// What happens from now on to calls of a host, 1 or 2: one rule a line.

@@ -345,7 +345,7 @@ impl World {
         command
     }
 
-    /// The same behind another command, which must turn into it.
+    /// One rank, that runs the command-line tool behind another command, which must turn into it.
     pub(crate) fn tool_behind(&self, prefix: &[String], rank: u32, arguments: &[&str]) -> Command {
         let mut command = Command::new(&prefix[0]);
         command.args(&prefix[1..]).arg(build::command_line_tool());
@@ -384,12 +384,18 @@ pub(crate) fn left_in(directory: &Path) -> Vec<PathBuf> {
 
 /// How many payloads have been published.
 pub(crate) fn payloads(directory: &Path) -> usize {
+    payload_files(directory).len()
+}
+
+/// The payloads that have been published.
+pub(crate) fn payload_files(directory: &Path) -> Vec<PathBuf> {
     let gathers = left_in(directory).into_iter();
     let payloads = gathers.filter_map(|path| fs::read_dir(path.join("payloads")).ok());
     let names = payloads.flatten().filter_map(Result::ok);
     names
         .filter(|entry| entry.file_name().to_string_lossy().starts_with("payload-"))
-        .count()
+        .map(|entry| entry.path())
+        .collect()
 }
 
 #[track_caller]

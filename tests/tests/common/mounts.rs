@@ -42,18 +42,17 @@ impl Mounted {
 
     /// A rank that sees these mounts.
     pub(crate) fn rank(&self, world: &World, rank: u32, script: &str) -> Command {
-        world.rank_behind(&self.enter(), rank, script)
+        world.rank_behind(&self.prefix(), rank, script)
     }
 
     /// A rank that sees these mounts and runs the command-line tool.
     pub(crate) fn tool(&self, world: &World, rank: u32, arguments: &[&str]) -> Command {
-        world.tool_behind(&self.enter(), rank, arguments)
+        world.tool_behind(&self.prefix(), rank, arguments)
     }
 
-    fn enter(&self) -> Vec<String> {
+    fn prefix(&self) -> [String; 4] {
         let holder = self.stage.pid(0).to_string();
-        let prefix = ["nsenter", "--mount", "--target", &holder];
-        prefix.map(str::to_owned).into()
+        ["nsenter", "--mount", "--target", &holder].map(str::to_owned)
     }
 
     /// The directory as these processes see it.

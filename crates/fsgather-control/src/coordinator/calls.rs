@@ -1,6 +1,6 @@
 //! What becomes of calls: contributions, releases, aborts.
 
-use std::time::Instant;
+use std::{collections::BTreeSet, time::Instant};
 
 use bytes::Bytes;
 use fsgather_core::{
@@ -8,7 +8,7 @@ use fsgather_core::{
 };
 
 use super::{
-    Action, Coordinator,
+    Coordinator,
     channel::Reading,
     roster::Standing,
     round::{Arrival, Round},
@@ -20,47 +20,71 @@ impl Coordinator {
         let phase = Phase::Waiting;
         let activity = Activity::within(phase, arrival.call.operation, step.epoch);
         self.note_activity(from, activity);
-        let Some(channel) = self.channels.get_mut(&step.channel) else {
-            let message = format!("rank {from} contributed to a communicator nobody made");
-            self.actions.push(Action::Note(message));
+        let id = step.channel;
+        let channel = self.channels.get_mut(&id);
+        let place = channel.as_ref().and_then(|channel| {
+            let is_here = channel.is_here(from);
+            is_here.then(|| channel.place_of(from)).flatten()
+        });
+        let (Some(channel), Some(place)) = (channel, place) else {
+            let cause = Error::config(format!("rank {from} made a call in a group it is not in"));
+            self.send(vec![from], ToMember::Abort { channel: id, cause });
             return;
         };
         if let Some(cause) = channel.failure.clone() {
             // The abort is on its way, or this member was not connected when it was sent.
-            let channel = step.channel;
-            self.send(vec![from], ToMember::Abort { channel, cause });
+            self.send(vec![from], ToMember::Abort { channel: id, cause });
             return;
         }
-        let expected = channel.members.len();
+        let size = channel.size();
         let round = channel
             .undecided
             .entry(step)
-            .or_insert_with(|| Round::new(self.world.world_size.count(), expected, now));
-        if let Some((other, call)) = round.first()
-            && let Some(difference) = call.difference(&arrival.call)
-        {
-            let cause = Error::Desync {
-                epoch: step.epoch,
-                difference: difference.into(),
-                one: self.roster.peer(other),
-                one_call: call.to_string(),
-                other: self.roster.peer(from),
-                other_call: arrival.call.to_string(),
-            };
-            self.fail_channel(step.channel, &cause);
-            return;
+            .or_insert_with(|| Round::new(size, now));
+        let fits = round
+            .first()
+            .is_none_or(|(_, call)| call.difference(&arrival.call).is_none());
+        let cause = if fits {
+            round.arrive(place, arrival, now);
+            let is_complete = round.is_complete();
+            self.note_movement(from, now);
+            if is_complete {
+                self.decide(step);
+                return;
+            }
+            self.absentee(step).map(|rank| self.absence(step, rank))
+        } else {
+            self.difference(step, from, &arrival.call)
+        };
+        if let Some(cause) = cause {
+            self.fail_channel(id, &cause);
         }
-        round.arrive(from, arrival, now);
-        let complete = round.is_complete();
-        let absent = round
-            .missing(&channel.members)
-            .find(|rank| !self.roster.is_present(*rank));
-        if complete {
-            self.decide(step);
-        } else if let Some(rank) = absent {
-            let cause = self.absence(step, rank);
-            self.fail_channel(step.channel, &cause);
+    }
+
+    /// A member that an undecided step waits for and that will not come.
+    fn absentee(&self, step: Step) -> Option<Rank> {
+        let channel = self.channels.get(&step.channel)?;
+        if !self.roster.is_broken_up() && !channel.is_broken_up() {
+            return None;
         }
+        let missing = channel.undecided.get(&step)?.missing();
+        let mut missing = missing.filter_map(|place| channel.rank_at(place));
+        missing.find(|rank| !self.roster.is_present(*rank) || channel.has_left(*rank))
+    }
+
+    /// What to say when a rank makes another call than the first that came to a step.
+    fn difference(&self, step: Step, from: Rank, call: &Call) -> Option<Error> {
+        let channel = self.channels.get(&step.channel)?;
+        let (place, first) = channel.undecided.get(&step)?.first()?;
+        let name = channel.name();
+        Some(Error::Desync {
+            epoch: step.epoch,
+            difference: first.difference(call)?.into(),
+            one: self.roster.peer(channel.rank_at(place)?),
+            one_call: format!("{first}{name}"),
+            other: self.roster.peer(from),
+            other_call: format!("{call}{name}"),
+        })
     }
 
     /// Releases a complete step: the only place where a call succeeds.
@@ -68,40 +92,46 @@ impl Coordinator {
         let Some(channel) = self.channels.get_mut(&step.channel) else {
             return;
         };
+        // A group has come to its end only when all its payloads have been read.
+        let is_early = |round: &Round| round.is_end() && !channel.reading.is_empty();
+        if channel.undecided.get(&step).is_none_or(is_early) {
+            return;
+        }
         let Some(round) = channel.undecided.remove(&step) else {
             return;
         };
-        let arrivals = round.into_arrivals(&channel.members);
+        let arrivals = round.into_arrivals();
         let recipients = arrivals
             .first()
             .map_or(Recipients::All, |arrival| arrival.call.recipients());
         let owners: Vec<Rank> = channel
-            .members
-            .iter()
+            .ranks()
             .zip(&arrivals)
             .filter(|(_, arrival)| arrival.leaves == Leaves::ForOwner)
-            .map(|(rank, _)| *rank)
+            .map(|(rank, _)| rank)
             .collect();
         let acknowledge = !owners.is_empty();
-        let members = channel.members.clone();
-        if acknowledge {
-            let readers = members
-                .iter()
-                .copied()
-                .filter(|rank| recipients.include(*rank) && self.roster.is_connected(*rank))
-                .collect();
-            channel
-                .reading
-                .insert(step.epoch, Reading { owners, readers });
-        }
         let further_rounds = arrivals
             .iter()
             .map(|arrival| arrival.further_rounds)
             .max()
             .unwrap_or(0);
         let bodies: Vec<Bytes> = arrivals.into_iter().map(|arrival| arrival.body).collect();
-        let (told, only_released): (Vec<Rank>, Vec<Rank>) =
-            members.iter().partition(|rank| recipients.include(**rank));
+        let told: Vec<Rank> = channel.recipients(recipients).collect();
+        let members: Vec<Rank> = channel.present().collect();
+        let receives: BTreeSet<Rank> = told.iter().copied().collect();
+        let others = members.iter().copied();
+        let only_released: Vec<Rank> = others.filter(|rank| !receives.contains(rank)).collect();
+        let mut readers = receives;
+        readers.retain(|rank| self.roster.is_connected(*rank));
+        let unread = if acknowledge && !readers.is_empty() {
+            let reading = Reading { owners, readers };
+            channel.reading.insert(step.epoch, reading);
+            Vec::new()
+        } else {
+            // All who were to read it may have left.
+            owners
+        };
         let release = |bodies: Option<Vec<Bytes>>| ToMember::Release {
             step,
             acknowledge: acknowledge && bodies.is_some(),
@@ -113,6 +143,7 @@ impl Coordinator {
         }
         self.send(told, release(Some(bodies)));
         self.send(only_released, release(None));
+        self.reclaim(step.channel, step.epoch, unread);
     }
 
     /// Aborts everything undecided of a channel: the only place where calls fail.
@@ -126,9 +157,10 @@ impl Coordinator {
         }
         channel.failure = Some(cause.clone());
         channel.undecided.clear();
+        // Those that have not come yet are told when they do.
         let to: Vec<Rank> = connected
             .into_iter()
-            .filter(|rank| channel.members.contains(rank))
+            .filter(|rank| channel.is_here(*rank))
             .collect();
         channel.untold = to.iter().copied().collect();
         let cause = cause.clone();
@@ -144,7 +176,8 @@ impl Coordinator {
             .map_or(Activity::outside(Phase::Joining), |member| member.activity);
         let waiting = self.channels.get(&step.channel).and_then(|channel| {
             let (other, call) = channel.undecided.get(&step)?.first()?;
-            Some((self.roster.peer(other), call.to_string()))
+            let call = format!("{call}{}", channel.name());
+            Some((self.roster.peer(channel.rank_at(other)?), call))
         });
         let standing = self.roster.get(rank).map(|member| &member.standing);
         match (standing, waiting) {

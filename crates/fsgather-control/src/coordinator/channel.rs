@@ -1,8 +1,11 @@
 //! One communicator as rank 0 sees it: [`Channel`].
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Instant,
+};
 
-use fsgather_core::{ChannelId, Epoch, Error, Rank, Step};
+use fsgather_core::{ChannelId, Epoch, Error, Rank, Recipients, Step};
 
 use super::round::Round;
 
@@ -13,11 +16,35 @@ pub(super) struct Reading {
     pub(super) readers: BTreeSet<Rank>,
 }
 
+/// How a rank takes part in a communicator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// It belongs to it and has not come yet.
+    Expected,
+    Here,
+    /// It has left, or is gone altogether.
+    Over,
+}
+
+#[derive(Debug)]
+struct Member {
+    rank: Rank,
+    part: Part,
+    /// How many bytes it has moved for this communicator.
+    bytes: u64,
+}
+
 /// The undecided and unread calls of one communicator.
+///
+/// A member's *place* is its number within the communicator, its rank the one it has in the world.
 #[derive(Debug)]
 pub(super) struct Channel {
     pub(super) id: ChannelId,
-    pub(super) members: Vec<Rank>,
+    members: Vec<Member>,
+    /// The place of each rank, sorted by rank.
+    places: Vec<(Rank, usize)>,
+    /// How many members have not left.
+    remaining: usize,
     pub(super) undecided: BTreeMap<Step, Round>,
     pub(super) reading: BTreeMap<Epoch, Reading>,
     pub(super) failure: Option<Error>,
@@ -26,15 +53,160 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    pub(super) fn new(id: ChannelId, members: Vec<Rank>) -> Self {
+    /// The communicator of all ranks, which are there from the start.
+    pub(super) fn world(ranks: impl Iterator<Item = Rank>) -> Self {
+        Self::new(ChannelId::WORLD, ranks, Part::Here)
+    }
+
+    /// A group; its members are still to come.
+    pub(super) fn group(id: ChannelId, members: &[Rank]) -> Self {
+        Self::new(id, members.iter().copied(), Part::Expected)
+    }
+
+    fn new(id: ChannelId, ranks: impl Iterator<Item = Rank>, part: Part) -> Self {
+        let member = |rank| Member {
+            rank,
+            part,
+            bytes: 0,
+        };
+        let members: Vec<Member> = ranks.map(member).collect();
+        let ranks = members.iter().map(|member| member.rank);
+        let mut places: Vec<(Rank, usize)> = ranks.zip(0..).collect();
+        places.sort_unstable();
         Self {
             id,
+            remaining: members.len(),
             members,
+            places,
             undecided: BTreeMap::new(),
             reading: BTreeMap::new(),
             failure: None,
             untold: BTreeSet::new(),
         }
+    }
+
+    pub(super) fn size(&self) -> usize {
+        self.members.len()
+    }
+
+    /// All members by their ranks in the world, in the order of the communicator.
+    pub(super) fn ranks(&self) -> impl ExactSizeIterator<Item = Rank> + '_ {
+        self.members.iter().map(|member| member.rank)
+    }
+
+    pub(super) fn place_of(&self, rank: Rank) -> Option<usize> {
+        let found = self.places.binary_search_by_key(&rank, |(rank, _)| *rank);
+        found.ok().map(|index| self.places[index].1)
+    }
+
+    pub(super) fn rank_at(&self, place: usize) -> Option<Rank> {
+        self.members.get(place).map(|member| member.rank)
+    }
+
+    fn member(&self, rank: Rank) -> Option<&Member> {
+        self.members.get(self.place_of(rank)?)
+    }
+
+    fn member_mut(&mut self, rank: Rank) -> Option<&mut Member> {
+        let place = self.place_of(rank)?;
+        self.members.get_mut(place)
+    }
+
+    /// Whether `rank` belongs to it.
+    pub(super) fn includes(&self, rank: Rank) -> bool {
+        self.place_of(rank).is_some()
+    }
+
+    /// Whether `rank` has come and has not left.
+    pub(super) fn is_here(&self, rank: Rank) -> bool {
+        self.member(rank)
+            .is_some_and(|member| member.part == Part::Here)
+    }
+
+    /// Whether `rank` has left.
+    pub(super) fn has_left(&self, rank: Rank) -> bool {
+        self.member(rank)
+            .is_some_and(|member| member.part == Part::Over)
+    }
+
+    /// All members that have come and have not left.
+    pub(super) fn present(&self) -> impl Iterator<Item = Rank> + '_ {
+        let here = self.members.iter();
+        here.filter(|member| member.part == Part::Here)
+            .map(|member| member.rank)
+    }
+
+    /// Those of them that receive.
+    pub(super) fn recipients(&self, recipients: Recipients) -> impl Iterator<Item = Rank> + '_ {
+        let receives = move |place: &u32| recipients.include(Rank::new(*place));
+        let members = self.members.iter().zip(0..);
+        members
+            .filter(move |(member, place)| member.part == Part::Here && receives(place))
+            .map(|(member, _)| member.rank)
+    }
+
+    /// Notes that `rank` has come.
+    pub(super) fn admit(&mut self, rank: Rank) {
+        if let Some(member) = self.member_mut(rank) {
+            member.part = Part::Here;
+        }
+    }
+
+    /// Notes that `rank` has left; whether it had not before.
+    pub(super) fn dismiss(&mut self, rank: Rank) -> bool {
+        self.untold.remove(&rank);
+        let Some(member) = self.member_mut(rank) else {
+            return false;
+        };
+        let was_in = std::mem::replace(&mut member.part, Part::Over) != Part::Over;
+        self.remaining -= usize::from(was_in);
+        was_in
+    }
+
+    /// Whether some member has left.
+    pub(super) fn is_broken_up(&self) -> bool {
+        self.remaining < self.members.len()
+    }
+
+    /// Whether nobody needs it any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.remaining == 0 && self.reading.is_empty()
+    }
+
+    /// Notes how many bytes `rank` has moved for this communicator; whether that is more than before.
+    pub(super) fn has_moved(&mut self, rank: Rank, bytes: u64) -> bool {
+        self.member_mut(rank)
+            .is_some_and(|member| std::mem::replace(&mut member.bytes, bytes) < bytes)
+    }
+
+    /// Something has moved for all undecided calls.
+    pub(super) fn moved(&mut self, now: Instant) {
+        for round in self.undecided.values_mut() {
+            round.clock.moved(now);
+        }
+    }
+
+    /// The undecided steps in which `rank` waits.
+    pub(super) fn waited_in(&self, rank: Rank) -> impl Iterator<Item = (Step, &Round)> + '_ {
+        let place = self.place_of(rank);
+        let waits = move |round: &Round| place.is_some_and(|place| round.has(place));
+        let undecided = self.undecided.iter();
+        undecided
+            .filter(move |(_, round)| waits(round))
+            .map(|(step, round)| (*step, round))
+    }
+
+    /// Whom an undecided step waits for: those who have not handed in anything, then those who still read.
+    pub(super) fn missing(&self, round: &Round) -> Vec<Rank> {
+        if round.is_complete() {
+            let reading = self.reading.values();
+            let readers: BTreeSet<Rank> = reading
+                .flat_map(|reading| reading.readers.iter().copied())
+                .collect();
+            return readers.into_iter().collect();
+        }
+        let places = round.missing();
+        places.filter_map(|place| self.rank_at(place)).collect()
     }
 
     /// Whether `rank` has not said yet that it has read all payloads of some decided call.
@@ -56,5 +228,18 @@ impl Channel {
             .remove(&epoch)
             .map(|reading| reading.owners)
             .unwrap_or_default()
+    }
+
+    /// What messages call it, with a blank before; nothing for the world.
+    pub(super) fn name(&self) -> String {
+        const IN_FULL: usize = 8;
+        match self.size() {
+            _ if self.id == ChannelId::WORLD => String::new(),
+            1..=IN_FULL => {
+                let ranks: Vec<String> = self.ranks().map(|rank| rank.to_string()).collect();
+                format!(" in the group of ranks {}", ranks.join(" "))
+            }
+            size => format!(" in a group of {size} ranks"),
+        }
     }
 }

@@ -16,6 +16,7 @@
 mod calls;
 mod channel;
 mod forming;
+mod groups;
 mod leaving;
 mod roster;
 mod round;
@@ -35,7 +36,7 @@ use uuid::Uuid;
 use self::{
     channel::Channel,
     roster::Roster,
-    round::{Arrival, Clock},
+    round::{Arrival, Clock, Round},
 };
 use crate::message::{ToCoordinator, ToMember};
 
@@ -103,6 +104,9 @@ pub struct Coordinator {
     suspects: BTreeMap<Rank, Instant>,
     /// Since the first rank has come to close.
     closing: Option<Clock>,
+    /// Whether a rank has moved something since calls were last looked at with that in mind, and when that was.
+    has_moved: bool,
+    looked: Instant,
     gone: bool,
     actions: Vec<Action>,
 }
@@ -111,8 +115,7 @@ impl Coordinator {
     /// A world that begins to form `now`.
     #[must_use]
     pub fn new(world: World, now: Instant) -> Self {
-        let members = world.world_size.ranks().collect();
-        let channel = Channel::new(ChannelId::WORLD, members);
+        let channel = Channel::world(world.world_size.ranks());
         Self {
             roster: Roster::new(world.world_size),
             world,
@@ -123,6 +126,8 @@ impl Coordinator {
             latecomers: BTreeSet::new(),
             suspects: BTreeMap::new(),
             closing: None,
+            has_moved: false,
+            looked: now,
             gone: false,
             actions: Vec::new(),
         }
@@ -155,6 +160,12 @@ impl Coordinator {
     #[must_use]
     pub fn is_connected(&self, rank: Rank) -> bool {
         self.roster.is_connected(rank)
+    }
+
+    /// How many communicators there are: the world, and each group that somebody still needs.
+    #[must_use]
+    pub fn channels(&self) -> usize {
+        self.channels.len()
     }
 
     /// All members that are connected, rank 0 left out, each with the nonce of its process.
@@ -227,6 +238,7 @@ impl Coordinator {
             ToCoordinator::Done { channel, epoch } => {
                 self.went_on(from);
                 self.finished_reading(channel, epoch, from);
+                self.forget_if_over(channel);
             }
             ToCoordinator::AbortSeen { channel } => {
                 if let Some(channel) = self.channels.get_mut(&channel) {
@@ -236,7 +248,8 @@ impl Coordinator {
             ToCoordinator::SiblingExited { rank } => self.suspect(rank, now),
             ToCoordinator::Close { site } => self.close(from, site, now),
             ToCoordinator::Leave { cause } => self.leave(from, cause.as_ref()),
-            ToCoordinator::Open { .. } | ToCoordinator::Retire { .. } => {}
+            ToCoordinator::Open { channel, members } => self.open_group(from, channel, &members),
+            ToCoordinator::Retire { channel } => self.retire(from, channel),
         }
         self.finish_if_all_left();
     }
@@ -259,11 +272,11 @@ impl Coordinator {
             activity,
             failure: failure.clone(),
         };
-        self.depart(rank, failure);
-        if !had_closed {
-            for id in self.channels_of(rank) {
+        for id in self.depart(rank, failure) {
+            if !had_closed {
                 self.fail_channel(id, &cause);
             }
+            self.forget_if_over(id);
         }
         self.finish_if_all_left();
     }
@@ -296,28 +309,44 @@ impl Coordinator {
         now: Instant,
     ) {
         self.note_activity(from, activity);
-        let Some(member) = self.roster.get_mut(from) else {
+        let Some(channel) = self.channels.get_mut(&channel) else {
             return;
         };
         // Being alive is not progress: only bytes that moved are.
-        if bytes > member.bytes {
-            member.bytes = bytes;
-            if let Some(channel) = self.channels.get_mut(&channel) {
-                for round in channel.undecided.values_mut() {
-                    round.clock.moved(now);
-                }
-            }
+        if channel.has_moved(from, bytes) {
+            channel.moved(now);
+            self.note_movement(from, now);
             if let Some(closing) = &mut self.closing {
                 closing.moved(now);
             }
         }
     }
 
+    fn note_movement(&mut self, rank: Rank, now: Instant) {
+        if let Some(member) = self.roster.get_mut(rank) {
+            member.moved = now;
+            self.has_moved = true;
+        }
+    }
+
+    /// Notes that `rank` reads no more of a call, and does what had to wait for that.
     fn finished_reading(&mut self, id: ChannelId, epoch: Epoch, rank: Rank) {
         let Some(channel) = self.channels.get_mut(&id) else {
             return;
         };
-        for owner in channel.finished_reading(epoch, rank) {
+        let owners = channel.finished_reading(epoch, rank);
+        let complete = |(_, round): &(&Step, &Round)| round.is_complete();
+        let held = channel.undecided.iter().find(complete);
+        let held = held.map(|(step, _)| *step);
+        self.reclaim(id, epoch, owners);
+        if let Some(step) = held {
+            self.decide(step);
+        }
+    }
+
+    /// Has the payloads of a call removed that these ranks have left.
+    fn reclaim(&mut self, id: ChannelId, epoch: Epoch, owners: Vec<Rank>) {
+        for owner in owners {
             if self.roster.is_connected(owner) {
                 self.send(vec![owner], ToMember::Reclaim { channel: id, epoch });
             } else {
@@ -346,7 +375,7 @@ impl Coordinator {
     fn channels_of(&self, rank: Rank) -> Vec<ChannelId> {
         self.channels
             .values()
-            .filter(|channel| channel.members.contains(&rank))
+            .filter(|channel| channel.includes(rank) && !channel.has_left(rank))
             .map(|channel| channel.id)
             .collect()
     }
@@ -370,10 +399,11 @@ impl Coordinator {
 }
 
 /// What a step is called in messages.
-fn step_text(operation: Operation, step: Step) -> String {
-    if step.round == RoundNumber::VERDICT {
-        format!("{operation} #{}", step.epoch)
-    } else {
-        format!("{operation} #{} (part {})", step.epoch, step.round.get())
-    }
+fn step_text(operation: Operation, step: Step, channel: &Channel) -> String {
+    let epoch = step.epoch;
+    let part = match step.round {
+        RoundNumber::VERDICT => String::new(),
+        round => format!(" (part {})", round.get()),
+    };
+    format!("{operation} #{epoch}{part}{}", channel.name())
 }

@@ -27,7 +27,8 @@ pub(super) struct Member {
     pub(super) standing: Standing,
     pub(super) activity: Activity,
     pub(super) heard: Instant,
-    pub(super) bytes: u64,
+    /// When it last handed in something, or moved bytes.
+    pub(super) moved: Instant,
 }
 
 /// One place for each rank, filled as they join.
@@ -36,6 +37,8 @@ pub(super) struct Roster {
     world_size: WorldSize,
     members: Vec<Option<Member>>,
     joined: usize,
+    /// Whether somebody has closed or gone.
+    is_broken_up: bool,
 }
 
 impl Roster {
@@ -44,6 +47,7 @@ impl Roster {
             world_size,
             members: vec![None; world_size.count()],
             joined: 0,
+            is_broken_up: false,
         }
     }
 
@@ -67,10 +71,23 @@ impl Roster {
                 standing: Standing::Present,
                 activity: Activity::outside(Phase::Joining),
                 heard: now,
-                bytes: 0,
+                moved: now,
             });
             self.joined += 1;
         }
+    }
+
+    /// Notes that a rank does not take part in calls any more.
+    pub(super) fn part_with(&mut self, rank: Rank, standing: Standing) {
+        if let Some(member) = self.get_mut(rank) {
+            member.standing = standing;
+            self.is_broken_up = true;
+        }
+    }
+
+    /// Whether some rank does not take part in calls any more.
+    pub(super) const fn is_broken_up(&self) -> bool {
+        self.is_broken_up
     }
 
     /// Whether the rank still takes part in calls.

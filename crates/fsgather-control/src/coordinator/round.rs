@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use fsgather_core::{Call, Leaves, Rank};
+use fsgather_core::{Call, Leaves, Operation};
 
 /// What one rank has handed in.
 #[derive(Clone, Debug)]
@@ -17,9 +17,8 @@ pub(super) struct Arrival {
 /// An exchange that is not decided yet.
 #[derive(Debug)]
 pub(super) struct Round {
-    /// One place for each rank of the world.
+    /// One place for each member.
     arrivals: Vec<Option<Arrival>>,
-    expected: usize,
     arrived: usize,
     pub(super) clock: Clock,
 }
@@ -58,6 +57,18 @@ impl Clock {
         self.next_warning = FIRST_WARNING;
     }
 
+    /// Whether it would have something to say about for how long nothing has moved.
+    pub(super) fn is_idle(&self, patience: Duration, now: Instant) -> bool {
+        now.saturating_duration_since(self.last_progress) >= patience.min(self.next_warning)
+    }
+
+    /// Something has moved then, if that is news.
+    pub(super) fn moved_at_last(&mut self, then: Instant) {
+        if then > self.last_progress {
+            self.moved(then);
+        }
+    }
+
     /// What is due now; a warning or notice is due once.
     pub(super) fn take_due(&mut self, patience: Duration, now: Instant) -> Option<Due> {
         let idle = now.saturating_duration_since(self.last_progress);
@@ -89,7 +100,7 @@ impl Clock {
 }
 
 /// How often waiting members are told that somebody else made progress, at most.
-const NOTICE_EVERY: Duration = Duration::from_secs(2);
+pub(super) const NOTICE_EVERY: Duration = Duration::from_secs(2);
 
 /// Warnings come at 30 s, 1 min, 2 min, ... up to this far apart.
 const LONGEST_WARNING_GAP: Duration = Duration::from_mins(30);
@@ -98,30 +109,27 @@ const LONGEST_WARNING_GAP: Duration = Duration::from_mins(30);
 pub(super) const FIRST_WARNING: Duration = Duration::from_secs(30);
 
 impl Round {
-    pub(super) fn new(ranks: usize, expected: usize, now: Instant) -> Self {
+    pub(super) fn new(members: usize, now: Instant) -> Self {
         Self {
-            arrivals: vec![None; ranks],
-            expected,
+            arrivals: vec![None; members],
             arrived: 0,
             clock: Clock::started(now),
         }
     }
 
-    /// The first call that arrived, by which the others are measured.
-    pub(super) fn first(&self) -> Option<(Rank, &Call)> {
-        self.arrivals
-            .iter()
-            .zip(0..)
-            .find_map(|(arrival, rank)| Some((Rank::new(rank), &arrival.as_ref()?.call)))
+    /// The first call that arrived, by which the others are measured, and the place of who made it.
+    pub(super) fn first(&self) -> Option<(usize, &Call)> {
+        let mut arrivals = self.arrivals.iter().enumerate();
+        arrivals.find_map(|(place, arrival)| Some((place, &arrival.as_ref()?.call)))
     }
 
-    pub(super) fn has(&self, rank: Rank) -> bool {
-        self.arrivals.get(rank.index()).is_some_and(Option::is_some)
+    pub(super) fn has(&self, place: usize) -> bool {
+        self.arrivals.get(place).is_some_and(Option::is_some)
     }
 
-    /// Keeps a contribution; a second one of the same rank is dropped.
-    pub(super) fn arrive(&mut self, rank: Rank, arrival: Arrival, now: Instant) {
-        if let Some(place @ None) = self.arrivals.get_mut(rank.index()) {
+    /// Keeps a contribution; a second one of the same member is dropped.
+    pub(super) fn arrive(&mut self, place: usize, arrival: Arrival, now: Instant) {
+        if let Some(place @ None) = self.arrivals.get_mut(place) {
             *place = Some(arrival);
             self.arrived += 1;
             self.clock.moved(now);
@@ -129,24 +137,27 @@ impl Round {
     }
 
     pub(super) fn is_complete(&self) -> bool {
-        self.arrived == self.expected
+        self.arrived == self.arrivals.len()
     }
 
-    /// Which of `members` have not handed in anything.
-    pub(super) fn missing<'a>(&'a self, members: &'a [Rank]) -> impl Iterator<Item = Rank> + 'a {
-        members.iter().copied().filter(|rank| !self.has(*rank))
+    /// Whether it ends its communicator, which takes more than that all have come to it.
+    pub(super) fn is_end(&self) -> bool {
+        self.first()
+            .is_some_and(|(_, call)| call.operation == Operation::Close)
     }
 
-    /// Which of `members` have, and now wait.
-    pub(super) fn waiting<'a>(&'a self, members: &'a [Rank]) -> impl Iterator<Item = Rank> + 'a {
-        members.iter().copied().filter(|rank| self.has(*rank))
+    /// The places of those who have not handed in anything.
+    pub(super) fn missing(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.arrivals.len()).filter(|place| !self.has(*place))
     }
 
-    /// All contributions in the order of `members`.
-    pub(super) fn into_arrivals(mut self, members: &[Rank]) -> Vec<Arrival> {
-        members
-            .iter()
-            .filter_map(|rank| self.arrivals.get_mut(rank.index())?.take())
-            .collect()
+    /// The places of those who have, and now wait.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.arrivals.len()).filter(|place| self.has(*place))
+    }
+
+    /// All contributions in the order of places.
+    pub(super) fn into_arrivals(self) -> Vec<Arrival> {
+        self.arrivals.into_iter().flatten().collect()
     }
 }

@@ -1,10 +1,17 @@
 //! What time does to a world: warnings, notices of patience, time-outs.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
-use fsgather_core::{ChannelId, Error, Operation, Rank, Step, duration_text};
+use fsgather_core::{ChannelId, Error, Rank, Step, duration_text};
 
-use super::{Action, Coordinator, round::Due, step_text};
+use super::{
+    Action, Coordinator,
+    round::{Clock, Due, NOTICE_EVERY},
+    step_text,
+};
 use crate::message::ToMember;
 
 /// What to do about a time-out.
@@ -24,6 +31,8 @@ impl Coordinator {
         if !self.open && self.failure().is_none() {
             self.tick_forming(now);
         }
+        let everywhere = self.look_due().is_some_and(|due| due <= now);
+        self.look_for_movement(everywhere, now);
         let mut late = Vec::new();
         let mut warnings = Vec::new();
         let mut notices = Vec::new();
@@ -36,17 +45,22 @@ impl Coordinator {
                     Some(Due::Warning(idle)) => warnings.push((*step, idle)),
                     // Members time out by themselves if rank 0 is silent for too long.
                     Some(Due::Notice) => {
-                        notices.push((channel.id, round.waiting(&channel.members).collect()));
+                        let waiting = round.waiting();
+                        notices.push((*step, waiting.collect::<Vec<usize>>()));
                     }
                 }
             }
         }
         for (step, idle) in warnings {
-            if let Some((operation, missing)) = self.missing_in(step) {
-                self.warn_waiting(&step_text(operation, step), missing, idle, now);
+            if let Some((text, missing)) = self.missing_in(step) {
+                self.warn_waiting(&text, missing, idle, now);
             }
         }
-        for (channel, waiting) in notices {
+        for (step, waiting) in notices {
+            let channel = self.channels.get(&step.channel);
+            let rank_at = |place| channel?.rank_at(place);
+            let waiting = waiting.into_iter().filter_map(rank_at).collect();
+            let channel = step.channel;
             self.send(waiting, ToMember::Patience { channel });
         }
         self.tick_closing(now);
@@ -67,6 +81,68 @@ impl Coordinator {
         self.finish_if_all_left();
     }
 
+    /// Calls that seem to be stuck are not, as long as a rank that they wait for has moved something, for
+    /// whatever other call; or a rank for which such a rank waits in turn, and so on.
+    ///
+    /// Before one is taken for stuck it is looked at in any case; `everywhere` now and then, so that those
+    /// who wait learn in time that they need not give up.
+    fn look_for_movement(&mut self, everywhere: bool, now: Instant) {
+        let patience = self.world.patience;
+        let is_idle = |clock: &Clock| everywhere || clock.is_idle(patience, now);
+        if everywhere {
+            self.looked = now;
+            self.has_moved = false;
+        }
+        let rounds = self.channels.values().flat_map(|channel| {
+            let undecided = channel.undecided.iter();
+            undecided.map(move |(step, round)| (channel, *step, round))
+        });
+        let idle = rounds.filter(|(_, _, round)| is_idle(&round.clock));
+        let moved: Vec<(Step, Instant)> = idle
+            .filter_map(|(channel, step, round)| {
+                Some((step, self.last_movement(channel.missing(round))?))
+            })
+            .collect();
+        for (step, at) in moved {
+            let channel = self.channels.get_mut(&step.channel);
+            let round = channel.and_then(|channel| channel.undecided.get_mut(&step));
+            if let Some(round) = round {
+                round.clock.moved_at_last(at);
+            }
+        }
+        if self.closing.as_ref().is_some_and(is_idle) {
+            let at = self.last_movement(self.keep_open());
+            if let (Some(closing), Some(at)) = (&mut self.closing, at) {
+                closing.moved_at_last(at);
+            }
+        }
+    }
+
+    /// When it is time to look for movement everywhere.
+    fn look_due(&self) -> Option<Instant> {
+        self.has_moved.then(|| self.looked + NOTICE_EVERY)
+    }
+
+    /// When one of `ranks`, or somebody for whom one of them waits, has last moved something.
+    fn last_movement(&self, ranks: Vec<Rank>) -> Option<Instant> {
+        let mut latest = None;
+        let mut known: BTreeSet<Rank> = ranks.iter().copied().collect();
+        let mut steps = BTreeSet::new();
+        let mut held_up = ranks;
+        while let Some(rank) = held_up.pop() {
+            latest = latest.max(self.roster.get(rank).map(|member| member.moved));
+            for channel in self.channels.values() {
+                for (step, round) in channel.waited_in(rank) {
+                    if steps.insert(step) {
+                        let missing = channel.missing(round).into_iter();
+                        held_up.extend(missing.filter(|rank| known.insert(*rank)));
+                    }
+                }
+            }
+        }
+        latest
+    }
+
     /// When [`tick`](Coordinator::tick) has to be called next, if nothing else happens before.
     #[must_use]
     pub fn next_tick(&self) -> Option<Instant> {
@@ -83,7 +159,9 @@ impl Coordinator {
             .chain(&self.closing)
             .map(|clock| clock.next_due(self.world.patience));
         let suspects = self.suspects.values().copied();
-        forming.into_iter().chain(rounds).chain(suspects).min()
+        let due = forming.into_iter().chain(rounds).chain(suspects).min();
+        // Where nothing is due at any time, nobody waits.
+        due.map(|due| self.look_due().map_or(due, |look| due.min(look)))
     }
 
     /// Notes that a rank's process is reported to have ended.
@@ -127,9 +205,9 @@ impl Coordinator {
     }
 
     fn lateness(&self, step: Step, now: Instant) -> Option<Error> {
-        let (operation, missing) = self.missing_in(step)?;
+        let (during, missing) = self.missing_in(step)?;
         Some(Error::Timeout {
-            during: step_text(operation, step),
+            during,
             patience: self.world.patience,
             missing: missing
                 .into_iter()
@@ -163,24 +241,18 @@ impl Coordinator {
         let Some(clock) = &mut self.closing else {
             return;
         };
-        let due = clock.take_due(self.world.patience, now);
-        let missing: Vec<Rank> = self
-            .world
-            .world_size
-            .ranks()
-            .filter(|rank| self.roster.is_present(*rank) || self.is_reading(*rank))
-            .collect();
-        match due {
+        match clock.take_due(self.world.patience, now) {
             None => {}
             Some(Due::Notice) => {
                 let waiting = self.members_to_tell();
                 let channel = ChannelId::WORLD;
                 self.send(waiting, ToMember::Patience { channel });
             }
-            Some(Due::Warning(idle)) => self.warn_waiting("close", missing, idle, now),
+            Some(Due::Warning(idle)) => self.warn_waiting("close", self.keep_open(), idle, now),
             Some(Due::Late) => {
                 self.closing = None;
-                let missing = missing
+                let missing = self
+                    .keep_open()
                     .into_iter()
                     .map(|rank| self.roster.missing(rank, now))
                     .collect();
@@ -194,6 +266,14 @@ impl Coordinator {
         }
     }
 
+    /// For whom the end waits.
+    fn keep_open(&self) -> Vec<Rank> {
+        let ranks = self.world.world_size.ranks();
+        ranks
+            .filter(|rank| self.roster.is_present(*rank) || self.is_reading(*rank))
+            .collect()
+    }
+
     /// Whether the end waits for this rank to say that it has read something.
     fn is_reading(&self, rank: Rank) -> bool {
         self.channels
@@ -201,11 +281,13 @@ impl Coordinator {
             .any(|channel| channel.is_read_by(rank))
     }
 
-    fn missing_in(&self, step: Step) -> Option<(Operation, Vec<Rank>)> {
+    /// What a step is called, and whom it waits for.
+    fn missing_in(&self, step: Step) -> Option<(String, Vec<Rank>)> {
         let channel = self.channels.get(&step.channel)?;
         let round = channel.undecided.get(&step)?;
         let (_, call) = round.first()?;
-        Some((call.operation, round.missing(&channel.members).collect()))
+        let text = step_text(call.operation, step, channel);
+        Some((text, channel.missing(round)))
     }
 }
 

@@ -99,6 +99,7 @@ fn decode_bulletin(bytes: &[u8]) -> BulletinBody {
 fn weight_up(message: &ToCoordinator) -> usize {
     match message {
         ToCoordinator::Contribute { body, .. } => body.len() + 256,
+        ToCoordinator::Open { members, .. } => members.len() * 5 + 256,
         _ => 256,
     }
 }

@@ -1,20 +1,20 @@
 //! The side of a link that was dialled: [`attend`] waits for transfers, and serves those who fetch.
 
-use std::{io, ops::Range, os::unix::fs::FileExt, sync::Arc};
+use std::{io, ops::Range, os::unix::fs::FileExt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use tokio::task::JoinHandle;
 
 use super::{
-    CallId, Source,
+    CallId, PIECE, Source,
     core::Core,
     header::{Header, Kind, Reply},
     link::Link,
     stream::{CHUNK_LEN, Checksum, Origin, Sending},
 };
 
-/// How many bytes are hashed and sent at a time.
-const PIECE: usize = 256 << 10;
+/// How much longer than patience a transfer that somebody has begun is kept for this rank to come to it.
+const GRACE: Duration = Duration::from_secs(10);
 
 /// Serves a link until it ends, or until a ring transfer has begun on it.
 pub(super) async fn attend(core: Arc<Core>, mut link: Link) {
@@ -53,8 +53,8 @@ async fn next_header(link: &mut Link) -> io::Result<Header> {
 async fn park(core: &Core, call: CallId, link: Link) {
     let from = link.peer;
     let (serial, taken) = core.parked.put(call, link);
-    // Those who wait at the other end give up first, and know more.
-    let limit = core.patience.saturating_mul(2);
+    // Whoever waits at the other end gives up first, and knows more.
+    let limit = core.patience.saturating_add(GRACE);
     if tokio::time::timeout(limit, taken).await.is_err() {
         core.parked.expire(call, from, serial);
     }
@@ -62,16 +62,13 @@ async fn park(core: &Core, call: CallId, link: Link) {
 
 /// Sends the payload of a call, once it is offered.
 async fn deliver(core: &Core, link: &mut Link, call: CallId) -> io::Result<()> {
-    // Who asks waits as well, and gives up first unless its patience is another one.
-    let limit = core.patience.saturating_mul(2);
+    // Who asks knows how long to wait, and ends the link then.
     let offered = tokio::select! {
-        offered = tokio::time::timeout(limit, core.offers.wait_for(call)) => offered,
+        offered = core.offers.wait_for(call) => offered,
         () = link.ended() => return Err(io::ErrorKind::UnexpectedEof.into()),
     };
-    let source = match offered {
-        Ok(Some(source)) => source,
-        Ok(None) => return link.send(&Reply::Withdrawn.to_bytes()).await,
-        Err(_) => return link.send(&Reply::NeverCame.to_bytes()).await,
+    let Some(source) = offered else {
+        return link.send(&Reply::Withdrawn.to_bytes()).await;
     };
     let _delivery = core.deliveries.begin();
     let origin = Origin {

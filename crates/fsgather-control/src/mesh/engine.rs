@@ -68,6 +68,11 @@ impl Engine {
         &self.core
     }
 
+    #[cfg(test)]
+    pub(super) const fn pretend_to_be_copied(&mut self) {
+        self.pid ^= 1;
+    }
+
     fn is_foreign(&self) -> bool {
         self.pid != std::process::id()
     }
@@ -128,12 +133,17 @@ impl Engine {
         }
     }
 
-    /// Ends everything, once others have got what they are being sent, or after `limit`.
+    /// Ends everything, once nothing is offered and others have got what they are being sent, or after
+    /// `limit`.
     pub(super) fn shut_down(&self, limit: Duration) {
         let Ok(baton) = self.baton() else { return };
-        if !self.core.deliveries.is_idle() {
-            let in_time = baton
-                .run(async { tokio::time::timeout(limit, self.core.deliveries.all_ended()).await });
+        let core = &self.core;
+        if !core.offers.is_empty() || !core.deliveries.is_idle() {
+            let taken = async {
+                core.offers.all_withdrawn().await;
+                core.deliveries.all_ended().await;
+            };
+            let in_time = baton.run(async { tokio::time::timeout(limit, taken).await });
             if in_time.is_err() {
                 tracing::debug!("some ranks did not take their payloads in time");
             }
@@ -147,7 +157,8 @@ impl Drop for Engine {
     fn drop(&mut self) {
         if self.is_foreign() {
             // Threads, descriptors and what waits for them are the parent's.
-            if let Some(baton) = self.lock().take() {
+            let baton = self.baton.get_mut();
+            if let Some(baton) = baton.unwrap_or_else(PoisonError::into_inner).take() {
                 mem::forget(baton);
             }
             mem::forget(Arc::clone(&self.core));

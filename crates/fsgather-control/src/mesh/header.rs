@@ -15,7 +15,7 @@
 //!
 //! | reply | offset | size | field |
 //! |---|---|---|---|
-//! | | 0 | 1 | 0 the payload follows, 1 it was withdrawn, 2 it never came |
+//! | | 0 | 1 | 0 the payload follows, 1 it was withdrawn |
 //! | | 1 | 7 | 0 |
 //! | | 8 | 8 | length of the payload |
 //! | | 16 | 8 | xxh3-64 of bytes 0 to 15 |
@@ -100,8 +100,6 @@ pub(super) enum Reply {
     Follows(u64),
     /// There is no such payload any more.
     Withdrawn,
-    /// It was waited for in vain.
-    NeverCame,
 }
 
 impl Reply {
@@ -111,7 +109,6 @@ impl Reply {
         let (code, len) = match self {
             Self::Follows(len) => (0, len),
             Self::Withdrawn => (1, 0),
-            Self::NeverCame => (2, 0),
         };
         let mut bytes = [0; Self::LEN];
         bytes[0] = code;
@@ -129,7 +126,6 @@ impl Reply {
         match bytes[..8] {
             [0, 0, 0, 0, 0, 0, 0, 0] => Some(Self::Follows(len)),
             [1, 0, 0, 0, 0, 0, 0, 0] => Some(Self::Withdrawn),
-            [2, 0, 0, 0, 0, 0, 0, 0] => Some(Self::NeverCame),
             _ => None,
         }
     }
@@ -172,7 +168,7 @@ mod tests {
 
         #[test]
         fn replies_convert_both_ways_and_notice_damage(len: u64, bit in 0..Reply::LEN * 8) {
-            for reply in [Reply::Follows(len), Reply::Withdrawn, Reply::NeverCame] {
+            for reply in [Reply::Follows(len), Reply::Withdrawn] {
                 let mut bytes = reply.to_bytes();
                 prop_assert_eq!(Reply::from_bytes(bytes), Some(reply));
                 bytes[bit / 8] ^= 1 << (bit % 8);

@@ -99,7 +99,7 @@ impl Step {
 /// All direct connections of one rank, for all channels of its world.
 ///
 /// Several threads may use it at the same time for different calls. Dropping it ends all links at once;
-/// [`shut_down`](Self::shut_down) waits for what others are fetching.
+/// [`shut_down`](Self::shut_down) waits for what others have still to fetch.
 pub struct Mesh {
     engine: Arc<Engine>,
     address: MeshAddress,
@@ -221,14 +221,19 @@ impl Mesh {
 
     /// Lets others fetch this rank's payload of a call, until it is [withdrawn](Self::withdraw).
     pub fn offer(&self, call: CallId, source: Source) {
-        self.engine.core().offers.offer(call, source);
-        self.engine.leave_to_itself();
+        // Nobody can ask a mesh that is shut down, or a forked child's.
+        if self.engine.check().is_ok() {
+            self.engine.core().offers.offer(call, source);
+            self.engine.leave_to_itself();
+        }
     }
 
     /// Ends an offer, and frees the payload once nobody is fetching it any more. Who asks later is told.
     pub fn withdraw(&self, call: CallId) {
-        self.engine.core().offers.withdraw(call);
-        self.engine.leave_to_itself();
+        if self.engine.check().is_ok() {
+            self.engine.core().offers.withdraw(call);
+            self.engine.leave_to_itself();
+        }
     }
 
     /// Begins to fetch the payload of another rank, `len` bytes long, as that has announced.
@@ -257,8 +262,8 @@ impl Mesh {
         self.engine.core().accepted.load(Ordering::Relaxed)
     }
 
-    /// Ends all links, once payloads that are being fetched right now have been sent, after `limit` at the
-    /// latest. Nothing can be moved after that.
+    /// Ends all links, once all offers have been withdrawn and what is being fetched right now has been
+    /// sent, after `limit` at the latest. Nothing can be moved after that.
     pub fn shut_down(&self, limit: Duration) {
         self.engine.shut_down(limit);
     }
@@ -270,5 +275,79 @@ impl fmt::Debug for Mesh {
             .field("rank", &self.engine.core().rank)
             .field("address", &self.address)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use fsgather_core::{ChannelId, Epoch, ProcessId};
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn meshes() -> [Mesh; 2] {
+        let meshes = [0, 1].map(|rank| {
+            Mesh::listen(&MeshConfig {
+                rank: Rank::new(rank),
+                communicator: Uuid::nil(),
+                secret: [1; 32],
+                ports: 0..=0,
+                interfaces: Arc::new(|_, _| true),
+                network_namespace: 0,
+                encrypt: false,
+                patience: Duration::from_secs(20),
+                processes: vec![ProcessId::default(); 2],
+            })
+            .unwrap()
+        });
+        let addresses = meshes.each_ref().map(|mesh| mesh.address().clone());
+        for mesh in &meshes {
+            mesh.know(addresses.to_vec()).unwrap();
+        }
+        meshes
+    }
+
+    fn call() -> CallId {
+        CallId {
+            channel: ChannelId::WORLD,
+            epoch: Epoch::FIRST,
+        }
+    }
+
+    #[test]
+    fn threads_may_share_a_mesh() {
+        fn shareable<T: Send + Sync>() {}
+        fn movable<T: Send>() {}
+        shareable::<Mesh>();
+        movable::<Pull>();
+    }
+
+    #[test]
+    fn a_forked_child_can_use_nothing_and_its_end_changes_nothing() {
+        let [one, mut other] = meshes();
+        other.offer(call(), Source::Memory(Bytes::from_static(b"abc")));
+        let fetch = || {
+            let pull = one.pull(call(), Rank::new(1), 3).unwrap();
+            pull.read_to_end(&mut |_| Ok(())).unwrap()
+        };
+        assert_eq!(fetch(), b"abc");
+        let core = Arc::clone(other.engine.core());
+        // What a child has is a copy with the parent's number in it.
+        Arc::get_mut(&mut other.engine)
+            .unwrap()
+            .pretend_to_be_copied();
+        let members = [0, 1].map(Rank::new);
+        let ring = other.ring(call(), &members, b"", &[1, 0], &mut |_| Ok(()));
+        assert!(ring.unwrap_err().to_string().contains("forked child"));
+        let prepared = other.prepare(Rank::ZERO, &mut |_| Ok(()));
+        assert!(prepared.unwrap_err().to_string().contains("forked child"));
+        assert!(other.pull(call(), Rank::ZERO, 1).is_err());
+        other.withdraw(call());
+        other.shut_down(Duration::from_secs(1));
+        drop(other);
+        // The parent goes on over the same link.
+        assert_eq!(fetch(), b"abc");
+        assert_eq!(core.accepted.load(Ordering::Relaxed), 1);
     }
 }

@@ -108,6 +108,22 @@ impl Offers {
         }
     }
 
+    /// Whether nothing is offered.
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().offered.is_empty()
+    }
+
+    /// Waits until nothing is offered any more.
+    pub(super) async fn all_withdrawn(&self) {
+        loop {
+            let changed = self.changed.notified();
+            if self.is_empty() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

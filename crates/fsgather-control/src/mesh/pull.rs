@@ -260,7 +260,6 @@ impl Pull {
                 return Err(core.corrupt(call, self.from, reason));
             }
             Some(Reply::Withdrawn) => format!("it has withdrawn its payload of {call}"),
-            Some(Reply::NeverCame) => format!("it has not offered its payload of {call}"),
             None => return Err(core.lost_because(self.from, "it sent a reply that is none")),
         };
         // Nothing follows, so the link is as good as before.

@@ -18,7 +18,7 @@ use fsgather_core::{Error, PeerFailure, Rank};
 use network::World;
 use promises::Ledger;
 use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
-use script::{Fault, Harm, Script, Twist, Verb, What, scripts};
+use script::{Fault, Harm, Line, Parting, Script, Twist, Verb, What, scripts};
 
 /// How many scripts each property is tried with; tens of thousands take a minute each.
 const CASES: u32 = 800;
@@ -36,7 +36,7 @@ fn all_ranks(script: &Script) -> Vec<Rank> {
 
 /// Everything has succeeded.
 fn is_peaceful(script: &Script, ledger: &Ledger) -> Result<(), TestCaseError> {
-    prop_assert_eq!(&ledger.abort, &None);
+    prop_assert_eq!(ledger.abort(), None);
     prop_assert_eq!(&ledger.failures, &Vec::new());
     let closed: Vec<Rank> = ledger.closed.iter().copied().collect();
     prop_assert_eq!(closed, all_ranks(script));
@@ -72,7 +72,7 @@ proptest! {
         script in scripts(script::STEADY)
     ) {
         let ledger = run(&script)?;
-        if ledger.abort.is_some() {
+        if ledger.abort().is_some() {
             prop_assert!(ledger.closed.is_empty(), "{:?} closed in good order", ledger.closed);
         }
     }
@@ -114,14 +114,17 @@ proptest! {
         let late = late % ranks;
         let script = Script {
             ranks,
-            program: vec![Verb::Barrier, Verb::AllGather { leaves: 255, rounds: 0 }],
+            program: vec![
+                Verb::Barrier.into(),
+                Verb::AllGather { leaves: 255, rounds: 0 }.into(),
+            ],
             twists: vec![Twist { rank: late, line: 1, what: What::Slow { seconds, moving: false } }],
             faults: Vec::new(),
             order,
         };
         let ledger = run(&script)?;
-        let Some(Error::Timeout { during, missing, .. }) = &ledger.abort else {
-            return Err(TestCaseError::fail(format!("{:?}", ledger.abort)));
+        let Some(Error::Timeout { during, missing, .. }) = ledger.abort() else {
+            return Err(TestCaseError::fail(format!("{:?}", ledger.abort())));
         };
         prop_assert_eq!(during, "all_gather #1");
         let named: Vec<Rank> = missing.iter().map(|missing| missing.rank).collect();
@@ -146,12 +149,13 @@ fn p10_a_world_of_1024_ranks_is_fast() {
     let script = Script {
         ranks: 1024,
         program: vec![
-            Verb::Barrier,
+            Verb::Barrier.into(),
             Verb::AllGather {
                 leaves: 1,
                 rounds: 0,
-            },
-            Verb::Barrier,
+            }
+            .into(),
+            Verb::Barrier.into(),
         ],
         twists: Vec::new(),
         faults: vec![Fault {
@@ -165,8 +169,8 @@ fn p10_a_world_of_1024_ranks_is_fast() {
         .and_then(World::run_in_turn)
         .map(|world| world.ledger)
         .unwrap();
-    let Some(Error::PeerFailed { peer, failure, .. }) = &ledger.abort else {
-        panic!("{:?}", ledger.abort);
+    let Some(Error::PeerFailed { peer, failure, .. }) = ledger.abort() else {
+        panic!("{:?}", ledger.abort());
     };
     assert_eq!(peer.rank, Rank::new(700));
     assert!(matches!(failure, PeerFailure::Lost { .. }), "{failure}");
@@ -174,6 +178,41 @@ fn p10_a_world_of_1024_ranks_is_fast() {
     assert!(ledger.releases >= 2, "{}", ledger.releases);
     let elapsed = started.elapsed();
     assert!(elapsed < Duration::from_secs(10), "{elapsed:?}");
+}
+
+#[test]
+fn p10_five_hundred_groups_of_a_large_world_are_fast() {
+    let started = Instant::now();
+    let on_pairs = |verb| Line { verb, on: Some(0) };
+    let gather = Verb::AllGather {
+        leaves: 255,
+        rounds: 0,
+    };
+    let pairs = Verb::Split {
+        by: Parting::Pairs,
+        backwards: true,
+    };
+    let script = Script {
+        ranks: 1024,
+        program: vec![
+            pairs.into(),
+            on_pairs(Verb::Barrier),
+            on_pairs(gather),
+            on_pairs(Verb::EndGroup),
+            Verb::Barrier.into(),
+        ],
+        twists: Vec::new(),
+        faults: Vec::new(),
+        order: Vec::new(),
+    };
+    let ledger = World::new(&script)
+        .and_then(World::run_in_turn)
+        .map(|world| world.ledger)
+        .unwrap();
+    assert_eq!(ledger.releases, 3 * 512 + 1);
+    assert_eq!(ledger.goodbyes(), (1024, true));
+    let elapsed = started.elapsed();
+    assert!(elapsed < Duration::from_secs(20), "{elapsed:?}");
 }
 
 /// Without this, a simulation in which little happens would keep every promise.
@@ -200,6 +239,9 @@ fn simulated_worlds_end_in_every_possible_way() {
         "abandoned",
         "reclaimed",
         "gone before its payload was",
+        "a group failed alone",
+        "a group went on after the world had failed",
+        "reclaimed although abandoned",
     ] {
         let runs = endings.get(ending).copied().unwrap_or(0);
         assert!(runs >= 4, "{ending}: only {runs} of 400 runs; {endings:?}");

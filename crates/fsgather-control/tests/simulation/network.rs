@@ -470,8 +470,8 @@ impl World {
                     let link = &mut self.links[rank];
                     link.up.push(self.clock.now, Frame::Said(message));
                 }
-                MemberAction::Reclaim { epoch, .. } => {
-                    self.ledger.removes(index(rank), epoch)?;
+                MemberAction::Reclaim { channel, epoch } => {
+                    self.ledger.removes(index(rank), (channel, epoch))?;
                 }
             }
         }
@@ -489,8 +489,10 @@ impl World {
 
     fn coordinator_hears(&mut self, from: Rank, message: ToCoordinator) -> Checked {
         if self.coordinator.is_connected(from) && !self.coordinator.is_gone() {
+            let coordinator = &self.coordinator;
+            let connected = |rank| coordinator.is_connected(rank);
             self.ledger
-                .coordinator_hears(from, &message, self.clock.now)?;
+                .coordinator_hears(from, &message, self.clock.now, &connected)?;
         }
         self.coordinator.hear(from, message, self.clock.instant());
         Ok(())
@@ -516,8 +518,8 @@ impl World {
                         self.coordinator_hears(Rank::ZERO, message)?;
                         self.carry_out()?;
                     }
-                    MemberAction::Reclaim { epoch, .. } => {
-                        self.ledger.removes(Rank::ZERO, epoch)?;
+                    MemberAction::Reclaim { channel, epoch } => {
+                        self.ledger.removes(Rank::ZERO, (channel, epoch))?;
                     }
                 }
             }
@@ -548,8 +550,13 @@ impl World {
                         }
                     }
                 }
-                Action::ReclaimFor { epoch, owner, .. } => {
-                    self.ledger.reclaims_for(epoch, owner, &connected)?;
+                Action::ReclaimFor {
+                    channel,
+                    epoch,
+                    owner,
+                } => {
+                    let call = (channel, epoch);
+                    self.ledger.reclaims_for(call, owner, &connected)?;
                 }
                 Action::Warn(_) | Action::Note(_) => {}
             }

@@ -4,17 +4,37 @@ use std::collections::VecDeque;
 
 use fsgather_core::Rank;
 
-use crate::script::{PATIENCE, Script, Verb, What};
+use crate::script::{Group, PATIENCE, Script, Verb, What};
+
+/// A group by the line that makes it; none is the world.
+pub(crate) type Slot = Option<usize>;
 
 /// One thing to do, with all that is special about it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum Task {
-    Call { verb: Verb, what: Option<What> },
-    Start { leaves: bool },
+    Call {
+        verb: Verb,
+        what: Option<What>,
+        slot: Slot,
+    },
+    Start {
+        leaves: bool,
+        rounds: u8,
+        slot: Slot,
+    },
+    Open {
+        line: usize,
+        group: Group,
+    },
+    DropGroup(Slot),
+    DropGroups,
     Settle,
+    Abandon,
     Compute(u64),
     Close,
-    Leave { raise: bool },
+    Leave {
+        raise: bool,
+    },
     Interrupt,
 }
 
@@ -27,8 +47,10 @@ pub(crate) fn program(script: &Script, rank: Rank) -> VecDeque<Task> {
             (twist.rank == rank.get() && twist.line == line).then_some(twist.what)
         })
     };
-    for line in 0..=script.program.len().max(6) {
-        let what = twist(line);
+    let bit = |bits: u8| bits >> (rank.get() % 8) & 1 == 1;
+    let lines = script.placed();
+    for number in 0..=lines.len().max(7) {
+        let what = twist(number);
         match what {
             Some(What::Close) => {
                 tasks.push_back(Task::Close);
@@ -41,28 +63,49 @@ pub(crate) fn program(script: &Script, rank: Rank) -> VecDeque<Task> {
             }
             Some(What::Interrupt) => tasks.push_back(Task::Interrupt),
             Some(What::Stray) => tasks.push_back(Task::Compute(10 * PATIENCE)),
+            Some(What::DropGroups) => tasks.push_back(Task::DropGroups),
             Some(What::Skip) => continue,
             _ => {}
         }
-        let Some(verb) = script.program.get(line) else {
+        let Some(line) = lines.get(number) else {
             continue;
         };
-        tasks.push_back(match (*verb, what) {
-            (Verb::Barrier, Some(What::Differ)) => Task::Call {
-                verb: Verb::Gather { root: 0, leaves: 0 },
-                what: None,
-            },
-            (_, Some(What::Differ)) => Task::Call {
-                verb: Verb::Barrier,
-                what: None,
-            },
-            (Verb::Compute(seconds), _) => Task::Compute(seconds.into()),
-            (Verb::Settle, _) => Task::Settle,
-            (Verb::Start { leaves }, _) => Task::Start {
-                leaves: leaves >> (rank.get() % 8) & 1 == 1,
-            },
-            (verb, what) => Task::Call { verb, what },
-        });
+        let slot = line.group;
+        let call = |verb, what| Task::Call { verb, what, slot };
+        match (line.verb, what) {
+            (Verb::Barrier, Some(What::Differ)) => {
+                let verb = Verb::Gather {
+                    root: 0,
+                    leaves: 0,
+                    by_owner: false,
+                };
+                tasks.push_back(call(verb, None));
+            }
+            (_, Some(What::Differ)) => tasks.push_back(call(Verb::Barrier, None)),
+            (Verb::Compute(seconds), _) => tasks.push_back(Task::Compute(seconds.into())),
+            (Verb::Settle, _) => tasks.push_back(Task::Settle),
+            (Verb::Abandon(who), _) => {
+                if bit(who) {
+                    tasks.push_back(Task::Abandon);
+                }
+            }
+            (Verb::Start { leaves, rounds }, _) => tasks.push_back(Task::Start {
+                leaves: bit(leaves),
+                rounds,
+                slot,
+            }),
+            (Verb::Split { .. }, _) => {
+                let group = script.group(number, rank);
+                tasks.extend(group.map(|group| Task::Open {
+                    line: number,
+                    group,
+                }));
+            }
+            (Verb::DropGroup, _) => tasks.push_back(Task::DropGroup(slot)),
+            // Whoever still has to read keeps the end waiting.
+            (Verb::EndGroup, what) => tasks.extend([Task::Settle, call(Verb::EndGroup, what)]),
+            (verb, what) => tasks.push_back(call(verb, what)),
+        }
     }
     tasks.extend([Task::Settle, Task::Close]);
     tasks

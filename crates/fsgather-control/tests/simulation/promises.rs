@@ -3,7 +3,9 @@
 //! The ledger sees everything that is said and learned. It keeps a model of its own of what has arrived and
 //! when something last moved, and compares what the machines do with it.
 
+mod endings;
 mod failures;
+mod lanes;
 mod payloads;
 
 use std::{
@@ -14,9 +16,15 @@ use std::{
 
 use bytes::Bytes;
 use fsgather_control::message::{ToCoordinator, ToMember};
-use fsgather_core::{Call, Contribution, Epoch, Error, Leaves, PeerFailure, Rank, Step, Verdict};
+use fsgather_core::{
+    Call, ChannelId, Contribution, Epoch, Error, Leaves, Operation, PeerFailure, Rank, Step,
+    Verdict,
+};
 
-use self::payloads::Payloads;
+use self::{
+    lanes::Lane,
+    payloads::{CallId, Payloads},
+};
 
 /// How long last words may take after the end of a process has been reported.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -71,15 +79,18 @@ pub(crate) type Connected<'a> = &'a dyn Fn(Rank) -> bool;
 #[derive(Default)]
 pub(crate) struct Ledger {
     ranks: u32,
+    lanes: BTreeMap<ChannelId, Lane>,
     exchanges: BTreeMap<Step, Exchange>,
-    payloads: BTreeMap<Epoch, Payloads>,
-    /// Whether something has happened after which the world must have failed.
-    has_to_fail: bool,
-    /// Why the world has failed.
-    pub(crate) abort: Option<Error>,
+    payloads: BTreeMap<CallId, Payloads>,
+    /// Calls of which these ranks do not want to know what comes of them.
+    abandoned_calls: BTreeSet<(Rank, ChannelId, Epoch)>,
     /// When anything last moved.
     pub(crate) last_progress: Duration,
-    bytes: BTreeMap<Rank, u64>,
+    bytes: BTreeMap<(ChannelId, Rank), u64>,
+    /// When each rank last handed in something or moved bytes.
+    moved: BTreeMap<Rank, Duration>,
+    /// When anybody did.
+    movements: BTreeSet<Duration>,
     /// Who was interrupted and has not said so.
     interrupted: BTreeSet<Rank>,
     /// Whose end another process of its host has reported, and when.
@@ -95,19 +106,22 @@ pub(crate) struct Ledger {
     /// Whether rank 0 went without waiting for the others.
     pub(crate) abandoned: bool,
     goodbyes: BTreeMap<Rank, bool>,
-    /// Who has been sent the abort and has not answered it.
-    untold: BTreeSet<Rank>,
     pub(crate) closed: BTreeSet<Rank>,
-    pub(crate) failures: Vec<(Rank, Option<Step>, Error)>,
+    pub(crate) failures: Vec<(Rank, ChannelId, Option<Step>, Error)>,
     pub(crate) releases: usize,
+    /// Releases on other channels after the world has failed.
+    late_releases: usize,
     reclaims: usize,
     reclaims_for_others: usize,
+    reclaims_of_abandoned: usize,
 }
 
 impl Ledger {
     pub(crate) fn new(ranks: u32) -> Self {
+        let world = Lane::world((0..ranks).map(Rank::new));
         Self {
             ranks,
+            lanes: BTreeMap::from([(ChannelId::WORLD, world)]),
             ..Self::default()
         }
     }
@@ -184,7 +198,13 @@ impl Ledger {
         Ok(())
     }
 
-    pub(crate) fn fails(&mut self, rank: Rank, step: Option<Step>, failure: &Error) -> Checked {
+    pub(crate) fn fails(
+        &mut self,
+        rank: Rank,
+        channel: ChannelId,
+        step: Option<Step>,
+        failure: &Error,
+    ) -> Checked {
         if let Some(step) = step {
             let released = self.exchanges.get(&step).is_some_and(|e| e.released);
             promise!(
@@ -192,11 +212,11 @@ impl Ledger {
                 "P1: rank {rank} learns a failure of {step:?}, which rank 0 has released: {failure}"
             );
         }
-        self.failures.push((rank, step, failure.clone()));
+        self.failures.push((rank, channel, step, failure.clone()));
         if self.excused.contains(&rank) {
             return Ok(());
         }
-        let agreed = self.abort.as_ref().map(Error::root_cause);
+        let agreed = self.abort_of(channel).map(Error::root_cause);
         let rank_0_left = matches!(
             failure.root_cause(),
             Error::PeerFailed { peer, failure: PeerFailure::Departed, .. } if peer.rank == Rank::ZERO
@@ -211,9 +231,9 @@ impl Ledger {
     pub(crate) fn closes(&mut self, rank: Rank) -> Checked {
         self.closed.insert(rank);
         promise!(
-            self.abort.is_none(),
+            self.abort().is_none(),
             "P5: rank {rank} closes in good order, but the world has failed: {:?}",
-            self.abort
+            self.abort()
         );
         Ok(())
     }
@@ -226,43 +246,67 @@ impl Ledger {
         from: Rank,
         message: &ToCoordinator,
         now: Duration,
+        connected: Connected<'_>,
     ) -> Checked {
         match message {
-            ToCoordinator::Contribute { step, .. } if self.abort.is_none() => {
+            ToCoordinator::Open { channel, members } => {
+                self.opens(from, *channel, members, connected);
+            }
+            ToCoordinator::Retire { channel } => self.retires(from, *channel),
+            ToCoordinator::Contribute {
+                step, call, body, ..
+            } if self.abort_of(step.channel).is_none() => {
+                let is_abandoned = self.is_abandoned(from, *step);
                 let exchange = self.exchanges.entry(*step).or_default();
                 exchange.arrived.insert(from);
+                self.moved.insert(from, now);
+                self.movements.insert(now);
+                if is_abandoned && !exchange.handed_in.contains_key(&from) {
+                    promise!(body.is_empty(), "P2: rank {from} hands in {body:?} unasked");
+                    let nothing = Contribution::default();
+                    exchange.handed_in.insert(from, (call.clone(), nothing));
+                }
                 exchange.last_progress = now;
                 self.last_progress = now;
             }
-            ToCoordinator::Status { bytes, .. } => {
-                let before = self.bytes.entry(from).or_default();
+            ToCoordinator::Status { channel, bytes, .. } => {
+                let before = self.bytes.entry((*channel, from)).or_default();
                 if *bytes > *before {
                     *before = *bytes;
-                    self.moves(now);
+                    self.moved.insert(from, now);
+                    self.movements.insert(now);
+                    self.moves(*channel, now);
                 }
             }
-            ToCoordinator::Done { epoch, .. } => {
-                self.payloads.entry(*epoch).or_default().done.insert(from);
+            ToCoordinator::Done { channel, epoch } => {
+                let payloads = self.payloads.entry((*channel, *epoch)).or_default();
+                payloads.done.insert(from);
                 self.last_progress = now;
             }
             ToCoordinator::SiblingExited { rank } => {
                 self.reported.entry(*rank).or_insert(now);
             }
-            ToCoordinator::Fail { .. } => {
+            ToCoordinator::Fail { channel, .. } => {
                 self.interrupted.remove(&from);
-                self.has_to_fail = true;
+                if let Some(lane) = self.lanes.get_mut(channel) {
+                    lane.has_to_fail = true;
+                }
             }
             ToCoordinator::Leave { cause } => {
-                self.has_to_fail |= cause.is_some();
+                if cause.is_some() {
+                    self.breaks_all_of(from);
+                }
                 promise!(
                     !self.interrupted.contains(&from)
-                        || self.abort.is_some()
+                        || self.abort().is_some()
                         || self.rank_0_was_disturbed,
                     "P3: rank {from} was interrupted, and leaves without a word about it"
                 );
             }
-            ToCoordinator::AbortSeen { .. } => {
-                self.untold.remove(&from);
+            ToCoordinator::AbortSeen { channel } => {
+                if let Some(lane) = self.lanes.get_mut(channel) {
+                    lane.untold.remove(&from);
+                }
             }
             ToCoordinator::Close { .. } => {
                 self.came_to_close.insert(from);
@@ -276,13 +320,15 @@ impl Ledger {
 
     /// Rank 0 notices the end of a connection.
     pub(crate) fn loses(&mut self, rank: Rank, connected: Connected<'_>) {
-        self.has_to_fail |= connected(rank) && !self.came_to_close.contains(&rank);
+        if connected(rank) && !self.came_to_close.contains(&rank) {
+            self.breaks_all_of(rank);
+        }
     }
 
-    fn moves(&mut self, now: Duration) {
+    fn moves(&mut self, channel: ChannelId, now: Duration) {
         self.last_progress = now;
-        for exchange in self.exchanges.values_mut() {
-            if !exchange.arrived.is_empty() {
+        for (step, exchange) in &mut self.exchanges {
+            if step.channel == channel && !exchange.arrived.is_empty() {
                 exchange.last_progress = now;
             }
         }
@@ -310,16 +356,16 @@ impl Ledger {
                 bodies,
                 acknowledge,
                 ..
-            } => self.releases(to, *step, bodies.as_ref(), *acknowledge),
-            ToMember::Abort { cause, .. } => self.aborts(to, cause, now, connected),
-            ToMember::Reclaim { epoch, .. } => {
+            } => self.releases(to, *step, bodies.as_ref(), *acknowledge, connected),
+            ToMember::Abort { channel, cause } => self.aborts(to, *channel, cause, now, connected),
+            ToMember::Reclaim { channel, epoch } => {
                 for owner in to {
                     // Of several that are lost at the same time, later ones may still be asked.
                     promise!(
                         connected(*owner) || self.reported.contains_key(owner),
                         "P4: rank {owner}, which is gone, is asked to remove its payload"
                     );
-                    self.reclaims(*epoch, *owner, connected)?;
+                    self.reclaims((*channel, *epoch), *owner, connected)?;
                 }
                 Ok(())
             }
@@ -328,7 +374,7 @@ impl Ledger {
                     self.goodbyes.insert(*rank, *orderly);
                 }
                 promise!(
-                    !(*orderly && self.abort.is_some()),
+                    !(*orderly && self.abort().is_some()),
                     "P5: an orderly goodbye in a failed world"
                 );
                 Ok(())
@@ -343,11 +389,14 @@ impl Ledger {
         step: Step,
         bodies: Option<&Vec<Bytes>>,
         acknowledge: bool,
+        connected: Connected<'_>,
     ) -> Checked {
         promise!(
-            self.abort.is_none(),
+            self.abort_of(step.channel).is_none(),
             "P3: {step:?} is released after the abort"
         );
+        self.late_releases += usize::from(self.abort().is_some());
+        let members = self.members(step.channel).to_vec();
         let exchange = self.exchanges.entry(step).or_default();
         self.releases += usize::from(!exchange.released);
         exchange.released = true;
@@ -358,7 +407,7 @@ impl Ledger {
             );
         }
         promise!(
-            exchange.arrived.len() == self.ranks as usize,
+            exchange.arrived.len() == members.len(),
             "P2: {step:?} is released with contributions of {:?} only",
             exchange.arrived
         );
@@ -380,14 +429,29 @@ impl Ledger {
         let known_failed = self
             .failures
             .iter()
-            .find(|(rank, failed, _)| *failed == Some(step) && !self.excused.contains(rank));
+            .find(|(rank, _, failed, _)| *failed == Some(step) && !self.excused.contains(rank));
         promise!(
             known_failed.is_none(),
             "P1: {step:?} is released after it failed for {known_failed:?}"
         );
-        if expected {
-            self.payloads.entry(step.epoch).or_default().owners = owners;
+        let ends = calls
+            .first()
+            .is_some_and(|call| call.operation == Operation::Close);
+        let recipients = calls.first().map(|call| call.recipients());
+        let numbered = (0..).map(Rank::new).zip(members);
+        let recipients: BTreeSet<Rank> = numbered
+            .filter(|(number, _)| recipients.is_some_and(|r| r.include(*number)))
+            .map(|(_, rank)| rank)
+            .collect();
+        if !owners.is_empty() {
+            let payloads = self.payloads.entry((step.channel, step.epoch)).or_default();
+            payloads.owners = owners;
+            payloads.recipients = recipients;
         }
+        promise!(
+            !ends || !self.is_read(step.channel, connected),
+            "P4: a group ends while payloads of it are read"
+        );
         self.check_table(step, to, bodies)
     }
 
@@ -398,18 +462,25 @@ impl Ledger {
         let Some((call, _)) = exchange.handed_in.values().next() else {
             return Err(Broken(format!("P2: nobody has contributed to {step:?}")));
         };
+        let members = self.members(step.channel);
+        let number_of = |rank: &Rank| (0..).map(Rank::new).zip(members).find(|(_, m)| *m == rank);
         for rank in to {
-            let receives = call.recipients().include(*rank);
+            let number = number_of(rank).map(|(number, _)| number);
+            let receives = number.is_some_and(|number| call.recipients().include(number));
             promise!(
                 bodies.is_some() == receives,
                 "P2: rank {rank} gets {bodies:?} of {step:?}"
             );
         }
         if let Some(bodies) = bodies {
-            let contributed = exchange.handed_in.values();
-            let same = bodies
-                .iter()
-                .eq(contributed.map(|(_, contribution)| &contribution.body));
+            let same = if exchange.handed_in.keys().eq(members) {
+                let contributed = exchange.handed_in.values();
+                bodies.iter().eq(contributed.map(|(_, part)| &part.body))
+            } else {
+                let contributed = members.iter().map(|rank| exchange.handed_in.get(rank));
+                let contributed = contributed.map(|part| part.map(|(_, part)| &part.body));
+                bodies.iter().map(Some).eq(contributed)
+            };
             promise!(
                 same,
                 "P2: {step:?} delivers {bodies:?}, contributed were {:?}",
@@ -432,76 +503,43 @@ impl Ledger {
 
     /// To be asked whenever rank 0 has nothing more to do: it knows who knows, and nothing that could go
     /// is still there.
-    pub(crate) fn check_rest(&self, all_told: bool, connected: Connected<'_>) -> Checked {
-        promise!(
-            self.abort.is_some() || !self.has_to_fail,
-            "P3: a rank has failed or was lost, and the world has not failed"
-        );
-        let mut others = self.untold.iter().filter(|rank| **rank != Rank::ZERO);
-        let untold = others.any(|rank| connected(*rank));
-        promise!(
-            all_told != untold,
-            "P3: rank 0 believes that all know of the failure: {all_told}; not so: {:?}",
-            self.untold
-        );
-        let undecided = |exchange: &&Exchange| !exchange.released && !exchange.arrived.is_empty();
-        for exchange in self.exchanges.values().filter(undecided) {
-            let mut missing = self.all().filter(|rank| !exchange.arrived.contains(rank));
-            let never = missing.find(|rank| !connected(*rank) || self.came_to_close.contains(rank));
+    pub(crate) fn check_rest(
+        &self,
+        all_told: bool,
+        channels: usize,
+        connected: Connected<'_>,
+    ) -> Checked {
+        self.check_lanes(all_told, channels, connected)?;
+        for (step, exchange) in &self.exchanges {
+            let lane = self.lanes.get(&step.channel);
+            let is_undecided = !exchange.released && !exchange.arrived.is_empty();
+            let Some(lane) = lane.filter(|lane| is_undecided && lane.abort.is_none()) else {
+                continue;
+            };
+            let mut missing = lane
+                .members
+                .iter()
+                .filter(|rank| !exchange.arrived.contains(rank));
+            let never = missing.find(|rank| {
+                !connected(**rank) || self.came_to_close.contains(rank) || lane.left.contains(rank)
+            });
             promise!(
-                self.abort.is_some() || never.is_none(),
-                "P6: a call waits for rank {never:?}, which has left or come to the end"
+                never.is_none() || lane.listeners(connected).is_empty(),
+                "P6: {step:?} waits for rank {never:?}, which has left or come to the end"
+            );
+            let is_complete = exchange.arrived.len() == lane.members.len();
+            promise!(
+                !is_complete || self.is_read(step.channel, connected),
+                "P6: {step:?} has all it needs and is not released"
             );
         }
-        for (epoch, payloads) in &self.payloads {
+        for (call, payloads) in &self.payloads {
             let left: Vec<_> = payloads.owners.difference(&payloads.reclaimed).collect();
             promise!(
-                left.is_empty() || !self.readers(*epoch, connected).is_empty(),
-                "P4: nobody reads call {epoch} any more, but the payloads of {left:?} stay"
+                left.is_empty() || !self.readers(*call, connected).is_empty(),
+                "P4: nobody reads call {call:?} any more, but the payloads of {left:?} stay"
             );
         }
         Ok(())
-    }
-
-    /// What this run was an example of.
-    pub(crate) fn endings(&self) -> Vec<&'static str> {
-        let mut endings = vec![match &self.abort {
-            None if self.closed.is_empty() => "other",
-            None => "good",
-            Some(Error::Desync { .. }) => "desync",
-            Some(Error::Timeout { .. }) => "time-out",
-            Some(Error::PeerFailed { failure, .. }) => match failure {
-                PeerFailure::Lost { .. } => "lost",
-                PeerFailure::Departed => "departed",
-                _ => "raised",
-            },
-            Some(_) => "raised",
-        }];
-        let unknown = self.failures.iter().any(|(_, _, failure)| {
-            let failure = failure.root_cause();
-            matches!(failure, Error::PeerFailed { failure, .. }
-                if matches!(failure, PeerFailure::OutcomeUnknown { .. }))
-        });
-        let others = [
-            (unknown, "unknown outcome"),
-            (self.abandoned, "abandoned"),
-            (self.reclaims > 0, "reclaimed"),
-            (self.reclaims_for_others > 0, "gone before its payload was"),
-        ];
-        endings.extend(
-            others
-                .iter()
-                .filter(|(true_of_it, _)| *true_of_it)
-                .map(|(_, name)| *name),
-        );
-        endings
-    }
-
-    /// How many ranks have been told goodbye, and whether all in good order.
-    pub(crate) fn goodbyes(&self) -> (usize, bool) {
-        (
-            self.goodbyes.len(),
-            self.goodbyes.values().all(|orderly| *orderly),
-        )
     }
 }

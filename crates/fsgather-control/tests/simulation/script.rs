@@ -5,12 +5,46 @@
 
 use std::fmt;
 
+use fsgather_core::{ChannelId, Rank};
 use proptest::{collection::vec, prelude::*, sample::select};
 
 /// The time-out of all simulated worlds, in seconds.
 pub(crate) const PATIENCE: u64 = 60;
 
+/// How ranks part into groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Parting {
+    /// By one bit for each rank.
+    Bits(u8),
+    /// Into pairs of neighbours.
+    Pairs,
+}
+
+impl Parting {
+    fn are_together(self, one: Rank, other: Rank) -> bool {
+        let colour = |rank: Rank| match self {
+            Self::Bits(bits) => u32::from(bits >> (rank.get() % 8) & 1),
+            Self::Pairs => rank.get() / 2,
+        };
+        colour(one) == colour(other)
+    }
+}
+
 /// One line of the program that all ranks share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub(crate) verb: Verb,
+    /// On the channel of which of the groups that there are, in turn; on the world's if there are none.
+    pub(crate) on: Option<u8>,
+}
+
+impl From<Verb> for Line {
+    fn from(verb: Verb) -> Self {
+        Self { verb, on: None }
+    }
+}
+
+/// What all ranks do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Barrier,
@@ -25,11 +59,25 @@ pub(crate) enum Verb {
     Gather {
         root: u32,
         leaves: u8,
+        /// Whether payloads are removed by their owners, or by the root.
+        by_owner: bool,
     },
     /// Starts an `all_gather` and goes on without waiting for it.
     Start {
         leaves: u8,
+        rounds: u8,
     },
+    /// Ranks with a bit drop what they have started and not waited for.
+    Abandon(u8),
+    /// All ranks part into groups.
+    Split {
+        by: Parting,
+        backwards: bool,
+    },
+    /// Ends the group in good order.
+    EndGroup,
+    /// Leaves the group.
+    DropGroup,
     /// Waits for everything that was started, the latest first.
     Settle,
     /// So many seconds outside of any call.
@@ -37,17 +85,49 @@ pub(crate) enum Verb {
 }
 
 impl Verb {
-    /// With roots that are ranks of a world of this size.
-    fn within(self, ranks: u32) -> Self {
+    /// With roots that are ranks of a communicator of this size.
+    pub(crate) fn within(self, ranks: u32) -> Self {
         match self {
             Self::Broadcast(root) => Self::Broadcast(root % ranks),
-            Self::Gather { root, leaves } => Self::Gather {
+            Self::Gather {
+                root,
+                leaves,
+                by_owner,
+            } => Self::Gather {
                 root: root % ranks,
                 leaves,
+                by_owner,
             },
             other => other,
         }
     }
+
+    /// How many exchanges it takes.
+    fn exchanges(self) -> usize {
+        match self {
+            Self::AllGather { rounds, .. } | Self::Start { rounds, .. } => 1 + usize::from(rounds),
+            Self::Barrier | Self::Broadcast(_) | Self::Gather { .. } | Self::EndGroup => 1,
+            Self::Settle
+            | Self::Compute(_)
+            | Self::Abandon(_)
+            | Self::Split { .. }
+            | Self::DropGroup => 0,
+        }
+    }
+}
+
+/// A line, and the line that made the group that it is about.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placed {
+    pub(crate) verb: Verb,
+    pub(crate) group: Option<usize>,
+}
+
+/// A group, as one of its members knows it.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    pub(crate) channel: ChannelId,
+    pub(crate) members: Vec<Rank>,
 }
 
 /// How one rank departs from the shared program.
@@ -75,6 +155,8 @@ pub(crate) enum What {
     Interrupt,
     /// Computes here for far longer than anybody waits, and goes on.
     Stray,
+    /// Leaves all its groups here.
+    DropGroups,
 }
 
 /// One departure from the shared program.
@@ -112,7 +194,7 @@ pub(crate) struct Fault {
 #[derive(Clone)]
 pub(crate) struct Script {
     pub(crate) ranks: u32,
-    pub(crate) program: Vec<Verb>,
+    pub(crate) program: Vec<Line>,
     pub(crate) twists: Vec<Twist>,
     pub(crate) faults: Vec<Fault>,
     /// Which of the possible events comes next, each time there are several; in turn after the end.
@@ -122,22 +204,87 @@ pub(crate) struct Script {
 impl Script {
     /// How many exchanges its program has, for ranks that all follow it.
     pub(crate) fn exchanges(&self) -> usize {
-        let exchanges = |verb: &Verb| match verb {
-            Verb::AllGather { rounds, .. } => 1 + usize::from(*rounds),
-            Verb::Settle | Verb::Compute(_) => 0,
-            _ => 1,
+        let lines = self.placed();
+        let exchanges = lines.iter().map(|line| {
+            let channels = match line.group {
+                None => 1,
+                Some(made) => self.groups(made).len(),
+            };
+            channels * line.verb.exchanges()
+        });
+        exchanges.sum()
+    }
+
+    fn ranks(&self) -> impl DoubleEndedIterator<Item = Rank> + use<> {
+        (0..self.ranks).map(Rank::new)
+    }
+
+    /// All lines, each with the line that made its group. Nothing is done on a group that has ended.
+    pub(crate) fn placed(&self) -> Vec<Placed> {
+        let mut live: Vec<usize> = Vec::new();
+        let place = |(number, line): (usize, &Line)| {
+            let chosen = line.on.map(usize::from).filter(|_| !live.is_empty());
+            let chosen = chosen.map(|on| on % live.len());
+            let group = chosen.and_then(|index| live.get(index)).copied();
+            let verb = match (line.verb, chosen) {
+                (Verb::EndGroup | Verb::DropGroup, None) => Verb::Settle,
+                (Verb::EndGroup | Verb::DropGroup, Some(index)) => {
+                    live.remove(index);
+                    line.verb
+                }
+                (verb, _) => verb,
+            };
+            if let Verb::Split { .. } = verb {
+                live.push(number);
+                return Placed { verb, group: None };
+            }
+            Placed { verb, group }
         };
-        self.program.iter().map(exchanges).sum()
+        self.program.iter().enumerate().map(place).collect()
+    }
+
+    /// The group that a line makes for this rank.
+    pub(crate) fn group(&self, line: usize, rank: Rank) -> Option<Group> {
+        let Verb::Split { by, backwards } = self.program.get(line)?.verb else {
+            return None;
+        };
+        let mut members: Vec<Rank> = self
+            .ranks()
+            .filter(|other| by.are_together(*other, rank))
+            .collect();
+        if backwards {
+            members.reverse();
+        }
+        Some(Group {
+            channel: ChannelId::of_group(ChannelId::WORLD, &members, line as u64),
+            members,
+        })
+    }
+
+    /// All groups that a line makes.
+    pub(crate) fn groups(&self, line: usize) -> Vec<Group> {
+        let mut groups: Vec<Group> = self
+            .ranks()
+            .filter_map(|rank| self.group(line, rank))
+            .collect();
+        groups.sort_by_key(|group| group.channel);
+        groups.dedup_by_key(|group| group.channel);
+        groups
     }
 }
 
 impl fmt::Debug for Script {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "{} ranks, time-out {PATIENCE} s; all do {:?}, then close",
-            self.ranks, self.program
-        )?;
+        writeln!(f, "{} ranks, time-out {PATIENCE} s; all do", self.ranks)?;
+        for (number, line) in self.placed().iter().enumerate() {
+            match line.group {
+                None => writeln!(f, "  {number}: {:?}", line.verb)?,
+                Some(made) => {
+                    writeln!(f, "  {number}: {:?} in the group of line {made}", line.verb)?;
+                }
+            }
+        }
+        writeln!(f, "  and close")?;
         for Twist { rank, line, what } in &self.twists {
             writeln!(f, "  but rank {rank} at line {line}: {what:?}")?;
         }
@@ -266,6 +413,7 @@ fn any_twist() -> BoxedStrategy<What> {
         What::Raise,
         What::Interrupt,
         What::Stray,
+        What::DropGroups,
     ];
     prop_oneof![1 => delays(), 1 => lateness(), 6 => select(others)].boxed()
 }
@@ -277,6 +425,7 @@ fn reading_twists() -> BoxedStrategy<What> {
         What::Leave,
         What::Raise,
         What::Close,
+        What::DropGroups,
     ];
     prop_oneof![1 => delays(), 2 => lateness(), 3 => select(others)].boxed()
 }
@@ -306,24 +455,53 @@ fn any_harm() -> BoxedStrategy<Harm> {
 fn verb(payloads: bool) -> BoxedStrategy<Verb> {
     let gathers = prop_oneof![
         3 => (any::<u8>(), 0..=2_u8).prop_map(|(leaves, rounds)| Verb::AllGather { leaves, rounds }),
-        1 => any::<u8>().prop_map(|leaves| Verb::Start { leaves }),
+        3 => (any::<u8>(), 0..=1_u8).prop_map(|(leaves, rounds)| Verb::Start { leaves, rounds }),
     ];
+    let gather = |(root, leaves, by_owner)| Verb::Gather {
+        root,
+        leaves,
+        by_owner,
+    };
     let others = prop_oneof![
         2 => Just(Verb::Barrier),
         1 => any::<u32>().prop_map(Verb::Broadcast),
-        2 => (any::<u32>(), any::<u8>()).prop_map(|(root, leaves)| Verb::Gather { root, leaves }),
+        2 => (any::<u32>(), any::<u8>(), any::<bool>()).prop_map(gather),
         1 => Just(Verb::Settle),
+        2 => any::<u8>().prop_map(Verb::Abandon),
         1 => (1..=3_u8).prop_map(Verb::Compute),
+        1 => Just(Verb::EndGroup),
+        1 => Just(Verb::DropGroup),
     ];
-    let weight = if payloads { 6 } else { 1 };
-    prop_oneof![weight => gathers, 2 => others].boxed()
+    let split = (any::<u8>(), any::<bool>()).prop_map(|(bits, backwards)| Verb::Split {
+        by: Parting::Bits(bits),
+        backwards,
+    });
+    let weight = if payloads { 6 } else { 2 };
+    prop_oneof![weight => gathers, 4 => others, 1 => split].boxed()
+}
+
+fn line(payloads: bool) -> impl Strategy<Value = Line> {
+    let on = prop_oneof![1 => Just(None), 2 => any::<u8>().prop_map(Some)];
+    (verb(payloads), on).prop_map(|(verb, on)| Line { verb, on })
+}
+
+/// What ranks do, half of the time with groups from the start.
+fn program(payloads: bool) -> impl Strategy<Value = Vec<Line>> {
+    let groups = (any::<u8>(), any::<bool>(), any::<bool>());
+    (groups, vec(line(payloads), 0..7)).prop_map(|((bits, backwards, with_groups), mut lines)| {
+        if with_groups {
+            let by = Parting::Bits(bits);
+            lines.insert(0, Verb::Split { by, backwards }.into());
+        }
+        lines
+    })
 }
 
 /// Scripts of one mixture, for worlds of 1 to 5 ranks.
 pub(crate) fn scripts(mixture: Mixture) -> impl Strategy<Value = Script> {
     let twists = match mixture.twists {
         None => Just(Vec::new()).boxed(),
-        Some(what) => vec((any::<u32>(), 0..6_usize, what()), 0..4).boxed(),
+        Some(what) => vec((any::<u32>(), 0..7_usize, what()), 0..4).boxed(),
     };
     let faults = match mixture.harms {
         None => Just(Vec::new()).boxed(),
@@ -331,14 +509,14 @@ pub(crate) fn scripts(mixture: Mixture) -> impl Strategy<Value = Script> {
     };
     (
         1..=5_u32,
-        vec(verb(mixture.payloads), 0..6),
+        program(mixture.payloads),
         twists,
         faults,
         vec(any::<u8>(), 0..150),
     )
         .prop_map(move |(ranks, program, twists, faults, order)| Script {
             ranks,
-            program: program.into_iter().map(|verb| verb.within(ranks)).collect(),
+            program,
             twists: twists
                 .into_iter()
                 .map(|(rank, line, what)| Twist {

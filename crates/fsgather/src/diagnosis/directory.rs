@@ -13,8 +13,8 @@ use std::{
 
 use fsgather_core::{ChannelId, Epoch, Error, ProcessId, Rank, WorldSize};
 use fsgather_store::{
-    Access, Capacity, Class, CollectPolicy, Encoding, FileSystem, GatherDir, Locator, Mount,
-    OwnUid, PayloadId, PublishMode, Rules, Surveyor, check_writing, has_rendezvous,
+    Access, Capacity, Class, CollectPolicy, CompressionSetting, Encoding, FileSystem, GatherDir,
+    Locator, Mount, OwnUid, PayloadId, PublishMode, Rules, Surveyor, check_writing, has_rendezvous,
     make_rendezvous, remove_empty_rendezvous,
 };
 use uuid::Uuid;
@@ -231,7 +231,8 @@ pub(super) fn publish(
         epoch: Epoch::FIRST,
         rank: Rank::ZERO,
     };
-    let mut writer = directory.create_payload(id, Encoding(0), |_| Ok(()))?;
+    let mut writer =
+        directory.create_payload(id, Encoding(0), CompressionSetting::None, |_| Ok(()))?;
     let written = writer.write_all(&vec![0x66; TRIAL_BYTES]);
     let path = directory.path().to_owned();
     written.map_err(|error| Error::storage("write a payload in", path, &error))?;

@@ -1,4 +1,4 @@
-//! What a diagnosis comes to: [`Finding`]s, each with a [`Level`], and the [`Verdict`] over all of them.
+//! What a diagnosis comes to: [`Finding`]s, each with a [`Level`], and the [`Conclusion`] over all of them.
 
 use std::fmt;
 
@@ -100,14 +100,14 @@ impl Finding {
     }
 
     /// What it does to the use of the directory.
-    fn verdict(&self) -> Verdict {
+    fn conclusion(&self) -> Conclusion {
         match (self.level, self.topic) {
             (Level::Problem, Topic::Settings | Topic::Launcher | Topic::Limits) => {
-                Verdict::WrongSettings
+                Conclusion::WrongSettings
             }
-            (Level::Problem, Topic::Directory | Topic::Leftovers) => Verdict::BadDirectory,
-            (Level::Problem, Topic::Meeting | Topic::Network) => Verdict::NoMeeting,
-            _ => Verdict::Usable,
+            (Level::Problem, Topic::Directory | Topic::Leftovers) => Conclusion::BadDirectory,
+            (Level::Problem, Topic::Meeting | Topic::Network) => Conclusion::NoMeeting,
+            _ => Conclusion::Usable,
         }
     }
 }
@@ -115,7 +115,7 @@ impl Finding {
 /// Whether a job could run like this, and if not, what is in the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum Conclusion {
     /// It could.
     Usable,
     /// Ranks cannot meet.
@@ -126,13 +126,13 @@ pub enum Verdict {
     WrongSettings,
 }
 
-impl Verdict {
-    /// The verdict over these findings. Where there are several problems, the one that may have caused the
+impl Conclusion {
+    /// The conclusion over these findings. Where there are several problems, the one that may have caused the
     /// others counts: settings before the directory, the directory before the meeting.
     #[must_use]
     pub fn over(findings: &[Finding]) -> Self {
-        let verdicts = findings.iter().map(Finding::verdict);
-        verdicts.max().unwrap_or(Self::Usable)
+        let conclusions = findings.iter().map(Finding::conclusion);
+        conclusions.max().unwrap_or(Self::Usable)
     }
 }
 
@@ -171,17 +171,17 @@ mod tests {
         let meeting = problem(Topic::Meeting);
         let directory = problem(Topic::Directory);
         let settings = problem(Topic::Settings);
-        assert_eq!(Verdict::over(&[]), Verdict::Usable);
+        assert_eq!(Conclusion::over(&[]), Conclusion::Usable);
         let warning = Finding::warning(Topic::Directory, "x", "y");
-        assert_eq!(Verdict::over(&[warning]), Verdict::Usable);
+        assert_eq!(Conclusion::over(&[warning]), Conclusion::Usable);
         assert_eq!(
-            Verdict::over(std::slice::from_ref(&meeting)),
-            Verdict::NoMeeting
+            Conclusion::over(std::slice::from_ref(&meeting)),
+            Conclusion::NoMeeting
         );
         let both = [meeting.clone(), directory.clone()];
-        assert_eq!(Verdict::over(&both), Verdict::BadDirectory);
+        assert_eq!(Conclusion::over(&both), Conclusion::BadDirectory);
         let all = [settings, directory, meeting];
-        assert_eq!(Verdict::over(&all), Verdict::WrongSettings);
+        assert_eq!(Conclusion::over(&all), Conclusion::WrongSettings);
     }
 
     #[test]

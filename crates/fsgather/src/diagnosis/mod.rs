@@ -7,11 +7,11 @@
 //! own.
 //!
 //! ```
-//! use fsgather::{Communicator, diagnosis::{Verdict, diagnose}};
+//! use fsgather::{Communicator, diagnosis::{Conclusion, diagnose}};
 //!
 //! let place = tempfile::tempdir()?;
 //! let diagnosis = diagnose(Communicator::builder().directory(place.path()));
-//! assert_eq!(diagnosis.verdict, Verdict::Usable, "{:#?}", diagnosis.findings);
+//! assert_eq!(diagnosis.conclusion, Conclusion::Usable, "{:#?}", diagnosis.findings);
 //! assert!(diagnosis.findings.iter().all(|finding| !finding.text.is_empty()));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -28,7 +28,7 @@ pub use facts::{
     NetworkFacts, PayloadFacts, RankFacts, ReachFact, ReadFacts, SettingFact, TrialFacts,
     WorldFacts,
 };
-pub use finding::{Finding, Level, Topic, Verdict};
+pub use finding::{Conclusion, Finding, Level, Topic};
 pub use fsgather_store::Capacity;
 
 use std::time::{Duration, Instant};
@@ -58,7 +58,7 @@ pub struct Diagnosis {
     /// What was found, in the order of [`Topic`]. Empty on ranks that leave it to rank 0 to tell.
     pub findings: Vec<Finding>,
     /// Whether a job could run like this; the same on all ranks that have met.
-    pub verdict: Verdict,
+    pub conclusion: Conclusion,
     /// The facts behind the findings: of all ranks on rank 0 if they have met, else of this one.
     pub ranks: Vec<RankFacts>,
     /// What ranks have found out together; on rank 0 if they have met.
@@ -72,7 +72,7 @@ pub struct Diagnosis {
 impl Diagnosis {
     fn new(findings: Vec<Finding>, ranks: Vec<RankFacts>) -> Self {
         Self {
-            verdict: Verdict::over(&findings),
+            conclusion: Conclusion::over(&findings),
             findings,
             ranks,
             world: None,
@@ -176,7 +176,7 @@ fn try_together(
                 ..Diagnosis::new(judge::world(&ranks, &world), ranks)
             },
         };
-        diagnosis.verdict = communicator.broadcast(&diagnosis.verdict, 0)?;
+        diagnosis.conclusion = communicator.broadcast(&diagnosis.conclusion, 0)?;
         Ok(diagnosis)
     });
     match tried {

@@ -148,7 +148,8 @@ fn prepare(
     let mut held = Held::default();
     if facts.directory.is_some() {
         match prepare_files(communicator, world) {
-            Ok((files, directory, payload)) => {
+            Ok(None) => {}
+            Ok(Some((files, directory, payload))) => {
                 plan.files = Some(files);
                 held.directory = Some(directory);
                 held.payload = Some(payload);
@@ -172,21 +173,21 @@ fn prepare(
     (plan, held)
 }
 
+/// Rank 0's part with files; none where it is plain that they cannot be shared.
 fn prepare_files(
     communicator: &Communicator,
     world: &mut WorldFacts,
-) -> Result<(FilePlan, TrialDirectory, PayloadFacts), Error> {
+) -> Result<Option<(FilePlan, TrialDirectory, PayloadFacts)>, Error> {
     let inner = &communicator.inner.world;
     let processes = &inner.processes;
     let chosen = inner.ground.choose(world.sees_same_mounts)?;
     world.directory = Some(chosen.display().to_string());
     let file_system = FileSystem::of(chosen)?;
-    if let Some(hosts) = cannot_be_shared(&file_system, processes) {
-        return Err(Error::NotShared {
-            directory: chosen.to_owned(),
-            hosts,
-            reason: format!("{} is a file system of one host", file_system.name()),
-        });
+    if cannot_be_shared(&file_system, processes).is_some() {
+        let name = file_system.name();
+        world.blind_reason = Some(format!("{name} is a file system of one host"));
+        world.blind = numbers(&probers(processes));
+        return Ok(None);
     }
     let (rendezvous, own) = inner.ground.enter(chosen)?;
     let (directory, payload, locator) = directory::publish(
@@ -203,7 +204,7 @@ fn prepare_files(
         facts: directory.facts().clone(),
         locator,
     };
-    Ok((files, directory, payload))
+    Ok(Some((files, directory, payload)))
 }
 
 /// Tries what rank 0 has made in the directory; on rank 0, how soon it has seen a file of each rank.
@@ -240,8 +241,7 @@ fn try_files(
         match proved {
             None => seen = time_files(communicator, &rendezvous, &opened, trial)?,
             Some(blindness) => {
-                let ranks = blindness.ranks.iter();
-                world.blind = ranks.filter_map(|rank| u32::try_from(*rank).ok()).collect();
+                world.blind = numbers(&blindness.ranks);
                 world.blind_reason = Some(blindness.reason);
             }
         }
@@ -255,6 +255,11 @@ fn try_files(
         }
     }
     Ok(seen)
+}
+
+fn numbers(ranks: &[usize]) -> Vec<u32> {
+    let ranks = ranks.iter();
+    ranks.filter_map(|rank| u32::try_from(*rank).ok()).collect()
 }
 
 fn open(rendezvous: &Path, facts: GatherFacts) -> Result<GatherDir, Error> {

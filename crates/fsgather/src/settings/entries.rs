@@ -112,6 +112,11 @@ impl Settings {
                     bytes_text(*value)
                 }
             }),
+            shown(
+                environment::COMPRESS,
+                &self.compression,
+                ToString::to_string,
+            ),
             shown(environment::LOG, &self.log, Clone::clone),
             shown(environment::PROGRESS, &self.progress, ToString::to_string),
         ]

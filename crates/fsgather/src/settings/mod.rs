@@ -16,6 +16,7 @@ mod setting;
 mod tests;
 
 pub use choice::{Control, Progress, Transport};
+pub use fsgather_store::CompressionSetting;
 pub use interfaces::InterfaceFilter;
 pub use parse::{DirMode, RendezvousSetting};
 pub use ports::PortRange;
@@ -91,6 +92,8 @@ pub struct Settings {
     pub interfaces: Setting<InterfaceFilter>,
     /// The largest payload that makes no file, in bytes, before [`Settings::inline_bound`] limits it.
     pub inline_limit: Setting<u64>,
+    /// How payload files of this rank are compressed. Whether this build can do so is not checked here.
+    pub compression: Setting<CompressionSetting>,
     /// A `tracing` filter; not checked here.
     pub log: Setting<String>,
     /// Whether long work shows how far it has come.
@@ -230,6 +233,13 @@ impl Settings {
                 "is not a size",
                 "64KiB",
                 DEFAULT_INLINE_LIMIT,
+            )?,
+            compression: reader.or(
+                environment::COMPRESS,
+                |text| text.parse().ok(),
+                "is not none, lz4, zstd or zstd:LEVEL with a level from -131072 to 22",
+                "zstd:3",
+                CompressionSetting::None,
             )?,
             log: reader.or(
                 environment::LOG,

@@ -34,6 +34,10 @@ fn without_variables_the_documented_defaults_hold() {
     assert_eq!(settings.port, Setting::default(PortRange::ANY));
     assert!(settings.interfaces.value.is_any());
     assert_eq!(settings.inline_limit.value, 65_536);
+    assert_eq!(
+        settings.compression,
+        Setting::default(CompressionSetting::None)
+    );
     assert_eq!(settings.log.value, "warn");
     assert_eq!(settings.progress, Setting::default(Progress::Auto));
     assert_eq!(settings.warnings, [""; 0]);
@@ -62,6 +66,7 @@ fn every_setting_is_taken_from_its_own_variable() {
         ("FSGATHER_PORT", "60001-60999"),
         ("FSGATHER_INTERFACE", "ib,^ib1"),
         ("FSGATHER_INLINE_LIMIT", "4096"),
+        ("FSGATHER_COMPRESS", "zstd"),
         ("FSGATHER_LOG", "fsgather=debug"),
         ("FSGATHER_PROGRESS", "off"),
     ];
@@ -95,6 +100,7 @@ fn every_setting_is_taken_from_its_own_variable() {
             "FSGATHER_PORT 60001-60999",
             "FSGATHER_INTERFACE ib,^ib1",
             "FSGATHER_INLINE_LIMIT 4.0 KiB",
+            "FSGATHER_COMPRESS zstd:3",
             "FSGATHER_LOG fsgather=debug",
             "FSGATHER_PROGRESS off",
         ]
@@ -131,6 +137,8 @@ fn wrong_values_are_answered_with_variable_text_and_an_example_that_works() {
         ("FSGATHER_PORT", "60999-60001"),
         ("FSGATHER_INTERFACE", "10.0.0.0/64"),
         ("FSGATHER_INLINE_LIMIT", "64 pages"),
+        ("FSGATHER_COMPRESS", "gzip"),
+        ("FSGATHER_COMPRESS", "zstd:23"),
         ("FSGATHER_PROGRESS", "on"),
     ] {
         let message = refused(name, wrong);

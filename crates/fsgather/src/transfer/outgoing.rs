@@ -172,9 +172,11 @@ impl<'a> Outgoing<'a> {
             rank: inner.in_world(inner.exchange.rank()),
         };
         let progress: Progress<'a> = Box::new(move |bytes| session.moved(bytes));
-        let mut writer = files
-            .directory()
-            .create_payload(id, self.encoding, progress)?;
+        let compression = session.inner.world.compression;
+        let mut writer =
+            files
+                .directory()
+                .create_payload(id, self.encoding, compression, progress)?;
         let begun = std::mem::take(&mut self.buffer);
         write(&mut writer, &begun)?;
         self.beyond = Beyond::File(files, Box::new(writer));

@@ -82,6 +82,7 @@ impl Session {
         if self.finished.replace(true) {
             return cause;
         }
+        self.inner.world.note_failed();
         self.inner
             .exchange
             .fail(&self.ticket, self.phase.get(), cause)
@@ -89,6 +90,7 @@ impl Session {
 
     /// Notes that the call has ended with an error that all ranks know.
     pub(crate) fn over(&self, failure: Error) -> Error {
+        self.inner.world.note_failed();
         self.finished.set(true);
         failure
     }

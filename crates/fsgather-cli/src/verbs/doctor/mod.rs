@@ -8,7 +8,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::Args;
 use fsgather::{
     Communicator, Interrupt,
-    diagnosis::{Verdict, diagnose},
+    diagnosis::{Conclusion, diagnose},
     environment::Variables,
     settings::Settings,
 };
@@ -43,7 +43,7 @@ What is tried leaves nothing behind: a few small files and a payload of
 1.5 MiB, which are removed again.
 
 With --json, standard output carries
-  {schema_version, verdict, exit_code, directory, rank, world_size, met,
+  {schema_version, conclusion, exit_code, directory, rank, world_size, met,
    failure, findings, ranks, world}; docs/reference/json.md has it all.
 It exits with 0 when a job could run like this, 12 when the directory is in the
 way, 15 when ranks cannot meet, 2 when settings are wrong.";
@@ -89,7 +89,7 @@ pub(crate) fn doctor(arguments: &DoctorArguments, json: bool) -> Result<u8, Fail
             return Err(failure);
         }
     }
-    let code = exit_code(diagnosis.verdict);
+    let code = exit_code(diagnosis.conclusion);
     if diagnosis.is_told_here {
         let shown = if json {
             output::json(&report::report(&diagnosis, code))
@@ -102,11 +102,11 @@ pub(crate) fn doctor(arguments: &DoctorArguments, json: bool) -> Result<u8, Fail
     Ok(code)
 }
 
-fn exit_code(verdict: Verdict) -> u8 {
-    match verdict {
-        Verdict::Usable => exit::DONE,
-        Verdict::NoMeeting => exit::RENDEZVOUS,
-        Verdict::BadDirectory => exit::STORAGE,
-        Verdict::WrongSettings => exit::USAGE,
+fn exit_code(conclusion: Conclusion) -> u8 {
+    match conclusion {
+        Conclusion::Usable => exit::DONE,
+        Conclusion::NoMeeting => exit::RENDEZVOUS,
+        Conclusion::BadDirectory => exit::STORAGE,
+        Conclusion::WrongSettings => exit::USAGE,
     }
 }

@@ -1,12 +1,12 @@
 //! A diagnosis as one JSON document.
 
-use fsgather::diagnosis::{Diagnosis, Finding, RankFacts, Verdict, WorldFacts};
+use fsgather::diagnosis::{Conclusion, Diagnosis, Finding, RankFacts, WorldFacts};
 use serde::Serialize;
 
 /// The document; `docs/reference/json.md` describes it.
 #[derive(Serialize)]
 pub(super) struct Report<'a> {
-    verdict: Verdict,
+    conclusion: Conclusion,
     exit_code: u8,
     directory: Option<&'a str>,
     rank: Option<u32>,
@@ -21,7 +21,7 @@ pub(super) struct Report<'a> {
 pub(super) fn report(diagnosis: &Diagnosis, exit_code: u8) -> Report<'_> {
     let teller = diagnosis.ranks.first();
     Report {
-        verdict: diagnosis.verdict,
+        conclusion: diagnosis.conclusion,
         exit_code,
         directory: directory(diagnosis),
         rank: teller.map(|facts| facts.rank),

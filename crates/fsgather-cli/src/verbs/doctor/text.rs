@@ -1,11 +1,11 @@
 //! A diagnosis for people to read: who was asked, where each host stands, which settings hold, what was
-//! found, and the verdict.
+//! found, and the conclusion.
 
 use std::fmt::Write;
 
 use fsgather::{
     bytes_text,
-    diagnosis::{Diagnosis, Finding, Level, RankFacts, SettingFact, Verdict},
+    diagnosis::{Conclusion, Diagnosis, Finding, Level, RankFacts, SettingFact},
 };
 
 use crate::table::{Side, Table, plain};
@@ -178,11 +178,11 @@ fn summary(diagnosis: &Diagnosis) -> String {
             count => format!("{count} {one}s"),
         }
     };
-    let word = match diagnosis.verdict {
-        Verdict::Usable => "usable",
-        Verdict::NoMeeting => "not usable: ranks cannot meet",
-        Verdict::BadDirectory => "not usable: the directory is in the way",
-        Verdict::WrongSettings => "not usable: settings are wrong",
+    let word = match diagnosis.conclusion {
+        Conclusion::Usable => "usable",
+        Conclusion::NoMeeting => "not usable: ranks cannot meet",
+        Conclusion::BadDirectory => "not usable: the directory is in the way",
+        Conclusion::WrongSettings => "not usable: settings are wrong",
     };
     format!(
         "{word} ({}, {}, {})",

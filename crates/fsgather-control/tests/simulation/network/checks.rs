@@ -22,7 +22,8 @@ impl World {
             return Ok(());
         }
         let connected = |rank| coordinator.is_connected(rank);
-        self.ledger.check_rest(coordinator.all_told(), &connected)
+        let (all_told, channels) = (coordinator.all_told(), coordinator.channels());
+        self.ledger.check_rest(all_told, channels, &connected)
     }
 
     /// Nobody waits longer than patience, and the grace that members give rank 0.
@@ -32,8 +33,8 @@ impl World {
             self.ledger.check_reports(self.clock.now, &connected)?;
         }
         let limit = Duration::from_secs(PATIENCE) + GRACE + NOTICE + 3 * LATENCY;
-        for process in self.processes.iter().filter(|process| process.is_running()) {
-            if let Some(since) = process.blocked_since {
+        for process in &self.processes {
+            if let Some(since) = process.blocked_since.filter(|_| process.is_running()) {
                 let since = since.max(self.ledger.last_progress);
                 promise!(
                     self.clock.now <= since + limit,
@@ -59,17 +60,36 @@ impl World {
         // Who goes without waiting for the others leaves things undecided.
         if self.processes[0].health != Health::Dead && !self.ledger.abandoned {
             let text = format!("{:?}", self.coordinator);
+            let channels = self.coordinator.channels();
+            let is_empty = |field: &str| text.matches(field).count() == channels;
             promise!(
-                text.contains("undecided: {}") && text.contains("reading: {}"),
+                is_empty("undecided: {}") && is_empty("reading: {}"),
                 "P9: something is kept after the end: {text}"
             );
         }
-        for process in &self.processes {
+        let is_well = self.ledger.failures.is_empty() && self.ledger.abort().is_none();
+        for process in self.processes.iter().filter(|p| p.health != Health::Dead) {
             let text = format!("{:?}", process.member);
             let ended = process.health != Health::Dead && process.member.farewell().is_some();
+            let channels = process.member.channels();
             promise!(
-                !ended || text.contains("awaited: {}"),
+                channels == process.channels(),
+                "P9: rank {} has {} channels and keeps {channels}",
+                process.rank,
+                process.channels()
+            );
+            promise!(
+                !ended || text.matches("awaited: {}").count() == channels,
                 "P9: rank {} still waits for something: {text}",
+                process.rank
+            );
+            promise!(
+                !(is_well && process.has_settled())
+                    || text
+                        .matches("verdicts: {}, awaited: {}, started: {}")
+                        .count()
+                        == channels,
+                "P9: rank {} keeps calls that are over: {text}",
                 process.rank
             );
         }

@@ -2,23 +2,24 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use fsgather_core::{Call, Error, PeerFailure, Rank, Round, Step};
+use fsgather_core::{Call, ChannelId, Error, PeerFailure, Rank, Round, Step};
 
-use super::{Broken, Checked, Connected, Ledger, promise};
+use super::{Broken, Checked, Connected, Exchange, Ledger, promise};
 use crate::{rank::raised, script::PATIENCE};
 
 impl Ledger {
     pub(super) fn aborts(
         &mut self,
         to: &[Rank],
+        channel: ChannelId,
         cause: &Error,
         now: Duration,
         connected: Connected<'_>,
     ) -> Checked {
-        if let Some(first) = &self.abort {
+        if let Some(first) = self.abort_of(channel) {
             promise!(
                 first == cause,
-                "P3: first the world fails with \"{first}\", then with \"{cause}\""
+                "P3: first {channel:?} fails with \"{first}\", then with \"{cause}\""
             );
             return Ok(());
         }
@@ -27,9 +28,9 @@ impl Ledger {
         } = cause
         {
             let missing = missing.iter().map(|missing| missing.rank).collect();
-            self.check_timeout(during, &missing, now, connected)?;
+            self.check_timeout(channel, during, &missing, now, connected)?;
         } else {
-            self.check_names(cause)?;
+            self.check_names(channel, cause)?;
         }
         if let Error::PeerFailed {
             peer,
@@ -39,34 +40,50 @@ impl Ledger {
         {
             let mut undecided = self
                 .exchanges
-                .values()
-                .filter(|exchange| !exchange.released);
+                .iter()
+                .filter(|(step, exchange)| step.channel == channel && !exchange.released);
             promise!(
                 !self.came_to_close.contains(&peer.rank)
-                    || undecided.any(|exchange| !exchange.arrived.contains(&peer.rank)),
+                    || undecided.any(|(_, exchange)| !exchange.arrived.contains(&peer.rank)),
                 "P3: nobody needs rank {} any more, and its loss makes the world fail",
                 peer.rank
             );
         }
         // Of several that are lost at the same time, later ones may still be told.
-        let mut all = self.all().filter(|rank| connected(*rank));
+        let Some(lane) = self.lanes.get_mut(&channel) else {
+            return Err(Broken(format!("P3: {channel:?} fails, which nobody made")));
+        };
+        let mut listeners = lane.listeners(connected).into_iter();
         promise!(
-            all.all(|rank| to.contains(&rank)),
+            listeners.all(|rank| to.contains(&rank)),
             "P3: only {to:?} are told of the failure"
         );
-        self.untold = to.iter().copied().collect();
-        self.abort = Some(cause.clone());
+        lane.untold.extend(to);
+        lane.abort = Some(cause.clone());
+        lane.aborted_at = Some(now);
         Ok(())
     }
 
     /// The error has to name a rank that something was done to.
-    fn check_names(&self, cause: &Error) -> Checked {
+    fn check_names(&self, channel: ChannelId, cause: &Error) -> Checked {
         let named: BTreeSet<Rank> = match cause {
             Error::PeerFailed { peer, .. } => [peer.rank].into(),
             Error::Desync { one, other, .. } => [one.rank, other.rank].into(),
             other => self.all().filter(|rank| *other == raised(*rank)).collect(),
         };
-        let guilty = named.iter().any(|rank| self.culprits.contains(rank));
+        // Where the world has failed, ranks leave when they have nothing more to do in their groups.
+        let has_to_leave = |rank: &Rank| {
+            let mut failures = self.failures.iter();
+            channel != ChannelId::WORLD
+                && failures.any(|(failed, of, _, _)| failed == rank && *of == ChannelId::WORLD)
+        };
+        let has_left = |rank: &Rank| {
+            let lane = self.lanes.get(&channel);
+            lane.is_some_and(|lane| lane.left.contains(rank)) && !self.culprits.is_empty()
+        };
+        let is_guilty =
+            |rank: &Rank| self.culprits.contains(rank) || has_to_leave(rank) || has_left(rank);
+        let guilty = named.iter().any(is_guilty);
         promise!(
             guilty || self.rank_0_was_disturbed,
             "P3: \"{cause}\" names {named:?}, but things were done to {:?}",
@@ -75,10 +92,65 @@ impl Ledger {
         Ok(())
     }
 
+    /// What rank 0 calls a channel.
+    fn name_of(&self, channel: ChannelId) -> String {
+        if channel == ChannelId::WORLD {
+            return String::new();
+        }
+        let members = self.members(channel).iter();
+        let members: Vec<String> = members.map(ToString::to_string).collect();
+        format!(" in the group of ranks {}", members.join(" "))
+    }
+
+    /// When one of these ranks, or one for which one of them waits, and so on, last moved something.
+    fn last_movement(
+        &self,
+        ranks: &BTreeSet<Rank>,
+        now: Duration,
+        connected: Connected<'_>,
+    ) -> Option<Duration> {
+        // What fails at the same moment was waited for until now.
+        let is_waited_for = |channel| {
+            let lane = self.lanes.get(&channel);
+            lane.is_some_and(|lane| lane.aborted_at.is_none_or(|at| at == now))
+        };
+        let mut held_up = ranks.clone();
+        loop {
+            let mut more = held_up.clone();
+            for (step, exchange) in self.exchanges.iter().filter(|(_, e)| !e.released) {
+                if is_waited_for(step.channel) && !exchange.arrived.is_disjoint(&more) {
+                    more.extend(self.missing(*step, exchange, connected));
+                }
+            }
+            if more == held_up {
+                break;
+            }
+            held_up = more;
+        }
+        held_up
+            .iter()
+            .filter_map(|rank| self.moved.get(rank).copied())
+            .max()
+    }
+
+    /// Whom an exchange waits for.
+    fn missing(&self, step: Step, exchange: &Exchange, connected: Connected<'_>) -> BTreeSet<Rank> {
+        let members = self.members(step.channel).iter().copied();
+        let missing: BTreeSet<Rank> = members
+            .filter(|rank| !exchange.arrived.contains(rank))
+            .collect();
+        if missing.is_empty() {
+            // The end of a group waits for those who read.
+            return self.readers_of(step.channel, connected);
+        }
+        missing
+    }
+
     /// A time-out comes exactly when nothing has moved for as long as patience lasts, and names exactly
     /// those who are missing.
     fn check_timeout(
         &self,
+        channel: ChannelId,
         during: &str,
         named: &BTreeSet<Rank>,
         now: Duration,
@@ -90,40 +162,49 @@ impl Ledger {
         let (missing, since) = if during == "close" {
             let all = self.all().filter(|rank| connected(*rank));
             let missing = all
-                .filter(|rank| !self.came_to_close.contains(rank) || self.reads(*rank))
+                .filter(|rank| !self.came_to_close.contains(rank) || self.reads(*rank, connected))
                 .collect();
             (missing, self.closing)
         } else {
+            let name = self.name_of(channel);
             let exchange = self.exchanges.iter().find(|(step, exchange)| {
                 !exchange.released
+                    && step.channel == channel
                     && exchange
                         .handed_in
                         .values()
-                        .any(|(call, _)| text_of(**step, call) == during)
+                        .any(|(call, _)| text_of(**step, call) + &name == during)
             });
-            let Some((_, exchange)) = exchange else {
+            let Some((step, exchange)) = exchange else {
                 return Err(Broken(format!("P7: nobody waits for {during}")));
             };
-            let all = self.all();
-            let missing = all
-                .filter(|rank| !exchange.arrived.contains(rank))
-                .collect::<BTreeSet<_>>();
+            let missing = self.missing(*step, exchange, connected);
             (missing, Some(exchange.last_progress))
         };
         promise!(
             *named == missing,
             "P7: {during} timed out for {named:?}, missing are {missing:?}"
         );
+        // Whoever waits for a rank that gets on with something else is not stuck.
+        let since = since.max(self.last_movement(&missing, now, connected));
         let due = since.map(|since| since + Duration::from_secs(PATIENCE));
+        // In between it may have waited for others in turn, and what they moved counted as well.
+        let counted = || {
+            let moment = now.checked_sub(Duration::from_secs(PATIENCE));
+            self.lanes.len() > 1
+                && due.is_none_or(|due| due < now)
+                && moment.is_some_and(|moment| self.movements.contains(&moment))
+        };
+        let is_late_news = self.lanes.get(&channel).is_some_and(|lane| lane.is_unheard);
         promise!(
-            due == Some(now),
+            due == Some(now) || counted() || (is_late_news && due < Some(now)),
             "P7: {during} timed out at {now:?} instead of {due:?}"
         );
         Ok(())
     }
 }
 
-/// What rank 0 calls a step in a time-out.
+/// What rank 0 calls a step in a time-out, but for its group.
 fn text_of(step: Step, call: &Call) -> String {
     if step.round == Round::VERDICT {
         format!("{} #{}", call.operation, step.epoch)

@@ -2,14 +2,19 @@
 
 use std::collections::BTreeSet;
 
-use fsgather_core::{Epoch, Rank};
+use fsgather_core::{ChannelId, Epoch, Rank};
 
 use super::{Checked, Connected, Ledger, promise};
+
+/// A call within its channel.
+pub(super) type CallId = (ChannelId, Epoch);
 
 /// Payloads of a decided call that somebody may still read.
 #[derive(Default)]
 pub(super) struct Payloads {
     pub(super) owners: BTreeSet<Rank>,
+    /// Who gets them.
+    pub(super) recipients: BTreeSet<Rank>,
     /// Whose payload is to be removed, or is removed by rank 0.
     pub(super) reclaimed: BTreeSet<Rank>,
     /// Whose payload is not there any more.
@@ -19,40 +24,63 @@ pub(super) struct Payloads {
 
 impl Ledger {
     /// Whether rank 0 waits for this rank to say that it has read something.
-    pub(super) fn reads(&self, rank: Rank) -> bool {
-        self.payloads.values().any(|payloads| {
-            payloads.owners.len() > payloads.reclaimed.len() && !payloads.done.contains(&rank)
-        })
+    pub(super) fn reads(&self, rank: Rank, connected: Connected<'_>) -> bool {
+        let calls = self.payloads.keys();
+        calls
+            .into_iter()
+            .any(|call| self.readers(*call, connected).contains(&rank))
+    }
+
+    /// Who reads something of a channel.
+    pub(super) fn readers_of(
+        &self,
+        channel: ChannelId,
+        connected: Connected<'_>,
+    ) -> BTreeSet<Rank> {
+        let calls = self.payloads.keys().filter(|call| call.0 == channel);
+        calls
+            .flat_map(|call| self.readers(*call, connected))
+            .collect()
+    }
+
+    /// Whether something of a channel is being read.
+    pub(super) fn is_read(&self, channel: ChannelId, connected: Connected<'_>) -> bool {
+        !self.readers_of(channel, connected).is_empty()
     }
 
     pub(crate) fn reclaims(
         &mut self,
-        epoch: Epoch,
+        call: CallId,
         owner: Rank,
         connected: Connected<'_>,
     ) -> Checked {
-        let reading = self.readers(epoch, connected);
-        let payloads = self.payloads.entry(epoch).or_default();
+        let reading = self.readers(call, connected);
+        let payloads = self.payloads.entry(call).or_default();
         promise!(
             reading.is_empty(),
-            "P4: the payload of rank {owner} in call {epoch} goes while {reading:?} read it"
+            "P4: the payload of rank {owner} in call {call:?} goes while {reading:?} read it"
         );
         promise!(
             payloads.owners.contains(&owner),
-            "P4: rank {owner} left no payload in call {epoch}"
+            "P4: rank {owner} left no payload in call {call:?}"
         );
         promise!(
             payloads.reclaimed.insert(owner),
-            "P4: the payload of rank {owner} in call {epoch} is reclaimed twice"
+            "P4: the payload of rank {owner} in call {call:?} is reclaimed twice"
         );
         self.reclaims += 1;
+        let abandoned = self.abandoned_calls.iter();
+        let was_abandoned = abandoned
+            .map(|(_, channel, epoch)| (*channel, *epoch))
+            .any(|abandoned| abandoned == call);
+        self.reclaims_of_abandoned += usize::from(was_abandoned);
         Ok(())
     }
 
     /// A payload whose owner is gone is reclaimed by rank 0.
     pub(crate) fn reclaims_for(
         &mut self,
-        epoch: Epoch,
+        call: CallId,
         owner: Rank,
         connected: Connected<'_>,
     ) -> Checked {
@@ -60,36 +88,42 @@ impl Ledger {
             !connected(owner),
             "P4: rank 0 removes the payload of rank {owner}, which is there to do so"
         );
-        self.reclaims(epoch, owner, connected)?;
+        self.reclaims(call, owner, connected)?;
         self.reclaims_for_others += 1;
-        self.removes(owner, epoch)
+        self.removes(owner, call)
     }
 
     /// A payload is removed, by its owner unless that is gone.
-    pub(crate) fn removes(&mut self, owner: Rank, epoch: Epoch) -> Checked {
-        let payloads = self.payloads.entry(epoch).or_default();
+    pub(crate) fn removes(&mut self, owner: Rank, call: CallId) -> Checked {
+        let payloads = self.payloads.entry(call).or_default();
         promise!(
             payloads.reclaimed.contains(&owner) && payloads.removed.insert(owner),
-            "P4: the payload of rank {owner} in call {epoch} is removed unasked or twice"
+            "P4: the payload of rank {owner} in call {call:?} is removed unasked or twice"
         );
         Ok(())
     }
 
     /// Payloads of decided calls that are still there.
-    pub(crate) fn kept_payloads(&self) -> Vec<(Epoch, Rank)> {
+    pub(crate) fn kept_payloads(&self) -> Vec<(CallId, Rank)> {
         let payloads = self.payloads.iter();
         payloads
-            .flat_map(|(epoch, payloads)| {
+            .flat_map(|(call, payloads)| {
                 let kept = payloads.owners.difference(&payloads.removed);
-                kept.map(|owner| (*epoch, *owner))
+                kept.map(|owner| (*call, *owner))
             })
             .collect()
     }
 
-    pub(super) fn readers(&self, epoch: Epoch, connected: Connected<'_>) -> Vec<Rank> {
-        let done = self.payloads.get(&epoch).map(|payloads| &payloads.done);
-        self.all()
-            .filter(|rank| connected(*rank) && !done.is_some_and(|done| done.contains(rank)))
+    /// Who still reads payloads of a call.
+    pub(super) fn readers(&self, call: CallId, connected: Connected<'_>) -> Vec<Rank> {
+        let (Some(payloads), Some(lane)) = (self.payloads.get(&call), self.lanes.get(&call.0))
+        else {
+            return Vec::new();
+        };
+        let recipients = payloads.recipients.iter().copied();
+        recipients
+            .filter(|rank| connected(*rank) && !lane.left.contains(rank))
+            .filter(|rank| !payloads.done.contains(rank))
             .collect()
     }
 }

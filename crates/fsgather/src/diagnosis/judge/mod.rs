@@ -6,6 +6,8 @@
 mod files;
 mod rank;
 #[cfg(test)]
+mod samples;
+#[cfg(test)]
 mod tests;
 mod text;
 mod together;

@@ -6,146 +6,14 @@ use fsgather_core::{Missing, Rank};
 use fsgather_store::Capacity;
 use proptest::prelude::*;
 
-use super::*;
-use crate::diagnosis::{
-    facts::*,
-    finding::{Level, Verdict},
+use super::{
+    samples::{met, rank, reached, setting, shut},
+    *,
 };
-
-/// A rank with nothing wrong, on host `n1`, `n2`, ... with two ranks each.
-fn rank(rank: u32, world_size: u32) -> RankFacts {
-    let host = rank / 2 + 1;
-    RankFacts {
-        rank,
-        world_size,
-        host: format!("n{host}"),
-        pid: 100 + rank,
-        launcher: LauncherFacts {
-            family: "slurm".into(),
-            chosen: format!("rank {rank} of {world_size}, by Slurm (SLURM_PROCID)"),
-            notes: Vec::new(),
-            local_size: Some(2.min(world_size)),
-            hosts: world_size.div_ceil(2),
-        },
-        settings: vec![
-            setting("FSGATHER_TIMEOUT", "30m"),
-            setting("FSGATHER_RANK", &rank.to_string()),
-        ],
-        limits: LimitFacts {
-            open_files: Some(1024),
-            open_files_needed: 128 + 2 * u64::from(world_size),
-            ..LimitFacts::default()
-        },
-        network: NetworkFacts {
-            addresses: vec![format!("10.0.0.{host}"), "127.0.0.1".into()],
-            ..NetworkFacts::default()
-        },
-        directory: Some(directory()),
-        ..RankFacts::default()
-    }
-}
-
-fn setting(name: &str, value: &str) -> SettingFact {
-    SettingFact {
-        name: name.into(),
-        value: value.into(),
-        origin: "default".into(),
-    }
-}
-
-fn directory() -> DirectoryFacts {
-    DirectoryFacts {
-        path: "/shared".into(),
-        origin: "FSGATHER_DIR".into(),
-        file_system: Some("nfs".into()),
-        class: Some("network".into()),
-        mount: Some(MountFacts {
-            point: "/shared".into(),
-            source: "srv:/export".into(),
-            kind: "nfs4".into(),
-            options: ["rw", "vers=4.2", "hard", "addr=10.0.0.9"]
-                .map(Into::into)
-                .into(),
-        }),
-        access: Some(AccessFacts {
-            uid: 1000,
-            gid: 1000,
-            mode: "2770".into(),
-            is_open_to_all: false,
-        }),
-        effective_uid: 1000,
-        own_uid: Some(1000),
-        write_seconds: Some(0.004),
-        server_clock: Some(ClockFact {
-            ahead_seconds: 0.002,
-            uncertainty_seconds: 0.003,
-        }),
-        capacity: Some(Capacity {
-            total_bytes: 1 << 40,
-            free_bytes: 1 << 39,
-            total_inodes: 1_000_000,
-            free_inodes: 900_000,
-        }),
-        ..DirectoryFacts::default()
-    }
-}
-
-/// Four ranks on two hosts that have met, with nothing wrong.
-fn met() -> (Vec<RankFacts>, WorldFacts) {
-    let mut ranks: Vec<RankFacts> = (0..4).map(|number| rank(number, 4)).collect();
-    for facts in &mut ranks {
-        let is_prober = facts.rank % 2 == 0;
-        let seconds = (is_prober && facts.rank > 0).then_some(0.012);
-        facts.trial = Some(TrialFacts {
-            is_prober,
-            saw_rank_0_seconds: seconds,
-            seen_by_rank_0_seconds: seconds,
-            clock: (facts.rank > 0).then_some(ClockFact {
-                ahead_seconds: 0.1,
-                uncertainty_seconds: 0.01,
-            }),
-            reach: (facts.rank == 2).then(|| vec![reached("10.0.0.1")]),
-            ..TrialFacts::default()
-        });
-    }
-    if let Some(directory) = &mut ranks[0].directory {
-        directory.leftovers = Some(LeftoverFacts::default());
-        directory.payload = Some(PayloadFacts {
-            publish: "rename".into(),
-            has_links: true,
-            bytes: 3 << 19,
-            write_seconds: 0.01,
-            read: Some(ReadFacts {
-                seconds: 0.002,
-                mapped: false,
-            }),
-            problem: None,
-        });
-    }
-    let world = WorldFacts {
-        met_seconds: 0.3,
-        carrier: "tcp".into(),
-        directory: Some("/shared".into()),
-        ..WorldFacts::default()
-    };
-    (ranks, world)
-}
-
-fn reached(address: &str) -> ReachFact {
-    ReachFact {
-        address: address.into(),
-        seconds: Some(0.001),
-        problem: None,
-    }
-}
-
-fn shut(address: &str) -> ReachFact {
-    ReachFact {
-        address: address.into(),
-        seconds: None,
-        problem: Some("Connection refused (os error 111)".into()),
-    }
-}
+use crate::diagnosis::{
+    facts::{ClockFact, DirectoryFacts, LauncherFacts, LeftoverFacts, PayloadFacts, ReachFact},
+    finding::{Conclusion, Level},
+};
 
 /// The one finding that has this text in it.
 #[track_caller]
@@ -206,7 +74,7 @@ fn where_nothing_is_wrong_nothing_is_said_to_be() {
         assert_eq!(only(&findings, text).level, Level::Ok);
     }
     assert_eq!(only(&findings, "nfs4 from").ranks, [0, 1, 2, 3]);
-    assert_eq!(Verdict::over(&findings), Verdict::Usable);
+    assert_eq!(Conclusion::over(&findings), Conclusion::Usable);
 }
 
 #[test]
@@ -221,7 +89,7 @@ fn a_directory_that_is_not_shared_names_its_hosts() {
         (Level::Problem, &[2][..])
     );
     assert!(finding.text.ends_with("(n2)"), "{finding:?}");
-    assert_eq!(Verdict::over(&findings), Verdict::BadDirectory);
+    assert_eq!(Conclusion::over(&findings), Conclusion::BadDirectory);
 }
 
 #[test]
@@ -253,11 +121,11 @@ fn one_host_of_a_local_file_system_is_no_way_for_several() {
     check(&findings);
     let finding = only(&findings, "a file system of n1 alone");
     assert_eq!(finding.level, Level::Problem);
-    assert_eq!(Verdict::over(&findings), Verdict::BadDirectory);
+    assert_eq!(Conclusion::over(&findings), Conclusion::BadDirectory);
     // Where the launcher says that all are here it serves.
     facts.launcher.hosts = 1;
     facts.launcher.local_size = Some(4);
-    assert_eq!(Verdict::over(&unmet(&facts, None)), Verdict::Usable);
+    assert_eq!(Conclusion::over(&unmet(&facts, None)), Conclusion::Usable);
 }
 
 #[test]
@@ -274,7 +142,7 @@ fn late_files_are_told_by_how_late() {
         (finding.level, &finding.ranks[..]),
         (Level::Warning, &[2][..])
     );
-    assert_eq!(Verdict::over(&findings), Verdict::Usable);
+    assert_eq!(Conclusion::over(&findings), Conclusion::Usable);
 }
 
 #[test]
@@ -473,7 +341,7 @@ fn limits_are_those_of_rank_0_where_it_alone_needs_them() {
         only(&findings, "no file may become longer than 1.0 MiB").ranks,
         [1]
     );
-    assert_eq!(Verdict::over(&findings), Verdict::WrongSettings);
+    assert_eq!(Conclusion::over(&findings), Conclusion::WrongSettings);
 }
 
 #[test]
@@ -502,7 +370,7 @@ fn a_failed_meeting_says_what_was_the_matter_once() {
         finding.advice.as_deref(),
         Some("see whether it was started")
     );
-    assert_eq!(Verdict::over(&findings), Verdict::NoMeeting);
+    assert_eq!(Conclusion::over(&findings), Conclusion::NoMeeting);
 
     let mut facts = facts;
     let problem = Error::storage("use", "/shared", &std::io::Error::from_raw_os_error(2));
@@ -510,12 +378,12 @@ fn a_failed_meeting_says_what_was_the_matter_once() {
     let findings = unmet(&facts, Some(&problem));
     check(&findings);
     assert_eq!(only(&findings, "No such file").level, Level::Problem);
-    assert_eq!(Verdict::over(&findings), Verdict::BadDirectory);
+    assert_eq!(Conclusion::over(&findings), Conclusion::BadDirectory);
 
     let wrong = Error::config("FSGATHER_CONTROL=markers needs a directory; name one");
     assert_eq!(
-        Verdict::over(&unmet(&rank(1, 4), Some(&wrong))),
-        Verdict::WrongSettings
+        Conclusion::over(&unmet(&rank(1, 4), Some(&wrong))),
+        Conclusion::WrongSettings
     );
 }
 
@@ -556,7 +424,7 @@ fn alone_nothing_is_claimed_of_other_hosts() {
             .is_some_and(|advice| advice.contains("fsgather clean /shared"))
     );
     assert_eq!(only(&findings, "FSGATHER_DRI").level, Level::Warning);
-    assert_eq!(Verdict::over(&findings), Verdict::Usable);
+    assert_eq!(Conclusion::over(&findings), Conclusion::Usable);
 }
 
 #[test]
@@ -571,7 +439,7 @@ fn variables_that_cannot_be_read_are_told_with_a_right_one() {
         finding.advice.as_deref(),
         Some("a right one is FSGATHER_TIMEOUT=30m")
     );
-    assert_eq!(Verdict::over(&findings), Verdict::WrongSettings);
+    assert_eq!(Conclusion::over(&findings), Conclusion::WrongSettings);
 }
 
 proptest! {

@@ -1,10 +1,11 @@
-//! Several processes classify handwritten digits, each its share; rank 0 gathers what they found.
+//! Evaluation: several processes classify handwritten digits, each its share; rank 0 gathers what they
+//! found, one rank at a time.
 //!
 //! Start it under any launcher that starts ranks, for example
 //!
 //! ```text
-//! cargo build --release -p fsgather --example digits
-//! cargo run --release -- run -n 4 -- target/release/examples/digits
+//! cargo build --release -p fsgather --example evaluation
+//! cargo run --release -- run -n 4 -- target/release/examples/evaluation
 //! ```
 //!
 //! or alone: then the world has one rank, and the result is the same.

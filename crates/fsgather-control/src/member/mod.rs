@@ -1,8 +1,9 @@
 //! One rank's side of the control plane, as a machine without I/O: [`Member`].
 
+mod channel;
+
 use std::{
     collections::BTreeMap,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -11,13 +12,11 @@ use fsgather_core::{
     Phase, Rank, Round, Site, Step, Table, Ticket, Verdict,
 };
 
+use self::channel::Channel;
 use crate::message::{ToCoordinator, ToMember};
 
 /// How much longer than the time-out a member waits for rank 0 to say that it has passed.
 const GRACE: Duration = Duration::from_secs(10);
-
-/// How often a member tells rank 0 that it gets on, at most.
-const STATUS_EVERY: Duration = Duration::from_secs(1);
 
 /// What a member wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,15 +41,6 @@ pub enum Farewell {
     Disorderly,
 }
 
-#[derive(Debug, Default)]
-struct Channel {
-    next: Epoch,
-    verdicts: BTreeMap<Step, Verdict>,
-    failure: Option<Error>,
-    /// Contributions on their way, on which rank 0 may have decided already.
-    awaited: BTreeMap<Step, Operation>,
-}
-
 /// The state machine of one rank: calls and messages in, [`MemberAction`]s out.
 ///
 /// Rank 0 has one too; its messages do not cross a wire.
@@ -60,13 +50,14 @@ pub struct Member {
     coordinator: Peer,
     patience: Duration,
     channels: BTreeMap<ChannelId, Channel>,
-    heard: Instant,
-    bytes: u64,
     doing: Activity,
-    reported: Option<(Instant, u64, Activity)>,
     closing: bool,
+    /// Where this rank has come to the end, as long as others may need it for calls that it has abandoned.
+    close_at: Option<Site>,
     farewell: Option<Farewell>,
     lost: Option<String>,
+    /// Why everything was ended from here, groups made later included.
+    interrupted: Option<Error>,
     actions: Vec<MemberAction>,
 }
 
@@ -78,14 +69,13 @@ impl Member {
             rank,
             coordinator,
             patience,
-            channels: BTreeMap::from([(ChannelId::WORLD, Channel::default())]),
-            heard: now,
-            bytes: 0,
+            channels: BTreeMap::from([(ChannelId::WORLD, Channel::new(ChannelId::WORLD, now))]),
             doing: Activity::outside(Phase::Computing),
-            reported: None,
             closing: false,
+            close_at: None,
             farewell: None,
             lost: None,
+            interrupted: None,
             actions: Vec::new(),
         }
     }
@@ -116,7 +106,7 @@ impl Member {
     /// Why a communicator has failed, if it has.
     #[must_use]
     pub fn failure(&self, channel: ChannelId) -> Option<&Error> {
-        self.channels.get(&channel)?.failure.as_ref()
+        self.channels.get(&channel)?.failure()
     }
 
     /// What this rank is doing, as far as it has told.
@@ -125,26 +115,71 @@ impl Member {
         self.doing
     }
 
+    /// How many communicators this rank takes part in.
+    #[must_use]
+    pub fn channels(&self) -> usize {
+        self.channels.len()
+    }
+
+    /// Takes part in a group from here on; `members` are ranks of the world.
+    ///
+    /// # Errors
+    ///
+    /// When this rank uses the channel already.
+    pub fn open(&mut self, id: ChannelId, members: Vec<Rank>, now: Instant) -> Result<(), Error> {
+        if self.channels.contains_key(&id) {
+            return Err(Error::config(
+                "this rank uses the channel of that group already",
+            ));
+        }
+        self.channels.insert(id, Channel::new(id, now));
+        self.say(ToCoordinator::Open {
+            channel: id,
+            members,
+        });
+        let failure = match (&self.lost, self.farewell, &self.interrupted) {
+            (Some(how), _, _) => {
+                let how = how.clone();
+                Some(self.coordinator_failed(None, PeerFailure::Lost { how }))
+            }
+            (_, Some(_), _) => Some(self.coordinator_failed(None, PeerFailure::Departed)),
+            (_, _, Some(cause)) => {
+                let cause = cause.clone();
+                self.fail(id, None, cause.clone(), self.doing);
+                Some(cause)
+            }
+            _ => None,
+        };
+        if let Some(failure) = failure {
+            self.fail_channel(id, &failure);
+        }
+        Ok(())
+    }
+
+    /// Takes part in a group no more, once the others do not need this rank any more for calls to which it has
+    /// contributed.
+    pub fn retire(&mut self, id: ChannelId, now: Instant) {
+        if id == ChannelId::WORLD {
+            return;
+        }
+        if let Some(channel) = self.channels.get_mut(&id) {
+            for message in channel.retire(now) {
+                self.say(message);
+            }
+            self.go_if_free(id);
+        }
+    }
+
     /// Numbers a call.
     ///
     /// # Errors
     ///
     /// [`Error::Poisoned`] after a failure.
     pub fn begin(&mut self, channel: ChannelId, call: Call) -> Result<Ticket, Error> {
-        let state = self.channels.entry(channel).or_default();
-        if let Some(failure) = &state.failure {
-            return Err(failure.poisoned());
-        }
-        let epoch = state.next;
-        state.next = epoch.next();
-        Ok(Ticket {
-            channel,
-            epoch,
-            call: Arc::new(call),
-        })
+        self.channel(channel)?.begin(call)
     }
 
-    /// Hands in a contribution.
+    /// Hands in a contribution to one round of a call.
     ///
     /// # Errors
     ///
@@ -156,46 +191,37 @@ impl Member {
         contribution: Contribution,
         now: Instant,
     ) -> Result<(), Error> {
-        let state = self.channels.entry(ticket.channel).or_default();
-        if let Some(failure) = &state.failure {
-            return Err(failure.clone());
-        }
-        if state.awaited.is_empty() {
-            // Rank 0 owes an answer from here on; what it said before does not count.
-            self.heard = now;
-        }
-        state
-            .awaited
-            .insert(ticket.step(round), ticket.call.operation);
+        let channel = self.channel(ticket.channel)?;
+        let message = channel.contribute(ticket, round, contribution, now)?;
         self.doing = ticket.activity(Phase::Waiting);
-        self.actions
-            .push(MemberAction::Send(ToCoordinator::Contribute {
-                step: ticket.step(round),
-                call: (*ticket.call).clone(),
-                body: contribution.body,
-                leaves: contribution.leaves,
-                further_rounds: contribution.further_rounds,
-            }));
+        self.actions.push(MemberAction::Send(message));
         Ok(())
     }
 
     /// The verdict on one round, once it is there; a verdict is handed out once.
     pub fn take_verdict(&mut self, step: Step) -> Option<Result<Verdict, Error>> {
-        let state = self.channels.get_mut(&step.channel)?;
-        if let Some(verdict) = state.verdicts.remove(&step) {
-            return Some(Ok(verdict));
+        match self.channel(step.channel) {
+            Ok(channel) => channel.take_verdict(step),
+            Err(closed) => Some(Err(closed)),
         }
-        state.failure.clone().map(Err)
     }
 
-    /// Drops the verdict on a call that nobody here wants any more, now or when it comes.
-    pub fn abandon(&mut self, ticket: &Ticket) {
-        let _ = ticket;
+    /// Drops the verdict on a call that nobody here wants any more, now or when it comes. What others need of
+    /// this rank is done; where that cannot be, the call fails with `cause`.
+    pub fn abandon(&mut self, ticket: &Ticket, cause: Error, now: Instant) {
+        let channel = self.channels.get_mut(&ticket.channel);
+        let message = channel.and_then(|channel| channel.abandon(ticket.epoch, cause, now));
+        if let Some(message) = message {
+            self.say(message);
+        }
+        self.go_if_free(ticket.channel);
     }
 
     /// Handles what rank 0 says.
     pub fn hear(&mut self, message: ToMember, now: Instant) {
-        self.heard = now;
+        if let Some(channel) = about(&message).and_then(|id| self.channels.get_mut(&id)) {
+            channel.hear(now);
+        }
         match message {
             ToMember::Release {
                 step,
@@ -213,6 +239,7 @@ impl Member {
                         table,
                         further_rounds,
                     },
+                    now,
                 );
             }
             ToMember::Abort { channel, cause } => {
@@ -265,13 +292,19 @@ impl Member {
         });
     }
 
-    /// Fails all communicators here and now, and tells rank 0.
+    /// Fails all communicators here and now, those that are to come as well, and tells rank 0.
     pub fn interrupt(&mut self, cause: &Error) {
+        self.interrupted.get_or_insert_with(|| cause.clone());
         for id in self.channel_ids() {
-            if self.failure(id).is_none() {
-                self.fail(id, None, cause.clone(), self.doing);
-                self.fail_channel(id, cause);
-            }
+            self.interrupt_channel(id, cause);
+        }
+    }
+
+    /// Fails one communicator here and now, and tells rank 0.
+    pub fn interrupt_channel(&mut self, id: ChannelId, cause: &Error) {
+        if self.failure(id).is_none() {
+            self.fail(id, None, cause.clone(), self.doing);
+            self.fail_channel(id, cause);
         }
     }
 
@@ -292,44 +325,44 @@ impl Member {
         bytes: u64,
         now: Instant,
     ) -> Result<(), Error> {
-        if let Some(failure) = self.failure(channel) {
+        let channel = self.channel(channel)?;
+        if let Some(failure) = channel.failure() {
             return Err(failure.clone());
         }
-        self.bytes += bytes;
+        let message = channel.progress(doing, bytes, now);
         self.doing = doing;
-        let due = self.reported.is_none_or(|(at, reported, before)| {
-            before != doing
-                || (self.bytes > reported && now.saturating_duration_since(at) >= STATUS_EVERY)
-        });
-        if due {
-            self.reported = Some((now, self.bytes, doing));
-            let bytes = self.bytes;
-            self.say(ToCoordinator::Status {
-                channel,
-                activity: doing,
-                bytes,
-            });
+        if let Some(message) = message {
+            self.say(message);
         }
         Ok(())
     }
 
     /// Says that this rank has read all payloads of a call.
     pub fn done(&mut self, channel: ChannelId, epoch: Epoch) {
-        self.reported = None;
         self.doing.phase = Phase::Computing;
-        self.say(ToCoordinator::Done { channel, epoch });
+        if let Some(channel) = self.channels.get_mut(&channel) {
+            let message = channel.done(epoch);
+            self.say(message);
+        }
     }
 
-    /// Says that this rank has come to the orderly end.
+    /// Says that this rank has come to the orderly end, once the others do not need it any more for calls that
+    /// it has abandoned.
     pub fn close(&mut self, site: Site, now: Instant) {
         self.closing = true;
-        self.heard = now;
-        self.say(ToCoordinator::Close { site });
+        if let Some(world) = self.channels.get_mut(&ChannelId::WORLD) {
+            world.hear(now);
+        }
+        self.close_at = Some(site);
+        self.close_if_free();
     }
 
-    /// Says that this rank goes.
+    /// Says that this rank goes. Whoever still waits here for a verdict is told that this is the end.
     pub fn leave(&mut self, cause: Option<Error>) {
         self.say(ToCoordinator::Leave { cause });
+        for id in self.channel_ids() {
+            self.fail_channel(id, &closed());
+        }
     }
 
     /// Tells rank 0 of the end of another process on this host.
@@ -337,26 +370,26 @@ impl Member {
         self.say(ToCoordinator::SiblingExited { rank });
     }
 
-    /// Lets time pass: gives up on a rank 0 that is long overdue with its verdict.
+    /// Lets time pass: gives up on a rank 0 that is long overdue with what it owes.
     pub fn tick(&mut self, now: Instant) {
-        let overdue = self.next_tick().is_some_and(|due| now >= due);
-        if !overdue {
-            return;
-        }
-        for id in self.channel_ids() {
-            let during = match self.first_awaited(id) {
+        let overdue = self.channels.values().filter_map(|channel| {
+            let is_due = self.due(channel).is_some_and(|due| now >= due);
+            is_due.then(|| (channel.id(), channel.first_awaited(), channel.heard()))
+        });
+        let overdue: Vec<_> = overdue.collect();
+        for (id, awaited, heard) in overdue {
+            let during = match awaited {
                 Some((operation, epoch)) => {
                     format!("{operation} #{epoch}, of which the outcome is unknown")
                 }
-                None if self.closing => "close".into(),
-                None => continue,
+                None => "close".into(),
             };
             let missing = Missing {
                 rank: Rank::ZERO,
                 process: Some((self.coordinator.host.clone(), self.coordinator.pid)),
                 last_seen: Some((
                     Activity::outside(Phase::Coordinating),
-                    now.saturating_duration_since(self.heard),
+                    now.saturating_duration_since(heard),
                 )),
             };
             let cause = Error::Timeout {
@@ -374,20 +407,30 @@ impl Member {
     /// When [`tick`](Member::tick) has to be called next, if nothing else happens before.
     #[must_use]
     pub fn next_tick(&self) -> Option<Instant> {
-        let waiting = self
+        let due = self
             .channels
             .values()
-            .any(|channel| !channel.awaited.is_empty() && channel.failure.is_none());
-        let waiting = waiting || (self.closing && self.farewell.is_none() && self.lost.is_none());
-        // Rank 0 itself cannot lose touch with itself.
-        (waiting && self.rank != Rank::ZERO).then(|| self.heard + self.patience + GRACE)
+            .filter_map(|channel| self.due(channel));
+        due.min()
     }
 
-    fn release(&mut self, step: Step, verdict: Verdict) {
-        let state = self.channels.entry(step.channel).or_default();
-        state.awaited.remove(&step);
+    /// When rank 0 is overdue with what it owes of a channel.
+    fn due(&self, channel: &Channel) -> Option<Instant> {
+        let is_closing = self.closing && self.farewell.is_none() && self.lost.is_none();
+        let is_end = is_closing && channel.id() == ChannelId::WORLD && channel.failure().is_none();
+        // Rank 0 itself cannot lose touch with itself.
+        let is_owed = self.rank != Rank::ZERO && (channel.is_waiting() || is_end);
+        is_owed.then(|| channel.heard() + self.patience + GRACE)
+    }
+
+    fn release(&mut self, step: Step, verdict: Verdict, now: Instant) {
         self.doing.phase = Phase::Computing;
-        state.verdicts.insert(step, verdict);
+        // What comes of calls of a group that this rank has left is nobody's business here.
+        let channel = self.channels.get_mut(&step.channel);
+        if let Some(message) = channel.and_then(|channel| channel.release(step, verdict, now)) {
+            self.say(message);
+        }
+        self.go_if_free(step.channel);
     }
 
     fn bye(&mut self, orderly: bool) {
@@ -403,17 +446,34 @@ impl Member {
     }
 
     fn fail_channel(&mut self, id: ChannelId, cause: &Error) {
-        let state = self.channels.entry(id).or_default();
-        state.awaited.clear();
-        if state.failure.is_none() {
-            state.failure = Some(cause.clone());
+        if let Some(channel) = self.channels.get_mut(&id) {
+            for message in channel.fail(cause) {
+                self.say(message);
+            }
+            self.go_if_free(id);
+        }
+    }
+
+    /// Leaves a group, or comes to the end, if that had to wait for what may just have happened on a channel.
+    fn go_if_free(&mut self, id: ChannelId) {
+        if self.channels.get(&id).is_some_and(Channel::can_retire) {
+            self.channels.remove(&id);
+            self.say(ToCoordinator::Retire { channel: id });
+        }
+        self.close_if_free();
+    }
+
+    fn close_if_free(&mut self) {
+        if !self.channels.values().any(Channel::is_busy)
+            && let Some(site) = self.close_at.take()
+        {
+            self.say(ToCoordinator::Close { site });
         }
     }
 
     /// The earliest call of a communicator on which rank 0 has not decided.
     fn first_awaited(&self, id: ChannelId) -> Option<(Operation, Epoch)> {
-        let (step, operation) = self.channels.get(&id)?.awaited.first_key_value()?;
-        Some((*operation, step.epoch))
+        self.channels.get(&id)?.first_awaited()
     }
 
     fn coordinator_failed(&self, call: Option<(Operation, Epoch)>, failure: PeerFailure) -> Error {
@@ -427,6 +487,10 @@ impl Member {
         }
     }
 
+    fn channel(&mut self, id: ChannelId) -> Result<&mut Channel, Error> {
+        self.channels.get_mut(&id).ok_or_else(closed)
+    }
+
     fn channel_ids(&self) -> Vec<ChannelId> {
         self.channels.keys().copied().collect()
     }
@@ -436,4 +500,23 @@ impl Member {
             self.actions.push(MemberAction::Send(message));
         }
     }
+}
+
+/// The communicator that a message is about.
+fn about(message: &ToMember) -> Option<ChannelId> {
+    match message {
+        ToMember::Release { step, .. } => Some(step.channel),
+        ToMember::Abort { channel, .. }
+        | ToMember::Reclaim { channel, .. }
+        | ToMember::Patience { channel } => Some(*channel),
+        ToMember::Forming { .. }
+        | ToMember::Formed { .. }
+        | ToMember::Welcome(_)
+        | ToMember::Bye { .. }
+        | ToMember::Moved => None,
+    }
+}
+
+fn closed() -> Error {
+    Error::config("this communicator is closed")
 }

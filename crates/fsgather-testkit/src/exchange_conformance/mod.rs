@@ -3,6 +3,9 @@
 //! Each check gets a fresh world and runs every rank on a thread of its own. Checks name the promise
 //! they hold; a failing one panics with the rank concerned.
 
+mod groups;
+mod pending;
+
 use std::{
     sync::{Arc, Mutex, mpsc},
     thread,
@@ -34,12 +37,13 @@ pub fn run(make: &MakeWorld<'_>, largest: u32) {
         an_exchange_delivers_all_bodies_in_rank_order(make, ranks);
         a_gather_delivers_to_its_root_only(make, ranks);
         calls_are_numbered_in_order(make, ranks);
-        several_calls_may_be_pending(make, ranks);
         further_rounds_belong_to_their_call(make, ranks);
         payloads_are_reclaimed_once_everybody_has_read(make, ranks);
         closing_together_succeeds_and_nothing_works_after(make, ranks);
         a_failure_is_the_same_on_all_ranks_and_poisons(make, ranks);
         an_interrupt_ends_everything(make, ranks);
+        pending::run(make, ranks);
+        groups::run(make, ranks);
     }
     for ranks in 2..=largest {
         different_calls_are_told_with_both_sites(make, ranks);
@@ -124,24 +128,6 @@ fn calls_are_numbered_in_order(make: &MakeWorld<'_>, ranks: u32) {
             let nothing = Contribution::default();
             seat.contribute(&ticket, Round::VERDICT, nothing).unwrap();
             seat.wait(&ticket, Round::VERDICT).unwrap();
-        }
-        seat.close(site("end")).unwrap();
-    });
-}
-
-fn several_calls_may_be_pending(make: &MakeWorld<'_>, ranks: u32) {
-    on_all(make(ranks, PATIENT), |seat| {
-        let tickets: Vec<_> = (0_u8..4)
-            .map(|number| {
-                let ticket = seat.begin(all_gather("here")).unwrap();
-                let part = Contribution::inline(vec![number]);
-                seat.contribute(&ticket, Round::VERDICT, part).unwrap();
-                (ticket, number)
-            })
-            .collect();
-        for (ticket, number) in tickets.into_iter().rev() {
-            let table = seat.wait(&ticket, Round::VERDICT).unwrap().table.unwrap();
-            assert!(table.bodies.iter().all(|body| body.as_ref() == [number]));
         }
         seat.close(site("end")).unwrap();
     });

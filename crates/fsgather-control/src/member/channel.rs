@@ -1,0 +1,345 @@
+//! One communicator as its member sees it: [`Channel`].
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use fsgather_core::{
+    Activity, Call, ChannelId, Contribution, Epoch, Error, Operation, Phase, Round, Step, Ticket,
+    Verdict,
+};
+
+use crate::message::ToCoordinator;
+
+/// How often rank 0 is told that a call gets on, at most.
+const STATUS_EVERY: Duration = Duration::from_secs(1);
+
+/// Of so many calls it is known what rank 0 was told last.
+const REPORTS: usize = 8;
+
+/// A call to which this rank has contributed and of which it has not taken the last verdict.
+#[derive(Debug)]
+struct Started {
+    call: Arc<Call>,
+    /// The last round to which it has contributed.
+    round: Round,
+    /// How many further rounds its own payload takes.
+    own_rounds: u32,
+    /// How many further rounds the call has, once that is decided.
+    rounds: Option<u32>,
+    /// Whether rank 0 waits for word that all has been read.
+    acknowledge: bool,
+    /// Whether nobody here wants what comes of it.
+    is_abandoned: bool,
+}
+
+/// What rank 0 was last told of a call.
+#[derive(Debug)]
+struct Report {
+    at: Instant,
+    phase: Phase,
+    bytes: u64,
+}
+
+/// The calls of one communicator.
+#[derive(Debug)]
+pub(super) struct Channel {
+    id: ChannelId,
+    next: Epoch,
+    failure: Option<Error>,
+    verdicts: BTreeMap<Step, Verdict>,
+    /// Contributions on their way, on which rank 0 may have decided already.
+    awaited: BTreeMap<Step, Operation>,
+    started: BTreeMap<Epoch, Started>,
+    /// How many bytes this rank has moved for calls of this channel.
+    bytes: u64,
+    reports: BTreeMap<Epoch, Report>,
+    /// When rank 0 last said something about it, or began to owe an answer.
+    heard: Instant,
+    /// Whether this rank leaves it as soon as nobody needs it for an abandoned call.
+    is_retiring: bool,
+}
+
+impl Channel {
+    pub(super) const fn new(id: ChannelId, now: Instant) -> Self {
+        Self {
+            id,
+            next: Epoch::FIRST,
+            failure: None,
+            verdicts: BTreeMap::new(),
+            awaited: BTreeMap::new(),
+            started: BTreeMap::new(),
+            bytes: 0,
+            reports: BTreeMap::new(),
+            heard: now,
+            is_retiring: false,
+        }
+    }
+
+    pub(super) const fn id(&self) -> ChannelId {
+        self.id
+    }
+
+    pub(super) const fn failure(&self) -> Option<&Error> {
+        self.failure.as_ref()
+    }
+
+    /// When rank 0 last said something about it, or began to owe an answer.
+    pub(super) const fn heard(&self) -> Instant {
+        self.heard
+    }
+
+    /// Notes that rank 0 says something about it, or owes an answer from here on.
+    pub(super) const fn hear(&mut self, now: Instant) {
+        self.heard = now;
+    }
+
+    /// Whether rank 0 owes a verdict.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.awaited.is_empty()
+    }
+
+    /// The earliest call on which rank 0 has not decided.
+    pub(super) fn first_awaited(&self) -> Option<(Operation, Epoch)> {
+        let (step, operation) = self.awaited.first_key_value()?;
+        Some((*operation, step.epoch))
+    }
+
+    pub(super) fn begin(&mut self, call: Call) -> Result<Ticket, Error> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.poisoned());
+        }
+        let epoch = self.next;
+        self.next = epoch.next();
+        Ok(Ticket {
+            channel: self.id,
+            epoch,
+            call: Arc::new(call),
+        })
+    }
+
+    /// Takes a contribution; what to say to rank 0.
+    pub(super) fn contribute(
+        &mut self,
+        ticket: &Ticket,
+        round: Round,
+        contribution: Contribution,
+        now: Instant,
+    ) -> Result<ToCoordinator, Error> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        if round == Round::VERDICT {
+            let started = Started {
+                call: Arc::clone(&ticket.call),
+                round,
+                own_rounds: contribution.further_rounds,
+                rounds: None,
+                acknowledge: false,
+                is_abandoned: false,
+            };
+            self.started.insert(ticket.epoch, started);
+        } else if let Some(started) = self.started.get_mut(&ticket.epoch) {
+            started.round = round;
+        }
+        Ok(self.hand_in(&ticket.call, ticket.step(round), contribution, now))
+    }
+
+    fn hand_in(
+        &mut self,
+        call: &Call,
+        step: Step,
+        contribution: Contribution,
+        now: Instant,
+    ) -> ToCoordinator {
+        if self.awaited.is_empty() {
+            // What rank 0 said before does not count.
+            self.heard = now;
+        }
+        self.awaited.insert(step, call.operation);
+        ToCoordinator::Contribute {
+            step,
+            call: call.clone(),
+            body: contribution.body,
+            leaves: contribution.leaves,
+            further_rounds: contribution.further_rounds,
+        }
+    }
+
+    /// The verdict on one round, once it is there; a verdict is handed out once.
+    pub(super) fn take_verdict(&mut self, step: Step) -> Option<Result<Verdict, Error>> {
+        let Some(verdict) = self.verdicts.remove(&step) else {
+            return self.failure.clone().map(Err);
+        };
+        let started = self.started.get(&step.epoch);
+        if started.is_some_and(|started| started.rounds == Some(step.round.get())) {
+            self.started.remove(&step.epoch);
+        }
+        Some(Ok(verdict))
+    }
+
+    /// Keeps a verdict for whoever waits for it; what to say to rank 0 if nobody does.
+    pub(super) fn release(
+        &mut self,
+        step: Step,
+        verdict: Verdict,
+        now: Instant,
+    ) -> Option<ToCoordinator> {
+        self.awaited.remove(&step);
+        if let Some(started) = self.started.get_mut(&step.epoch) {
+            if step.round == Round::VERDICT {
+                started.rounds = Some(verdict.further_rounds);
+                let table = verdict.table.as_ref();
+                started.acknowledge = table.is_some_and(|table| table.acknowledge);
+            }
+            if started.is_abandoned {
+                return self.go_on_without(step.epoch, now);
+            }
+        }
+        self.verdicts.insert(step, verdict);
+        None
+    }
+
+    /// Notes that nobody here wants what comes of a call; what to say to rank 0 now. With `cause` the call
+    /// fails if the others still need something of this rank.
+    pub(super) fn abandon(
+        &mut self,
+        epoch: Epoch,
+        cause: Error,
+        now: Instant,
+    ) -> Option<ToCoordinator> {
+        let started = self.started.get_mut(&epoch)?;
+        if std::mem::replace(&mut started.is_abandoned, true) {
+            return None;
+        }
+        let step = Step {
+            channel: self.id,
+            epoch,
+            round: started.round,
+        };
+        if self.failure.is_none() && started.round.get() < started.own_rounds {
+            let activity = Activity::within(Phase::Publishing, started.call.operation, epoch);
+            self.started.remove(&epoch);
+            return Some(ToCoordinator::Fail {
+                channel: self.id,
+                epoch: Some(epoch),
+                cause,
+                activity,
+            });
+        }
+        self.verdicts.remove(&step);
+        if self.awaited.contains_key(&step) {
+            return None;
+        }
+        self.go_on_without(epoch, now)
+    }
+
+    /// Notes that this rank leaves the communicator, and wants nothing of it any more; what to say to rank 0
+    /// before.
+    pub(super) fn retire(&mut self, now: Instant) -> Vec<ToCoordinator> {
+        self.is_retiring = true;
+        let started = self.started.values();
+        let is_missed = |started: &Started| started.round.get() < started.own_rounds;
+        if started.into_iter().any(is_missed) {
+            // The others need what it takes along.
+            self.started.clear();
+        }
+        let wanted = self.started.iter();
+        let wanted: Vec<Epoch> = wanted
+            .filter(|(_, started)| !started.is_abandoned)
+            .map(|(epoch, _)| *epoch)
+            .collect();
+        let abandon = |epoch| self.abandon(epoch, Error::config("never told"), now);
+        wanted.into_iter().filter_map(abandon).collect()
+    }
+
+    /// Whether others may need this rank for calls that it has abandoned.
+    pub(super) fn is_busy(&self) -> bool {
+        let mut started = self.started.values();
+        self.failure.is_none() && started.any(|started| started.is_abandoned)
+    }
+
+    /// Whether this rank can leave now, which it wants to.
+    pub(super) fn can_retire(&self) -> bool {
+        self.is_retiring && !self.is_busy()
+    }
+
+    /// Does what the others need of this rank in an abandoned call of which it has the last verdict.
+    fn go_on_without(&mut self, epoch: Epoch, now: Instant) -> Option<ToCoordinator> {
+        let channel = self.id;
+        let started = self.started.get_mut(&epoch)?;
+        if self.failure.is_none() && Some(started.round.get()) < started.rounds {
+            started.round = started.round.next();
+            let (call, round) = (Arc::clone(&started.call), started.round);
+            let step = Step {
+                channel,
+                epoch,
+                round,
+            };
+            return Some(self.hand_in(&call, step, Contribution::inline(Bytes::new()), now));
+        }
+        let started = self.started.remove(&epoch)?;
+        let done = ToCoordinator::Done { channel, epoch };
+        started.acknowledge.then_some(done)
+    }
+
+    /// Fails all calls that are not decided, and all later ones; what to say to rank 0.
+    pub(super) fn fail(&mut self, cause: &Error) -> Vec<ToCoordinator> {
+        self.awaited.clear();
+        self.failure.get_or_insert_with(|| cause.clone());
+        let started = self.started.iter();
+        let abandoned: Vec<Epoch> = started
+            .filter(|(_, started)| started.is_abandoned)
+            .map(|(epoch, _)| *epoch)
+            .collect();
+        // Nothing more is handed in, so that it does not matter when.
+        let now = self.heard;
+        let without = |epoch| self.go_on_without(epoch, now);
+        abandoned.into_iter().filter_map(without).collect()
+    }
+
+    /// Notes that this rank gets on; what to say to rank 0, now and then.
+    pub(super) fn progress(
+        &mut self,
+        activity: Activity,
+        bytes: u64,
+        now: Instant,
+    ) -> Option<ToCoordinator> {
+        self.bytes += bytes;
+        let epoch = activity.call.map_or(Epoch::FIRST, |(_, epoch)| epoch);
+        let is_due = self.reports.get(&epoch).is_none_or(|report| {
+            report.phase != activity.phase
+                || (self.bytes > report.bytes
+                    && now.saturating_duration_since(report.at) >= STATUS_EVERY)
+        });
+        if !is_due {
+            return None;
+        }
+        let report = Report {
+            at: now,
+            phase: activity.phase,
+            bytes: self.bytes,
+        };
+        self.reports.insert(epoch, report);
+        if self.reports.len() > REPORTS {
+            self.reports.pop_first();
+        }
+        Some(ToCoordinator::Status {
+            channel: self.id,
+            activity,
+            bytes: self.bytes,
+        })
+    }
+
+    /// Says that this rank has read all payloads of a call.
+    pub(super) fn done(&mut self, epoch: Epoch) -> ToCoordinator {
+        self.reports.remove(&epoch);
+        ToCoordinator::Done {
+            channel: self.id,
+            epoch,
+        }
+    }
+}

@@ -1,0 +1,414 @@
+//! Groups on the bare machines: what cannot be, what is left, and what counts as progress.
+
+#![expect(clippy::unwrap_used, reason = "a check reports by panicking")]
+
+use std::time::{Duration, Instant};
+
+use fsgather_control::{
+    coordinator::{Action, Coordinator, World},
+    member::{Member, MemberAction},
+    message::{Join, ToCoordinator, ToMember},
+};
+use fsgather_core::{
+    Activity, Call, ChannelId, Contribution, Epoch, Error, Leaves, Operation, Peer, Phase,
+    ProcessId, Rank, Round, Site, Step, Ticket, WorldSize,
+};
+use uuid::Uuid;
+
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// One coordinator and its members, with nothing between them.
+struct Room {
+    now: Instant,
+    coordinator: Coordinator,
+    members: Vec<Member>,
+    /// What members were told, since this was last emptied.
+    told: Vec<(Rank, ToMember)>,
+    reclaimed: Vec<(ChannelId, Epoch, Rank)>,
+}
+
+fn rank(index: usize) -> Rank {
+    Rank::new(u32::try_from(index).unwrap())
+}
+
+impl Room {
+    fn new(ranks: u32) -> Self {
+        let now = Instant::now();
+        let world_size = WorldSize::new(ranks).unwrap();
+        let mut coordinator = Coordinator::new(
+            World {
+                world_size,
+                communicator: Uuid::nil(),
+                job: "a test".into(),
+                patience: PATIENCE,
+                join_patience: PATIENCE,
+            },
+            now,
+        );
+        for rank in world_size.ranks() {
+            let join = Join {
+                rank,
+                world_size,
+                nonce: rank.get().into(),
+                process: ProcessId::default(),
+                patience: PATIENCE,
+            };
+            coordinator.join(join, now);
+        }
+        coordinator.take_actions();
+        let peer = || Peer {
+            rank: Rank::ZERO,
+            host: "here".into(),
+            pid: 1,
+        };
+        let members = world_size.ranks();
+        Self {
+            now,
+            coordinator,
+            members: members
+                .map(|rank| Member::new(rank, peer(), PATIENCE, now))
+                .collect(),
+            told: Vec::new(),
+            reclaimed: Vec::new(),
+        }
+    }
+
+    /// Moves messages until nobody has anything to say.
+    fn pump(&mut self) {
+        loop {
+            let mut quiet = true;
+            for (index, member) in self.members.iter_mut().enumerate() {
+                for action in member.take_actions() {
+                    quiet = false;
+                    match action {
+                        MemberAction::Send(message) => {
+                            self.coordinator.hear(rank(index), message, self.now);
+                        }
+                        MemberAction::Reclaim { channel, epoch } => {
+                            self.reclaimed.push((channel, epoch, rank(index)));
+                        }
+                    }
+                }
+            }
+            for action in self.coordinator.take_actions() {
+                quiet = false;
+                if let Action::Send { to, message } = action {
+                    for to in to {
+                        self.members[to.index()].hear(message.clone(), self.now);
+                        self.told.push((to, message.clone()));
+                    }
+                }
+            }
+            if quiet {
+                return;
+            }
+        }
+    }
+
+    fn says(&mut self, from: u32, message: ToCoordinator) {
+        self.coordinator.hear(Rank::new(from), message, self.now);
+        self.pump();
+    }
+
+    fn opens(&mut self, from: u32, channel: ChannelId, members: &[u32]) {
+        let members = members.iter().copied().map(Rank::new).collect();
+        self.says(from, ToCoordinator::Open { channel, members });
+    }
+
+    fn open(&mut self, member: u32, channel: ChannelId, members: &[u32]) {
+        let members = members.iter().copied().map(Rank::new).collect();
+        let opened = self.members[member as usize].open(channel, members, self.now);
+        opened.unwrap();
+        self.pump();
+    }
+
+    fn call(&mut self, member: u32, channel: ChannelId, leaves: Leaves) -> Ticket {
+        let call = Call::new(Operation::AllGather, Site::named("here"));
+        let now = self.now;
+        let member = &mut self.members[member as usize];
+        let ticket = member.begin(channel, call).unwrap();
+        let part = Contribution {
+            leaves,
+            ..Contribution::default()
+        };
+        member
+            .contribute(&ticket, Round::VERDICT, part, now)
+            .unwrap();
+        self.pump();
+        ticket
+    }
+
+    /// Who was told of a failure of this channel, and how it reads.
+    fn aborts(&mut self, of: ChannelId) -> Vec<(u32, String)> {
+        let told = std::mem::take(&mut self.told).into_iter();
+        told.filter_map(|(to, message)| match message {
+            ToMember::Abort { channel, cause } if channel == of => {
+                Some((to.get(), cause.to_string()))
+            }
+            _ => None,
+        })
+        .collect()
+    }
+
+    /// How much the machines keep, in letters.
+    fn size(&self) -> usize {
+        format!("{:?}", self.coordinator).len() + format!("{:?}", self.members).len()
+    }
+
+    fn pass(&mut self, seconds: u64) {
+        let end = self.now + Duration::from_secs(seconds);
+        while let Some(due) = self.coordinator.next_tick().filter(|due| *due <= end) {
+            self.now = self.now.max(due);
+            self.coordinator.tick(self.now);
+            self.pump();
+        }
+        self.now = end;
+    }
+}
+
+#[test]
+fn a_hundred_thousand_groups_leave_nothing() {
+    let mut room = Room::new(4);
+    let cause = Error::config("not this one");
+    for number in 1..=100_000 {
+        let channel = ChannelId::new(number);
+        let members: &[u32] = if number % 2 == 0 {
+            &[2, 0, 1]
+        } else {
+            &[1, 3, 2]
+        };
+        for member in members {
+            room.open(*member, channel, members);
+        }
+        let tickets: Vec<Ticket> = members
+            .iter()
+            .map(|member| room.call(*member, channel, Leaves::ForOwner))
+            .collect();
+        for (member, ticket) in members.iter().zip(&tickets) {
+            let now = room.now;
+            let machine = &mut room.members[*member as usize];
+            match (number + u64::from(*member)) % 4 {
+                0 => machine.abandon(ticket, cause.clone(), now),
+                1 => {}
+                _ => {
+                    let verdict = machine.take_verdict(ticket.step(Round::VERDICT));
+                    assert!(verdict.unwrap().unwrap().table.unwrap().acknowledge);
+                    machine.done(channel, ticket.epoch);
+                }
+            }
+        }
+        room.pump();
+        if number % 3 == 0 {
+            let doing = Activity::outside(Phase::Computing);
+            room.members[1].fail(channel, None, cause.clone(), doing);
+            room.pump();
+        }
+        for member in members {
+            room.members[*member as usize].retire(channel, room.now);
+            room.pump();
+        }
+        assert_eq!(room.reclaimed.len(), 3, "in group {number}");
+        room.reclaimed.clear();
+        room.told.clear();
+    }
+    assert_eq!(room.coordinator.channels(), 1);
+    assert!(room.members.iter().all(|member| member.channels() == 1));
+    assert!(
+        room.size() < Room::new(4).size() + 500,
+        "{:?}",
+        room.coordinator
+    );
+}
+
+#[test]
+fn groups_that_cannot_be_are_refused_to_who_asks_for_them() {
+    let channel = ChannelId::new(7);
+    for members in [
+        &[][..],
+        &[1, 1],
+        &[0, 2],
+        &[1, 4],
+        &[1, u32::MAX],
+        &[1, 2, 3, 2],
+    ] {
+        let mut room = Room::new(4);
+        room.opens(1, channel, members);
+        let aborts = room.aborts(channel);
+        assert_eq!(aborts.len(), 1, "{members:?}: {aborts:?}");
+        assert_eq!(aborts[0].0, 1);
+        assert_eq!(room.coordinator.channels(), 1, "{members:?}");
+    }
+    let mut room = Room::new(4);
+    room.opens(1, ChannelId::WORLD, &[1, 2]);
+    assert_eq!(
+        room.coordinator.failure(),
+        None,
+        "the world is not concerned"
+    );
+}
+
+#[test]
+fn a_channel_stands_for_one_list_of_members() {
+    let channel = ChannelId::new(7);
+    let mut room = Room::new(4);
+    room.open(1, channel, &[1, 2]);
+    room.open(2, channel, &[2, 1]);
+    let aborts = room.aborts(channel);
+    let told: Vec<u32> = aborts.iter().map(|(to, _)| *to).collect();
+    assert_eq!(told, [1, 2], "{aborts:?}");
+    assert!(aborts[0].1.contains("of the ranks 1 2"), "{aborts:?}");
+    // Who does not belong to it hears that alone.
+    room.open(3, channel, &[3, 1]);
+    let told: Vec<u32> = room.aborts(channel).iter().map(|(to, _)| *to).collect();
+    assert_eq!(told, [3]);
+}
+
+#[test]
+fn who_comes_late_to_a_group_that_has_failed_is_told_why() {
+    let channel = ChannelId::new(7);
+    let mut room = Room::new(3);
+    room.open(1, channel, &[1, 2]);
+    let cause = Error::config("no room");
+    let doing = Activity::outside(Phase::Computing);
+    room.members[1].fail(channel, None, cause.clone(), doing);
+    room.pump();
+    assert_eq!(room.aborts(channel), [(1, cause.to_string())]);
+    room.open(2, channel, &[1, 2]);
+    assert_eq!(room.aborts(channel), [(2, cause.to_string())]);
+    assert_eq!(room.members[2].failure(channel), Some(&cause));
+    assert!(room.coordinator.all_told());
+}
+
+#[test]
+fn who_has_left_a_group_cannot_come_back() {
+    let channel = ChannelId::new(7);
+    let mut room = Room::new(3);
+    room.open(1, channel, &[1, 2]);
+    room.members[1].retire(channel, room.now);
+    room.pump();
+    room.open(1, channel, &[1, 2]);
+    let aborts = room.aborts(channel);
+    assert!(aborts[0].1.contains("make a new group"), "{aborts:?}");
+    room.open(2, channel, &[1, 2]);
+    assert!(room.members[2].failure(channel).is_some());
+}
+
+#[test]
+fn a_call_in_a_group_that_a_rank_is_not_in_is_answered() {
+    let channel = ChannelId::new(7);
+    let mut room = Room::new(3);
+    room.open(1, channel, &[1, 2]);
+    for (from, channel) in [(0, channel), (2, channel), (2, ChannelId::new(8))] {
+        room.says(
+            from,
+            ToCoordinator::Contribute {
+                step: Step::verdict(channel, Epoch::FIRST),
+                call: Call::new(Operation::Barrier, Site::default()),
+                body: bytes::Bytes::new(),
+                leaves: Leaves::Nothing,
+                further_rounds: 0,
+            },
+        );
+        let aborts = room.aborts(channel);
+        assert_eq!(aborts.len(), 1, "{from} {channel:?}");
+        assert_eq!(aborts[0].0, from);
+    }
+    assert_eq!(room.members[1].failure(channel), None);
+}
+
+#[test]
+fn who_waits_for_a_rank_that_is_at_work_for_a_group_goes_on_waiting() {
+    let (pair, others) = (ChannelId::new(7), ChannelId::new(8));
+    let mut room = Room::new(4);
+    for member in [1, 2] {
+        room.open(member, pair, &[1, 2]);
+    }
+    for member in [2, 3] {
+        room.open(member, others, &[2, 3]);
+    }
+    // Rank 0 waits for rank 1 and others; rank 1 waits for rank 2, which waits for rank 3, which moves bytes.
+    room.call(0, ChannelId::WORLD, Leaves::Nothing);
+    room.call(1, pair, Leaves::Nothing);
+    room.call(2, others, Leaves::Nothing);
+    let now = |room: &Room| room.now;
+    let call = Call::new(Operation::AllGather, Site::named("here"));
+    let ticket = room.members[3].begin(others, call).unwrap();
+    for _ in 0..5 {
+        room.pass(40);
+        let at = now(&room);
+        let doing = ticket.activity(Phase::Publishing);
+        room.members[3].progress(others, doing, 1000, at).unwrap();
+        room.pump();
+        assert_eq!(room.coordinator.failure(), None);
+        assert_eq!(room.members[1].failure(pair), None);
+    }
+    room.pass(59);
+    assert_eq!(room.coordinator.failure(), None);
+    room.pass(2);
+    assert!(matches!(
+        room.coordinator.failure(),
+        Some(Error::Timeout { .. })
+    ));
+    assert!(matches!(
+        room.members[1].failure(pair),
+        Some(Error::Timeout { .. })
+    ));
+}
+
+#[test]
+fn a_group_that_is_busy_does_not_keep_others_from_timing_out() {
+    let (busy, stuck) = (ChannelId::new(7), ChannelId::new(8));
+    let mut room = Room::new(4);
+    for member in [0, 1] {
+        room.open(member, busy, &[0, 1]);
+    }
+    for member in [2, 3] {
+        room.open(member, stuck, &[2, 3]);
+    }
+    room.call(2, stuck, Leaves::Nothing);
+    for _ in 0..7 {
+        for member in [0, 1] {
+            room.call(member, busy, Leaves::Nothing);
+        }
+        room.pass(9);
+    }
+    let Some(Error::Timeout {
+        during, missing, ..
+    }) = room.members[2].failure(stuck)
+    else {
+        panic!("{:?}", room.members[2].failure(stuck));
+    };
+    assert_eq!(during, "all_gather #0 in the group of ranks 2 3");
+    assert_eq!(missing.len(), 1);
+    assert_eq!(missing[0].rank, Rank::new(3));
+    assert_eq!(room.members[0].failure(busy), None);
+}
+
+#[test]
+fn threads_at_work_on_several_calls_do_not_flood_rank_0() {
+    let now = Instant::now();
+    let mut room = Room::new(2);
+    let member = &mut room.members[1];
+    member
+        .open(ChannelId::new(7), vec![Rank::ZERO, Rank::new(1)], now)
+        .unwrap();
+    let mut begin = |channel| {
+        let call = Call::new(Operation::AllGather, Site::named("here"));
+        member.begin(channel, call).unwrap()
+    };
+    let tickets = [
+        begin(ChannelId::WORLD),
+        begin(ChannelId::WORLD),
+        begin(ChannelId::new(7)),
+    ];
+    member.take_actions();
+    for turn in 0..2000 {
+        for ticket in &tickets {
+            let doing = ticket.activity(Phase::Publishing);
+            let at = now + Duration::from_millis(turn);
+            member.progress(ticket.channel, doing, 1, at).unwrap();
+        }
+    }
+    // At the start, and after one second.
+    assert_eq!(member.take_actions().len(), 2 * tickets.len());
+}

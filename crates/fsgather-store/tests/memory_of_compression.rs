@@ -1,0 +1,91 @@
+//! How much memory it takes to write and read a large compressed payload as a stream. Alone in its process,
+//! since it looks at the most that the whole process has ever had.
+#![expect(clippy::unwrap_used, reason = "helpers of a test fail it by panicking")]
+
+use std::{
+    io::{Read, Write},
+    time::SystemTime,
+};
+
+use fsgather_core::{ChannelId, Epoch, Error, GatherId, ProcessId, Rank, Salt, WorldSize};
+use fsgather_store::{
+    CollectPolicy, CompressionSetting, Encoding, GatherDir, OwnerRecord, PayloadId, check_writable,
+};
+use uuid::Uuid;
+
+const MIB: u64 = 1 << 20;
+const PAYLOAD: u64 = 192 * MIB;
+
+/// A directory that the test makes for itself.
+fn gather_dir(place: &std::path::Path) -> GatherDir {
+    let gather = GatherId::new(SystemTime::now(), Salt::from_random(7));
+    let owner = OwnerRecord {
+        process: ProcessId::default(),
+        uid: 0,
+        user: String::new(),
+        job: None,
+        world_size: WorldSize::ONE,
+        gather,
+        communicator: Uuid::nil(),
+        created: gather.time(),
+        ranks: Vec::new(),
+    };
+    let own = check_writable(place).unwrap();
+    GatherDir::create(place, 0o700, &owner, own).unwrap()
+}
+
+/// The most memory that this process has had, in bytes.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let mut lines = status.lines();
+    let kib = lines.find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let kib: u64 = kib.trim().trim_end_matches(" kB").parse().unwrap();
+    kib * 1024
+}
+
+#[test]
+fn a_large_compressed_payload_is_streamed_in_little_memory() {
+    let place = tempfile::tempdir().unwrap();
+    let directory = gather_dir(place.path());
+    let lines = (0..20_000).map(|line| format!("{{\"id\": {}}}\n", line * 7919));
+    let piece = lines.collect::<String>().into_bytes();
+    let settings = [
+        CompressionSetting::None,
+        CompressionSetting::Lz4,
+        CompressionSetting::Zstd { level: 3 },
+    ];
+    for setting in settings {
+        if setting.check().is_err() {
+            println!("skipped: this build lacks {setting}");
+            continue;
+        }
+        let id = PayloadId {
+            channel: ChannelId::WORLD,
+            epoch: Epoch::FIRST,
+            rank: Rank::ZERO,
+        };
+        let hook = |_| Ok::<_, Error>(());
+        let mut writer = directory
+            .create_payload(id, Encoding(0), setting, hook)
+            .unwrap();
+        while writer.written() < PAYLOAD {
+            writer.write_all(&piece).unwrap();
+        }
+        let locator = writer.publish().unwrap();
+        let is_shorter = locator.stored_len < locator.raw_len / 2;
+        assert_eq!(is_shorter, setting != CompressionSetting::None);
+        let policy = CollectPolicy::default();
+        let mut reader = directory.open_payload(&locator, &policy, hook).unwrap();
+        let mut buffer = vec![0; piece.len()];
+        for _ in 0..locator.raw_len / piece.len() as u64 {
+            reader.read_exact(&mut buffer).unwrap();
+            assert!(buffer == piece);
+        }
+        assert_eq!(reader.read(&mut buffer).unwrap(), 0);
+        directory.reclaim(locator.name).unwrap();
+        let peak = peak();
+        println!("{setting}: at most {} MiB", peak / MIB);
+        assert!(peak < 32 * MIB, "{setting}: {peak} bytes");
+    }
+    assert!(directory.remove().is_complete());
+}

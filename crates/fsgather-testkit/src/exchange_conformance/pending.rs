@@ -1,0 +1,382 @@
+//! Calls that are under way at the same time, and what becomes of those that nobody waits for.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use fsgather_core::{
+    Call, Contribution, Epoch, Error, Leaves, Operation, PeerFailure, Phase, Rank, Round, Ticket,
+};
+
+use super::{HASTY, MakeWorld, PATIENT, Seat, all_gather, body, on_all, site};
+
+/// Runs all checks on a world of this size.
+pub(super) fn run(make: &MakeWorld<'_>, ranks: u32) {
+    several_calls_may_be_pending(make, ranks);
+    several_threads_may_wait_at_once(make, ranks);
+    whoever_only_looks_gets_the_verdict(make, ranks);
+    an_abandoned_call_counts_for_the_others(make, ranks);
+    an_abandoned_call_goes_on_in_further_rounds(make, ranks);
+    a_failure_of_an_abandoned_call_is_kept(make, ranks);
+    a_failure_ends_all_pending_calls(make, ranks);
+    a_payload_for_one_reader_is_reclaimed_by_its_owner(make, ranks);
+    if ranks > 1 {
+        a_limit_that_passes_changes_nothing(make, ranks);
+        abandoning_what_others_still_need_fails_the_call(make, ranks);
+        pending_calls_in_another_order_are_told(make, ranks);
+        a_late_rank_fails_only_what_it_is_late_for(make, ranks);
+    }
+}
+
+/// Waits for something that is certain to come.
+pub(super) fn until(mut it_is_so: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !it_is_so() {
+        assert!(since.elapsed() < PATIENT, "it does not come");
+        thread::yield_now();
+    }
+}
+
+/// Starts a call and hands in a part of it.
+pub(super) fn start(seat: &Seat, call: Call, part: Contribution) -> Ticket {
+    let ticket = seat.begin(call).unwrap();
+    seat.contribute(&ticket, Round::VERDICT, part).unwrap();
+    ticket
+}
+
+fn several_calls_may_be_pending(make: &MakeWorld<'_>, ranks: u32) {
+    on_all(make(ranks, PATIENT), |seat| {
+        let tickets: Vec<_> = (0_u8..6)
+            .map(|number| {
+                let part = Contribution::inline(vec![number]);
+                (start(&seat, all_gather("here"), part), number)
+            })
+            .collect();
+        // The last one first, then the first, and so on.
+        let mut order: Vec<_> = tickets.iter().collect();
+        order.sort_by_key(|(_, number)| number.wrapping_add(1) * 5 % 7);
+        for (ticket, number) in order {
+            let table = seat.wait(ticket, Round::VERDICT).unwrap().table.unwrap();
+            assert!(table.bodies.iter().all(|body| body.as_ref() == [*number]));
+        }
+        seat.close(site("end")).unwrap();
+    });
+}
+
+fn several_threads_may_wait_at_once(make: &MakeWorld<'_>, ranks: u32) {
+    on_all(make(ranks, PATIENT), |seat| {
+        for _ in 0..3 {
+            let tickets: Vec<_> = (0_u8..4)
+                .map(|number| {
+                    let part = Contribution::inline(vec![number]);
+                    (start(&seat, all_gather("here"), part), number)
+                })
+                .collect();
+            thread::scope(|scope| {
+                for (ticket, number) in &tickets {
+                    let seat = &seat;
+                    scope.spawn(move || {
+                        let table = seat.wait(ticket, Round::VERDICT).unwrap().table.unwrap();
+                        assert!(table.bodies.iter().all(|body| body.as_ref() == [*number]));
+                    });
+                }
+            });
+        }
+        seat.close(site("end")).unwrap();
+    });
+}
+
+fn whoever_only_looks_gets_the_verdict(make: &MakeWorld<'_>, ranks: u32) {
+    on_all(make(ranks, PATIENT), |seat| {
+        for _ in 0..5 {
+            let ticket = start(&seat, all_gather("here"), Contribution::default());
+            let look = || seat.wait_for(&ticket, Round::VERDICT, Some(Duration::ZERO));
+            until(|| look().unwrap().is_some());
+        }
+        seat.close(site("end")).unwrap();
+    });
+}
+
+fn a_limit_that_passes_changes_nothing(make: &MakeWorld<'_>, ranks: u32) {
+    const LIMIT: Duration = Duration::from_millis(30);
+    let late = Rank::new(ranks - 1);
+    let looked = AtomicU32::new(0);
+    on_all(make(ranks, PATIENT), |seat| {
+        let call = all_gather("here");
+        let ticket = if seat.rank() == late {
+            until(|| looked.load(Ordering::SeqCst) == ranks - 1);
+            start(&seat, call, Contribution::default())
+        } else {
+            let ticket = start(&seat, call, Contribution::default());
+            let look = |limit| seat.wait_for(&ticket, Round::VERDICT, Some(limit)).unwrap();
+            assert_eq!(look(Duration::ZERO), None);
+            let since = Instant::now();
+            assert_eq!(look(LIMIT), None);
+            assert!(since.elapsed() >= LIMIT);
+            looked.fetch_add(1, Ordering::SeqCst);
+            ticket
+        };
+        let table = seat.wait(&ticket, Round::VERDICT).unwrap().table.unwrap();
+        assert_eq!(table.bodies.len(), ranks as usize);
+        seat.close(site("end")).unwrap();
+    });
+}
+
+/// Notes what is reclaimed from here on: epoch and owner.
+pub(super) fn note_reclaims(seat: &Seat, reclaimed: &Arc<Mutex<Vec<(Epoch, Rank)>>>) {
+    let reclaimed = Arc::clone(reclaimed);
+    seat.set_reclaim_sink(Arc::new(move |_, epoch, owner| {
+        reclaimed.lock().unwrap().push((epoch, owner));
+    }));
+}
+
+pub(super) fn payload(rank: Rank) -> Contribution {
+    Contribution {
+        body: body(rank),
+        leaves: Leaves::ForOwner,
+        further_rounds: 0,
+    }
+}
+
+fn an_abandoned_call_counts_for_the_others(make: &MakeWorld<'_>, ranks: u32) {
+    let careless = Rank::new(ranks - 1);
+    let reclaimed = Arc::default();
+    on_all(make(ranks, PATIENT), |seat| {
+        note_reclaims(&seat, &reclaimed);
+        let own = seat.rank();
+        // One is dropped before its verdict can be there, the other when it is.
+        let early = start(&seat, all_gather("early"), payload(own));
+        if own == careless {
+            seat.abandon(&early);
+        }
+        let late = start(&seat, all_gather("late"), payload(own));
+        seat.barrier(site("all are decided")).unwrap();
+        if own == careless {
+            seat.abandon(&late);
+            // Once is enough.
+            seat.abandon(&late);
+        } else {
+            for ticket in [early, late] {
+                let table = seat.wait(&ticket, Round::VERDICT).unwrap().table.unwrap();
+                let expected: Vec<Bytes> = seat.world_size().ranks().map(body).collect();
+                assert_eq!(table.bodies, expected);
+                assert!(table.acknowledge);
+                seat.done(&ticket);
+            }
+        }
+        seat.barrier(site("later calls go on")).unwrap();
+        seat.close(site("end")).unwrap();
+    });
+    let mut reclaimed = std::mem::take(&mut *reclaimed.lock().unwrap());
+    reclaimed.sort();
+    let expected: Vec<(Epoch, Rank)> = (0..2)
+        .flat_map(|epoch| (0..ranks).map(move |rank| (Epoch::new(epoch), Rank::new(rank))))
+        .collect();
+    assert_eq!(reclaimed, expected);
+}
+
+fn an_abandoned_call_goes_on_in_further_rounds(make: &MakeWorld<'_>, ranks: u32) {
+    let careless = Rank::new(ranks - 1);
+    on_all(make(ranks, PATIENT), |seat| {
+        let own = seat.rank();
+        let part = |further_rounds| Contribution {
+            body: body(own),
+            leaves: Leaves::Nothing,
+            further_rounds,
+        };
+        if own == careless {
+            // Before its verdict, and between two rounds.
+            let first = start(&seat, all_gather("here"), part(0));
+            seat.abandon(&first);
+            let second = start(&seat, all_gather("there"), part(0));
+            seat.wait(&second, Round::VERDICT).unwrap();
+            seat.abandon(&second);
+        } else {
+            for text in ["here", "there"] {
+                let ticket = start(&seat, all_gather(text), part(2));
+                let verdict = seat.wait(&ticket, Round::VERDICT).unwrap();
+                assert_eq!(verdict.further_rounds, 2);
+                for round in (1..=2).map(Round::new) {
+                    seat.contribute(&ticket, round, part(0)).unwrap();
+                    let verdict = seat.wait(&ticket, round).unwrap();
+                    let bodies = verdict.table.unwrap().bodies;
+                    assert_eq!(bodies.last().unwrap(), &Bytes::new());
+                    assert_eq!(bodies[own.index()], body(own));
+                }
+            }
+        }
+        seat.barrier(site("after")).unwrap();
+        seat.close(site("end")).unwrap();
+    });
+}
+
+fn abandoning_what_others_still_need_fails_the_call(make: &MakeWorld<'_>, ranks: u32) {
+    let careless = Rank::new(ranks - 1);
+    on_all(make(ranks, PATIENT), |seat| {
+        let part = Contribution {
+            further_rounds: 1,
+            ..Contribution::default()
+        };
+        let error = if seat.rank() == careless {
+            let ticket = start(&seat, all_gather("here"), part);
+            seat.abandon(&ticket);
+            seat.barrier(site("after")).unwrap_err()
+        } else {
+            // Wherever in the call the failure is met.
+            let call = || {
+                let ticket = seat.begin(all_gather("here"))?;
+                seat.contribute(&ticket, Round::VERDICT, part.clone())?;
+                seat.wait(&ticket, Round::VERDICT)?;
+                seat.contribute(&ticket, Round::new(1), Contribution::default())?;
+                seat.wait(&ticket, Round::new(1))
+            };
+            call().unwrap_err()
+        };
+        let Error::PeerFailed { peer, failure, .. } = &error else {
+            panic!("{error}");
+        };
+        assert_eq!(peer.rank, careless);
+        assert!(matches!(failure, PeerFailure::Raised { .. }), "{failure}");
+    });
+}
+
+fn a_failure_of_an_abandoned_call_is_kept(make: &MakeWorld<'_>, ranks: u32) {
+    let failing = Rank::new(ranks - 1);
+    let cause = Error::config("no room");
+    let abandoned = AtomicU32::new(0);
+    on_all(make(ranks, PATIENT), |seat| {
+        if seat.rank() == failing {
+            let ticket = seat.begin(all_gather("here")).unwrap();
+            until(|| abandoned.load(Ordering::SeqCst) == ranks - 1);
+            let error = seat.fail(&ticket, Phase::Publishing, cause.clone());
+            assert_eq!(error, cause);
+        } else {
+            let ticket = start(&seat, all_gather("here"), Contribution::default());
+            seat.abandon(&ticket);
+            abandoned.fetch_add(1, Ordering::SeqCst);
+            assert_eq!(seat.barrier(site("next")).unwrap_err(), cause);
+        }
+        let again = seat.barrier(site("and again")).unwrap_err();
+        assert_eq!(again, cause.poisoned());
+    });
+}
+
+fn a_failure_ends_all_pending_calls(make: &MakeWorld<'_>, ranks: u32) {
+    let failing = Rank::new(ranks - 1);
+    let cause = Error::config("no room");
+    on_all(make(ranks, PATIENT), |seat| {
+        let nothing = Contribution::default;
+        let decided = start(&seat, all_gather("decided"), nothing());
+        seat.wait(&decided, Round::VERDICT).unwrap();
+        if seat.rank() == failing {
+            let ticket = seat.begin(all_gather("pending")).unwrap();
+            assert_eq!(seat.fail(&ticket, Phase::Publishing, cause.clone()), cause);
+            return;
+        }
+        // Those that are started after the failure are told of it at once.
+        let tickets: Vec<_> = (0..3)
+            .map_while(|_| {
+                let ticket = seat.begin(all_gather("pending")).ok()?;
+                seat.contribute(&ticket, Round::VERDICT, nothing()).ok()?;
+                Some(ticket)
+            })
+            .collect();
+        for ticket in tickets {
+            let error = seat.wait(&ticket, Round::VERDICT).unwrap_err();
+            assert_eq!(error, cause);
+        }
+        assert_eq!(
+            seat.barrier(site("after")).unwrap_err().root_cause(),
+            &cause
+        );
+    });
+}
+
+fn pending_calls_in_another_order_are_told(make: &MakeWorld<'_>, ranks: u32) {
+    let errors = on_all(make(ranks, PATIENT), |seat| {
+        let mut calls = [
+            all_gather("first.rs:1:1"),
+            Call::new(Operation::Barrier, site("second.rs:2:2")),
+        ];
+        if seat.rank().get() == ranks - 1 {
+            calls.reverse();
+        }
+        let mut error = None;
+        let tickets: Vec<_> = calls
+            .into_iter()
+            .filter_map(|call| {
+                let handed_in = seat.begin(call).and_then(|ticket| {
+                    seat.contribute(&ticket, Round::VERDICT, Contribution::default())?;
+                    Ok(ticket)
+                });
+                handed_in.map_err(|failure| error = Some(failure)).ok()
+            })
+            .collect();
+        for ticket in &tickets {
+            error = Some(seat.wait(ticket, Round::VERDICT).unwrap_err());
+        }
+        error.unwrap().root_cause().clone()
+    });
+    for error in &errors {
+        let text = error.to_string();
+        assert!(matches!(error, Error::Desync { .. }), "{text}");
+        assert!(text.contains("all_gather at first.rs:1:1"), "{text}");
+        assert!(text.contains("barrier at second.rs:2:2"), "{text}");
+        assert_eq!(error, &errors[0]);
+    }
+}
+
+fn a_late_rank_fails_only_what_it_is_late_for(make: &MakeWorld<'_>, ranks: u32) {
+    let late = Rank::new(ranks - 1);
+    on_all(make(ranks, HASTY), |seat| {
+        let first = start(&seat, all_gather("first"), Contribution::default());
+        if seat.rank() == late {
+            seat.wait(&first, Round::VERDICT).unwrap();
+            let error = super::wait_for_failure(&seat).expect_err("the time-out came");
+            assert!(matches!(error, Error::Timeout { .. }), "{error}");
+            return;
+        }
+        let second = start(&seat, all_gather("second"), Contribution::default());
+        let error = seat.wait(&second, Round::VERDICT).unwrap_err();
+        let Error::Timeout {
+            during, missing, ..
+        } = &error
+        else {
+            panic!("{error}");
+        };
+        assert_eq!(during, "all_gather #1");
+        assert_eq!(missing.iter().map(|m| m.rank).collect::<Vec<_>>(), [late]);
+        // What was decided before stays good.
+        let verdict = seat.wait(&first, Round::VERDICT).unwrap();
+        assert!(verdict.table.is_some());
+    });
+}
+
+fn a_payload_for_one_reader_is_reclaimed_by_its_owner(make: &MakeWorld<'_>, ranks: u32) {
+    let root = Rank::new(ranks / 2);
+    let reclaimed = Arc::default();
+    on_all(make(ranks, PATIENT), |seat| {
+        note_reclaims(&seat, &reclaimed);
+        let call = Call::new(Operation::Gather, site("here")).with_root(root);
+        let ticket = start(&seat, call, payload(seat.rank()));
+        let verdict = seat.wait(&ticket, Round::VERDICT).unwrap();
+        seat.barrier(site("nobody has read yet")).unwrap();
+        assert_eq!(*reclaimed.lock().unwrap(), []);
+        seat.barrier(site("all have looked")).unwrap();
+        if let Some(table) = verdict.table {
+            assert_eq!(seat.rank(), root);
+            assert!(table.acknowledge);
+            seat.done(&ticket);
+        }
+        seat.close(site("end")).unwrap();
+    });
+    let mut owners: Vec<Rank> = reclaimed.lock().unwrap().iter().map(|(_, o)| *o).collect();
+    owners.sort();
+    assert_eq!(owners, (0..ranks).map(Rank::new).collect::<Vec<_>>());
+}

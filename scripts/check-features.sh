@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Lints the library with each combination of its cargo features. Those with MPI need mpicc and libclang, and are skipped, with a
+# line that says so, where they are missing.
+#
+#   scripts/check-features.sh                     all combinations
+#   scripts/check-features.sh --missing-for-mpi   says what is missing for MPI, and fails then
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+missing_for_mpi() {
+    if ! command -v mpicc >/dev/null; then
+        echo "there is no mpicc"
+        return 1
+    fi
+    if ! echo '#include <mpi.h>' | mpicc -c -o /dev/null -xc - 2>/dev/null; then
+        echo "mpicc finds no mpi.h"
+        return 1
+    fi
+    # As bindgen looks for it, roughly.
+    local found
+    found=$({ ls -d "${LIBCLANG_PATH:-/nowhere}"/libclang* /usr/lib/llvm-*/lib/libclang*.so* /usr/lib*/libclang*.so* \
+        /usr/lib/*/libclang*.so* 2>/dev/null || true; } | grep -v libclang-cpp | head -n 1)
+    if [ -z "$found" ]; then
+        echo "there is no libclang"
+        return 1
+    fi
+}
+
+if [ "${1:-}" = --missing-for-mpi ]; then
+    missing_for_mpi
+    exit
+fi
+
+# All features but `default`, as the manifest has them.
+features=$(awk '/^\[/ { inside = $0 == "[features]" } inside && /^[a-z]/ { print $1 }' crates/fsgather/Cargo.toml |
+    grep -vx -e default -e mpi)
+combinations=("")
+for feature in $features; do
+    for combination in "${combinations[@]}"; do
+        combinations+=("$combination${combination:+,}$feature")
+    done
+done
+
+check() {
+    echo "features: ${1:-none}"
+    cargo clippy --quiet -p fsgather --lib --no-default-features --features "$1" -- -D warnings
+}
+for combination in "${combinations[@]}"; do
+    check "$combination"
+done
+if missing=$(missing_for_mpi); then
+    check mpi
+    check "mpi,${combinations[-1]}"
+else
+    echo "SKIPPED: feature mpi: $missing"
+fi
