@@ -157,6 +157,9 @@ impl Inner {
             return Err(Error::config("this communicator is closed"));
         }
         let closed = self.exchange.close(site);
+        if closed.is_err() {
+            self.world.note_failed();
+        }
         self.end(None);
         closed
     }
@@ -169,6 +172,9 @@ impl Inner {
     }
 
     fn end(&self, cause: Option<Error>) {
+        if cause.is_some() {
+            self.world.note_failed();
+        }
         if self.is_world {
             self.world.end_sending();
         }
