@@ -34,3 +34,11 @@ faulty-nfs *arguments="all":
 # Ranks by real launchers; root, Debian.
 launchers *arguments:
     scripts/test-launchers.sh {{ arguments }}
+
+# Lints of each combination of the library's cargo features.
+features:
+    scripts/check-features.sh
+
+# The MPI example under mpirun.
+mpi:
+    scripts/test-mpi.sh

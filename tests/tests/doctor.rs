@@ -27,6 +27,12 @@ use serde_json::Value;
 
 const USABLE: i32 = 0;
 
+/// A stage whose time begins when the tool is there: building it does not count.
+fn stage() -> Stage {
+    command_line_tool();
+    Stage::new()
+}
+
 /// What one process alone says under these variables.
 fn alone(arguments: &[&str], variables: &[(&str, &str)]) -> End {
     let mut command = Command::new(command_line_tool());
@@ -36,7 +42,7 @@ fn alone(arguments: &[&str], variables: &[(&str, &str)]) -> End {
         .env_clear()
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
         .envs(variables.iter().copied());
-    let mut stage = Stage::new();
+    let mut stage = stage();
     stage.start(&mut command);
     stage.end(0)
 }
@@ -110,7 +116,7 @@ fn ranks_that_fsgather_run_starts_are_told_of_once_by_rank_0() {
         .arg(command_line_tool())
         .args(["doctor", "--json"])
         .env_clear();
-    let mut stage = Stage::new();
+    let mut stage = stage();
     stage.start(&mut command);
     let mut end = stage.end(0);
     assert_eq!(end.code, USABLE, "{}", stage.transcript());
@@ -176,7 +182,7 @@ fn the_page_on_documents_has_every_field_and_no_other() {
     let example: Value = serde_json::from_str(example).expect("JSON");
 
     let place = place();
-    let mut stage = Stage::new();
+    let mut stage = stage();
     let world = World::new(2, place.path());
     for rank in 0..2 {
         stage.start(&mut world.tool(rank, &["doctor", "--json"]));
@@ -241,7 +247,7 @@ fn directories_that_cannot_be_used_are_named() {
         );
         assert!(problems[0].contains(path), "{problems:?}");
         // Ranks that cannot even meet there say so each for itself.
-        let mut stage = Stage::new();
+        let mut stage = stage();
         let world = World::new(2, Path::new(path));
         for rank in 0..2 {
             stage.start(&mut world.tool(rank, &["doctor"]));
@@ -268,7 +274,7 @@ fn a_read_only_directory_is_named_with_the_rank_that_cannot_write() {
         "FSGATHER_RENDEZVOUS",
         &format!("tcp://127.0.0.1:{}", strangers::free_port()),
     );
-    let mut stage = Stage::new();
+    let mut stage = stage();
     stage.start(&mut world.tool(0, &["doctor", "--json"]));
     stage.start(&mut mounted.tool(&world, 1, &["doctor", "--json"]));
     let ends = ranks(&mut stage, STORAGE);
@@ -293,7 +299,7 @@ fn a_directory_that_is_not_shared_is_told_with_the_host() {
         "FSGATHER_RENDEZVOUS",
         &format!("tcp://127.0.0.1:{}", strangers::free_port()),
     );
-    let mut stage = Stage::new();
+    let mut stage = stage();
     stage.start(&mut world.tool(0, &["doctor", "--json"]));
     stage.start(&mut mounted.tool(&world, 1, &["doctor", "--json"]));
     let ends = ranks(&mut stage, STORAGE);
@@ -324,7 +330,7 @@ fn ranks_that_do_not_share_the_place_where_they_meet_say_so_each_for_itself() {
         return;
     };
     let world = World::new(2, place.path()).with("FSGATHER_JOIN_TIMEOUT", "2s");
-    let mut stage = Stage::new();
+    let mut stage = stage();
     stage.start(&mut world.tool(0, &["doctor"]));
     stage.start(&mut mounted.tool(&world, 1, &["doctor"]));
     let started = Instant::now();
@@ -346,7 +352,7 @@ fn ranks_that_do_not_share_the_place_where_they_meet_say_so_each_for_itself() {
     assert!(ends[1].stdout.join("\n").contains("on tmpfs"), "{ends:?}");
     // The launcher knows that ranks are on several hosts, and so it is plain why.
     let world = world.with("FSGATHER_LOCAL_WORLD_SIZE", "1");
-    let mut stage = Stage::new();
+    let mut stage = self::stage();
     stage.start(&mut world.tool(0, &["doctor"]));
     let end = stage.end(0);
     assert_eq!(end.code, STORAGE, "{end:?}");
@@ -368,7 +374,7 @@ fn cut_off(control: &str) -> Option<(Stage, tempfile::TempDir)> {
     }
     let place = place();
     let world = World::new(2, place.path()).with("FSGATHER_CONTROL", control);
-    let mut stage = Stage::new();
+    let mut stage = stage();
     stage.start(&mut world.tool(0, &["doctor", "--json"]));
     stage.start(&mut world.tool_behind(&alone, 1, &["doctor", "--json"]));
     Some((stage, place))
@@ -416,7 +422,7 @@ fn ranks_that_cannot_reach_rank_0_are_told_with_its_addresses_where_files_serve(
 fn settings_that_differ_between_ranks_are_named() {
     let place = place();
     let world = World::new(2, place.path());
-    let mut stage = Stage::new();
+    let mut stage = stage();
     stage.start(&mut world.tool(0, &["doctor", "--json"]));
     let other = world.with("FSGATHER_TIMEOUT", "5m");
     stage.start(&mut other.tool(1, &["doctor", "--json"]));
@@ -431,7 +437,7 @@ fn settings_that_differ_between_ranks_are_named() {
 fn what_crashed_runs_have_left_is_counted_and_left_alone() {
     let place = place();
     let rendezvous = place.path().join("all_gather_via_filesys");
-    let mut stage = Stage::new();
+    let mut stage = stage();
     stage.start_all(&World::new(2, place.path()), |_| {
         "join all_gather_bytes:300000 at:here close".into()
     });
@@ -471,7 +477,7 @@ fn anybody_who_may_remove_files_is_warned_of() {
 /// What two hosts say that mount one directory each for itself.
 fn on_two_hosts(mount: &DoubleMount, code: i32) -> Value {
     let world = mount.world();
-    let mut stage = Stage::new();
+    let mut stage = stage();
     for rank in 0..2 {
         stage.start(&mut mount.tool(&world, rank, &["doctor", "--json"]));
     }
@@ -535,7 +541,7 @@ fn a_file_system_that_does_not_answer_is_told_within_20_seconds() {
     };
     mount.rules(1, "fsync probe-* hang");
     let world = mount.world().with("FSGATHER_JOIN_TIMEOUT", "5s");
-    let mut stage = Stage::new();
+    let mut stage = stage();
     let started = Instant::now();
     stage.start(&mut mount.tool(&world, 0, &["doctor"]));
     let named = mount.directory();

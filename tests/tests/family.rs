@@ -246,7 +246,7 @@ fn streams_need_memory_for_a_piece_on_both_sides() {
         let place = place();
         let world = World::new(3, place.path()).with("FSGATHER_TRANSPORT", transport);
         let mut stage = Stage::new();
-        stage.start_all(&world, |_| "join stream:0:200000000 peak close".into());
+        stage.start_all(&world, |_| "join stream:0:80000000 peak close".into());
         for rank in 0..3 {
             let line = stage.wait_for_where(rank, "its peak", |line| line.starts_with("peak "));
             let peak: u64 = line["peak ".len()..].parse().unwrap_or(u64::MAX);

@@ -1,21 +1,42 @@
 //! Waiting inside of somebody else's runtime: [`step_aside`].
 
+use std::task::{Context, Waker};
+
 use fsgather_core::Error;
-use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    task::coop,
+};
 
 /// Runs a call that blocks, so that it neither panics nor starves a tokio runtime it is made in.
 ///
-/// On a multi-thread runtime other tasks move to another thread meanwhile. On a current-thread one
-/// nothing else could run, perhaps not even what we wait for, so the call is refused.
+/// On a multi-thread runtime other tasks move to another thread meanwhile. On the one thread of a
+/// current-thread runtime nothing else could run, perhaps not even what we wait for, so the call is refused;
+/// its threads for blocking calls are as good as any other.
 pub(crate) fn step_aside<R>(call: impl FnOnce() -> Result<R, Error>) -> Result<R, Error> {
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
         Err(_) => call(),
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(call),
+        Ok(_) if !is_in_a_task() => call(),
         Ok(_) => Err(Error::config(
             "this call blocks, and the current-thread tokio runtime it was made in would stand still; \
              wrap it in tokio::task::spawn_blocking",
         )),
     }
+}
+
+/// Whether a runtime is running a task on this very thread, rather than a blocking call.
+///
+/// Only tasks have a budget, so that they make way for each other now and then. A task that has none left
+/// yields the next time it can, which is all that looking does to it.
+fn is_in_a_task() -> bool {
+    /// More than the budget of any task.
+    const STEPS: u32 = 1024;
+    let mut context = Context::from_waker(Waker::noop());
+    (0..STEPS).any(|_| {
+        let step = coop::poll_proceed(&mut context).map(|step| step.made_progress());
+        step.is_pending()
+    })
 }
 
 /// Runs the end of a communicator wherever it is dropped, also where waiting is not allowed.
@@ -45,5 +66,30 @@ mod tests {
             .unwrap();
         let refused = single.block_on(async { step_aside(|| Ok(3)) });
         assert!(matches!(refused, Err(Error::Config { .. })));
+        let refused = single.block_on(async {
+            let task = tokio::spawn(async { [step_aside(|| Ok(4)), step_aside(|| Ok(5))] });
+            task.await.unwrap()
+        });
+        for refused in refused {
+            assert!(matches!(refused, Err(Error::Config { .. })));
+        }
+    }
+
+    #[test]
+    fn calls_on_threads_for_blocking_calls_are_made() {
+        for runtime in [
+            tokio::runtime::Builder::new_current_thread().build(),
+            tokio::runtime::Builder::new_multi_thread().build(),
+        ] {
+            let runtime = runtime.unwrap();
+            let made = runtime.block_on(async {
+                let blocking = tokio::task::spawn_blocking(|| step_aside(|| Ok(1)));
+                blocking.await.unwrap()
+            });
+            assert_eq!(made, Ok(1));
+            // A thread that only knows a runtime, and does not run it.
+            let _entered = runtime.enter();
+            assert_eq!(step_aside(|| Ok(2)), Ok(2));
+        }
     }
 }

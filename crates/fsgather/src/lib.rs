@@ -30,10 +30,19 @@
 //!
 //! # Cargo features
 //!
-//! - `lz4`, `zstd`: payload files compressed so, with [`Builder::compression`] or `FSGATHER_COMPRESS`. Off by
-//!   default; `zstd` needs a C compiler to build. A build without one says so where it is asked to write or
-//!   read such payloads.
+//! None is on by default.
 //!
+//! | feature | adds | needs |
+//! |---|---|---|
+//! | `async` | [`Pending`] calls as futures, for any executor | |
+//! | `messagepack` | the [`Codec`] `MessagePack`, for types that have to be described | |
+//! | `ndarray` | `gather_array`: arrays joined along an axis | |
+//! | `lz4`, `zstd` | payload files compressed so, with [`Builder::compression`] or `FSGATHER_COMPRESS`. A build without one says so where it is asked to write or read such payloads | `zstd`: a C compiler |
+//! | `mpi` | `MpiBootstrap`: ranks that MPI introduces to each other | `mpicc` and libclang; on Debian `libopenmpi-dev libclang-dev` |
+//!
+//! # Further reading
+//!
+//! `docs/guide/quick-start.md` begins from nothing, and `examples/` has a program for each kind of use.
 //! `docs/` in the repository has the guarantees in full, the formats, and a guide.
 
 mod builder;
@@ -100,3 +109,24 @@ pub use part_reader::{PartReader, PartReaders};
 pub use pending::Pending;
 pub use records::Records;
 pub use rendezvous::{Bootstrap, Rendezvous};
+
+/// What the guides show is compiled and run with the documentation tests.
+#[cfg(all(
+    doctest,
+    feature = "async",
+    feature = "messagepack",
+    feature = "ndarray"
+))]
+mod guides {
+    #[doc = include_str!("../../../docs/guide/groups.md")]
+    struct Groups;
+
+    #[doc = include_str!("../../../docs/guide/quick-start.md")]
+    struct QuickStart;
+
+    #[doc = include_str!("../../../docs/guide/small-and-large.md")]
+    struct SmallAndLarge;
+
+    #[doc = include_str!("../../../docs/guide/switching-an-existing-job.md")]
+    struct SwitchingAnExistingJob;
+}

@@ -50,6 +50,8 @@ pub struct Member {
     coordinator: Peer,
     patience: Duration,
     channels: BTreeMap<ChannelId, Channel>,
+    /// The latest time that it was told.
+    now: Instant,
     doing: Activity,
     closing: bool,
     /// Where this rank has come to the end, as long as others may need it for calls that it has abandoned.
@@ -70,6 +72,7 @@ impl Member {
             coordinator,
             patience,
             channels: BTreeMap::from([(ChannelId::WORLD, Channel::new(ChannelId::WORLD, now))]),
+            now,
             doing: Activity::outside(Phase::Computing),
             closing: false,
             close_at: None,
@@ -209,6 +212,7 @@ impl Member {
     /// Drops the verdict on a call that nobody here wants any more, now or when it comes. What others need of
     /// this rank is done; where that cannot be, the call fails with `cause`.
     pub fn abandon(&mut self, ticket: &Ticket, cause: Error, now: Instant) {
+        self.now = now;
         let channel = self.channels.get_mut(&ticket.channel);
         let message = channel.and_then(|channel| channel.abandon(ticket.epoch, cause, now));
         if let Some(message) = message {
@@ -219,6 +223,7 @@ impl Member {
 
     /// Handles what rank 0 says.
     pub fn hear(&mut self, message: ToMember, now: Instant) {
+        self.now = now;
         if let Some(channel) = about(&message).and_then(|id| self.channels.get_mut(&id)) {
             channel.hear(now);
         }
@@ -350,10 +355,8 @@ impl Member {
     /// it has abandoned.
     pub fn close(&mut self, site: Site, now: Instant) {
         self.closing = true;
-        if let Some(world) = self.channels.get_mut(&ChannelId::WORLD) {
-            world.hear(now);
-        }
         self.close_at = Some(site);
+        self.now = now;
         self.close_if_free();
     }
 
@@ -372,6 +375,7 @@ impl Member {
 
     /// Lets time pass: gives up on a rank 0 that is long overdue with what it owes.
     pub fn tick(&mut self, now: Instant) {
+        self.now = now;
         let overdue = self.channels.values().filter_map(|channel| {
             let is_due = self.due(channel).is_some_and(|due| now >= due);
             is_due.then(|| (channel.id(), channel.first_awaited(), channel.heard()))
@@ -416,7 +420,9 @@ impl Member {
 
     /// When rank 0 is overdue with what it owes of a channel.
     fn due(&self, channel: &Channel) -> Option<Instant> {
-        let is_closing = self.closing && self.farewell.is_none() && self.lost.is_none();
+        // Rank 0 knows of the closing once nothing has to be done before.
+        let is_closing = self.closing && self.close_at.is_none();
+        let is_closing = is_closing && self.farewell.is_none() && self.lost.is_none();
         let is_end = is_closing && channel.id() == ChannelId::WORLD && channel.failure().is_none();
         // Rank 0 itself cannot lose touch with itself.
         let is_owed = self.rank != Rank::ZERO && (channel.is_waiting() || is_end);
@@ -467,6 +473,9 @@ impl Member {
         if !self.channels.values().any(Channel::is_busy)
             && let Some(site) = self.close_at.take()
         {
+            if let Some(world) = self.channels.get_mut(&ChannelId::WORLD) {
+                world.hear(self.now);
+            }
             self.say(ToCoordinator::Close { site });
         }
     }

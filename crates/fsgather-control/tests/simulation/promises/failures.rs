@@ -191,7 +191,7 @@ impl Ledger {
         // In between it may have waited for others in turn, and what they moved counted as well.
         let counted = || {
             let moment = now.checked_sub(Duration::from_secs(PATIENCE));
-            self.lanes.len() > 1
+            (self.lanes.len() > 1 || during == "close")
                 && due.is_none_or(|due| due < now)
                 && moment.is_some_and(|moment| self.movements.contains(&moment))
         };
