@@ -40,6 +40,8 @@ pub(crate) enum Outcome {
     Refused(Error),
     /// There is no way to any of its addresses.
     Unreachable(String),
+    /// A build with another wire protocol answers: with which, and what was tried.
+    Foreign(u16, String),
     /// It is not ours, or does not answer.
     Failed(String),
 }
@@ -66,6 +68,7 @@ pub(crate) async fn attempt(candidate: Candidate, join: Join) -> (Candidate, Out
     }
     let mut failures = Vec::new();
     let mut somebody_answers = false;
+    let mut foreign = None;
     while let Some(connected) = connects.join_next().await {
         match connected {
             Ok((address, Ok(connection))) => {
@@ -74,6 +77,9 @@ pub(crate) async fn attempt(candidate: Candidate, join: Join) -> (Candidate, Out
             }
             Ok((address, Err(error))) => {
                 somebody_answers |= !matches!(error, TransportError::Unreachable(_));
+                if let TransportError::Version(theirs) = error {
+                    foreign = Some(theirs);
+                }
                 failures.push(format!("{address}: {error}"));
             }
             Err(_) => {}
@@ -81,10 +87,10 @@ pub(crate) async fn attempt(candidate: Candidate, join: Join) -> (Candidate, Out
     }
     failures.sort();
     let failures = failures.join(", ");
-    let outcome = if somebody_answers {
-        Outcome::Failed(failures)
-    } else {
-        Outcome::Unreachable(failures)
+    let outcome = match foreign {
+        Some(theirs) => Outcome::Foreign(theirs, failures),
+        None if somebody_answers => Outcome::Failed(failures),
+        None => Outcome::Unreachable(failures),
     };
     (candidate, outcome)
 }

@@ -7,7 +7,7 @@
 
 use std::{
     collections::HashMap,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -29,6 +29,7 @@ use crate::{
     record::{MarkerPlace, Objection, Record},
     siblings::IsRunning,
     transport::{Connection, Reader},
+    wire::VERSION,
 };
 
 /// How much longer than the time-out a member that was taken in waits for rank 0's verdict.
@@ -154,6 +155,8 @@ struct Seeker {
     /// What became of candidates, for the message at the end.
     failures: HashMap<String, String>,
     formed: Option<String>,
+    /// Of another build, where rank 0 should be.
+    foreign: Option<Error>,
     objecting: Objecting,
 }
 
@@ -168,6 +171,7 @@ impl Seeker {
             forming: Vec::new(),
             failures: HashMap::new(),
             formed: None,
+            foreign: None,
             objecting: Objecting::default(),
         }
     }
@@ -261,6 +265,9 @@ impl Seeker {
             Ok(record) => record,
             Err(error) => {
                 self.failures.insert("a record".into(), error.to_string());
+                if matches!(error, Error::Incompatible { .. }) {
+                    self.foreign = Some(error);
+                }
                 return Ok(None);
             }
         };
@@ -389,12 +396,21 @@ impl Seeker {
             Outcome::Unreachable(why) => {
                 let world = candidate.communicator;
                 self.cannot_reach(world, Obstacle::Unconnected, why.clone());
-                // A record has no such addresses where they would mean another process.
-                if world.is_none() && candidate.addresses.iter().all(is_loopback) {
-                    format!("{why}; that is this host itself")
+                if self.means_this_host(&candidate.addresses) {
+                    format!("{why}, which is this host itself")
                 } else {
                     why
                 }
+            }
+            Outcome::Foreign(theirs, why) => {
+                self.foreign = Some(Error::Incompatible {
+                    what: format!("the wire protocol of the process at {}", candidate.name),
+                    ours: VERSION.to_string(),
+                    theirs: theirs.to_string(),
+                });
+                let world = candidate.communicator;
+                self.cannot_reach(world, Obstacle::Unanswered, why.clone());
+                why
             }
             Outcome::Failed(why) => {
                 let world = candidate.communicator;
@@ -482,6 +498,17 @@ impl Seeker {
         }
     }
 
+    /// Whether a name that others may have resolved otherwise means this host here.
+    fn means_this_host(&self, addresses: &[SocketAddr]) -> bool {
+        match &self.search.whereabouts {
+            Whereabouts::Board(_) => false,
+            Whereabouts::Address { host, .. } => {
+                host.parse::<IpAddr>().is_err()
+                    && addresses.iter().all(|address| address.ip().is_loopback())
+            }
+        }
+    }
+
     fn out_of_time(&self) -> Error {
         let place = match &self.search.whereabouts {
             Whereabouts::Board(board) => board.place(),
@@ -502,6 +529,9 @@ impl Seeker {
                 &place,
             );
         }
+        if let (Some(foreign), 1) = (&self.foreign, self.failures.len()) {
+            return foreign.clone();
+        }
         if matches!(self.search.whereabouts, Whereabouts::Address { .. }) {
             let what = match self.failures.values().next() {
                 Some(last) => format!("to appear; last try: {last}"),
@@ -519,9 +549,9 @@ impl Seeker {
             .collect();
         failures.sort();
         Error::rendezvous(format!(
-            "rank {rank} found no rank 0 of its world in {place} within {}; tried {}. Set \
-             FSGATHER_INTERFACE to the network that all hosts share, or FSGATHER_JOIN_TIMEOUT to wait \
-             longer",
+            "rank {rank} found no rank 0 of its world in {place} within {}; tried {}. See whether rank 0 \
+             is running; set FSGATHER_INTERFACE to the network that all hosts share, or \
+             FSGATHER_JOIN_TIMEOUT to wait longer",
             fsgather_core::duration_text(self.search.patience),
             failures.join("; ")
         ))
@@ -533,7 +563,7 @@ fn timeout(patience: Duration, coordinator: Option<&str>, what: &str, place: &st
         .and_then(|name| name.split_once(", pid "))
         .map(|(host, pid)| (host.to_owned(), pid.parse().unwrap_or(0)));
     Error::Timeout {
-        during: format!("meeting (looked at {place} for rank 0 {what})"),
+        during: format!("meeting (looked in {place} for rank 0 {what})"),
         patience,
         missing: vec![Missing {
             rank: Rank::ZERO,
@@ -546,10 +576,6 @@ fn timeout(patience: Duration, coordinator: Option<&str>, what: &str, place: &st
                FSGATHER_JOIN_TIMEOUT to wait longer"
             .into(),
     }
-}
-
-fn is_loopback(address: &SocketAddr) -> bool {
-    address.ip().is_loopback()
 }
 
 fn short(record: &Record) -> String {

@@ -266,9 +266,13 @@ impl GatherDir {
                             StorageCause {
                                 os_code: error.raw_os_error(),
                                 message: format!(
-                                    "rank 0 has made this directory, but it is not seen here after {}; \
-                                     is {} the same directory on all hosts",
-                                    duration_text(patience.spent()),
+                                    "rank 0 has made this directory, but it is not seen{}; is {} the \
+                                     same directory on all hosts",
+                                    if visibility.is_zero() {
+                                        String::new()
+                                    } else {
+                                        format!(" after {}", duration_text(patience.spent()))
+                                    },
                                     rendezvous.display()
                                 ),
                             },

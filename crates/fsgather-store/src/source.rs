@@ -493,8 +493,11 @@ impl Source {
             Trouble::Damaged(damage) => Error::Corrupt {
                 path: self.path.clone(),
                 reason: format!(
-                    "{damage} (payload of rank {rank}, file system {mount}, read {tries} times over {})",
-                    duration_text(spent)
+                    "{damage} (payload of rank {rank}, file system {mount}, read {})",
+                    match tries {
+                        1 => "once".into(),
+                        _ => format!("{tries} times over {}", duration_text(spent)),
+                    }
                 ),
                 writer: None,
                 reader: None,

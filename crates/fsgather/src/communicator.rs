@@ -170,7 +170,8 @@ impl<C> Communicator<C> {
     #[track_caller]
     pub fn barrier(&self) -> Result<(), Error> {
         let site = self.here(Location::caller());
-        step_aside(|| self.inner.exchange.barrier(site))
+        let passed = step_aside(|| self.inner.exchange.barrier(site));
+        passed.inspect_err(|_| self.inner.world.note_failed())
     }
 
     /// Ends the communicator together with all other ranks, and leaves nothing behind.

@@ -149,14 +149,17 @@ impl Inner {
         };
         if open > 0 {
             return Err(Error::config(format!(
-                "{open} gathered results of this communicator have not been read to their end; read or drop \
-                 them before close"
+                "results that this communicator has gathered have not been read to their end ({open} gathers); \
+                 read or drop them before close"
             )));
         }
         if self.ended.swap(true, Ordering::SeqCst) {
             return Err(Error::config("this communicator is closed"));
         }
         let closed = self.exchange.close(site);
+        if closed.is_err() {
+            self.world.note_failed();
+        }
         self.end(None);
         closed
     }
@@ -169,6 +172,9 @@ impl Inner {
     }
 
     fn end(&self, cause: Option<Error>) {
+        if cause.is_some() {
+            self.world.note_failed();
+        }
         if self.is_world {
             self.world.end_sending();
         }

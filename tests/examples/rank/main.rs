@@ -21,6 +21,9 @@
 //! | `unawaited:EXECUTOR` | polls a call, prints `dropped` once it has dropped it |
 //! | `barriers` | barriers until rank 0 reads a line |
 //! | `panic`, `encode_panics`, `encode_fails`, `source_fails` | fails in that way |
+//! | `fails:STEP` | a step that has to fail; prints `failed` and the error, and goes on |
+//! | `unread:LEN` | closes before what was gathered to rank 0 has been read |
+//! | `misshapen` | arrays that do not fit together |
 //! | `peak` | prints `peak N`: the most memory it ever had resident, in KiB |
 //! | `multi`, `current` | does the rest inside of a tokio runtime of that kind |
 //!
@@ -80,7 +83,10 @@ fn main() -> ExitCode {
     let steps: Vec<String> = std::env::args().skip(1).collect();
     let (text, code) = match run(&mut State::default(), &steps) {
         Ok(()) => return ExitCode::SUCCESS,
-        Err(Failure::Library(error)) => (error.to_string(), code_of(&error)),
+        Err(Failure::Library(error)) => {
+            let _ = writeln!(io::stderr(), "kind: {}", kind_of(&error));
+            (error.to_string(), code_of(&error))
+        }
         Err(Failure::Wrong(what)) => (what, 1),
     };
     let _ = writeln!(io::stderr(), "error: {text}");
@@ -99,6 +105,12 @@ fn code_of(error: &Error) -> u8 {
         Error::Rendezvous { .. } => 15,
         _ => 1,
     }
+}
+
+/// What the variant of an error is called.
+fn kind_of(error: &Error) -> String {
+    let text = format!("{error:?}");
+    text.chars().take_while(|c| c.is_alphanumeric()).collect()
 }
 
 fn say(text: impl Display) {
@@ -165,6 +177,19 @@ fn take(state: &mut State, step: &str) -> Result<(), Failure> {
             let communicator = state.joined.take().ok_or_else(not_joined)?;
             say(format_args!("calls close at line {}", line!() + 1));
             communicator.close()?;
+        }
+        ["fails", failing @ ..] => match take(state, &failing.join(":")) {
+            Err(Failure::Library(error)) => say(format_args!("failed {error}")),
+            Err(wrong) => return Err(wrong),
+            Ok(()) => return Err(Failure::Wrong(format!("{step} did not fail"))),
+        },
+        ["unread", len] => {
+            let communicator = state.joined.take().ok_or_else(not_joined)?;
+            let own = values::value(communicator.rank().get(), len);
+            let unread = communicator.gather(&own, 0)?;
+            let closed = communicator.close();
+            drop(unread);
+            closed?;
         }
         ["panic"] => panic!("as the script says"),
         ["peak"] => peak()?,

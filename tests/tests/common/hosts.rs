@@ -9,7 +9,7 @@ use std::{
 use super::{Stage, World, mounts::say};
 
 /// Hosts `node1`, `node2`, ... each with a name, addresses, a boot id and mounts of its own. They see the
-/// files of this machine. Host N has the addresses 10.77.0.N and fd77::N.
+/// files of this machine. Host 1 has the addresses `10.77.0.1` and `fd77::1`.
 ///
 /// They end with this value.
 pub(crate) struct Hosts {
@@ -71,17 +71,14 @@ impl Hosts {
             say(&format!("skipped: cannot make a network here: {line}"));
             return None;
         }
-        let names: String = (1..=count)
+        let names: Vec<String> = (1..=count)
             .map(|host| format!("10.77.0.{host} node{host}\n"))
             .collect();
+        let names = format!("127.0.0.1 localhost\n{}", names.concat());
         for host in 1..=count {
             let files = place.path().join(format!("node{host}"));
             fs::create_dir(&files).expect("a directory");
-            fs::write(
-                files.join("etc-hosts"),
-                format!("127.0.0.1 localhost\n{names}"),
-            )
-            .expect("a file");
+            fs::write(files.join("etc-hosts"), &names).expect("a file");
             let boot_id = fs::read_to_string("/proc/sys/kernel/random/uuid").expect("a uuid");
             fs::write(files.join("boot-id"), boot_id).expect("a file");
             let mut command = Command::new("unshare");
@@ -124,7 +121,7 @@ impl Hosts {
 
     /// Runs shell commands on a host, as root; `$1` is its number.
     pub(crate) fn on(&self, host: u32, script: &str) {
-        run(self.enter(host), script, host);
+        run(&self.enter(host), script, host);
     }
 
     /// Runs shell commands on all hosts.
@@ -137,7 +134,7 @@ impl Hosts {
     /// Runs shell commands where the network is that connects the hosts.
     pub(crate) fn switch(&self, script: &str) {
         let pid = self.holders.pid(0).to_string();
-        run(nsenter(&["--net", "--target", &pid]), script, 0);
+        run(&nsenter(&["--net", "--target", &pid]), script, 0);
     }
 
     /// Pulls the cable of a host: packets vanish.
@@ -204,7 +201,7 @@ fn nsenter(options: &[&str]) -> Vec<String> {
     words.map(|word| (*word).to_owned()).collect()
 }
 
-fn run(prefix: Vec<String>, script: &str, host: u32) {
+fn run(prefix: &[String], script: &str, host: u32) {
     let mut command = Command::new(&prefix[0]);
     command
         .args(&prefix[1..])

@@ -38,6 +38,7 @@ pub(crate) const CONFIG: i32 = 2;
 pub(crate) const TIMED_OUT: i32 = 10;
 pub(crate) const PEER_FAILED: i32 = 11;
 pub(crate) const STORAGE: i32 = 12;
+pub(crate) const CORRUPT: i32 = 13;
 pub(crate) const DESYNC: i32 = 14;
 pub(crate) const RENDEZVOUS: i32 = 15;
 
@@ -57,6 +58,21 @@ impl End {
         let errors = self.stderr.iter();
         let mut errors = errors.filter_map(|line| line.strip_prefix("error: "));
         errors.next().unwrap_or_default()
+    }
+
+    /// What kind of error that was.
+    pub(crate) fn kind(&self) -> &str {
+        let mut kinds = self.stderr.iter();
+        let kind = kinds.find_map(|line| line.strip_prefix("kind: "));
+        kind.unwrap_or_default()
+    }
+
+    /// The last line of the command-line tool, without its name and that of the verb.
+    pub(crate) fn told_by_tool(&self) -> &str {
+        let mut lines = self.stderr.iter().rev();
+        let line = lines.find_map(|line| line.strip_prefix("fsgather "));
+        line.and_then(|line| line.split_once(": "))
+            .map_or("", |(_, told)| told)
     }
 
     pub(crate) fn warnings(&self) -> Vec<&str> {

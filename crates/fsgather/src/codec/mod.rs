@@ -4,6 +4,7 @@
 mod message_pack;
 mod postcard;
 mod probe;
+mod words;
 
 use std::{any::type_name, fmt, io::Write, path::PathBuf};
 

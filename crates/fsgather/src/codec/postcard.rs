@@ -10,7 +10,7 @@ use std::{
 use postcard::ser_flavors::Flavor;
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{Codec, CodecError, probe};
+use super::{Codec, CodecError, probe, words::own_words};
 
 /// The default: small and fast, and it describes nothing, so that both sides have to know the type.
 ///
@@ -102,7 +102,12 @@ impl Codec for Postcard {
             into,
             pending: Vec::with_capacity(TOGETHER),
         };
-        postcard::serialize_with_flavor(value, destination).map_err(explain)
+        postcard::serialize_with_flavor(value, destination).map_err(|error| match error {
+            postcard::Error::SerdeSerCustom => {
+                own_words(value).map_or_else(|| explain(error), CodecError::new)
+            }
+            other => explain(other),
+        })
     }
 
     fn decode<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, CodecError> {

@@ -4,7 +4,7 @@ use std::{io::Read, path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
 use fsgather_control::mesh::{CallId, Mesh};
-use fsgather_core::{Error, Rank, Table, Ticket};
+use fsgather_core::{Error, Peer, Rank, Table, Ticket};
 use fsgather_store::Payload;
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -104,7 +104,7 @@ impl Incoming {
                 files
                     .directory()
                     .collect(&file.locator, files.policy(), moved)
-                    .map_err(|error| written_by(inner, rank, error))
+                    .map_err(|error| written_by(inner.peer(rank), error))
             }
             Self::Linked(linked) => {
                 let Linked { mesh, call, len } = linked;
@@ -141,8 +141,8 @@ impl Incoming {
                 let reader = files
                     .directory()
                     .open_payload(&file.locator, files.policy(), moved)
-                    .map_err(|error| written_by(inner, rank, error))?;
-                Ok(Stream::from_file(reader))
+                    .map_err(|error| written_by(inner.peer(rank), error))?;
+                Ok(Stream::from_file(reader, inner.peer(rank).cloned()))
             }
             Self::Linked(linked) => {
                 let Linked { mesh, call, len } = linked;
@@ -213,9 +213,10 @@ fn check_relayed(
     })
 }
 
-pub(crate) fn written_by(inner: &Inner, rank: Rank, mut error: Error) -> Error {
+/// The same error with the rank that wrote what cannot be read.
+pub(crate) fn written_by(peer: Option<&Peer>, mut error: Error) -> Error {
     if let Error::Corrupt { writer, .. } = &mut error {
-        *writer = inner.peer(rank).cloned();
+        *writer = peer.cloned();
     }
     error
 }

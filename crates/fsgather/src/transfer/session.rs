@@ -20,7 +20,8 @@ pub(crate) struct Session {
 impl Session {
     /// Numbers a call.
     pub(crate) fn begin(inner: &Arc<Inner>, call: Call) -> Result<Self, Error> {
-        let ticket = inner.exchange.begin(call)?;
+        let begun = inner.exchange.begin(call);
+        let ticket = begun.inspect_err(|_| inner.world.note_failed())?;
         inner.world.note_begun(ticket.channel);
         Ok(Self {
             ticket,

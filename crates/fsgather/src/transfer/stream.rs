@@ -4,10 +4,10 @@ use std::io::{self, Read};
 
 use bytes::{Buf, Bytes};
 use fsgather_control::mesh::Pull;
-use fsgather_core::Error;
+use fsgather_core::{Error, Peer};
 use fsgather_store::PayloadReader;
 
-use super::spool::Spool;
+use super::{incoming::written_by, spool::Spool};
 
 /// What is called with the number of bytes after each piece; kept as long as the stream is.
 pub(crate) type OwnMoved = Box<dyn FnMut(u64) -> Result<(), Error> + Send>;
@@ -23,8 +23,8 @@ pub(crate) struct Stream {
 enum From {
     /// It is in memory already.
     Held(Bytes),
-    /// It lies in a file.
-    File(Box<PayloadReader<OwnMoved>>),
+    /// It lies in a file, which that rank has written.
+    File(Box<PayloadReader<OwnMoved>>, Option<Peer>),
     /// It is this rank's own.
     Spool(Spool),
     /// It comes over a connection, chunk by chunk.
@@ -40,8 +40,8 @@ impl Stream {
         Self::new(From::Held(payload))
     }
 
-    pub(crate) fn from_file(reader: PayloadReader<OwnMoved>) -> Self {
-        Self::new(From::File(Box::new(reader)))
+    pub(crate) fn from_file(reader: PayloadReader<OwnMoved>, writer: Option<Peer>) -> Self {
+        Self::new(From::File(Box::new(reader), writer))
     }
 
     pub(crate) const fn from_spool(spool: Spool) -> Self {
@@ -66,7 +66,10 @@ impl Stream {
     /// The first error, with its type, which [`io::Error`] does not show.
     pub(crate) fn take_error(&mut self) -> Option<Error> {
         match &mut self.from {
-            From::File(reader) => reader.take_error(),
+            From::File(reader, writer) => {
+                let error = reader.take_error()?;
+                Some(written_by(writer.as_ref(), error))
+            }
             _ => self.failure.clone(),
         }
     }
@@ -75,7 +78,7 @@ impl Stream {
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let held = match &mut self.from {
-            From::File(reader) => return reader.read(buffer),
+            From::File(reader, _) => return reader.read(buffer),
             From::Spool(spool) => return spool.read(buffer),
             From::Held(payload) => payload,
             From::Link { pull, chunk, moved } => {

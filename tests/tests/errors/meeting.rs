@@ -1,0 +1,238 @@
+//! Errors before there is a communicator, and of wrong arguments.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::TcpListener,
+    path::Path,
+    process::Command,
+};
+
+use crate::{
+    common::{self, World, build::command_line_tool, mounts::say, place, strangers},
+    page::confirm,
+    said::{all_say, all_tools_say, new_stage, two, two_tools},
+};
+
+#[test]
+fn a_value_that_is_none() {
+    let place = place();
+    let world = World::new(2, place.path()).with("FSGATHER_TIMEOUT", "soon");
+    let test = "a_value_that_is_none";
+    all_say(&mut two(&world, "join", "join"), 0..2, test);
+    let barrier = ["barrier"];
+    all_tools_say(&mut two_tools(&world, &barrier, &barrier), 0..2, test);
+}
+
+#[test]
+fn half_of_what_a_launcher_says() {
+    let half = |mut command: Command| {
+        command.env_clear().env("OMPI_COMM_WORLD_SIZE", "4");
+        let mut stage = new_stage();
+        stage.start(&mut command);
+        stage
+    };
+    let test = "half_of_what_a_launcher_says";
+    let mut rank = Command::new(common::build::rank_program());
+    rank.arg("join");
+    all_say(&mut half(rank), [0], test);
+    let mut tool = Command::new(command_line_tool());
+    tool.arg("barrier");
+    all_tools_say(&mut half(tool), [0], test);
+}
+
+#[test]
+fn a_group_without_its_maker() {
+    let place = place();
+    let mut stage = two(&World::new(2, place.path()), "join close", "join group:0");
+    all_say(&mut stage, [1], "a_group_without_its_maker");
+}
+
+#[test]
+fn a_runtime_that_would_stand_still() {
+    let place = place();
+    let world = World::new(2, place.path());
+    let mut stage = two(&world, "current join", "current join");
+    all_say(&mut stage, 0..2, "a_runtime_that_would_stand_still");
+}
+
+#[test]
+fn results_that_were_not_read() {
+    let place = place();
+    let world = World::new(2, place.path());
+    let mut stage = two(&world, "join unread:100000", "join unread:100000");
+    all_say(&mut stage, [0], "results_that_were_not_read");
+}
+
+#[test]
+fn everything_to_every_standard_output() {
+    let place = place();
+    let world = World::new(2, place.path());
+    let all = ["gather", "--all", "/dev/null"];
+    let mut stage = two_tools(&world, &all, &all);
+    all_tools_say(&mut stage, 0..2, "everything_to_every_standard_output");
+}
+
+#[test]
+fn one_rank_twice() {
+    let place = place();
+    let world = World::new(3, place.path());
+    let mut stage = new_stage();
+    for rank in [0, 1, 1] {
+        stage.start(&mut world.rank(rank, "join close"));
+    }
+    all_say(&mut stage, 0..3, "one_rank_twice");
+    let mut stage = new_stage();
+    for rank in [0, 1, 1] {
+        stage.start(&mut world.tool(rank, &["barrier"]));
+    }
+    all_tools_say(&mut stage, 0..3, "one_rank_twice");
+}
+
+#[test]
+fn a_job_that_runs_already() {
+    let place = place();
+    let world = World::new(2, place.path());
+    let mut stage = two(&world, "join at:running close", "join at:running close");
+    stage.wait_at([0, 1], "running");
+    let late = world.with("FSGATHER_JOIN_TIMEOUT", "1s");
+    let newcomer = stage.start(&mut late.rank(1, "join close"));
+    all_say(&mut stage, [newcomer], "a_job_that_runs_already");
+    let newcomer = stage.start(&mut late.tool(1, &["barrier"]));
+    all_tools_say(&mut stage, [newcomer], "a_job_that_runs_already");
+    stage.go_all([0, 1]);
+    stage.succeed([0, 1]);
+}
+
+#[test]
+fn two_worlds_of_one_name() {
+    let place = place();
+    let world = World::new(3, place.path());
+    let mut stage = new_stage();
+    for rank in [0, 0, 1] {
+        stage.start(&mut world.rank(rank, "join close"));
+    }
+    let ends = stage.end_all(0..3);
+    // Each rank 0 says it from its own point of view.
+    for end in &ends {
+        confirm("two_worlds_of_one_name", end.kind(), end.code, end.error());
+    }
+}
+
+#[test]
+fn a_port_that_is_taken() {
+    let taken = TcpListener::bind("0.0.0.0:0").expect("a port");
+    let port = taken.local_addr().expect("an address").port();
+    let world = World::new(2, Path::new("/nonexistent"))
+        .with("FSGATHER_RENDEZVOUS", &format!("tcp://127.0.0.1:{port}"))
+        .with("FSGATHER_TRANSPORT", "memory");
+    let mut stage = new_stage();
+    stage.start(&mut world.rank(0, "join"));
+    all_say(&mut stage, [0], "a_port_that_is_taken");
+    let mut stage = new_stage();
+    stage.start(&mut world.tool(0, &["barrier"]));
+    all_tools_say(&mut stage, [0], "a_port_that_is_taken");
+}
+
+#[test]
+fn a_rank_without_a_network() {
+    let alone = ["unshare".to_owned(), "--net".to_owned()];
+    let tried = Command::new("unshare").args(["--net", "true"]).output();
+    if !tried.is_ok_and(|tried| tried.status.success()) {
+        return say("skipped: cannot make network namespaces here");
+    }
+    let place = place();
+    let world = World::new(2, place.path()).with("FSGATHER_CONTROL", "tcp");
+    let mut stage = new_stage();
+    stage.start(&mut world.rank(0, "join"));
+    stage.start(&mut world.rank_behind(&alone, 1, "join"));
+    // At the same time, for that it is clear takes some seconds.
+    let world = world.with("FSGATHER_JOB", "another");
+    stage.start(&mut world.tool(0, &["barrier"]));
+    stage.start(&mut world.tool_behind(&alone, 1, &["barrier"]));
+    all_say(&mut stage, 0..2, "a_rank_without_a_network");
+    all_tools_say(&mut stage, 2..4, "a_rank_without_a_network");
+}
+
+#[test]
+fn a_record_of_a_rank_0_that_is_gone() {
+    let place = place();
+    let world = World::new(2, place.path()).with("FSGATHER_JOIN_TIMEOUT", "2s");
+    let mut stage = new_stage();
+    stage.start(&mut world.rank(0, "join"));
+    let rendezvous = place.path().join("all_gather_via_filesys");
+    stage.wait_until("a record", || {
+        let entries = fs::read_dir(&rendezvous).into_iter().flatten();
+        let mut names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        names.any(|name| name.starts_with("rendezvous-"))
+    });
+    stage.kill(0);
+    stage.end(0);
+    let test = "a_record_of_a_rank_0_that_is_gone";
+    let rank = stage.start(&mut world.rank(1, "join"));
+    all_say(&mut stage, [rank], test);
+    let rank = stage.start(&mut world.tool(1, &["barrier"]));
+    all_tools_say(&mut stage, [rank], test);
+}
+
+#[test]
+fn a_rank_that_does_not_come() {
+    let place = place();
+    let world = World::new(3, place.path()).with("FSGATHER_JOIN_TIMEOUT", "1s");
+    let mut stage = two(&world, "join", "join");
+    all_say(&mut stage, 0..2, "a_rank_that_does_not_come");
+    let barrier = ["barrier"];
+    let mut stage = two_tools(&world, &barrier, &barrier);
+    all_tools_say(&mut stage, 0..2, "a_rank_that_does_not_come");
+}
+
+#[test]
+fn a_rank_0_that_does_not_come() {
+    let place = place();
+    let world = World::new(2, place.path()).with("FSGATHER_JOIN_TIMEOUT", "1s");
+    let mut stage = new_stage();
+    stage.start(&mut world.rank(1, "join"));
+    all_say(&mut stage, [0], "a_rank_0_that_does_not_come");
+    let mut stage = new_stage();
+    stage.start(&mut world.tool(1, &["barrier"]));
+    all_tools_say(&mut stage, [0], "a_rank_0_that_does_not_come");
+}
+
+#[test]
+fn an_address_at_which_nobody_is() {
+    let port = strangers::free_port();
+    let world = World::new(2, Path::new("/nonexistent"))
+        .with("FSGATHER_RENDEZVOUS", &format!("tcp://127.0.0.1:{port}"))
+        .with("FSGATHER_JOIN_TIMEOUT", "1s")
+        .with("FSGATHER_TRANSPORT", "memory");
+    let mut stage = new_stage();
+    stage.start(&mut world.rank(1, "join"));
+    all_say(&mut stage, [0], "an_address_at_which_nobody_is");
+    let mut stage = new_stage();
+    stage.start(&mut world.tool(1, &["barrier"]));
+    all_tools_say(&mut stage, [0], "an_address_at_which_nobody_is");
+}
+
+#[test]
+fn a_build_of_another_version() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a connection");
+            let _ = stream.write_all(b"fsg\x01\x63\0\x01\0");
+            // It closes when it has heard this.
+            let _ = stream.read_to_end(&mut Vec::new());
+        }
+    });
+    let world = World::new(2, Path::new("/nonexistent"))
+        .with("FSGATHER_RENDEZVOUS", &format!("tcp://127.0.0.1:{port}"))
+        .with("FSGATHER_JOIN_TIMEOUT", "1s")
+        .with("FSGATHER_TRANSPORT", "memory");
+    let mut stage = new_stage();
+    stage.start(&mut world.rank(1, "join"));
+    all_say(&mut stage, [0], "a_build_of_another_version");
+    let mut stage = new_stage();
+    stage.start(&mut world.tool(1, &["barrier"]));
+    all_tools_say(&mut stage, [0], "a_build_of_another_version");
+}

@@ -1,0 +1,158 @@
+//! `docs/reference/errors.md`, as far as tests can compare it with what ranks say: [`confirm`].
+//!
+//! A section is headed by the name of a variant of `fsgather::Error` and says its exit code. Each text in it
+//! stands in a block of its own, after a comment that names the test which provokes it. What varies is written
+//! in angle brackets.
+
+use std::{collections::BTreeSet, fmt::Write as _, sync::OnceLock};
+
+/// One text of the page.
+pub(crate) struct Entry {
+    /// The test that provokes it.
+    pub(crate) test: String,
+    kind: String,
+    code: String,
+    text: String,
+}
+
+const PAGE: &str = include_str!("../../../docs/reference/errors.md");
+
+/// All texts of the page.
+pub(crate) fn entries() -> &'static [Entry] {
+    static ENTRIES: OnceLock<Vec<Entry>> = OnceLock::new();
+    ENTRIES.get_or_init(|| {
+        let (mut kind, mut code, mut test) = (String::new(), String::new(), None);
+        let mut entries = Vec::new();
+        let mut lines = PAGE.lines();
+        while let Some(line) = lines.next() {
+            if let Some(heading) = line.strip_prefix("## ") {
+                kind = heading.trim_matches('`').into();
+                code.clear();
+            } else if let Some(rest) = line.strip_prefix("Exit code: ") {
+                code = rest.chars().take_while(char::is_ascii_digit).collect();
+            } else if let Some(name) = line.strip_prefix("<!-- test: ") {
+                test = name.strip_suffix(" -->").map(str::to_owned);
+            } else if line == "```text" {
+                let block: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+                entries.push(Entry {
+                    test: test.take().expect("a comment before each text"),
+                    kind: kind.clone(),
+                    code: code.clone(),
+                    text: block.join(" "),
+                });
+            }
+        }
+        entries
+    })
+}
+
+/// The headings of sections on variants.
+pub(crate) fn kinds() -> BTreeSet<&'static str> {
+    let headings = PAGE.lines().filter_map(|line| line.strip_prefix("## `"));
+    headings.filter_map(|line| line.strip_suffix('`')).collect()
+}
+
+/// Asserts that the page has this text, where a test says that it provokes it, with this exit code. `kind` is
+/// empty where it is not known.
+#[track_caller]
+pub(crate) fn confirm(test: &str, kind: &str, code: i32, said: &str) {
+    let mut entries = entries().iter();
+    let Some(entry) = entries.find(|entry| entry.test == test) else {
+        panic!("the page has no text for {test}: {kind} {code}\n{said}");
+    };
+    if let Err(at) = compare(&entry.text, said) {
+        panic!(
+            "{test}: the page says\n{}\nbut ranks say\n{said}\nwhich differs at\n{at}",
+            entry.text
+        );
+    }
+    assert_eq!(entry.code, code.to_string(), "exit code of {test}: {said}");
+    assert!(kind.is_empty() || kind == entry.kind, "{test} is {kind}");
+}
+
+/// Whether a text is as the page has it; where it differs.
+fn compare<'a>(template: &str, mut text: &'a str) -> Result<(), &'a str> {
+    let mut rest = template;
+    loop {
+        let (fixed, variable) = match rest.split_once('<') {
+            None => (rest, None),
+            Some((fixed, rest)) => (fixed, rest.split_once('>')),
+        };
+        text = text.strip_prefix(fixed).ok_or(text)?;
+        let Some((name, after)) = variable else {
+            return if text.is_empty() { Ok(()) } else { Err(text) };
+        };
+        // It ends where what follows begins, if anything does.
+        let next = after.split('<').next().unwrap_or_default();
+        let end = if next.len() == after.len() {
+            // What is left to come is at the end of the text.
+            text.len().checked_sub(next.len()).ok_or(text)?
+        } else {
+            text.find(next).ok_or(text)?
+        };
+        let (value, following) = text.split_at_checked(end).ok_or(text)?;
+        if !fits(name, value) {
+            return Err(text);
+        }
+        (text, rest) = (following, after);
+    }
+}
+
+/// Whether something can stand for a name in angle brackets.
+fn fits(name: &str, value: &str) -> bool {
+    let is_word = !value.is_empty() && !value.contains(char::is_whitespace);
+    match name {
+        "pid" | "port" | "n" | "bytes" | "line" => {
+            is_word && value.bytes().all(|byte| byte.is_ascii_digit())
+        }
+        "host" | "world" => is_word,
+        "path" => is_word && value.starts_with('/'),
+        "time" => is_word && value.ends_with(['s', 'm', 'h']),
+        _ => !value.is_empty(),
+    }
+}
+
+#[test]
+fn templates_fit_what_they_describe_and_nothing_else() {
+    let template = "rank 1 on <host> (pid <pid>) was lost (<how>) while waiting";
+    let says = |text| compare(template, text).is_ok();
+    assert!(says(
+        "rank 1 on n7 (pid 42) was lost (its (own) connection) while waiting"
+    ));
+    assert!(!says("rank 2 on n7 (pid 42) was lost (x) while waiting"));
+    assert!(!says("rank 1 on n7 (pid x) was lost (x) while waiting"));
+    assert!(!says("rank 1 on n7 (pid 42) was lost () while waiting"));
+    assert!(!says("rank 1 on n7 (pid 42) was lost (x) while waiting."));
+    assert!(compare("<a>", "x y").is_ok());
+    assert!(compare("<path>: no", "/x/y: no").is_ok());
+}
+
+#[test]
+fn every_variant_has_a_section() {
+    const ERRORS: &str = include_str!("../../../crates/fsgather-core/src/error.rs");
+    let (_, after) = ERRORS.split_once("pub enum Error {").expect("the type");
+    let (variants, _) = after.split_once("\n}").expect("its end");
+    let variants: BTreeSet<&str> = variants
+        .lines()
+        .filter_map(|line| line.strip_prefix("    ")?.strip_suffix(" {"))
+        .filter(|name| name.starts_with(char::is_uppercase))
+        .collect();
+    assert_eq!(kinds(), variants);
+}
+
+#[test]
+fn every_text_is_provoked() {
+    const TESTS: [&str; 3] = [
+        include_str!("calls.rs"),
+        include_str!("meeting.rs"),
+        include_str!("storage.rs"),
+    ];
+    let mut missing = String::new();
+    for entry in entries() {
+        let test = format!("\n#[test]\nfn {}()", entry.test);
+        if !TESTS.iter().any(|tests| tests.contains(&test)) {
+            let _ = writeln!(missing, "{}", entry.test);
+        }
+    }
+    assert!(missing.is_empty(), "no such tests:\n{missing}");
+}

@@ -1,0 +1,172 @@
+//! Errors of directories and of what lies in them.
+
+use std::{
+    fs,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::{
+    common::{
+        World, build::command_line_tool, left_in, mounts::Mounted, payloads, place, strangers,
+    },
+    page::confirm,
+    said::{all_say, all_tools_say, input, new_stage, two, two_tools},
+};
+
+#[test]
+fn a_directory_that_is_not_there() {
+    let place = place();
+    let world = World::new(2, &place.path().join("nowhere"));
+    let test = "a_directory_that_is_not_there";
+    all_say(&mut two(&world, "join", "join"), 0..2, test);
+    let gather = ["gather", "/dev/null"];
+    all_tools_say(&mut two_tools(&world, &gather, &gather), 0..2, test);
+}
+
+#[test]
+fn a_directory_that_cannot_be_written() {
+    let place = place();
+    let Some(mounted) = Mounted::over(place.path(), "ro", "true") else {
+        return;
+    };
+    let world = World::new(2, place.path());
+    let test = "a_directory_that_cannot_be_written";
+    let mut stage = new_stage();
+    for rank in 0..2 {
+        stage.start(&mut mounted.rank(&world, rank, "join"));
+    }
+    all_say(&mut stage, 0..2, test);
+    let mut stage = new_stage();
+    for rank in 0..2 {
+        stage.start(&mut mounted.tool(&world, rank, &["gather", "/dev/null"]));
+    }
+    all_tools_say(&mut stage, 0..2, test);
+}
+
+#[test]
+fn a_disk_that_fills_up() {
+    let (place, work) = (place(), place());
+    let Some(mounted) = Mounted::over(place.path(), "size=2m", "true") else {
+        return;
+    };
+    let world = World::new(2, place.path());
+    let test = "a_disk_that_fills_up";
+    let mut stage = new_stage();
+    for (rank, len) in [(0, 10), (1, 4_000_000)] {
+        let script = format!("join all_gather_bytes:{len}");
+        stage.start(&mut mounted.rank(&world, rank, &script));
+    }
+    all_say(&mut stage, 0..2, test);
+    let large = input(work.path(), 4_000_000);
+    let mut stage = new_stage();
+    for (rank, file) in [(0, "/dev/null"), (1, large.as_str())] {
+        stage.start(&mut mounted.tool(&world, rank, &["gather", file]));
+    }
+    all_tools_say(&mut stage, 0..2, test);
+}
+
+/// The payload file of a rank.
+fn payload_of(rank: u32, directory: &Path) -> PathBuf {
+    let gathers = left_in(directory).into_iter();
+    let payloads = gathers.filter_map(|path| fs::read_dir(path.join("payloads")).ok());
+    let mut files = payloads
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path()));
+    let found = files.find(|path| {
+        let mut written_by = [0; 4];
+        let file = fs::File::open(path).expect("a payload");
+        file.read_exact_at(&mut written_by, 12).expect("a header");
+        u32::from_le_bytes(written_by) == rank
+    });
+    found.expect("a payload of that rank")
+}
+
+/// Something happens to rank 1's payload before rank 0 reads it; what rank 0 says, be it a program or the tool.
+fn payload_that_suffers(harm: impl Fn(&Path), test: &str) {
+    let (place, work) = (place(), place());
+    let world = World::new(2, place.path());
+    let gather = "join gather_bytes:0:2000000:read";
+    let mut stage = two(&world, gather, &format!("{gather} fails:close"));
+    stage.wait_at([0], "reading");
+    harm(&payload_of(1, place.path()));
+    stage.go(0);
+    all_say(&mut stage, [0], test);
+    // It comes to the others with their next call.
+    let line = stage.wait_for_where(1, "its error", |line| line.starts_with("failed "));
+    let told = &line["failed ".len()..];
+    confirm(test, "", stage.end(0).code, told);
+
+    let file = input(work.path(), 2_000_000);
+    let mut stage = new_stage();
+    // Its reader takes the first part only when it is told to.
+    let script = "exec 3<&0
+        { \"$@\" </dev/null || echo \"code $?\" >&2; } | { read -r line <&3; cat >/dev/null; }";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, "sh"]);
+    shell.arg(command_line_tool()).args(["gather", &file]);
+    stage.start(&mut world.set_up(shell, 0, ""));
+    stage.start(&mut world.tool(1, &["gather", &file]));
+    stage.wait_until("two payloads", || payloads(place.path()) == 2);
+    harm(&payload_of(1, place.path()));
+    stage.go(0);
+    let end = stage.end(0);
+    let code = end
+        .stderr
+        .iter()
+        .find_map(|line| line.strip_prefix("code "));
+    let code = code.and_then(|code| code.parse().ok()).expect("a failure");
+    confirm(test, "", code, end.told_by_tool());
+    all_tools_say(&mut stage, [1], test);
+}
+
+#[test]
+fn a_payload_that_is_removed() {
+    let remove = |path: &Path| fs::remove_file(path).expect("a payload");
+    payload_that_suffers(remove, "a_payload_that_is_removed");
+}
+
+#[test]
+fn a_directory_that_hosts_do_not_share() {
+    let place = place();
+    let Some(mounted) = Mounted::over(place.path(), "mode=0700", "true") else {
+        return;
+    };
+    let test = "a_directory_that_hosts_do_not_share";
+    let address = || format!("tcp://127.0.0.1:{}", strangers::free_port());
+    let world = |address: &str| {
+        World::new(2, place.path())
+            .with("FSGATHER_TRANSPORT", "filesys")
+            .with("FSGATHER_RENDEZVOUS", address)
+            .with("FSGATHER_SECRET", &"5c".repeat(32))
+    };
+    let its = world(&address());
+    let mut stage = new_stage();
+    stage.start(&mut its.rank(0, "join"));
+    stage.start(&mut mounted.rank(&its, 1, "join"));
+    all_say(&mut stage, 0..2, test);
+    let its = world(&address());
+    let mut stage = new_stage();
+    stage.start(&mut its.tool(0, &["gather", "/dev/null"]));
+    stage.start(&mut mounted.tool(&its, 1, &["gather", "/dev/null"]));
+    all_tools_say(&mut stage, 0..2, test);
+}
+
+fn overwrite(path: &Path, bytes: &[u8], at: u64) {
+    let file = fs::OpenOptions::new().write(true).open(path);
+    let file = file.expect("a payload");
+    file.write_all_at(bytes, at).expect("a payload");
+}
+
+#[test]
+fn a_payload_that_is_damaged() {
+    let damage = |path: &Path| overwrite(path, b"damage", 1_500_000);
+    payload_that_suffers(damage, "a_payload_that_is_damaged");
+}
+
+#[test]
+fn a_payload_of_another_version() {
+    let another = |path: &Path| overwrite(path, &99_u16.to_le_bytes(), 8);
+    payload_that_suffers(another, "a_payload_of_another_version");
+}
