@@ -35,6 +35,10 @@ faulty-nfs *arguments="all":
 launchers *arguments:
     scripts/test-launchers.sh {{ arguments }}
 
+# Links between hosts that are cut; root, 4 minutes.
+cut-links:
+    scripts/test-cut-links.sh
+
 # Lints of each combination of the library's cargo features.
 features:
     scripts/check-features.sh

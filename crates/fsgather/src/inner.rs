@@ -8,9 +8,7 @@ use std::{
     },
 };
 
-use fsgather_core::{
-    Activity, ChannelId, Error, Exchange, Peer, PeerFailure, Phase, ProcessId, Rank, Site, Solo,
-};
+use fsgather_core::{ChannelId, Error, Exchange, Peer, ProcessId, Rank, Site, Solo};
 use fsgather_store::PayloadId;
 use uuid::Uuid;
 
@@ -184,22 +182,12 @@ impl Inner {
             self.world.clean_up(is_root, in_good_hands);
         }
     }
-
-    /// What the others are told when this rank goes because its program panics.
-    pub(crate) fn panicked(&self) -> Error {
-        Error::PeerFailed {
-            peer: self.me(),
-            activity: Activity::outside(Phase::Computing),
-            failure: PeerFailure::Raised {
-                message: "it panicked".into(),
-            },
-        }
-    }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        let cause = std::thread::panicking().then(|| self.panicked());
+        // Its text alone is told; who this is and what it did, the others know.
+        let cause = std::thread::panicking().then(|| Error::config("it panicked"));
         blocking::wherever(|| self.leave(cause));
     }
 }

@@ -15,7 +15,7 @@ use super::{Codec, CodecError, probe, words::own_words};
 /// The default: small and fast, and it describes nothing, so that both sides have to know the type.
 ///
 /// Types that a codec has to describe (`serde_json::Value`, untagged, internally tagged and flattened enums,
-/// sequences of unknown length) are refused; [`MessagePack`](crate::MessagePack) carries them.
+/// sequences of unknown length) are refused; `MessagePack`, with the feature `messagepack`, carries them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Postcard;
 
