@@ -17,7 +17,7 @@ use crate::{
     locator::Locator,
     patience::Progress,
     payload::Payload,
-    source::{Source, WINDOW, map_verified},
+    source::{Open, Source, Trouble, WINDOW, map_unverified, map_verified},
 };
 
 /// How patiently, and into what, payloads are read.
@@ -65,6 +65,33 @@ impl GatherDir {
         policy: &CollectPolicy,
         progress: &mut Progress<'_>,
     ) -> Result<Payload, Error> {
+        self.collect_by(locator, policy, progress, map_verified)
+    }
+
+    /// Reads back what this process itself has published.
+    ///
+    /// As [`collect`](Self::collect), but bytes that can be mapped are not verified again: this process has
+    /// computed their checksums, and they have not left this host since.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`collect`](Self::collect).
+    pub fn collect_own(
+        &self,
+        locator: &Locator,
+        policy: &CollectPolicy,
+        progress: &mut Progress<'_>,
+    ) -> Result<Payload, Error> {
+        self.collect_by(locator, policy, progress, map_unverified)
+    }
+
+    fn collect_by(
+        &self,
+        locator: &Locator,
+        policy: &CollectPolicy,
+        progress: &mut Progress<'_>,
+        map: fn(&Source, &Open, &mut Progress<'_>) -> Result<Option<Payload>, Trouble>,
+    ) -> Result<Payload, Error> {
         let mut source = Source::new(self, locator, policy)?;
         if locator.raw_len == 0 {
             source.with_retries(progress, |_, _, _| Ok(()))?;
@@ -72,7 +99,7 @@ impl GatherDir {
         }
         if locator.is_contiguous()
             && self.file_system().is_mappable()
-            && let Some(payload) = source.with_retries(progress, map_verified)?
+            && let Some(payload) = source.with_retries(progress, map)?
         {
             return Ok(payload);
         }

@@ -98,6 +98,10 @@ fn what_was_published_is_what_is_collected_whatever_the_way() {
             mapped.is_mapped(),
             len > 0 && directory.file_system().is_mappable()
         );
+        let own =
+            |directory: &GatherDir| directory.collect_own(&locator, &at_once(), &mut |_| Ok(()));
+        let (own, own_held) = (own(&directory).unwrap(), own(&network).unwrap());
+        assert_eq!(own.is_mapped(), mapped.is_mapped());
         let held = collect(&network, &locator).unwrap();
         assert!(!held.is_mapped());
         let spilled = network
@@ -109,7 +113,7 @@ fn what_was_published_is_what_is_collected_whatever_the_way() {
             .unwrap()
             .read_to_end(&mut streamed)
             .unwrap();
-        for way in [&*mapped, &*held, &*spilled, &*streamed] {
+        for way in [&*mapped, &*own, &*own_held, &*held, &*spilled, &*streamed] {
             assert!(way == bytes, "{len}");
         }
     }

@@ -48,8 +48,8 @@ use std::fmt;
 
 use fsgather_core::{ChannelId, Epoch, Rank, WorldSize};
 use serde::{Deserialize, Serialize};
+use twox_hash::{XxHash3_64, XxHash3_128};
 use uuid::Uuid;
-use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::layout::PayloadName;
 
@@ -232,7 +232,7 @@ impl Header {
         bytes[40..48].copy_from_slice(&self.name.channel().get().to_le_bytes());
         bytes[48..56].copy_from_slice(&self.name.epoch().get().to_le_bytes());
         bytes[56..60].copy_from_slice(&(1_u32 << 20).to_le_bytes());
-        let checksum = xxh3_64(&bytes[..120]);
+        let checksum = XxHash3_64::oneshot(&bytes[..120]);
         bytes[120..].copy_from_slice(&checksum.to_le_bytes());
         bytes
     }
@@ -250,7 +250,7 @@ impl Header {
         if version != VERSION {
             return Err(Damage::Version { found: version });
         }
-        let (expected, found) = (u64_at(bytes, 120), xxh3_64(&bytes[..120]));
+        let (expected, found) = (u64_at(bytes, 120), XxHash3_64::oneshot(&bytes[..120]));
         if expected != found {
             return Err(Damage::HeaderChecksum { expected, found });
         }
@@ -307,7 +307,7 @@ impl ChunkEntry {
         Self {
             stored_len: u32::try_from(stored.len()).unwrap_or(u32::MAX),
             is_raw,
-            checksum: xxh3_64(stored),
+            checksum: XxHash3_64::oneshot(stored),
         }
     }
 
@@ -375,11 +375,11 @@ impl Footer {
     /// The digest as it should be over this header, table and these lengths.
     #[must_use]
     pub fn digest_over(&self, header: &[u8; HEADER_LEN], table: &[u8]) -> u128 {
-        let mut hasher = Xxh3::new();
-        hasher.update(header);
-        hasher.update(table);
-        hasher.update(&self.to_bytes()[..24]);
-        hasher.digest128()
+        let mut hasher = XxHash3_128::new();
+        hasher.write(header);
+        hasher.write(table);
+        hasher.write(&self.to_bytes()[..24]);
+        hasher.finish_128()
     }
 
     /// Lays the footer out in bytes.

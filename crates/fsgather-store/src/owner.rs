@@ -37,8 +37,8 @@ use std::{
 };
 
 use fsgather_core::{GatherId, ProcessId, WorldSize};
+use twox_hash::XxHash3_128;
 use uuid::Uuid;
-use xxhash_rust::xxh3::xxh3_128;
 
 /// The first line of the record.
 const TITLE: &str = "fsgather owner record 1";
@@ -153,7 +153,7 @@ impl OwnerRecord {
             escape_into(&mut text, &value);
             text.push('\n');
         }
-        let checksum = xxh3_128(text.as_bytes());
+        let checksum = XxHash3_128::oneshot(text.as_bytes());
         text + &format!("xxh3_128={checksum:032x}\n")
     }
 
@@ -174,7 +174,10 @@ impl OwnerRecord {
             .strip_suffix('\n')
             .and_then(|text| text.rsplit_once('\n'))
             .ok_or(OwnerRecordError::Checksum)?;
-        let expected = format!("xxh3_128={:032x}", xxh3_128(format!("{body}\n").as_bytes()));
+        let expected = format!(
+            "xxh3_128={:032x}",
+            XxHash3_128::oneshot(format!("{body}\n").as_bytes())
+        );
         if checksum != expected {
             return Err(OwnerRecordError::Checksum);
         }

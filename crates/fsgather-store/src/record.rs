@@ -14,7 +14,7 @@
 //! | 20 + p + r | 16 | xxh3-128 of all bytes before |
 
 use fsgather_core::ProcessId;
-use xxhash_rust::xxh3::xxh3_128;
+use twox_hash::XxHash3_128;
 
 const MAGIC: [u8; 8] = *b"\x89FSR\r\n\x1a\n";
 const VERSION: u16 = 1;
@@ -57,7 +57,7 @@ impl Record {
         bytes.extend_from_slice(&len(&self.body)?.to_le_bytes());
         bytes.extend_from_slice(&poster);
         bytes.extend_from_slice(&self.body);
-        let checksum = xxh3_128(&bytes);
+        let checksum = XxHash3_128::oneshot(&bytes);
         bytes.extend_from_slice(&checksum.to_le_bytes());
         if bytes.len() as u64 > MAX_LEN {
             return Err(RecordError::TooLong);
@@ -79,7 +79,7 @@ impl Record {
         let (body, checksum) = bytes
             .split_last_chunk::<CHECKSUM_LEN>()
             .ok_or(RecordError::Torn)?;
-        if body.len() < FIXED_LEN || xxh3_128(body) != u128::from_le_bytes(*checksum) {
+        if body.len() < FIXED_LEN || XxHash3_128::oneshot(body) != u128::from_le_bytes(*checksum) {
             return Err(RecordError::Torn);
         }
         let (fixed, parts) = body.split_at(FIXED_LEN);

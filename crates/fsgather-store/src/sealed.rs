@@ -11,7 +11,7 @@
 //! | 16 | n | the body, opaque to the store |
 //! | 16 + n | 16 | xxh3-128 of all bytes before |
 
-use xxhash_rust::xxh3::xxh3_128;
+use twox_hash::XxHash3_128;
 
 const MAGIC: [u8; 8] = *b"\x89FSM\r\n\x1a\n";
 const VERSION: u16 = 1;
@@ -39,7 +39,7 @@ pub(crate) fn seal(body: &[u8]) -> Vec<u8> {
     let len = u32::try_from(body.len()).unwrap_or(u32::MAX);
     bytes.extend_from_slice(&len.to_le_bytes());
     bytes.extend_from_slice(body);
-    let checksum = xxh3_128(&bytes);
+    let checksum = XxHash3_128::oneshot(&bytes);
     bytes.extend_from_slice(&checksum.to_le_bytes());
     bytes
 }
@@ -50,7 +50,7 @@ pub(crate) fn unseal(mut bytes: Vec<u8>) -> Result<Vec<u8>, SealError> {
         .split_last_chunk::<CHECKSUM_LEN>()
         .ok_or(SealError::Torn)?;
     let head = sealed.first_chunk::<HEAD_LEN>().ok_or(SealError::Torn)?;
-    if head[..8] != MAGIC || xxh3_128(sealed) != u128::from_le_bytes(*checksum) {
+    if head[..8] != MAGIC || XxHash3_128::oneshot(sealed) != u128::from_le_bytes(*checksum) {
         return Err(SealError::Torn);
     }
     let version = u16::from_le_bytes([head[8], head[9]]);
@@ -95,7 +95,7 @@ mod tests {
         let mut sealed = seal(b"body");
         sealed[8] = 9;
         let checksum_at = sealed.len() - CHECKSUM_LEN;
-        let checksum = xxh3_128(&sealed[..checksum_at]);
+        let checksum = XxHash3_128::oneshot(&sealed[..checksum_at]);
         sealed[checksum_at..].copy_from_slice(&checksum.to_le_bytes());
         assert_eq!(unseal(sealed), Err(SealError::Version(9)));
     }

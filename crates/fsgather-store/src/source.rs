@@ -512,22 +512,46 @@ pub(crate) fn map_verified(
     open: &Open,
     progress: &mut Progress<'_>,
 ) -> Result<Option<Payload>, Trouble> {
-    let locator = &source.locator;
-    let mapped = Mapping::of(&open.file, source.file_len);
-    let (Some(mapping), Ok(len)) = (
-        mapped.map_err(|error| source.classify("map", error))?,
-        usize::try_from(locator.raw_len),
-    ) else {
+    let Some((mapping, len)) = map_whole(source, open)? else {
         return Ok(None);
     };
-    let mut start = HEADER_LEN;
-    for index in 0..locator.chunk_count {
-        let len = chunk_len(locator.raw_len, index);
-        mapping.populate(start, len);
-        let chunk = source.chunk(open, index)?;
-        source.verify(chunk, index, &mapping[start..start + len])?;
-        progress(len as u64).map_err(Trouble::Fatal)?;
-        start += len;
-    }
+    // All chunks but the last are of one length. A root that reads is often alone at work on its host.
+    let chunks = mapping[HEADER_LEN..HEADER_LEN + len].chunks(CHUNK_LEN);
+    let starts = (HEADER_LEN..).step_by(CHUNK_LEN);
+    crew::share(
+        &mut vec![(); crew::size()],
+        (0..)
+            .zip(starts.zip(chunks))
+            .collect::<Vec<_>>()
+            .into_iter(),
+        |(), (index, (start, stored))| {
+            mapping.populate(start, stored.len());
+            source.verify(source.chunk(open, index)?, index, stored)?;
+            Ok(stored.len() as u64)
+        },
+        |len| progress(len).map_err(Trouble::Fatal),
+    )?;
     Ok(Some(Payload::in_file(mapping, len)))
+}
+
+/// Maps the file of a contiguous payload whose bytes this process has written itself. `None` when it
+/// cannot be mapped.
+pub(crate) fn map_unverified(
+    source: &Source,
+    open: &Open,
+    progress: &mut Progress<'_>,
+) -> Result<Option<Payload>, Trouble> {
+    let Some((mapping, len)) = map_whole(source, open)? else {
+        return Ok(None);
+    };
+    mapping.populate(HEADER_LEN, len);
+    progress(len as u64).map_err(Trouble::Fatal)?;
+    Ok(Some(Payload::in_file(mapping, len)))
+}
+
+/// The mapped file, and the length of its payload.
+fn map_whole(source: &Source, open: &Open) -> Result<Option<(Mapping, usize)>, Trouble> {
+    let mapped = Mapping::of(&open.file, source.file_len);
+    let mapping = mapped.map_err(|error| source.classify("map", error))?;
+    Ok(mapping.zip(usize::try_from(source.locator.raw_len).ok()))
 }

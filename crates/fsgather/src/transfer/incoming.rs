@@ -6,7 +6,7 @@ use bytes::Bytes;
 use fsgather_control::mesh::{CallId, Mesh};
 use fsgather_core::{Error, Peer, Rank, Table, Ticket};
 use fsgather_store::Payload;
-use xxhash_rust::xxh3::xxh3_128;
+use twox_hash::XxHash3_128;
 
 use super::{
     announcement::{Announcement, FileAnnouncement, RelayAnnouncement},
@@ -101,10 +101,13 @@ impl Incoming {
             }
             Self::File(file) => {
                 let files = files_of(inner, rank, &file)?;
-                files
-                    .directory()
-                    .collect(&file.locator, files.policy(), moved)
-                    .map_err(|error| written_by(inner.peer(rank), error))
+                let directory = files.directory();
+                let collected = if rank == inner.exchange.rank() {
+                    directory.collect_own(&file.locator, files.policy(), moved)
+                } else {
+                    directory.collect(&file.locator, files.policy(), moved)
+                };
+                collected.map_err(|error| written_by(inner.peer(rank), error))
             }
             Self::Linked(linked) => {
                 let Linked { mesh, call, len } = linked;
@@ -198,7 +201,7 @@ fn check_relayed(
     payload: &[u8],
     announced: RelayAnnouncement,
 ) -> Result<(), Error> {
-    if payload.len() as u64 == announced.len && xxh3_128(payload) == announced.digest {
+    if payload.len() as u64 == announced.len && XxHash3_128::oneshot(payload) == announced.digest {
         return Ok(());
     }
     Err(Error::Corrupt {

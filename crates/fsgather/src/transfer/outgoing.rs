@@ -6,7 +6,7 @@ use bytes::Bytes;
 use fsgather_control::mesh::{Mesh, Source as Offered};
 use fsgather_core::{Contribution, Error, Leaves, Recipients};
 use fsgather_store::{Encoding, PayloadId, PayloadWriter};
-use xxhash_rust::xxh3::xxh3_128;
+use twox_hash::XxHash3_128;
 
 use super::{
     announcement::{Announcement, FileAnnouncement, INLINE_OVERHEAD, RelayAnnouncement},
@@ -284,7 +284,7 @@ fn relayed<'b>(session: &Session, own: Own<'b>) -> Result<Ready<'b>, Error> {
     let bytes = own.as_slice();
     let announcement = Announcement::Relayed(RelayAnnouncement {
         len: bytes.len() as u64,
-        digest: xxh3_128(bytes),
+        digest: XxHash3_128::oneshot(bytes),
     });
     let piece = session.inner.exchange.body_limit();
     Ok(Ready {
