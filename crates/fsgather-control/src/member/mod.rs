@@ -52,6 +52,8 @@ pub struct Member {
     channels: BTreeMap<ChannelId, Channel>,
     /// The latest time that it was told.
     now: Instant,
+    /// When rank 0 last said anything, or this rank came to the end.
+    heard: Instant,
     doing: Activity,
     closing: bool,
     /// Where this rank has come to the end, as long as others may need it for calls that it has abandoned.
@@ -73,6 +75,7 @@ impl Member {
             patience,
             channels: BTreeMap::from([(ChannelId::WORLD, Channel::new(ChannelId::WORLD, now))]),
             now,
+            heard: now,
             doing: Activity::outside(Phase::Computing),
             closing: false,
             close_at: None,
@@ -224,6 +227,7 @@ impl Member {
     /// Handles what rank 0 says.
     pub fn hear(&mut self, message: ToMember, now: Instant) {
         self.now = now;
+        self.heard = now;
         if let Some(channel) = about(&message).and_then(|id| self.channels.get_mut(&id)) {
             channel.hear(now);
         }
@@ -357,6 +361,7 @@ impl Member {
         self.closing = true;
         self.close_at = Some(site);
         self.now = now;
+        self.heard = now;
         self.close_if_free();
     }
 
@@ -474,7 +479,8 @@ impl Member {
             && let Some(site) = self.close_at.take()
         {
             if let Some(world) = self.channels.get_mut(&ChannelId::WORLD) {
-                world.hear(self.now);
+                // Not now: a rank 0 that has just been given up on elsewhere gets no time on top.
+                world.hear(self.heard);
             }
             self.say(ToCoordinator::Close { site });
         }
