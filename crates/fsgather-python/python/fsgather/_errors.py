@@ -1,0 +1,174 @@
+"""The exceptions: one class for each kind of failure, with its facts as attributes."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Optional
+
+__all__ = [
+    "Config",
+    "Corrupt",
+    "Desync",
+    "Error",
+    "Incompatible",
+    "Mismatch",
+    "Missing",
+    "NotShared",
+    "PeerFailed",
+    "Poisoned",
+    "Rendezvous",
+    "Storage",
+    "Timeout",
+    "TooLarge",
+]
+
+
+class Missing(NamedTuple):
+    """A rank that others waited for in vain."""
+
+    rank: int
+    """The rank."""
+    host: Optional[str]
+    """Where it runs; ``None`` when it never joined."""
+    pid: Optional[int]
+    """Its process id there."""
+    last_seen: Optional[str]
+    """What it was last known to be doing."""
+    seconds_ago: Optional[float]
+    """How long ago it said so."""
+
+
+class Error(Exception):
+    """Why a collective call, or the meeting before it, failed.
+
+    Every rank that can hear rank 0 raises the same error with the same text. ``is_transient`` says whether
+    starting the job again, unchanged, may succeed; ``exit_code`` is what the ``fsgather`` command ends with.
+    """
+
+    is_transient: bool = False
+    exit_code: int = 1
+    rank: Optional[int] = None
+    """The rank concerned, where there is one."""
+    host: Optional[str] = None
+    """Where that rank runs."""
+    pid: Optional[int] = None
+    """Its process id."""
+    phase: Optional[str] = None
+    """What it was doing: ``"publishing"``, ``"waiting"``, ..."""
+
+    def __reduce__(self) -> Any:
+        # Exceptions of subprocesses and of other ranks are often handed on pickled.
+        return (_remake, (type(self), self.args, self.__dict__))
+
+
+def _remake(kind: type[Error], args: tuple[Any, ...], fields: dict[str, Any]) -> Error:
+    error = kind(*args)
+    error.__dict__.update(fields)
+    return error
+
+
+class Config(Error, ValueError):
+    """A setting, an argument, or a combination of them is wrong; the text says which and what would be right."""
+
+
+class Rendezvous(Error):
+    """The ranks did not find each other; the text says where this rank looked and what to set."""
+
+
+class Timeout(Error, TimeoutError):
+    """Nothing moved for as long as the time-out allows."""
+
+    missing: tuple[int, ...] = ()
+    """All ranks that were waited for."""
+    missing_peers: tuple[Missing, ...] = ()
+    """The same with all that is known of them."""
+    during: str = ""
+    """The call, or the stage of meeting."""
+    patience: float = 0.0
+    """How long nothing moved, in seconds."""
+
+
+class PeerFailed(Error):
+    """A rank was lost, has left, or raised an error of its own; ``rank``, ``host``, ``pid`` and ``phase`` say which."""
+
+    reason: str = ""
+    """What happened to it."""
+
+
+class Desync(Error):
+    """Two ranks entered different collective calls; nothing was moved."""
+
+    ranks: tuple[int, int] = (0, 0)
+    """The two ranks."""
+    calls: tuple[str, str] = ("", "")
+    """What each of them called, and where."""
+
+
+class Storage(Error):
+    """A file operation failed: no space, no permission, not there."""
+
+    path: str = ""
+    """The file or directory."""
+    operation: str = ""
+    """What was tried."""
+    errno: Optional[int] = None
+    """The operating system's number for the cause, if it gave one."""
+
+
+class NotShared(Error):
+    """The directory is not the same directory on all hosts."""
+
+    path: str = ""
+    """The directory."""
+    hosts: tuple[str, ...] = ()
+    """Hosts that do not see what the others see."""
+
+
+class Corrupt(Error):
+    """Data that was announced is not what was found, and asking again did not help; ``rank`` wrote it."""
+
+    path: str = ""
+    """The file."""
+
+
+class TooLarge(Error, ValueError):
+    """The payload of ``rank`` exceeds the bound of the call; nothing was moved."""
+
+    size: int = 0
+    """How many bytes it needs."""
+    bound: int = 0
+    """How many the call allows."""
+
+
+class Mismatch(Error, ValueError):
+    """What the ranks handed in does not fit together."""
+
+    table: dict[int, str] = {}
+    """Each rank and what it has."""
+
+
+class Incompatible(Error):
+    """Ranks run builds of fsgather that do not understand each other."""
+
+
+class Poisoned(Error):
+    """An earlier call on this communicator failed, and it cannot be used any more; ``__cause__`` is that failure."""
+
+
+def _make(kind: str, message: str, fields: dict[str, Any]) -> Error:
+    """What the extension module calls with the facts of a failure."""
+    error: Error = globals().get(kind, Error)(message)
+    cause = fields.pop("cause", None)
+    missing = fields.pop("missing", None)
+    if missing is not None:
+        fields["missing_peers"] = tuple(Missing(*peer) for peer in missing)
+        fields["missing"] = tuple(peer[0] for peer in missing)
+    error.__dict__.update(fields)
+    if cause is not None:
+        error.__cause__ = cause
+    return error
+
+
+for _class in (Error, Config, Rendezvous, Timeout, PeerFailed, Desync, Storage):
+    _class.__module__ = "fsgather"
+for _class in (NotShared, Corrupt, TooLarge, Mismatch, Incompatible, Poisoned):
+    _class.__module__ = "fsgather"
