@@ -1,5 +1,80 @@
-"""Gathers results of many processes through a shared directory."""
+"""Gathers results of many processes through a shared directory.
 
+For jobs that run as several processes (*ranks*), perhaps on several hosts, each of which ends up with a part of the
+results, and one or all of them need everything. Correct under failure, and needs no set-up:
+
+>>> import fsgather
+>>> for part in fsgather.gather_iter({"accuracy": 0.97}):  # on rank 0, one rank's at a time
+...     print(part)
+{'accuracy': 0.97}
+
+Existing jobs of torch can be switched without a change in them: ``FSGATHER_PATCH=torch torchrun ... eval.py``.
+"""
+
+from fsgather._communicator import Communicator, Gathering, Pending
+from fsgather._errors import (
+    Config,
+    Corrupt,
+    Desync,
+    Error,
+    Incompatible,
+    Mismatch,
+    Missing,
+    NotShared,
+    PeerFailed,
+    Poisoned,
+    Rendezvous,
+    Storage,
+    Timeout,
+    TooLarge,
+)
 from fsgather._fsgather import __version__
+from fsgather._functions import (
+    all_gather,
+    all_gather_list,
+    all_gather_object,
+    all_gather_via_filesys,
+    barrier,
+    broadcast_object,
+    close,
+    default_communicator,
+    gather,
+    gather_iter,
+    gather_object,
+    start_all_gather,
+    start_gather,
+)
 
-__all__ = ["__version__"]
+__all__ = [
+    "Communicator",
+    "Config",
+    "Corrupt",
+    "Desync",
+    "Error",
+    "Gathering",
+    "Incompatible",
+    "Mismatch",
+    "Missing",
+    "NotShared",
+    "PeerFailed",
+    "Pending",
+    "Poisoned",
+    "Rendezvous",
+    "Storage",
+    "Timeout",
+    "TooLarge",
+    "__version__",
+    "all_gather",
+    "all_gather_list",
+    "all_gather_object",
+    "all_gather_via_filesys",
+    "barrier",
+    "broadcast_object",
+    "close",
+    "default_communicator",
+    "gather",
+    "gather_iter",
+    "gather_object",
+    "start_all_gather",
+    "start_gather",
+]

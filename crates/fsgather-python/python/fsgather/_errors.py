@@ -41,11 +41,10 @@ class Error(Exception):
     """Why a collective call, or the meeting before it, failed.
 
     Every rank that can hear rank 0 raises the same error with the same text. ``is_transient`` says whether
-    starting the job again, unchanged, may succeed; ``exit_code`` is what the ``fsgather`` command ends with.
+    starting the job again, unchanged, may succeed.
     """
 
     is_transient: bool = False
-    exit_code: int = 1
     rank: Optional[int] = None
     """The rank concerned, where there is one."""
     host: Optional[str] = None

@@ -1,0 +1,114 @@
+"""Arrays and tensors of all ranks joined along an axis: :func:`gather`."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, Optional
+
+from fsgather._errors import Mismatch, _make
+
+if TYPE_CHECKING:
+    from fsgather._communicator import Communicator
+
+
+def gather(communicator: Communicator, array: Any, dim: int, dst: Optional[int], how: dict[str, Any]) -> Any:
+    """Joins the arrays of all ranks along ``dim``, straight into the result."""
+    kind = _kind_of(array)
+    shape = tuple(array.shape)
+    if not shape:
+        raise ValueError("an array without dimensions cannot be joined with others; give it one: array.reshape(1)")
+    if not -len(shape) <= dim < len(shape):
+        raise ValueError(f"dim={dim} is none of an array of {len(shape)} dimensions; give -{len(shape)} to {len(shape) - 1}")
+    axis = dim % len(shape)
+    if communicator.world_size == 1:
+        return array
+    if dst is not None and not 0 <= dst < communicator.world_size:
+        raise ValueError(f"dst={dst} is no rank of a world of {communicator.world_size}")
+    member = communicator._member
+    headers = member.all_gather((kind.name, kind.dtype(array), axis, shape), how)
+    _check(headers, axis)
+    if dst is None:
+        return _join(kind, array, headers, axis, member.all_gather(kind.to_host(array), how))
+    parts = member.gather(kind.to_host(array), dst, how)
+    return None if parts is None else _join(kind, array, headers, axis, parts)
+
+
+def _check(headers: list[Any], axis: int) -> None:
+    """Refuses, on all ranks alike, what does not fit together."""
+    rows = {rank: f"{dtype} {list(shape)} along {along}" for rank, (_, dtype, along, shape) in enumerate(headers)}
+    fits = {
+        (name, dtype, along, shape[:along] + shape[along + 1 :], len(shape)) for name, dtype, along, shape in headers
+    }
+    if len(fits) > 1:
+        table = "; ".join(f"rank {rank}: {row}" for rank, row in rows.items())
+        error = _make("Mismatch", f"the arrays to be joined differ between ranks: {table}", {"table": rows})
+        assert isinstance(error, Mismatch)
+        raise error
+
+
+def _join(kind: Any, array: Any, headers: list[Any], axis: int, parts: Any) -> Any:
+    lengths = [shape[axis] for _, _, _, shape in headers]
+    shape = list(headers[0][3])
+    shape[axis] = sum(lengths)
+    joined = kind.empty(array, shape)
+    start = 0
+    for length, part in zip(lengths, parts):
+        place = (slice(None),) * axis + (slice(start, start + length),)
+        joined[place] = part
+        start += length
+        del part
+    return kind.back(joined, array)
+
+
+class _Numpy:
+    name = "numpy"
+
+    @staticmethod
+    def dtype(array: Any) -> str:
+        return str(array.dtype)
+
+    @staticmethod
+    def to_host(array: Any) -> Any:
+        return array
+
+    @staticmethod
+    def empty(array: Any, shape: list[int]) -> Any:
+        import numpy
+
+        return numpy.empty(shape, dtype=array.dtype)
+
+    @staticmethod
+    def back(joined: Any, array: Any) -> Any:
+        return joined
+
+
+class _Torch:
+    name = "torch"
+
+    @staticmethod
+    def dtype(tensor: Any) -> str:
+        return str(tensor.dtype)
+
+    @staticmethod
+    def to_host(tensor: Any) -> Any:
+        return tensor.detach().cpu()
+
+    @staticmethod
+    def empty(tensor: Any, shape: list[int]) -> Any:
+        import torch
+
+        return torch.empty(shape, dtype=tensor.dtype)
+
+    @staticmethod
+    def back(joined: Any, tensor: Any) -> Any:
+        return joined.to(tensor.device)
+
+
+def _kind_of(array: Any) -> Any:
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(array, torch.Tensor):
+        return _Torch
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(array, numpy.ndarray):
+        return _Numpy
+    raise TypeError(f"an array of numpy or a tensor of torch can be joined with others, not {type(array).__name__}")

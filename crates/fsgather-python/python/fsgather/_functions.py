@@ -1,0 +1,294 @@
+"""The functions that existing jobs call, on the process's own communicator or on a group of it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from typing import Any, Optional, Union
+
+from fsgather import _fsgather
+from fsgather._communicator import Communicator, Gathering, Pending
+
+__all__ = [
+    "all_gather",
+    "all_gather_list",
+    "all_gather_object",
+    "all_gather_via_filesys",
+    "barrier",
+    "broadcast_object",
+    "close",
+    "default_communicator",
+    "gather",
+    "gather_iter",
+    "gather_object",
+    "start_all_gather",
+    "start_gather",
+]
+
+PathLike = Union[str, "os.PathLike[str]"]
+
+_lock = threading.Lock()
+_own: Optional[Communicator] = None
+
+
+def default_communicator() -> Communicator:
+    """The process's own communicator, on which the functions of this module work; the first call makes it.
+
+    In a job in which ``torch.distributed`` is initialised its ranks are that job's, and meet through that job's
+    store. Else they are what the launcher and the variables ``FSGATHER_*`` say.
+    """
+    return _communicator_of(None)
+
+
+def _communicator_of(group: Any) -> Communicator:
+    """The communicator of a group: ours, torch's, or of all ranks."""
+    if isinstance(group, Communicator):
+        return group
+    if group is not None or _torch_is_up():
+        from fsgather._switch import meeting
+
+        return meeting.communicator_of(group)
+    global _own
+    with _lock:
+        if _own is None or _own.closed:
+            _own = Communicator.from_env()
+        return _own
+
+
+def _torch_is_up() -> bool:
+    distributed = sys.modules.get("torch.distributed")
+    return distributed is not None and distributed.is_available() and distributed.is_initialized()
+
+
+def all_gather(
+    data: Any,
+    force_cpu: bool = False,
+    force_filesys: bool = False,
+    filesys_save_dir: Optional[PathLike] = None,
+    *,
+    timeout: Optional[float] = None,
+    allow_pickle: Optional[bool] = None,
+) -> list[Any]:
+    """Gathers everybody's object on every rank, in rank order, by whichever path is asked for.
+
+    The first that applies decides:
+
+    ================================================================================= ==========================
+    the world has one rank                                                            none: ``[data]``
+    ``FSGATHER_ROOT_ONLY=1`` or ``MDETR_FILESYS_REDUCE_RANK_0_ONLY=1``                files; an empty list on all
+                                                                                      ranks but 0
+    ``FSGATHER_TRANSPORT=filesys``, ``MDETR_FILESYS_REDUCE=1`` or ``force_filesys``   files
+    ``FSGATHER_TRANSPORT=memory``, ``MDETR_CPU_REDUCE=1`` or ``force_cpu``            memory
+    otherwise                                                                         files where ranks share a
+                                                                                      directory, else memory
+    ================================================================================= ==========================
+
+    Plain data (``None``, numbers, strings, bytes, lists, tuples, dicts, sets, dates, arrays of numpy, tensors of
+    torch) travels by a codec of our own that cannot run code; everything else is pickled.
+
+    Args:
+        data: any object that can be pickled.
+        force_cpu: through memory rather than files.
+        force_filesys: through files of the shared directory.
+        filesys_save_dir: the shared directory; else ``FSGATHER_DIR``, ``EXP_DIR``, the default.
+        timeout: how long nothing may move, in seconds; by default 30 minutes.
+        allow_pickle: ``False`` refuses objects that would have to be pickled, on both sides.
+
+    Returns:
+        One object for each rank, in rank order; this rank's own is a copy, but in a world of one.
+
+    Raises:
+        fsgather.Error: on every rank alike.
+    """
+    communicator = _communicator_of(None)
+    path = _fsgather.choose_path(communicator.world_size, force_cpu, force_filesys)
+    if path == "solo":
+        return [data]
+    how: dict[str, Any] = {"timeout": timeout, "allow_pickle": allow_pickle}
+    if path == "memory":
+        return communicator.all_gather(data, transport="memory", **how)
+    if path == "auto":
+        return communicator.all_gather(data, directory=filesys_save_dir, **how)
+    how.update(transport="filesys", directory=filesys_save_dir)
+    if path == "filesys":
+        return communicator.all_gather(data, **how)
+    _fsgather.warn_of_empty_lists(communicator.rank)
+    return communicator.gather(data, **how) or []
+
+
+def all_gather_via_filesys(
+    data: Any,
+    filesys_save_dir: Optional[PathLike] = None,
+    gather_to_rank_0_only: bool = False,
+    *,
+    timeout: Optional[float] = None,
+    allow_pickle: Optional[bool] = None,
+) -> list[Any]:
+    """Gathers everybody's object through files of a shared directory, in rank order.
+
+    Objects that fit into the control messages make no file; a world of one rank touches none.
+
+    Args:
+        data: any object that can be pickled.
+        filesys_save_dir: the shared directory; else ``FSGATHER_DIR``, ``EXP_DIR``, the default.
+        gather_to_rank_0_only: all ranks but 0 get an empty list.
+        timeout: how long nothing may move, in seconds.
+        allow_pickle: ``False`` refuses objects that would have to be pickled.
+
+    Raises:
+        fsgather.NotShared: ranks do not see one directory.
+        fsgather.Error: on every rank alike.
+    """
+    communicator = _communicator_of(None)
+    if communicator.world_size == 1:
+        return [data]
+    how: dict[str, Any] = {"timeout": timeout, "allow_pickle": allow_pickle}
+    how.update(transport="filesys", directory=filesys_save_dir)
+    if gather_to_rank_0_only:
+        return communicator.gather(data, **how) or []
+    return communicator.all_gather(data, **how)
+
+
+def all_gather_object(
+    data: Any, group: Any = None, *, timeout: Optional[float] = None, allow_pickle: Optional[bool] = None
+) -> list[Any]:
+    """Gathers everybody's object on every rank of a group, in the order of the group.
+
+    Args:
+        data: any object that can be pickled.
+        group: a :class:`fsgather.Communicator`, a group of ``torch.distributed``, or ``None`` for all ranks.
+        timeout: how long nothing may move, in seconds.
+        allow_pickle: ``False`` refuses objects that would have to be pickled.
+    """
+    communicator = _communicator_of(group)
+    if communicator.world_size == 1:
+        return [data]
+    return communicator.all_gather(data, timeout=timeout, allow_pickle=allow_pickle)
+
+
+def all_gather_list(
+    data: Any,
+    group: Any = None,
+    max_size: int = 16384,
+    *,
+    timeout: Optional[float] = None,
+    allow_pickle: Optional[bool] = None,
+) -> list[Any]:
+    """Gathers everybody's small object on every rank, if each fits into ``max_size`` bytes.
+
+    Always one entry for each rank.
+
+    Raises:
+        fsgather.TooLarge: on every rank; ``rank`` is whose object does not fit, ``size`` what it needs.
+    """
+    communicator = _communicator_of(group)
+    return communicator.all_gather_list(data, max_size=max_size, timeout=timeout, allow_pickle=allow_pickle)
+
+
+def gather(tensor: Any, dim: int = 0, dst: Optional[int] = None, *, timeout: Optional[float] = None) -> Any:
+    """Joins the tensors of all ranks along ``dim``, without padding.
+
+    Args:
+        tensor: a tensor of torch or an array of numpy, of any shape ``[..., n, ...]`` with at least one dimension; ``n``, along
+            ``dim``, may differ between ranks and be 0, everything else may not.
+        dim: the dimension; negative ones count from the end.
+        dst: the rank that receives the result; ``None`` for all ranks.
+        timeout: how long nothing may move, in seconds.
+
+    Returns:
+        The joined tensor where it is received, on the device of this rank's own, ``None`` elsewhere. In a world of one the
+        tensor itself.
+
+    Raises:
+        fsgather.Mismatch: on every rank, with a table of what each rank has.
+    """
+    return _communicator_of(None).gather_array(tensor, dim, dst, timeout=timeout)
+
+
+def gather_object(
+    data: Any,
+    dst: int = 0,
+    group: Any = None,
+    *,
+    timeout: Optional[float] = None,
+    allow_pickle: Optional[bool] = None,
+) -> Optional[list[Any]]:
+    """Gathers everybody's object on rank ``dst`` of a group.
+
+    Returns:
+        On ``dst`` one object for each rank, in rank order; ``None`` elsewhere.
+    """
+    communicator = _communicator_of(group)
+    if communicator.world_size == 1:
+        return [data]
+    return communicator.gather(data, dst, timeout=timeout, allow_pickle=allow_pickle)
+
+
+def gather_iter(
+    data: Any,
+    dst: int = 0,
+    group: Any = None,
+    *,
+    timeout: Optional[float] = None,
+    allow_pickle: Optional[bool] = None,
+) -> Gathering:
+    """Gathers everybody's object on rank ``dst`` of a group, which holds one rank's at a time.
+
+    >>> import fsgather
+    >>> for part in fsgather.gather_iter([0.97]):
+    ...     print(part)
+    [0.97]
+
+    Returns:
+        On ``dst`` an iterator in rank order, elsewhere an empty one.
+    """
+    return _communicator_of(group).gather_iter(data, dst, timeout=timeout, allow_pickle=allow_pickle)
+
+
+def broadcast_object(
+    data: Any,
+    src: int = 0,
+    group: Any = None,
+    *,
+    timeout: Optional[float] = None,
+    allow_pickle: Optional[bool] = None,
+) -> Any:
+    """Hands rank ``src``'s object to every rank of a group; what the others pass in is not looked at."""
+    return _communicator_of(group).broadcast(data, src, timeout=timeout, allow_pickle=allow_pickle)
+
+
+def barrier(group: Any = None, *, timeout: Optional[float] = None) -> None:
+    """Waits until every rank of a group has come here."""
+    _communicator_of(group).barrier(timeout=timeout)
+
+
+def start_all_gather(
+    data: Any, group: Any = None, *, timeout: Optional[float] = None, allow_pickle: Optional[bool] = None
+) -> Pending:
+    """Starts an :func:`all_gather_object` whose result is asked for later; ``wait()`` gives the list."""
+    return _communicator_of(group).start_all_gather(data, timeout=timeout, allow_pickle=allow_pickle)
+
+
+def start_gather(
+    data: Any,
+    dst: int = 0,
+    group: Any = None,
+    *,
+    timeout: Optional[float] = None,
+    allow_pickle: Optional[bool] = None,
+) -> Pending:
+    """Starts a :func:`gather_object` whose result is asked for later; ``wait()`` gives the list, or ``None``."""
+    return _communicator_of(group).start_gather(data, dst, timeout=timeout, allow_pickle=allow_pickle)
+
+
+def close() -> None:
+    """Ends the process's own communicator together with all other ranks, and leaves nothing behind.
+
+    Does nothing when no function of this module has been called. A later call joins anew.
+    """
+    global _own
+    with _lock:
+        communicator, _own = _own, None
+    if communicator is not None:
+        communicator.close()

@@ -1,0 +1,351 @@
+//! One rank's membership, as Python sees it: [`Communicator`].
+
+use std::{
+    path::PathBuf,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
+
+use fsgather::{CallOptions, Payload, Pieces, Postcard, Rendezvous, settings::{Control, Transport}};
+use pyo3::{exceptions::PyValueError, prelude::*, types::PyList};
+
+use crate::{
+    bootstrap::Callables,
+    logging,
+    object::{self, Pickling},
+    parts::Parts,
+    pending::Pending,
+    waiting::Waiting,
+};
+
+type Member = fsgather::Communicator<Postcard>;
+
+/// One rank's membership; `fsgather.Communicator` wraps it.
+#[pyclass(frozen, module = "fsgather._fsgather")]
+pub(crate) struct Communicator {
+    /// Gone once it is closed or given up.
+    member: RwLock<Option<Arc<Member>>>,
+    waiting: Waiting,
+}
+
+/// How one call is made: what all calls have in common, as `fsgather.Communicator` hands it over.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct How {
+    site: Option<String>,
+    timeout: Option<f64>,
+    allow_pickle: bool,
+    transport: Option<String>,
+    directory: Option<PathBuf>,
+    max_size: Option<u64>,
+}
+
+impl How {
+    pub(crate) const fn pickling(&self) -> Pickling {
+        if self.allow_pickle {
+            Pickling::Allowed
+        } else {
+            Pickling::Refused
+        }
+    }
+
+    fn options(&self) -> PyResult<CallOptions> {
+        Ok(CallOptions {
+            transport: self.transport.as_deref().map(transport).transpose()?,
+            directory: self.directory.clone(),
+            timeout: self.timeout.map(duration).transpose()?,
+            bound: self.max_size,
+            site: self.site.clone(),
+        })
+    }
+}
+
+#[pymethods]
+impl Communicator {
+    /// Joins the world that the launcher and variables describe, or the one that is described here.
+    #[staticmethod]
+    #[pyo3(signature = (*, rank, world_size, directory, rendezvous, transport, control, timeout, join_timeout, inline_limit, job, publish, fetch))]
+    #[expect(clippy::too_many_arguments, reason = "each is a setting of its own")]
+    fn join(
+        py: Python<'_>,
+        rank: Option<u32>,
+        world_size: Option<u32>,
+        directory: Option<PathBuf>,
+        rendezvous: Option<&str>,
+        transport: Option<&str>,
+        control: Option<&str>,
+        timeout: Option<f64>,
+        join_timeout: Option<f64>,
+        inline_limit: Option<u64>,
+        job: Option<String>,
+        publish: Option<Py<PyAny>>,
+        fetch: Option<Py<PyAny>>,
+    ) -> PyResult<Self> {
+        logging::install();
+        let waiting = Waiting::new();
+        let mut builder = Member::builder().interrupt(waiting.interrupt());
+        if let Some(rank) = rank {
+            builder = builder.rank(rank);
+        }
+        if let Some(world_size) = world_size {
+            builder = builder.world_size(world_size);
+        }
+        if let Some(directory) = directory {
+            builder = builder.directory(directory);
+        }
+        if let Some(text) = rendezvous {
+            builder = builder.rendezvous(self::rendezvous(text)?);
+        }
+        if let (Some(publish), Some(fetch)) = (publish, fetch) {
+            builder = builder.rendezvous(Rendezvous::custom(Callables { publish, fetch }));
+        }
+        if let Some(text) = transport {
+            builder = builder.transport(self::transport(text)?);
+        }
+        if let Some(text) = control {
+            builder = builder.control(control(text)?);
+        }
+        if let Some(seconds) = timeout {
+            builder = builder.timeout(duration(seconds)?);
+        }
+        if let Some(seconds) = join_timeout {
+            builder = builder.join_timeout(duration(seconds)?);
+        }
+        if let Some(bytes) = inline_limit {
+            builder = builder.inline_limit(bytes);
+        }
+        if let Some(job) = job {
+            builder = builder.job(job);
+        }
+        let member = waiting.run_elsewhere(py, move || builder.build())?;
+        Ok(Self::of(member, waiting))
+    }
+
+    /// A world of one.
+    #[staticmethod]
+    fn solo() -> Self {
+        Self::of(Member::solo(), Waiting::new())
+    }
+
+    #[getter]
+    fn rank(&self) -> PyResult<u32> {
+        Ok(self.member()?.rank().get())
+    }
+
+    #[getter]
+    fn world_size(&self) -> PyResult<u32> {
+        Ok(self.member()?.world_size().get())
+    }
+
+    #[getter]
+    fn closed(&self) -> bool {
+        self.member().is_err()
+    }
+
+    fn barrier(&self, py: Python<'_>, how: How) -> PyResult<()> {
+        let (member, options) = (self.member()?, how.options()?);
+        self.waiting.run(py, || member.barrier_with(&options))
+    }
+
+    fn all_gather<'py>(
+        &self,
+        value: &Bound<'py, PyAny>,
+        how: How,
+    ) -> PyResult<Bound<'py, PyList>> {
+        let py = value.py();
+        let (member, options) = (self.member()?, how.options()?);
+        let payloads = self.hand_in(value, how.pickling(), |pieces| {
+            member.all_gather_pieces(pieces, &options)
+        })?;
+        decode_all(py, payloads, how.pickling())
+    }
+
+    fn broadcast(
+        &self,
+        py: Python<'_>,
+        value: &Bound<'_, PyAny>,
+        src: u32,
+        how: How,
+    ) -> PyResult<Py<PyAny>> {
+        let (member, options) = (self.member()?, how.options()?);
+        if member.rank().get() == src {
+            self.hand_in(value, how.pickling(), |pieces| {
+                member.broadcast_pieces(Some(pieces), src, &options)
+            })?;
+            return Ok(value.clone().unbind());
+        }
+        let payload = self
+            .waiting
+            .run(py, || member.broadcast_pieces(None, src, &options))?;
+        object::decode(py, payload, how.pickling())
+    }
+
+    /// An iterator over all ranks' objects on `dst`, `None` elsewhere.
+    fn gather(
+        &self,
+        value: &Bound<'_, PyAny>,
+        dst: u32,
+        how: How,
+    ) -> PyResult<Option<Parts>> {
+        let (member, options) = (self.member()?, how.options()?);
+        let gathered = self.hand_in(value, how.pickling(), |pieces| {
+            member.gather_pieces(pieces, dst, &options)
+        })?;
+        let parts = gathered.all();
+        Ok(parts.map(|parts| Parts::new(parts, self.waiting.clone(), how.pickling())))
+    }
+
+    fn start_all_gather(
+        &self,
+        value: &Bound<'_, PyAny>,
+        how: How,
+    ) -> PyResult<Pending> {
+        let (member, options) = (self.member()?, how.options()?);
+        let started = self.hand_in(value, how.pickling(), |pieces| {
+            member.start_all_gather_pieces(pieces, &options)
+        })?;
+        Ok(Pending::all_gather(started, self.waiting.clone(), how.pickling()))
+    }
+
+    fn start_gather(
+        &self,
+        value: &Bound<'_, PyAny>,
+        dst: u32,
+        how: How,
+    ) -> PyResult<Pending> {
+        let (member, options) = (self.member()?, how.options()?);
+        let started = self.hand_in(value, how.pickling(), |pieces| {
+            member.start_gather_pieces(pieces, dst, &options)
+        })?;
+        Ok(Pending::gather(started, self.waiting.clone(), how.pickling()))
+    }
+
+    fn group(&self, py: Python<'_>, ranks: Vec<u32>) -> PyResult<Self> {
+        let member = self.member()?;
+        let group = self.waiting.run(py, || member.group(&ranks))?;
+        Ok(Self::of(group, self.waiting.clone()))
+    }
+
+    fn split(&self, py: Python<'_>, color: Option<u32>, key: i64) -> PyResult<Option<Self>> {
+        let member = self.member()?;
+        let group = self.waiting.run(py, || member.split(color, key))?;
+        Ok(group.map(|group| Self::of(group, self.waiting.clone())))
+    }
+
+    /// Ends the communicator together with all other ranks.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let Some(member) = self.take() else {
+            return Ok(());
+        };
+        // Another handle of the same membership, so that calls of other threads need not end before.
+        let handle = member.with_codec(Postcard);
+        self.waiting.run(py, || handle.close())
+    }
+
+    /// Leaves and tells the others why, without waiting for them.
+    fn fail(&self, py: Python<'_>, reason: &str) {
+        if let Some(member) = self.take() {
+            let handle = member.with_codec(Postcard);
+            py.detach(|| handle.leave_with(reason));
+        }
+    }
+}
+
+impl Communicator {
+    fn of(member: Member, waiting: Waiting) -> Self {
+        Self {
+            member: RwLock::new(Some(Arc::new(member))),
+            waiting,
+        }
+    }
+
+    fn member(&self) -> PyResult<Arc<Member>> {
+        let member = self.member.read().unwrap_or_else(PoisonError::into_inner);
+        let member = member.as_ref().map(Arc::clone);
+        member.ok_or_else(|| PyValueError::new_err("this communicator is closed"))
+    }
+
+    fn take(&self) -> Option<Arc<Member>> {
+        let mut member = self.member.write().unwrap_or_else(PoisonError::into_inner);
+        member.take()
+    }
+
+    /// Makes a call that hands in a value. If the value cannot be carried the call fails on all ranks alike, so that
+    /// nobody waits; here the reason is the cause of that.
+    fn hand_in<T: Send>(
+        &self,
+        value: &Bound<'_, PyAny>,
+        pickling: Pickling,
+        call: impl FnOnce(Pieces) -> Result<T, fsgather::Error> + Send,
+    ) -> PyResult<T> {
+        let py = value.py();
+        let (pieces, cause) = match object::encode(value, pickling) {
+            Ok(pieces) => (pieces, None),
+            Err(cause) => (Pieces::failing(cause.to_string()), Some(cause)),
+        };
+        let result = self.waiting.run(py, || call(pieces));
+        result.inspect_err(|error| {
+            if cause.is_some() {
+                error.set_cause(py, cause);
+            }
+        })
+    }
+}
+
+pub(crate) fn decode_all(
+    py: Python<'_>,
+    payloads: Vec<Payload>,
+    pickling: Pickling,
+) -> PyResult<Bound<'_, PyList>> {
+    let objects = PyList::empty(py);
+    for payload in payloads {
+        objects.append(object::decode(py, payload, pickling)?)?;
+    }
+    Ok(objects)
+}
+
+fn duration(seconds: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(seconds)
+        .ok()
+        .filter(|duration| !duration.is_zero())
+        .ok_or_else(|| {
+            PyValueError::new_err(format!(
+                "a time-out of {seconds} s is none; give a positive number of seconds, such as 1800"
+            ))
+        })
+}
+
+fn transport(text: &str) -> PyResult<Transport> {
+    match text {
+        "auto" => Ok(Transport::Auto),
+        "filesys" => Ok(Transport::Filesys),
+        "memory" => Ok(Transport::Memory),
+        _ => Err(PyValueError::new_err(format!(
+            "transport={text:?} is none of auto, filesys, memory"
+        ))),
+    }
+}
+
+fn control(text: &str) -> PyResult<Control> {
+    match text {
+        "auto" => Ok(Control::Auto),
+        "tcp" => Ok(Control::Tcp),
+        "markers" => Ok(Control::Markers),
+        _ => Err(PyValueError::new_err(format!(
+            "control={text:?} is none of auto, tcp, markers"
+        ))),
+    }
+}
+
+fn rendezvous(text: &str) -> PyResult<Rendezvous> {
+    if let Some(directory) = text.strip_prefix("file://") {
+        return Ok(Rendezvous::File(directory.into()));
+    }
+    if let Some(address) = text.strip_prefix("tcp://") {
+        return Ok(Rendezvous::Tcp(address.to_owned()));
+    }
+    Err(PyValueError::new_err(format!(
+        "rendezvous={text:?} is neither file:///a/shared/directory nor tcp://HOST:PORT"
+    )))
+}
+

@@ -1,0 +1,133 @@
+//! Failures as Python exceptions: [`raise`].
+
+use fsgather::{Error, PeerFailure};
+use pyo3::{
+    prelude::*,
+    types::{PyDict, PyTuple},
+};
+
+/// The exception for a failure, with its facts as attributes; never fails itself.
+pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
+    exception(py, error).map_or_else(|failure| failure, PyErr::from_value)
+}
+
+fn exception<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyAny>> {
+    let fields = PyDict::new(py);
+    fields.set_item("is_transient", error.is_transient())?;
+    let kind = describe(py, error, &fields)?;
+    let make = py.import("fsgather._errors")?.getattr("_make")?;
+    make.call1((kind, error.to_string(), fields))
+}
+
+/// The name of the class; its attributes go into `fields`.
+fn describe(
+    py: Python<'_>,
+    error: &Error,
+    fields: &Bound<'_, PyDict>,
+) -> PyResult<&'static str> {
+    let set_peer = |peer: &fsgather::Peer| {
+        fields.set_item("rank", peer.rank.get())?;
+        fields.set_item("host", &peer.host)?;
+        fields.set_item("pid", peer.pid)
+    };
+    Ok(match error {
+        Error::Config { .. } => "Config",
+        Error::Rendezvous { .. } => "Rendezvous",
+        Error::Timeout {
+            during,
+            patience,
+            missing,
+            ..
+        } => {
+            fields.set_item("during", during)?;
+            fields.set_item("patience", patience.as_secs_f64())?;
+            let missing = missing.iter().map(|missing| {
+                let (host, pid) = missing.process.clone().unzip();
+                let last_seen = missing.last_seen.as_ref();
+                let (doing, ago) = last_seen
+                    .map(|(activity, ago)| (activity.to_string(), ago.as_secs_f64()))
+                    .unzip();
+                (missing.rank.get(), host, pid, doing, ago)
+            });
+            fields.set_item("missing", PyTuple::new(py, missing.collect::<Vec<_>>())?)?;
+            "Timeout"
+        }
+        Error::PeerFailed {
+            peer,
+            activity,
+            failure,
+        } => {
+            set_peer(peer)?;
+            fields.set_item("phase", activity.phase.to_string())?;
+            let reason = match failure {
+                PeerFailure::Raised { message } => message.clone(),
+                other => other.to_string(),
+            };
+            fields.set_item("reason", reason)?;
+            "PeerFailed"
+        }
+        Error::Desync {
+            one,
+            one_call,
+            other,
+            other_call,
+            ..
+        } => {
+            fields.set_item("ranks", (one.rank.get(), other.rank.get()))?;
+            fields.set_item("calls", (one_call, other_call))?;
+            "Desync"
+        }
+        Error::Storage {
+            path,
+            operation,
+            cause,
+            peer,
+            activity,
+        } => {
+            fields.set_item("path", path.to_string_lossy())?;
+            fields.set_item("operation", operation)?;
+            fields.set_item("errno", cause.os_code)?;
+            if let Some(peer) = peer {
+                set_peer(peer)?;
+            }
+            if let Some(activity) = activity {
+                fields.set_item("phase", activity.phase.to_string())?;
+            }
+            "Storage"
+        }
+        Error::NotShared {
+            directory, hosts, ..
+        } => {
+            fields.set_item("path", directory.to_string_lossy())?;
+            fields.set_item("hosts", PyTuple::new(py, hosts)?)?;
+            "NotShared"
+        }
+        Error::Corrupt { path, writer, .. } => {
+            fields.set_item("path", path.to_string_lossy())?;
+            if let Some(writer) = writer {
+                set_peer(writer)?;
+            }
+            "Corrupt"
+        }
+        Error::TooLarge { peer, size, bound } => {
+            set_peer(peer)?;
+            fields.set_item("size", size)?;
+            fields.set_item("bound", bound)?;
+            "TooLarge"
+        }
+        Error::Mismatch { table, .. } => {
+            let rows = PyDict::new(py);
+            for (rank, what) in table {
+                rows.set_item(rank.get(), what)?;
+            }
+            fields.set_item("table", rows)?;
+            "Mismatch"
+        }
+        Error::Incompatible { .. } => "Incompatible",
+        Error::Poisoned { cause } => {
+            fields.set_item("cause", exception(py, cause)?)?;
+            "Poisoned"
+        }
+        _ => "Error",
+    })
+}

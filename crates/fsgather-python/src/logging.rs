@@ -1,0 +1,121 @@
+//! What the library logs, as records of Python's `logging`: [`install`], [`forward`].
+//!
+//! Events come from threads that must not wait for the interpreter's lock, and while Python ends. So they are
+//! queued, and handed over by the next thread that has the lock anyway: after each call, and ten times a second
+//! while one waits.
+
+use std::{
+    collections::VecDeque,
+    fmt::{self, Write},
+    sync::{Mutex, Once, PoisonError},
+};
+
+use pyo3::prelude::*;
+use tracing::{
+    Event, Level, Subscriber,
+    field::{Field, Visit},
+};
+use tracing_subscriber::{EnvFilter, Layer, layer::Context, prelude::*};
+
+/// The most records that wait; beyond that the oldest go.
+const MOST: usize = 1000;
+
+struct Record {
+    level: Level,
+    target: String,
+    message: String,
+}
+
+static QUEUE: Mutex<VecDeque<Record>> = Mutex::new(VecDeque::new());
+
+/// Has events of the library queued, by the filter in `FSGATHER_LOG`. Does nothing when something else
+/// listens to them in this process already.
+pub(crate) fn install() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let filter = std::env::var("FSGATHER_LOG").ok();
+        let filter = filter.and_then(|filter| EnvFilter::try_new(filter).ok());
+        let filter = filter.unwrap_or_else(|| EnvFilter::new("warn"));
+        let _ = tracing_subscriber::registry()
+            .with(Queueing.with_filter(filter))
+            .try_init();
+    });
+}
+
+/// Hands queued records to the logger `fsgather`. What goes wrong with that is nobody's failure.
+pub(crate) fn forward(py: Python<'_>) {
+    loop {
+        let record = lock().pop_front();
+        let Some(record) = record else {
+            return;
+        };
+        if let Err(error) = hand_over(py, &record) {
+            error.write_unraisable(py, None);
+        }
+    }
+}
+
+fn hand_over(py: Python<'_>, record: &Record) -> PyResult<()> {
+    let logger = py.import("logging")?.call_method1("getLogger", (name_of(&record.target),))?;
+    logger.call_method1("log", (level_of(record.level), "%s", &record.message))?;
+    Ok(())
+}
+
+/// `fsgather_control::mesh` is a part of the library as Python sees it.
+fn name_of(target: &str) -> String {
+    let (_, modules) = target.split_once("::").unwrap_or_default();
+    if modules.is_empty() {
+        return "fsgather".into();
+    }
+    format!("fsgather.{}", modules.replace("::", "."))
+}
+
+const fn level_of(level: Level) -> u8 {
+    match level {
+        Level::ERROR => 40,
+        Level::WARN => 30,
+        Level::INFO => 20,
+        Level::DEBUG => 10,
+        Level::TRACE => 5,
+    }
+}
+
+fn lock() -> std::sync::MutexGuard<'static, VecDeque<Record>> {
+    QUEUE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Queueing;
+
+impl<S: Subscriber> Layer<S> for Queueing {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let mut text = Text::default();
+        event.record(&mut text);
+        let record = Record {
+            level: *event.metadata().level(),
+            target: event.metadata().target().to_owned(),
+            message: text.message + &text.fields,
+        };
+        let mut queue = lock();
+        if queue.len() == MOST {
+            queue.pop_front();
+        }
+        queue.push_back(record);
+    }
+}
+
+#[derive(Default)]
+struct Text {
+    message: String,
+    fields: String,
+}
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        // Writing to a string does not fail.
+        let _ = if field.name() == "message" {
+            write!(self.message, "{value:?}")
+        } else {
+            write!(self.fields, " {}={value:?}", field.name())
+        };
+    }
+}

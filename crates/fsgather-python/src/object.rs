@@ -1,0 +1,194 @@
+//! One Python object as a payload and back: [`encode`], [`decode`].
+//!
+//! A payload is laid out as follows, all numbers little-endian:
+//!
+//! | bytes | meaning |
+//! |---|---|
+//! | 1 | version of this layout: 1 |
+//! | 1 | what the stream is: 1 plain data, 2 a pickle, 3 a pickle whose last buffers belong to tensors |
+//! | 2 | 0 |
+//! | 4 | number of buffers, `n` |
+//! | 8 | length of the stream |
+//! | 8 `n` | lengths of the buffers |
+//! | | the stream |
+//! | | each buffer, from the next offset that is divisible by 64 on |
+//!
+//! Payloads are mapped at addresses divisible by 64, so that arrays come back aligned and in place.
+
+use bytes::Bytes;
+use fsgather::{Payload, Pieces};
+use pyo3::{
+    exceptions::{PyTypeError, PyValueError},
+    prelude::*,
+    types::PyBytes,
+};
+
+use crate::{
+    buffer::{BorrowedBuffer, Memory},
+    plain::{self, Refusal},
+};
+
+const VERSION: u8 = 1;
+const HEAD: usize = 16;
+const ALIGNMENT: usize = 64;
+
+const PLAIN: u8 = 1;
+const PICKLE: u8 = 2;
+const PICKLE_WITH_TENSORS: u8 = 3;
+
+/// Whether objects that are not plain data may be pickled, and unpickled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pickling {
+    Allowed,
+    Refused,
+}
+
+/// Lays out an object as the pieces of a payload; large buffers are not copied.
+///
+/// # Errors
+///
+/// What pickling raises; `TypeError` with the type and its place in the object where pickling is refused.
+pub(crate) fn encode(value: &Bound<'_, PyAny>, pickling: Pickling) -> PyResult<Pieces> {
+    let (kind, stream, buffers) = match plain::encode(value) {
+        Ok(encoded) => (PLAIN, Bytes::from(encoded.stream), encoded.buffers),
+        Err(Refusal::Raised(error)) => return Err(error),
+        Err(Refusal::NotPlain { type_name, place }) => {
+            if pickling == Pickling::Refused {
+                return Err(PyTypeError::new_err(format!(
+                    "object{place} is of type {type_name}, which is not plain data, and pickle is refused \
+                     (FSGATHER_PICKLE=0 or allow_pickle=False)"
+                )));
+            }
+            pickle(value)?
+        }
+    };
+    Ok(Pieces::new(
+        Pieces::PYTHON,
+        lay_out(kind, stream, buffers.into_iter().map(Bytes::from_owner)),
+    ))
+}
+
+fn pickle(value: &Bound<'_, PyAny>) -> PyResult<(u8, Bytes, Vec<BorrowedBuffer>)> {
+    let dumps = value.py().import("fsgather._pickling")?.getattr("dumps")?;
+    let (kind, stream, buffers): (u8, Bound<'_, PyAny>, Vec<Bound<'_, PyAny>>) =
+        dumps.call1((value,))?.extract()?;
+    let stream = Bytes::from_owner(BorrowedBuffer::of(&stream)?);
+    let buffers = buffers.iter().map(BorrowedBuffer::of);
+    Ok((kind, stream, buffers.collect::<PyResult<_>>()?))
+}
+
+fn lay_out(
+    kind: u8,
+    stream: Bytes,
+    buffers: impl ExactSizeIterator<Item = Bytes>,
+) -> Vec<Bytes> {
+    let buffers: Vec<Bytes> = buffers.collect();
+    let mut head = vec![VERSION, kind, 0, 0];
+    // Far fewer than 2^32 of at least one byte each fit into an address space that has them all.
+    head.extend(u32::try_from(buffers.len()).unwrap_or(u32::MAX).to_le_bytes());
+    head.extend((stream.len() as u64).to_le_bytes());
+    for buffer in &buffers {
+        head.extend((buffer.len() as u64).to_le_bytes());
+    }
+    let mut len = head.len() + stream.len();
+    let mut pieces = vec![Bytes::from(head), stream];
+    for buffer in buffers {
+        let padding = len.next_multiple_of(ALIGNMENT) - len;
+        if padding > 0 {
+            pieces.push(Bytes::from_static(&[0; ALIGNMENT]).slice(..padding));
+        }
+        len += padding + buffer.len();
+        pieces.push(buffer);
+    }
+    pieces
+}
+
+/// The object that a payload holds; its large buffers stay where they are, private to this process.
+///
+/// # Errors
+///
+/// `ValueError` for a payload that is none; what unpickling raises; `TypeError` for a pickle where that is refused.
+pub(crate) fn decode(py: Python<'_>, payload: Payload, pickling: Pickling) -> PyResult<Py<PyAny>> {
+    let layout = Layout::read(&payload).ok_or_else(|| {
+        PyValueError::new_err("this payload does not hold a Python object: do all ranks run Python?")
+    })?;
+    let Layout {
+        kind,
+        stream,
+        buffers,
+    } = layout;
+    if kind != PLAIN && pickling == Pickling::Refused {
+        return Err(PyTypeError::new_err(
+            "another rank has sent a pickle, and pickle is refused here (FSGATHER_PICKLE=0 or allow_pickle=False)",
+        ));
+    }
+    if buffers.is_empty() {
+        let stream = &payload[stream];
+        return match kind {
+            PLAIN => plain::decode(py, stream, &[]),
+            _ => unpickle(py, kind, &PyBytes::new(py, stream), Vec::new()),
+        };
+    }
+    let mut memory = Memory::share(payload.into_writable());
+    let buffers: Vec<Py<PyAny>> = buffers
+        .into_iter()
+        .map(|range| memory.view(py, range))
+        .collect::<PyResult<_>>()?;
+    let stream = memory.view(py, stream)?;
+    match kind {
+        PLAIN => {
+            let stream = BorrowedBuffer::of(stream.bind(py))?;
+            plain::decode(py, stream.as_ref(), &buffers)
+        }
+        _ => unpickle(py, kind, stream.bind(py), buffers),
+    }
+}
+
+fn unpickle(
+    py: Python<'_>,
+    kind: u8,
+    stream: &Bound<'_, PyAny>,
+    buffers: Vec<Py<PyAny>>,
+) -> PyResult<Py<PyAny>> {
+    let loads = py.import("fsgather._pickling")?.getattr("loads")?;
+    Ok(loads.call1((kind, stream, buffers))?.unbind())
+}
+
+/// Where things are in a payload.
+struct Layout {
+    kind: u8,
+    stream: std::ops::Range<usize>,
+    buffers: Vec<std::ops::Range<usize>>,
+}
+
+impl Layout {
+    /// `None` for bytes that are not laid out so.
+    fn read(payload: &[u8]) -> Option<Self> {
+        let (head, rest) = payload.split_first_chunk::<HEAD>()?;
+        let kind = match head[..4] {
+            [VERSION, kind @ PLAIN..=PICKLE_WITH_TENSORS, 0, 0] => kind,
+            _ => return None,
+        };
+        let count = u32::from_le_bytes(*head[4..8].first_chunk()?) as usize;
+        let lens = rest.get(..count.checked_mul(8)?)?;
+        let stream = HEAD + lens.len();
+        let mut end = stream.checked_add(usize_at(head, 8)?)?;
+        let stream = stream..end;
+        let mut buffers = Vec::with_capacity(count);
+        for index in 0..count {
+            let start = end.checked_next_multiple_of(ALIGNMENT)?;
+            end = start.checked_add(usize_at(lens, index * 8)?)?;
+            buffers.push(start..end);
+        }
+        (end == payload.len()).then_some(Self {
+            kind,
+            stream,
+            buffers,
+        })
+    }
+}
+
+fn usize_at(bytes: &[u8], offset: usize) -> Option<usize> {
+    let number = u64::from_le_bytes(*bytes.get(offset..)?.first_chunk()?);
+    usize::try_from(number).ok()
+}

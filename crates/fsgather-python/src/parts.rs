@@ -1,0 +1,69 @@
+//! What a gather gives its root, one rank at a time: [`Parts`].
+
+use std::sync::{Mutex, PoisonError};
+
+use fsgather::Payload;
+use pyo3::{exceptions::PyValueError, prelude::*};
+
+use crate::{
+    object::{self, Pickling},
+    waiting::Waiting,
+};
+
+/// An iterator over the objects of all ranks, in rank order.
+#[pyclass(frozen, module = "fsgather._fsgather")]
+pub(crate) struct Parts {
+    /// Gone once it has been closed.
+    parts: Mutex<Option<fsgather::Parts<Payload>>>,
+    waiting: Waiting,
+    pickling: Pickling,
+}
+
+impl Parts {
+    pub(crate) const fn new(
+        parts: fsgather::Parts<Payload>,
+        waiting: Waiting,
+        pickling: Pickling,
+    ) -> Self {
+        Self {
+            parts: Mutex::new(Some(parts)),
+            waiting,
+            pickling,
+        }
+    }
+}
+
+#[pymethods]
+impl Parts {
+    const fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        let payload = self.waiting.run(py, || {
+            let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+            parts.as_mut().and_then(Iterator::next).transpose()
+        })?;
+        payload
+            .map(|payload| object::decode(py, payload, self.pickling))
+            .transpose()
+    }
+
+    /// How many bytes have not been looked at yet.
+    #[getter]
+    fn bytes_left(&self) -> PyResult<u64> {
+        let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        let parts = parts.as_ref();
+        parts
+            .map(fsgather::Parts::bytes_left)
+            .ok_or_else(|| PyValueError::new_err("this gather has been closed"))
+    }
+
+    /// Throws away what has not been looked at yet.
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| {
+            let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+            parts.take()
+        });
+    }
+}

@@ -1,0 +1,122 @@
+//! Calls that go on while the program computes: [`Pending`].
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use fsgather::{Error, Gathered, Payload};
+use pyo3::{exceptions::PyValueError, prelude::*};
+
+use crate::{
+    communicator::decode_all,
+    object::Pickling,
+    parts::Parts,
+    waiting::Waiting,
+};
+
+/// A call that has been started.
+#[pyclass(frozen, module = "fsgather._fsgather")]
+pub(crate) struct Pending {
+    /// Gone once the result has been handed out.
+    call: Mutex<Option<Call>>,
+    waiting: Waiting,
+    pickling: Pickling,
+}
+
+enum Call {
+    AllGather(fsgather::Pending<Vec<Payload>>),
+    Gather(fsgather::Pending<Gathered<Payload>>),
+}
+
+enum Outcome {
+    All(Vec<Payload>),
+    Parts(Gathered<Payload>),
+}
+
+impl Pending {
+    pub(crate) const fn all_gather(
+        call: fsgather::Pending<Vec<Payload>>,
+        waiting: Waiting,
+        pickling: Pickling,
+    ) -> Self {
+        Self::new(Call::AllGather(call), waiting, pickling)
+    }
+
+    pub(crate) const fn gather(
+        call: fsgather::Pending<Gathered<Payload>>,
+        waiting: Waiting,
+        pickling: Pickling,
+    ) -> Self {
+        Self::new(Call::Gather(call), waiting, pickling)
+    }
+
+    const fn new(call: Call, waiting: Waiting, pickling: Pickling) -> Self {
+        Self {
+            call: Mutex::new(Some(call)),
+            waiting,
+            pickling,
+        }
+    }
+
+    fn look(&self, limit: Option<Duration>) -> Result<Option<Outcome>, Error> {
+        let mut call = self.call.lock().unwrap_or_else(PoisonError::into_inner);
+        let outcome = match call.as_mut() {
+            None => return Err(Error::config("the result of this call has been handed out already")),
+            Some(Call::AllGather(call)) => look(limit, |limit| call.wait_timeout(limit))?.map(Outcome::All),
+            Some(Call::Gather(call)) => look(limit, |limit| call.wait_timeout(limit))?.map(Outcome::Parts),
+        };
+        if outcome.is_some() {
+            *call = None;
+        }
+        Ok(outcome)
+    }
+}
+
+/// Waits for `limit`, or for as long as it takes.
+fn look<R>(
+    limit: Option<Duration>,
+    mut wait: impl FnMut(Duration) -> Result<Option<R>, Error>,
+) -> Result<Option<R>, Error> {
+    const LONG: Duration = Duration::from_secs(3600);
+    let deadline = limit.map(|limit| Instant::now() + limit);
+    loop {
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        if let Some(result) = wait(left.unwrap_or(LONG))? {
+            return Ok(Some(result));
+        }
+        if left.is_some() {
+            return Ok(None);
+        }
+    }
+}
+
+#[pymethods]
+impl Pending {
+    /// The result as a tuple of one, or `None` if somebody is still waited for when the time is over.
+    #[pyo3(signature = (timeout=None))]
+    fn wait<'py>(
+        &self,
+        py: Python<'py>,
+        timeout: Option<f64>,
+    ) -> PyResult<Option<(Bound<'py, PyAny>,)>> {
+        let limit = timeout.map(|seconds| {
+            Duration::try_from_secs_f64(seconds)
+                .map_err(|_| PyValueError::new_err(format!("a time of {seconds} s cannot be waited for")))
+        });
+        let limit = limit.transpose()?;
+        let Some(outcome) = self.waiting.run(py, || self.look(limit))? else {
+            return Ok(None);
+        };
+        let result = match outcome {
+            Outcome::All(payloads) => decode_all(py, payloads, self.pickling)?.into_any(),
+            Outcome::Parts(gathered) => {
+                let parts = gathered.all();
+                let parts =
+                    parts.map(|parts| Parts::new(parts, self.waiting.clone(), self.pickling));
+                parts.into_pyobject(py)?
+            }
+        };
+        Ok(Some((result,)))
+    }
+}

@@ -1,0 +1,123 @@
+//! Waiting for other ranks without keeping other Python threads from running: [`Waiting`].
+//!
+//! Calls of the library run on the thread that calls, without the interpreter's lock. While such a call waits
+//! it asks ten times a second whether a signal has come, takes the lock for that, and forwards what has
+//! been logged. So Ctrl-C ends a wait, on all ranks, and the exception that a signal handler has raised is the
+//! one that the caller gets.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError, mpsc},
+    thread,
+    time::Duration,
+};
+
+use fsgather::{Error, Interrupt};
+use pyo3::{exceptions::PyKeyboardInterrupt, prelude::*};
+
+use crate::{errors, logging};
+
+/// How long a call that has been interrupted may take to come back before it is left to itself.
+const GRACE: Duration = Duration::from_millis(100);
+
+/// How often a thread that waits for another one looks for signals.
+const SLICE: Duration = Duration::from_millis(50);
+
+/// What ends the waits of one communicator.
+#[derive(Clone, Default)]
+pub(crate) struct Waiting {
+    interrupt: Interrupt,
+    raised: Arc<Mutex<Option<PyErr>>>,
+}
+
+impl Waiting {
+    pub(crate) fn new() -> Self {
+        let raised: Arc<Mutex<Option<PyErr>>> = Arc::default();
+        let seen = Arc::clone(&raised);
+        let interrupt = Interrupt::polled_by(move || look_for_signals(&seen));
+        Self { interrupt, raised }
+    }
+
+    pub(crate) const fn interrupt(&self) -> &Interrupt {
+        &self.interrupt
+    }
+
+    /// Runs a call that may wait, without the interpreter's lock.
+    pub(crate) fn run<T: Send>(
+        &self,
+        py: Python<'_>,
+        call: impl FnOnce() -> Result<T, Error> + Send,
+    ) -> PyResult<T> {
+        let result = py.detach(call);
+        logging::forward(py);
+        result.map_err(|error| self.raised(py, &error))
+    }
+
+    /// Runs something that waits where nobody can ask for signals, such as meeting, on a thread of its own.
+    pub(crate) fn run_elsewhere<T: Send + 'static>(
+        &self,
+        py: Python<'_>,
+        call: impl FnOnce() -> Result<T, Error> + Send + 'static,
+    ) -> PyResult<T> {
+        let (sender, result) = mpsc::channel();
+        let thread = thread::Builder::new().name("fsgather-meeting".into());
+        thread.spawn(move || {
+            // Nobody listens any more after an interruption.
+            let _ = sender.send(call());
+        })?;
+        let seen = Arc::clone(&self.raised);
+        let interrupt = self.interrupt.clone();
+        let result = py.detach(move || {
+            loop {
+                match result.recv_timeout(SLICE) {
+                    Ok(result) => return Some(result),
+                    Err(mpsc::RecvTimeoutError::Disconnected) => return None,
+                    Err(mpsc::RecvTimeoutError::Timeout) => {}
+                }
+                if let Some(reason) = look_for_signals(&seen) {
+                    interrupt.raise(reason);
+                    return result.recv_timeout(GRACE).ok();
+                }
+            }
+        });
+        logging::forward(py);
+        match result {
+            Some(Ok(value)) => match self.take_raised() {
+                // The call had succeeded, but the caller is to hear of the signal.
+                Some(raised) => Err(raised),
+                None => Ok(value),
+            },
+            Some(Err(error)) => Err(self.raised(py, &error)),
+            None => Err(self
+                .take_raised()
+                .unwrap_or_else(|| errors::raise(py, &Error::rendezvous("the meeting was given up")))),
+        }
+    }
+
+    /// What the caller gets for a failed call: what a signal handler has raised, if that was the cause.
+    fn raised(&self, py: Python<'_>, error: &Error) -> PyErr {
+        self.take_raised()
+            .unwrap_or_else(|| errors::raise(py, error))
+    }
+
+    fn take_raised(&self) -> Option<PyErr> {
+        let mut raised = self.raised.lock().unwrap_or_else(PoisonError::into_inner);
+        raised.take()
+    }
+}
+
+/// Lets Python's signal handlers run, if this is the thread for it. What they raise is kept for the caller;
+/// its text is what the other ranks are told.
+fn look_for_signals(raised: &Mutex<Option<PyErr>>) -> Option<String> {
+    Python::try_attach(|py| {
+        logging::forward(py);
+        let error = py.check_signals().err()?;
+        let reason = if error.is_instance_of::<PyKeyboardInterrupt>(py) {
+            "KeyboardInterrupt".to_owned()
+        } else {
+            error.to_string()
+        };
+        *raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        Some(reason)
+    })
+    .flatten()
+}
