@@ -99,7 +99,7 @@ pub use fsgather_core::{
     Activity, Deadline, Epoch, Error, GatherId, Interrupt, Missing, Operation, Peer, PeerFailure,
     Phase, Rank, StorageCause, WorldSize, bytes_text, duration_text,
 };
-pub use fsgather_store::Payload;
+pub use fsgather_store::{Payload, WritablePayload};
 pub use functions::{AllGatherOptions, all_gather, all_gather_via_filesys, close};
 pub use gathered::{Gathered, Parts};
 pub use meeting::local_directory;
