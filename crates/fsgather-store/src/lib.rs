@@ -15,7 +15,7 @@
 //! - [`CompressionSetting`]: how its chunks are compressed, if at all.
 //! - [`Locator`]: name, lengths and digest of a payload, as announced.
 //! - [`Payload`], [`PayloadReader`]: verified bytes, as one slice or as a stream; [`CollectPolicy`] says
-//!   how patiently and into what they are read.
+//!   how patiently and into what they are read. [`WritablePayload`]: bytes of one's own to write to.
 //! - [`FileBoard`]: rendezvous by files, one [`BoardPlace`] for each directory.
 //! - [`ProbeNonce`], [`Planted`]: the proof that a directory is one and the same on all hosts.
 //! - [`MarkerOffice`]: messages between ranks as files, where they cannot reach each other otherwise.
@@ -95,6 +95,7 @@ mod remove;
 mod reveal;
 mod sealed;
 mod touching;
+mod writable;
 
 mod board;
 mod caretaker;
@@ -142,3 +143,4 @@ pub use process::{Liveness, Sighting, judge, liveness, this_process, user_name};
 pub use removal::Removal;
 pub use reveal::PublishMode;
 pub use survey::{Leftover, Survey, SurveyedGather, Surveyor};
+pub use writable::WritablePayload;

@@ -4,9 +4,14 @@
     reason = "mapping a file is unsafe in itself: what others do to the file shows in the mapping"
 )]
 
-use std::{fs::File, io, ops::Deref};
+use std::{
+    fs::File,
+    io,
+    ops::{Deref, DerefMut},
+};
 
 use memmap2::{Advice, Mmap, MmapMut, MmapOptions};
+use rustix::mm::MprotectFlags;
 
 use crate::filesystem::FileSystem;
 
@@ -37,7 +42,7 @@ impl Mapping {
         //   maps a file of their own (`Payload::map_file`) is told to leave it alone. Other
         //   processes of the same user could still do so on purpose; the documented trust boundary
         //   includes them.
-        // - The mapping is private and read-only, so that nothing is written through it.
+        // - The mapping is private, so that nothing is written through it, also once it is writable.
         let map = unsafe { options.map_copy_read_only(file) }?;
         Ok(Some(Self(map)))
     }
@@ -51,6 +56,46 @@ impl Mapping {
         {
             tracing::trace!("this kernel does not populate mappings on request");
         }
+    }
+
+    /// Makes the mapping writable, which the file does not notice: it is private, so that the system copies
+    /// a page when it is written to. The mapping as it was, where that cannot be had, such as for lack of
+    /// memory that such copies might need.
+    pub(crate) fn into_writable(self) -> Result<WritableMapping, Self> {
+        let flags = MprotectFlags::READ | MprotectFlags::WRITE;
+        // Not by `Mmap::make_mut`, which drops the mapping if that fails.
+        // SAFETY: the range is exactly this mapping, which is owned here and lives on in the result; more
+        // rights for a mapping that stays private take nothing from anybody.
+        let protected =
+            unsafe { rustix::mm::mprotect(self.0.as_ptr().cast_mut().cast(), self.0.len(), flags) };
+        match protected {
+            Ok(()) => Ok(WritableMapping(self.0)),
+            Err(errno) => {
+                tracing::debug!(%errno, "a mapping cannot be made writable");
+                Err(self)
+            }
+        }
+    }
+}
+
+/// A whole file, mapped privately, that may be written to without the file's changing.
+#[derive(Debug)]
+pub(crate) struct WritableMapping(Mmap);
+
+impl Deref for WritableMapping {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl DerefMut for WritableMapping {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the pointer is that of a mapping of this length, which only `Mapping::into_writable` has
+        // put here after having made it writable; it is private, so that no other mapping shows a write, and
+        // owned by this value alone, so that no other reference into it exists while this one does.
+        unsafe { std::slice::from_raw_parts_mut(self.0.as_ptr().cast_mut(), self.0.len()) }
     }
 }
 

@@ -3,8 +3,13 @@
 use std::{fmt, fs::File, io, ops::Deref, sync::Arc};
 
 use bytes::Bytes;
+use memmap2::MmapMut;
 
-use crate::{format::HEADER_LEN, map::Mapping};
+use crate::{
+    format::HEADER_LEN,
+    map::Mapping,
+    writable::{Memory, WritablePayload},
+};
 
 /// One rank's payload, verified, as one slice of bytes.
 ///
@@ -30,6 +35,8 @@ enum Inner {
         start: usize,
         len: usize,
     },
+    /// Memory from the system, which the payload was read into.
+    Room(Arc<MmapMut>),
     Held(Bytes),
 }
 
@@ -43,6 +50,13 @@ impl Payload {
     pub(crate) fn copied(mapping: Mapping) -> Self {
         let len = mapping.len();
         Self::mapped(mapping, 0, len)
+    }
+
+    /// The payload in memory that it was read into.
+    pub(crate) fn in_room(room: MmapMut) -> Self {
+        Self {
+            bytes: Inner::Room(Arc::new(room)),
+        }
     }
 
     fn mapped(mapping: Mapping, start: usize, len: usize) -> Self {
@@ -77,6 +91,64 @@ impl Payload {
     pub const fn is_mapped(&self) -> bool {
         matches!(self.bytes, Inner::Mapped { .. })
     }
+
+    /// The payload in memory that may be written to, which nobody else sees.
+    ///
+    /// Nothing is copied if no clone of this payload lives: of mapped bytes the system copies the pages that
+    /// are written to, and only when they are; the file never changes. Bytes that others hold, such as what a
+    /// rank has handed in itself without a copy, are copied.
+    ///
+    /// Lack of memory for a copy ends the process, as it does anywhere;
+    /// [`try_into_writable`](Self::try_into_writable) does not.
+    #[must_use]
+    pub fn into_writable(self) -> WritablePayload {
+        self.try_into_writable().unwrap_or_else(|payload| {
+            let copy = Bytes::copy_from_slice(&payload);
+            WritablePayload::new(Memory::Held(copy.into()))
+        })
+    }
+
+    /// The same, for those who can do with less.
+    ///
+    /// # Errors
+    ///
+    /// The payload as it was, when it has to be copied and there is not enough memory for that.
+    pub fn try_into_writable(self) -> Result<WritablePayload, Self> {
+        let shared = match self.bytes {
+            Inner::Mapped {
+                mapping,
+                start,
+                len,
+            } => match Arc::try_unwrap(mapping).map(Mapping::into_writable) {
+                Ok(Ok(mapping)) => {
+                    return Ok(WritablePayload::new(Memory::Mapped {
+                        mapping,
+                        start,
+                        len,
+                    }));
+                }
+                Ok(Err(mapping)) => Self::mapped(mapping, start, len),
+                Err(mapping) => Self {
+                    bytes: Inner::Mapped {
+                        mapping,
+                        start,
+                        len,
+                    },
+                },
+            },
+            Inner::Room(room) => match Arc::try_unwrap(room) {
+                Ok(room) => return Ok(WritablePayload::new(Memory::Room(room))),
+                Err(room) => Self {
+                    bytes: Inner::Room(room),
+                },
+            },
+            Inner::Held(bytes) => match bytes.try_into_mut() {
+                Ok(bytes) => return Ok(WritablePayload::new(Memory::Held(bytes))),
+                Err(bytes) => bytes.into(),
+            },
+        };
+        WritablePayload::copy_of(&shared).ok_or(shared)
+    }
 }
 
 impl Deref for Payload {
@@ -89,6 +161,7 @@ impl Deref for Payload {
                 start,
                 len,
             } => &mapping[*start..*start + *len],
+            Inner::Room(room) => room,
             Inner::Held(bytes) => bytes,
         }
     }
@@ -119,7 +192,7 @@ impl From<Payload> for Bytes {
     fn from(payload: Payload) -> Self {
         match payload.bytes {
             Inner::Held(bytes) => bytes,
-            Inner::Mapped { .. } => Self::from_owner(payload),
+            Inner::Mapped { .. } | Inner::Room(_) => Self::from_owner(payload),
         }
     }
 }

@@ -285,3 +285,22 @@ fn a_disk_without_inodes_or_write_access_is_told_about_the_directory() {
     let text = check_writable(place).unwrap_err().to_string();
     assert!(text.contains("Read-only file system"), "{text}");
 }
+
+#[test]
+fn a_large_piece_after_a_small_one_is_not_copied_as_a_whole() {
+    let place = tempfile::tempdir().unwrap();
+    let directory = make(place.path());
+    let mut writer = directory
+        .create_payload(id(), Encoding(0), CompressionSetting::None, |_| Ok(()))
+        .unwrap();
+    let large = vec![7; 6 * CHUNK_LEN];
+    writer.write_all(b"head").unwrap();
+    writer.write_all(&large).unwrap();
+    writer.write_all(&large[1..]).unwrap();
+    assert!(writer.buffer.capacity() <= 2 * CHUNK_LEN);
+    let locator = writer.publish().unwrap();
+    let collected = directory
+        .collect(&locator, &CollectPolicy::default(), &mut |_| Ok(()))
+        .unwrap();
+    assert_eq!(*collected, [b"head", &large[..], &large[1..]].concat()[..]);
+}

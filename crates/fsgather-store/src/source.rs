@@ -11,7 +11,6 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use fsgather_core::{Error, StorageCause, bytes_text, duration_text};
 use rustix::io::Errno;
 
@@ -368,7 +367,7 @@ impl Source {
             self.read_chunks(next, &mut room[start..end], progress)?;
             (next, start) = (next + window, end);
         }
-        Ok(Bytes::from_owner(room).into())
+        Ok(Payload::in_room(room))
     }
 
     /// Copies the payload into a nameless local file and maps that. `None` when temporary files cannot

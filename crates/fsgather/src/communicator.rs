@@ -5,8 +5,9 @@ use std::{fmt, panic::Location, sync::Arc};
 use fsgather_core::{Error, Rank, Site, Solo, WorldSize};
 
 use crate::{
-    blocking::step_aside,
+    blocking::{self, step_aside},
     builder::{self, Builder},
+    call_options::CallOptions,
     codec::{Codec, Postcard},
     inner::Inner,
 };
@@ -188,6 +189,40 @@ impl<C> Communicator<C> {
     pub fn close(self) -> Result<(), Error> {
         let site = self.here(Location::caller());
         step_aside(|| self.inner.close(site))
+    }
+
+    /// The same, in a way of its own, of which the place of the call counts.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`close`](Self::close).
+    #[track_caller]
+    pub fn close_with(self, how: &CallOptions) -> Result<(), Error> {
+        let site = how.site(&self, Location::caller());
+        step_aside(|| self.inner.close(site))
+    }
+
+    /// Leaves because this rank has failed, and tells all others so: their calls end with
+    /// [`Error::PeerFailed`], which gives `reason` in this rank's name.
+    ///
+    /// For programs that give up in good order, as a panic does on its way through a communicator. It does
+    /// not wait for the others, but for a second or two at most for what has to be sent and removed.
+    ///
+    /// ```
+    /// use fsgather::{Communicator, Error};
+    ///
+    /// let mut ranks = Communicator::threads(2)?;
+    /// let (second, first) = (ranks.remove(1), ranks.remove(0));
+    /// let left = std::thread::spawn(move || second.leave_with("out of memory on the device"));
+    /// let told = first.barrier().unwrap_err();
+    /// assert!(matches!(told, Error::PeerFailed { .. }));
+    /// assert!(told.to_string().contains("out of memory on the device"));
+    /// left.join().unwrap();
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn leave_with(self, reason: &str) {
+        let cause = Error::config(reason);
+        blocking::wherever(|| self.inner.leave(Some(cause)));
     }
 }
 

@@ -4,19 +4,15 @@
 use std::{
     panic::Location,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, Once, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use fsgather_core::{Error, Rank, Site};
+use fsgather_core::{Error, Site};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    blocking::step_aside,
-    communicator::Communicator,
-    environment::Variables,
-    path_choice::{GatherPath, PathConditions, choose_path},
-    route::Route,
-    settings::{Settings, Transport},
+    blocking::step_aside, communicator::Communicator, route::Route, settings::Transport,
+    switches::Switches,
 };
 
 /// How one call of [`all_gather`] is to be made; by default as the variables say.
@@ -35,8 +31,7 @@ static OWN: Mutex<Option<Arc<Own>>> = Mutex::new(None);
 
 struct Own {
     communicator: Communicator,
-    root_only: bool,
-    transport: Transport,
+    switches: Switches,
 }
 
 /// Gathers everybody's value on every rank, in rank order, by whichever path is asked for.
@@ -75,29 +70,19 @@ where
     let site = Site::of(Location::caller());
     step_aside(|| {
         let own = own()?;
-        let path = choose_path(PathConditions {
-            world_size: own.communicator.world_size(),
-            root_only: own.root_only,
-            transport: own.transport,
-            force_filesys: options.force_filesys,
-            force_cpu: options.force_cpu,
-        });
-        let (transport, root_only) = match path {
-            GatherPath::Solo | GatherPath::Memory => (Transport::Memory, false),
-            GatherPath::FilesysRootOnly => (Transport::Filesys, true),
-            GatherPath::Filesys => (Transport::Filesys, false),
-            GatherPath::Auto => (Transport::Auto, false),
-        };
-        if root_only {
-            warn_of_empty_lists(own.communicator.rank());
-        }
-        let uses_files = transport != Transport::Memory;
+        let path = own.switches.path(
+            own.communicator.world_size(),
+            options.force_filesys,
+            options.force_cpu,
+        );
+        path.warn_of_empty_lists(own.communicator.rank());
+        let uses_files = path.transport() != Transport::Memory;
         let directory = options.filesys_save_dir.clone().filter(|_| uses_files);
         let route = Route {
-            transport,
+            transport: path.transport(),
             directory,
         };
-        gather(&own.communicator, &route, data, root_only, site)
+        gather(&own.communicator, &route, data, path.is_root_only(), site)
     })
 }
 
@@ -183,11 +168,10 @@ fn own() -> Result<Arc<Own>, Error> {
     if let Some(own) = &*own {
         return Ok(Arc::clone(own));
     }
-    let settings = Settings::resolve(&Variables::of_process())?;
+    let switches = Switches::from_env()?;
     let made = Arc::new(Own {
         communicator: Communicator::from_env()?,
-        root_only: settings.root_only.value,
-        transport: settings.transport.value,
+        switches,
     });
     *own = Some(Arc::clone(&made));
     Ok(made)
@@ -195,17 +179,4 @@ fn own() -> Result<Arc<Own>, Error> {
 
 fn lock() -> MutexGuard<'static, Option<Arc<Own>>> {
     OWN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Said once for the whole job, by a rank that it concerns.
-fn warn_of_empty_lists(rank: Rank) {
-    static ONCE: Once = Once::new();
-    if rank == Rank::new(1) {
-        ONCE.call_once(|| {
-            tracing::warn!(
-                "all_gather returns an empty list on every rank but 0, because FSGATHER_ROOT_ONLY=1 or \
-                 MDETR_FILESYS_REDUCE_RANK_0_ONLY=1 is set"
-            );
-        });
-    }
 }

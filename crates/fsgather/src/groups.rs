@@ -3,10 +3,13 @@
 use std::{collections::BTreeSet, panic::Location};
 
 use bytes::Bytes;
-use fsgather_core::{Call, Error, Operation, Rank};
+use fsgather_core::{Error, Operation, Rank};
 use serde::{Deserialize, Serialize};
 
-use crate::{blocking::step_aside, codec::Codec, communicator::Communicator, set_up};
+use crate::{
+    blocking::step_aside, call_options::CallOptions, codec::Codec, communicator::Communicator,
+    set_up,
+};
 
 /// What a rank says when all part into groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,11 +44,20 @@ impl<C: Codec> Communicator<C> {
     /// ```
     #[track_caller]
     pub fn group(&self, ranks: &[u32]) -> Result<Self, Error> {
-        let site = self.here(Location::caller());
+        self.group_with(ranks, &CallOptions::default())
+    }
+
+    /// The same in a way of its own, of which the place of the call and the time-out count.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`group`](Self::group).
+    #[track_caller]
+    pub fn group_with(&self, ranks: &[u32], how: &CallOptions) -> Result<Self, Error> {
+        let call = how.unbounded_call(self, Operation::Group, Location::caller());
         let ranks = self.checked(ranks)?;
         step_aside(|| {
             let group = self.inner.group(&ranks)?;
-            let call = Call::new(Operation::Group, site);
             group.exchange.exchange(call, Bytes::new())?;
             Ok(Self::from_inner(group, self.codec.clone()))
         })
@@ -71,10 +83,24 @@ impl<C: Codec> Communicator<C> {
     /// ```
     #[track_caller]
     pub fn split(&self, color: Option<u32>, key: i64) -> Result<Option<Self>, Error> {
-        let site = self.here(Location::caller());
+        self.split_with(color, key, &CallOptions::default())
+    }
+
+    /// The same in a way of its own, of which the place of the call and the time-out count.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`split`](Self::split).
+    #[track_caller]
+    pub fn split_with(
+        &self,
+        color: Option<u32>,
+        key: i64,
+        how: &CallOptions,
+    ) -> Result<Option<Self>, Error> {
+        let call = how.unbounded_call(self, Operation::Split, Location::caller());
         step_aside(|| {
             let own = set_up::encode(&Choice { color, key })?;
-            let call = Call::new(Operation::Split, site);
             let table = self.inner.exchange.exchange(call, own)?;
             let bodies = table.map(|table| table.bodies).unwrap_or_default();
             let choices: Vec<Choice> = bodies

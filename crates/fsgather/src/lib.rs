@@ -46,14 +46,17 @@
 //! `docs/` in the repository has the guarantees in full, the formats, and a guide.
 
 mod builder;
+mod call_options;
 mod codec;
 mod communicator;
 mod functions;
 mod gathered;
 mod part_reader;
 mod pending;
+mod pieces;
 mod records;
 mod rendezvous;
+mod switches;
 
 #[cfg(feature = "ndarray")]
 mod arrays;
@@ -89,6 +92,7 @@ mod transfer;
 mod world;
 
 pub use builder::Builder;
+pub use call_options::CallOptions;
 #[cfg(feature = "messagepack")]
 pub use codec::MessagePack;
 pub use codec::{Codec, CodecError, Postcard};
@@ -99,7 +103,7 @@ pub use fsgather_core::{
     Activity, Deadline, Epoch, Error, GatherId, Interrupt, Missing, Operation, Peer, PeerFailure,
     Phase, Rank, StorageCause, WorldSize, bytes_text, duration_text,
 };
-pub use fsgather_store::Payload;
+pub use fsgather_store::{Payload, WritablePayload};
 pub use functions::{AllGatherOptions, all_gather, all_gather_via_filesys, close};
 pub use gathered::{Gathered, Parts};
 pub use meeting::local_directory;
@@ -107,8 +111,10 @@ pub use meeting::local_directory;
 pub use mpi_bootstrap::MpiBootstrap;
 pub use part_reader::{PartReader, PartReaders};
 pub use pending::Pending;
+pub use pieces::Pieces;
 pub use records::Records;
 pub use rendezvous::{Bootstrap, Rendezvous};
+pub use switches::Switches;
 
 /// What the guides show is compiled and run with the documentation tests.
 #[cfg(all(

@@ -23,6 +23,10 @@
 //! | `panic`, `encode_panics`, `encode_fails`, `source_fails` | fails in that way |
 //! | `fails:STEP` | a step that has to fail; prints `failed` and the error, and goes on |
 //! | `unread:LEN` | closes before what was gathered to rank 0 has been read |
+//! | `all_gather_pieces:LEN`, `gather_pieces:ROOT:LEN`, `broadcast_pieces:ROOT:LEN`, `start_pieces:ROOT:LEN` | payloads in pieces, which are written to once they have been checked |
+//! | `bounded_pieces:MAX:LEN`, `by:TRANSPORT:DIR:LEN` | the same in a way of its own |
+//! | `barrier_with`, `group_with:RANKS`, `split_with:COLORS`, `rootless_broadcast:ROOT` | calls at `script.py:7` |
+//! | `leave_with:REASON` | leaves so that others are told why |
 //! | `misshapen` | arrays that do not fit together |
 //! | `peak` | prints `peak N`: the most memory it ever had resident, in KiB |
 //! | `multi`, `current` | does the rest inside of a tokio runtime of that kind |
@@ -40,6 +44,7 @@ mod codecs;
 mod family;
 mod functions;
 mod introductions;
+mod pieces;
 mod sources;
 mod values;
 
@@ -173,6 +178,10 @@ fn take(state: &mut State, step: &str) -> Result<(), Failure> {
             awaiting::give_up(state.family.current(world), executor)?;
         }
         ["drop"] => drop(state.joined.take()),
+        ["leave_with", reason] => {
+            let communicator = state.joined.take().ok_or_else(not_joined)?;
+            communicator.leave_with(reason);
+        }
         ["close"] => {
             let communicator = state.joined.take().ok_or_else(not_joined)?;
             say(format_args!("calls close at line {}", line!() + 1));
@@ -200,7 +209,9 @@ fn take(state: &mut State, step: &str) -> Result<(), Failure> {
         ["function_close"] => fsgather::close()?,
         _ => {
             let world = state.joined.as_ref().ok_or_else(not_joined)?;
-            if !state.family.take(world, &words)? {
+            if !state.family.take(world, &words)?
+                && !pieces::take(state.family.current(world), &words)?
+            {
                 calls::call(state.family.current(world), &words)?;
             }
         }

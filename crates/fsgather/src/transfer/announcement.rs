@@ -55,12 +55,7 @@ impl Announcement {
     /// As the body of a contribution.
     pub(crate) fn into_body(self) -> Result<Bytes, postcard::Error> {
         let body = match self {
-            Self::Inline(payload) => {
-                let mut body = BytesMut::with_capacity(payload.len() + INLINE_OVERHEAD);
-                body.put_u8(0);
-                body.put(payload);
-                return Ok(body.freeze());
-            }
+            Self::Inline(payload) => return Ok(inline_body(&[payload])),
             Self::File(file) => postcard::to_extend(&file, vec![1])?,
             Self::Relayed(relayed) => postcard::to_extend(&relayed, vec![2])?,
             Self::Linked { len } => postcard::to_extend(&len, vec![3])?,
@@ -81,6 +76,17 @@ impl Announcement {
             _ => None,
         }
     }
+}
+
+/// The body of a contribution that is the payload itself, put together from its pieces.
+pub(crate) fn inline_body(pieces: &[Bytes]) -> Bytes {
+    let len: usize = pieces.iter().map(Bytes::len).sum();
+    let mut body = BytesMut::with_capacity(len + INLINE_OVERHEAD);
+    body.put_u8(0);
+    for piece in pieces {
+        body.put_slice(piece);
+    }
+    body.freeze()
 }
 
 #[cfg(test)]

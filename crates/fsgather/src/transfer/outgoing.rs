@@ -4,12 +4,14 @@ use std::io::{self, Write};
 
 use bytes::Bytes;
 use fsgather_control::mesh::{Mesh, Source as Offered};
-use fsgather_core::{Contribution, Error, Leaves, Recipients};
+use fsgather_core::{Contribution, Error, Leaves, Recipients, bytes_text};
 use fsgather_store::{Encoding, PayloadId, PayloadWriter};
 use twox_hash::XxHash3_128;
 
 use super::{
-    announcement::{Announcement, FileAnnouncement, INLINE_OVERHEAD, RelayAnnouncement},
+    announcement::{
+        Announcement, FileAnnouncement, INLINE_OVERHEAD, RelayAnnouncement, inline_body,
+    },
     manner::Manner,
     relay,
     session::Session,
@@ -94,6 +96,7 @@ impl<'a> Outgoing<'a> {
                 self.take_at_once(&bytes)?;
                 Own::Gone
             }
+            Source::Pieces(pieces) => return self.take_pieces(&pieces),
             Source::Written(write) => {
                 write(self.session, &mut self)?;
                 Own::Gone
@@ -109,13 +112,44 @@ impl<'a> Outgoing<'a> {
 
     fn take_at_once(&mut self, bytes: &[u8]) -> Result<(), Error> {
         if bytes.len() > self.inline_limit {
-            // So that a lack of space is noticed before it is written.
-            self.open_file()?;
-        }
-        if let Beyond::File(_, writer) = &mut self.beyond {
-            writer.expect_len(bytes.len() as u64);
+            self.expect(bytes.len() as u64)?;
         }
         self.take(bytes)
+    }
+
+    /// Prepares for more than fits into an announcement, so that a lack of space is noticed before it is
+    /// written.
+    fn expect(&mut self, len: u64) -> Result<(), Error> {
+        self.open_file()?;
+        if let Beyond::File(_, writer) = &mut self.beyond {
+            writer.expect_len(len);
+        }
+        Ok(())
+    }
+
+    /// Takes a whole payload that is there in pieces, and says how it travels.
+    fn take_pieces(mut self, pieces: &[Bytes]) -> Result<Ready<'static>, Error> {
+        let len: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
+        if self.bound.is_some_and(|bound| len > bound) {
+            // Nothing has to be moved to tell how much it would need.
+            self.taken = len;
+            return self.finish(Own::Gone);
+        }
+        if usize::try_from(len).is_ok_and(|len| len <= self.inline_limit) {
+            return Ok(Ready {
+                contribution: Contribution::inline(inline_body(pieces)),
+                own: Own::Gone,
+            });
+        }
+        if !matches!(self.place, Place::Files(_)) {
+            let joined = joined(self.session, pieces, len)?;
+            return self.finish(Own::Held(joined));
+        }
+        self.expect(len)?;
+        for piece in pieces {
+            self.take(piece)?;
+        }
+        self.finish(Own::Gone)
     }
 
     /// Takes more of the payload.
@@ -306,6 +340,29 @@ impl Write for Outgoing<'_> {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+/// One payload of all pieces; a single one is taken as it is.
+fn joined(session: &Session, pieces: &[Bytes], len: u64) -> Result<Bytes, Error> {
+    let mut filled = pieces.iter().filter(|piece| !piece.is_empty());
+    if let (Some(only), None) = (filled.next(), filled.next()) {
+        return Ok(only.clone());
+    }
+    let mut bytes = Vec::new();
+    match usize::try_from(len) {
+        Ok(size) if bytes.try_reserve_exact(size).is_ok() => {}
+        _ => {
+            return Err(session.raised(format!(
+                "there is not enough memory to join a payload of {}, which goes from memory to memory; a \
+                 shared directory takes it in pieces",
+                bytes_text(len)
+            )));
+        }
+    }
+    for piece in pieces {
+        bytes.extend_from_slice(piece);
+    }
+    Ok(bytes.into())
 }
 
 fn write(writer: &mut PayloadWriter<Progress<'_>>, bytes: &[u8]) -> Result<(), Error> {

@@ -17,6 +17,8 @@ pub(crate) enum Source<'a> {
     Slice(&'a [u8]),
     /// Bytes that can be kept without a copy.
     Shared(Bytes),
+    /// The same in several pieces.
+    Pieces(Vec<Bytes>),
     /// Whatever this writes.
     Written(Writing<'a>),
 }

@@ -1,0 +1,110 @@
+//! Steps as bindings to other languages make them: payloads in pieces, calls with options.
+#![expect(clippy::panic, reason = "a wrong script has to be mended")]
+
+use bytes::Bytes;
+use fsgather::{CallOptions, Communicator, Payload, Pieces, settings::Transport};
+use fsgather_tests::Generated;
+
+use crate::{
+    Failure,
+    values::{check, check_all, len_of, number, receive},
+};
+
+/// Takes a step, if it is one of these.
+pub(crate) fn take(communicator: &Communicator, words: &[&str]) -> Result<bool, Failure> {
+    let me = communicator.rank().get();
+    let plain = CallOptions {
+        site: Some("script.py:7".into()),
+        ..CallOptions::default()
+    };
+    match words {
+        ["barrier_with"] => communicator.barrier_with(&plain)?,
+        ["all_gather_pieces", len] => all_gather(communicator, len, &plain)?,
+        ["by", transport, directory, len] => {
+            let how = CallOptions {
+                transport: Some(match *transport {
+                    "filesys" => Transport::Filesys,
+                    "memory" => Transport::Memory,
+                    other => panic!("{other} is no transport"),
+                }),
+                directory: Some((*directory).into()),
+                ..plain
+            };
+            all_gather(communicator, len, &how)?;
+        }
+        ["bounded_pieces", max, len] => {
+            let how = CallOptions {
+                bound: Some(number(max).into()),
+                ..plain
+            };
+            all_gather(communicator, len, &how)?;
+        }
+        ["gather_pieces", root, len, ..] => {
+            let stop = words.last().copied().unwrap_or_default();
+            let gathered = communicator.gather_pieces(own(me, len), number(root), &plain)?;
+            receive(gathered, stop, |rank, part: Payload| {
+                check_and_overwrite(rank, part, len)
+            })?;
+        }
+        ["broadcast_pieces", root, len] => {
+            let root = number(root);
+            let own = (me == root).then(|| own(me, len));
+            let payload = communicator.broadcast_pieces(own, root, &plain)?;
+            check_and_overwrite(root, payload, len)?;
+        }
+        ["rootless_broadcast", root] => {
+            drop(communicator.broadcast_pieces(None, number(root), &plain)?);
+        }
+        ["start_pieces", root, len] => {
+            let first = communicator.start_all_gather_pieces(own(me, len), &plain)?;
+            let second = communicator.start_gather_pieces(own(me, len), number(root), &plain)?;
+            receive(second.wait()?, "", |rank, part: Payload| {
+                check_and_overwrite(rank, part, len)
+            })?;
+            check_all(communicator, &first.wait()?, len)?;
+        }
+        ["group_with", ranks] => {
+            let ranks: Vec<u32> = ranks.split(',').map(number).collect();
+            let group = communicator.group_with(&ranks, &plain)?;
+            all_gather(&group, "1000", &plain)?;
+            group.close_with(&plain)?;
+        }
+        ["split_with", colors] => {
+            let group = communicator.split_with(Some(me % number(colors)), 0, &plain)?;
+            let group = group.ok_or_else(|| Failure::Wrong("no group".into()))?;
+            group.barrier_with(&plain)?;
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn all_gather(communicator: &Communicator, len: &str, how: &CallOptions) -> Result<(), Failure> {
+    let me = communicator.rank().get();
+    let parts = communicator.all_gather_pieces(own(me, len), how)?;
+    check_all(communicator, &parts, len)?;
+    // Others may still be reading, and have to find what was handed in.
+    for part in parts {
+        part.into_writable().fill(0xa5);
+    }
+    Ok(())
+}
+
+fn check_and_overwrite(rank: u32, part: Payload, len: &str) -> Result<(), Failure> {
+    check(rank, &part, len)?;
+    let mut own = part.into_writable();
+    check(rank, &own, len)?;
+    own.fill(0xa5);
+    Ok(())
+}
+
+/// What a rank hands over, cut where nothing fits together.
+fn own(rank: u32, len: &str) -> Pieces {
+    let mut rest = Bytes::from(Generated::new(rank, len_of(len, rank)).bytes());
+    let mut pieces = vec![Bytes::new()];
+    for at in [1, 99, rest.len() / 2, 3 << 20] {
+        pieces.push(rest.split_to(at.min(rest.len())));
+    }
+    pieces.extend([Bytes::new(), rest]);
+    Pieces::new(Pieces::PYTHON, pieces)
+}

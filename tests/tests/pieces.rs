@@ -1,0 +1,175 @@
+//! What bindings to other languages rely on: payloads in pieces, memory that may be written to, calls with
+//! options of their own, leaving with a reason.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{
+    PEER_FAILED, Stage, World, assert_nothing_left, everybody, others, payload_files, place,
+};
+
+/// Ranks take the same steps, and find everything right.
+fn succeed(ranks: u32, steps: &str, variables: &[(&str, &str)]) {
+    let place = place();
+    let mut world = World::new(ranks, place.path());
+    for (name, value) in variables {
+        world = world.with(name, value);
+    }
+    let mut stage = Stage::new();
+    stage.start_all(&world, |_| format!("join {steps} close"));
+    stage.succeed(everybody(ranks));
+    assert_nothing_left(place.path());
+}
+
+/// Every call that hands pieces of this length together to somebody.
+fn every_call(len: &str) -> String {
+    format!(
+        "all_gather_pieces:{len} gather_pieces:0:{len} gather_pieces:2:{len} broadcast_pieces:1:{len} \
+         start_pieces:3:{len}"
+    )
+}
+
+#[test]
+fn pieces_arrive_as_one_payload_through_files_and_can_be_written_to() {
+    let steps = [every_call("5000000"), every_call("400000*")].join(" ");
+    succeed(4, &steps, &[("FSGATHER_TRANSPORT", "filesys")]);
+}
+
+#[test]
+fn pieces_arrive_as_one_payload_through_compressed_files() {
+    let variables = [
+        ("FSGATHER_TRANSPORT", "filesys"),
+        ("FSGATHER_COMPRESS", "lz4"),
+    ];
+    succeed(4, &every_call("9000000"), &variables);
+}
+
+#[test]
+fn pieces_arrive_as_one_payload_through_memory() {
+    let steps = [every_call("5000000"), every_call("400000*")].join(" ");
+    succeed(4, &steps, &[("FSGATHER_TRANSPORT", "memory")]);
+}
+
+#[test]
+fn small_and_empty_pieces_arrive_with_the_control_messages() {
+    let steps = [every_call("0"), every_call("1"), every_call("1000*")].join(" ");
+    succeed(4, &steps, &[]);
+}
+
+#[test]
+fn a_world_of_one_gets_its_own_pieces_back() {
+    let steps =
+        "all_gather_pieces:5000000 gather_pieces:0:5000000 broadcast_pieces:0:100 barrier_with";
+    succeed(1, steps, &[]);
+}
+
+#[test]
+fn a_call_may_take_another_way_and_another_directory() {
+    let elsewhere = place();
+    let steps = format!(
+        "by:memory:/nowhere:300000 by:filesys:{0}:300000 all_gather_pieces:300000 by:filesys:{0}:300001",
+        elsewhere.path().display()
+    );
+    succeed(4, &steps, &[]);
+    assert_nothing_left(elsewhere.path());
+}
+
+#[test]
+fn the_encoding_is_in_the_header_of_a_payload_file() {
+    let place = place();
+    let world = World::new(4, place.path());
+    let mut stage = Stage::new();
+    stage.start_all(&world, |_| "join gather_pieces:0:1000000:read close".into());
+    stage.wait_at([0], "reading");
+    let files = payload_files(place.path());
+    assert!(files.len() >= 3, "{files:?}");
+    for file in files {
+        let header = std::fs::read(&file).expect("a payload");
+        // The encoding of Python, as docs/design/on-disk-format.md has it.
+        assert_eq!(header[10], 32, "{}", file.display());
+    }
+    stage.go(0);
+    stage.succeed(everybody(4));
+    assert_nothing_left(place.path());
+}
+
+#[test]
+fn the_bound_of_one_call_holds_for_pieces_whatever_the_way() {
+    for transport in ["filesys", "memory"] {
+        let place = place();
+        let world = World::new(3, place.path()).with("FSGATHER_TRANSPORT", transport);
+        let mut stage = Stage::new();
+        stage.start_all(&world, |rank| {
+            let len = if rank == 1 { 100_001 } else { 100_000 };
+            format!("join bounded_pieces:100000:100000 bounded_pieces:100000:{len} close")
+        });
+        let (error, _) = stage.fail_alike(everybody(3), 1);
+        assert!(error.contains("rank 1"), "{error}");
+        assert!(error.contains("100001"), "{error}");
+        assert_nothing_left(place.path());
+    }
+}
+
+#[test]
+fn groups_and_barriers_with_options_work_as_those_without() {
+    succeed(4, "group_with:3,1,0,2 split_with:2 barrier_with", &[]);
+}
+
+#[test]
+fn messages_name_the_place_that_the_caller_gave() {
+    let place = place();
+    let world = World::new(2, place.path());
+    let mut stage = Stage::new();
+    stage.start_all(&world, |rank| {
+        if rank == 0 {
+            "join barrier_with close".into()
+        } else {
+            "join all_gather_pieces:10 close".to_string()
+        }
+    });
+    let (error, _) = stage.fail_alike(everybody(2), common::DESYNC);
+    assert!(error.contains("barrier at script.py:7"), "{error}");
+    assert!(error.contains("all_gather at script.py:7"), "{error}");
+}
+
+#[test]
+fn a_root_that_has_nothing_to_broadcast_does_not_leave_the_others_waiting() {
+    let place = place();
+    let world = World::new(3, place.path());
+    let mut stage = Stage::new();
+    stage.start_all(&world, |_| "join rootless_broadcast:1 close".into());
+    let (error, _) = stage.fail_alike(everybody(3), PEER_FAILED);
+    assert!(error.contains("rank 1"), "{error}");
+    assert!(error.contains("nothing to hand over"), "{error}");
+}
+
+#[test]
+fn a_rank_that_leaves_with_a_reason_is_quoted_by_all_others_at_once() {
+    for leaver in [0_usize, 2] {
+        let place = place();
+        let world = World::new(3, place.path());
+        let mut stage = Stage::new();
+        stage.start_all(&world, |rank| {
+            if rank as usize == leaver {
+                "join at:leaving leave_with:OutOfMemoryError at:gone".into()
+            } else {
+                "join barrier close".to_string()
+            }
+        });
+        stage.wait_at([leaver], "leaving");
+        let since = std::time::Instant::now();
+        stage.go(leaver);
+        stage.wait_at([leaver], "gone");
+        assert!(since.elapsed() < Duration::from_secs(3), "{leaver}");
+        let (error, ends) = stage.fail_alike(others(3, leaver), PEER_FAILED);
+        assert!(error.contains(&format!("rank {leaver}")), "{error}");
+        assert!(error.contains("OutOfMemoryError"), "{error}");
+        for end in ends {
+            assert!(end.at.duration_since(since) < Duration::from_secs(3));
+        }
+        stage.go(leaver);
+        stage.succeed([leaver]);
+        assert_nothing_left(place.path());
+    }
+}
