@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use fsgather::{CallOptions, Payload, Pieces, Postcard, Rendezvous, settings::{Control, Transport}};
+use fsgather::{
+    CallOptions, Payload, Pieces, Postcard, Rendezvous,
+    settings::{Control, Transport},
+};
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyList};
 
 use crate::{
@@ -103,7 +106,7 @@ impl Communicator {
             builder = builder.transport(self::transport(text)?);
         }
         if let Some(text) = control {
-            builder = builder.control(control(text)?);
+            builder = builder.control(self::control(text)?);
         }
         if let Some(seconds) = timeout {
             builder = builder.timeout(duration(seconds)?);
@@ -147,11 +150,7 @@ impl Communicator {
         self.waiting.run(py, || member.barrier_with(&options))
     }
 
-    fn all_gather<'py>(
-        &self,
-        value: &Bound<'py, PyAny>,
-        how: How,
-    ) -> PyResult<Bound<'py, PyList>> {
+    fn all_gather<'py>(&self, value: &Bound<'py, PyAny>, how: How) -> PyResult<Bound<'py, PyList>> {
         let py = value.py();
         let (member, options) = (self.member()?, how.options()?);
         let payloads = self.hand_in(value, how.pickling(), |pieces| {
@@ -181,12 +180,7 @@ impl Communicator {
     }
 
     /// An iterator over all ranks' objects on `dst`, `None` elsewhere.
-    fn gather(
-        &self,
-        value: &Bound<'_, PyAny>,
-        dst: u32,
-        how: How,
-    ) -> PyResult<Option<Parts>> {
+    fn gather(&self, value: &Bound<'_, PyAny>, dst: u32, how: How) -> PyResult<Option<Parts>> {
         let (member, options) = (self.member()?, how.options()?);
         let gathered = self.hand_in(value, how.pickling(), |pieces| {
             member.gather_pieces(pieces, dst, &options)
@@ -195,29 +189,28 @@ impl Communicator {
         Ok(parts.map(|parts| Parts::new(parts, self.waiting.clone(), how.pickling())))
     }
 
-    fn start_all_gather(
-        &self,
-        value: &Bound<'_, PyAny>,
-        how: How,
-    ) -> PyResult<Pending> {
+    fn start_all_gather(&self, value: &Bound<'_, PyAny>, how: How) -> PyResult<Pending> {
         let (member, options) = (self.member()?, how.options()?);
         let started = self.hand_in(value, how.pickling(), |pieces| {
             member.start_all_gather_pieces(pieces, &options)
         })?;
-        Ok(Pending::all_gather(started, self.waiting.clone(), how.pickling()))
+        Ok(Pending::all_gather(
+            started,
+            self.waiting.clone(),
+            how.pickling(),
+        ))
     }
 
-    fn start_gather(
-        &self,
-        value: &Bound<'_, PyAny>,
-        dst: u32,
-        how: How,
-    ) -> PyResult<Pending> {
+    fn start_gather(&self, value: &Bound<'_, PyAny>, dst: u32, how: How) -> PyResult<Pending> {
         let (member, options) = (self.member()?, how.options()?);
         let started = self.hand_in(value, how.pickling(), |pieces| {
             member.start_gather_pieces(pieces, dst, &options)
         })?;
-        Ok(Pending::gather(started, self.waiting.clone(), how.pickling()))
+        Ok(Pending::gather(
+            started,
+            self.waiting.clone(),
+            how.pickling(),
+        ))
     }
 
     fn group(&self, py: Python<'_>, ranks: Vec<u32>) -> PyResult<Self> {
@@ -242,11 +235,13 @@ impl Communicator {
         self.waiting.run(py, || handle.close())
     }
 
-    /// Leaves and tells the others why, without waiting for them.
-    fn fail(&self, py: Python<'_>, reason: &str) {
+    /// Leaves without waiting for the others, and tells them why if there is a reason.
+    fn leave(&self, py: Python<'_>, reason: Option<&str>) {
         if let Some(member) = self.take() {
-            let handle = member.with_codec(Postcard);
-            py.detach(|| handle.leave_with(reason));
+            py.detach(|| match reason {
+                Some(reason) => member.with_codec(Postcard).leave_with(reason),
+                None => drop(member),
+            });
         }
     }
 }
@@ -348,4 +343,3 @@ fn rendezvous(text: &str) -> PyResult<Rendezvous> {
         "rendezvous={text:?} is neither file:///a/shared/directory nor tcp://HOST:PORT"
     )))
 }
-

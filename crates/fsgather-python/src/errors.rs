@@ -20,11 +20,7 @@ fn exception<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyAny>>
 }
 
 /// The name of the class; its attributes go into `fields`.
-fn describe(
-    py: Python<'_>,
-    error: &Error,
-    fields: &Bound<'_, PyDict>,
-) -> PyResult<&'static str> {
+fn describe(py: Python<'_>, error: &Error, fields: &Bound<'_, PyDict>) -> PyResult<&'static str> {
     let set_peer = |peer: &fsgather::Peer| {
         fields.set_item("rank", peer.rank.get())?;
         fields.set_item("host", &peer.host)?;

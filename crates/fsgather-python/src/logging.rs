@@ -56,7 +56,9 @@ pub(crate) fn forward(py: Python<'_>) {
 }
 
 fn hand_over(py: Python<'_>, record: &Record) -> PyResult<()> {
-    let logger = py.import("logging")?.call_method1("getLogger", (name_of(&record.target),))?;
+    let logger = py
+        .import("logging")?
+        .call_method1("getLogger", (name_of(&record.target),))?;
     logger.call_method1("log", (level_of(record.level), "%s", &record.message))?;
     Ok(())
 }

@@ -77,15 +77,15 @@ fn pickle(value: &Bound<'_, PyAny>) -> PyResult<(u8, Bytes, Vec<BorrowedBuffer>)
     Ok((kind, stream, buffers.collect::<PyResult<_>>()?))
 }
 
-fn lay_out(
-    kind: u8,
-    stream: Bytes,
-    buffers: impl ExactSizeIterator<Item = Bytes>,
-) -> Vec<Bytes> {
+fn lay_out(kind: u8, stream: Bytes, buffers: impl ExactSizeIterator<Item = Bytes>) -> Vec<Bytes> {
     let buffers: Vec<Bytes> = buffers.collect();
     let mut head = vec![VERSION, kind, 0, 0];
     // Far fewer than 2^32 of at least one byte each fit into an address space that has them all.
-    head.extend(u32::try_from(buffers.len()).unwrap_or(u32::MAX).to_le_bytes());
+    head.extend(
+        u32::try_from(buffers.len())
+            .unwrap_or(u32::MAX)
+            .to_le_bytes(),
+    );
     head.extend((stream.len() as u64).to_le_bytes());
     for buffer in &buffers {
         head.extend((buffer.len() as u64).to_le_bytes());
@@ -110,7 +110,9 @@ fn lay_out(
 /// `ValueError` for a payload that is none; what unpickling raises; `TypeError` for a pickle where that is refused.
 pub(crate) fn decode(py: Python<'_>, payload: Payload, pickling: Pickling) -> PyResult<Py<PyAny>> {
     let layout = Layout::read(&payload).ok_or_else(|| {
-        PyValueError::new_err("this payload does not hold a Python object: do all ranks run Python?")
+        PyValueError::new_err(
+            "this payload does not hold a Python object: do all ranks run Python?",
+        )
     })?;
     let Layout {
         kind,
@@ -129,12 +131,12 @@ pub(crate) fn decode(py: Python<'_>, payload: Payload, pickling: Pickling) -> Py
             _ => unpickle(py, kind, &PyBytes::new(py, stream), Vec::new()),
         };
     }
-    let mut memory = Memory::share(payload.into_writable());
+    let memory = Memory::of(payload.into_writable());
     let buffers: Vec<Py<PyAny>> = buffers
         .into_iter()
-        .map(|range| memory.view(py, range))
+        .map(|range| memory.object(py, range))
         .collect::<PyResult<_>>()?;
-    let stream = memory.view(py, stream)?;
+    let stream = memory.object(py, stream)?;
     match kind {
         PLAIN => {
             let stream = BorrowedBuffer::of(stream.bind(py))?;

@@ -8,12 +8,7 @@ use std::{
 use fsgather::{Error, Gathered, Payload};
 use pyo3::{exceptions::PyValueError, prelude::*};
 
-use crate::{
-    communicator::decode_all,
-    object::Pickling,
-    parts::Parts,
-    waiting::Waiting,
-};
+use crate::{communicator::decode_all, object::Pickling, parts::Parts, waiting::Waiting};
 
 /// A call that has been started.
 #[pyclass(frozen, module = "fsgather._fsgather")]
@@ -62,9 +57,17 @@ impl Pending {
     fn look(&self, limit: Option<Duration>) -> Result<Option<Outcome>, Error> {
         let mut call = self.call.lock().unwrap_or_else(PoisonError::into_inner);
         let outcome = match call.as_mut() {
-            None => return Err(Error::config("the result of this call has been handed out already")),
-            Some(Call::AllGather(call)) => look(limit, |limit| call.wait_timeout(limit))?.map(Outcome::All),
-            Some(Call::Gather(call)) => look(limit, |limit| call.wait_timeout(limit))?.map(Outcome::Parts),
+            None => {
+                return Err(Error::config(
+                    "the result of this call has been handed out already",
+                ));
+            }
+            Some(Call::AllGather(call)) => {
+                look(limit, |limit| call.wait_timeout(limit))?.map(Outcome::All)
+            }
+            Some(Call::Gather(call)) => {
+                look(limit, |limit| call.wait_timeout(limit))?.map(Outcome::Parts)
+            }
         };
         if outcome.is_some() {
             *call = None;
@@ -101,8 +104,9 @@ impl Pending {
         timeout: Option<f64>,
     ) -> PyResult<Option<(Bound<'py, PyAny>,)>> {
         let limit = timeout.map(|seconds| {
-            Duration::try_from_secs_f64(seconds)
-                .map_err(|_| PyValueError::new_err(format!("a time of {seconds} s cannot be waited for")))
+            Duration::try_from_secs_f64(seconds).map_err(|_| {
+                PyValueError::new_err(format!("a time of {seconds} s cannot be waited for"))
+            })
         });
         let limit = limit.transpose()?;
         let Some(outcome) = self.waiting.run(py, || self.look(limit))? else {

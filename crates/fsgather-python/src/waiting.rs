@@ -33,7 +33,8 @@ impl Waiting {
     pub(crate) fn new() -> Self {
         let raised: Arc<Mutex<Option<PyErr>>> = Arc::default();
         let seen = Arc::clone(&raised);
-        let interrupt = Interrupt::polled_by(move || look_for_signals(&seen));
+        let _ = &seen;
+        let interrupt = Interrupt::default();
         Self { interrupt, raised }
     }
 
@@ -87,9 +88,9 @@ impl Waiting {
                 None => Ok(value),
             },
             Some(Err(error)) => Err(self.raised(py, &error)),
-            None => Err(self
-                .take_raised()
-                .unwrap_or_else(|| errors::raise(py, &Error::rendezvous("the meeting was given up")))),
+            None => Err(self.take_raised().unwrap_or_else(|| {
+                errors::raise(py, &Error::rendezvous("the meeting was given up"))
+            })),
         }
     }
 

@@ -42,6 +42,8 @@ use crate::{
 pub struct Pieces {
     encoding: u8,
     pieces: Vec<Bytes>,
+    /// Why there are none.
+    failure: Option<String>,
 }
 
 impl Pieces {
@@ -56,7 +58,32 @@ impl Pieces {
     /// [`Codec`](crate::Codec::number) of theirs does.
     #[must_use]
     pub const fn new(encoding: u8, pieces: Vec<Bytes>) -> Self {
-        Self { encoding, pieces }
+        Self {
+            encoding,
+            pieces,
+            failure: None,
+        }
+    }
+
+    /// No payload at all: the call for which there should have been one fails on all ranks with
+    /// [`Error::PeerFailed`], which names this rank and gives the reason.
+    ///
+    /// For a value that cannot be turned into bytes: nobody is left waiting, and all ranks hear the same.
+    ///
+    /// ```
+    /// use fsgather::{CallOptions, Communicator, Pieces};
+    ///
+    /// let failing = Pieces::failing("TypeError: a generator cannot be pickled");
+    /// let error = Communicator::solo().all_gather_pieces(failing, &CallOptions::default()).unwrap_err();
+    /// assert!(error.to_string().contains("generator"), "{error}");
+    /// ```
+    #[must_use]
+    pub fn failing(reason: impl Into<String>) -> Self {
+        Self {
+            encoding: codec::BYTES.0,
+            pieces: Vec::new(),
+            failure: Some(reason.into()),
+        }
     }
 
     /// How long the payload is, in bytes.
@@ -66,7 +93,11 @@ impl Pieces {
     }
 
     fn into_source(self) -> (Encoding, Source<'static>) {
-        (Encoding(self.encoding), Source::Pieces(self.pieces))
+        let source = match self.failure {
+            Some(reason) => Source::Written(Box::new(|session, _| Err(session.raised(reason)))),
+            None => Source::Pieces(self.pieces),
+        };
+        (Encoding(self.encoding), source)
     }
 }
 

@@ -10,7 +10,7 @@ import weakref
 from types import TracebackType
 from typing import Any, Callable, Iterator, Optional, Sequence, Union
 
-from fsgather import _arrays, _fsgather
+from fsgather import _arrays, _fsgather, _trust
 
 __all__ = ["Communicator", "Gathering", "Pending"]
 
@@ -72,6 +72,7 @@ class Communicator:
         _publish: Optional[Callable[[bytes], object]] = None,
         _fetch: Optional[Callable[[float], bytes]] = None,
     ) -> None:
+        allow_pickle = _trust.allows_pickle(rendezvous)
         self._adopt(
             _fsgather.Communicator.join(
                 rank=rank,
@@ -86,18 +87,20 @@ class Communicator:
                 job=job,
                 publish=_publish,
                 fetch=_fetch,
-            )
+            ),
+            allow_pickle,
         )
 
-    def _adopt(self, member: _fsgather.Communicator) -> None:
+    def _adopt(self, member: _fsgather.Communicator, allow_pickle: bool) -> None:
         self._member = member
+        self._allow_pickle = allow_pickle
         self._pid = os.getpid()
         _living.add(self)
 
     @classmethod
-    def _of(cls, member: _fsgather.Communicator) -> Communicator:
+    def _of(cls, member: _fsgather.Communicator, allow_pickle: bool) -> Communicator:
         communicator = cls.__new__(cls)
-        communicator._adopt(member)
+        communicator._adopt(member, allow_pickle)
         return communicator
 
     @classmethod
@@ -108,7 +111,7 @@ class Communicator:
     @classmethod
     def solo(cls) -> Communicator:
         """A world of one: no file, no socket, no thread."""
-        return cls._of(_fsgather.Communicator.solo())
+        return cls._of(_fsgather.Communicator.solo(), _trust.allows_pickle(None))
 
     @classmethod
     def meet(
@@ -154,7 +157,7 @@ class Communicator:
             timeout: how long nothing may move, in seconds; by default the communicator's.
             site: what messages call the place of the call; by default the caller's file and line.
         """
-        self._member.barrier(_how(site, timeout))
+        self._member.barrier(self._how(site, timeout))
 
     def all_gather(self, data: Any, **how: Any) -> list[Any]:
         """Gathers everybody's object on every rank.
@@ -166,7 +169,7 @@ class Communicator:
         Returns:
             One object for each rank, in rank order. This rank's own is a copy as well.
         """
-        return self._member.all_gather(data, _how(**how))
+        return self._member.all_gather(data, self._how(**how))
 
     def all_gather_list(self, data: Any, *, max_size: int = 16384, **how: Any) -> list[Any]:
         """Gathers everybody's small object on every rank, if each fits into ``max_size`` bytes.
@@ -174,7 +177,7 @@ class Communicator:
         Raises:
             fsgather.TooLarge: on every rank; names the rank whose object does not fit, and what it needs.
         """
-        return self._member.all_gather(data, _how(max_size=max_size + HEAD, **how))
+        return self._member.all_gather(data, self._how(max_size=max_size + HEAD, **how))
 
     def gather(self, data: Any, dst: int = 0, **how: Any) -> Optional[list[Any]]:
         """Gathers everybody's object on rank ``dst``.
@@ -182,7 +185,7 @@ class Communicator:
         Returns:
             On ``dst`` one object for each rank, in rank order; ``None`` elsewhere.
         """
-        parts = self._member.gather(data, dst, _how(**how))
+        parts = self._member.gather(data, dst, self._how(**how))
         return None if parts is None else list(parts)
 
     def gather_iter(self, data: Any, dst: int = 0, **how: Any) -> Gathering:
@@ -194,11 +197,11 @@ class Communicator:
             On ``dst`` an iterator over one object for each rank, in rank order, each read when it is asked for;
             elsewhere one that is empty.
         """
-        return Gathering(self._member.gather(data, dst, _how(**how)), self.world_size)
+        return Gathering(self._member.gather(data, dst, self._how(**how)), self.world_size)
 
     def gather_array(self, array: Any, dim: int = 0, dst: Optional[int] = None, **how: Any) -> Any:
         """Joins the arrays or tensors of all ranks along ``dim``; see :func:`fsgather.gather`."""
-        return _arrays.gather(self, array, dim, dst, _how(**how))
+        return _arrays.gather(self, array, dim, dst, self._how(**how))
 
     def broadcast(self, data: Any, src: int = 0, **how: Any) -> Any:
         """Hands rank ``src``'s object to every rank; what the others pass in is not looked at.
@@ -206,7 +209,7 @@ class Communicator:
         Returns:
             The object; on ``src`` itself the very one that was passed in.
         """
-        return self._member.broadcast(data, src, _how(**how))
+        return self._member.broadcast(data, src, self._how(**how))
 
     def start_all_gather(self, data: Any, **how: Any) -> Pending:
         """Starts an :meth:`all_gather` whose result is asked for later.
@@ -214,18 +217,18 @@ class Communicator:
         ``data`` has been published and announced when it returns, so that this rank can go on computing, and need
         not keep it. All ranks start their calls in the same order, and wait for them in any.
         """
-        return Pending(self._member.start_all_gather(data, _how(**how)), as_list=False)
+        return Pending(self._member.start_all_gather(data, self._how(**how)), as_list=False)
 
     def start_gather(self, data: Any, dst: int = 0, **how: Any) -> Pending:
         """Starts a :meth:`gather` whose result is asked for later, like :meth:`start_all_gather`."""
-        return Pending(self._member.start_gather(data, dst, _how(**how)), as_list=True)
+        return Pending(self._member.start_gather(data, dst, self._how(**how)), as_list=True)
 
     def group(self, ranks: Sequence[int]) -> Communicator:
         """Makes a communicator of some of this one's ranks, in the order given.
 
         Collective over these ranks alone. Several groups may gather at the same time, from several threads.
         """
-        return Communicator._of(self._member.group(list(ranks)))
+        return Communicator._of(self._member.group(list(ranks)), self._allow_pickle)
 
     def split(self, color: Optional[int], key: int = 0) -> Optional[Communicator]:
         """Parts all ranks into groups, one for each color; ``None`` for a rank that gave none.
@@ -233,7 +236,7 @@ class Communicator:
         Within a group ranks are ordered by ``key``, and by their rank here where keys are equal, as in MPI.
         """
         group = self._member.split(color, key)
-        return None if group is None else Communicator._of(group)
+        return None if group is None else Communicator._of(group, self._allow_pickle)
 
     def close(self) -> None:
         """Ends the communicator together with all other ranks, and leaves nothing behind.
@@ -248,7 +251,27 @@ class Communicator:
         """Leaves and tells all other ranks why, without waiting for them: they raise :class:`fsgather.PeerFailed`."""
         _living.discard(self)
         if self._pid == os.getpid():
-            self._member.fail(cause if isinstance(cause, str) else _text(cause))
+            self._member.leave(cause if isinstance(cause, str) else _text(cause))
+
+    def _how(
+        self,
+        site: Optional[str] = None,
+        timeout: Optional[float] = None,
+        *,
+        allow_pickle: Optional[bool] = None,
+        transport: Optional[str] = None,
+        directory: Optional[PathLike] = None,
+        max_size: Optional[int] = None,
+    ) -> dict[str, Any]:
+        """How one call is made, for the extension module."""
+        return {
+            "site": _caller() if site is None else site,
+            "timeout": timeout,
+            "allow_pickle": self._allow_pickle if allow_pickle is None else allow_pickle,
+            "transport": transport,
+            "directory": None if directory is None else os.fspath(directory),
+            "max_size": max_size,
+        }
 
     def __enter__(self) -> Communicator:
         return self
@@ -349,26 +372,6 @@ class Pending:
                     result = list(result)
                 self._result = (result,)
             return True
-
-
-def _how(
-    site: Optional[str] = None,
-    timeout: Optional[float] = None,
-    *,
-    allow_pickle: Optional[bool] = None,
-    transport: Optional[str] = None,
-    directory: Optional[PathLike] = None,
-    max_size: Optional[int] = None,
-) -> dict[str, Any]:
-    """How one call is made, for the extension module."""
-    return {
-        "site": _caller() if site is None else site,
-        "timeout": timeout,
-        "allow_pickle": allow_pickle,
-        "transport": transport,
-        "directory": None if directory is None else os.fspath(directory),
-        "max_size": max_size,
-    }
 
 
 def _caller() -> str:

@@ -1,0 +1,41 @@
+//! Which way the function `all_gather` goes: [`choose_path`].
+
+use std::sync::OnceLock;
+
+use fsgather::{Rank, Switches, WorldSize, path_choice::GatherPath};
+use pyo3::prelude::*;
+
+use crate::errors;
+
+/// The way of one call: `"solo"`, `"filesys_root_only"`, `"filesys"`, `"memory"` or `"auto"`.
+#[pyfunction]
+pub(crate) fn choose_path(
+    py: Python<'_>,
+    world_size: u32,
+    force_cpu: bool,
+    force_filesys: bool,
+) -> PyResult<&'static str> {
+    // Variables count as they are when they are first asked for, like all others.
+    static SWITCHES: OnceLock<Switches> = OnceLock::new();
+    let raised = |error| errors::raise(py, &error);
+    let switches = if let Some(switches) = SWITCHES.get() {
+        *switches
+    } else {
+        let switches = Switches::from_env().map_err(raised)?;
+        *SWITCHES.get_or_init(|| switches)
+    };
+    let world_size = WorldSize::new(world_size).map_err(raised)?;
+    Ok(match switches.path(world_size, force_filesys, force_cpu) {
+        GatherPath::Solo => "solo",
+        GatherPath::FilesysRootOnly => "filesys_root_only",
+        GatherPath::Filesys => "filesys",
+        GatherPath::Memory => "memory",
+        GatherPath::Auto => "auto",
+    })
+}
+
+/// Warns of the lists that are empty because rank 0 alone gets them: once for the whole job.
+#[pyfunction]
+pub(crate) fn warn_of_empty_lists(rank: u32) {
+    GatherPath::FilesysRootOnly.warn_of_empty_lists(Rank::new(rank));
+}
