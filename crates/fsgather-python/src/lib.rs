@@ -1,13 +1,16 @@
 //! The extension module `fsgather._fsgather` of the Python package.
 
+mod buffer;
+
 use pyo3::prelude::*;
 
 #[pymodule]
 mod _fsgather {
-    use super::{Bound, PyModule, PyModuleMethods, PyResult};
+    use super::{Bound, PyModule, PyModuleMethods, PyResult, buffer};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        buffer::register(module)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

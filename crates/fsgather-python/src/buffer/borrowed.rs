@@ -1,0 +1,93 @@
+//! Memory of Python's that Rust reads: [`BorrowedBuffer`].
+#![expect(
+    unsafe_code,
+    reason = "memory that belongs to Python is read through a pointer; the argument is below"
+)]
+
+use std::{ptr::NonNull, slice};
+
+use pyo3::{prelude::*, types::PyMemoryView};
+
+use super::protocol::{View, Wanted};
+
+/// The bytes of a Python object, which stay where they are until this is dropped.
+///
+/// It may be read and dropped in any thread, without the interpreter's lock. Dropped without it, the object is
+/// given back when a thread of ours next takes the lock; after the interpreter has ended, never.
+///
+/// Python code can write to the memory while we read it: nothing in Python can forbid it. What is read then
+/// is, byte by byte, the value before or after. So whoever sends it computes checksums from what was sent, not
+/// from a second look here.
+///
+/// # Why this is sound
+///
+/// A `memoryview` of our own holds the memory: an object with exported memory neither moves nor frees it (a
+/// `bytearray` refuses to be resized, for instance), and only we know the `memoryview`, so that nobody
+/// releases it. Its reference count is all that has to be changed at the end, which `Py` does when it may.
+pub(crate) struct BorrowedBuffer {
+    start: NonNull<u8>,
+    length: usize,
+    /// Keeps the memory.
+    _owner: Py<PyAny>,
+}
+
+// SAFETY: `start` is only read from, and what it points to is kept by `_owner`, which is itself `Send` and
+// `Sync`.
+unsafe impl Send for BorrowedBuffer {}
+// SAFETY: as above.
+unsafe impl Sync for BorrowedBuffer {}
+
+impl BorrowedBuffer {
+    /// The bytes of `exporter`, which have to lie in C order without gaps.
+    ///
+    /// # Errors
+    ///
+    /// `TypeError` if it is not bytes-like, `BufferError` or `ValueError` if its memory is not in C order.
+    pub(crate) fn of(exporter: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Self::seen_as(exporter, Wanted::Bytes)
+    }
+
+    /// The bytes of `exporter` in the order in which they lie there: C or Fortran order, without gaps.
+    ///
+    /// # Errors
+    ///
+    /// As [`BorrowedBuffer::of`], if there are gaps.
+    pub(crate) fn raw(exporter: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Self::seen_as(exporter, Wanted::Raw)
+    }
+
+    fn seen_as(exporter: &Bound<'_, PyAny>, wanted: Wanted) -> PyResult<Self> {
+        let owner = PyMemoryView::from(exporter)?.into_any();
+        let (start, length) = View::of(&owner, wanted)?.address();
+        Ok(Self {
+            start,
+            length,
+            _owner: owner.unbind(),
+        })
+    }
+
+    /// `length` bytes at `start`, which `owner` keeps.
+    ///
+    /// # Safety
+    ///
+    /// The bytes stay readable and in place as long as `owner` lives.
+    pub(crate) unsafe fn kept_by(owner: Py<PyAny>, start: NonNull<u8>, length: usize) -> Self {
+        Self {
+            start,
+            length,
+            _owner: owner,
+        }
+    }
+
+    /// How many bytes there are.
+    pub(crate) fn len(&self) -> usize {
+        self.length
+    }
+}
+
+impl AsRef<[u8]> for BorrowedBuffer {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: `_owner` keeps `length` bytes there; see the argument above for those who write to them.
+        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.length) }
+    }
+}

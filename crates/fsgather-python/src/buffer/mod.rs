@@ -1,0 +1,70 @@
+//! Memory that Python and Rust share without copying it: [`BorrowedBuffer`] is Python's memory seen from
+//! Rust, [`Memory`] is ours seen from Python.
+
+mod borrowed;
+mod memory;
+mod protocol;
+
+use pyo3::prelude::*;
+
+pub(crate) use borrowed::BorrowedBuffer;
+pub(crate) use memory::Memory;
+
+/// A borrowed buffer for the tests of this module, which are written in Python.
+#[pyclass(name = "_BorrowedBuffer", frozen)]
+struct Specimen(std::sync::Mutex<Option<BorrowedBuffer>>);
+
+#[pymethods]
+impl Specimen {
+    #[new]
+    #[pyo3(signature = (exporter, raw = false))]
+    fn new(exporter: &Bound<'_, PyAny>, raw: bool) -> PyResult<Self> {
+        let buffer = if raw {
+            BorrowedBuffer::raw(exporter)
+        } else {
+            BorrowedBuffer::of(exporter)
+        };
+        Ok(Self(std::sync::Mutex::new(Some(buffer?))))
+    }
+
+    fn tobytes(&self) -> Vec<u8> {
+        let held = self.0.lock();
+        held.map_or_else(
+            |_| Vec::new(),
+            |held| held.as_ref().map_or(&[][..], AsRef::as_ref).to_vec(),
+        )
+    }
+
+    /// Gives the buffer back in a thread that does not hold the interpreter's lock.
+    fn drop_in_thread(&self, py: Python<'_>) {
+        if let Ok(mut held) = self.0.lock() {
+            let taken = held.take();
+            drop(held);
+            py.detach(|| std::thread::scope(|scope| drop(scope.spawn(|| drop(taken)))));
+        }
+    }
+}
+
+/// Objects over parts of one copy of `content`, for tests.
+#[pyfunction(name = "_memory")]
+fn specimen_memory(
+    py: Python<'_>,
+    content: Vec<u8>,
+    ranges: Vec<(usize, usize)>,
+) -> PyResult<Vec<Py<PyAny>>> {
+    let memory = Memory::of(content);
+    let objects = ranges.into_iter();
+    objects
+        .map(|(start, end)| memory.object(py, start..end))
+        .collect()
+}
+
+/// Adds what this module offers to Python.
+///
+/// # Errors
+///
+/// When the interpreter has no memory for it.
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<Specimen>()?;
+    module.add_function(wrap_pyfunction!(specimen_memory, module)?)
+}
