@@ -1,12 +1,32 @@
 //! The extension module `fsgather._fsgather` of the Python package.
+//!
+//! What users see is made in Python, in `python/fsgather`; here is what has to be fast, or talks to the library.
 
+mod bootstrap;
 mod buffer;
+mod communicator;
+mod errors;
+mod logging;
+mod object;
+mod parts;
+mod pending;
+mod plain;
+mod switches;
+mod waiting;
 
 use pyo3::prelude::*;
 
 #[pymodule]
 mod _fsgather {
     use super::{Bound, PyModule, PyModuleMethods, PyResult, buffer};
+
+    #[pymodule_export]
+    use super::{
+        communicator::Communicator,
+        parts::Parts,
+        pending::Pending,
+        switches::{choose_path, warn_of_empty_lists},
+    };
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
