@@ -1,0 +1,209 @@
+"""What ranks hear when something goes wrong."""
+
+from __future__ import annotations
+
+import pickle
+import signal
+import time
+
+import pytest
+
+import fsgather
+from conftest import World
+
+
+def test_an_object_that_cannot_be_carried_is_the_same_error_on_all_ranks(world: World) -> None:
+    told = world.start(
+        3,
+        """
+        value = (x for x in []) if rank == 1 else rank
+        for turn in range(2):
+            try:
+                fsgather.all_gather(value)
+            except fsgather.Error as error:
+                tell([type(error).__name__, error.rank, type(error.__cause__).__name__, str(error)])
+        """,
+    ).told()
+    for rank, (first, second) in enumerate(told):
+        assert first[:2] == ["PeerFailed", 1]
+        assert "generator" in first[3] and first[3] == told[0][0][3]
+        assert first[2] == ("TypeError" if rank == 1 else "NoneType")
+        assert second[0] in ("Poisoned", "PeerFailed")
+
+
+def test_a_killed_rank_is_named(world: World) -> None:
+    world.start(
+        3,
+        """
+        with_all = fsgather.Communicator()
+        with_all.barrier()
+        tell(os.getpid())
+        try:
+            with_all.all_gather(rank) if rank != 2 else sys.stdin.read() or __import__("time").sleep(60)
+        except fsgather.PeerFailed as error:
+            tell([error.rank, error.pid, bool(error.host), error.phase, error.is_transient])
+        """,
+    )
+    pid = [world.hear(rank) for rank in range(3)][2]
+    world.signal(2, signal.SIGKILL)
+    for end in world.ends()[:2]:
+        assert end.told == [[2, pid, True, "computing", True]], end.err
+
+
+def test_an_exception_that_leaves_the_block_is_told_to_the_others(world: World) -> None:
+    ended = world.start(
+        3,
+        """
+        with fsgather.Communicator() as communicator:
+            communicator.barrier()
+            if rank == 1:
+                raise MemoryError("the device has no more")
+            try:
+                communicator.all_gather(rank)
+            except fsgather.PeerFailed as error:
+                tell([error.rank, error.reason])
+        """,
+    ).ends()
+    assert ended[1].code == 1
+    assert ended[0].told == ended[2].told == [[1, "MemoryError: the device has no more"]]
+
+
+def test_an_uncaught_exception_is_told_to_the_others(world: World) -> None:
+    ended = world.start(
+        2,
+        """
+        fsgather.barrier()
+        if rank == 0:
+            raise RuntimeError("out of luck")
+        try:
+            fsgather.all_gather(rank)
+        except fsgather.PeerFailed as error:
+            tell([error.rank, error.reason])
+        """,
+    ).ends()
+    assert ended[0].code == 1
+    assert ended[1].told == [[0, "RuntimeError: out of luck"]]
+
+
+def test_ctrl_c_ends_a_wait_on_all_ranks(world: World) -> None:
+    world.start(
+        2,
+        """
+        fsgather.barrier()
+        tell("ready")
+        if rank == 0:
+            import time
+            try:
+                fsgather.all_gather(rank)
+            except KeyboardInterrupt:
+                tell(time.monotonic())
+        else:
+            sys.stdin.close()
+            import signal, time
+            # Until the other one has ended.
+            while os.getppid() and not os.path.exists(os.environ["FSGATHER_DIR"] + "/go.py"):
+                time.sleep(0.01)
+            try:
+                fsgather.all_gather(rank)
+            except fsgather.PeerFailed as error:
+                tell([error.rank, error.reason])
+        """,
+    )
+    assert [world.hear(rank) for rank in range(2)] == ["ready", "ready"]
+    time.sleep(0.3)  # so that rank 0 is inside of its call; earlier would be a test of Python
+    sent = time.monotonic()
+    world.signal(0, signal.SIGINT)
+    interrupted = world.hear(0)
+    assert interrupted - sent < 0.2
+    (world.directory / "go.py").touch()
+    ended = world.ends()
+    assert ended[1].told == [[0, "KeyboardInterrupt"]], ended[1].err
+
+
+def test_ctrl_c_ends_a_meeting(world: World) -> None:
+    world.start(
+        1,
+        """
+        tell("ready")
+        import time
+        try:
+            fsgather.Communicator(rank=1, world_size=2)
+        except KeyboardInterrupt:
+            tell(time.monotonic())
+        """,
+    )
+    assert world.hear(0) == "ready"
+    time.sleep(0.3)
+    sent = time.monotonic()
+    world.signal(0, signal.SIGINT)
+    assert world.hear(0) - sent < 0.2
+    assert world.ends()[0].code == 0
+
+
+def test_a_missing_rank_is_named(world: World) -> None:
+    told = world.start(
+        2,
+        """
+        communicator = fsgather.Communicator()
+        import time
+        begun = time.monotonic()
+        try:
+            if rank == 0:
+                communicator.all_gather(rank, timeout=1.0)
+            else:
+                time.sleep(3)
+                communicator.all_gather(rank)
+        except TimeoutError as error:
+            tell([error.missing, error.missing_peers[0].rank, error.patience, time.monotonic() - begun < 3])
+        except fsgather.Error as error:
+            tell(type(error).__name__)
+        """,
+    ).told()
+    assert told[0] == [[[1], 1, 1.0, True]]
+    assert told[1] in ([["Timeout"]], [[[1], 1, 1.0, False]])
+
+
+def test_pickle_is_refused_with_the_type_and_its_place(world: World) -> None:
+    told = world.start(
+        2,
+        """
+        class Box:
+            pass
+
+        plain = {"boxes": [1.5, (2, "three")]}
+        assert fsgather.all_gather(plain) == [plain, plain]
+        try:
+            fsgather.all_gather({"boxes": [1, Box()]} if rank == 0 else plain)
+        except fsgather.PeerFailed as error:
+            tell([error.rank, str(error)])
+        """,
+        FSGATHER_PICKLE="0",
+    ).told()
+    assert told[0] == told[1]
+    rank, text = told[0][0]
+    assert rank == 0
+    assert "['boxes'][1]" in text and "Box" in text and "FSGATHER_PICKLE" in text
+
+
+def test_errors_are_exceptions_of_python_too() -> None:
+    assert issubclass(fsgather.Timeout, TimeoutError)
+    assert issubclass(fsgather.Config, ValueError)
+    with pytest.raises(fsgather.Config, match="world size"):
+        fsgather.Communicator(rank=3)
+    with pytest.raises(ValueError, match="auto, filesys, memory"):
+        fsgather.Communicator(transport="carrier pigeon")
+    with pytest.raises(ValueError, match="positive number of seconds"):
+        fsgather.Communicator(timeout=0)
+
+
+def test_errors_survive_pickling() -> None:
+    error = fsgather.PeerFailed("rank 3 on n7 was lost")
+    error.rank, error.host = 3, "n7"
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), str(again), again.rank, again.host) == (fsgather.PeerFailed, str(error), 3, "n7")
+
+
+def test_a_wrong_variable_is_named(world: World) -> None:
+    ended = world.start(1, "fsgather.barrier()", FSGATHER_TRANSPORT="pigeon").ends()
+    assert ended[0].code == 1
+    assert "FSGATHER_TRANSPORT" in ended[0].err and "pigeon" in ended[0].err
