@@ -1,9 +1,11 @@
 //! What bindings to other languages rely on: payloads in pieces, memory that may be written to, calls with
 //! options of their own, leaving with a reason.
 
+#![expect(clippy::expect_used, reason = "functions that tests share fail with it")]
+
 mod common;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{
     PEER_FAILED, Stage, World, assert_nothing_left, everybody, others, payload_files, place,
@@ -158,7 +160,7 @@ fn a_rank_that_leaves_with_a_reason_is_quoted_by_all_others_at_once() {
             }
         });
         stage.wait_at([leaver], "leaving");
-        let since = std::time::Instant::now();
+        let since = Instant::now();
         stage.go(leaver);
         stage.wait_at([leaver], "gone");
         assert!(since.elapsed() < Duration::from_secs(3), "{leaver}");
@@ -172,4 +174,87 @@ fn a_rank_that_leaves_with_a_reason_is_quoted_by_all_others_at_once() {
         stage.succeed([leaver]);
         assert_nothing_left(place.path());
     }
+}
+
+/// Makes the file that a rank asks for; when.
+fn throw(asked: &std::path::Path) -> Instant {
+    let now = Instant::now();
+    std::fs::write(asked, "").expect("a place to write to");
+    now
+}
+
+#[test]
+fn a_rank_that_asks_while_it_waits_ends_the_call_on_all_ranks() {
+    let (place, aside) = (place(), place());
+    let asked = aside.path().join("asked");
+    let world = World::new(3, place.path());
+    let mut stage = Stage::new();
+    stage.start_all(&world, |rank| match rank {
+        1 => format!("join_asking:{} barrier close", asked.display()),
+        _ => "join at:computing barrier close".to_string(),
+    });
+    stage.wait_at([0, 2], "computing");
+    stage.wait_for_where(1, "the call", |line| line.starts_with("calls barrier"));
+    let thrown = throw(&asked);
+    let end = stage.end(1);
+    assert!(end.error().contains("KeyboardInterrupt"), "{end:?}");
+    assert!(end.at.duration_since(thrown) < Duration::from_secs(3));
+    stage.go_all([0, 2]);
+    let (error, _) = stage.fail_alike([0, 2], PEER_FAILED);
+    assert!(
+        error.contains("rank 1") && error.contains("KeyboardInterrupt"),
+        "{error}"
+    );
+    assert_nothing_left(place.path());
+}
+
+#[test]
+fn a_rank_that_asks_while_it_reads_stops_reading() {
+    for transport in ["filesys", "memory"] {
+        let (place, aside) = (place(), place());
+        let asked = aside.path().join("asked");
+        let world = World::new(3, place.path()).with("FSGATHER_TRANSPORT", transport);
+        let mut stage = Stage::new();
+        stage.start_all(&world, |rank| match rank {
+            0 => format!(
+                "join_asking:{} gather_pieces:0:5000000:read close",
+                asked.display()
+            ),
+            _ => "join gather_pieces:0:5000000 at:returned barrier close".to_string(),
+        });
+        stage.wait_at([0], "reading");
+        stage.wait_at([1, 2], "returned");
+        throw(&asked);
+        // It is asked again once it has been long enough.
+        stage.let_pass(Duration::from_millis(150));
+        stage.go(0);
+        let end = stage.end(0);
+        assert!(end.error().contains("KeyboardInterrupt"), "{end:?}");
+        stage.go_all([1, 2]);
+        let (error, _) = stage.fail_alike([1, 2], PEER_FAILED);
+        assert!(
+            error.contains("rank 0") && error.contains("KeyboardInterrupt"),
+            "{error}"
+        );
+        assert_nothing_left(place.path());
+    }
+}
+
+#[test]
+fn a_rank_that_asks_while_it_meets_the_others_gives_up() {
+    let (place, aside) = (place(), place());
+    let asked = aside.path().join("asked");
+    let world = World::new(2, place.path());
+    for rank in [0, 1] {
+        let mut stage = Stage::new();
+        let script = format!("join_asking:{} close", asked.display());
+        stage.start(&mut world.rank(rank, &script));
+        stage.let_pass(Duration::from_millis(300));
+        let thrown = throw(&asked);
+        let end = stage.end(0);
+        assert!(end.error().contains("KeyboardInterrupt"), "{end:?}");
+        assert!(end.at.duration_since(thrown) < Duration::from_secs(3));
+        std::fs::remove_file(&asked).expect("it is there");
+    }
+    assert_nothing_left(place.path());
 }

@@ -12,6 +12,7 @@
 use std::{
     future::Future,
     ops::Deref,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -21,6 +22,7 @@ use std::{
     time::Duration,
 };
 
+use fsgather_core::Interrupt;
 use tokio::{runtime::Runtime, sync::Notify};
 
 /// How long the runtime must have been without a caller before the progress thread runs it.
@@ -81,6 +83,23 @@ impl Baton {
         let output = shared.runtime.block_on(future);
         shared.callers.fetch_sub(1, Ordering::SeqCst);
         output
+    }
+
+    /// The same; now and then this thread asks, outside of the runtime, whether it is to end. It is over
+    /// only when `future` is.
+    pub(crate) fn run_asking<F: Future>(&self, future: F, interrupt: &Interrupt) -> F::Output {
+        if !interrupt.is_polled() {
+            return self.run(future);
+        }
+        let mut future = pin!(future);
+        loop {
+            let slice =
+                async { tokio::time::timeout(Interrupt::POLL_EVERY, future.as_mut()).await };
+            if let Ok(output) = self.run(slice) {
+                return output;
+            }
+            interrupt.poll();
+        }
     }
 
     /// Has the progress thread run the runtime now rather than soon, if nobody else does.

@@ -73,7 +73,7 @@ pub struct Config {
     pub control: Control,
     /// Where marker files are left, if they can be.
     pub office: Option<Arc<dyn PostOffice>>,
-    /// Ends joining, and all calls after it.
+    /// Ends joining, and all calls after it; asked by whoever waits, if it is one to be asked.
     pub interrupt: Interrupt,
     /// Tells whether a process of this host is running.
     pub is_running: Arc<IsRunning>,
@@ -133,7 +133,15 @@ pub(crate) fn joined(
         })
         .collect();
     let limit = Some(TABLE_LIMIT);
-    let seat = Seat::new(config.rank, config.world_size, peers, limit, driver);
+    let interrupt = config.interrupt.clone();
+    let seat = Seat::new(
+        config.rank,
+        config.world_size,
+        peers,
+        limit,
+        interrupt,
+        driver,
+    );
     Joined {
         exchange: Box::new(seat),
         communicator,

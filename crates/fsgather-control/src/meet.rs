@@ -22,6 +22,7 @@ use crate::{
 /// - [`Error::PeerFailed`] when a rank was lost after it had joined.
 /// - [`Error::Config`] and [`Error::Storage`] when rank 0 cannot listen or leave word.
 pub fn join(config: &Config) -> Result<Joined, Error> {
+    config.interrupt.poll();
     if let Some(reason) = config.interrupt.reason() {
         return Err(raised(
             &own_peer(config),

@@ -6,15 +6,19 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use fsgather_core::{
-    Call, ChannelId, Contribution, Error, Exchange, Operation, Peer, PeerFailure, Phase, Rank,
-    ReclaimSink, Round, Site, Ticket, Verdict, WorldSize,
+    Call, ChannelId, Contribution, Error, Exchange, Interrupt, Operation, Peer, PeerFailure, Phase,
+    Rank, ReclaimSink, Round, Site, Ticket, Verdict, WorldSize,
 };
 
-use crate::{driver::Driver, member::Farewell};
+use crate::{
+    driver::Driver,
+    member::{Farewell, Member},
+    waiting::wait_asking,
+};
 
 /// How long rank 0 takes to decide on a failure that a member reports, at most.
 const FAILURE_LIMIT: Duration = Duration::from_secs(10);
@@ -37,6 +41,8 @@ struct World<D> {
     ended: AtomicBool,
     /// Whether it ended with rank 0 there and, on rank 0, all others gone.
     in_good_hands: AtomicBool,
+    /// Asked by whoever waits or works for long.
+    interrupt: Interrupt,
     driver: D,
 }
 
@@ -56,11 +62,13 @@ pub(crate) struct Seat<D: Driver> {
 
 impl<D: Driver> Seat<D> {
     /// The place in a world; `table_limit` bounds all contributions to one exchange together, in bytes.
+    /// `interrupt` has been told how to end its calls.
     pub(crate) fn new(
         rank: Rank,
         size: WorldSize,
         peers: Vec<Peer>,
         table_limit: Option<usize>,
+        interrupt: Interrupt,
         driver: D,
     ) -> Self {
         Self {
@@ -75,6 +83,7 @@ impl<D: Driver> Seat<D> {
                 table_limit,
                 ended: AtomicBool::new(false),
                 in_good_hands: AtomicBool::new(true),
+                interrupt,
                 driver,
             }),
         }
@@ -82,6 +91,24 @@ impl<D: Driver> Seat<D> {
 
     fn driver(&self) -> &D {
         &self.world.driver
+    }
+
+    /// Waits as the driver does, and asks now and then whether this is to end.
+    fn wait_until<R>(
+        &self,
+        limit: Option<Duration>,
+        mut ready: impl FnMut(&mut Member) -> Option<R>,
+    ) -> Option<R> {
+        let World {
+            ended,
+            interrupt,
+            driver,
+            ..
+        } = &*self.world;
+        let is_over = || ended.load(Ordering::Relaxed);
+        wait_asking(interrupt, limit, is_over, |slice| {
+            driver.wait_until(slice, &mut ready)
+        })
     }
 
     fn is_group(&self) -> bool {
@@ -176,7 +203,7 @@ impl<D: Driver> Seat<D> {
         });
         let outcome = match failed {
             Some(failure) => Err(failure),
-            None => driver
+            None => self
                 .wait_until(None, |member| match member.farewell() {
                     Some(Farewell::Orderly) => Some(Ok(())),
                     _ => member.failure(ChannelId::WORLD).cloned().map(Err),
@@ -297,10 +324,7 @@ impl<D: Driver> Exchange for Seat<D> {
     ) -> Result<Option<Verdict>, Error> {
         self.check()?;
         let step = ticket.step(round);
-        match self
-            .driver()
-            .wait_until(limit, |member| member.take_verdict(step))
-        {
+        match self.wait_until(limit, |member| member.take_verdict(step)) {
             Some(Ok(verdict)) => {
                 if self.world.rank == Rank::ZERO {
                     // The process may end right after this: the others' verdict must be under way.
@@ -342,7 +366,7 @@ impl<D: Driver> Exchange for Seat<D> {
                 member.fail(channel, Some(ticket.epoch), cause.clone(), activity);
             }
         });
-        let agreed = driver.wait_until(Some(FAILURE_LIMIT), |member| {
+        let agreed = self.wait_until(Some(FAILURE_LIMIT), |member| {
             member.failure(channel).cloned()
         });
         let agreed = agreed.unwrap_or_else(|| {
@@ -354,6 +378,7 @@ impl<D: Driver> Exchange for Seat<D> {
 
     fn progress(&self, ticket: &Ticket, phase: Phase, bytes: u64) -> Result<(), Error> {
         self.check()?;
+        self.world.interrupt.poll_if_due(Instant::now());
         let doing = ticket.activity(phase);
         let driver = self.driver();
         let progress = driver.act(|member, now| member.progress(ticket.channel, doing, bytes, now));

@@ -101,7 +101,7 @@ pub(crate) fn host(config: &Config) -> Result<Hosted, Error> {
         .and_then(|board| leave_word(config, &**board, port, &credentials));
     let settled = match failed {
         Some(failed) => failed,
-        None => baton.run(form(&hub, board.as_ref(), &credentials)),
+        None => baton.run_asking(form(&hub, board.as_ref(), &credentials), &config.interrupt),
     };
     let line = Line::new(Arc::clone(&hub), baton, board.clone());
     match settled {
@@ -241,12 +241,13 @@ pub(crate) fn seek_world(config: &Config) -> Result<(Found, Baton), Error> {
         }
     });
     let joining = Activity::outside(Phase::Joining);
-    let found = baton.run(async {
+    let seeking = async {
         tokio::select! {
             found = seek(search) => found,
             Ok(reason) = interruption => Err(config::raised(&config::own_peer(config), joining, &reason)),
         }
-    })?;
+    };
+    let found = baton.run_asking(seeking, &config.interrupt)?;
     Ok((found, baton))
 }
 

@@ -5,7 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{ChannelId, Epoch, Exchange, Peer, ProcessId, Rank, ReclaimSink, WorldSize};
+use fsgather_core::{
+    ChannelId, Epoch, Exchange, Interrupt, Peer, ProcessId, Rank, ReclaimSink, WorldSize,
+};
 use uuid::Uuid;
 
 use crate::{
@@ -75,7 +77,8 @@ pub fn threads(
                 rank,
                 room: Arc::clone(&room),
             };
-            let seat = Seat::new(rank, world_size, peers.clone(), None, driver);
+            let interrupt = Interrupt::default();
+            let seat = Seat::new(rank, world_size, peers.clone(), None, interrupt, driver);
             Box::new(seat) as Box<dyn Exchange>
         })
         .collect()

@@ -1,9 +1,38 @@
-//! Waiting for machines that several threads share, while time passes for them: [`wait_on`].
+//! Waiting for machines that several threads share, while time passes for them: [`wait_on`]; and waiting so
+//! that the one who waits can be asked to stop: [`wait_asking`].
 
 use std::{
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
+
+use fsgather_core::{Deadline, Interrupt};
+
+/// Waits by `wait`, which gives nothing once the time that it is given has passed, for `limit` at most.
+/// Between two slices of time whoever may end the wait is asked, on this thread. `is_over` tells whether
+/// there will not be a result any more.
+///
+/// Where nobody has to be asked it is `wait` itself; where the result comes soon, that and no more.
+pub(crate) fn wait_asking<R>(
+    interrupt: &Interrupt,
+    limit: Option<Duration>,
+    is_over: impl Fn() -> bool,
+    mut wait: impl FnMut(Option<Duration>) -> Option<R>,
+) -> Option<R> {
+    const SLICE: Duration = Interrupt::POLL_EVERY;
+    if !interrupt.is_polled() || limit.is_some_and(|limit| limit <= SLICE) {
+        return wait(limit);
+    }
+    let deadline = limit.map(|limit| Deadline::after(Instant::now(), limit));
+    loop {
+        let left = deadline.map_or(SLICE, |deadline| deadline.remaining(Instant::now()));
+        let result = wait(Some(left.min(SLICE)));
+        if result.is_some() || left.is_zero() || is_over() {
+            return result;
+        }
+        interrupt.poll();
+    }
+}
 
 /// Shared state in which things fall due.
 pub(crate) trait Timed {
@@ -47,5 +76,77 @@ pub(crate) fn wait_on<S: Timed, R>(
                     .0
             }
         };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        cell::Cell,
+        sync::{
+            Arc,
+            atomic::{AtomicU32, Ordering},
+        },
+    };
+
+    use super::*;
+
+    fn counting(ends_at: u32) -> (Interrupt, Arc<AtomicU32>) {
+        let asked = Arc::new(AtomicU32::new(0));
+        let its = Arc::clone(&asked);
+        let interrupt = Interrupt::polled_by(move || {
+            let now = its.fetch_add(1, Ordering::SeqCst) + 1;
+            (now == ends_at).then(|| "enough".into())
+        });
+        (interrupt, asked)
+    }
+
+    #[test]
+    fn a_short_wait_asks_nobody() {
+        let (interrupt, asked) = counting(1);
+        for limit in [None, Some(Duration::ZERO), Some(Duration::from_secs(9))] {
+            let result = wait_asking(&interrupt, limit, || false, |_| Some(7));
+            assert_eq!(result, Some(7));
+        }
+        assert_eq!(asked.load(Ordering::SeqCst), 0);
+    }
+
+    #[test]
+    fn a_long_wait_asks_after_every_slice_until_it_is_ended() {
+        let (interrupt, asked) = counting(3);
+        let slices = Cell::new(0);
+        let result = wait_asking(
+            &interrupt,
+            None,
+            || false,
+            |slice| {
+                assert!(slice.is_some_and(|slice| slice <= Interrupt::POLL_EVERY));
+                slices.set(slices.get() + 1);
+                interrupt.reason()
+            },
+        );
+        assert_eq!(result.as_deref(), Some("enough"));
+        assert_eq!((slices.get(), asked.load(Ordering::SeqCst)), (4, 3));
+    }
+
+    #[test]
+    fn a_limit_holds_and_the_end_of_all_ends_the_wait() {
+        let (interrupt, _) = counting(0);
+        let limit = Duration::from_millis(250);
+        let started = Instant::now();
+        let nothing = wait_asking(
+            &interrupt,
+            Some(limit),
+            || false,
+            |slice| {
+                let slice = slice?;
+                let (lock, never) = (Mutex::new(()), Condvar::new());
+                drop(never.wait_timeout(lock.lock().ok()?, slice));
+                None::<()>
+            },
+        );
+        assert_eq!(nothing, None);
+        assert!(started.elapsed() >= limit);
+        assert_eq!(wait_asking(&interrupt, None, || true, |_| None::<()>), None);
     }
 }

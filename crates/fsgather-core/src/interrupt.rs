@@ -1,11 +1,15 @@
-//! Ending a call from another thread: [`Interrupt`].
+//! Ending a call from another thread, or from the one that waits in it: [`Interrupt`].
 
 use std::{
+    cell::RefCell,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
 };
 
 type Hook = Box<dyn Fn(&str) + Send>;
+
+type Question = Box<dyn Fn() -> Option<String> + Send + Sync>;
 
 #[derive(Default)]
 struct State {
@@ -26,12 +30,100 @@ struct State {
 /// interrupt.clone().raise("ended by SIGTERM");
 /// assert_eq!(interrupt.reason().as_deref(), Some("ended by SIGTERM"));
 /// ```
+///
+/// # Asking instead of raising
+///
+/// Where nobody but the waiting thread itself can know that it is to stop, as in languages whose signals are
+/// handled by the main thread between two steps of the program, [`polled_by`](Self::polled_by) makes a
+/// switch that this thread asks.
 #[derive(Clone, Default)]
 pub struct Interrupt {
-    state: Arc<Mutex<State>>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    question: Option<Question>,
+}
+
+thread_local! {
+    /// When this thread has asked which switch, as far as that is not long ago.
+    static ASKED: RefCell<Vec<(usize, Instant)>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Interrupt {
+    /// How often a thread that waits or works for long asks.
+    pub const POLL_EVERY: Duration = Duration::from_millis(100);
+
+    /// A switch that throws itself when `question` gives a reason.
+    ///
+    /// It is asked by every thread that waits in a call of a communicator, or reads and writes payloads
+    /// for it, about every [`POLL_EVERY`](Self::POLL_EVERY), from the first time that this has passed on; so
+    /// calls that are done sooner do not ask. No lock is held meanwhile, and the world goes on; but
+    /// whoever waits in `question` waits in the call. System calls that take longer delay it.
+    ///
+    /// ```
+    /// use fsgather_core::Interrupt;
+    ///
+    /// let interrupt = Interrupt::polled_by(|| Some("Ctrl-C".into()));
+    /// assert_eq!(interrupt.reason(), None);
+    /// interrupt.poll();
+    /// assert_eq!(interrupt.reason().as_deref(), Some("Ctrl-C"));
+    /// ```
+    pub fn polled_by(question: impl Fn() -> Option<String> + Send + Sync + 'static) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                state: Mutex::default(),
+                question: Some(Box::new(question)),
+            }),
+        }
+    }
+
+    /// Whether there is anybody to ask.
+    #[must_use]
+    pub fn is_polled(&self) -> bool {
+        self.shared.question.is_some()
+    }
+
+    /// Asks now, and throws the switch if there is a reason.
+    pub fn poll(&self) {
+        if let Some(question) = &self.shared.question
+            && self.reason().is_none()
+            && let Some(reason) = question()
+        {
+            self.raise(reason);
+        }
+    }
+
+    /// Asks if it is `now` so long since this thread has asked that it should.
+    ///
+    /// Cheap, to be called as often as something moves.
+    pub fn poll_if_due(&self, now: Instant) {
+        if self.shared.question.is_none() {
+            return;
+        }
+        let switch = Arc::as_ptr(&self.shared).addr();
+        let is_due = ASKED.with_borrow_mut(|asked| {
+            let is_recent =
+                |since: Instant| now.saturating_duration_since(since) < Self::POLL_EVERY;
+            if let Some((_, since)) = asked.iter_mut().find(|(asked, _)| *asked == switch) {
+                if is_recent(*since) {
+                    return false;
+                }
+                *since = now;
+            } else {
+                // What is due anyway need not be remembered.
+                asked.retain(|(_, since)| is_recent(*since));
+                asked.push((switch, now));
+            }
+            true
+        });
+        if is_due {
+            self.poll();
+        }
+    }
+
     /// Throws the switch; only the first reason counts.
     pub fn raise(&self, reason: impl Into<String>) {
         let mut state = self.lock();
@@ -62,7 +154,10 @@ impl Interrupt {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared
+            .state
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -91,5 +186,55 @@ mod tests {
         interrupt.on_raise(move |reason| told.send(reason.to_owned()).unwrap());
         let heard: Vec<String> = hear.try_iter().collect();
         assert_eq!(heard, ["first", "first"]);
+    }
+
+    #[test]
+    fn a_switch_that_is_asked_throws_itself_once() {
+        let answers = Mutex::new(vec![
+            Some("second".to_owned()),
+            Some("first".to_owned()),
+            None,
+        ]);
+        let interrupt = Interrupt::polled_by(move || answers.lock().unwrap().pop().flatten());
+        let (told, hear) = mpsc::channel();
+        interrupt.on_raise(move |reason| told.send(reason.to_owned()).unwrap());
+        assert!(interrupt.is_polled());
+        for _ in 0..3 {
+            interrupt.clone().poll();
+        }
+        assert_eq!(hear.try_iter().collect::<Vec<_>>(), ["first"]);
+    }
+
+    #[test]
+    fn each_thread_asks_each_switch_now_and_then_however_often_it_could() {
+        let asked = Arc::new(Mutex::new(0));
+        let count = || {
+            let asked = Arc::clone(&asked);
+            Interrupt::polled_by(move || {
+                *asked.lock().unwrap() += 1;
+                None
+            })
+        };
+        let (one, other) = (count(), count());
+        let start = Instant::now();
+        let run = || {
+            for ms in 0..1000 {
+                one.poll_if_due(start + Duration::from_millis(ms));
+                other.poll_if_due(start + Duration::from_millis(ms));
+            }
+        };
+        run();
+        assert_eq!(*asked.lock().unwrap(), 20);
+        std::thread::scope(|scope| scope.spawn(run).join().unwrap());
+        assert_eq!(*asked.lock().unwrap(), 40);
+    }
+
+    #[test]
+    fn nobody_is_asked_by_an_ordinary_switch() {
+        let interrupt = Interrupt::default();
+        assert!(!interrupt.is_polled());
+        interrupt.poll();
+        interrupt.poll_if_due(Instant::now());
+        assert_eq!(interrupt.reason(), None);
     }
 }

@@ -157,7 +157,12 @@ impl Builder {
         self
     }
 
-    /// A switch that ends meeting, and all calls after it, from another thread.
+    /// A switch that ends meeting, and all calls after it, from another thread; or from the one that waits,
+    /// if it is one that [is asked](Interrupt::polled_by).
+    ///
+    /// Meeting asks at its beginning and while it waits for the others; what a [`Bootstrap`](crate::Bootstrap)
+    /// does meanwhile is its own business. Closing asks as long as it waits for the others. Dropping a
+    /// communicator asks nobody.
     pub fn interrupt(mut self, interrupt: &Interrupt) -> Self {
         self.interrupt = interrupt.clone();
         self
@@ -248,6 +253,7 @@ impl Builder {
         );
         world.compression = settings.compression.value;
         world.call_site = self.call_site.map(Site::named);
+        world.interrupt = self.interrupt;
         let inner = Inner::of_world(joined.exchange, world);
         if self.is_for_diagnosis {
             // What is found is told on the way that works wherever ranks have met.

@@ -106,13 +106,17 @@ impl Left {
         parts.map(|(_, part, _)| part.len()).sum()
     }
 
-    /// What others do wrong meanwhile is told at the next call; what is decided can be read.
+    /// What others do wrong meanwhile is told at the next call; what is decided can be read, unless it was
+    /// this rank itself that was told to stop.
     pub(crate) fn moved(&self) -> impl FnMut(u64) -> Result<(), Error> + Send + 'static {
         let inner = Arc::clone(&self.inner);
         let ticket = self.ticket.clone();
         move |bytes| {
-            let _ = inner.exchange.progress(&ticket, Phase::Reading, bytes);
-            Ok(())
+            let noted = inner.exchange.progress(&ticket, Phase::Reading, bytes);
+            match noted {
+                Err(failure) if inner.world.interrupt.reason().is_some() => Err(failure),
+                _ => Ok(()),
+            }
         }
     }
 

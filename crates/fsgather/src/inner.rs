@@ -6,9 +6,12 @@ use std::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
+    time::Instant,
 };
 
-use fsgather_core::{ChannelId, Error, Exchange, Peer, ProcessId, Rank, Site, Solo};
+use fsgather_core::{
+    Activity, ChannelId, Error, Exchange, Peer, PeerFailure, Phase, ProcessId, Rank, Site, Solo,
+};
 use fsgather_store::PayloadId;
 use uuid::Uuid;
 
@@ -105,6 +108,20 @@ impl Inner {
             host: "this host".into(),
             pid: std::process::id(),
         })
+    }
+
+    /// Looks whether this rank is to stop, while it works outside of a call; an error if so.
+    pub(crate) fn heed(&self) -> Result<(), Error> {
+        let interrupt = &self.world.interrupt;
+        interrupt.poll_if_due(Instant::now());
+        match interrupt.reason() {
+            None => Ok(()),
+            Some(message) => Err(Error::PeerFailed {
+                peer: self.me(),
+                activity: Activity::outside(Phase::Joining),
+                failure: PeerFailure::Raised { message },
+            }),
+        }
     }
 
     /// Who a rank of this group is.

@@ -190,7 +190,7 @@ impl SetUp<'_> {
             Some(own) => own,
             None => check_writable(rendezvous)?,
         };
-        sharing::open(rendezvous, facts, own)
+        sharing::open(self, rendezvous, facts, own)
     }
 
     /// Finds out whether all mount namespaces see the same directory; why not, if they do not.
@@ -279,6 +279,10 @@ impl Talk for SetUp<'_> {
             .iter()
             .map(|finding| decode(Some(finding)))
             .collect()
+    }
+
+    fn heed(&self) -> Result<(), Error> {
+        self.inner.heed()
     }
 }
 

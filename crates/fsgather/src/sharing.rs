@@ -21,6 +21,9 @@ pub(crate) const PROBE_PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) trait Talk {
     /// Tells everybody what this rank has found; what each rank has, in rank order.
     fn tell_all<T: Serialize + DeserializeOwned>(&self, own: &T) -> Result<Vec<T>, Error>;
+
+    /// Looks whether this rank is to stop; an error if so.
+    fn heed(&self) -> Result<(), Error>;
 }
 
 /// The nonce that a prober has left for the others to find; why a rank cannot use the directory, if it
@@ -86,7 +89,7 @@ pub(crate) fn prove(
                 if let Some(planted) = &mut planted {
                     planted.tend(started.elapsed());
                 }
-                Ok(())
+                talk.heed()
             };
             directory
                 .visible_nonces(&nonces, patience_for(rendezvous), &mut tend)?
@@ -130,14 +133,14 @@ fn judge(
 }
 
 /// Opens the gather directory that rank 0 has made.
-pub(crate) fn open(rendezvous: &Path, facts: GatherFacts, own: OwnUid) -> Result<GatherDir, Error> {
-    GatherDir::open(
-        rendezvous,
-        facts,
-        own,
-        patience_for(rendezvous),
-        &mut |_| Ok(()),
-    )
+pub(crate) fn open(
+    talk: &impl Talk,
+    rendezvous: &Path,
+    facts: GatherFacts,
+    own: OwnUid,
+) -> Result<GatherDir, Error> {
+    let patience = patience_for(rendezvous);
+    GatherDir::open(rendezvous, facts, own, patience, &mut |_| talk.heed())
 }
 
 /// How long to look for what another process has written: what one on this host has is there at once.

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use fsgather_core::{ChannelId, Epoch, GatherId, ProcessId, Site};
+use fsgather_core::{ChannelId, Epoch, GatherId, Interrupt, ProcessId, Site};
 use fsgather_store::{CompressionSetting, PayloadId};
 use uuid::Uuid;
 
@@ -39,6 +39,8 @@ pub(crate) struct World {
     pub(crate) compression: CompressionSetting,
     /// What messages call the place of all calls, if not their places in the program.
     pub(crate) call_site: Option<Site>,
+    /// Ends all calls from outside.
+    pub(crate) interrupt: Interrupt,
     /// The route of calls that ask for nothing else.
     route: Route,
     /// Never held over a call of the exchange: reclaiming, which looks here, may happen inside of one.
@@ -70,6 +72,7 @@ impl World {
             inline_setting,
             compression: CompressionSetting::None,
             call_site: None,
+            interrupt: Interrupt::default(),
             route,
             places: Mutex::default(),
             setting_up: Mutex::default(),

@@ -26,6 +26,7 @@
 //! | `all_gather_pieces:LEN`, `gather_pieces:ROOT:LEN`, `broadcast_pieces:ROOT:LEN`, `start_pieces:ROOT:LEN` | payloads in pieces, which are written to once they have been checked |
 //! | `bounded_pieces:MAX:LEN`, `by:TRANSPORT:DIR:LEN` | the same in a way of its own |
 //! | `barrier_with`, `group_with:RANKS`, `split_with:COLORS`, `rootless_broadcast:ROOT` | calls at `script.py:7` |
+//! | `join_asking:FILE` | joins with a switch that waiting threads ask, and that is thrown once the file is there |
 //! | `leave_with:REASON` | leaves so that others are told why |
 //! | `misshapen` | arrays that do not fit together |
 //! | `peak` | prints `peak N`: the most memory it ever had resident, in KiB |
@@ -159,6 +160,15 @@ fn take(state: &mut State, step: &str) -> Result<(), Failure> {
         ["at", name] => stop_at(name),
         ["join"] => {
             state.joined = Some(Communicator::from_env()?);
+            say("joined");
+        }
+        ["join_asking", file] => {
+            let file = std::path::PathBuf::from(file);
+            let interrupt = fsgather::Interrupt::polled_by(move || {
+                file.exists().then(|| "KeyboardInterrupt".into())
+            });
+            let builder = Communicator::builder().interrupt(&interrupt);
+            state.joined = Some(builder.build()?);
             say("joined");
         }
         ["introduce", way, place] => {

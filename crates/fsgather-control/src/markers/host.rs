@@ -20,8 +20,10 @@ use crate::{
     coordinator::Coordinator,
     driver::Driver,
     machines::Machines,
+    member::Member,
     record::{MarkerPlace, Record},
     refusal,
+    waiting::wait_asking,
 };
 
 /// How long those who have asked to be in a world that fails may take to take note: they look once a second.
@@ -64,14 +66,20 @@ pub(crate) fn host(
     };
     let outcome = board.post(&record.to_bytes()).and_then(|()| {
         tend(Arc::clone(board), Arc::clone(&desk))?;
-        desk.wait_until(None, |member, coordinator| {
+        let formed = |member: &mut Member, coordinator: Option<&Coordinator>| {
             if let Some(failure) = member.failure(ChannelId::WORLD) {
                 return Some(Err(failure.clone()));
             }
             coordinator
                 .filter(|coordinator| coordinator.is_open())
                 .map(|coordinator| Ok(coordinator.processes()))
-        })
+        };
+        wait_asking(
+            &config.interrupt,
+            None,
+            || false,
+            |slice| desk.wait_until(slice, formed),
+        )
         .unwrap_or_else(|| Err(Error::rendezvous("meeting was cut short")))
     });
     match outcome {

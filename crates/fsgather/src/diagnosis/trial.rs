@@ -66,6 +66,10 @@ impl Talk for Communicator {
     fn tell_all<T: Serialize + DeserializeOwned>(&self, own: &T) -> Result<Vec<T>, Error> {
         self.all_gather(own)
     }
+
+    fn heed(&self) -> Result<(), Error> {
+        self.inner.heed()
+    }
 }
 
 /// Tries everything together; on rank 0, what all ranks and the world have found.
@@ -231,7 +235,7 @@ fn try_files(
     }
     let opened = match &held.directory {
         Some(directory) => Ok(directory.0.clone()),
-        None => open(&rendezvous, files.facts.clone()),
+        None => open(communicator, &rendezvous, files.facts.clone()),
     };
     trial.problem = opened.as_ref().err().map(ToString::to_string);
     let mut seen = Vec::new();
@@ -262,12 +266,16 @@ fn numbers(ranks: &[usize]) -> Vec<u32> {
     ranks.filter_map(|rank| u32::try_from(*rank).ok()).collect()
 }
 
-fn open(rendezvous: &Path, facts: GatherFacts) -> Result<GatherDir, Error> {
+fn open(
+    communicator: &Communicator,
+    rendezvous: &Path,
+    facts: GatherFacts,
+) -> Result<GatherDir, Error> {
     if let Some(directory) = rendezvous.parent() {
         make_rendezvous(directory)?;
     }
     let own = check_writable(rendezvous)?;
-    sharing::open(rendezvous, facts, own)
+    sharing::open(communicator, rendezvous, facts, own)
 }
 
 /// Times new files, now that every client has listed the directory they come into: rank 0 looks for those

@@ -1,0 +1,259 @@
+//! A switch that is asked ends waits of the very thread that asks it, and is not asked by calls that are
+//! done soon.
+
+#![expect(clippy::unwrap_used, reason = "a check reports by panicking")]
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering},
+        mpsc,
+    },
+    thread::{self, ThreadId},
+    time::{Duration, Instant},
+};
+
+use fsgather_control::meet::{self, Control, Meeting};
+use fsgather_core::{
+    Call, Contribution, Error, Exchange, Interrupt, Operation, Phase, ProcessId, Rank, Round, Site,
+    WorldSize,
+};
+use fsgather_testkit::{MemoryBoard, MemoryPost};
+
+/// A switch that gives a reason from the time on at which it is told to.
+#[derive(Clone, Default)]
+struct Switch {
+    asked: Arc<AtomicU32>,
+    by: Arc<Mutex<Vec<ThreadId>>>,
+    is_thrown: Arc<AtomicU32>,
+}
+
+impl Switch {
+    fn interrupt(&self) -> Interrupt {
+        let its = self.clone();
+        Interrupt::polled_by(move || {
+            its.asked.fetch_add(1, Ordering::SeqCst);
+            its.by.lock().unwrap().push(thread::current().id());
+            (its.is_thrown.load(Ordering::SeqCst) > 0).then(|| "KeyboardInterrupt".into())
+        })
+    }
+
+    fn throw(&self) {
+        self.is_thrown.store(1, Ordering::SeqCst);
+    }
+
+    fn asked(&self) -> u32 {
+        self.asked.load(Ordering::SeqCst)
+    }
+
+    fn wait_until_asked(&self) {
+        let before = self.asked();
+        let started = Instant::now();
+        while self.asked() < before + 2 {
+            assert!(started.elapsed() < Duration::from_secs(20), "nobody asks");
+            thread::yield_now();
+        }
+    }
+}
+
+/// Where two ranks meet.
+struct Bed {
+    board: Arc<MemoryBoard>,
+    post: Arc<MemoryPost>,
+    control: Control,
+}
+
+impl Bed {
+    fn new(control: Control) -> Self {
+        Self {
+            board: Arc::default(),
+            post: MemoryPost::new(),
+            control,
+        }
+    }
+
+    fn config(&self, rank: u32, interrupt: Interrupt) -> meet::Config {
+        let process = ProcessId {
+            host: "here".into(),
+            boot_id: "this boot".into(),
+            pid: std::process::id(),
+            start_time: rank.into(),
+            ..ProcessId::default()
+        };
+        meet::Config {
+            rank: Rank::new(rank),
+            world_size: WorldSize::new(2).unwrap(),
+            office: Some(self.post.office(&process)),
+            process,
+            network_namespace: 0,
+            job: "a test".into(),
+            patience: Duration::from_mins(1),
+            join_patience: Duration::from_mins(1),
+            ports: 0..=0,
+            interfaces: Arc::new(|_, address| address.is_loopback()),
+            meeting: Meeting::Board(self.board.clone()),
+            control: self.control,
+            interrupt,
+            is_running: Arc::new(|_| true),
+        }
+    }
+}
+
+/// Two ranks, of which rank `asker` has this switch.
+fn world(control: Control, asker: u32, switch: &Switch) -> [Box<dyn Exchange>; 2] {
+    let bed = Bed::new(control);
+    let join = |rank: u32| {
+        let interrupt = if rank == asker {
+            switch.interrupt()
+        } else {
+            Interrupt::default()
+        };
+        let config = bed.config(rank, interrupt);
+        thread::spawn(move || meet::join(&config).unwrap().exchange)
+    };
+    [0, 1].map(join).map(|joining| joining.join().unwrap())
+}
+
+/// The same, one rank apart from the other.
+fn asker_and_other(
+    control: Control,
+    asker: u32,
+    switch: &Switch,
+) -> (Box<dyn Exchange>, Box<dyn Exchange>) {
+    let [first, second] = world(control, asker, switch);
+    if asker == 0 {
+        (first, second)
+    } else {
+        (second, first)
+    }
+}
+
+/// Every way of carrying messages, and each of two ranks.
+fn cases() -> impl Iterator<Item = (Control, u32)> {
+    [Control::Tcp, Control::Markers]
+        .into_iter()
+        .flat_map(|control| [0, 1].map(|rank| (control, rank)))
+}
+
+fn is_the_reason(error: &Error) -> bool {
+    error.root_cause().to_string().contains("KeyboardInterrupt")
+}
+
+#[test]
+fn short_calls_ask_nobody() {
+    for asker in [0, 1] {
+        let switch = Switch::default();
+        let [one, other] = world(Control::Tcp, asker, &switch);
+        let before = switch.asked();
+        let longest = Mutex::new(Duration::ZERO);
+        let barriers = |exchange: &dyn Exchange| {
+            for _ in 0..300 {
+                let started = Instant::now();
+                exchange.barrier(Site::named("here")).unwrap();
+                let mut longest = longest.lock().unwrap();
+                *longest = started.elapsed().max(*longest);
+            }
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| barriers(&*one));
+            barriers(&*other);
+        });
+        // On a machine that stands still now and then a barrier may take its time.
+        if *longest.lock().unwrap() < Interrupt::POLL_EVERY {
+            assert_eq!(switch.asked(), before);
+        }
+    }
+}
+
+#[test]
+fn a_wait_for_others_is_ended_by_the_thread_that_waits_and_all_are_told() {
+    for (control, asker) in cases() {
+        let switch = Switch::default();
+        let (own, other) = asker_and_other(control, asker, &switch);
+        let waiting = thread::spawn(move || {
+            let told = own.barrier(Site::named("here")).unwrap_err();
+            (told, thread::current().id())
+        });
+        switch.wait_until_asked();
+        switch.throw();
+        let thrown = Instant::now();
+        let (told, id) = waiting.join().unwrap();
+        assert!(thrown.elapsed() < Duration::from_secs(2), "{asker}");
+        assert!(is_the_reason(&told), "{told}");
+        assert_eq!(switch.by.lock().unwrap().last(), Some(&id));
+        // The first call may have been decided: both had come to it before the other rank was told.
+        let barrier = || other.barrier(Site::named("there"));
+        let told = barrier().and_then(|()| barrier()).unwrap_err();
+        assert!(is_the_reason(&told), "{told}");
+        assert!(
+            told.to_string().contains(&format!("rank {asker}")),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn a_limit_to_a_wait_holds_although_somebody_is_asked() {
+    let switch = Switch::default();
+    let [one, _other] = world(Control::Tcp, 0, &switch);
+    let call = Call::new(Operation::Barrier, Site::named("here"));
+    let ticket = one.begin(call).unwrap();
+    one.contribute(&ticket, Round::VERDICT, Contribution::default())
+        .unwrap();
+    let before = switch.asked();
+    for (limit, questions) in [(0, 0), (90, 0), (350, 3)] {
+        let started = Instant::now();
+        let limit = Duration::from_millis(limit);
+        let verdict = one.wait_for(&ticket, Round::VERDICT, Some(limit)).unwrap();
+        assert_eq!(verdict, None);
+        assert!(started.elapsed() >= limit);
+        assert!(switch.asked() - before <= questions + 1);
+    }
+    assert!(switch.asked() > before);
+}
+
+#[test]
+fn work_within_a_call_is_ended_by_its_own_progress() {
+    let switch = Switch::default();
+    let [one, _other] = world(Control::Tcp, 0, &switch);
+    let call = Call::new(Operation::Gather, Site::named("here")).with_root(Rank::ZERO);
+    let ticket = one.begin(call).unwrap();
+    one.progress(&ticket, Phase::Publishing, 1).unwrap();
+    switch.throw();
+    let thrown = Instant::now();
+    let told = loop {
+        if let Err(told) = one.progress(&ticket, Phase::Publishing, 1) {
+            break told;
+        }
+        assert!(thrown.elapsed() < Duration::from_secs(20), "nobody asks");
+    };
+    assert!(is_the_reason(&told), "{told}");
+}
+
+#[test]
+fn closing_is_ended_as_long_as_it_waits_for_the_others() {
+    for (control, asker) in cases() {
+        let switch = Switch::default();
+        let (own, _other) = asker_and_other(control, asker, &switch);
+        let closing = thread::spawn(move || own.close(Site::named("here")).unwrap_err());
+        switch.wait_until_asked();
+        switch.throw();
+        let told = closing.join().unwrap();
+        assert!(is_the_reason(&told), "{told}");
+    }
+}
+
+#[test]
+fn meeting_is_ended_by_the_thread_that_waits_whatever_carries_messages() {
+    for (control, rank) in cases() {
+        let switch = Switch::default();
+        let config = Bed::new(control).config(rank, switch.interrupt());
+        let (tell, told) = mpsc::channel();
+        thread::spawn(move || tell.send((meet::join(&config).err(), thread::current().id())));
+        switch.wait_until_asked();
+        switch.throw();
+        let (told, id) = told.recv_timeout(Duration::from_secs(20)).unwrap();
+        assert!(is_the_reason(&told.unwrap()));
+        assert_eq!(switch.by.lock().unwrap().last(), Some(&id));
+    }
+}
