@@ -33,8 +33,7 @@ impl Waiting {
     pub(crate) fn new() -> Self {
         let raised: Arc<Mutex<Option<PyErr>>> = Arc::default();
         let seen = Arc::clone(&raised);
-        let _ = &seen;
-        let interrupt = Interrupt::default();
+        let interrupt = Interrupt::polled_by(move || look_for_signals(&seen));
         Self { interrupt, raised }
     }
 
