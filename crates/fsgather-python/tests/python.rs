@@ -1,0 +1,102 @@
+//! Runs the tests of the Python package, which are written in Python, with the extension module that was built for this
+//! test run.
+//!
+//! What they need (pytest, hypothesis, numpy) is installed once, into a virtual environment below the target directory.
+//! Where there is no Python, or it cannot be installed, this says so and passes.
+#![expect(clippy::print_stderr, reason = "what is skipped has to be seen")]
+
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// What the tests need besides the package.
+const NEEDED: [&str; 3] = ["pytest>=8,<10", "hypothesis>=6.100", "numpy"];
+
+#[test]
+fn the_python_package_passes_its_own_tests() {
+    let built = built();
+    let environment = built.join("../python-tests");
+    let Some(python) = interpreter(&environment) else {
+        eprintln!(
+            "SKIPPED: the tests of the Python package need python3 (3.9 or later) with venv, and {}",
+            NEEDED.join(", ")
+        );
+        return;
+    };
+    let stage = stage(&built, &environment).expect("the package is laid out below the target directory");
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let status = Command::new(&python)
+        .args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"])
+        .args(["--ignore", "tests/switch"])
+        .current_dir(package)
+        .env("PYTHONPATH", &stage)
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("HYPOTHESIS_STORAGE_DIRECTORY", environment.join("hypothesis"))
+        .status()
+        .expect("the interpreter was there a moment ago");
+    assert!(status.success(), "pytest ended with {status}");
+}
+
+/// Where this test program and the extension module are: `target/PROFILE/deps`.
+fn built() -> PathBuf {
+    let program = env::current_exe().expect("this program has a path");
+    program.parent().expect("it lies somewhere").to_owned()
+}
+
+/// The interpreter of an environment with all that is needed, which is made if need be.
+fn interpreter(environment: &Path) -> Option<PathBuf> {
+    let python = environment.join("venv/bin/python");
+    let marker = environment.join("complete");
+    if fs::read_to_string(&marker).is_ok_and(|has| has == NEEDED.join("\n")) {
+        return Some(python);
+    }
+    let host = env::var_os("PYTHON").unwrap_or_else(|| "python3".into());
+    let is_made = Command::new(host)
+        .args(["-m", "venv", "--clear"])
+        .arg(environment.join("venv"))
+        .status()
+        .is_ok_and(|status| status.success());
+    let is_installed = is_made
+        && Command::new(&python)
+            .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
+            .args(NEEDED)
+            .status()
+            .is_ok_and(|status| status.success());
+    if !is_installed {
+        return None;
+    }
+    fs::write(&marker, NEEDED.join("\n")).ok()?;
+    Some(python)
+}
+
+/// The package as it would be installed: its Python files, and the extension module beside them.
+fn stage(built: &Path, environment: &Path) -> io::Result<PathBuf> {
+    let stage = environment.join("package");
+    match fs::remove_dir_all(&stage) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("python");
+    copy(&sources, &stage)?;
+    fs::copy(
+        built.join("lib_fsgather.so"),
+        stage.join("fsgather/_fsgather.abi3.so"),
+    )?;
+    Ok(stage)
+}
+
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &target)?;
+        } else {
+            fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
+}
