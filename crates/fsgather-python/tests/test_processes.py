@@ -1,0 +1,121 @@
+"""Other processes beside the ranks, the end of processes, and what importing costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from conftest import World
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_worker_processes_disturb_nothing(world: World, method: str) -> None:
+    told = world.start(
+        2,
+        f"""
+        import multiprocessing
+
+        def work(n):
+            try:
+                return communicator.all_gather(n) if "communicator" in globals() else n
+            except fsgather.Error as error:
+                return type(error).__name__
+
+        if __name__ == "__main__":
+            communicator = fsgather.Communicator()
+            communicator.barrier()
+            context = multiprocessing.get_context({method!r})
+            with context.Pool(2) as pool:
+                tell(pool.map(work, [1, 2]))
+            assert communicator.all_gather(rank) == [0, 1]
+            communicator.close()
+        """,
+    ).told()
+    expected = ["Config", "Config"] if method == "fork" else [1, 2]
+    assert told == [[expected]] * 2
+    assert world.left() in ([], ["all_gather_via_filesys"])
+
+
+def test_a_forked_child_that_ends_by_itself_leaves_the_world_alone(world: World) -> None:
+    told = world.start(
+        2,
+        """
+        communicator = fsgather.Communicator()
+        communicator.barrier()
+        child = os.fork()
+        if child == 0:
+            sys.exit(0)  # runs what is registered for the end, as the parent will
+        assert os.waitpid(child, 0)[1] == 0
+        assert communicator.all_gather(bytes([rank]) * 100_000)[1][0] == 1
+        tell("done")
+        """,
+    ).told()
+    assert told == [["done"]] * 2
+    assert world.left() in ([], ["all_gather_via_filesys"])
+
+
+def test_ranks_that_end_without_closing_leave_nothing_behind(world: World) -> None:
+    told = world.start(
+        3,
+        """
+        gathered = fsgather.all_gather_via_filesys(bytes([rank]) * 100_000)
+        tell([part[0] for part in gathered])
+        """,
+    ).told()
+    assert told == [[[0, 1, 2]]] * 3
+    assert world.left() in ([], ["all_gather_via_filesys"])
+
+
+def test_what_the_library_says_goes_to_logging(world: World) -> None:
+    told = world.start(
+        2,
+        """
+        import logging
+
+        records = []
+
+        class Keeping(logging.Handler):
+            def emit(self, record):
+                records.append([record.name.split(".")[0], record.levelname])
+
+        logger = logging.getLogger("fsgather")
+        logger.addHandler(Keeping())
+        logger.setLevel(logging.DEBUG)
+        fsgather.barrier()
+        tell(records)
+        """,
+        FSGATHER_LOG="debug",
+    ).told()
+    for records in told:
+        assert ["fsgather", "DEBUG"] in records[0]
+
+
+def test_threads_go_on_while_one_waits(world: World) -> None:
+    told = world.start(
+        2,
+        """
+        import threading, time
+
+        communicator = fsgather.Communicator()
+        communicator.barrier()
+        if rank == 1:
+            turns = 0
+            waiting = threading.Thread(target=communicator.barrier)
+            waiting.start()
+            while waiting.is_alive():
+                turns += 1
+                time.sleep(0.001)
+            tell(turns > 100)
+        else:
+            time.sleep(1)
+            communicator.barrier()
+        """,
+    ).told()
+    assert told[1] == [True]
+
+
+def test_importing_needs_neither_torch_nor_numpy() -> None:
+    code = "import sys, fsgather; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
