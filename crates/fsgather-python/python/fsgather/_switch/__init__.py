@@ -1,0 +1,64 @@
+"""Existing jobs without a change: what ``FSGATHER_PATCH`` selects is replaced by functions with fsgather behind them.
+
+:func:`install` runs at the end of ``import torch`` (see ``fsgather_autoload``), or at the start of the interpreter
+where torch is too old for that (see :func:`site_directory`). It changes functions and says nothing; processes that never
+call one, as workers that load data, do not notice it.
+
+========================= =====================================================================
+``selection``             reads the variable
+``finder``                changes modules when they are imported
+``groups``                what torch knows about a process group
+``introduction``          ranks of a process group meet through its store
+``membership``            one communicator for each process group
+``collectives``           the object functions of torch
+``mmengine``, ``mdetr``,  functions of other libraries, and single ones
+``dpr``, ``custom``
+``backend``               the backend ``fsgather`` and ``init_method="fsgather:///directory"``
+``uncaught``, ``notices`` what peers and people are told
+========================= =====================================================================
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import Optional
+
+__all__ = ["install", "site_directory"]
+
+_installed: Optional[str] = None
+
+
+def install(selected: str) -> None:
+    """Replaces what ``selected``, the text of ``FSGATHER_PATCH``, asks for, now or when it is imported.
+
+    Does not raise for a text that is wrong: the first call of a replaced function tells. Only the first call of this
+    function in a process does anything.
+    """
+    global _installed
+    if _installed is not None or not selected.strip():
+        return
+    _installed = selected
+    from fsgather._switch import collectives, dpr, finder, groups, mdetr, mmengine, selection
+
+    chosen = selection.parse(selected)
+    for name in (groups.C10D, "torch.distributed"):
+        finder.when_imported(name, functools.partial(collectives.install, chosen))
+    families = {"mmengine": mmengine, "sam": mdetr, "dpr": dpr}
+    for family in sorted(chosen.families):
+        for name in families[family].MODULES:
+            finder.when_imported(name, functools.partial(families[family].install, chosen))
+    if chosen.functions:
+        from fsgather._switch import custom
+
+        for name, function in chosen.functions:
+            finder.when_imported(name, functools.partial(custom.install, chosen, function))
+
+
+def site_directory() -> str:
+    """A directory for ``PYTHONPATH`` that has :func:`install` called at the start of every interpreter.
+
+    For versions of torch before 2.5, and for programs that take functions from their modules before torch is
+    imported. A ``sitecustomize`` of the user's, further down the path, runs as before.
+    """
+    return os.path.join(os.path.dirname(os.path.abspath(__file__)), "site")

@@ -1,0 +1,212 @@
+"""The object functions of ``torch.distributed``, with fsgather behind them.
+
+Whatever is not ours is left to the original, called with the very arguments: calls from inside torch, arguments
+that do not fit or that we do not know, ranks outside the group, groups of one. It is decided from what is the same
+on all ranks, and before anything is sent.
+
+Results are the original's. Where ranks fail it is better: an object that cannot be pickled raises its own exception on
+its rank, as in the original, and :class:`fsgather.PeerFailed` with that exception's type and text on the others, which the
+original leaves waiting.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import io
+from types import ModuleType
+from typing import Any, Callable, Optional
+
+from fsgather import _errors
+from fsgather._switch import callers, groups, membership, notices
+from fsgather._switch.selection import Selection
+
+__all__ = ["install", "use_for_backend"]
+
+#: What each replacement understands, beside what it needs.
+_PARAMETERS = {
+    "all_gather_object": ({"object_list", "obj", "group"}, {"weights_only"}),
+    "gather_object": ({"obj", "object_gather_list", "dst", "group"}, {"group_dst", "weights_only"}),
+    "broadcast_object_list": ({"object_list", "src", "group"}, {"device", "group_src", "weights_only"}),
+}
+
+_Arguments = dict[str, Any]
+
+_selection = Selection()
+
+
+def install(selection: Selection, module: ModuleType) -> None:
+    """Replaces the functions in ``module``, one of the two that have them. Doing so twice changes nothing more."""
+    global _selection
+    _selection = selection
+    for name, replacement in (
+        ("all_gather_object", _all_gather_object),
+        ("gather_object", _gather_object),
+        ("broadcast_object_list", _broadcast_object_list),
+    ):
+        _replace(module, name, functools.partial(_collective, name, replacement))
+    _replace(module, "init_process_group", _announcing)
+    _replace(module, "destroy_process_group", _forgetting)
+
+
+def use_for_backend(module: ModuleType) -> None:
+    """Replaces the functions for groups whose backend is ``fsgather``, and for others if that was asked for before."""
+    install(_selection, module)
+
+
+def _replace(module: ModuleType, name: str, make: Callable[[Callable[..., Any]], Optional[Callable[..., Any]]]) -> None:
+    original = getattr(module, name, None)
+    if original is None or hasattr(original, "__fsgather_original__"):
+        return
+    # Both modules have the same function, and go on having the same one.
+    known = getattr(original, "__fsgather_replacement__", None)
+    replacement = known if known is not None else make(original)
+    if replacement is None:
+        return
+    replacement.__dict__["__fsgather_original__"] = original
+    original.__dict__["__fsgather_replacement__"] = replacement
+    setattr(module, name, replacement)
+
+
+def _collective(
+    name: str, ours: Callable[[_Arguments, membership.Membership, str], bool], original: Callable[..., Any]
+) -> Optional[Callable[..., Any]]:
+    signature = inspect.signature(original)
+    needed, understood = _PARAMETERS[name]
+    if not needed <= set(signature.parameters):
+        notices.warn(f"torch.distributed.{name} of this version takes {signature}, which fsgather does not know; it is left as it is")
+        return None
+    unknown = set(signature.parameters) - needed - understood
+
+    @functools.wraps(original)
+    def replacement(*arguments: Any, **named: Any) -> None:
+        if not _selection.internal and callers.is_torch(1):
+            return original(*arguments, **named)
+        if _selection.problem:
+            raise _errors.Config(_selection.problem)
+        try:
+            bound = signature.bind(*arguments, **named)
+        except TypeError:
+            return original(*arguments, **named)
+        bound.apply_defaults()
+        given = bound.arguments
+        if any(given[key] is not signature.parameters[key].default for key in unknown):
+            return original(*arguments, **named)
+        member = _member(given["group"])
+        if member is None or not ours(given, member, callers.site(1)):
+            return original(*arguments, **named)
+        return None
+
+    return replacement
+
+
+def _member(group: Any) -> Optional[membership.Membership]:
+    """The membership for a group whose objects go our way."""
+    if not _selection.torch:
+        process_group = groups.current(group)
+        if process_group is None or not groups.is_for_us(process_group):
+            return None
+    return membership.of(group)
+
+
+def _all_gather_object(given: _Arguments, member: membership.Membership, site: str) -> bool:
+    into = given["object_list"]
+    packing = _Packing(given)
+    everything = member.call(lambda ranks: ranks.all_gather(packing.pack(given["obj"]), site=site))
+    for place, entry in enumerate(everything):
+        into[place] = packing.unpack(entry)
+    return True
+
+
+def _gather_object(given: _Arguments, member: membership.Membership, site: str) -> bool:
+    destination = _place(given, member, "dst")
+    into = given["object_gather_list"]
+    # A list where there must be none, or none where there must be one: the original says so.
+    if destination is None or bool(into) != (destination == member.rank):
+        return False
+    packing = _Packing(given)
+    everything = member.call(lambda ranks: ranks.gather(packing.pack(given["obj"]), destination, site=site))
+    if everything is not None:
+        for place, entry in enumerate(everything):
+            into[place] = packing.unpack(entry)
+    return True
+
+
+def _broadcast_object_list(given: _Arguments, member: membership.Membership, site: str) -> bool:
+    source = _place(given, member, "src")
+    if source is None:
+        return False
+    objects = given["object_list"]
+    packing = _Packing(given)
+    if source == member.rank:
+        member.call(lambda ranks: ranks.broadcast([packing.pack(entry) for entry in objects], source, site=site))
+        return True
+    received = member.call(lambda ranks: ranks.broadcast(None, source, site=site))
+    if len(received) != len(objects):
+        raise ValueError(
+            f"broadcast_object_list: rank {member.ranks[source]} sent {len(received)} objects, and the list of rank "
+            f"{member.ranks[member.rank]} has {len(objects)} entries; they must be the same on all ranks"
+        )
+    for index, entry in enumerate(received):
+        objects[index] = packing.unpack(entry)
+    return True
+
+
+def _place(given: _Arguments, member: membership.Membership, name: str) -> Optional[int]:
+    """The root's place in the group; ``None`` where the original has something to say about it."""
+    in_world, in_group = given[name], given.get("group_" + name)
+    if in_group is None:
+        return member.place(0 if in_world is None else in_world)
+    if in_world is not None or in_group not in range(len(member.ranks)):
+        return None
+    return int(in_group)
+
+
+class _Packing:
+    """Objects as they are, or under ``weights_only`` in the form that torch reads back without running code."""
+
+    def __init__(self, given: _Arguments) -> None:
+        self._is_restricted = bool(given.get("weights_only", False))
+
+    def pack(self, entry: Any) -> Any:
+        if not self._is_restricted:
+            return entry
+        import torch
+
+        packed = io.BytesIO()
+        torch.save(entry, packed)
+        return packed.getvalue()
+
+    def unpack(self, entry: Any) -> Any:
+        if not self._is_restricted:
+            return entry
+        if not isinstance(entry, (bytes, bytearray)):
+            raise ValueError("weights_only must be the same on all ranks")
+        import torch
+
+        return torch.load(io.BytesIO(entry), weights_only=True)
+
+
+def _announcing(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def init_process_group(*arguments: Any, **named: Any) -> Any:
+        result = original(*arguments, **named)
+        try:
+            membership.say_present()
+        except Exception:
+            # Only what is said of a missing rank depends on it.
+            pass
+        return result
+
+    return init_process_group
+
+
+def _forgetting(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def destroy_process_group(*arguments: Any, **named: Any) -> Any:
+        try:
+            return original(*arguments, **named)
+        finally:
+            membership.forget_destroyed()
+
+    return destroy_process_group

@@ -1,0 +1,125 @@
+"""What torch knows about a process group, whatever its version: :func:`describe`.
+
+Nothing here imports torch: whoever asks has a process group already.
+"""
+
+from __future__ import annotations
+
+import datetime
+import sys
+from typing import Any, NamedTuple, Optional
+
+__all__ = ["C10D", "Group", "c10d", "current", "describe", "exists", "is_for_us"]
+
+C10D = "torch.distributed.distributed_c10d"
+
+#: Backends that connect nothing: ranks without processes of their own.
+_UNREAL = ("fake", "threaded")
+
+
+class Group(NamedTuple):
+    """A process group of more than one process, of which this is one."""
+
+    process_group: Any
+    name: str
+    """What torch calls it: a number in the order of making."""
+    rank: int
+    """This process's number within it."""
+    ranks: tuple[int, ...]
+    """The number in the world of each of its ranks."""
+    store: Any
+    """The store through which torch itself introduced its ranks."""
+    world_store: Any
+    """That of the default group."""
+    backend: str
+    """Its backends, as torch writes them: ``"cpu:gloo,cuda:nccl"``."""
+
+    def timeout(self) -> Optional[datetime.timedelta]:
+        """How long its own collectives wait; ``None`` where it does not tell."""
+        return _timeout(self.process_group)
+
+
+def c10d() -> Any:
+    """The module of torch that holds process groups, or ``None``."""
+    return sys.modules.get(C10D)
+
+
+def current(group: Any = None) -> Any:
+    """The process group that ``group`` stands for, or ``None`` when there is none."""
+    module = c10d()
+    if module is None or not module.is_initialized():
+        return None
+    if group is None or group is module.GroupMember.WORLD:
+        return module._get_default_group()
+    if group is module.GroupMember.NON_GROUP_MEMBER or not isinstance(group, module.ProcessGroup):
+        return None
+    return group
+
+
+def is_for_us(process_group: Any) -> bool:
+    """Whether the job has chosen the backend ``fsgather`` for it."""
+    return "fsgather" in str(_table("pg_backend_config").get(process_group, ""))
+
+
+def exists(process_group: Any) -> bool:
+    """Whether it has not been destroyed."""
+    return process_group in _table("pg_map")
+
+
+def describe(group: Any = None) -> Optional[Group]:
+    """What there is to know, or ``None`` where torch's own functions are right: no group, a group of one, a
+    destroyed one, or one whose ranks share no store."""
+    process_group = current(group)
+    if process_group is None or process_group.size() < 2 or not exists(process_group):
+        return None
+    module = c10d()
+    backend = str(_table("pg_backend_config").get(process_group) or module.get_backend(process_group))
+    if any(word in backend for word in _UNREAL):
+        return None
+    store = _store(process_group)
+    world_store = _store(module._get_default_group())
+    if store is None or world_store is None:
+        return None
+    places = _table("pg_group_ranks").get(process_group)
+    if not places:
+        return None
+    ranks = tuple(sorted(places, key=places.__getitem__))
+    name = str(_table("pg_names").get(process_group, ""))
+    return Group(process_group, name, process_group.rank(), ranks, store, world_store, backend)
+
+
+def _table(name: str) -> Any:
+    """One of torch's tables of process groups: in an object since 2.0, before that variables of the module."""
+    module = c10d()
+    world = getattr(module, "_world", None)
+    table = getattr(world, name, None) if world is not None else None
+    return table if table is not None else getattr(module, "_" + name, {})
+
+
+def _store(process_group: Any) -> Any:
+    public = getattr(process_group, "get_group_store", None)
+    if public is not None:
+        try:
+            return public()
+        except RuntimeError:
+            # Groups of some backends have none of their own.
+            pass
+    entry = _table("pg_map").get(process_group)
+    return entry[1] if entry else None
+
+
+def _timeout(process_group: Any) -> Optional[datetime.timedelta]:
+    import torch
+
+    holders = [process_group]
+    for device in ("cpu", "cuda"):
+        try:
+            holders.insert(0, process_group._get_backend(torch.device(device)))
+        except (AttributeError, RuntimeError):
+            # 1.13 has no such method, and other versions may have no backend for the device.
+            continue
+    for holder in reversed(holders):
+        found = getattr(getattr(holder, "options", None), "_timeout", None)
+        if isinstance(found, datetime.timedelta):
+            return found
+    return None

@@ -1,0 +1,194 @@
+"""How the ranks of a process group meet: through the store by which torch introduced them to each other.
+
+Every rank says **hello** there with a nonce, and rank 0 of the group answers each nonce with its record, the
+**welcome**. Keys outlive process groups, and torch gives the names of destroyed groups to new ones; a nonce is
+never used twice, so that nobody takes the record of an earlier meeting for this one's.
+
+A rank in which nothing was replaced never says hello. To tell it from one that comes late, each rank leaves
+word in the store of the default group as soon as that exists: :func:`mark_presence`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import secrets
+import time
+from typing import Any, Callable, NamedTuple, Optional
+
+from fsgather import _errors
+from fsgather._switch.groups import Group
+
+__all__ = ["GRACE", "Introduction", "mark_presence"]
+
+#: Seconds within which ranks without fsgather are found out.
+GRACE = 60.0
+
+_PREFIX = "fsgather/v1"
+_WELCOME = b"+"
+_REFUSAL = b"-"
+
+
+def mark_presence(store: Any, rank: int) -> None:
+    """Leaves word that functions have been replaced in the process of this rank of the world."""
+    store.set(f"{_PREFIX}/presence/{rank}", str(os.getpid()))
+
+
+class Introduction(NamedTuple):
+    """One rank's part in one meeting."""
+
+    group: Group
+    patience: float
+    """How long to wait for ranks of which it is known that they will come, in seconds."""
+    nonce: str
+
+    @classmethod
+    def of(cls, group: Group, patience: float) -> Introduction:
+        """The part of this process."""
+        return cls(group, patience, secrets.token_hex(8))
+
+    def gather_hellos(self) -> list[str]:
+        """On rank 0: waits for the others, and returns the nonce of each. Whoever came is told of a failure."""
+        store = self.group.store
+        store.set(self._hello(0), self.nonce)
+        others = [self._hello(place) for place in range(1, len(self.group.ranks))]
+        try:
+            self._wait(others)
+        except _errors.Error as error:
+            for place, key in enumerate(others, start=1):
+                if _holds(store, [key]):
+                    self._answer(place, _text(store.get(key)), _REFUSAL + str(error).encode())
+            raise
+        finally:
+            _remove(store, self._hello(0))
+        return [_text(store.get(key)) for key in others]
+
+    def welcome(self, nonces: list[str], record: bytes) -> None:
+        """On rank 0: hands its record to the others."""
+        for place, nonce in enumerate(nonces, start=1):
+            self._answer(place, nonce, _WELCOME + record)
+
+    def refuse(self, nonces: list[str], reason: str) -> None:
+        """On rank 0: tells the others that there will be no record."""
+        for place, nonce in enumerate(nonces, start=1):
+            self._answer(place, nonce, _REFUSAL + reason.encode())
+
+    def fetch_record(self) -> bytes:
+        """Elsewhere: says hello, and waits for rank 0's record."""
+        store = self.group.store
+        place = self.group.rank
+        answer_key = self._welcome(place, self.nonce)
+        store.set(self._hello(place), self.nonce)
+        try:
+            self._wait([answer_key])
+            answer = bytes(store.get(answer_key))
+        finally:
+            _remove(store, self._hello(place))
+        _remove(store, answer_key)
+        if answer.startswith(_REFUSAL):
+            raise _errors.Rendezvous(answer[1:].decode("utf-8", "replace"))
+        return answer[1:]
+
+    def _hello(self, place: int) -> str:
+        return f"{_PREFIX}/hello/{place}"
+
+    def _welcome(self, place: int, nonce: str) -> str:
+        return f"{_PREFIX}/welcome/{place}/{nonce}"
+
+    def _answer(self, place: int, nonce: str, answer: bytes) -> None:
+        self.group.store.set(self._welcome(place, nonce), answer)
+
+    def _wait(self, keys: list[str]) -> None:
+        """Until the store has all ``keys``, or somebody is missing without whom it never will."""
+        started = time.monotonic()
+        grace = min(GRACE, self.patience)
+        while True:
+            waited = time.monotonic() - started
+            limit = grace if waited < grace else self.patience
+            # Rank 0 knows best who is missing: it answers first, and the others give it the time for that.
+            if self.group.rank != 0:
+                limit += 5.0
+            if _wait_for(self.group.store, keys, started + limit):
+                return
+            absent = self._absent()
+            silent = [place for place in absent if not self._is_present(place)]
+            if silent:
+                raise self._not_there(silent, time.monotonic() - started)
+            if time.monotonic() - started >= self.patience:
+                raise self._late(absent, time.monotonic() - started)
+            grace = 0.0
+
+    def _absent(self) -> list[int]:
+        """Who has not said hello."""
+        places = range(len(self.group.ranks))
+        return [
+            place
+            for place in places
+            if place != self.group.rank and not _holds(self.group.store, [self._hello(place)])
+        ]
+
+    def _is_present(self, place: int) -> bool:
+        return _holds(self.group.world_store, [f"{_PREFIX}/presence/{self.group.ranks[place]}"])
+
+    def _not_there(self, places: list[int], waited: float) -> _errors.Error:
+        return _errors.Rendezvous(
+            f"{self._name(places)} did not say hello within {waited:.0f} s, and fsgather has not replaced functions "
+            "there: is FSGATHER_PATCH set to the same on all ranks, fsgather installed, and "
+            "TORCH_DEVICE_BACKEND_AUTOLOAD not 0?"
+        )
+
+    def _late(self, places: list[int], waited: float) -> _errors.Error:
+        error = _errors.Timeout(
+            f"{self._name(places)} did not come to its first call within {waited:.0f} s, the time-out of the "
+            "process group: give init_process_group a longer one, or set FSGATHER_TIMEOUT"
+        )
+        error.missing = tuple(self.group.ranks[place] for place in places)
+        error.patience = self.patience
+        error.during = "meeting"
+        return error
+
+    def _name(self, places: list[int]) -> str:
+        ranks = [self.group.ranks[place] for place in places]
+        word = "rank" if len(ranks) == 1 else "ranks"
+        listed = ", ".join(map(str, ranks)) or "0"
+        return f"{word} {listed} of process group {self.group.name!r} ({len(self.group.ranks)} ranks)"
+
+
+def _wait_for(store: Any, keys: list[str], until: float) -> bool:
+    """Whether the store gets all ``keys`` in time.
+
+    By asking again instead of ``wait``: that cannot be interrupted, and what its time-out leaves behind in the
+    connection differs between versions.
+    """
+    pause = 0.001
+    while not _holds(store, keys):
+        left = until - time.monotonic()
+        if left <= 0:
+            return False
+        time.sleep(min(pause, left))
+        pause = min(pause * 1.5, 0.05)
+    return True
+
+
+def _holds(store: Any, keys: list[str]) -> bool:
+    check: Optional[Callable[[list[str]], bool]] = getattr(store, "check", None)
+    if check is not None:
+        return bool(check(keys))
+    try:
+        store.wait(keys, datetime.timedelta(milliseconds=10))
+    except RuntimeError:
+        # What stores raise when the time is over.
+        return False
+    return True
+
+
+def _remove(store: Any, key: str) -> None:
+    try:
+        store.delete_key(key)
+    except (RuntimeError, NotImplementedError):
+        # It costs a few bytes until the job ends; nobody takes it for a new one.
+        pass
+
+
+def _text(value: Any) -> str:
+    return bytes(value).decode("ascii", "replace")

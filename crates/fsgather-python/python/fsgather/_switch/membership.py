@@ -1,0 +1,176 @@
+"""The communicators that stand behind torch's process groups: one for each, made by the first call.
+
+They are forgotten when torch destroys the group, and do nothing in a forked child.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import weakref
+from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar
+
+from fsgather._switch import groups, notices, uncaught
+from fsgather._switch.introduction import Introduction, mark_presence
+
+if TYPE_CHECKING:
+    from fsgather import Communicator
+
+__all__ = ["Membership", "forget_destroyed", "of", "say_present"]
+
+_T = TypeVar("_T")
+
+#: torch's default for process groups that do not tell theirs.
+_DEFAULT_PATIENCE = 1800.0
+
+_lock = threading.Lock()
+_memberships: dict[int, "Membership"] = {}
+
+
+class Membership:
+    """This process's part in one process group, as ranks of ours."""
+
+    def __init__(self, group: groups.Group) -> None:
+        self.ranks = group.ranks
+        """The number in the world of each member."""
+        self.rank = group.rank
+        """This process's place among them."""
+        self._process_group = weakref.ref(group.process_group)
+        # Threads of one process that use the same process group take turns, each for a whole call.
+        self._turn = threading.Lock()
+        self._group: Optional[groups.Group] = group
+        self._communicator: Optional[Communicator] = None
+
+    def is_of(self, process_group: Any) -> bool:
+        """Whether it belongs to this very object, and not to an earlier one at the same address."""
+        return self._process_group() is process_group
+
+    def place(self, rank: int) -> Optional[int]:
+        """The place in the group of a rank of the world."""
+        return self.ranks.index(rank) if rank in self.ranks else None
+
+    def call(self, function: Callable[[Communicator], _T]) -> _T:
+        """Calls ``function`` with the communicator, which the first call makes together with the other ranks."""
+        with self._turn:
+            if self._communicator is None:
+                if self._group is None:
+                    raise RuntimeError("the process group was destroyed by another thread")
+                self._communicator = _meet(self._group)
+                # The store and the process group are torch's to end.
+                self._group = None
+            return function(self._communicator)
+
+    def fail(self, error: BaseException) -> None:
+        """Tells the other ranks that this one is ending; never waits."""
+        if self._communicator is not None:
+            self._communicator.fail(error)
+
+    def leave(self) -> None:
+        """Gives the communicator up, as far as that can be done without waiting for others."""
+        self._communicator = None
+        self._group = None
+
+
+def of(group: Any = None) -> Optional[Membership]:
+    """The membership that belongs to a process group, or ``None`` where torch's own functions are right: see
+    :func:`groups.describe`."""
+    process_group = groups.current(group)
+    if process_group is None:
+        return None
+    with _lock:
+        known = _memberships.get(id(process_group))
+    if known is not None and known.is_of(process_group) and groups.exists(process_group):
+        return known
+    forget_destroyed()
+    described = groups.describe(process_group)
+    if described is None:
+        return None
+    with _lock:
+        known = _memberships.get(id(process_group))
+        if known is None or not known.is_of(process_group):
+            known = _memberships[id(process_group)] = Membership(described)
+    return known
+
+
+def forget_destroyed() -> None:
+    """Leaves the communicators whose process groups torch has destroyed."""
+    with _lock:
+        gone = {
+            key: membership
+            for key, membership in _memberships.items()
+            if membership._process_group() is None or not groups.exists(membership._process_group())
+        }
+        for key in gone:
+            del _memberships[key]
+    for membership in gone.values():
+        membership.leave()
+
+
+def say_present() -> None:
+    """Leaves word for the other ranks of the default group that functions are replaced here, too."""
+    world = groups.describe(None)
+    if world is not None:
+        mark_presence(world.world_store, world.ranks[world.rank])
+
+
+def tell_all(error: BaseException) -> None:
+    """Tells the other ranks of each group that this process ends by ``error``."""
+    # Without the lock: the thread that holds it may be the one that is ending.
+    for membership in list(_memberships.values()):
+        membership.fail(error)
+
+
+def _meet(group: groups.Group) -> Communicator:
+    from fsgather import Communicator
+
+    limit = group.timeout()
+    patience = limit.total_seconds() if limit is not None else _DEFAULT_PATIENCE
+    own = Introduction.of(group, patience)
+    # With FSGATHER_TIMEOUT set, that counts.
+    timeout = None if os.environ.get("FSGATHER_TIMEOUT") else patience
+    size = len(group.ranks)
+    if group.rank == 0:
+        nonces = own.gather_hellos()
+        answered = False
+
+        def publish(record: bytes) -> None:
+            nonlocal answered
+            own.welcome(nonces, record)
+            answered = True
+
+        try:
+            communicator = Communicator.meet(0, size, publish, _not_asked, timeout=timeout)
+        except BaseException as error:
+            if not answered:
+                rank = group.ranks[0]
+                own.refuse(nonces, f"rank {rank} cannot let others join: {type(error).__name__}: {error}")
+            raise
+    else:
+        record = own.fetch_record()
+        communicator = Communicator.meet(group.rank, size, _not_asked, lambda _seconds: record, timeout=timeout)
+    uncaught.tell(tell_all)
+    if group.ranks[group.rank] == 0:
+        patched = os.environ.get("FSGATHER_PATCH", "").strip()
+        why = f"FSGATHER_PATCH={patched}" if patched else f"backend {group.backend}"
+        notices.once(f"object collectives of this job go through fsgather ({why}); the first is one of {size} ranks")
+    return communicator
+
+
+def _not_asked(*_arguments: Any) -> Any:
+    raise AssertionError("rank 0 publishes its record, the others fetch it")
+
+
+def _after_fork() -> None:
+    # Torch's groups are of no use in a forked child, and these belong to the parent. The child may make its own.
+    global _lock
+    _lock = threading.Lock()
+    # Kept alive: what ends a communicator belongs to the parent, too.
+    _inherited.append(dict(_memberships))
+    _memberships.clear()
+
+
+_inherited: list[Any] = []
+
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_after_fork)
