@@ -103,6 +103,14 @@ pub fn explicit(
     let mut detection = Detection::explicit(world_size.rank(rank.get())?, world_size);
     detection.see_others(variables, ROWS.iter());
     detection.take_local(variables)?;
+    // Who names ranks in the program has mostly been started by a launcher all the same, as those of torch have.
+    if detection.local_size.is_none()
+        && let Ok(launched) = detect(variables)
+        && launched.is_on_one_host()
+        && launched.world_size >= world_size
+    {
+        detection.local_size = Some(world_size.get());
+    }
     Ok(detection)
 }
 

@@ -343,6 +343,28 @@ fn explicit_ranks_need_no_launcher() {
 }
 
 #[test]
+fn explicit_ranks_of_a_launcher_with_one_host_are_on_that_host() {
+    let torchrun = |local: &'static str| {
+        Variables::from_iter([
+            ("RANK", "3"),
+            ("WORLD_SIZE", "4"),
+            ("LOCAL_RANK", "1"),
+            ("LOCAL_WORLD_SIZE", local),
+            ("TORCHELASTIC_RUN_ID", "none"),
+            ("MASTER_ADDR", "n1"),
+            ("MASTER_PORT", "29500"),
+        ])
+    };
+    let group = |ranks, local| {
+        let world_size = WorldSize::new(ranks).unwrap();
+        let settings = Settings::resolve_as(Rank::new(1), world_size, &torchrun(local));
+        settings.unwrap().detection.is_on_one_host()
+    };
+    assert!(group(4, "4") && group(2, "4"));
+    assert!(!group(4, "2") && !group(5, "4"));
+}
+
+#[test]
 fn inline_payloads_of_all_ranks_together_are_bounded() {
     let world = |ranks| WorldSize::new(ranks).unwrap();
     let settings = resolve(&[]);
