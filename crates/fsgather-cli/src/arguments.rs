@@ -3,7 +3,7 @@
 //! A verb's own arguments live with the verb, as a `clap::Args` with examples in its
 //! `after_long_help`; here are only the list of verbs and the parsers that several of them share.
 
-use std::time::Duration;
+use std::{ffi::OsString, time::Duration};
 
 use clap::{Parser, Subcommand};
 
@@ -45,15 +45,30 @@ pub(crate) enum Verb {
     ExecRank(run::ExecRankArguments),
 }
 
+impl Verb {
+    /// Whether it is done as a member of a world, where a signal may have to end it while it hangs.
+    pub(crate) const fn may_be_left_behind(&self) -> bool {
+        matches!(
+            self,
+            Self::Gather(_)
+                | Self::Broadcast(_)
+                | Self::Barrier(_)
+                | Self::Doctor(_)
+                | Self::BenchRank(_)
+        )
+    }
+}
+
 impl Arguments {
-    /// Reads the command line of this process.
+    /// Reads a command line, without the command's own name.
     ///
     /// # Errors
     ///
     /// The exit code, when there is nothing more to do: help was asked for and printed, or the
     /// command line is wrong and the reason was printed.
-    pub(crate) fn read() -> Result<Self, u8> {
-        Self::try_parse().map_err(|refusal| {
+    pub(crate) fn read(words: &[OsString]) -> Result<Self, u8> {
+        let name = OsString::from("fsgather");
+        Self::try_parse_from(std::iter::once(&name).chain(words)).map_err(|refusal| {
             // Nothing can be told when the stream for telling it is closed.
             let _ = refusal.print();
             if refusal.use_stderr() {

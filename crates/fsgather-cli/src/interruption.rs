@@ -5,6 +5,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicI32, Ordering},
+        mpsc::Sender,
     },
     thread,
     time::Duration,
@@ -17,7 +18,7 @@ use signal_hook::{
     low_level::signal_name,
 };
 
-use crate::failure::Failure;
+use crate::{exit, failure::Failure};
 
 /// How long a signalled command may take to tell the others and to clean up.
 const LAST_WORDS: Duration = Duration::from_secs(4);
@@ -25,28 +26,30 @@ const LAST_WORDS: Duration = Duration::from_secs(4);
 /// Watches for signals that end the command.
 ///
 /// The first one makes all calls fail, so that the other ranks are told and files are removed. If that
-/// takes long, because a file server is away, or if another signal comes, the process ends at once.
+/// takes long, because a file server is away, or if another signal comes, the command ends at once and
+/// leaves its verb behind.
 pub(crate) struct Interruption {
     signal: Arc<AtomicI32>,
 }
 
 impl Interruption {
-    /// Starts to watch.
-    pub(crate) fn watch(interrupt: &Interrupt) -> io::Result<Self> {
+    /// Starts to watch; `early_end` takes the code with which the command ends at once.
+    pub(crate) fn watch(interrupt: &Interrupt, early_end: &Sender<u8>) -> io::Result<Self> {
         let signal = Arc::new(AtomicI32::new(0));
         let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
         let (seen, interrupt) = (Arc::clone(&signal), interrupt.clone());
+        let early_end = early_end.clone();
         thread::Builder::new()
             .name("fsgather-signals".into())
             .spawn(move || {
                 let mut signals = signals.forever();
                 let Some(first) = signals.next() else { return };
                 seen.store(first, Ordering::SeqCst);
-                let (told, _watchdog) = (code(first), end_after(LAST_WORDS, code(first)));
+                let _watchdog = end_after(LAST_WORDS, code(first), early_end.clone());
                 let name = signal_name(first).unwrap_or("a signal");
                 interrupt.raise(format!("ended by {name}"));
                 if signals.next().is_some() {
-                    end(told);
+                    end(code(first), &early_end);
                 }
             })?;
         Ok(Self { signal })
@@ -58,31 +61,33 @@ impl Interruption {
             0 => Failure::Library(error),
             signal => Failure::Signal {
                 name: signal_name(signal).unwrap_or("a signal"),
-                code: u8::try_from(code(signal)).unwrap_or(u8::MAX),
+                code: code(signal),
             },
         }
     }
 }
 
 /// What a shell reports for a command ended by this signal.
-const fn code(signal: i32) -> i32 {
-    128 + signal
+fn code(signal: i32) -> u8 {
+    exit::code_of_signal(signal)
 }
 
-fn end_after(delay: Duration, code: i32) -> io::Result<thread::JoinHandle<()>> {
+fn end_after(
+    delay: Duration,
+    code: u8,
+    early_end: Sender<u8>,
+) -> io::Result<thread::JoinHandle<()>> {
     thread::Builder::new().spawn(move || {
         let started = std::time::Instant::now();
         while started.elapsed() < delay {
             thread::park_timeout(delay.saturating_sub(started.elapsed()));
         }
-        end(code);
+        end(code, &early_end);
     })
 }
 
-#[expect(
-    clippy::exit,
-    reason = "a call that hangs in the kernel cannot be returned from"
-)]
-fn end(code: i32) {
-    std::process::exit(code);
+/// A call that hangs in the kernel cannot be returned from; the main thread can.
+fn end(code: u8, early_end: &Sender<u8>) {
+    // Nobody listens when the verb has ended meanwhile.
+    let _ = early_end.send(code);
 }

@@ -5,7 +5,10 @@ use std::{path::PathBuf, time::Duration};
 use clap::Args;
 use fsgather::{Builder, Communicator, Interrupt, settings::Transport};
 
-use crate::{arguments::positive_duration, failure::Failure, interruption::Interruption, log};
+use crate::{
+    arguments::positive_duration, failure::Failure, interruption::Interruption,
+    invocation::Invocation, log,
+};
 
 /// Arguments that all verbs of ranks share.
 #[derive(Args, Clone, Debug)]
@@ -36,6 +39,7 @@ impl Membership {
     pub(crate) fn join(
         arguments: &JoinArguments,
         transport: Option<Transport>,
+        invocation: &Invocation,
     ) -> Result<Self, Failure> {
         log::start()?;
         let mut builder = Communicator::builder();
@@ -48,7 +52,7 @@ impl Membership {
         if let Some(transport) = transport {
             builder = builder.transport(transport);
         }
-        Self::enter(builder)
+        Self::enter(builder, invocation)
     }
 
     /// Meets the other ranks as a builder says.
@@ -56,11 +60,13 @@ impl Membership {
     /// # Errors
     ///
     /// When the ranks do not meet, or a signal ends the meeting.
-    pub(crate) fn enter(builder: Builder) -> Result<Self, Failure> {
+    pub(crate) fn enter(builder: Builder, invocation: &Invocation) -> Result<Self, Failure> {
         let interrupt = Interrupt::default();
-        let interruption =
-            Interruption::watch(&interrupt).map_err(Failure::system("watch signals"))?;
-        let builder = builder.interrupt(&interrupt).call_site(command_line());
+        let interruption = Interruption::watch(&interrupt, invocation.early_end())
+            .map_err(Failure::system("watch signals"))?;
+        let builder = builder
+            .interrupt(&interrupt)
+            .call_site(invocation.command_line());
         match builder.build() {
             Ok(communicator) => Ok(Self {
                 communicator,
@@ -103,19 +109,6 @@ impl Membership {
             }
         }
     }
-}
-
-/// What this rank was asked to do, for messages on other ranks.
-fn command_line() -> String {
-    const LONGEST: usize = 200;
-    let words: Vec<String> = std::env::args_os()
-        .skip(1)
-        .map(|word| word.to_string_lossy().into_owned())
-        .collect();
-    let line = words.join(" ");
-    let cut: String = line.chars().take(LONGEST).collect();
-    let more = if cut.len() < line.len() { " ..." } else { "" };
-    format!("`fsgather {cut}{more}`")
 }
 
 /// Replaces `{rank}` by the rank's number in plain decimal.

@@ -5,11 +5,11 @@ use std::{
     fmt, io,
     os::{fd::OwnedFd, unix::net::UnixStream},
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Child, Stdio},
 };
 
 use super::{handshake, variables::Variable};
-use crate::exit;
+use crate::{exit, invocation::Invocation};
 
 /// A rank whose command runs.
 #[derive(Debug)]
@@ -41,6 +41,7 @@ pub(super) enum StartFailure {
 ///
 /// Nothing is left behind then.
 pub(super) fn start(
+    invocation: &Invocation,
     command: &[OsString],
     variables: &[Variable],
     with_stdin: bool,
@@ -49,8 +50,7 @@ pub(super) fn start(
     if with_stdin {
         handshake::send_file(&ours, io::stdin()).map_err(StartFailure::System)?;
     }
-    // The link, not what it points to: this very program even if its file has been replaced by now.
-    let mut own = Command::new("/proc/self/exe");
+    let mut own = invocation.again().map_err(StartFailure::System)?;
     own.args(["exec-rank", "--parent", &std::process::id().to_string()]);
     if with_stdin {
         own.arg("--with-stdin");

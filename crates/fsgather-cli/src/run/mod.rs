@@ -35,6 +35,7 @@ pub(crate) use exec_rank::{ExecRankArguments, exec_rank};
 
 use crate::{
     failure::Failure,
+    invocation::Invocation,
     output::{self, Stream},
 };
 use launch::StartFailure;
@@ -66,6 +67,8 @@ enum Event {
 struct Task<'a> {
     /// The verb that starts them, for our own lines.
     verb: &'static str,
+    /// How processes that become ranks are started.
+    invocation: &'a Invocation,
     command: &'a [OsString],
     /// Whether rank 0 has our standard input.
     with_stdin: bool,
@@ -88,12 +91,17 @@ const OWN_POLICY: Policy = Policy {
 ///
 /// When the arguments ask for the impossible, the gather directory is not fit for use, or this machine
 /// does not let us watch over ranks. Failing ranks are no error here: their code is returned.
-pub(crate) fn run(arguments: &RunArguments, json: bool) -> Result<u8, Failure> {
+pub(crate) fn run(
+    arguments: &RunArguments,
+    json: bool,
+    invocation: &Invocation,
+) -> Result<u8, Failure> {
     arguments.check(json)?;
     let directory = directory::choose(arguments.dir.as_deref())?;
     let job = Job::new(arguments.ranks, arguments.timeout, directory)?;
     let task = Task {
         verb: "run",
+        invocation,
         command: &arguments.command,
         with_stdin: true,
         // Ranks' data must not mix with our own document.
@@ -119,12 +127,14 @@ pub(crate) fn run_own(
     ranks: WorldSize,
     directory: &Path,
     arguments: Vec<OsString>,
+    invocation: &Invocation,
 ) -> Result<u8, Failure> {
     let job = Job::new(ranks, None, directory.to_owned())?;
-    let mut command = vec![OsString::from("/proc/self/exe")];
+    let mut command = invocation.program().to_vec();
     command.extend(arguments);
     let task = Task {
         verb,
+        invocation,
         command: &command,
         with_stdin: false,
         data: Stream::Stdout,
@@ -194,6 +204,7 @@ impl Run {
                 break;
             }
             match launch::start(
+                task.invocation,
                 task.command,
                 &job.variables_of(rank),
                 task.with_stdin && rank == Rank::ZERO,

@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::{
     exit,
     failure::Failure,
+    invocation::Invocation,
     membership::{JoinArguments, Membership},
     output,
 };
@@ -43,10 +44,14 @@ struct Report {
 /// # Errors
 ///
 /// When the ranks do not meet, or one is lost or late.
-pub(crate) fn barrier(arguments: &BarrierArguments, json: bool) -> Result<u8, Failure> {
+pub(crate) fn barrier(
+    arguments: &BarrierArguments,
+    json: bool,
+    invocation: &Invocation,
+) -> Result<u8, Failure> {
     let started = Instant::now();
     // Nothing is handed over, so no directory is needed for it.
-    let membership = Membership::join(&arguments.join, Some(Transport::Memory))?;
+    let membership = Membership::join(&arguments.join, Some(Transport::Memory), invocation)?;
     let report = membership.complete(|communicator| {
         communicator.barrier()?;
         Ok(Report {

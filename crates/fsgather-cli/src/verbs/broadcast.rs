@@ -10,6 +10,7 @@ use crate::{
     exit,
     failure::Failure,
     input::Input,
+    invocation::Invocation,
     membership::{JoinArguments, Membership, for_rank, needs_rank},
     output,
 };
@@ -66,7 +67,11 @@ struct Report {
 /// # Errors
 ///
 /// When the ranks do not meet, one is lost or late, or something cannot be read or written.
-pub(crate) fn broadcast(arguments: &BroadcastArguments, json: bool) -> Result<u8, Failure> {
+pub(crate) fn broadcast(
+    arguments: &BroadcastArguments,
+    json: bool,
+    invocation: &Invocation,
+) -> Result<u8, Failure> {
     let started = Instant::now();
     if let Some(out) = &arguments.out {
         needs_rank("--out", out)?;
@@ -75,7 +80,7 @@ pub(crate) fn broadcast(arguments: &BroadcastArguments, json: bool) -> Result<u8
             "--json needs --out: standard output cannot carry the payload as well",
         ));
     }
-    let membership = Membership::join(&arguments.join, None)?;
+    let membership = Membership::join(&arguments.join, None, invocation)?;
     let report = membership.complete(|communicator| {
         let rank = communicator.rank();
         let is_root = rank.get() == arguments.root;

@@ -16,6 +16,7 @@ use crate::{
     exit,
     failure::Failure,
     input::Input,
+    invocation::Invocation,
     membership::{JoinArguments, Membership, for_rank, needs_rank},
     output,
     progress::Received,
@@ -104,11 +105,15 @@ struct Report {
 /// # Errors
 ///
 /// When the ranks do not meet, one is lost or late, or something cannot be read or written.
-pub(crate) fn gather(arguments: &GatherArguments, json: bool) -> Result<u8, Failure> {
+pub(crate) fn gather(
+    arguments: &GatherArguments,
+    json: bool,
+    invocation: &Invocation,
+) -> Result<u8, Failure> {
     let started = Instant::now();
     arguments.check(json)?;
     let mut input = Input::of(arguments.file.as_deref())?;
-    let membership = Membership::join(&arguments.join, None)?;
+    let membership = Membership::join(&arguments.join, None, invocation)?;
     let report = membership.complete(|communicator| {
         let rank = communicator.rank();
         let receives = arguments.all || rank.get() == arguments.root;

@@ -26,14 +26,18 @@ pub(crate) use arguments::BenchArguments;
 pub(crate) use rank::{BenchRankArguments, bench_rank};
 
 use super::inspect::settings;
-use crate::{exit, failure::Failure, output, run};
+use crate::{exit, failure::Failure, invocation::Invocation, output, run};
 
 /// Starts ranks that measure, and ends with their code; rank 0 prints what they have found.
 ///
 /// # Errors
 ///
 /// When the arguments ask for the impossible, or this machine does not let us start ranks.
-pub(crate) fn bench(arguments: &BenchArguments, json: bool) -> Result<u8, Failure> {
+pub(crate) fn bench(
+    arguments: &BenchArguments,
+    json: bool,
+    invocation: &Invocation,
+) -> Result<u8, Failure> {
     let settings = settings()?;
     let mut work = arguments.work()?;
     if work.transports.is_empty() {
@@ -58,7 +62,7 @@ pub(crate) fn bench(arguments: &BenchArguments, json: bool) -> Result<u8, Failur
         command.push("--json".into());
     }
     command.extend(work.to_arguments());
-    let code = run::run_own("bench", arguments.ranks, place.path(), command)?;
+    let code = run::run_own("bench", arguments.ranks, place.path(), command, invocation)?;
     let path = place.path().to_owned();
     match place.close() {
         Ok(()) => Ok(code),

@@ -17,7 +17,7 @@ use super::{
     operation::{Operation, Subject},
     report::{Measured, Report},
 };
-use crate::{exit, failure::Failure, log, membership::Membership, output};
+use crate::{exit, failure::Failure, invocation::Invocation, log, membership::Membership, output};
 
 /// One rank of `fsgather bench`, which starts this by itself.
 #[derive(Args, Debug)]
@@ -40,7 +40,11 @@ pub(crate) struct BenchRankArguments {
 /// # Errors
 ///
 /// Whatever goes wrong here or on another rank.
-pub(crate) fn bench_rank(arguments: &BenchRankArguments, json: bool) -> Result<u8, Failure> {
+pub(crate) fn bench_rank(
+    arguments: &BenchRankArguments,
+    json: bool,
+    invocation: &Invocation,
+) -> Result<u8, Failure> {
     log::start()?;
     let settings = Settings::resolve(&Variables::of_process())?;
     let work = &arguments.work;
@@ -53,7 +57,7 @@ pub(crate) fn bench_rank(arguments: &BenchRankArguments, json: bool) -> Result<u
         if let Some(control) = work.control {
             builder = builder.control(control);
         }
-        let membership = Membership::enter(builder)?;
+        let membership = Membership::enter(builder, invocation)?;
         let bench = Bench {
             arguments,
             settings: &settings,

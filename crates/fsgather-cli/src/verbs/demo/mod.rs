@@ -3,10 +3,10 @@
 mod rank;
 
 use std::{
-    env, fs,
+    fs,
     io::Read,
     path::Path,
-    process::{Child, Command, Stdio},
+    process::{Child, Stdio},
 };
 
 use clap::Args;
@@ -17,6 +17,7 @@ pub(crate) use rank::{DemoRankArguments, demo_rank};
 use crate::{
     exit,
     failure::Failure,
+    invocation::Invocation,
     output::{self, Stream},
 };
 use rank::{Outcome, Phases, classify, report_of};
@@ -67,7 +68,11 @@ struct Document {
 /// # Errors
 ///
 /// When a rank fails, or this machine does not let us start one.
-pub(crate) fn demo(arguments: &DemoArguments, json: bool) -> Result<u8, Failure> {
+pub(crate) fn demo(
+    arguments: &DemoArguments,
+    json: bool,
+    invocation: &Invocation,
+) -> Result<u8, Failure> {
     let ranks = arguments.ranks;
     let alone = classify(0, 1, None)?;
     let expected = report_of(&alone)?;
@@ -81,7 +86,7 @@ pub(crate) fn demo(arguments: &DemoArguments, json: bool) -> Result<u8, Failure>
             expected.total()
         ))?;
     }
-    let outcome = run_ranks(ranks, place.path())?;
+    let outcome = run_ranks(ranks, place.path(), invocation)?;
     let left_behind = leftovers(place.path())?;
     let confusion: Vec<Vec<u32>> = expected
         .confusion()
@@ -109,10 +114,11 @@ pub(crate) fn demo(arguments: &DemoArguments, json: bool) -> Result<u8, Failure>
 }
 
 /// Runs all ranks to their end; what rank 0 has to tell.
-fn run_ranks(ranks: u32, directory: &Path) -> Result<Outcome, Failure> {
-    let program = env::current_exe().map_err(Failure::system("find this program"))?;
+fn run_ranks(ranks: u32, directory: &Path, invocation: &Invocation) -> Result<Outcome, Failure> {
     let start = |rank: u32| {
-        Command::new(&program)
+        invocation
+            .again()
+            .map_err(Failure::system("find this program"))?
             .arg("demo-rank")
             .args(["--rank", &rank.to_string(), "--ranks", &ranks.to_string()])
             .arg("--directory")

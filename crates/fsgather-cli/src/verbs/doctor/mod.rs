@@ -18,6 +18,7 @@ use crate::{
     exit,
     failure::Failure,
     interruption::Interruption,
+    invocation::Invocation,
     log,
     output::{self, Stream},
 };
@@ -66,13 +67,18 @@ pub(crate) struct DoctorArguments {
 /// # Errors
 ///
 /// When it cannot be told, or a signal ends it.
-pub(crate) fn doctor(arguments: &DoctorArguments, json: bool) -> Result<u8, Failure> {
+pub(crate) fn doctor(
+    arguments: &DoctorArguments,
+    json: bool,
+    invocation: &Invocation,
+) -> Result<u8, Failure> {
     // What is wrong with settings is a finding, and not a failure.
     if let Ok(settings) = Settings::resolve(&Variables::of_process()) {
         log::start_with(&settings)?;
     }
     let interrupt = Interrupt::default();
-    let interruption = Interruption::watch(&interrupt).map_err(Failure::system("watch signals"))?;
+    let interruption = Interruption::watch(&interrupt, invocation.early_end())
+        .map_err(Failure::system("watch signals"))?;
     let mut builder = Communicator::builder()
         .interrupt(&interrupt)
         .call_site("`fsgather doctor`");

@@ -1,0 +1,108 @@
+//! The `fsgather` command, as a function: starts ranks, gathers files for shell jobs, and
+//! cleans up.
+//!
+//! [`main`] is all of it. The program of this package calls it, and so can programs that bring the command
+//! along, such as an interpreter of another language: each says how to start it again as another process.
+//!
+//! Data goes to standard output and everything else to standard error. `arguments` says what can be
+//! asked for, `output` is the only writer, and `exit` lists what the command ends with.
+
+mod arguments;
+mod delivery;
+mod exit;
+mod failure;
+mod input;
+mod interruption;
+mod invocation;
+mod log;
+mod membership;
+mod output;
+mod progress;
+mod run;
+mod table;
+mod verbs;
+
+use std::{
+    ffi::OsString,
+    sync::{Arc, mpsc},
+    thread,
+};
+
+use arguments::{Arguments, Verb};
+use failure::Failure;
+use invocation::Invocation;
+
+/// Does what the command line says and returns the code to exit with.
+///
+/// `arguments` are the words after the command's own name. `program` are the words that start the same command
+/// in another process, such as its path, or `python -m fsgather`: ranks of `run`, `demo` and `bench` begin
+/// so.
+///
+/// Meant to be called once, on the main thread of a process that ends with the code that it returns. It
+/// takes the signals that end commands and the standard streams for itself. A call that hangs in the kernel
+/// when a signal ends the command is left behind, on a thread of its own.
+pub fn main(arguments: impl IntoIterator<Item = OsString>, program: Vec<OsString>) -> u8 {
+    let words: Vec<OsString> = arguments.into_iter().collect();
+    let arguments = match Arguments::read(&words) {
+        Ok(arguments) => arguments,
+        Err(code) => return code,
+    };
+    let (ended, end) = mpsc::channel();
+    let invocation = Arc::new(Invocation::new(program, words, ended.clone()));
+    if !arguments.verb.may_be_left_behind() {
+        return act(&arguments, &invocation);
+    }
+    let working = thread::Builder::new()
+        .name("fsgather-verb".into())
+        .spawn(move || {
+            let end = LastWord(ended);
+            // Nobody listens when the command has ended early.
+            let _ = end.0.send(act(&arguments, &invocation));
+        });
+    match working {
+        Ok(_) => end.recv().unwrap_or(exit::OTHER),
+        Err(error) => {
+            output::say(&format!("fsgather: cannot start a thread: {error}"));
+            exit::OTHER
+        }
+    }
+}
+
+/// Ends the command also when its verb panics, which says so itself.
+struct LastWord(mpsc::Sender<u8>);
+
+impl Drop for LastWord {
+    fn drop(&mut self) {
+        let _ = self.0.send(exit::OTHER);
+    }
+}
+
+/// Does what a verb is there for; the code to exit with.
+fn act(arguments: &Arguments, invocation: &Invocation) -> u8 {
+    let json = arguments.json;
+    let (verb, result): (_, Result<u8, Failure>) = match &arguments.verb {
+        Verb::Run(run) => ("run", run::run(run, json, invocation)),
+        Verb::Demo(demo) => ("demo", verbs::demo::demo(demo, json, invocation)),
+        Verb::Gather(gather) => ("gather", verbs::gather::gather(gather, json, invocation)),
+        Verb::Broadcast(broadcast) => (
+            "broadcast",
+            verbs::broadcast::broadcast(broadcast, json, invocation),
+        ),
+        Verb::Barrier(barrier) => (
+            "barrier",
+            verbs::barrier::barrier(barrier, json, invocation),
+        ),
+        Verb::Inspect(inspect) => ("inspect", verbs::inspect::inspect(inspect, json)),
+        Verb::Clean(clean) => ("clean", verbs::clean::clean(clean, json)),
+        Verb::Doctor(doctor) => ("doctor", verbs::doctor::doctor(doctor, json, invocation)),
+        Verb::Bench(bench) => ("bench", verbs::bench::bench(bench, json, invocation)),
+        // To the user a part of the same command.
+        Verb::BenchRank(rank) => ("bench", verbs::bench::bench_rank(rank, json, invocation)),
+        Verb::DemoRank(rank) => ("demo-rank", verbs::demo::demo_rank(rank)),
+        Verb::ExecRank(rank) => ("exec-rank", Ok(run::exec_rank(rank))),
+    };
+    result.unwrap_or_else(|failure| {
+        output::say(&format!("fsgather {verb}: {failure}"));
+        failure.exit_code()
+    })
+}
