@@ -4,6 +4,7 @@
 
 mod bootstrap;
 mod buffer;
+mod command;
 mod communicator;
 mod errors;
 mod logging;
@@ -22,6 +23,7 @@ mod _fsgather {
 
     #[pymodule_export]
     use super::{
+        command::command,
         communicator::Communicator,
         parts::Parts,
         pending::Pending,

@@ -9,7 +9,7 @@ from fsgather import _fsgather
 
 def main() -> int:
     """Runs the command with the arguments of this process; what it ends with."""
-    return _fsgather.command(["fsgather", *sys.argv[1:]], [sys.executable, "-m", "fsgather"])
+    return _fsgather.command(sys.argv[1:], [sys.executable, "-m", "fsgather"])
 
 
 if __name__ == "__main__":
