@@ -24,8 +24,7 @@ def install(selection: Selection, module: ModuleType) -> None:
 
 def all_gather_list(call: Call, data: Any, group: Any = None, max_size: int = 16384) -> Any:
     """The original's list; ``max_size`` bounds the encoded object, here without anything that is sent in vain."""
-    if meeting.of(group) is None:
+    member = meeting.of(group)
+    if member is None:
         return call.original()
-    import fsgather
-
-    return fsgather.all_gather_list(data, group, max_size)
+    return member.call("all_gather_list", data, max_size=max_size, site=call.site)

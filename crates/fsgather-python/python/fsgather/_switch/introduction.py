@@ -27,6 +27,7 @@ GRACE = 60.0
 _PREFIX = "fsgather/v1"
 _WELCOME = b"+"
 _REFUSAL = b"-"
+_LATENESS = b"~"
 
 
 def mark_presence(store: Any, rank: int) -> None:
@@ -59,7 +60,8 @@ class Introduction(NamedTuple):
         except _errors.Error as error:
             for place, key in enumerate(others, start=1):
                 if _holds(store, [key]):
-                    self._answer(place, _text(store.get(key)), _REFUSAL + str(error).encode())
+                    kind = _LATENESS if isinstance(error, _errors.Timeout) else _REFUSAL
+                    self._answer(place, _text(store.get(key)), kind + str(error).encode())
             raise
         finally:
             _remove(store, self._hello(0))
@@ -87,9 +89,11 @@ class Introduction(NamedTuple):
         finally:
             _remove(store, self._hello(place))
         _remove(store, answer_key)
-        if answer.startswith(_REFUSAL):
-            raise _errors.Rendezvous(answer[1:].decode("utf-8", "replace"))
-        return answer[1:]
+        kind, content = answer[:1], answer[1:]
+        if kind == _WELCOME:
+            return content
+        reason = content.decode("utf-8", "replace")
+        raise _errors.Timeout(reason) if kind == _LATENESS else _errors.Rendezvous(reason)
 
     def _hello(self, place: int) -> str:
         return f"{_PREFIX}/hello/{place}"
@@ -143,7 +147,7 @@ class Introduction(NamedTuple):
     def _late(self, places: list[int], waited: float) -> _errors.Error:
         error = _errors.Timeout(
             f"{self._name(places)} did not come to its first call within {waited:.0f} s, the time-out of the "
-            "process group: give init_process_group a longer one, or set FSGATHER_TIMEOUT"
+            "process group; give init_process_group a longer one if that is too short"
         )
         error.missing = tuple(self.group.ranks[place] for place in places)
         error.patience = self.patience

@@ -65,22 +65,42 @@ class Membership:
                 self._group = None
             return self._communicator
 
-    def call(self, name: str, *arguments: Any, site: str) -> Any:
-        """Makes a collective call in the manner of torch, which differs where this rank's object cannot be carried: the
-        exception is the one that pickling it has raised. The other ranks raise :class:`fsgather.PeerFailed`.
+    def call(self, name: str, *arguments: Any, **how: Any) -> Any:
+        """Makes a collective call in the manner of torch, where an object that cannot be handed in does no lasting harm.
+
+        The exception is then the one that pickling it has raised, on other ranks :class:`fsgather.PeerFailed`, and the
+        next call has all ranks meet anew.
         """
+        communicator = self.communicator()
         try:
-            return getattr(self.communicator(), name)(*arguments, site=site)
-        except _errors.PeerFailed as error:
+            return getattr(communicator, name)(*arguments, **how)
+        except (_errors.PeerFailed, _errors.TooLarge) as error:
+            if _is_only_the_object(error):
+                self._start_anew(communicator)
             if error.__cause__ is not None:
                 raise error.__cause__ from error
             raise
+
+    def _start_anew(self, failed: Communicator) -> None:
+        described = groups.describe(self._process_group())
+        with self._lock:
+            if self._communicator is failed:
+                self._communicator, self._group = None, described
+        failed._member.leave(None)
 
     def leave(self) -> None:
         """Gives the communicator up, without waiting for the other ranks."""
         communicator, self._communicator, self._group = self._communicator, None, None
         if communicator is not None:
             communicator._member.leave(None)
+
+
+def _is_only_the_object(error: _errors.Error) -> bool:
+    """Whether a rank could not hand in its object, and goes on otherwise. All ranks have the same answer."""
+    if not isinstance(error, _errors.PeerFailed):
+        return True
+    was_raised = f"failed ({error.reason})" in str(error)
+    return was_raised and str(error.phase).startswith("publishing")
 
 
 def of(group: Any = None) -> Optional[Membership]:

@@ -1,0 +1,68 @@
+"""What happens when a rank fails: everybody is told, and a group survives what does it no harm."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+import fsgather
+import torch.distributed as dist
+
+
+class Stubborn:
+    """Cannot be pickled."""
+
+    def __reduce__(self) -> Any:
+        raise ValueError("not me")
+
+
+def expect(kind: type[BaseException], words: str, function: Any, *arguments: Any, **named: Any) -> None:
+    """Fails unless the call raises that."""
+    try:
+        function(*arguments, **named)
+    except kind as error:
+        assert type(error) is kind and words in str(error), (type(error), error)
+    else:
+        raise AssertionError(f"{function} did not raise {kind}")
+
+
+def main() -> None:
+    """Objects that cannot be handed in on one rank or on all, and a rank that ends."""
+    dist.init_process_group("gloo")
+    rank, size = dist.get_rank(), dist.get_world_size()
+    into: list[Any] = [None] * size
+    own, others = (ValueError, "not me"), (fsgather.PeerFailed, "rank 2")
+
+    expect(*(own if rank == 2 else others), dist.all_gather_object, into, Stubborn() if rank == 2 else rank)
+    assert into == [None] * size, into
+    dist.all_gather_object(into, rank)
+    assert into == list(range(size)), into
+
+    on_root = [None] * size if rank == 0 else None
+    expect(*(own if rank == 2 else others), dist.gather_object, Stubborn() if rank == 2 else rank, on_root)
+    objects = [Stubborn()] if rank == 2 else [None]
+    expect(*(own if rank == 2 else others), dist.broadcast_object_list, objects, 2)
+    expect(*(own if rank == 2 else others), dist.all_gather_object, into, Stubborn() if rank == 2 else 1, weights_only=True)
+    kinds = (ValueError, fsgather.PeerFailed)
+    try:
+        dist.all_gather_object(into, Stubborn())
+    except kinds as error:
+        assert "not me" in str(error), error
+    dist.all_gather_object(into, rank)
+    assert into == list(range(size)), into
+
+    dist.barrier()
+    if rank == 1:
+        with open(os.path.join(os.environ["SWITCH_OUTPUT"], "ended"), "w") as output:
+            output.write(str(time.time()))
+        raise MemoryError("out of luck")
+    expect(fsgather.PeerFailed, "MemoryError: out of luck", dist.all_gather_object, into, rank)
+    with open(os.path.join(os.environ["SWITCH_OUTPUT"], f"told-{rank}"), "w") as output:
+        output.write(str(time.time()))
+    # The launcher ends everybody when it notices the first.
+    time.sleep(60)
+
+
+if __name__ == "__main__":
+    main()

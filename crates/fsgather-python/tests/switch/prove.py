@@ -1,0 +1,219 @@
+"""Runs the jobs of this directory under a real torchrun with four ranks, and judges what came of them.
+
+Needs a Python with torch, and fsgather in ``PYTHONPATH`` with the metadata of an installed package, so that torch
+finds it: ``scripts/test-torch.sh`` provides both. Names of proofs as arguments choose some of them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Callable, Iterator
+
+HERE = Path(__file__).resolve().parent
+RANKS = 4
+NOTICE = "object collectives of this job go through fsgather"
+
+PROOFS: dict[str, Callable[[Path], None]] = {}
+
+
+def proof(function: Callable[[Path], None]) -> Callable[[Path], None]:
+    """One thing that has to be true; gets a directory of its own."""
+    PROOFS[function.__name__] = function
+    return function
+
+
+def has_module(name: str) -> bool:
+    """Whether this Python has it."""
+    return importlib.util.find_spec(name) is not None
+
+
+def start(job: str, output: Path, succeeds: bool = True, **variables: str) -> str:
+    """Runs a job on all ranks; what it has said."""
+    output.mkdir(exist_ok=True)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("FSGATHER_", "MDETR_"))}
+    environment = {**kept, "SWITCH_OUTPUT": str(output), "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
+    environment.update(variables)
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(RANKS), str(HERE / job)]
+    # Torch removes the launcher's children only when it is asked politely.
+    with subprocess.Popen(
+        command, env=environment, cwd=output, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        try:
+            said, _ = process.communicate(timeout=180)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGTERM)
+            said, _ = process.communicate(timeout=60)
+            raise AssertionError(f"{job} did not end:\n{said[-4000:]}") from None
+    assert (process.returncode == 0) == succeeds, f"{job} ended with {process.returncode}:\n{said[-4000:]}"
+    return said
+
+
+def results(output: Path) -> dict[str, str]:
+    """What each rank has written."""
+    found = {path.name: path.read_text() for path in sorted(output.glob("rank-*"))}
+    assert len(found) == RANKS, found.keys()
+    return found
+
+
+def same(job: str, directory: Path, patch: str, **variables: str) -> str:
+    """Runs a job without and with a patch, compares, and returns what the latter said."""
+    plain = start(job, directory / "plain", **variables)
+    assert NOTICE not in plain, plain
+    said = start(job, directory / "patched", FSGATHER_PATCH=patch, FSGATHER_DIR=str(directory), **variables)
+    before, after = results(directory / "plain"), results(directory / "patched")
+    for rank in before:
+        for old, new in zip(before[rank].splitlines(), after[rank].splitlines()):
+            assert old == new, f"{rank}:\n{old[:500]}\n{new[:500]}"
+    assert before == after
+    assert said.count(NOTICE) == 1, said
+    return said
+
+
+@proof
+def objects_are_the_same(directory: Path) -> None:
+    """The object functions, on the default group and others, with every kind of argument."""
+    same("objects.py", directory, "torch")
+
+
+@proof
+def mmengine_evaluates_the_same(directory: Path) -> None:
+    """Unmodified MMEngine, both ways of collecting; its own files are not made."""
+    if not has_module("mmengine"):
+        raise NotImplementedError("mmengine is not installed")
+    for patch in ("mmengine", "mmengine,torch"):
+        place = directory / patch
+        place.mkdir()
+        same("evaluation.py", place, patch)
+        assert (place / "plain/.dist_test").exists()
+        assert not (place / "patched/.dist_test").exists()
+
+
+@proof
+def reference_functions_return_the_same(directory: Path) -> None:
+    """Functions of the SAM, MDETR and DPR code and single ones, by each path."""
+    single = [f"own_gathers:{name}" for name in ("all_gather", "gather", "all_gather_tensors", "nothing")]
+    for variable in ("", "MDETR_CPU_REDUCE", "MDETR_FILESYS_REDUCE", "MDETR_FILESYS_REDUCE_RANK_0_ONLY"):
+        place = directory / (variable or "none")
+        place.mkdir()
+        variables = {variable: "1"} if variable else {}
+        said = same("reference_jobs.py", place, ",".join(["sam", "dpr", *single]), **variables)
+        for rank in range(RANKS):
+            ran = (place / f"patched/calls-{rank}").read_text().splitlines()
+            assert "own_gathers: ['all_gather_tensors']" in ran, ran
+            assert "sam3.train.utils.distributed: ['gather_to_rank_0_via_filesys']" in ran[1:2], ran
+            assert all(line.endswith("[]") for line in (ran[0], *ran[2:4])), ran
+        for words in ("(data, directory, retries)", "all_gather_tensors takes (tensor)", "no own_gathers:nothing"):
+            assert said.count(words) == 1, (words, said)
+
+
+@proof
+def failures_are_told(directory: Path) -> None:
+    """An object that cannot be pickled, and a rank that ends by an exception."""
+    start("failures.py", directory / "out", succeeds=False, FSGATHER_PATCH="torch")
+    ended = float((directory / "out/ended").read_text())
+    for rank in (0, 2, 3):
+        took = float((directory / f"out/told-{rank}").read_text()) - ended
+        assert took < 5, took
+
+
+@proof
+def a_rank_without_the_patch_is_named(directory: Path) -> None:
+    """And one that is only late is not."""
+    start("without_patch.py", directory / "missing", succeeds=False, FSGATHER_PATCH="torch", SWITCH_CASE="missing")
+    for rank, said in results(directory / "missing").items():
+        assert said == "alone" or ("rank 2 of process group" in said and "FSGATHER_PATCH" in said), (rank, said)
+    start("without_patch.py", directory / "late", FSGATHER_PATCH="torch", SWITCH_CASE="late")
+    assert set(results(directory / "late").values()) == {"in time"}
+
+
+@proof
+def the_backend_works(directory: Path) -> None:
+    """By its name alone, registered by hand, and with ranks that meet in a directory."""
+    import torch
+
+    by_name = "torch.distributed.backends" in Path(torch.distributed.distributed_c10d.__file__).read_text()
+    for case in ("found by name", "registered", "directory"):
+        if case == "found by name" and not by_name:
+            continue
+        said = start("backend.py", directory / case.replace(" ", "-"), SWITCH_CASE=case)
+        assert said.count(f"used {case}") == RANKS * (2 if case == "directory" else 1), said
+    case = "directory, by the launcher"
+    start("backend.py", directory / "launcher", SWITCH_CASE=case, FSGATHER_PATCH="torch")
+
+
+@proof
+def torch_passes_its_own_tests(directory: Path) -> None:
+    """Its tests of the object functions."""
+    start("torch_own.py", directory / "out", FSGATHER_PATCH="torch+internal")
+    for said in results(directory / "out").values():
+        assert len(re.findall(r": passed, [1-9]\d* calls", said)) == 6, said
+
+
+@proof
+def workers_are_silent(directory: Path) -> None:
+    """Processes that load data have the hook, say nothing and join nothing; wrong words are said by all ranks, once."""
+    said = start("workers.py", directory / "out", FSGATHER_PATCH="torch")
+    assert said.count(NOTICE) == 1, said
+    assert "fsgather" not in said.replace(NOTICE, "").replace("(FSGATHER_PATCH", ""), said
+    said = start("workers.py", directory / "wrong", succeeds=False, FSGATHER_PATCH="torch,mmengin")
+    assert "there is no 'mmengin' (did you mean mmengine?)" in said, said
+
+
+@proof
+def it_costs_nothing_when_unset(directory: Path) -> None:
+    """The hook, measured as what it adds to loading and calling all entry points of torch's group."""
+    code = (
+        "import time, sys, importlib.metadata as m\n"
+        "points = [p for p in m.entry_points(group='torch.backends') if p.name == 'fsgather']\n"
+        "start = time.perf_counter()\n"
+        "for point in points: point.load()()\n"
+        "took = time.perf_counter() - start\n"
+        "assert len(points) == 1 and not [n for n in sys.modules if n.split('.')[0] == 'fsgather']\n"
+        "print(took)\n"
+    )
+    if sys.version_info < (3, 10):
+        raise NotImplementedError("this Python selects entry points differently")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("FSGATHER_")}
+    took = [float(subprocess.check_output([sys.executable, "-c", code], env=kept, cwd=directory)) for _ in range(21)]
+    print(f"     hook without FSGATHER_PATCH: median {statistics.median(took) * 1e6:.0f} us, most {max(took) * 1e6:.0f} us")
+    assert statistics.median(took) < 0.001, took
+
+
+def run(names: list[str]) -> Iterator[bool]:
+    """Whether each of them holds."""
+    for name, function in PROOFS.items():
+        if names and name not in names:
+            continue
+        started = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="fsgather-switch-") as directory:
+            try:
+                function(Path(directory))
+            except NotImplementedError as reason:
+                print(f"SKIPPED {name}: {reason}", flush=True)
+                continue
+            except AssertionError as error:
+                print(f"FAILED {name}: {error}", flush=True)
+                yield False
+                continue
+        print(f"ok {name} ({time.monotonic() - started:.0f} s)", flush=True)
+        yield True
+
+
+def main() -> int:
+    """Runs the proofs, says how it went."""
+    outcomes = list(run(sys.argv[1:]))
+    print(f"summary: {outcomes.count(True)} passed, {outcomes.count(False)} failed")
+    return 0 if outcomes and all(outcomes) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
