@@ -53,7 +53,7 @@ def is_ours(tensor: torch.Tensor) -> bool:
         and not tensor.is_neg()
         and not tensor._backward_hooks
         and not tensor.__dict__
-        and not tensor.has_names()
+        and not any(getattr(tensor, "names", ()))
     )
 
 
