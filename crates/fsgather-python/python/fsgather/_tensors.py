@@ -53,7 +53,8 @@ def is_ours(tensor: torch.Tensor) -> bool:
         and not tensor.is_neg()
         and not tensor._backward_hooks
         and not tensor.__dict__
-        and not any(getattr(tensor, "names", ()))
+        # Later versions of torch have no names, and no such method.
+        and not getattr(tensor, "has_names", bool)()
     )
 
 

@@ -9,12 +9,13 @@ call one, as workers that load data, do not notice it.
 ``finder``                changes modules when they are imported
 ``groups``                what torch knows about a process group
 ``introduction``          ranks of a process group meet through its store
-``membership``            one communicator for each process group
+``meeting``               one communicator for each process group
 ``collectives``           the object functions of torch
 ``mmengine``, ``mdetr``,  functions of other libraries, and single ones
 ``dpr``, ``custom``
-``backend``               the backend ``fsgather`` and ``init_method="fsgather:///directory"``
-``uncaught``, ``notices`` what peers and people are told
+``backend``,              the backend ``fsgather`` and ``init_method="fsgather:///directory"``
+``rendezvous``
+``notices``               what people are told
 ========================= =====================================================================
 """
 
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 import functools
 import os
+from types import ModuleType
 from typing import Optional
 
 __all__ = ["install", "site_directory"]
@@ -44,6 +46,7 @@ def install(selected: str) -> None:
     chosen = selection.parse(selected)
     for name in (groups.C10D, "torch.distributed"):
         finder.when_imported(name, functools.partial(collectives.install, chosen))
+    finder.when_imported("torch.distributed.rendezvous", _register_scheme)
     families = {"mmengine": mmengine, "sam": mdetr, "dpr": dpr}
     for family in sorted(chosen.families):
         for name in families[family].MODULES:
@@ -53,6 +56,12 @@ def install(selected: str) -> None:
 
         for name, function in chosen.functions:
             finder.when_imported(name, functools.partial(custom.install, chosen, function))
+
+
+def _register_scheme(module: ModuleType) -> None:
+    from fsgather._switch import rendezvous
+
+    rendezvous.register(module)
 
 
 def site_directory() -> str:

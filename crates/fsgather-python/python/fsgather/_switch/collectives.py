@@ -5,8 +5,8 @@ that do not fit or that we do not know, ranks outside the group, groups of one. 
 on all ranks, and before anything is sent.
 
 Results are the original's. Where ranks fail it is better: an object that cannot be pickled raises its own exception on
-its rank, as in the original, and :class:`fsgather.PeerFailed` with that exception's type and text on the others, which the
-original leaves waiting.
+its rank, as in the original, and :class:`fsgather.PeerFailed` with that exception's text on the others, which the original
+leaves waiting.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any, Callable, Optional
 
 from fsgather import _errors
-from fsgather._switch import callers, groups, membership, notices
+from fsgather._switch import callers, groups, meeting, notices
 from fsgather._switch.selection import Selection
 
 __all__ = ["install", "use_for_backend"]
@@ -69,7 +69,7 @@ def _replace(module: ModuleType, name: str, make: Callable[[Callable[..., Any]],
 
 
 def _collective(
-    name: str, ours: Callable[[_Arguments, membership.Membership, str], bool], original: Callable[..., Any]
+    name: str, ours: Callable[[_Arguments, meeting.Membership, str], bool], original: Callable[..., Any]
 ) -> Optional[Callable[..., Any]]:
     signature = inspect.signature(original)
     needed, understood = _PARAMETERS[name]
@@ -100,48 +100,48 @@ def _collective(
     return replacement
 
 
-def _member(group: Any) -> Optional[membership.Membership]:
+def _member(group: Any) -> Optional[meeting.Membership]:
     """The membership for a group whose objects go our way."""
     if not _selection.torch:
         process_group = groups.current(group)
         if process_group is None or not groups.is_for_us(process_group):
             return None
-    return membership.of(group)
+    return meeting.of(group)
 
 
-def _all_gather_object(given: _Arguments, member: membership.Membership, site: str) -> bool:
+def _all_gather_object(given: _Arguments, member: meeting.Membership, site: str) -> bool:
     into = given["object_list"]
     packing = _Packing(given)
-    everything = member.call(lambda ranks: ranks.all_gather(packing.pack(given["obj"]), site=site))
+    everything = member.call("all_gather", packing.pack(given["obj"]), site=site)
     for place, entry in enumerate(everything):
         into[place] = packing.unpack(entry)
     return True
 
 
-def _gather_object(given: _Arguments, member: membership.Membership, site: str) -> bool:
+def _gather_object(given: _Arguments, member: meeting.Membership, site: str) -> bool:
     destination = _place(given, member, "dst")
     into = given["object_gather_list"]
     # A list where there must be none, or none where there must be one: the original says so.
     if destination is None or bool(into) != (destination == member.rank):
         return False
     packing = _Packing(given)
-    everything = member.call(lambda ranks: ranks.gather(packing.pack(given["obj"]), destination, site=site))
+    everything = member.call("gather", packing.pack(given["obj"]), destination, site=site)
     if everything is not None:
         for place, entry in enumerate(everything):
             into[place] = packing.unpack(entry)
     return True
 
 
-def _broadcast_object_list(given: _Arguments, member: membership.Membership, site: str) -> bool:
+def _broadcast_object_list(given: _Arguments, member: meeting.Membership, site: str) -> bool:
     source = _place(given, member, "src")
     if source is None:
         return False
     objects = given["object_list"]
     packing = _Packing(given)
     if source == member.rank:
-        member.call(lambda ranks: ranks.broadcast([packing.pack(entry) for entry in objects], source, site=site))
+        member.call("broadcast", [packing.pack(entry) for entry in objects], source, site=site)
         return True
-    received = member.call(lambda ranks: ranks.broadcast(None, source, site=site))
+    received = member.call("broadcast", None, source, site=site)
     if len(received) != len(objects):
         raise ValueError(
             f"broadcast_object_list: rank {member.ranks[source]} sent {len(received)} objects, and the list of rank "
@@ -152,7 +152,7 @@ def _broadcast_object_list(given: _Arguments, member: membership.Membership, sit
     return True
 
 
-def _place(given: _Arguments, member: membership.Membership, name: str) -> Optional[int]:
+def _place(given: _Arguments, member: meeting.Membership, name: str) -> Optional[int]:
     """The root's place in the group; ``None`` where the original has something to say about it."""
     in_world, in_group = given[name], given.get("group_" + name)
     if in_group is None:
@@ -174,7 +174,10 @@ class _Packing:
         import torch
 
         packed = io.BytesIO()
-        torch.save(entry, packed)
+        try:
+            torch.save(entry, packed)
+        except Exception as error:
+            return _Unpackable(error)
         return packed.getvalue()
 
     def unpack(self, entry: Any) -> Any:
@@ -187,12 +190,22 @@ class _Packing:
         return torch.load(io.BytesIO(entry), weights_only=True)
 
 
+class _Unpackable:
+    """Stands for an object that cannot be packed: handing it in fails the call for all ranks, so that none is left waiting."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def __reduce_ex__(self, _protocol: Any) -> Any:
+        raise self._error
+
+
 def _announcing(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def init_process_group(*arguments: Any, **named: Any) -> Any:
         result = original(*arguments, **named)
         try:
-            membership.say_present()
+            meeting.say_present()
         except Exception:
             # Only what is said of a missing rank depends on it.
             pass
@@ -207,6 +220,6 @@ def _forgetting(original: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return original(*arguments, **named)
         finally:
-            membership.forget_destroyed()
+            meeting.forget_destroyed()
 
     return destroy_process_group

@@ -25,7 +25,7 @@ import re
 from types import ModuleType
 from typing import Any, Callable, Optional
 
-from fsgather._switch import dpr, mdetr, membership, notices, replacing
+from fsgather._switch import dpr, mdetr, meeting, notices, replacing
 from fsgather._switch.replacing import Call
 from fsgather._switch.selection import Selection
 
@@ -88,27 +88,27 @@ class _Renaming:
 
 
 def _fill(call: Call, object_list: Any, obj: Any, group: Any = None, **others: Any) -> Any:
-    member = membership.of(group)
+    member = meeting.of(group)
     if member is None or any(others.values()):
         return call.original()
-    for place, entry in enumerate(member.call(lambda ranks: ranks.all_gather(obj, site=call.site))):
+    for place, entry in enumerate(member.call("all_gather", obj, site=call.site)):
         object_list[place] = entry
     return None
 
 
 def _list_for_all(call: Call, data: Any, group: Any = None) -> Any:
-    member = membership.of(group)
+    member = meeting.of(group)
     if member is None:
         return call.original()
-    return member.call(lambda ranks: ranks.all_gather(data, site=call.site))
+    return member.call("all_gather", data, site=call.site)
 
 
 def _gather(call: Call, data: Any, dst: int, group: Any, elsewhere: Any) -> Any:
-    member = membership.of(group)
+    member = meeting.of(group)
     place = member.place(dst) if member is not None else None
     if member is None or place is None:
         return call.original()
-    everything = member.call(lambda ranks: ranks.gather(data, place, site=call.site))
+    everything = member.call("gather", data, place, site=call.site)
     return everything if everything is not None else elsewhere
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-from fsgather._switch import membership, replacing
+from fsgather._switch import meeting, replacing
 from fsgather._switch.replacing import Call
 from fsgather._switch.selection import Selection
 
@@ -24,7 +24,7 @@ def install(selection: Selection, module: ModuleType) -> None:
 
 def all_gather_list(call: Call, data: Any, group: Any = None, max_size: int = 16384) -> Any:
     """The original's list; ``max_size`` bounds the encoded object, here without anything that is sent in vain."""
-    if membership.of(group) is None:
+    if meeting.of(group) is None:
         return call.original()
     import fsgather
 

@@ -9,7 +9,7 @@ import datetime
 import sys
 from typing import Any, NamedTuple, Optional
 
-__all__ = ["C10D", "Group", "c10d", "current", "describe", "exists", "is_for_us"]
+__all__ = ["C10D", "Group", "backend", "c10d", "current", "describe", "exists", "is_for_us"]
 
 C10D = "torch.distributed.distributed_c10d"
 
@@ -58,12 +58,18 @@ def current(group: Any = None) -> Any:
 
 def is_for_us(process_group: Any) -> bool:
     """Whether the job has chosen the backend ``fsgather`` for it."""
-    return "fsgather" in str(_table("pg_backend_config").get(process_group, ""))
+    return "fsgather" in backend(process_group)
+
+
+def backend(process_group: Any) -> str:
+    """Its backends, as torch writes them: ``"cpu:gloo,cuda:nccl"``; before 2.0 a single word."""
+    config = _table("pg_backend_config").get(process_group)
+    return str(config) if config is not None else str(c10d().get_backend(process_group))
 
 
 def exists(process_group: Any) -> bool:
     """Whether it has not been destroyed."""
-    return process_group in _table("pg_map")
+    return process_group is not None and process_group in _table("pg_map")
 
 
 def describe(group: Any = None) -> Optional[Group]:
@@ -73,8 +79,8 @@ def describe(group: Any = None) -> Optional[Group]:
     if process_group is None or process_group.size() < 2 or not exists(process_group):
         return None
     module = c10d()
-    backend = str(_table("pg_backend_config").get(process_group) or module.get_backend(process_group))
-    if any(word in backend for word in _UNREAL):
+    backends = backend(process_group)
+    if any(word in backends for word in _UNREAL):
         return None
     store = _store(process_group)
     world_store = _store(module._get_default_group())
@@ -85,7 +91,7 @@ def describe(group: Any = None) -> Optional[Group]:
         return None
     ranks = tuple(sorted(places, key=places.__getitem__))
     name = str(_table("pg_names").get(process_group, ""))
-    return Group(process_group, name, process_group.rank(), ranks, store, world_store, backend)
+    return Group(process_group, name, process_group.rank(), ranks, store, world_store, backends)
 
 
 def _table(name: str) -> Any:

@@ -40,12 +40,14 @@ class Introduction(NamedTuple):
     group: Group
     patience: float
     """How long to wait for ranks of which it is known that they will come, in seconds."""
+    grace: float
+    """How long to wait for others, in seconds."""
     nonce: str
 
     @classmethod
-    def of(cls, group: Group, patience: float) -> Introduction:
+    def of(cls, group: Group, patience: float, grace: float) -> Introduction:
         """The part of this process."""
-        return cls(group, patience, secrets.token_hex(8))
+        return cls(group, patience, min(grace, patience), secrets.token_hex(8))
 
     def gather_hellos(self) -> list[str]:
         """On rank 0: waits for the others, and returns the nonce of each. Whoever came is told of a failure."""
@@ -101,7 +103,7 @@ class Introduction(NamedTuple):
     def _wait(self, keys: list[str]) -> None:
         """Until the store has all ``keys``, or somebody is missing without whom it never will."""
         started = time.monotonic()
-        grace = min(GRACE, self.patience)
+        grace = self.grace
         while True:
             waited = time.monotonic() - started
             limit = grace if waited < grace else self.patience
@@ -111,11 +113,12 @@ class Introduction(NamedTuple):
             if _wait_for(self.group.store, keys, started + limit):
                 return
             absent = self._absent()
+            waited = time.monotonic() - started
             silent = [place for place in absent if not self._is_present(place)]
-            if silent:
-                raise self._not_there(silent, time.monotonic() - started)
-            if time.monotonic() - started >= self.patience:
-                raise self._late(absent, time.monotonic() - started)
+            if silent and self.grace < self.patience:
+                raise self._not_there(silent, waited)
+            if waited >= self.patience:
+                raise self._late(absent, waited)
             grace = 0.0
 
     def _absent(self) -> list[int]:

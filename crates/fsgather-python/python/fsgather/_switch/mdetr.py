@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any, Optional
 
-from fsgather._switch import membership, replacing
+from fsgather._switch import meeting, replacing
 from fsgather._switch.replacing import Call
 from fsgather._switch.selection import Selection
 
@@ -40,7 +40,7 @@ def all_gather(
     filesys_save_dir: Optional[str] = None,
 ) -> Any:
     """By the path that arguments and variables choose, in the original's order."""
-    if membership.of(None) is None:
+    if meeting.of(None) is None:
         return call.original()
     import fsgather
 
@@ -54,7 +54,7 @@ def all_gather_via_filesys(
     gather_to_rank_0_only: bool = False,
 ) -> Any:
     """Through files; with ``gather_to_rank_0_only`` the list is empty on other ranks."""
-    if membership.of(None) is None:
+    if meeting.of(None) is None:
         return call.original()
     import fsgather
 

@@ -10,7 +10,7 @@ from itertools import chain, zip_longest
 from types import ModuleType
 from typing import Any, Optional
 
-from fsgather._switch import membership, replacing
+from fsgather._switch import meeting, replacing
 from fsgather._switch.replacing import Call
 from fsgather._switch.selection import Selection
 
@@ -37,11 +37,11 @@ def _collect_results(
 
     ``tmpdir``, where the original would leave its files, is not touched: payloads go where ``FSGATHER_DIR`` says.
     """
-    world = membership.of(None)
+    world = meeting.of(None)
     if world is None:
         result: Optional[list[Any]] = call.original()
         return result
-    parts = world.call(lambda ranks: ranks.gather(result_part, 0, site=call.site))
+    parts = world.call("gather", result_part, 0, site=call.site)
     if parts is None:
         return None
     # The sampler deals samples out one by one, and pads the last round. Both as in the original, `None`s included.

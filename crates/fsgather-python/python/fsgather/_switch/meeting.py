@@ -9,23 +9,24 @@ import os
 import sys
 import threading
 import weakref
-from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar
+from typing import TYPE_CHECKING, Any, Optional
 
-from fsgather._switch import groups, notices, uncaught
-from fsgather._switch.introduction import Introduction, mark_presence
+from fsgather import _errors
+from fsgather._switch import groups, notices
+from fsgather._switch.introduction import GRACE, Introduction, mark_presence
 
 if TYPE_CHECKING:
     from fsgather import Communicator
 
-__all__ = ["Membership", "forget_destroyed", "of", "say_present"]
-
-_T = TypeVar("_T")
+__all__ = ["Membership", "communicator_of", "forget_destroyed", "of", "say_present"]
 
 #: torch's default for process groups that do not tell theirs.
 _DEFAULT_PATIENCE = 1800.0
 
 _lock = threading.Lock()
-_memberships: dict[int, "Membership"] = {}
+_memberships: dict[int, Membership] = {}
+_is_present = False
+"""Whether the other ranks have been told that functions are replaced here."""
 
 
 class Membership:
@@ -37,39 +38,49 @@ class Membership:
         self.rank = group.rank
         """This process's place among them."""
         self._process_group = weakref.ref(group.process_group)
-        # Threads of one process that use the same process group take turns, each for a whole call.
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
+        # The store and the process group are torch's to end: kept until the ranks have met.
         self._group: Optional[groups.Group] = group
         self._communicator: Optional[Communicator] = None
 
     def is_of(self, process_group: Any) -> bool:
-        """Whether it belongs to this very object, and not to an earlier one at the same address."""
-        return self._process_group() is process_group
+        """Whether it belongs to this very object, which has not been destroyed."""
+        return self._process_group() is process_group and groups.exists(process_group)
 
     def place(self, rank: int) -> Optional[int]:
         """The place in the group of a rank of the world."""
         return self.ranks.index(rank) if rank in self.ranks else None
 
-    def call(self, function: Callable[[Communicator], _T]) -> _T:
-        """Calls ``function`` with the communicator, which the first call makes together with the other ranks."""
-        with self._turn:
+    def communicator(self) -> Communicator:
+        """The communicator, which the first call makes together with the other ranks.
+
+        Threads that use the same process group take turns in making it. After that they may call at the same time, as
+        far as all ranks do so in the same order.
+        """
+        with self._lock:
             if self._communicator is None:
                 if self._group is None:
-                    raise RuntimeError("the process group was destroyed by another thread")
+                    raise _errors.Error("the process group was destroyed while another thread made a call on it")
                 self._communicator = _meet(self._group)
-                # The store and the process group are torch's to end.
                 self._group = None
-            return function(self._communicator)
+            return self._communicator
 
-    def fail(self, error: BaseException) -> None:
-        """Tells the other ranks that this one is ending; never waits."""
-        if self._communicator is not None:
-            self._communicator.fail(error)
+    def call(self, name: str, *arguments: Any, site: str) -> Any:
+        """Makes a collective call in the manner of torch, which differs where this rank's object cannot be carried: the
+        exception is the one that pickling it has raised. The other ranks raise :class:`fsgather.PeerFailed`.
+        """
+        try:
+            return getattr(self.communicator(), name)(*arguments, site=site)
+        except _errors.PeerFailed as error:
+            if error.__cause__ is not None:
+                raise error.__cause__ from error
+            raise
 
     def leave(self) -> None:
-        """Gives the communicator up, as far as that can be done without waiting for others."""
-        self._communicator = None
-        self._group = None
+        """Gives the communicator up, without waiting for the other ranks."""
+        communicator, self._communicator, self._group = self._communicator, None, None
+        if communicator is not None:
+            communicator._member.leave(None)
 
 
 def of(group: Any = None) -> Optional[Membership]:
@@ -80,7 +91,7 @@ def of(group: Any = None) -> Optional[Membership]:
         return None
     with _lock:
         known = _memberships.get(id(process_group))
-    if known is not None and known.is_of(process_group) and groups.exists(process_group):
+    if known is not None and known.is_of(process_group):
         return known
     forget_destroyed()
     described = groups.describe(process_group)
@@ -99,7 +110,7 @@ def forget_destroyed() -> None:
         gone = {
             key: membership
             for key, membership in _memberships.items()
-            if membership._process_group() is None or not groups.exists(membership._process_group())
+            if not groups.exists(membership._process_group())
         }
         for key in gone:
             del _memberships[key]
@@ -109,16 +120,33 @@ def forget_destroyed() -> None:
 
 def say_present() -> None:
     """Leaves word for the other ranks of the default group that functions are replaced here, too."""
+    global _is_present
     world = groups.describe(None)
     if world is not None:
+        _is_present = True
         mark_presence(world.world_store, world.ranks[world.rank])
 
 
-def tell_all(error: BaseException) -> None:
-    """Tells the other ranks of each group that this process ends by ``error``."""
-    # Without the lock: the thread that holds it may be the one that is ending.
-    for membership in list(_memberships.values()):
-        membership.fail(error)
+def communicator_of(group: Any = None) -> Communicator:
+    """The communicator of a process group, for programs that call fsgather themselves.
+
+    Raises:
+        ValueError: this process is not a member of the group, or torch knows no such group.
+    """
+    from fsgather import Communicator
+
+    membership = of(group)
+    if membership is not None:
+        return membership.communicator()
+    process_group = groups.current(group)
+    if process_group is None or not groups.exists(process_group):
+        raise ValueError(f"group={group!r} is no process group of torch.distributed that this process is a member of")
+    if process_group.size() == 1:
+        return Communicator.solo()
+    raise _errors.Config(
+        f"the ranks of process group {process_group!r} cannot meet through its store, as backend "
+        f"{groups.backend(process_group)} has none; make an fsgather.Communicator and hand that over as the group"
+    )
 
 
 def _meet(group: groups.Group) -> Communicator:
@@ -126,7 +154,8 @@ def _meet(group: groups.Group) -> Communicator:
 
     limit = group.timeout()
     patience = limit.total_seconds() if limit is not None else _DEFAULT_PATIENCE
-    own = Introduction.of(group, patience)
+    # Where the program itself calls us, ranks that have not come yet are late, and nothing else.
+    own = Introduction.of(group, patience, GRACE if _is_present else patience)
     # With FSGATHER_TIMEOUT set, that counts.
     timeout = None if os.environ.get("FSGATHER_TIMEOUT") else patience
     size = len(group.ranks)
@@ -149,8 +178,7 @@ def _meet(group: groups.Group) -> Communicator:
     else:
         record = own.fetch_record()
         communicator = Communicator.meet(group.rank, size, _not_asked, lambda _seconds: record, timeout=timeout)
-    uncaught.tell(tell_all)
-    if group.ranks[group.rank] == 0:
+    if _is_present and group.ranks[group.rank] == 0:
         patched = os.environ.get("FSGATHER_PATCH", "").strip()
         why = f"FSGATHER_PATCH={patched}" if patched else f"backend {group.backend}"
         notices.once(f"object collectives of this job go through fsgather ({why}); the first is one of {size} ranks")
