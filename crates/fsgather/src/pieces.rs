@@ -41,7 +41,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Pieces {
     encoding: u8,
-    pieces: Vec<Bytes>,
+    list: Vec<Bytes>,
     /// Why there are none.
     failure: Option<String>,
 }
@@ -60,7 +60,7 @@ impl Pieces {
     pub const fn new(encoding: u8, pieces: Vec<Bytes>) -> Self {
         Self {
             encoding,
-            pieces,
+            list: pieces,
             failure: None,
         }
     }
@@ -81,7 +81,7 @@ impl Pieces {
     pub fn failing(reason: impl Into<String>) -> Self {
         Self {
             encoding: codec::BYTES.0,
-            pieces: Vec::new(),
+            list: Vec::new(),
             failure: Some(reason.into()),
         }
     }
@@ -89,13 +89,13 @@ impl Pieces {
     /// How long the payload is, in bytes.
     #[must_use]
     pub fn total_len(&self) -> u64 {
-        self.pieces.iter().map(|piece| piece.len() as u64).sum()
+        self.list.iter().map(|piece| piece.len() as u64).sum()
     }
 
     fn into_source(self) -> (Encoding, Source<'static>) {
         let source = match self.failure {
             Some(reason) => Source::Written(Box::new(|session, _| Err(session.raised(reason)))),
-            None => Source::Pieces(self.pieces),
+            None => Source::Pieces(self.list),
         };
         (Encoding(self.encoding), source)
     }
