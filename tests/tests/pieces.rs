@@ -1,7 +1,10 @@
 //! What bindings to other languages rely on: payloads in pieces, memory that may be written to, calls with
 //! options of their own, leaving with a reason.
 
-#![expect(clippy::expect_used, reason = "functions that tests share fail with it")]
+#![expect(
+    clippy::expect_used,
+    reason = "functions that tests share fail with it"
+)]
 
 mod common;
 
@@ -257,4 +260,45 @@ fn a_rank_that_asks_while_it_meets_the_others_gives_up() {
         std::fs::remove_file(&asked).expect("it is there");
     }
     assert_nothing_left(place.path());
+}
+
+#[test]
+fn the_time_out_of_one_call_holds_whatever_carries_messages() {
+    for control in ["tcp", "markers"] {
+        let place = place();
+        let world = World::new(3, place.path())
+            .with("FSGATHER_CONTROL", control)
+            .with("FSGATHER_TIMEOUT", "1s");
+        let mut stage = Stage::new();
+        // Longer than the world's for the first call, shorter for the second.
+        stage.start_all(&world, |rank| match rank {
+            2 => "join at:late timed_barrier:60000 at:later".into(),
+            _ => "join timed_barrier:60000 timed_barrier:300 close".to_string(),
+        });
+        stage.wait_at([2], "late");
+        stage.let_pass(Duration::from_millis(1500));
+        stage.go(2);
+        stage.wait_at([2], "later");
+        let since = Instant::now();
+        let (error, ends) = stage.fail_alike([0, 1], common::TIMED_OUT);
+        assert!(
+            error.contains("300ms") && error.contains("rank 2"),
+            "{error}"
+        );
+        for end in ends {
+            assert!(end.at.duration_since(since) < Duration::from_secs(20));
+        }
+        stage.go(2);
+        stage.succeed([2]);
+    }
+}
+
+#[test]
+fn a_time_out_of_nothing_is_refused() {
+    let place = place();
+    let world = World::new(1, place.path());
+    let mut stage = Stage::new();
+    stage.start_all(&world, |_| "join timed_barrier:0".into());
+    let (error, _) = stage.fail_alike([0], common::CONFIG);
+    assert!(error.contains("time-out of 0"), "{error}");
 }

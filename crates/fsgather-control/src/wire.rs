@@ -11,7 +11,7 @@ use serde::{Serialize, de::DeserializeOwned};
 /// The version of everything on the wire.
 ///
 /// 1: first version. 2: one welcome for all, moving to marker files. 3: groups; who removes a payload.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 
 /// The largest frame, in bytes without its length.
 pub const FRAME_LIMIT: usize = 8 << 20;

@@ -1,6 +1,6 @@
 //! What a rank says it is doing: [`Call`], compared across ranks before any data moves.
 
-use std::{fmt, panic::Location};
+use std::{fmt, panic::Location, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -135,6 +135,9 @@ pub struct Call {
     pub type_tag: Option<TypeTag>,
     /// Where the call was made.
     pub site: Site,
+    /// How long nothing may move before the call fails, if not the world's time-out. Never compared: the
+    /// longest that a rank says counts.
+    pub patience: Option<Duration>,
 }
 
 impl Call {
@@ -147,6 +150,7 @@ impl Call {
             bound: None,
             type_tag: None,
             site,
+            patience: None,
         }
     }
 
@@ -161,6 +165,13 @@ impl Call {
     #[must_use]
     pub const fn with_bound(mut self, bound: u64) -> Self {
         self.bound = Some(bound);
+        self
+    }
+
+    /// The same call with a time-out of its own.
+    #[must_use]
+    pub const fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = Some(patience);
         self
     }
 
@@ -182,7 +193,7 @@ impl Call {
 
     /// What keeps two calls from being the same collective call: the first difference, in words.
     ///
-    /// Call sites are not compared, and type tags only between equal builds.
+    /// Call sites and time-outs are not compared, and type tags only between equal builds.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Option<&'static str> {
         if self.operation != other.operation {
@@ -234,12 +245,14 @@ mod tests {
     }
 
     #[test]
-    fn call_sites_are_not_compared() {
+    fn call_sites_and_time_outs_are_not_compared() {
         let elsewhere = Call {
             site: Site::named("b.rs:2:2"),
             ..gather()
         };
         assert_eq!(gather().difference(&elsewhere), None);
+        let patient = gather().with_patience(Duration::from_secs(9));
+        assert_eq!(gather().difference(&patient), None);
     }
 
     #[test]

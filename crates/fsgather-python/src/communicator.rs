@@ -14,7 +14,7 @@ use pyo3::{exceptions::PyValueError, prelude::*, types::PyList};
 
 use crate::{
     bootstrap::Callables,
-    logging,
+    errors, logging,
     object::{self, Pickling},
     parts::Parts,
     pending::Pending,
@@ -84,7 +84,7 @@ impl Communicator {
         publish: Option<Py<PyAny>>,
         fetch: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
-        logging::install();
+        logging::install().map_err(|error| errors::raise(py, &error))?;
         let waiting = Waiting::new();
         let mut builder = Member::builder().interrupt(waiting.interrupt());
         if let Some(rank) = rank {

@@ -19,7 +19,7 @@ use pyo3::prelude::*;
 
 #[pymodule]
 mod _fsgather {
-    use super::{Bound, PyModule, PyModuleMethods, PyResult, buffer};
+    use super::{Bound, PyModule, PyModuleMethods, PyResult, buffer, plain};
 
     #[pymodule_export]
     use super::{
@@ -33,6 +33,7 @@ mod _fsgather {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         buffer::register(module)?;
+        plain::register(module)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

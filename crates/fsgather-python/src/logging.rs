@@ -7,9 +7,10 @@
 use std::{
     collections::VecDeque,
     fmt::{self, Write},
-    sync::{Mutex, Once, PoisonError},
+    sync::{Mutex, OnceLock, PoisonError},
 };
 
+use fsgather::{Error, environment::Variables};
 use pyo3::prelude::*;
 use tracing::{
     Event, Level, Subscriber,
@@ -30,16 +31,28 @@ static QUEUE: Mutex<VecDeque<Record>> = Mutex::new(VecDeque::new());
 
 /// Has events of the library queued, by the filter in `FSGATHER_LOG`. Does nothing when something else
 /// listens to them in this process already.
-pub(crate) fn install() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        let filter = std::env::var("FSGATHER_LOG").ok();
-        let filter = filter.and_then(|filter| EnvFilter::try_new(filter).ok());
-        let filter = filter.unwrap_or_else(|| EnvFilter::new("warn"));
-        let _ = tracing_subscriber::registry()
-            .with(Queueing.with_filter(filter))
-            .try_init();
-    });
+///
+/// # Errors
+///
+/// [`Error::Config`] for a filter that cannot be understood.
+pub(crate) fn install() -> Result<(), Error> {
+    static INSTALLED: OnceLock<()> = OnceLock::new();
+    if INSTALLED.get().is_none() {
+        let variables = Variables::of_process();
+        let text = variables.get("FSGATHER_LOG").unwrap_or("warn");
+        let filter = EnvFilter::try_new(text).map_err(|error| {
+            Error::Config {
+                message: format!(
+                    "FSGATHER_LOG: {text:?} is no log filter ({error}); write one such as warn or fsgather=debug"
+                ),
+            }
+        })?;
+        INSTALLED.get_or_init(|| {
+            let queueing = Queueing.with_filter(filter);
+            let _ = tracing_subscriber::registry().with(queueing).try_init();
+        });
+    }
+    Ok(())
 }
 
 /// Hands queued records to the logger `fsgather`. What goes wrong with that is nobody's failure.

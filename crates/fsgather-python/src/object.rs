@@ -33,7 +33,6 @@ const HEAD: usize = 16;
 const ALIGNMENT: usize = 64;
 
 const PLAIN: u8 = 1;
-const PICKLE: u8 = 2;
 const PICKLE_WITH_TENSORS: u8 = 3;
 
 /// Whether objects that are not plain data may be pickled, and unpickled.

@@ -25,7 +25,8 @@ fn the_python_package_passes_its_own_tests() {
         );
         return;
     };
-    let stage = stage(&built, &environment).expect("the package is laid out below the target directory");
+    let stage =
+        stage(&built, &environment).expect("the package is laid out below the target directory");
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let status = Command::new(&python)
         .args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"])
@@ -33,7 +34,10 @@ fn the_python_package_passes_its_own_tests() {
         .current_dir(package)
         .env("PYTHONPATH", &stage)
         .env("PYTHONDONTWRITEBYTECODE", "1")
-        .env("HYPOTHESIS_STORAGE_DIRECTORY", environment.join("hypothesis"))
+        .env(
+            "HYPOTHESIS_STORAGE_DIRECTORY",
+            environment.join("hypothesis"),
+        )
         .status()
         .expect("the interpreter was there a moment ago");
     assert!(status.success(), "pytest ended with {status}");
@@ -60,7 +64,13 @@ fn interpreter(environment: &Path) -> Option<PathBuf> {
         .is_ok_and(|status| status.success());
     let is_installed = is_made
         && Command::new(&python)
-            .args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"])
+            .args([
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+            ])
             .args(NEEDED)
             .status()
             .is_ok_and(|status| status.success());

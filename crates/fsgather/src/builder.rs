@@ -12,7 +12,7 @@ use std::{
 };
 
 use fsgather_control::meet;
-use fsgather_core::{Error, Interrupt, ProcessId, Site, Solo};
+use fsgather_core::{Call, Error, Interrupt, Operation, ProcessId, Site, Solo};
 use fsgather_store::{Liveness, liveness, this_process};
 
 use crate::{
@@ -259,7 +259,8 @@ impl Builder {
             // What is found is told on the way that works wherever ranks have met.
             inner.world.keep_place(route, Place::Relay);
         } else {
-            set_up::place_for(&inner, &route, site)?;
+            let call = Call::new(Operation::SetUp, site.clone());
+            set_up::place_for(&inner, &route, &call)?;
         }
         Ok(Communicator::from_inner(inner, Postcard))
     }

@@ -2,9 +2,12 @@
 
 use std::{panic::Location, path::PathBuf, time::Duration};
 
-use fsgather_core::{Call, Operation, Site};
+use fsgather_core::{Call, Error, Operation, Site};
 
 use crate::{communicator::Communicator, route::Route, settings::Transport};
+
+/// Longer than any job, and short enough for clocks.
+const FOR_EVER: Duration = Duration::from_hours(100 * 365 * 24);
 
 /// How one call is made, where that differs from the communicator's own way.
 ///
@@ -31,8 +34,8 @@ pub struct CallOptions {
     pub transport: Option<Transport>,
     /// The shared directory, where payloads go through files; else the communicator's.
     pub directory: Option<PathBuf>,
-    /// How long nothing may move before this call fails; else the communicator's time-out. Where ranks
-    /// say different things, the longest counts.
+    /// How long nothing may move before this call fails, also in moving what it brings; else the
+    /// communicator's time-out. While ranks are waited for the longest counts of those who have come.
     pub timeout: Option<Duration>,
     /// How many bytes each rank's payload may have, as in
     /// [`all_gather_list`](Communicator::all_gather_list). Nothing to a call without payloads.
@@ -42,17 +45,24 @@ pub struct CallOptions {
 }
 
 impl CallOptions {
-    /// A call of `operation` that is made so, from `location` if nothing else is said.
+    /// A call of `operation` that is made so, from `location` if nothing else is said; an error if that is
+    /// plainly wrong.
     pub(crate) fn call<C>(
         &self,
         communicator: &Communicator<C>,
         operation: Operation,
         location: &Location<'_>,
-    ) -> Call {
-        Call {
-            bound: self.bound,
-            ..Call::new(operation, self.site(communicator, location))
+    ) -> Result<Call, Error> {
+        if self.timeout == Some(Duration::ZERO) {
+            return Err(Error::config(
+                "a time-out of 0 would fail every call; give a longer one",
+            ));
         }
+        Ok(Call {
+            bound: self.bound,
+            patience: self.timeout.map(|timeout| timeout.min(FOR_EVER)),
+            ..Call::new(operation, self.site(communicator, location))
+        })
     }
 
     /// The same for a call that has no payload which could be bounded.
@@ -61,11 +71,11 @@ impl CallOptions {
         communicator: &Communicator<C>,
         operation: Operation,
         location: &Location<'_>,
-    ) -> Call {
-        Call {
+    ) -> Result<Call, Error> {
+        Ok(Call {
             bound: None,
-            ..self.call(communicator, operation, location)
-        }
+            ..self.call(communicator, operation, location)?
+        })
     }
 
     /// The place of the call, for messages.

@@ -67,7 +67,7 @@ impl<'a> Started<'a> {
         encoding: Encoding,
         source: Source<'a>,
     ) -> Result<Self, Error> {
-        let place = set_up::place_for(inner, route, &call.site)?;
+        let place = set_up::place_for(inner, route, &call)?;
         let session = Session::begin(inner, call)?;
         let ready = publish(&session, &place, manner, encoding, source)
             .map_err(|cause| session.fail(cause))?;
@@ -315,7 +315,9 @@ fn pass_on(
     if lens.iter().all(|len| *len == 0) {
         return Ok(());
     }
-    let passed = mesh.ring(
+    let patience = session.ticket.call.patience;
+    let passed = mesh.ring_within(
+        patience.unwrap_or(mesh.patience()),
         call_id(&session.ticket),
         &inner.members,
         own.as_slice(),

@@ -54,7 +54,7 @@ impl<C: Codec> Communicator<C> {
     /// Those of [`group`](Self::group).
     #[track_caller]
     pub fn group_with(&self, ranks: &[u32], how: &CallOptions) -> Result<Self, Error> {
-        let call = how.unbounded_call(self, Operation::Group, Location::caller());
+        let call = how.unbounded_call(self, Operation::Group, Location::caller())?;
         let ranks = self.checked(ranks)?;
         step_aside(|| {
             let group = self.inner.group(&ranks)?;
@@ -98,7 +98,7 @@ impl<C: Codec> Communicator<C> {
         key: i64,
         how: &CallOptions,
     ) -> Result<Option<Self>, Error> {
-        let call = how.unbounded_call(self, Operation::Split, Location::caller());
+        let call = how.unbounded_call(self, Operation::Split, Location::caller())?;
         step_aside(|| {
             let own = set_up::encode(&Choice { color, key })?;
             let table = self.inner.exchange.exchange(call, own)?;

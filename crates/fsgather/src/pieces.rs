@@ -41,7 +41,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Pieces {
     encoding: u8,
-    pieces: Vec<Bytes>,
+    list: Vec<Bytes>,
     /// Why there are none.
     failure: Option<String>,
 }
@@ -60,7 +60,7 @@ impl Pieces {
     pub const fn new(encoding: u8, pieces: Vec<Bytes>) -> Self {
         Self {
             encoding,
-            pieces,
+            list: pieces,
             failure: None,
         }
     }
@@ -81,7 +81,7 @@ impl Pieces {
     pub fn failing(reason: impl Into<String>) -> Self {
         Self {
             encoding: codec::BYTES.0,
-            pieces: Vec::new(),
+            list: Vec::new(),
             failure: Some(reason.into()),
         }
     }
@@ -89,13 +89,13 @@ impl Pieces {
     /// How long the payload is, in bytes.
     #[must_use]
     pub fn total_len(&self) -> u64 {
-        self.pieces.iter().map(|piece| piece.len() as u64).sum()
+        self.list.iter().map(|piece| piece.len() as u64).sum()
     }
 
     fn into_source(self) -> (Encoding, Source<'static>) {
         let source = match self.failure {
             Some(reason) => Source::Written(Box::new(|session, _| Err(session.raised(reason)))),
-            None => Source::Pieces(self.pieces),
+            None => Source::Pieces(self.list),
         };
         (Encoding(self.encoding), source)
     }
@@ -110,7 +110,7 @@ impl<C> Communicator<C> {
     /// Those of [`barrier`](Self::barrier).
     #[track_caller]
     pub fn barrier_with(&self, how: &CallOptions) -> Result<(), Error> {
-        let call = how.unbounded_call(self, Operation::Barrier, Location::caller());
+        let call = how.unbounded_call(self, Operation::Barrier, Location::caller())?;
         let passed = step_aside(|| self.inner.exchange.exchange(call, Bytes::new()));
         passed
             .map(drop)
@@ -131,7 +131,7 @@ impl<C> Communicator<C> {
         pieces: Pieces,
         how: &CallOptions,
     ) -> Result<Vec<Payload>, Error> {
-        let call = how.call(self, Operation::AllGather, Location::caller());
+        let call = how.call(self, Operation::AllGather, Location::caller())?;
         step_aside(|| {
             let mut started = self.start_pieces(call, Manner::Passing, Some(pieces), how)?;
             started.finish(all)
@@ -153,7 +153,7 @@ impl<C> Communicator<C> {
         how: &CallOptions,
     ) -> Result<Gathered<Payload>, Error> {
         let root = self.world_size().rank(root)?;
-        let call = how.call(self, Operation::Gather, Location::caller());
+        let call = how.call(self, Operation::Gather, Location::caller())?;
         step_aside(|| {
             let call = call.with_root(root);
             let mut started = self.start_pieces(call, Manner::KeptForReader, Some(pieces), how)?;
@@ -174,7 +174,7 @@ impl<C> Communicator<C> {
         how: &CallOptions,
     ) -> Result<Payload, Error> {
         let root = self.world_size().rank(root)?;
-        let call = how.call(self, Operation::Broadcast, Location::caller());
+        let call = how.call(self, Operation::Broadcast, Location::caller())?;
         step_aside(|| {
             let call = call.with_root(root);
             let own = pieces.filter(|_| self.rank() == root);
@@ -194,7 +194,7 @@ impl<C> Communicator<C> {
         pieces: Pieces,
         how: &CallOptions,
     ) -> Result<Pending<Vec<Payload>>, Error> {
-        let call = how.call(self, Operation::StartAllGather, Location::caller());
+        let call = how.call(self, Operation::StartAllGather, Location::caller())?;
         let started = step_aside(|| self.start_pieces(call, Manner::Kept, Some(pieces), how))?;
         Ok(Pending::new(started, all))
     }
@@ -212,7 +212,7 @@ impl<C> Communicator<C> {
         how: &CallOptions,
     ) -> Result<Pending<Gathered<Payload>>, Error> {
         let root = self.world_size().rank(root)?;
-        let call = how.call(self, Operation::Gather, Location::caller());
+        let call = how.call(self, Operation::Gather, Location::caller())?;
         let call = call.with_root(root);
         let started = step_aside(|| self.start_pieces(call, Manner::Kept, Some(pieces), how))?;
         Ok(Pending::new(started, |started, received| {

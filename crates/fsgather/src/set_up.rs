@@ -18,7 +18,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use fsgather_core::{Call, Contribution, Error, Operation, Phase, Rank, Round, Site};
+use fsgather_core::{Call, Contribution, Error, Operation, Phase, Rank, Round};
 use fsgather_store::{
     BEAT_PERIOD, Caretaker, CollectPolicy, FileSystem, GatherDir, GatherFacts, OwnUid,
     cannot_be_shared, check_writable, probers,
@@ -57,23 +57,24 @@ enum Plan {
     NotShared(Error),
 }
 
-/// The place that a route leads to; found out together with all other ranks the first time.
-pub(crate) fn place_for(inner: &Inner, route: &Route, site: &Site) -> Result<Place, Error> {
+/// The place that a route leads to; found out together with all other ranks the first time, where `call` is
+/// made and with its time-out.
+pub(crate) fn place_for(inner: &Inner, route: &Route, call: &Call) -> Result<Place, Error> {
     let _one_at_a_time = lock(&inner.world.setting_up);
     if let Some(known) = inner.world.known_place(route) {
         return Ok(known);
     }
-    let place = run(inner, route, site)?;
+    let place = run(inner, route, call)?;
     inner.world.keep_place(route.clone(), place.clone());
     Ok(place)
 }
 
 /// Finds the place that a route leads to, together with all other ranks.
-fn run(inner: &Inner, route: &Route, site: &Site) -> Result<Place, Error> {
+fn run(inner: &Inner, route: &Route, call: &Call) -> Result<Place, Error> {
     if inner.exchange.body_limit() == usize::MAX {
         return Ok(Place::Relay);
     }
-    let set_up = SetUp { inner, route, site };
+    let set_up = SetUp { inner, route, call };
     let mut made = None;
     let place = set_up.find(&mut made);
     if let (Some(directory), Ok(Place::Relay | Place::Mesh(_)) | Err(_)) = (made, &place) {
@@ -88,7 +89,8 @@ fn run(inner: &Inner, route: &Route, site: &Site) -> Result<Place, Error> {
 struct SetUp<'a> {
     inner: &'a Inner,
     route: &'a Route,
-    site: &'a Site,
+    /// What it is done for.
+    call: &'a Call,
 }
 
 impl SetUp<'_> {
@@ -265,7 +267,10 @@ impl SetUp<'_> {
     /// One exchange of the set-up; a rank whose part fails makes it fail for all.
     fn agree(&self, part: impl FnOnce() -> Result<Bytes, Error>) -> Result<Vec<Bytes>, Error> {
         let exchange = &self.inner.exchange;
-        let ticket = exchange.begin(Call::new(Operation::SetUp, self.site.clone()))?;
+        let ticket = exchange.begin(Call {
+            patience: self.call.patience,
+            ..Call::new(Operation::SetUp, self.call.site.clone())
+        })?;
         let body = part().map_err(|cause| exchange.fail(&ticket, Phase::Publishing, cause))?;
         exchange.contribute(&ticket, Round::VERDICT, Contribution::inline(body))?;
         let verdict = exchange.wait(&ticket, Round::VERDICT)?;

@@ -1,6 +1,8 @@
 //! Steps as bindings to other languages make them: payloads in pieces, calls with options.
 #![expect(clippy::panic, reason = "a wrong script has to be mended")]
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use fsgather::{CallOptions, Communicator, Payload, Pieces, settings::Transport};
 use fsgather_tests::Generated;
@@ -18,6 +20,10 @@ pub(crate) fn take(communicator: &Communicator, words: &[&str]) -> Result<bool, 
         ..CallOptions::default()
     };
     match words {
+        ["timed_barrier", milliseconds] => {
+            let timeout = Some(Duration::from_millis(number(milliseconds).into()));
+            communicator.barrier_with(&CallOptions { timeout, ..plain })?;
+        }
         ["barrier_with"] => communicator.barrier_with(&plain)?,
         ["all_gather_pieces", len] => all_gather(communicator, len, &plain)?,
         ["by", transport, directory, len] => {

@@ -36,11 +36,11 @@ impl Coordinator {
             self.send(vec![from], ToMember::Abort { channel: id, cause });
             return;
         }
-        let size = channel.size();
+        let (size, patience) = (channel.size(), self.world.patience);
         let round = channel
             .undecided
             .entry(step)
-            .or_insert_with(|| Round::new(size, now));
+            .or_insert_with(|| Round::new(size, patience, now));
         let fits = round
             .first()
             .is_none_or(|(_, call)| call.difference(&arrival.call).is_none());

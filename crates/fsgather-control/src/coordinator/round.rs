@@ -21,6 +21,12 @@ pub(super) struct Round {
     arrivals: Vec<Option<Arrival>>,
     arrived: usize,
     pub(super) clock: Clock,
+    /// The time-out of ranks that say nothing of it.
+    default: Duration,
+    /// The longest time-out of those who have arrived.
+    patience: Duration,
+    /// Whether they differ, so that some would wait less long than the round lasts.
+    is_uneven: bool,
 }
 
 /// Since when nothing has moved, and what has been said about it.
@@ -38,7 +44,8 @@ pub(super) enum Due {
     Late,
     /// Nothing has moved for this long: the user should know for whom we wait.
     Warning(Duration),
-    /// Something has moved: those who wait should know that rank 0 is alive.
+    /// Those who wait should know that rank 0 is alive: something has moved, or they expect an answer earlier
+    /// than others do.
     Notice,
 }
 
@@ -69,8 +76,14 @@ impl Clock {
         }
     }
 
-    /// What is due now; a warning or notice is due once.
-    pub(super) fn take_due(&mut self, patience: Duration, now: Instant) -> Option<Due> {
+    /// What is due now; a warning or notice is due once. With `always` those who wait are told that rank 0 is
+    /// alive also when nothing moves.
+    pub(super) fn take_due(
+        &mut self,
+        patience: Duration,
+        always: bool,
+        now: Instant,
+    ) -> Option<Due> {
         let idle = now.saturating_duration_since(self.last_progress);
         if idle >= patience {
             return Some(Due::Late);
@@ -81,7 +94,7 @@ impl Clock {
             return Some(Due::Warning(idle));
         }
         let silence = now.saturating_duration_since(self.last_notice);
-        if self.last_progress > self.last_notice && silence >= NOTICE_EVERY {
+        if (always || self.last_progress > self.last_notice) && silence >= NOTICE_EVERY {
             self.last_notice = now;
             return Some(Due::Notice);
         }
@@ -89,9 +102,9 @@ impl Clock {
     }
 
     /// When something will be due.
-    pub(super) fn next_due(&self, patience: Duration) -> Instant {
+    pub(super) fn next_due(&self, patience: Duration, always: bool) -> Instant {
         let due = self.last_progress + patience.min(self.next_warning);
-        if self.last_progress > self.last_notice {
+        if always || self.last_progress > self.last_notice {
             due.min(self.last_notice + NOTICE_EVERY)
         } else {
             due
@@ -109,12 +122,36 @@ const LONGEST_WARNING_GAP: Duration = Duration::from_mins(30);
 pub(super) const FIRST_WARNING: Duration = Duration::from_secs(30);
 
 impl Round {
-    pub(super) fn new(members: usize, now: Instant) -> Self {
+    /// One that nobody has come to; `patience` is that of ranks that say nothing of it.
+    pub(super) fn new(members: usize, patience: Duration, now: Instant) -> Self {
         Self {
             arrivals: vec![None; members],
             arrived: 0,
             clock: Clock::started(now),
+            default: patience,
+            patience,
+            is_uneven: false,
         }
+    }
+
+    /// How long nothing may move before it fails.
+    pub(super) const fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// Whether a rank has given it a time-out of its own.
+    pub(super) fn has_own_patience(&self) -> bool {
+        self.patience != self.default
+    }
+
+    /// What is due now; a warning or notice is due once.
+    pub(super) fn take_due(&mut self, now: Instant) -> Option<Due> {
+        self.clock.take_due(self.patience, self.is_uneven, now)
+    }
+
+    /// When something will be due.
+    pub(super) fn next_due(&self) -> Instant {
+        self.clock.next_due(self.patience, self.is_uneven)
     }
 
     /// The first call that arrived, by which the others are measured, and the place of who made it.
@@ -130,6 +167,13 @@ impl Round {
     /// Keeps a contribution; a second one of the same member is dropped.
     pub(super) fn arrive(&mut self, place: usize, arrival: Arrival, now: Instant) {
         if let Some(place @ None) = self.arrivals.get_mut(place) {
+            let patience = arrival.call.patience.unwrap_or(self.default);
+            if self.arrived == 0 {
+                self.patience = patience;
+            } else {
+                self.is_uneven |= self.patience != patience;
+                self.patience = self.patience.max(patience);
+            }
             *place = Some(arrival);
             self.arrived += 1;
             self.clock.moved(now);

@@ -9,13 +9,16 @@ use fsgather_core::{ChannelId, Error, Rank, Step, duration_text};
 
 use super::{
     Action, Coordinator,
-    round::{Clock, Due, NOTICE_EVERY},
+    round::{Clock, Due, NOTICE_EVERY, Round},
     step_text,
 };
 use crate::message::ToMember;
 
 /// What to do about a time-out.
 const MORE_TIME: &str = "set FSGATHER_TIMEOUT to wait longer";
+
+/// The same for a call that was given a time-out.
+const OWN_TIME: &str = "give this call a longer time-out to wait longer";
 
 /// How long the last words of a process that has ended may take to arrive.
 ///
@@ -36,10 +39,9 @@ impl Coordinator {
         let mut late = Vec::new();
         let mut warnings = Vec::new();
         let mut notices = Vec::new();
-        let patience = self.world.patience;
         for channel in self.channels.values_mut() {
             for (step, round) in &mut channel.undecided {
-                match round.clock.take_due(patience, now) {
+                match round.take_due(now) {
                     None => {}
                     Some(Due::Late) => late.push(*step),
                     Some(Due::Warning(idle)) => warnings.push((*step, idle)),
@@ -87,8 +89,8 @@ impl Coordinator {
     /// Before one is taken for stuck it is looked at in any case; `everywhere` now and then, so that those
     /// who wait learn in time that they need not give up.
     fn look_for_movement(&mut self, everywhere: bool, now: Instant) {
-        let patience = self.world.patience;
-        let is_idle = |clock: &Clock| everywhere || clock.is_idle(patience, now);
+        let is_idle =
+            |clock: &Clock, patience: Duration| everywhere || clock.is_idle(patience, now);
         if everywhere {
             self.looked = now;
             self.has_moved = false;
@@ -97,7 +99,7 @@ impl Coordinator {
             let undecided = channel.undecided.iter();
             undecided.map(move |(step, round)| (channel, *step, round))
         });
-        let idle = rounds.filter(|(_, _, round)| is_idle(&round.clock));
+        let idle = rounds.filter(|(_, _, round)| is_idle(&round.clock, round.patience()));
         let moved: Vec<(Step, Instant)> = idle
             .filter_map(|(channel, step, round)| {
                 Some((step, self.last_movement(channel.missing(round))?))
@@ -110,7 +112,8 @@ impl Coordinator {
                 round.clock.moved_at_last(at);
             }
         }
-        if self.closing.as_ref().is_some_and(is_idle) {
+        let closing = self.closing.as_ref();
+        if closing.is_some_and(|clock| is_idle(clock, self.world.patience)) {
             let at = self.last_movement(self.keep_open());
             if let (Some(closing), Some(at)) = (&mut self.closing, at) {
                 closing.moved_at_last(at);
@@ -155,11 +158,16 @@ impl Coordinator {
             .channels
             .values()
             .flat_map(|channel| channel.undecided.values())
-            .map(|round| &round.clock)
-            .chain(&self.closing)
-            .map(|clock| clock.next_due(self.world.patience));
+            .map(Round::next_due);
+        let closing = self.closing.as_ref();
+        let closing = closing.map(|clock| clock.next_due(self.world.patience, false));
         let suspects = self.suspects.values().copied();
-        let due = forming.into_iter().chain(rounds).chain(suspects).min();
+        let due = forming
+            .into_iter()
+            .chain(rounds)
+            .chain(closing)
+            .chain(suspects)
+            .min();
         // Where nothing is due at any time, nobody waits.
         due.map(|due| self.look_due().map_or(due, |look| due.min(look)))
     }
@@ -206,14 +214,19 @@ impl Coordinator {
 
     fn lateness(&self, step: Step, now: Instant) -> Option<Error> {
         let (during, missing) = self.missing_in(step)?;
+        let round = self.channels.get(&step.channel)?.undecided.get(&step)?;
         Some(Error::Timeout {
             during,
-            patience: self.world.patience,
+            patience: round.patience(),
             missing: missing
                 .into_iter()
                 .map(|rank| self.roster.missing(rank, now))
                 .collect(),
-            hint: MORE_TIME.into(),
+            hint: if round.has_own_patience() {
+                OWN_TIME.into()
+            } else {
+                MORE_TIME.into()
+            },
         })
     }
 
@@ -241,7 +254,7 @@ impl Coordinator {
         let Some(clock) = &mut self.closing else {
             return;
         };
-        match clock.take_due(self.world.patience, now) {
+        match clock.take_due(self.world.patience, false, now) {
             None => {}
             Some(Due::Notice) => {
                 let waiting = self.members_to_tell();

@@ -36,6 +36,33 @@ struct Started {
     is_abandoned: bool,
 }
 
+/// A verdict that rank 0 owes.
+#[derive(Debug)]
+struct Awaited {
+    operation: Operation,
+    since: Instant,
+    /// How long nothing may move, if not as long as elsewhere in the world.
+    patience: Option<Duration>,
+}
+
+/// The verdict that is the first to be overdue.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Owed {
+    pub(super) operation: Operation,
+    pub(super) epoch: Epoch,
+    /// How long nothing may move.
+    pub(super) patience: Duration,
+    /// Since when nothing has been heard.
+    since: Instant,
+}
+
+impl Owed {
+    /// When it is overdue, for those who wait so much longer.
+    pub(super) fn due(&self, grace: Duration) -> Instant {
+        self.since + self.patience + grace
+    }
+}
+
 /// What rank 0 was last told of a call.
 #[derive(Debug)]
 struct Report {
@@ -52,7 +79,7 @@ pub(super) struct Channel {
     failure: Option<Error>,
     verdicts: BTreeMap<Step, Verdict>,
     /// Contributions on their way, on which rank 0 may have decided already.
-    awaited: BTreeMap<Step, Operation>,
+    awaited: BTreeMap<Step, Awaited>,
     started: BTreeMap<Epoch, Started>,
     /// How many bytes this rank has moved for calls of this channel.
     bytes: u64,
@@ -97,15 +124,22 @@ impl Channel {
         self.heard = now;
     }
 
-    /// Whether rank 0 owes a verdict.
-    pub(super) fn is_waiting(&self) -> bool {
-        !self.awaited.is_empty()
-    }
-
     /// The earliest call on which rank 0 has not decided.
     pub(super) fn first_awaited(&self) -> Option<(Operation, Epoch)> {
-        let (step, operation) = self.awaited.first_key_value()?;
-        Some((*operation, step.epoch))
+        let (step, awaited) = self.awaited.first_key_value()?;
+        Some((awaited.operation, step.epoch))
+    }
+
+    /// The verdict that is the first to be overdue, of those that rank 0 owes; `patience` is that of calls
+    /// without one of their own.
+    pub(super) fn first_owed(&self, patience: Duration) -> Option<Owed> {
+        let owed = self.awaited.iter().map(|(step, awaited)| Owed {
+            operation: awaited.operation,
+            epoch: step.epoch,
+            patience: awaited.patience.unwrap_or(patience),
+            since: awaited.since.max(self.heard),
+        });
+        owed.min_by_key(|owed| owed.due(Duration::ZERO))
     }
 
     pub(super) fn begin(&mut self, call: Call) -> Result<Ticket, Error> {
@@ -159,7 +193,12 @@ impl Channel {
             // What rank 0 said before does not count.
             self.heard = now;
         }
-        self.awaited.insert(step, call.operation);
+        let awaited = Awaited {
+            operation: call.operation,
+            since: now,
+            patience: call.patience,
+        };
+        self.awaited.insert(step, awaited);
         ToCoordinator::Contribute {
             step,
             call: call.clone(),

@@ -383,15 +383,20 @@ impl Member {
         self.now = now;
         let overdue = self.channels.values().filter_map(|channel| {
             let is_due = self.due(channel).is_some_and(|due| now >= due);
-            is_due.then(|| (channel.id(), channel.first_awaited(), channel.heard()))
+            let owed = channel.first_owed(self.patience);
+            is_due.then(|| (channel.id(), owed, channel.heard()))
         });
         let overdue: Vec<_> = overdue.collect();
-        for (id, awaited, heard) in overdue {
-            let during = match awaited {
-                Some((operation, epoch)) => {
-                    format!("{operation} #{epoch}, of which the outcome is unknown")
-                }
-                None => "close".into(),
+        for (id, owed, heard) in overdue {
+            let (during, patience) = match owed {
+                Some(owed) => (
+                    format!(
+                        "{} #{}, of which the outcome is unknown",
+                        owed.operation, owed.epoch
+                    ),
+                    owed.patience,
+                ),
+                None => ("close".into(), self.patience),
             };
             let missing = Missing {
                 rank: Rank::ZERO,
@@ -403,7 +408,7 @@ impl Member {
             };
             let cause = Error::Timeout {
                 during,
-                patience: self.patience + GRACE,
+                patience: patience + GRACE,
                 missing: vec![missing],
                 hint: "see whether rank 0 is stopped or its host unreachable; set FSGATHER_TIMEOUT to \
                        wait longer"
@@ -429,9 +434,16 @@ impl Member {
         let is_closing = self.closing && self.close_at.is_none();
         let is_closing = is_closing && self.farewell.is_none() && self.lost.is_none();
         let is_end = is_closing && channel.id() == ChannelId::WORLD && channel.failure().is_none();
-        // Rank 0 itself cannot lose touch with itself.
-        let is_owed = self.rank != Rank::ZERO && (channel.is_waiting() || is_end);
-        is_owed.then(|| channel.heard() + self.patience + GRACE)
+        if self.rank == Rank::ZERO {
+            // It cannot lose touch with itself.
+            return None;
+        }
+        let owed = channel.first_owed(self.patience);
+        let end = is_end.then(|| channel.heard() + self.patience + GRACE);
+        owed.map(|owed| owed.due(GRACE))
+            .into_iter()
+            .chain(end)
+            .min()
     }
 
     fn release(&mut self, step: Step, verdict: Verdict, now: Instant) {

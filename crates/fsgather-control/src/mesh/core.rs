@@ -132,7 +132,7 @@ impl Core {
     }
 
     /// Nothing has moved for too long.
-    pub(super) fn timed_out(&self, call: CallId, waited_for: &[Rank]) -> Error {
+    pub(super) fn timed_out(&self, call: CallId, waited_for: &[Rank], patience: Duration) -> Error {
         let missing = waited_for.iter().map(|&rank| {
             let Peer { rank, host, pid } = self.peer(rank);
             Missing {
@@ -143,12 +143,16 @@ impl Core {
         });
         Error::Timeout {
             during: format!("moving payloads of {call} between ranks"),
-            patience: self.patience,
+            patience,
             missing: missing.collect(),
-            hint: format!(
-                "set FSGATHER_TIMEOUT to more than {} to wait longer",
-                duration_text(self.patience)
-            ),
+            hint: if patience == self.patience {
+                format!(
+                    "set FSGATHER_TIMEOUT to more than {} to wait longer",
+                    duration_text(patience)
+                )
+            } else {
+                "give this call a longer time-out to wait longer".into()
+            },
         }
     }
 }

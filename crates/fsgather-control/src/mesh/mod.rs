@@ -138,6 +138,12 @@ impl Mesh {
         &self.address
     }
 
+    /// How long nothing may move in a transfer, if its call does not say otherwise.
+    #[must_use]
+    pub fn patience(&self) -> Duration {
+        self.engine.core().patience
+    }
+
     /// Hands in where everybody can be reached, in rank order. Before that this rank can be reached, but
     /// reaches nobody.
     ///
@@ -199,6 +205,23 @@ impl Mesh {
         lens: &[u64],
         progress: &mut Progress<'_>,
     ) -> Result<Vec<Vec<u8>>, Error> {
+        self.ring_within(self.patience(), call, members, own, lens, progress)
+    }
+
+    /// The same for a call with a time-out of its own.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`ring`](Self::ring).
+    pub fn ring_within(
+        &self,
+        patience: Duration,
+        call: CallId,
+        members: &[Rank],
+        own: &[u8],
+        lens: &[u64],
+        progress: &mut Progress<'_>,
+    ) -> Result<Vec<Vec<u8>>, Error> {
         let engine = &self.engine;
         let core = engine.core();
         let mut ring = Ring::new(core, call, members, own, lens)?;
@@ -211,8 +234,8 @@ impl Mesh {
             progress(moved)?;
             if moved > 0 {
                 last_moved = Instant::now();
-            } else if last_moved.elapsed() >= core.patience {
-                return Err(core.timed_out(call, &ring.waited_for()));
+            } else if last_moved.elapsed() >= patience {
+                return Err(core.timed_out(call, &ring.waited_for(), patience));
             }
         }
         engine.leave_to_itself();

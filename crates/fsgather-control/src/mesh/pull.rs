@@ -4,7 +4,7 @@ use std::{
     fmt,
     io::{self, IoSlice},
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -41,6 +41,8 @@ pub struct Pull {
     reply: [u8; Reply::LEN],
     answered: usize,
     failure: Option<Error>,
+    /// How long nothing may move.
+    patience: Duration,
 }
 
 impl Pull {
@@ -61,6 +63,7 @@ impl Pull {
             reply: [0; Reply::LEN],
             answered: 0,
             failure: None,
+            patience: engine.core().patience,
             engine,
         };
         // Ask at once if that is possible without waiting, so that the payload is on its way when it is
@@ -73,6 +76,13 @@ impl Pull {
             }
         }
         pull
+    }
+
+    /// The same for a call with a time-out of its own.
+    #[must_use]
+    pub const fn within(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
     }
 
     /// Whose payload it is.
@@ -157,8 +167,9 @@ impl Pull {
             progress(moved)?;
             if moved > 0 {
                 last_moved = Instant::now();
-            } else if last_moved.elapsed() >= engine.core().patience {
-                return Err(engine.core().timed_out(self.call, &[self.from]));
+            } else if last_moved.elapsed() >= self.patience {
+                let core = engine.core();
+                return Err(core.timed_out(self.call, &[self.from], self.patience));
             }
         }
         if self.receiving.wanted() == Wanted::Nothing

@@ -143,6 +143,23 @@ fn an_offer_that_never_comes_is_given_up() {
 }
 
 #[test]
+fn a_transfer_may_have_a_time_out_of_its_own() {
+    let meshes = Bed::new(2).meshes();
+    let own = Duration::from_millis(200);
+    let pull = meshes[0].pull(call(0), Rank::new(1), 100).unwrap();
+    let given_up = pull.within(own).read_to_end(&mut ignore).unwrap_err();
+    let members = [0, 1].map(Rank::new);
+    let ring = meshes[0].ring_within(own, call(1), &members, b"a", &[1, 1], &mut ignore);
+    for error in [given_up, ring.unwrap_err()] {
+        let Error::Timeout { patience, hint, .. } = error else {
+            panic!("{error}");
+        };
+        assert_eq!(patience, own);
+        assert!(hint.contains("this call"), "{hint}");
+    }
+}
+
+#[test]
 fn a_length_that_was_announced_wrongly_is_noticed() {
     let meshes = Bed::new(2).meshes();
     offer(&meshes[1], 1, 0, 100);

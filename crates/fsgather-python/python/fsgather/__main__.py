@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 from fsgather import _fsgather
@@ -9,6 +10,8 @@ from fsgather import _fsgather
 
 def main() -> int:
     """Runs the command with the arguments of this process; what it ends with."""
+    # Python ignores it, and children would inherit that: a file over its limit is an error for them too.
+    signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     return _fsgather.command(sys.argv[1:], [sys.executable, "-m", "fsgather"])
 
 

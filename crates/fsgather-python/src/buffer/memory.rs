@@ -30,6 +30,7 @@ use pyo3::{
     types::PyType,
 };
 
+use super::borrowed::BorrowedBuffer;
 use super::protocol::{BF_GETBUFFER, PyBuffer, PyBuffer_FillInfo};
 
 /// Bytes that can be handed to Python: a `Vec`, a private mapping of a file.
@@ -41,8 +42,9 @@ impl<T: DerefMut<Target = [u8]> + Send + 'static> WritableBytes for T {}
 struct Region {
     start: NonNull<u8>,
     length: usize,
+    read_only: bool,
     /// From `Box::into_raw`.
-    owner: *mut dyn WritableBytes,
+    owner: *mut dyn Send,
 }
 
 // SAFETY: the owner may be dropped in any thread, being `Send`, and nobody but its drop touches it; the bytes
@@ -68,14 +70,27 @@ pub(crate) struct Memory(Arc<Region>);
 impl Memory {
     /// Memory that `owner` owns.
     pub(crate) fn of(owner: impl WritableBytes) -> Self {
-        let owner: *mut dyn WritableBytes = Box::into_raw(Box::new(owner));
+        let owner = Box::into_raw(Box::new(owner));
         // SAFETY: it was a box a moment ago, and nobody else knows of it.
         let bytes: &mut [u8] = unsafe { &mut *owner };
         let (start, length) = (NonNull::from(&mut *bytes).cast(), bytes.len());
         Self(Arc::new(Region {
             start,
             length,
+            read_only: false,
             owner,
+        }))
+    }
+
+    /// The memory that `borrowed` holds, to be read only.
+    pub(crate) fn lent(borrowed: BorrowedBuffer) -> Self {
+        let bytes = borrowed.as_ref();
+        let (start, length) = (NonNull::from(bytes).cast(), bytes.len());
+        Self(Arc::new(Region {
+            start,
+            length,
+            read_only: true,
+            owner: Box::into_raw(Box::new(borrowed)),
         }))
     }
 
@@ -190,7 +205,15 @@ unsafe extern "C" fn get_buffer(
             return -1;
         }
         let length = (*fields).length.cast_signed();
-        PyBuffer_FillInfo(view, object, (*fields).start.cast(), length, 0, flags)
+        let read_only = c_int::from((*(*fields).region).read_only);
+        PyBuffer_FillInfo(
+            view,
+            object,
+            (*fields).start.cast(),
+            length,
+            read_only,
+            flags,
+        )
     }
 }
 

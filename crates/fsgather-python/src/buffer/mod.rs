@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 
 pub(crate) use borrowed::BorrowedBuffer;
 pub(crate) use memory::Memory;
+pub(crate) use protocol::{View, Wanted};
 
 /// A borrowed buffer for the tests of this module, which are written in Python.
 #[pyclass(name = "_BorrowedBuffer", frozen)]

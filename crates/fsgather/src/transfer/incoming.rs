@@ -1,9 +1,9 @@
 //! What arrived from the others: [`Incoming`].
 
-use std::{io::Read, path::PathBuf, sync::Arc};
+use std::{io::Read, path::PathBuf, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use fsgather_control::mesh::{CallId, Mesh};
+use fsgather_control::mesh::{CallId, Mesh, Pull};
 use fsgather_core::{Error, Peer, Rank, Table, Ticket};
 use fsgather_store::Payload;
 use twox_hash::XxHash3_128;
@@ -42,6 +42,15 @@ pub(crate) struct Linked {
     mesh: Arc<Mesh>,
     call: CallId,
     pub(crate) len: u64,
+    patience: Duration,
+}
+
+impl Linked {
+    /// Begins to fetch it from `rank` of a group.
+    fn pull(&self, inner: &Inner, rank: Rank) -> Result<Pull, Error> {
+        let pull = self.mesh.pull(self.call, inner.in_world(rank), self.len)?;
+        Ok(pull.within(self.patience))
+    }
 }
 
 impl Incoming {
@@ -58,6 +67,7 @@ impl Incoming {
                 mesh: Arc::clone(mesh),
                 call: call_id(ticket),
                 len,
+                patience: ticket.call.patience.unwrap_or(mesh.patience()),
             })),
             _ => Err(Error::config(format!(
                 "rank {rank} hands its payload over by memory, this rank reads files; all ranks must name the \
@@ -110,8 +120,7 @@ impl Incoming {
                 collected.map_err(|error| written_by(inner.peer(rank), error))
             }
             Self::Linked(linked) => {
-                let Linked { mesh, call, len } = linked;
-                let pull = mesh.pull(call, inner.in_world(rank), len)?;
+                let pull = linked.pull(inner, rank)?;
                 Ok(pull.read_to_end(moved)?.into())
             }
             Self::Spooled(mut spool) => {
@@ -147,11 +156,7 @@ impl Incoming {
                     .map_err(|error| written_by(inner.peer(rank), error))?;
                 Ok(Stream::from_file(reader, inner.peer(rank).cloned()))
             }
-            Self::Linked(linked) => {
-                let Linked { mesh, call, len } = linked;
-                let pull = mesh.pull(call, inner.in_world(rank), len)?;
-                Ok(Stream::from_link(pull, moved))
-            }
+            Self::Linked(linked) => Ok(Stream::from_link(linked.pull(inner, rank)?, moved)),
             Self::Spooled(spool) => Ok(Stream::from_spool(spool)),
         }
     }

@@ -1,0 +1,262 @@
+//! Calls with a time-out of their own, on the bare machines: nothing waits here but in virtual time.
+
+#![expect(clippy::unwrap_used, reason = "a check reports by panicking")]
+
+use std::time::{Duration, Instant};
+
+use fsgather_control::{
+    coordinator::{Action, Coordinator, World},
+    member::{Member, MemberAction},
+    message::{Join, ToMember},
+};
+use fsgather_core::{
+    Call, ChannelId, Contribution, Error, Operation, Peer, ProcessId, Rank, Round, Site, Ticket,
+    Verdict, WorldSize,
+};
+use uuid::Uuid;
+
+/// The time-out of the world.
+const WORLD: Duration = Duration::from_mins(1);
+
+/// How much longer members wait for an answer.
+const GRACE: Duration = Duration::from_secs(10);
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn just_before(time: Duration) -> Duration {
+    time.saturating_sub(Duration::from_millis(1))
+}
+
+/// Three ranks, whose time passes as fast as things fall due.
+struct Room {
+    start: Instant,
+    now: Instant,
+    coordinator: Coordinator,
+    members: Vec<Member>,
+    /// Whether rank 0 is heard.
+    is_heard: bool,
+}
+
+impl Room {
+    fn new() -> Self {
+        let now = Instant::now();
+        let world_size = WorldSize::new(3).unwrap();
+        let world = World {
+            world_size,
+            communicator: Uuid::nil(),
+            job: "a test".into(),
+            patience: WORLD,
+            join_patience: WORLD,
+        };
+        let mut coordinator = Coordinator::new(world, now);
+        for rank in world_size.ranks() {
+            let join = Join {
+                rank,
+                world_size,
+                nonce: rank.get().into(),
+                process: ProcessId::default(),
+                patience: WORLD,
+            };
+            coordinator.join(join, now);
+        }
+        coordinator.take_actions();
+        let peer = || Peer {
+            rank: Rank::ZERO,
+            host: "here".into(),
+            pid: 1,
+        };
+        let members = world_size.ranks();
+        let members = members.map(|rank| Member::new(rank, peer(), WORLD, now));
+        Self {
+            start: now,
+            now,
+            coordinator,
+            members: members.collect(),
+            is_heard: true,
+        }
+    }
+
+    /// A rank comes to the first or the next barrier.
+    fn call(&mut self, rank: usize, patience: Option<Duration>) -> Ticket {
+        let call = Call {
+            patience,
+            ..Call::new(Operation::Barrier, Site::named("here"))
+        };
+        let member = &mut self.members[rank];
+        let ticket = member.begin(ChannelId::WORLD, call).unwrap();
+        let nothing = Contribution::default();
+        let now = self.now;
+        member
+            .contribute(&ticket, Round::VERDICT, nothing, now)
+            .unwrap();
+        self.pump();
+        ticket
+    }
+
+    fn verdict(&mut self, rank: usize, ticket: &Ticket) -> Option<Result<Verdict, Error>> {
+        self.members[rank].take_verdict(ticket.step(Round::VERDICT))
+    }
+
+    fn pump(&mut self) {
+        loop {
+            let mut is_quiet = true;
+            for (rank, member) in (0..).map(Rank::new).zip(&mut self.members) {
+                for action in member.take_actions() {
+                    is_quiet = false;
+                    if let MemberAction::Send(message) = action {
+                        self.coordinator.hear(rank, message, self.now);
+                    }
+                }
+            }
+            for action in self.coordinator.take_actions() {
+                is_quiet = false;
+                if let (Action::Send { to, message }, true) = (action, self.is_heard) {
+                    assert!(!matches!(message, ToMember::Bye { .. }));
+                    for to in to {
+                        self.members[to.index()].hear(message.clone(), self.now);
+                    }
+                }
+            }
+            if is_quiet {
+                return;
+            }
+        }
+    }
+
+    /// Lets time pass until so long after the start.
+    fn pass(&mut self, until: Duration) {
+        let until = self.start + until;
+        loop {
+            let due = self.members.iter().filter_map(Member::next_tick);
+            let due = due.chain(self.coordinator.next_tick()).min();
+            let Some(due) = due.filter(|due| *due <= until) else {
+                break;
+            };
+            self.now = due.max(self.now);
+            self.coordinator.tick(self.now);
+            for member in &mut self.members {
+                member.tick(self.now);
+            }
+            self.pump();
+        }
+        self.now = until;
+    }
+
+    fn is_pending(&mut self, rank: usize, ticket: &Ticket) -> bool {
+        self.verdict(rank, ticket).is_none()
+    }
+
+    /// How long had passed without movement, and who was missing, in the words of a time-out.
+    fn time_out(&mut self, rank: usize, ticket: &Ticket) -> (Duration, Vec<u32>, String) {
+        match self.verdict(rank, ticket) {
+            Some(Err(Error::Timeout {
+                patience,
+                missing,
+                hint,
+                ..
+            })) => {
+                let missing = missing.iter().map(|missing| missing.rank.get());
+                (patience, missing.collect(), hint)
+            }
+            other => unreachable!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_call_fails_when_its_own_time_out_is_over() {
+    let mut room = Room::new();
+    let (one, other) = (
+        room.call(0, Some(seconds(5))),
+        room.call(1, Some(seconds(5))),
+    );
+    room.pass(just_before(seconds(5)));
+    assert!(room.is_pending(0, &one) && room.is_pending(1, &other));
+    room.pass(seconds(5));
+    for (rank, ticket) in [(0, one), (1, other)] {
+        let (patience, missing, hint) = room.time_out(rank, &ticket);
+        assert_eq!((patience, missing), (seconds(5), vec![2]));
+        assert!(hint.contains("this call"), "{hint}");
+    }
+}
+
+#[test]
+fn a_call_without_one_has_that_of_the_world() {
+    let mut room = Room::new();
+    let ticket = room.call(0, None);
+    room.pass(just_before(WORLD));
+    assert!(room.is_pending(0, &ticket));
+    room.pass(WORLD);
+    let (patience, missing, hint) = room.time_out(0, &ticket);
+    assert_eq!((patience, missing), (WORLD, vec![1, 2]));
+    assert!(hint.contains("FSGATHER_TIMEOUT"), "{hint}");
+}
+
+#[test]
+fn the_longest_time_out_of_those_who_have_come_counts() {
+    // The last of them comes after 3 s.
+    for (first, second, until) in [
+        (Some(seconds(5)), Some(seconds(20)), seconds(23)),
+        (Some(seconds(20)), Some(seconds(5)), seconds(23)),
+        (Some(seconds(5)), None, seconds(63)),
+        (None, Some(seconds(5)), seconds(63)),
+        (Some(seconds(100)), None, seconds(103)),
+    ] {
+        let mut room = Room::new();
+        let one = room.call(0, first);
+        room.pass(seconds(3));
+        let other = room.call(1, second);
+        room.pass(just_before(until));
+        assert!(room.is_pending(0, &one) && room.is_pending(1, &other));
+        room.pass(until);
+        for (rank, ticket) in [(0, one), (1, other)] {
+            let (patience, missing, _) = room.time_out(rank, &ticket);
+            assert_eq!((patience + seconds(3), missing), (until, vec![2]));
+        }
+    }
+}
+
+#[test]
+fn a_call_may_be_more_patient_than_its_world() {
+    let mut room = Room::new();
+    let hour = Some(seconds(3600));
+    let tickets = [room.call(0, hour), room.call(1, hour)];
+    room.pass(seconds(3599));
+    assert!(room.is_pending(1, &tickets[1]));
+    let last = room.call(2, hour);
+    for (rank, ticket) in tickets.iter().chain([&last]).enumerate() {
+        assert!(matches!(room.verdict(rank, ticket), Some(Ok(_))));
+    }
+    // The next one is as any other.
+    let next = room.call(1, None);
+    room.pass(seconds(3599) + WORLD);
+    assert_eq!(room.time_out(1, &next).0, WORLD);
+}
+
+#[test]
+fn nobody_gives_rank_0_up_while_somebody_else_is_more_patient() {
+    let mut room = Room::new();
+    let impatient = room.call(1, Some(seconds(5)));
+    room.call(2, Some(seconds(3000)));
+    room.pass(seconds(2999));
+    assert!(room.is_pending(1, &impatient));
+    room.pass(seconds(3000));
+    assert_eq!(room.time_out(1, &impatient).1, [0]);
+}
+
+#[test]
+fn a_rank_0_that_is_silent_is_given_up_as_soon_as_the_call_allows() {
+    let mut room = Room::new();
+    let long = room.call(1, None);
+    room.pass(seconds(7));
+    let short = room.call(1, Some(seconds(5)));
+    room.is_heard = false;
+    let due = seconds(7 + 5) + GRACE;
+    room.pass(just_before(due));
+    assert!(room.is_pending(1, &short) && room.is_pending(1, &long));
+    room.pass(due);
+    let (patience, missing, _) = room.time_out(1, &short);
+    assert_eq!((patience, missing), (seconds(5) + GRACE, vec![0]));
+}

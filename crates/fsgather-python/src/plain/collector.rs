@@ -1,0 +1,35 @@
+//! Python's cyclic garbage collector while many objects are made: [`CollectorPause`].
+
+use pyo3::{intern, prelude::*};
+
+/// A pause of the collector, which ends with this.
+///
+/// The collector runs after some hundred new containers, looks at all young ones and finds nothing, for none of
+/// them is garbage yet: with many it takes longer than making them.
+pub(super) struct CollectorPause<'py>(Option<Bound<'py, PyModule>>);
+
+impl<'py> CollectorPause<'py> {
+    /// Stops the collector, unless it is stopped already.
+    ///
+    /// # Errors
+    ///
+    /// When the module `gc` is missing.
+    pub(super) fn begin(py: Python<'py>) -> PyResult<Self> {
+        let collector = py.import(intern!(py, "gc"))?;
+        let runs = collector.call_method0(intern!(py, "isenabled"))?;
+        if !runs.is_truthy()? {
+            return Ok(Self(None));
+        }
+        collector.call_method0(intern!(py, "disable"))?;
+        Ok(Self(Some(collector)))
+    }
+}
+
+impl Drop for CollectorPause<'_> {
+    fn drop(&mut self) {
+        if let Some(collector) = &self.0 {
+            // It takes no argument and cannot fail; an error could not be told to anybody here either.
+            let _ = collector.call_method0(intern!(collector.py(), "enable"));
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! From bytes to objects: [`decode`].
+//!
+//! # Why no stream does harm
+//!
+//! Each count is compared with the bytes that are left before anything is made of it; so the memory that is used
+//! is a small multiple of the stream's length. Containers do not nest deeper than the encoder nests them. A tuple
+//! can be referred to only when it is finished, and a list that can be referred to while it is being filled
+//! grows by one element at a time, so that nobody sees an empty place.
+
+use pyo3::{
+    Bound, Py, PyAny, PyResult, Python,
+    exceptions::{PyException, PyMemoryError, PyValueError},
+    prelude::*,
+    types::{
+        PyBool, PyByteArray, PyBytes, PyComplex, PyDict, PyFloat, PyFrozenSet, PyInt, PyList,
+        PySet, PyString,
+    },
+};
+
+use super::{
+    collector::CollectorPause,
+    make::{self, Row},
+    stream::{
+        Bad, DEEPEST, HEADER, LARGEST_SHAPE, MOST_SHAPES, Reader, SMALLEST_SMALL, VERSION, bad_at,
+        tag,
+    },
+};
+use crate::buffer::{View, Wanted};
+
+/// From this length on, pausing the collector takes less time than it saves.
+const WORTH_A_PAUSE: usize = 1024;
+
+/// Makes an object of a stream and the buffers beside it.
+///
+/// The buffers are objects with Python's buffer protocol, in the order in which the encoder gave them; arrays
+/// and tensors become views of them.
+///
+/// # Errors
+///
+/// `ValueError` if they are not what [`super::encode`] writes; `MemoryError`.
+pub(crate) fn decode(py: Python<'_>, stream: &[u8], buffers: &[Py<PyAny>]) -> PyResult<Py<PyAny>> {
+    let _pause = if stream.len() >= WORTH_A_PAUSE {
+        Some(CollectorPause::begin(py)?)
+    } else {
+        None
+    };
+    let mut decoder = Decoder::new(py, stream, buffers)?;
+    let decoded = decoder.whole();
+    decoded
+        .map_err(|error| decoder.judge(*error))
+        .map(Bound::unbind)
+}
+
+/// A decoding under way.
+pub(super) struct Decoder<'a, 'py> {
+    pub(super) py: Python<'py>,
+    pub(super) reader: Reader<'a>,
+    pub(super) buffers: &'a [Py<PyAny>],
+    /// Objects that can be referred to; none while one is not finished.
+    numbered: Vec<Option<Bound<'py, PyAny>>>,
+    shapes: Vec<Shape<'py>>,
+}
+
+/// What dictionaries of a shape begin as.
+struct Shape<'py> {
+    keys: Vec<Bound<'py, PyAny>>,
+    /// With all keys, in their order.
+    template: Bound<'py, PyDict>,
+}
+
+impl<'a, 'py> Decoder<'a, 'py> {
+    fn new(py: Python<'py>, stream: &'a [u8], buffers: &'a [Py<PyAny>]) -> PyResult<Self> {
+        match stream {
+            [VERSION, 0, ..] => {}
+            [VERSION, flags, ..] => {
+                return Err(*bad_at(1, &format!("unknown flags {flags:#x}")));
+            }
+            [version, _, ..] => {
+                let what = format!("version {version}; this build reads version {VERSION}");
+                return Err(*bad_at(0, &what));
+            }
+            _ => return Err(*bad_at(stream.len(), "the stream ends early")),
+        }
+        Ok(Self {
+            py,
+            reader: Reader::new(stream, HEADER),
+            buffers,
+            numbered: Vec::new(),
+            shapes: Vec::new(),
+        })
+    }
+
+    fn whole(&mut self) -> Result<Bound<'py, PyAny>, Bad> {
+        let value = self.value(0)?;
+        match self.reader.left() {
+            0 => Ok(value),
+            left => Err(self.reader.bad(&format!("{left} bytes after the end"))),
+        }
+    }
+
+    /// What to raise: an error that Python raised tells what is wrong with the stream.
+    fn judge(&self, error: PyErr) -> PyErr {
+        let py = self.py;
+        let is_ours = error.is_instance_of::<PyValueError>(py)
+            && error.get_type(py).is(py.get_type::<PyValueError>());
+        let is_grave =
+            error.is_instance_of::<PyMemoryError>(py) || !error.is_instance_of::<PyException>(py);
+        if is_ours || is_grave {
+            return error;
+        }
+        let judged = *self.reader.bad(&error.to_string());
+        judged.set_cause(py, Some(error));
+        judged
+    }
+
+    /// Reads any value; `depth` containers are around it.
+    #[inline]
+    fn value(&mut self, depth: usize) -> Result<Bound<'py, PyAny>, Bad> {
+        let tag = self.reader.byte()?;
+        match tag {
+            tag::SMALL_INT.. => {
+                let value = i64::from(tag - tag::SMALL_INT) + SMALLEST_SMALL;
+                Ok(PyInt::new(self.py, value).into_any())
+            }
+            tag::SHORT_STR.. => {
+                let utf8 = self.reader.bytes(usize::from(tag - tag::SHORT_STR))?;
+                Ok(make::text(self.py, utf8)?)
+            }
+            tag::AGAIN => {
+                let number = self.reader.index()?;
+                match self.numbered.get(number) {
+                    Some(Some(object)) => Ok(object.clone()),
+                    _ => Err(self
+                        .reader
+                        .bad(&format!("object {number} is not known here"))),
+                }
+            }
+            tag::NUMBERED => {
+                let number = self.numbered.len();
+                self.numbered.push(None);
+                let tag = self.reader.byte()?;
+                if matches!(tag, tag::AGAIN | tag::NUMBERED) {
+                    return Err(self.reader.bad("a number for what is no object"));
+                }
+                let object = self.object(tag, Some(number), depth)?;
+                self.numbered[number] = Some(object.clone());
+                Ok(object)
+            }
+            tag => self.object(tag, None, depth),
+        }
+    }
+
+    /// Reads what follows a tag. A container that may hold itself is entered under its number at once.
+    #[inline]
+    fn object(
+        &mut self,
+        tag: u8,
+        number: Option<usize>,
+        depth: usize,
+    ) -> Result<Bound<'py, PyAny>, Bad> {
+        let py = self.py;
+        Ok(match tag {
+            tag::FLOAT => PyFloat::new(py, self.float()?).into_any(),
+            tag::NONE => py.None().into_bound(py),
+            tag::FALSE => PyBool::new(py, false).to_owned().into_any(),
+            tag::TRUE => PyBool::new(py, true).to_owned().into_any(),
+            tag::INT_8 => PyInt::new(py, i8::from_le_bytes(self.reader.array()?)).into_any(),
+            tag::INT_16 => PyInt::new(py, i16::from_le_bytes(self.reader.array()?)).into_any(),
+            tag::INT_32 => PyInt::new(py, i32::from_le_bytes(self.reader.array()?)).into_any(),
+            tag::INT_64 => PyInt::new(py, i64::from_le_bytes(self.reader.array()?)).into_any(),
+            tag::STR => make::text(py, self.reader.counted()?)?,
+            tag::SHORT_STR..tag::SMALL_INT => {
+                let utf8 = self.reader.bytes(usize::from(tag - tag::SHORT_STR))?;
+                make::text(py, utf8)?
+            }
+            tag::FLOATS => self.floats()?,
+            _ => return self.compound(tag, number, depth),
+        })
+    }
+
+    fn compound(
+        &mut self,
+        tag: u8,
+        number: Option<usize>,
+        depth: usize,
+    ) -> Result<Bound<'py, PyAny>, Bad> {
+        let py = self.py;
+        if depth >= DEEPEST {
+            return Err(self.reader.bad("containers nested too deep"));
+        }
+        Ok(match tag {
+            tag::LIST => self.list(number, depth + 1)?,
+            tag::DICT_OF_SHAPE => self.dict_of_shape(number, depth + 1)?,
+            tag::DICT_NEW_SHAPE => self.dict_of_new_shape(number, depth + 1)?,
+            tag::DICT => self.dict(number, depth + 1)?,
+            tag::TUPLE => self.tuple(depth + 1)?,
+            tag::INTS => self.ints()?,
+            tag::SET => self.set(number, depth + 1)?,
+            tag::FROZENSET => {
+                let elements = self.list(None, depth + 1)?;
+                py.get_type::<PyFrozenSet>().call1((elements,))?
+            }
+            tag::BYTES => PyBytes::new(py, self.reader.counted()?).into_any(),
+            tag::BYTES_BESIDE => PyBytes::new(py, self.beside()?.bytes()).into_any(),
+            tag::BYTEARRAY => PyByteArray::new(py, self.reader.counted()?).into_any(),
+            tag::BYTEARRAY_BESIDE => PyByteArray::new(py, self.beside()?.bytes()).into_any(),
+            tag::STR_SURROGATES => make::text_with_surrogates(py, self.reader.counted()?)?,
+            tag::INT_BIG => self.big_int()?,
+            tag::COMPLEX => {
+                let (real, imaginary) = (self.float()?, self.float()?);
+                PyComplex::from_doubles(py, real, imaginary).into_any()
+            }
+            tag => return Err(self.reader.bad(&format!("unknown tag {tag}"))),
+        })
+    }
+
+    #[inline]
+    fn float(&mut self) -> Result<f64, Bad> {
+        self.reader.array().map(f64::from_le_bytes)
+    }
+
+    fn big_int(&mut self) -> Result<Bound<'py, PyAny>, Bad> {
+        let bytes = PyBytes::new(self.py, self.reader.counted()?);
+        let arguments = PyDict::new(self.py);
+        arguments.set_item("signed", true)?;
+        let kind = self.py.get_type::<PyInt>();
+        Ok(kind.call_method("from_bytes", (bytes, "little"), Some(&arguments))?)
+    }
+
+    /// The memory of a buffer beside the stream.
+    fn beside(&mut self) -> Result<View<'py>, Bad> {
+        Ok(View::of(self.buffer()?.bind(self.py), Wanted::Bytes)?)
+    }
+
+    /// A buffer beside the stream.
+    pub(super) fn buffer(&mut self) -> Result<&'a Py<PyAny>, Bad> {
+        let index = self.reader.index()?;
+        let count = self.buffers.len();
+        let buffer = self.buffers.get(index);
+        buffer.ok_or_else(|| self.reader.bad(&format!("buffer {index} of {count}")))
+    }
+
+    /// Enters a container that is not filled yet under its number.
+    fn enter(&mut self, number: Option<usize>, object: &Bound<'py, PyAny>) {
+        if let Some(number) = number {
+            self.numbered[number] = Some(object.clone());
+        }
+    }
+
+    #[inline]
+    fn list(&mut self, number: Option<usize>, depth: usize) -> Result<Bound<'py, PyAny>, Bad> {
+        let length = self.reader.count(1)?;
+        if number.is_some() {
+            let list = PyList::empty(self.py);
+            self.enter(number, list.as_any());
+            for _ in 0..length {
+                let element = self.value(depth)?;
+                list.append(element)?;
+            }
+            return Ok(list.into_any());
+        }
+        let mut row = Row::list(self.py, length)?;
+        for _ in 0..length {
+            row.push(self.value(depth)?);
+        }
+        Ok(row.finish()?)
+    }
+
+    #[inline]
+    fn floats(&mut self) -> Result<Bound<'py, PyAny>, Bad> {
+        let length = self.reader.count(8)?;
+        let (numbers, _) = self.reader.bytes(length * 8)?.as_chunks();
+        let mut row = Row::list(self.py, length)?;
+        for number in numbers {
+            row.push(PyFloat::new(self.py, f64::from_le_bytes(*number)).into_any());
+        }
+        Ok(row.finish()?)
+    }
+
+    fn ints(&mut self) -> Result<Bound<'py, PyAny>, Bad> {
+        let length = self.reader.count(1)?;
+        let width = self.reader.byte()?;
+        let Some(size) = length.checked_mul(usize::from(width)) else {
+            return Err(self.reader.bad("a list of integers that is too long"));
+        };
+        let numbers = self.reader.bytes(size)?;
+        match width {
+            1 => self.packed(numbers, |bytes| i8::from_le_bytes(bytes).into()),
+            2 => self.packed(numbers, |bytes| i16::from_le_bytes(bytes).into()),
+            4 => self.packed(numbers, |bytes| i32::from_le_bytes(bytes).into()),
+            8 => self.packed(numbers, i64::from_le_bytes),
+            _ => Err(self.reader.bad(&format!("integers of {width} bytes"))),
+        }
+    }
+
+    fn packed<const N: usize>(
+        &self,
+        numbers: &[u8],
+        value: impl Fn([u8; N]) -> i64,
+    ) -> Result<Bound<'py, PyAny>, Bad> {
+        let (numbers, _) = numbers.as_chunks();
+        let mut row = Row::list(self.py, numbers.len())?;
+        for number in numbers {
+            row.push(PyInt::new(self.py, value(*number)).into_any());
+        }
+        Ok(row.finish()?)
+    }
+
+    fn tuple(&mut self, depth: usize) -> Result<Bound<'py, PyAny>, Bad> {
+        let length = self.reader.count(1)?;
+        let mut row = Row::tuple(self.py, length)?;
+        for _ in 0..length {
+            row.push(self.value(depth)?);
+        }
+        Ok(row.finish()?)
+    }
+
+    fn set(&mut self, number: Option<usize>, depth: usize) -> Result<Bound<'py, PyAny>, Bad> {
+        let length = self.reader.count(1)?;
+        let set = PySet::empty(self.py)?;
+        self.enter(number, set.as_any());
+        for _ in 0..length {
+            set.add(self.value(depth)?)?;
+        }
+        Ok(set.into_any())
+    }
+
+    fn dict(&mut self, number: Option<usize>, depth: usize) -> Result<Bound<'py, PyAny>, Bad> {
+        let length = self.reader.count(2)?;
+        let dict = PyDict::new(self.py);
+        self.enter(number, dict.as_any());
+        for _ in 0..length {
+            let key = self.value(depth)?;
+            let value = self.value(depth)?;
+            make::set(&dict, &key, &value)?;
+        }
+        Ok(dict.into_any())
+    }
+
+    #[inline]
+    fn dict_of_shape(
+        &mut self,
+        number: Option<usize>,
+        depth: usize,
+    ) -> Result<Bound<'py, PyAny>, Bad> {
+        let shape = self.reader.index()?;
+        if shape >= self.shapes.len() {
+            return Err(self.reader.bad(&format!("shape {shape} is not known here")));
+        }
+        self.filled(shape, number, depth)
+    }
+
+    fn dict_of_new_shape(
+        &mut self,
+        number: Option<usize>,
+        depth: usize,
+    ) -> Result<Bound<'py, PyAny>, Bad> {
+        let length = self.reader.count(2)?;
+        if !(1..=LARGEST_SHAPE).contains(&length) || self.shapes.len() >= MOST_SHAPES {
+            return Err(self.reader.bad("a shape too large, or too many"));
+        }
+        let template = PyDict::new(self.py);
+        let mut keys = Vec::with_capacity(length);
+        for _ in 0..length {
+            let key = self.value(depth)?;
+            if !key.is_exact_instance_of::<PyString>() {
+                return Err(self.reader.bad("a shape with a key that is no string"));
+            }
+            make::set(&template, &key, self.py.None().bind(self.py))?;
+            keys.push(key);
+            if template.len() != keys.len() {
+                return Err(self.reader.bad("a shape with a key twice"));
+            }
+        }
+        self.shapes.push(Shape { keys, template });
+        self.filled(self.shapes.len() - 1, number, depth)
+    }
+
+    /// A dictionary of a known shape, with its values.
+    #[inline]
+    fn filled(
+        &mut self,
+        shape: usize,
+        number: Option<usize>,
+        depth: usize,
+    ) -> Result<Bound<'py, PyAny>, Bad> {
+        let Shape { keys, template } = &self.shapes[shape];
+        let length = keys.len();
+        if length > self.reader.left() {
+            return Err(self.reader.bad("the stream ends early"));
+        }
+        let dict = template.copy()?;
+        self.enter(number, dict.as_any());
+        for index in 0..length {
+            let value = self.value(depth)?;
+            make::set(&dict, &self.shapes[shape].keys[index], &value)?;
+        }
+        Ok(dict.into_any())
+    }
+}

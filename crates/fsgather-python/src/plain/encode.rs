@@ -1,0 +1,535 @@
+//! From objects to bytes: [`encode`].
+//!
+//! # Objects that are met twice
+//!
+//! An object that only one container holds is met once, so no table is needed for it: most objects. The others
+//! get numbers, by their addresses, and are held until the end, so that an address stays theirs.
+//!
+//! # Containers that change
+//!
+//! Encoding built-in types runs no Python code. Copying an array does, and lets other threads run. So each
+//! container is held while it is looked at, is asked for one element at a time, and is compared with itself
+//! afterwards.
+#![expect(
+    unsafe_code,
+    reason = "elements are borrowed from their containers; the argument is above and at each use"
+)]
+
+use std::fmt;
+
+use pyo3::{
+    Bound, PyAny,
+    prelude::*,
+    types::{PyComplex, PyDict},
+};
+
+use super::{
+    addresses::AddressTable,
+    object::{Bytes, Dict, Int, Item, List, Object, Str, Tuple, is_shared, next_of_set},
+    refusal::{Refusal, Refused},
+    shapes::Shapes,
+    stream::{
+        DEEPEST, LARGEST_SHAPE, LARGEST_SMALL, OUT_OF_BAND, SMALLEST_SMALL, VERSION, Writer, tag,
+    },
+};
+use crate::buffer::{BorrowedBuffer, View, Wanted};
+
+/// An object as bytes.
+pub(crate) struct Encoded {
+    /// The object, but for what lies beside it.
+    pub(crate) stream: Vec<u8>,
+    /// Large contents, which are read from where they lie.
+    pub(crate) buffers: Vec<BorrowedBuffer>,
+}
+
+/// Turns plain data into bytes.
+///
+/// # Errors
+///
+/// [`Refusal::NotPlain`] for anything that only pickle can do.
+pub(crate) fn encode(value: &Bound<'_, PyAny>) -> Result<Encoded, Refusal> {
+    let mut encoder = Encoder::new();
+    match encoder.value(value.as_borrowed(), 0) {
+        Ok(()) => Ok(encoder.finish()),
+        Err(refusal) => Err(*refusal),
+    }
+}
+
+/// An encoding under way.
+pub(super) struct Encoder<'py> {
+    pub(super) out: Writer,
+    pub(super) buffers: Vec<BorrowedBuffer>,
+    numbers: AddressTable,
+    numbered: Vec<Bound<'py, PyAny>>,
+    /// Tuples and frozen sets that are not finished: they cannot be referred to yet.
+    unfinished: Vec<usize>,
+    shapes: Shapes<'py>,
+    /// Addresses of the keys of the dictionaries that are not finished.
+    keys: Vec<usize>,
+    /// The list of integers that is being looked at.
+    integers: Vec<i64>,
+}
+
+impl<'py> Encoder<'py> {
+    fn new() -> Self {
+        let mut out = Writer::default();
+        out.byte(VERSION);
+        out.byte(0);
+        Self {
+            out,
+            buffers: Vec::new(),
+            numbers: AddressTable::new(),
+            numbered: Vec::new(),
+            unfinished: Vec::new(),
+            shapes: Shapes::new(),
+            keys: Vec::new(),
+            integers: Vec::new(),
+        }
+    }
+
+    fn finish(self) -> Encoded {
+        Encoded {
+            stream: self.out.bytes,
+            buffers: self.buffers,
+        }
+    }
+
+    /// Writes any value; `depth` containers are around it.
+    #[inline]
+    fn value(&mut self, item: Item<'_, 'py>, depth: usize) -> Refused<()> {
+        match Object::of(item) {
+            Object::Str(text) => self.text(text),
+            Object::Float(float) => {
+                self.out.tagged(tag::FLOAT, float.get().to_le_bytes());
+                Ok(())
+            }
+            Object::Int(int) => self.int(int),
+            Object::None => {
+                self.out.byte(tag::NONE);
+                Ok(())
+            }
+            Object::Bool(truth) => {
+                self.out.byte(if truth { tag::TRUE } else { tag::FALSE });
+                Ok(())
+            }
+            other => self.compound(item, other, depth),
+        }
+    }
+
+    fn compound(
+        &mut self,
+        item: Item<'_, 'py>,
+        object: Object<'_, 'py>,
+        depth: usize,
+    ) -> Refused<()> {
+        if self.again(item)? {
+            return Ok(());
+        }
+        if depth >= DEEPEST {
+            return Err(Refusal::too_deep(&item.to_owned()));
+        }
+        // What runs Python code may take it away from where it is.
+        let held = item.to_owned();
+        match object {
+            Object::List(list) => self.list(list, depth),
+            Object::Dict(dict) => self.dict(dict, depth),
+            Object::Tuple(tuple) => self.tuple(tuple, depth),
+            Object::Bytes(bytes) => self.bytes(bytes),
+            Object::ByteArray(_) => self.byte_array(&held),
+            Object::Set(_) => self.set(&held, tag::SET, depth),
+            Object::FrozenSet(_) => {
+                self.unfinished.push(item.as_ptr().addr());
+                self.set(&held, tag::FROZENSET, depth)?;
+                self.unfinished.pop();
+                Ok(())
+            }
+            Object::Complex(_) => self.complex(&held),
+            _ => Err(Refusal::of_type(&held)),
+        }
+    }
+
+    /// Writes a reference if the object was met before, which ends the matter; else gives it a number if it
+    /// can be met again.
+    #[inline]
+    fn again(&mut self, item: Item<'_, 'py>) -> Refused<bool> {
+        if !is_shared(item) {
+            return Ok(false);
+        }
+        let address = item.as_ptr().addr();
+        if let Some(number) = self.numbers.get(address) {
+            if self.unfinished.contains(&address) {
+                return Err(Refusal::because("a tuple that contains itself"));
+            }
+            self.out.byte(tag::AGAIN);
+            self.out.number(number.into());
+            return Ok(true);
+        }
+        let Ok(number) = u32::try_from(self.numbered.len()) else {
+            return Err(Refusal::because("more than 4294967295 shared objects"));
+        };
+        self.numbers.insert(address, number);
+        self.numbered.push(item.to_owned());
+        self.out.byte(tag::NUMBERED);
+        Ok(false)
+    }
+
+    #[inline]
+    fn int(&mut self, int: Int<'_, 'py>) -> Refused<()> {
+        let Some(value) = int.get() else {
+            return self.big_int(int.0);
+        };
+        if (SMALLEST_SMALL..=LARGEST_SMALL).contains(&value) {
+            let small = (value - SMALLEST_SMALL).to_le_bytes()[0];
+            self.out.byte(tag::SMALL_INT + small);
+        } else if let Ok(value) = i8::try_from(value) {
+            self.out.tagged(tag::INT_8, value.to_le_bytes());
+        } else if let Ok(value) = i16::try_from(value) {
+            self.out.tagged(tag::INT_16, value.to_le_bytes());
+        } else if let Ok(value) = i32::try_from(value) {
+            self.out.tagged(tag::INT_32, value.to_le_bytes());
+        } else {
+            self.out.tagged(tag::INT_64, value.to_le_bytes());
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn big_int(&mut self, int: Item<'_, 'py>) -> Refused<()> {
+        let bits: usize = int.call_method0("bit_length")?.extract()?;
+        let arguments = PyDict::new(int.py());
+        arguments.set_item("signed", true)?;
+        // One more bit for the sign.
+        let bytes = int.call_method("to_bytes", (bits / 8 + 1, "little"), Some(&arguments))?;
+        self.out.byte(tag::INT_BIG);
+        self.out.counted(bytes.extract().map_err(PyErr::from)?);
+        Ok(())
+    }
+
+    fn complex(&mut self, held: &Bound<'py, PyAny>) -> Refused<()> {
+        let complex = held.cast::<PyComplex>().map_err(PyErr::from)?;
+        self.out.tagged(tag::COMPLEX, complex.real().to_le_bytes());
+        self.out.bytes.extend(complex.imag().to_le_bytes());
+        Ok(())
+    }
+
+    /// A string, by reference if it was met before.
+    #[inline]
+    fn text(&mut self, text: Str<'_, 'py>) -> Refused<()> {
+        if self.again(text.0)? {
+            return Ok(());
+        }
+        let Some(utf8) = text.utf8() else {
+            return self.text_with_surrogates(text);
+        };
+        match u8::try_from(utf8.len()) {
+            Ok(length @ 0..64) => {
+                self.out.byte(tag::SHORT_STR | length);
+                self.out.bytes.extend_from_slice(utf8);
+            }
+            _ => {
+                self.out.byte(tag::STR);
+                self.out.counted(utf8);
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn text_with_surrogates(&mut self, text: Str<'_, 'py>) -> Refused<()> {
+        let bytes = text.0.call_method1("encode", ("utf-8", "surrogatepass"))?;
+        self.out.byte(tag::STR_SURROGATES);
+        self.out.counted(bytes.extract().map_err(PyErr::from)?);
+        Ok(())
+    }
+
+    fn bytes(&mut self, bytes: Bytes<'_, 'py>) -> Refused<()> {
+        let content = bytes.get();
+        if content.len() >= OUT_OF_BAND {
+            let buffer = BorrowedBuffer::of(&bytes.0)?;
+            self.beside(tag::BYTES_BESIDE, buffer);
+        } else {
+            self.out.byte(tag::BYTES);
+            self.out.counted(content);
+        }
+        Ok(())
+    }
+
+    fn byte_array(&mut self, held: &Bound<'py, PyAny>) -> Refused<()> {
+        let view = View::of(held, Wanted::Bytes)?;
+        if view.bytes().len() >= OUT_OF_BAND {
+            let buffer = BorrowedBuffer::of(held)?;
+            self.beside(tag::BYTEARRAY_BESIDE, buffer);
+        } else {
+            self.out.byte(tag::BYTEARRAY);
+            self.out.counted(view.bytes());
+        }
+        Ok(())
+    }
+
+    /// A content that does not lie in the stream: which buffer it is.
+    pub(super) fn beside(&mut self, tag: u8, buffer: BorrowedBuffer) {
+        self.out.byte(tag);
+        self.out.length(self.buffers.len());
+        self.buffers.push(buffer);
+    }
+
+    fn list(&mut self, list: List<'_, 'py>, depth: usize) -> Refused<()> {
+        let length = list.len();
+        if self.floats(list, length) || self.integers(list, length) {
+            return Ok(());
+        }
+        self.out.byte(tag::LIST);
+        self.out.length(length);
+        for index in 0..length {
+            // SAFETY: used up before the next one is asked for; `value` holds what may run code.
+            let item = unsafe { list.item(index) };
+            let item = item.ok_or_else(|| Refusal::changed("list"))?;
+            self.value(item, depth + 1)
+                .map_err(|refusal| refusal.below(format_args!("[{index}]")))?;
+        }
+        if list.len() != length {
+            return Err(Refusal::changed("list"));
+        }
+        Ok(())
+    }
+
+    /// Writes a list that holds nothing but floats; writes nothing for any other.
+    #[inline]
+    fn floats(&mut self, list: List<'_, 'py>, length: usize) -> bool {
+        let start = self.out.bytes.len();
+        for index in 0..length {
+            // SAFETY: no Python code runs in this loop.
+            match unsafe { list.item(index) }.map(Object::of) {
+                Some(Object::Float(float)) => {
+                    if index == 0 {
+                        self.out.byte(tag::FLOATS);
+                        self.out.length(length);
+                        self.out.bytes.reserve(length * 8);
+                    }
+                    self.out.bytes.extend_from_slice(&float.get().to_le_bytes());
+                }
+                _ => {
+                    self.out.bytes.truncate(start);
+                    return false;
+                }
+            }
+        }
+        length > 0
+    }
+
+    /// Writes a list that holds nothing but integers of up to 64 bits; writes nothing for any other.
+    #[inline]
+    fn integers(&mut self, list: List<'_, 'py>, length: usize) -> bool {
+        if length < 2 {
+            return false;
+        }
+        self.integers.clear();
+        let (mut least, mut most) = (0, 0);
+        for index in 0..length {
+            // SAFETY: no Python code runs in this loop.
+            let item = unsafe { list.item(index) };
+            let Some(Object::Int(int)) = item.map(Object::of) else {
+                return false;
+            };
+            let Some(value) = int.get() else {
+                return false;
+            };
+            least = value.min(least);
+            most = value.max(most);
+            self.integers.push(value);
+        }
+        let fits = |width: u32| {
+            let unused = 64 - 8 * width;
+            least << unused >> unused == least && most << unused >> unused == most
+        };
+        let width = [1, 2, 4]
+            .into_iter()
+            .find(|width| fits(*width))
+            .unwrap_or(8);
+        self.out.byte(tag::INTS);
+        self.out.length(length);
+        self.out.byte(width.to_le_bytes()[0]);
+        let integers = self.integers.iter().map(|value| value.to_le_bytes());
+        match width {
+            1 => self.out.bytes.extend(integers.map(|bytes| bytes[0])),
+            2 => self.out.bytes.extend(integers.flat_map(|b| [b[0], b[1]])),
+            4 => {
+                let bytes = integers.flat_map(|b| [b[0], b[1], b[2], b[3]]);
+                self.out.bytes.extend(bytes);
+            }
+            _ => self.out.bytes.extend(integers.flatten()),
+        }
+        true
+    }
+
+    fn tuple(&mut self, tuple: Tuple<'_, 'py>, depth: usize) -> Refused<()> {
+        self.unfinished.push(tuple.0.as_ptr().addr());
+        self.out.byte(tag::TUPLE);
+        self.out.length(tuple.len());
+        for index in 0..tuple.len() {
+            let item = tuple.item(index).ok_or_else(|| Refusal::changed("list"))?;
+            self.value(item, depth + 1)
+                .map_err(|refusal| refusal.below(format_args!("[{index}]")))?;
+        }
+        self.unfinished.pop();
+        Ok(())
+    }
+
+    fn set(&mut self, set: &Bound<'py, PyAny>, tag: u8, depth: usize) -> Refused<()> {
+        let length = set.len()?;
+        self.out.byte(tag);
+        self.out.length(length);
+        let iterator = set.try_iter()?.into_any();
+        let mut count = 0;
+        // SAFETY: used up before the next one is asked for; `value` holds what may run code.
+        while let Some(item) = unsafe { next_of_set(&iterator) }? {
+            self.value(item, depth + 1)
+                .map_err(|refusal| refusal.below(" in a set"))?;
+            count += 1;
+        }
+        if count != length {
+            return Err(Refusal::changed("set"));
+        }
+        Ok(())
+    }
+
+    fn dict(&mut self, dict: Dict<'_, 'py>, depth: usize) -> Refused<()> {
+        let length = dict.len();
+        let below = self.keys.len();
+        let shape = if length <= LARGEST_SHAPE && self.keys_of(dict) {
+            self.shape(dict, below)?
+        } else {
+            None
+        };
+        match shape {
+            Some(shape) => self.values(dict, below, shape, depth)?,
+            None => self.items(dict, length, depth)?,
+        }
+        self.keys.truncate(below);
+        Ok(())
+    }
+
+    /// Notes the addresses of all keys; tells whether there are any, and all of them strings.
+    #[inline]
+    fn keys_of(&mut self, dict: Dict<'_, 'py>) -> bool {
+        let mut position = 0;
+        let mut found = false;
+        // SAFETY: no Python code runs in this loop.
+        while let Some((key, _)) = unsafe { dict.next(&mut position) } {
+            let Object::Str(_) = Object::of(key) else {
+                return false;
+            };
+            found = true;
+            self.keys.push(key.as_ptr().addr());
+        }
+        found
+    }
+
+    /// Writes which shape the dictionary has, whose keys are noted from `below` on, and gives its number; none
+    /// when there are too many shapes already.
+    #[inline]
+    fn shape(&mut self, dict: Dict<'_, 'py>, below: usize) -> Refused<Option<usize>> {
+        let known = self.shapes.find(&self.keys[below..]);
+        if known.is_none() {
+            return self.unknown_shape(dict, below);
+        }
+        if let Some(number) = known {
+            self.out.byte(tag::DICT_OF_SHAPE);
+            self.out.length(number);
+        }
+        Ok(known)
+    }
+
+    fn unknown_shape(&mut self, dict: Dict<'_, 'py>, below: usize) -> Refused<Option<usize>> {
+        let mut keys = Vec::with_capacity(self.keys.len() - below);
+        let mut position = 0;
+        // SAFETY: no Python code runs in this loop.
+        while let Some((key, _)) = unsafe { dict.next(&mut position) } {
+            keys.push(key.to_owned());
+        }
+        if let Some(number) = self.shapes.find_equal(&keys)? {
+            self.out.byte(tag::DICT_OF_SHAPE);
+            self.out.length(number);
+            return Ok(Some(number));
+        }
+        if !self.shapes.has_room() {
+            return Ok(None);
+        }
+        self.out.byte(tag::DICT_NEW_SHAPE);
+        self.out.length(keys.len());
+        for key in &keys {
+            if let Object::Str(text) = Object::of(key.as_borrowed()) {
+                self.text(text)?;
+            }
+        }
+        Ok(Some(self.shapes.add(&self.keys[below..], keys)?))
+    }
+
+    /// Writes the values of a dictionary whose shape is written, and whose keys are noted from `below` on.
+    #[inline]
+    fn values(
+        &mut self,
+        dict: Dict<'_, 'py>,
+        below: usize,
+        shape: usize,
+        depth: usize,
+    ) -> Refused<()> {
+        let mut position = 0;
+        let mut index = below;
+        let mut same = true;
+        // SAFETY: used up before the next one is asked for; `value` holds what may run code.
+        while let Some((key, value)) = unsafe { dict.next(&mut position) } {
+            same &= self.keys.get(index) == Some(&key.as_ptr().addr());
+            if !same {
+                break;
+            }
+            self.value(value, depth + 1)
+                .map_err(|refusal| refusal.below(KeyStep(self.shapes.key(shape, index - below))))?;
+            index += 1;
+        }
+        // Dictionaries below have taken their keys off again.
+        if same && index == self.keys.len() {
+            Ok(())
+        } else {
+            Err(Refusal::changed("dictionary"))
+        }
+    }
+
+    /// Writes a dictionary with all its keys.
+    fn items(&mut self, dict: Dict<'_, 'py>, length: usize, depth: usize) -> Refused<()> {
+        self.out.byte(tag::DICT);
+        self.out.length(length);
+        let mut position = 0;
+        let mut count = 0;
+        // SAFETY: the pair is held if its key can run code, and the value used up before the next pair is asked
+        // for; `value` holds what may run code.
+        while let Some((key, value)) = unsafe { dict.next(&mut position) } {
+            let simple = matches!(Object::of(key), Object::Str(_) | Object::Int(_));
+            // Both look shared then, which costs a byte.
+            let held = (!simple).then(|| (key.to_owned(), value.to_owned()));
+            self.value(key, depth + 1)
+                .map_err(|refusal| refusal.below(" in a key"))?;
+            let key = key.to_owned();
+            self.value(value, depth + 1)
+                .map_err(|refusal| refusal.below(KeyStep(Some(&key))))?;
+            drop(held);
+            count += 1;
+        }
+        if count != length || dict.len() != length {
+            return Err(Refusal::changed("dictionary"));
+        }
+        Ok(())
+    }
+}
+
+/// A key as a step on the way to a value.
+struct KeyStep<'a, 'py>(Option<&'a Bound<'py, PyAny>>);
+
+impl fmt::Display for KeyStep<'_, '_> {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.and_then(|key| key.repr().ok()) {
+            Some(text) => write!(to, "[{text}]"),
+            None => to.write_str("[?]"),
+        }
+    }
+}

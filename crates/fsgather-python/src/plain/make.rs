@@ -1,0 +1,146 @@
+//! New objects of built-in types, for decoding.
+//!
+//! As in `super::object`, these call the C API without checking again what is known.
+#![expect(
+    unsafe_code,
+    reason = "the C API is called directly; each call says why it may"
+)]
+
+use std::ptr;
+
+use pyo3::{Bound, PyAny, PyResult, Python, ffi, prelude::*, types::PyDict};
+
+/// A string of UTF-8.
+///
+/// # Errors
+///
+/// `UnicodeDecodeError`, `MemoryError`.
+#[inline]
+pub(super) fn text<'py>(py: Python<'py>, utf8: &[u8]) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: the bytes are there, and the call checks them.
+    unsafe {
+        let start = utf8.as_ptr().cast();
+        let text = ffi::PyUnicode_DecodeUTF8(start, utf8.len().cast_signed(), ptr::null());
+        Bound::from_owned_ptr_or_err(py, text)
+    }
+}
+
+/// A string of what is UTF-8 but for surrogates.
+///
+/// # Errors
+///
+/// As [`text`].
+pub(super) fn text_with_surrogates<'py>(
+    py: Python<'py>,
+    bytes: &[u8],
+) -> PyResult<Bound<'py, PyAny>> {
+    let errors = c"surrogatepass".as_ptr();
+    // SAFETY: as above; the name of the error handler is static.
+    unsafe {
+        let start = bytes.as_ptr().cast();
+        let text = ffi::PyUnicode_DecodeUTF8(start, bytes.len().cast_signed(), errors);
+        Bound::from_owned_ptr_or_err(py, text)
+    }
+}
+
+/// A list or tuple that is being filled, from its first element to its last.
+pub(super) struct Row<'py> {
+    object: Bound<'py, PyAny>,
+    filled: usize,
+    length: usize,
+    is_list: bool,
+}
+
+impl<'py> Row<'py> {
+    /// A list with room for `length` elements.
+    ///
+    /// # Errors
+    ///
+    /// `MemoryError`.
+    #[inline]
+    pub(super) fn list(py: Python<'py>, length: usize) -> PyResult<Self> {
+        // SAFETY: the length is not negative, being that of something that lies in memory.
+        let object = unsafe {
+            let list = ffi::PyList_New(length.cast_signed());
+            Bound::from_owned_ptr_or_err(py, list)?
+        };
+        Ok(Self {
+            object,
+            filled: 0,
+            length,
+            is_list: true,
+        })
+    }
+
+    /// A tuple with room for `length` elements.
+    ///
+    /// # Errors
+    ///
+    /// `MemoryError`.
+    pub(super) fn tuple(py: Python<'py>, length: usize) -> PyResult<Self> {
+        // SAFETY: as above.
+        let object = unsafe {
+            let tuple = ffi::PyTuple_New(length.cast_signed());
+            Bound::from_owned_ptr_or_err(py, tuple)?
+        };
+        Ok(Self {
+            object,
+            filled: 0,
+            length,
+            is_list: false,
+        })
+    }
+
+    /// Fills the next place; there must be one.
+    #[inline]
+    pub(super) fn push(&mut self, element: Bound<'py, PyAny>) {
+        debug_assert!(self.filled < self.length, "the row is full");
+        let index = self.filled.cast_signed();
+        // SAFETY: it is a list or tuple of ours that nobody else knows; the place is there, checked by the call,
+        // and empty. The reference goes to the row.
+        unsafe {
+            if self.is_list {
+                ffi::PyList_SetItem(self.object.as_ptr(), index, element.into_ptr());
+            } else {
+                ffi::PyTuple_SetItem(self.object.as_ptr(), index, element.into_ptr());
+            }
+        }
+        self.filled += 1;
+    }
+
+    /// The list or tuple, when all places are filled.
+    ///
+    /// # Errors
+    ///
+    /// `SystemError` when they are not: an empty place must not be seen by Python code.
+    #[inline]
+    pub(super) fn finish(self) -> PyResult<Bound<'py, PyAny>> {
+        if self.filled == self.length {
+            Ok(self.object)
+        } else {
+            Err(pyo3::exceptions::PySystemError::new_err(
+                "a list or tuple was not filled",
+            ))
+        }
+    }
+}
+
+/// Sets a value in a dictionary.
+///
+/// # Errors
+///
+/// `TypeError` if the key cannot be hashed, `MemoryError`.
+#[inline]
+pub(super) fn set<'py>(
+    dict: &Bound<'py, PyDict>,
+    key: &Bound<'py, PyAny>,
+    value: &Bound<'py, PyAny>,
+) -> PyResult<()> {
+    // SAFETY: a dictionary, a key and a value.
+    let failed = unsafe { ffi::PyDict_SetItem(dict.as_ptr(), key.as_ptr(), value.as_ptr()) };
+    if failed == 0 {
+        Ok(())
+    } else {
+        Err(PyErr::fetch(dict.py()))
+    }
+}

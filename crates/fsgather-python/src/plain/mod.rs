@@ -1,0 +1,65 @@
+//! Plain data as bytes and back, without pickle: [`encode`], [`decode`].
+//!
+//! Plain are the built-in types that hold data, those of `datetime`, numpy's arrays and scalars, and torch's
+//! tensors: exactly these types, because a subclass may carry more than its data. Whatever else an object holds
+//! makes it [`Refusal::NotPlain`], and the caller's choice is pickle. What comes back equals what pickle gives
+//! back: types, order, references that are shared, cycles.
+//!
+//! Decoding believes nothing: whatever the bytes are, the result is an object or a `ValueError`, and no code
+//! runs that the bytes choose. `docs/design/plain-data.md` describes the format.
+
+mod addresses;
+mod collector;
+mod decode;
+mod encode;
+mod make;
+mod object;
+mod refusal;
+mod shapes;
+mod stream;
+
+use pyo3::{
+    exceptions::PyTypeError,
+    prelude::*,
+    types::{PyBytes, PyMemoryView},
+};
+
+use crate::buffer::Memory;
+
+pub(crate) use decode::decode;
+pub(crate) use encode::{Encoded, encode};
+pub(crate) use refusal::Refusal;
+
+/// `_plain_encode(value)`: the stream, and a memoryview of each buffer beside it.
+#[pyfunction(name = "_plain_encode")]
+fn plain_encode<'py>(
+    value: &Bound<'py, PyAny>,
+) -> PyResult<(Bound<'py, PyBytes>, Vec<Bound<'py, PyMemoryView>>)> {
+    let py = value.py();
+    let Encoded { stream, buffers } = encode(value).map_err(|refusal| match refusal {
+        Refusal::NotPlain { .. } => PyTypeError::new_err(refusal.to_string()),
+        Refusal::Raised(error) => error,
+    })?;
+    let views = buffers.into_iter().map(|buffer| {
+        let length = buffer.len();
+        let object = Memory::lent(buffer).object(py, 0..length)?;
+        PyMemoryView::from(object.bind(py))
+    });
+    Ok((PyBytes::new(py, &stream), views.collect::<PyResult<_>>()?))
+}
+
+/// `_plain_decode(stream, buffers)`: the value.
+#[pyfunction(name = "_plain_decode")]
+fn plain_decode(py: Python<'_>, stream: &[u8], buffers: Vec<Py<PyAny>>) -> PyResult<Py<PyAny>> {
+    decode(py, stream, &buffers)
+}
+
+/// Adds what this module offers to Python.
+///
+/// # Errors
+///
+/// When the interpreter has no memory for it.
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(plain_encode, module)?)?;
+    module.add_function(wrap_pyfunction!(plain_decode, module)?)
+}

@@ -1,0 +1,102 @@
+//! Why an object is not encoded: [`Refusal`].
+
+use std::fmt;
+
+use pyo3::{exceptions::PyRuntimeError, prelude::*};
+
+use super::stream::DEEPEST;
+
+/// Why an object is not encoded.
+#[derive(Debug)]
+pub(crate) enum Refusal {
+    /// Something in it is not plain data; pickle may know what to do.
+    NotPlain {
+        /// What it is.
+        type_name: String,
+        /// Where in the object, such as `[3]['boxes'][0]`; empty for the object itself, "too deep" for what lies
+        /// in too many containers.
+        place: String,
+    },
+    /// Python raised an error.
+    Raised(PyErr),
+}
+
+/// The place of what lies deeper than is worth telling.
+const TOO_DEEP: &str = "too deep";
+
+/// Boxed, so that results stay small where every nanosecond counts.
+pub(super) type Refused<T> = Result<T, Box<Refusal>>;
+
+impl Refusal {
+    /// The object is of a type that is not plain.
+    #[cold]
+    pub(super) fn of_type(object: &Bound<'_, PyAny>) -> Box<Self> {
+        let kind = object.get_type();
+        let name = kind.fully_qualified_name();
+        let name = name.map_or_else(|_| "an unknown type".into(), |name| name.to_string());
+        Self::because(name)
+    }
+
+    /// The object is of a plain type, but there is more to it.
+    #[cold]
+    pub(super) fn because(type_name: impl Into<String>) -> Box<Self> {
+        Box::new(Self::NotPlain {
+            type_name: type_name.into(),
+            place: String::new(),
+        })
+    }
+
+    /// The object lies in too many containers.
+    #[cold]
+    pub(super) fn too_deep(object: &Bound<'_, PyAny>) -> Box<Self> {
+        let mut refusal = Self::of_type(object);
+        if let Self::NotPlain { place, .. } = &mut *refusal {
+            TOO_DEEP.clone_into(place);
+        }
+        refusal
+    }
+
+    /// A container of this type changed while it was looked at.
+    #[cold]
+    pub(super) fn changed(name: &str) -> Box<Self> {
+        let message = format!("{name} changed size during iteration");
+        Box::new(Self::Raised(PyRuntimeError::new_err(message)))
+    }
+
+    /// The refusal as seen from the container.
+    #[cold]
+    pub(super) fn below(mut self: Box<Self>, step: impl fmt::Display) -> Box<Self> {
+        if let Self::NotPlain { place, .. } = &mut *self
+            && place != TOO_DEEP
+        {
+            place.insert_str(0, &step.to_string());
+        }
+        self
+    }
+}
+
+impl From<PyErr> for Box<Refusal> {
+    fn from(error: PyErr) -> Self {
+        Self::new(Refusal::Raised(error))
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotPlain { type_name, place } if place.is_empty() => {
+                write!(to, "not plain data: {type_name}")
+            }
+            Self::NotPlain { type_name, place } if place == TOO_DEEP => {
+                write!(
+                    to,
+                    "not plain data: {type_name} nested too deep, in more than {DEEPEST}"
+                )
+            }
+            Self::NotPlain { type_name, place } => {
+                write!(to, "not plain data: {type_name} at {place}")
+            }
+            Self::Raised(error) => error.fmt(to),
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! The bytes of the format: [`Writer`], [`Reader`], and the numbers that both know.
+//!
+//! `docs/design/plain-data.md` describes the format.
+
+use pyo3::{PyErr, exceptions::PyValueError};
+
+/// The first byte of a stream.
+///
+/// 1: the first one.
+pub(super) const VERSION: u8 = 1;
+
+/// How deep containers may lie in each other.
+pub(super) const DEEPEST: usize = 200;
+
+/// From this length on, bytes do not lie in the stream but beside it.
+pub(super) const OUT_OF_BAND: usize = 64 << 10;
+
+/// The largest number of keys that a shape has.
+pub(super) const LARGEST_SHAPE: usize = 64;
+
+/// The largest number of shapes in a stream.
+pub(super) const MOST_SHAPES: usize = 1 << 16;
+
+/// The bytes before the first object: version and flags.
+pub(super) const HEADER: usize = 2;
+
+/// A flag: the stream ends with a table of tensors.
+pub(super) const HAS_TENSORS: u8 = 1;
+
+/// What an object begins with.
+pub(super) mod tag {
+    pub(in crate::plain) const NONE: u8 = 0;
+    pub(in crate::plain) const FALSE: u8 = 1;
+    pub(in crate::plain) const TRUE: u8 = 2;
+    pub(in crate::plain) const INT_8: u8 = 3;
+    pub(in crate::plain) const INT_16: u8 = 4;
+    pub(in crate::plain) const INT_32: u8 = 5;
+    pub(in crate::plain) const INT_64: u8 = 6;
+    pub(in crate::plain) const INT_BIG: u8 = 7;
+    pub(in crate::plain) const FLOAT: u8 = 8;
+    pub(in crate::plain) const COMPLEX: u8 = 9;
+    pub(in crate::plain) const STR: u8 = 10;
+    /// Has surrogates, so that it is not UTF-8.
+    pub(in crate::plain) const STR_SURROGATES: u8 = 11;
+    pub(in crate::plain) const BYTES: u8 = 12;
+    pub(in crate::plain) const BYTES_BESIDE: u8 = 13;
+    pub(in crate::plain) const BYTEARRAY: u8 = 14;
+    pub(in crate::plain) const BYTEARRAY_BESIDE: u8 = 15;
+    pub(in crate::plain) const LIST: u8 = 16;
+    pub(in crate::plain) const FLOATS: u8 = 17;
+    pub(in crate::plain) const INTS: u8 = 18;
+    pub(in crate::plain) const TUPLE: u8 = 19;
+    pub(in crate::plain) const DICT: u8 = 20;
+    pub(in crate::plain) const DICT_NEW_SHAPE: u8 = 21;
+    pub(in crate::plain) const DICT_OF_SHAPE: u8 = 22;
+    pub(in crate::plain) const SET: u8 = 23;
+    pub(in crate::plain) const FROZENSET: u8 = 24;
+    pub(in crate::plain) const DATE: u8 = 25;
+    pub(in crate::plain) const TIME: u8 = 26;
+    pub(in crate::plain) const DATETIME: u8 = 27;
+    pub(in crate::plain) const TIMEDELTA: u8 = 28;
+    pub(in crate::plain) const TIMEZONE: u8 = 29;
+    pub(in crate::plain) const SCALAR: u8 = 30;
+    pub(in crate::plain) const ARRAY: u8 = 31;
+    pub(in crate::plain) const ARRAY_BESIDE: u8 = 32;
+    pub(in crate::plain) const TENSOR: u8 = 33;
+    /// The object that follows gets the next number.
+    pub(in crate::plain) const NUMBERED: u8 = 34;
+    /// The object with that number.
+    pub(in crate::plain) const AGAIN: u8 = 35;
+    /// A string of 0 to 63 bytes of UTF-8: the length is in the lower bits.
+    pub(in crate::plain) const SHORT_STR: u8 = 0x40;
+    /// The integers from -16 to 111, each by itself.
+    pub(in crate::plain) const SMALL_INT: u8 = 0x80;
+}
+
+/// The smallest integer with a tag of its own.
+pub(super) const SMALLEST_SMALL: i64 = -16;
+/// The largest integer with a tag of its own.
+pub(super) const LARGEST_SMALL: i64 = 111;
+
+/// A stream that is being written.
+#[derive(Default)]
+pub(super) struct Writer {
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Writer {
+    /// A single byte.
+    #[inline]
+    pub(super) fn byte(&mut self, byte: u8) {
+        self.bytes.push(byte);
+    }
+
+    /// A byte and what follows it, at once.
+    #[inline]
+    pub(super) fn tagged<const N: usize>(&mut self, tag: u8, content: [u8; N]) {
+        self.bytes.reserve(N + 1);
+        self.bytes.push(tag);
+        self.bytes.extend_from_slice(&content);
+    }
+
+    /// A number in groups of seven bits, the lowest first.
+    #[inline]
+    pub(super) fn number(&mut self, mut number: u64) {
+        while number >= 0x80 {
+            self.bytes.push(number.to_le_bytes()[0] | 0x80);
+            number >>= 7;
+        }
+        self.bytes.push(number.to_le_bytes()[0]);
+    }
+
+    /// A length, as [`Writer::number`].
+    #[inline]
+    pub(super) fn length(&mut self, length: usize) {
+        self.number(length as u64);
+    }
+
+    /// A length and the bytes.
+    #[inline]
+    pub(super) fn counted(&mut self, content: &[u8]) {
+        self.length(content.len());
+        self.bytes.extend_from_slice(content);
+    }
+}
+
+/// A stream that is being read, of which nothing is believed.
+pub(super) struct Reader<'a> {
+    stream: &'a [u8],
+    at: usize,
+}
+
+/// What is wrong with a stream.
+///
+/// Boxed, so that results stay small where every nanosecond counts.
+pub(super) type Bad = Box<PyErr>;
+
+impl<'a> Reader<'a> {
+    /// Reads `stream` from byte `at` on.
+    pub(super) fn new(stream: &'a [u8], at: usize) -> Self {
+        Self { stream, at }
+    }
+
+    /// The next byte that will be read.
+    pub(super) fn position(&self) -> usize {
+        self.at
+    }
+
+    /// How many bytes are left.
+    #[inline]
+    pub(super) fn left(&self) -> usize {
+        self.stream.len() - self.at
+    }
+
+    /// An error at the current position.
+    #[cold]
+    pub(super) fn bad(&self, what: &str) -> Bad {
+        bad_at(self.at, what)
+    }
+
+    #[inline]
+    pub(super) fn byte(&mut self) -> Result<u8, Bad> {
+        let Some(byte) = self.stream.get(self.at) else {
+            return Err(self.bad("the stream ends early"));
+        };
+        self.at += 1;
+        Ok(*byte)
+    }
+
+    #[inline]
+    pub(super) fn bytes(&mut self, length: usize) -> Result<&'a [u8], Bad> {
+        let Some(bytes) = self.stream[self.at..].get(..length) else {
+            let left = self.left();
+            return Err(self.bad(&format!("{length} bytes announced, {left} left")));
+        };
+        self.at += length;
+        Ok(bytes)
+    }
+
+    #[inline]
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], Bad> {
+        let Some(bytes) = self.stream[self.at..].first_chunk() else {
+            return Err(self.bad("the stream ends early"));
+        };
+        self.at += N;
+        Ok(*bytes)
+    }
+
+    #[inline]
+    pub(super) fn number(&mut self) -> Result<u64, Bad> {
+        let first = self.byte()?;
+        if first < 0x80 {
+            return Ok(first.into());
+        }
+        self.long_number(first)
+    }
+
+    fn long_number(&mut self, first: u8) -> Result<u64, Bad> {
+        let mut number = u64::from(first & 0x7f);
+        for shift in (7..64).step_by(7) {
+            let byte = self.byte()?;
+            let bits = u64::from(byte & 0x7f);
+            number |= bits << shift;
+            if bits << shift >> shift != bits {
+                break;
+            }
+            if byte < 0x80 {
+                return Ok(number);
+            }
+        }
+        Err(self.bad("a number of more than 64 bits"))
+    }
+
+    #[inline]
+    pub(super) fn index(&mut self) -> Result<usize, Bad> {
+        let number = self.number()?;
+        usize::try_from(number).map_err(|_| self.bad("a number too large for this machine"))
+    }
+
+    /// The number of things that follow, each of which takes at least `least` bytes.
+    #[inline]
+    pub(super) fn count(&mut self, least: usize) -> Result<usize, Bad> {
+        let count = self.index()?;
+        let left = self.left();
+        if count.checked_mul(least).is_none_or(|bytes| bytes > left) {
+            return Err(self.bad(&format!("{count} items announced, {left} bytes left")));
+        }
+        Ok(count)
+    }
+
+    /// A length and the bytes.
+    #[inline]
+    pub(super) fn counted(&mut self) -> Result<&'a [u8], Bad> {
+        let length = self.index()?;
+        self.bytes(length)
+    }
+}
+
+/// A `ValueError` about byte `at` of a stream.
+#[cold]
+pub(super) fn bad_at(at: usize, what: &str) -> Bad {
+    let message = format!("bad plain data at byte {at}: {what}");
+    Box::new(PyValueError::new_err(message))
+}

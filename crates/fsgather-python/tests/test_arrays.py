@@ -1,0 +1,97 @@
+"""Arrays and tensors of all ranks, joined along a dimension."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+from conftest import World
+
+numpy = pytest.importorskip("numpy", reason="numpy is not installed")
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+needs_torch = pytest.mark.skipif(not HAS_TORCH, reason="torch is not installed")
+
+
+@pytest.mark.parametrize("transport", ["filesys", "memory"])
+def test_arrays_of_uneven_length_are_joined(world: World, transport: str) -> None:
+    told = world.start(
+        3,
+        """
+        import numpy as np
+
+        whole = np.arange(6 * 5 * 4000, dtype="i4").reshape(6, 5, 4000)
+        own = whole[[slice(0, 1), slice(1, 1), slice(1, 6)][rank]]  # rank 1 has none
+        assert np.array_equal(fsgather.gather(own), whole)
+        assert np.array_equal(fsgather.gather(np.asfortranarray(own)), whole)
+        joined = fsgather.gather(own, dst=2)
+        assert (joined is None) if rank != 2 else np.array_equal(joined, whole) and joined.flags.writeable
+        last = whole[:, :, [slice(0, 100), slice(100, 4000), slice(4000, 4000)][rank]]  # not contiguous
+        assert np.array_equal(fsgather.gather(last, dim=-1), whole)
+        for dtype in ["?", "i1", "u8", "f2", ">f8", "c16", "M8[ns]", "S3", "U2"]:
+            one = np.zeros(rank, dtype=dtype)
+            joined = fsgather.gather(one)
+            assert joined.dtype == one.dtype and joined.shape == (3,)
+        tell("done")
+        """,
+        FSGATHER_TRANSPORT=transport,
+    ).told()
+    assert told == [["done"]] * 3
+
+
+def test_what_does_not_fit_together_is_told_to_all_with_a_table(world: World) -> None:
+    told = world.start(
+        3,
+        """
+        import numpy as np
+
+        own = [np.zeros((2, 3)), np.zeros((2, 4)), np.zeros((2, 3), dtype="f4")][rank]
+        try:
+            fsgather.gather(own)
+        except fsgather.Mismatch as error:
+            tell([error.table, str(error)])
+        assert fsgather.gather(np.ones((1, 1))).shape == (3, 1)  # nothing is broken
+        """,
+    ).told()
+    assert told[0] == told[1] == told[2]
+    table, text = told[0][0]
+    assert table == {"0": "float64 [2, 3] along 0", "1": "float64 [2, 4] along 0", "2": "float32 [2, 3] along 0"}
+    assert "rank 1: float64 [2, 4]" in text
+
+
+def test_what_is_no_array_is_refused_by_name(world: World) -> None:
+    told = world.start(
+        1,
+        """
+        import numpy as np
+
+        for wrong, dim in [([1, 2], 0), (np.array(7), 0), (np.zeros(3), 1)]:
+            try:
+                fsgather.gather(wrong, dim)
+            except (TypeError, ValueError) as error:
+                tell(str(error))
+        """,
+    ).told()
+    assert [text.split(" ")[0] for text in told[0]] == ["an", "an", "dim=1"]
+
+
+@needs_torch
+def test_tensors_are_joined(world: World) -> None:
+    told = world.start(
+        2,
+        """
+        import torch
+
+        for dtype in [torch.float32, torch.bfloat16, torch.bool, torch.int64, torch.float8_e4m3fn, torch.complex64]:
+            whole = torch.arange(40_000).reshape(100, 400).remainder(7).to(dtype)
+            own = whole[:30] if rank == 0 else whole[30:]
+            joined = fsgather.gather(own)
+            assert joined.dtype == dtype and torch.equal(joined.float(), whole.float()), dtype
+            joined = fsgather.gather(own.t(), dim=1, dst=1)
+            assert (joined is None) if rank == 0 else torch.equal(joined.float(), whole.t().float())
+        learned = fsgather.gather(torch.ones(2, requires_grad=True))
+        assert learned.shape == (4,) and not learned.requires_grad
+        tell("done")
+        """,
+    ).told(timeout=120)
+    assert told == [["done"]] * 2
