@@ -214,7 +214,8 @@ impl Builder {
             return Ok(Communicator::from_inner(inner, Postcard));
         }
         let uid = rustix::process::geteuid().as_raw();
-        let key = settings.job_key(uid, next_number());
+        let is_introduced = matches!(rendezvous, Some(Rendezvous::Custom(_)));
+        let key = settings.job_key(uid, next_number(is_introduced));
         let mut prepared = meeting::prepare(&settings, rendezvous.as_ref(), &key, &process)?;
         if self.is_for_diagnosis {
             prepared.ground.problem = None;
@@ -368,9 +369,18 @@ fn set<T>(setting: &mut Setting<T>, argument: Option<T>) {
 const TELL_PROBLEM: Duration = Duration::from_secs(5);
 
 /// Communicators of one process are numbered in the order in which they are made.
-fn next_number() -> u32 {
+///
+/// Those whose ranks are introduced to each other have numbers of their own: not all ranks of a job make them, and the
+/// numbers by which ranks look for each other in a directory must be the same on all.
+fn next_number(is_introduced: bool) -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    NEXT.fetch_add(1, Ordering::Relaxed)
+    static NEXT_INTRODUCED: AtomicU32 = AtomicU32::new(1 << 31);
+    let next = if is_introduced {
+        &NEXT_INTRODUCED
+    } else {
+        &NEXT
+    };
+    next.fetch_add(1, Ordering::Relaxed)
 }
 
 /// The inode of this process's network namespace; 0 when unknown.
