@@ -22,6 +22,8 @@ Examples:
       payloads go to /scratch/me; 10 minutes without progress fail the job
   fsgather run -n 2 --json -- ./job 2>job.log | jq .exit_code
       output of the ranks goes to job.log, what became of them to jq
+  fsgather run -n 4 --python-patch -- python train.py
+      torch's gathers of objects go through fsgather; train.py is unchanged
   fsgather run -n 1 --no-prefix -- ./produce >result.bin
       bytes pass unchanged
 
@@ -88,6 +90,11 @@ pub(crate) struct RunArguments {
     /// Relay bytes as they are: no `[rank]` before a line, no line break added.
     #[arg(long)]
     pub(super) no_prefix: bool,
+
+    /// Have Python programs of the ranks replace what `FSGATHER_PATCH` selects, by default `torch`, also
+    /// where their version of torch does not look for us (before 2.5).
+    #[arg(long)]
+    pub(super) python_patch: bool,
 
     /// The command of each rank, and its arguments.
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]

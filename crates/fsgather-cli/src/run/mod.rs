@@ -12,6 +12,7 @@ mod launch;
 mod lines;
 mod outcome;
 mod processes;
+mod python_patch;
 mod relay;
 mod report;
 mod signals;
@@ -98,7 +99,10 @@ pub(crate) fn run(
 ) -> Result<u8, Failure> {
     arguments.check(json)?;
     let directory = directory::choose(arguments.dir.as_deref())?;
-    let job = Job::new(arguments.ranks, arguments.timeout, directory)?;
+    let mut job = Job::new(arguments.ranks, arguments.timeout, directory)?;
+    if arguments.python_patch {
+        job.add(python_patch::variables(&arguments.command)?);
+    }
     let task = Task {
         verb: "run",
         invocation,

@@ -25,6 +25,7 @@ pub(super) struct Job {
     pub(super) directory: PathBuf,
     timeout: Option<Duration>,
     master_port: u16,
+    more: Vec<Variable>,
 }
 
 impl Job {
@@ -44,7 +45,13 @@ impl Job {
             directory,
             timeout,
             master_port: free_port()?,
+            more: Vec::new(),
         })
+    }
+
+    /// Adds variables for all ranks.
+    pub(super) fn add(&mut self, variables: Vec<Variable>) {
+        self.more.extend(variables);
     }
 
     /// The variables of one rank.
@@ -85,6 +92,7 @@ impl Job {
             variables.push(("FSGATHER_TIMEOUT", Some(text.clone().into())));
             variables.push(("FSGATHER_JOIN_TIMEOUT", Some(text.into())));
         }
+        variables.extend(self.more.iter().cloned());
         variables
     }
 }
@@ -109,6 +117,7 @@ mod tests {
             directory: "/x".into(),
             timeout,
             master_port: 4711,
+            more: Vec::new(),
         }
     }
 
