@@ -10,6 +10,7 @@ import importlib.util
 import os
 import re
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -156,6 +157,51 @@ def torch_passes_its_own_tests(directory: Path) -> None:
     start("torch_own.py", directory / "out", FSGATHER_PATCH="torch+internal")
     for said in results(directory / "out").values():
         assert len(re.findall(r": passed, [1-9]\d* calls", said)) == 6, said
+
+
+@proof
+def older_torch_is_switched_from_outside(directory: Path) -> None:
+    """By a ``sitecustomize`` that comes first and runs the next one, with a torch that does not look for us."""
+    old = os.environ.get("FSGATHER_OLD_PYTHON")
+    if not old:
+        raise NotImplementedError("FSGATHER_OLD_PYTHON names no Python with a torch before 2.5")
+    from fsgather import _switch
+
+    mine = directory / "mine"
+    mine.mkdir()
+    (mine / "sitecustomize.py").write_text("import os\nos.environ['MINE_RAN'] = '1'\n")
+    path = os.pathsep.join([_switch.site_directory(), str(mine), os.environ["PYTHONPATH"]])
+    for case in ("plain", "patched"):
+        output = directory / case
+        output.mkdir()
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+        base = {name: value for name, value in os.environ.items() if not name.startswith("FSGATHER_")}
+        base.update(SWITCH_OUTPUT=str(output), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), WORLD_SIZE=str(RANKS))
+        base.update(LOCAL_WORLD_SIZE=str(RANKS), PYTHONPATH=path, OMP_NUM_THREADS="1")
+        if case == "patched":
+            base["FSGATHER_PATCH"] = "torch"
+        # Its torchrun does not run with every Python that it is packaged for.
+        ranks = [
+            subprocess.Popen(
+                [old, str(HERE / "objects.py")],
+                env={**base, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            for rank in range(RANKS)
+        ]
+        try:
+            said = [rank.communicate(timeout=180)[0] for rank in ranks]
+        finally:
+            for rank in ranks:
+                rank.kill()
+        assert all(rank.returncode == 0 for rank in ranks), said
+        assert "".join(said).count(NOTICE) == (case == "patched"), said
+    assert results(directory / "plain") == results(directory / "patched")
+    ran = subprocess.check_output([old, "-c", "import os; print(os.environ['MINE_RAN'])"], env=base, text=True)
+    assert ran == "1\n", ran
 
 
 @proof

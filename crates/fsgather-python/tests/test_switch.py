@@ -1,0 +1,188 @@
+"""The switch without torch: what ``FSGATHER_PATCH`` says, and modules that are changed when they are imported."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from types import ModuleType
+from typing import Iterator
+
+import pytest
+from fsgather._switch import callers, custom, finder, notices, replacing, selection
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """Modules of one test are not those of the next."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delenv("RANK", raising=False)
+    before = set(sys.modules)
+    notices.forget()
+    yield
+    for name in set(sys.modules) - before:
+        del sys.modules[name]
+    finder._changes.clear()
+
+
+def write(directory: Path, name: str, source: str) -> None:
+    """A module, with its packages."""
+    path = directory.joinpath(*name.split(".")).with_suffix(".py")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(textwrap.dedent(source))
+    importlib.invalidate_caches()
+
+
+def test_the_list_is_read() -> None:
+    chosen = selection.parse(" torch, mmengine;sam".replace(";", " ") + " a.b:c,")
+    assert chosen.torch and not chosen.internal
+    assert chosen.families == {"mmengine", "sam"}
+    assert chosen.functions == (("a.b", "c"),)
+    assert chosen.problem == ""
+    assert selection.parse("torch+internal").internal
+    assert selection.parse("mdetr").families == {"sam"}
+    everything = selection.parse("all")
+    assert everything.torch and everything.families == {"mmengine", "sam", "dpr"} and not everything.internal
+
+
+@pytest.mark.parametrize("word", ["toch", "mmengine.dist", "a:b:c", "a-b:c", ":", "1a:b", "Torch"])
+def test_a_wrong_word_is_named_with_the_right_ones(word: str) -> None:
+    problem = selection.parse(f"torch,{word}").problem
+    assert f"there is no {word!r}" in problem and "torch+internal" in problem and "package.module:function" in problem
+    assert "did you mean torch?" in selection.parse("toch").problem
+
+
+def test_a_module_is_changed_before_anybody_can_take_a_name_from_it(tmp_path: Path) -> None:
+    write(tmp_path, "first.second", "value = 1\nloader = __loader__\n")
+    write(tmp_path, "user", "from first.second import value\n")
+    finder.when_imported("first.second", lambda module: setattr(module, "value", module.value + 1))
+    import user
+
+    module = sys.modules["first.second"]
+    assert user.value == 2
+    assert isinstance(module.__spec__.loader, importlib.machinery.SourceFileLoader)
+    assert module.loader is module.__loader__ is module.__spec__.loader
+    assert importlib.reload(module).value == 2
+
+
+def test_a_module_is_changed_whose_code_is_running(tmp_path: Path) -> None:
+    write(tmp_path, "hook", "from fsgather._switch import finder\nimport marks\nfinder.when_imported('running', marks.change)\n")
+    write(tmp_path, "marks", "def change(module):\n    module.value += 1\n")
+    write(tmp_path, "running", "import hook\nvalue = 1\n")
+    write(tmp_path, "user", "from running import value\n")
+    import user
+
+    assert user.value == 2
+    assert type(sys.modules["running"].__spec__) is importlib.machinery.ModuleSpec
+
+
+def test_an_import_that_fails_goes_on_failing(tmp_path: Path) -> None:
+    write(tmp_path, "hook", "from fsgather._switch import finder\nfinder.when_imported('broken', print)\n")
+    write(tmp_path, "broken", "import hook\nraise OSError('as before')\n")
+    for _ in range(2):
+        with pytest.raises(OSError, match="as before"):
+            importlib.import_module("broken")
+    finder.when_imported("nowhere", print)
+    with pytest.raises(ModuleNotFoundError, match="nowhere"):
+        importlib.import_module("nowhere")
+
+
+def test_a_change_that_fails_does_not_fail_the_import(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write(tmp_path, "fine", "value = 1\n")
+
+    def change(_module: ModuleType) -> None:
+        raise RuntimeError("no idea")
+
+    finder.when_imported("fine", change)
+    assert importlib.import_module("fine").value == 1
+    assert "fine, which are left as they are: RuntimeError('no idea')" in caplog.text
+
+
+def test_modules_that_are_imported_already_are_changed(tmp_path: Path) -> None:
+    write(tmp_path, "early", "value = 1\n")
+    module = importlib.import_module("early")
+    finder.when_imported("early", lambda module: setattr(module, "value", 2))
+    assert module.value == 2
+
+
+def test_functions_are_replaced_where_they_are_as_known(caplog: pytest.LogCaptureFixture) -> None:
+    module = ModuleType("library")
+    module.known = lambda data, size=3: (data, size)
+    module.other = lambda data: data
+    known = {"known": (("data", "size"),), "other": (("data", "size"),), "missing": ((),)}
+    assert replacing.check(module, known) == ["known"]
+    assert "library.other takes (data), and not (data, size)" in caplog.text
+    for _ in range(2):
+        chosen = selection.parse("torch")
+        replacing.replace(module, "known", chosen, lambda call, data, size: (call.original(), call.site, data * size))
+    site = f"test_switch.py:{sys._getframe().f_lineno + 1}"
+    assert module.known(2) == ((2, 3), site, 6)
+    assert replacing.parameters(module.known) == ("data", "size")
+    with pytest.raises(TypeError):
+        module.known(1, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "is_known"),
+    [
+        ("anything", ("object_list", "obj", "group"), True),
+        ("all_gather", ("data",), True),
+        ("allgather", ("obj", "group"), True),
+        ("all_gather", ("tensor",), False),
+        ("gather", ("data", "dst", "group"), True),
+        ("all_gather", ("data", "dst"), False),
+        ("gather_object", ("obj", "dst"), True),
+        ("collect", ("data",), False),
+        ("collect", ("data", "group", "max_size"), True),
+        ("collect", ("data", "force_cpu", "force_filesys", "filesys_save_dir"), True),
+        ("collect", ("data", "force_cpu", "else"), False),
+        ("gather_to_rank0", ("data", "filesys_save_dir"), True),
+        ("nothing", (), False),
+    ],
+)
+def test_single_functions_are_told_by_their_parameters(name: str, parameters: tuple[str, ...], is_known: bool) -> None:
+    assert (custom._recognise(name, parameters) is not None) == is_known
+
+
+def test_calls_from_inside_torch_are_told_apart() -> None:
+    names = {"torch": True, "torch.distributed.fsdp": True, "torchvision.ops": False, "__main__": False, "mytorch": False}
+    for name, is_torch in names.items():
+        scope = {"__name__": name, "callers": callers}
+        exec("def ask():\n    return check()\ndef check():\n    return callers.is_torch(1)\n", scope)
+        assert scope["ask"]() == is_torch, name
+
+
+@pytest.mark.parametrize("variables", [{}, {"FSGATHER_PATCH": " "}])
+def test_the_hook_imports_nothing_without_the_variable(variables: dict[str, str]) -> None:
+    code = (
+        "import fsgather_autoload, sys\nfsgather_autoload.autoload()\n"
+        "assert not [name for name in sys.modules if name.split('.')[0] in ('fsgather', 'logging')]"
+    )
+    run(code, variables)
+
+
+def test_the_hook_neither_raises_nor_prints(tmp_path: Path) -> None:
+    write(tmp_path, "fsgather.__init__", "raise ImportError('no extension module')\n")
+    path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    code = (
+        "import sys, types\n"
+        "torch = types.ModuleType('torch.distributed')\n"
+        "torch.all_gather_object = lambda: None\n"
+        "sys.modules['torch.distributed'] = torch\n"
+        "import fsgather_autoload\nfsgather_autoload.autoload()\n"
+        "try:\n    torch.all_gather_object()\n"
+        "except ImportError as error:\n    assert 'FSGATHER_PATCH=torch is set' in str(error) and 'no extension' in str(error)\n"
+        "else:\n    raise AssertionError('nothing was said')\n"
+    )
+    run(code, {"FSGATHER_PATCH": "torch", "PYTHONPATH": path})
+
+
+def run(code: str, variables: dict[str, str]) -> None:
+    """Runs code in an interpreter of its own, which must say nothing."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("FSGATHER_")}
+    environment = {**kept, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **variables}
+    ended = subprocess.run([sys.executable, "-S", "-c", code], env=environment, capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
