@@ -79,7 +79,7 @@ def _collective(
     unknown = set(signature.parameters) - needed - understood
 
     @functools.wraps(original)
-    def replacement(*arguments: Any, **named: Any) -> None:
+    def replacement(*arguments: Any, **named: Any) -> Any:
         if not _selection.internal and callers.is_torch(1):
             return original(*arguments, **named)
         if _selection.problem:

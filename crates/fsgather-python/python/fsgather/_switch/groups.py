@@ -117,14 +117,14 @@ def _store(process_group: Any) -> Any:
 def _timeout(process_group: Any) -> Optional[datetime.timedelta]:
     import torch
 
-    holders = [process_group]
+    holders = []
     for device in ("cpu", "cuda"):
         try:
-            holders.insert(0, process_group._get_backend(torch.device(device)))
+            holders.append(process_group._get_backend(torch.device(device)))
         except (AttributeError, RuntimeError):
             # 1.13 has no such method, and other versions may have no backend for the device.
             continue
-    for holder in reversed(holders):
+    for holder in (*holders, process_group):
         found = getattr(getattr(holder, "options", None), "_timeout", None)
         if isinstance(found, datetime.timedelta):
             return found

@@ -23,7 +23,7 @@ _FUNCTIONS = {
 
 def install(selection: Selection, module: ModuleType) -> None:
     """Replaces those of the three that are there and as we know them."""
-    replacements = {
+    replacements: dict[str, replacing.Replacement] = {
         "all_gather": all_gather,
         "all_gather_via_filesys": all_gather_via_filesys,
         "gather_to_rank_0_via_filesys": gather_to_rank_0_via_filesys,

@@ -115,11 +115,11 @@ def _own_addresses() -> list[str]:
     """Addresses of this host at which others may reach it, likely ones first."""
     found = [_source_address(socket.AF_INET, "192.0.2.1"), _source_address(socket.AF_INET6, "2001:db8::1")]
     try:
-        found += [entry[4][0] for entry in socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)]
+        found += [str(entry[4][0]) for entry in socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)]
     except OSError:
         # A host that does not know its own name.
         pass
-    usable = [str(host) for host in found if host and not host.startswith("127.") and host != "::1" and "%" not in host]
+    usable = [host for host in found if host and not host.startswith("127.") and host != "::1" and "%" not in host]
     return list(dict.fromkeys(usable))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from types import ModuleType
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, Mapping, NamedTuple
 
 from fsgather import _errors
 from fsgather._switch import callers, notices
@@ -35,7 +35,7 @@ def parameters(function: Any) -> tuple[str, ...]:
         return ()
 
 
-def check(module: ModuleType, expected: dict[str, tuple[tuple[str, ...], ...]]) -> list[str]:
+def check(module: ModuleType, expected: Mapping[str, tuple[tuple[str, ...], ...]]) -> list[str]:
     """Which of the functions are there with one of the signatures they are known to have.
 
     What is missing or looks different is left alone. That is said once, by one process of the job.

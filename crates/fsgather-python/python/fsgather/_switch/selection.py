@@ -34,9 +34,9 @@ class Selection(NamedTuple):
 def parse(text: str) -> Selection:
     """Reads a list separated by commas or blanks. Never raises: see :attr:`Selection.problem`."""
     words = [word for word in re.split(r"[,\s]+", text) if word]
-    families = set()
-    functions = []
-    problems = []
+    families: set[str] = set()
+    functions: list[tuple[str, str]] = []
+    problems: list[str] = []
     torch = internal = False
     for word in words:
         if word in ("torch", "torch+internal"):

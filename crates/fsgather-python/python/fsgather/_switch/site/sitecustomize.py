@@ -7,7 +7,7 @@ import os
 import sys
 
 
-def _install():
+def _install() -> None:
     selected = os.environ.get("FSGATHER_PATCH", "")
     if not selected.strip():
         return
@@ -21,7 +21,7 @@ def _install():
     _switch.install(selected)
 
 
-def _run_next():
+def _run_next() -> None:
     # Out of the path for good: whoever starts further interpreters hands on the variable, not this list.
     here = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != here]
