@@ -21,7 +21,7 @@ impl AddressTable {
     #[inline]
     pub(super) fn get(&self, address: usize) -> Option<u32> {
         let (found, number) = self.slots[self.slot_of(address)];
-        (found != 0).then_some(number)
+        (found == address).then_some(number)
     }
 
     /// Sets the number of `address`, which must not be 0.

@@ -7,9 +7,11 @@
 //!
 //! # Containers that change
 //!
-//! Encoding built-in types runs no Python code. Copying an array does, and lets other threads run. So each
-//! container is held while it is looked at, is asked for one element at a time, and is compared with itself
-//! afterwards.
+//! Encoding most built-in types runs no Python code. Copying an array does, and lets other threads run; so does
+//! whatever makes containers, as the collector may then run finalizers. So each container is held while it is
+//! looked at, is asked for one element at a time, and is compared with itself afterwards. Where elements are
+//! noted before they are used, because that is faster, [`Encoder::disturbed`] counts the occasions on which they
+//! may have gone.
 #![expect(
     unsafe_code,
     reason = "elements are borrowed from their containers; the argument is above and at each use"
@@ -18,7 +20,7 @@
 use std::fmt;
 
 use pyo3::{
-    Bound, PyAny,
+    Borrowed, Bound, PyAny, ffi,
     prelude::*,
     types::{PyComplex, PyDict},
 };
@@ -66,6 +68,10 @@ pub(super) struct Encoder<'py> {
     shapes: Shapes<'py>,
     /// Addresses of the keys of the dictionaries that are not finished.
     keys: Vec<usize>,
+    /// The values that belong to `keys`; not to be used once something was disturbed.
+    values: Vec<*mut ffi::PyObject>,
+    /// How many times Python code may have run.
+    disturbances: u64,
     /// The list of integers that is being looked at.
     integers: Vec<i64>,
 }
@@ -83,6 +89,8 @@ impl<'py> Encoder<'py> {
             unfinished: Vec::new(),
             shapes: Shapes::new(),
             keys: Vec::new(),
+            values: Vec::new(),
+            disturbances: 0,
             integers: Vec::new(),
         }
     }
@@ -92,6 +100,11 @@ impl<'py> Encoder<'py> {
             stream: self.out.bytes,
             buffers: self.buffers,
         }
+    }
+
+    /// To be called where Python code may run: elements that were borrowed from containers may have gone then.
+    pub(super) fn disturbed(&mut self) {
+        self.disturbances += 1;
     }
 
     /// Writes any value; `depth` containers are around it.
@@ -131,19 +144,22 @@ impl<'py> Encoder<'py> {
         // What runs Python code may take it away from where it is.
         let held = item.to_owned();
         match object {
-            Object::List(list) => self.list(list, depth),
-            Object::Dict(dict) => self.dict(dict, depth),
-            Object::Tuple(tuple) => self.tuple(tuple, depth),
+            Object::List(list) => return self.list(list, depth),
+            Object::Dict(dict) => return self.dict(dict, depth),
+            Object::Tuple(tuple) => return self.tuple(tuple, depth),
+            _ => self.disturbed(),
+        }
+        match object {
             Object::Bytes(bytes) => self.bytes(bytes),
-            Object::ByteArray(_) => self.byte_array(&held),
-            Object::Set(_) => self.set(&held, tag::SET, depth),
-            Object::FrozenSet(_) => {
+            Object::ByteArray => self.byte_array(&held),
+            Object::Set => self.set(&held, tag::SET, depth),
+            Object::FrozenSet => {
                 self.unfinished.push(item.as_ptr().addr());
                 self.set(&held, tag::FROZENSET, depth)?;
                 self.unfinished.pop();
                 Ok(())
             }
-            Object::Complex(_) => self.complex(&held),
+            Object::Complex => self.complex(&held),
             _ => Err(Refusal::of_type(&held)),
         }
     }
@@ -157,7 +173,7 @@ impl<'py> Encoder<'py> {
         }
         let address = item.as_ptr().addr();
         if let Some(number) = self.numbers.get(address) {
-            if self.unfinished.contains(&address) {
+            if !self.unfinished.is_empty() && self.unfinished.contains(&address) {
                 return Err(Refusal::because("a tuple that contains itself"));
             }
             self.out.byte(tag::AGAIN);
@@ -195,6 +211,7 @@ impl<'py> Encoder<'py> {
 
     #[cold]
     fn big_int(&mut self, int: Item<'_, 'py>) -> Refused<()> {
+        self.disturbed();
         let bits: usize = int.call_method0("bit_length")?.extract()?;
         let arguments = PyDict::new(int.py());
         arguments.set_item("signed", true)?;
@@ -236,6 +253,7 @@ impl<'py> Encoder<'py> {
 
     #[cold]
     fn text_with_surrogates(&mut self, text: Str<'_, 'py>) -> Refused<()> {
+        self.disturbed();
         let bytes = text.0.call_method1("encode", ("utf-8", "surrogatepass"))?;
         self.out.byte(tag::STR_SURROGATES);
         self.out.counted(bytes.extract().map_err(PyErr::from)?);
@@ -396,31 +414,33 @@ impl<'py> Encoder<'py> {
     fn dict(&mut self, dict: Dict<'_, 'py>, depth: usize) -> Refused<()> {
         let length = dict.len();
         let below = self.keys.len();
-        let shape = if length <= LARGEST_SHAPE && self.keys_of(dict) {
+        let shape = if length <= LARGEST_SHAPE && self.note(dict) {
             self.shape(dict, below)?
         } else {
             None
         };
         match shape {
-            Some(shape) => self.values(dict, below, shape, depth)?,
+            Some(shape) => self.noted(dict, below, shape, depth)?,
             None => self.items(dict, length, depth)?,
         }
         self.keys.truncate(below);
+        self.values.truncate(below);
         Ok(())
     }
 
-    /// Notes the addresses of all keys; tells whether there are any, and all of them strings.
+    /// Notes all keys and values; tells whether there are any, and all keys strings.
     #[inline]
-    fn keys_of(&mut self, dict: Dict<'_, 'py>) -> bool {
+    fn note(&mut self, dict: Dict<'_, 'py>) -> bool {
         let mut position = 0;
         let mut found = false;
         // SAFETY: no Python code runs in this loop.
-        while let Some((key, _)) = unsafe { dict.next(&mut position) } {
+        while let Some((key, value)) = unsafe { dict.next(&mut position) } {
             let Object::Str(_) = Object::of(key) else {
                 return false;
             };
             found = true;
             self.keys.push(key.as_ptr().addr());
+            self.values.push(value.as_ptr());
         }
         found
     }
@@ -430,17 +450,16 @@ impl<'py> Encoder<'py> {
     #[inline]
     fn shape(&mut self, dict: Dict<'_, 'py>, below: usize) -> Refused<Option<usize>> {
         let known = self.shapes.find(&self.keys[below..]);
-        if known.is_none() {
+        let Some(number) = known else {
             return self.unknown_shape(dict, below);
-        }
-        if let Some(number) = known {
-            self.out.byte(tag::DICT_OF_SHAPE);
-            self.out.length(number);
-        }
+        };
+        self.out.byte(tag::DICT_OF_SHAPE);
+        self.out.length(number);
         Ok(known)
     }
 
     fn unknown_shape(&mut self, dict: Dict<'_, 'py>, below: usize) -> Refused<Option<usize>> {
+        let noted_by = self.disturbances;
         let mut keys = Vec::with_capacity(self.keys.len() - below);
         let mut position = 0;
         // SAFETY: no Python code runs in this loop.
@@ -462,33 +481,60 @@ impl<'py> Encoder<'py> {
                 self.text(text)?;
             }
         }
+        if self.disturbances != noted_by {
+            // A key with surrogates: the values have to be looked at again.
+            self.values.truncate(below);
+        }
         Ok(Some(self.shapes.add(&self.keys[below..], keys)?))
     }
 
-    /// Writes the values of a dictionary whose shape is written, and whose keys are noted from `below` on.
+    /// Writes the values of a dictionary whose shape is written, and which is noted from `below` on.
     #[inline]
-    fn values(
+    fn noted(
         &mut self,
         dict: Dict<'_, 'py>,
         below: usize,
         shape: usize,
         depth: usize,
     ) -> Refused<()> {
-        let mut position = 0;
-        let mut index = below;
-        let mut same = true;
-        // SAFETY: used up before the next one is asked for; `value` holds what may run code.
-        while let Some((key, value)) = unsafe { dict.next(&mut position) } {
-            same &= self.keys.get(index) == Some(&key.as_ptr().addr());
-            if !same {
-                break;
-            }
+        let noted_by = self.disturbances;
+        for index in below..self.keys.len() {
+            let value = match self.values.get(index) {
+                Some(value) if self.disturbances == noted_by => *value,
+                _ => return self.disturbed_values(dict, below, index - below, shape, depth),
+            };
+            // SAFETY: the dictionary held it when it was noted, and no Python code has run since.
+            let value = unsafe { Borrowed::from_ptr(dict.0.py(), value) };
             self.value(value, depth + 1)
                 .map_err(|refusal| refusal.below(KeyStep(self.shapes.key(shape, index - below))))?;
+        }
+        Ok(())
+    }
+
+    /// The same from the value `done` on, when the notes on values cannot be trusted any more.
+    fn disturbed_values(
+        &mut self,
+        dict: Dict<'_, 'py>,
+        below: usize,
+        done: usize,
+        shape: usize,
+        depth: usize,
+    ) -> Refused<()> {
+        let mut position = 0;
+        let mut index = 0;
+        // SAFETY: used up before the next one is asked for; `value` holds what may run code.
+        while let Some((key, value)) = unsafe { dict.next(&mut position) } {
+            if self.keys.get(below + index) != Some(&key.as_ptr().addr()) {
+                return Err(Refusal::changed("dictionary"));
+            }
+            if index >= done {
+                self.value(value, depth + 1)
+                    .map_err(|refusal| refusal.below(KeyStep(self.shapes.key(shape, index))))?;
+            }
             index += 1;
         }
         // Dictionaries below have taken their keys off again.
-        if same && index == self.keys.len() {
+        if below + index == self.keys.len() {
             Ok(())
         } else {
             Err(Refusal::changed("dictionary"))
@@ -501,18 +547,25 @@ impl<'py> Encoder<'py> {
         self.out.length(length);
         let mut position = 0;
         let mut count = 0;
-        // SAFETY: the pair is held if its key can run code, and the value used up before the next pair is asked
-        // for; `value` holds what may run code.
-        while let Some((key, value)) = unsafe { dict.next(&mut position) } {
-            let simple = matches!(Object::of(key), Object::Str(_) | Object::Int(_));
-            // Both look shared then, which costs a byte.
-            let held = (!simple).then(|| (key.to_owned(), value.to_owned()));
+        loop {
+            let mut before = position;
+            // SAFETY: the key is used up first, the value before the next pair is asked for; `value` holds what may
+            // run code.
+            let Some((key, mut value)) = (unsafe { dict.next(&mut position) }) else {
+                break;
+            };
+            let seen_by = self.disturbances;
             self.value(key, depth + 1)
                 .map_err(|refusal| refusal.below(" in a key"))?;
+            if self.disturbances != seen_by {
+                // SAFETY: as above; the key is only compared.
+                let now = unsafe { dict.next(&mut before) };
+                let same = now.filter(|(same, _)| same.as_ptr() == key.as_ptr());
+                value = same.ok_or_else(|| Refusal::changed("dictionary"))?.1;
+            }
             let key = key.to_owned();
             self.value(value, depth + 1)
                 .map_err(|refusal| refusal.below(KeyStep(Some(&key))))?;
-            drop(held);
             count += 1;
         }
         if count != length || dict.len() != length {
