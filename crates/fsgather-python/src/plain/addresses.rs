@@ -9,6 +9,12 @@ pub(super) struct AddressTable {
     taken: usize,
 }
 
+impl Default for AddressTable {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl AddressTable {
     pub(super) fn new() -> Self {
         Self {

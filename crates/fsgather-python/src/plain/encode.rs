@@ -27,12 +27,15 @@ use pyo3::{
 
 use super::{
     addresses::AddressTable,
+    item_types::WrittenTypes,
+    known::Known,
     object::{Bytes, Dict, Int, Item, List, Object, Str, Tuple, is_shared, next_of_set},
     refusal::{Refusal, Refused},
     shapes::Shapes,
     stream::{
         DEEPEST, LARGEST_SHAPE, LARGEST_SMALL, OUT_OF_BAND, SMALLEST_SMALL, VERSION, Writer, tag,
     },
+    tensors::WrittenTensors,
 };
 use crate::buffer::{BorrowedBuffer, View, Wanted};
 
@@ -52,7 +55,7 @@ pub(crate) struct Encoded {
 pub(crate) fn encode(value: &Bound<'_, PyAny>) -> Result<Encoded, Refusal> {
     let mut encoder = Encoder::new();
     match encoder.value(value.as_borrowed(), 0) {
-        Ok(()) => Ok(encoder.finish()),
+        Ok(()) => encoder.finish(),
         Err(refusal) => Err(*refusal),
     }
 }
@@ -74,6 +77,10 @@ pub(super) struct Encoder<'py> {
     disturbances: u64,
     /// The list of integers that is being looked at.
     integers: Vec<i64>,
+    pub(super) item_types: WrittenTypes<'py>,
+    pub(super) tensors: WrittenTensors<'py>,
+    /// The types beyond the built-in ones, once one of them is met.
+    known: Option<Known>,
 }
 
 impl<'py> Encoder<'py> {
@@ -92,14 +99,18 @@ impl<'py> Encoder<'py> {
             values: Vec::new(),
             disturbances: 0,
             integers: Vec::new(),
+            item_types: WrittenTypes::default(),
+            tensors: WrittenTensors::default(),
+            known: None,
         }
     }
 
-    fn finish(self) -> Encoded {
-        Encoded {
+    fn finish(mut self) -> Result<Encoded, Refusal> {
+        self.tensor_tables().map_err(|refusal| *refusal)?;
+        Ok(Encoded {
             stream: self.out.bytes,
             buffers: self.buffers,
-        }
+        })
     }
 
     /// To be called where Python code may run: elements that were borrowed from containers may have gone then.
@@ -109,7 +120,7 @@ impl<'py> Encoder<'py> {
 
     /// Writes any value; `depth` containers are around it.
     #[inline]
-    fn value(&mut self, item: Item<'_, 'py>, depth: usize) -> Refused<()> {
+    pub(super) fn value(&mut self, item: Item<'_, 'py>, depth: usize) -> Refused<()> {
         match Object::of(item) {
             Object::Str(text) => self.text(text),
             Object::Float(float) => {
@@ -160,8 +171,40 @@ impl<'py> Encoder<'py> {
                 Ok(())
             }
             Object::Complex => self.complex(&held),
-            _ => Err(Refusal::of_type(&held)),
+            _ => self.other(&held, depth),
         }
+    }
+
+    /// Writes an object of a type that is not built in.
+    fn other(&mut self, held: &Bound<'py, PyAny>, depth: usize) -> Refused<()> {
+        let known = match self.known {
+            Some(known) => known,
+            None => *self.known.insert(Known::by_now(held.py())?),
+        };
+        if self.other_of(held, known, depth)? {
+            Ok(())
+        } else {
+            Err(Refusal::of_type(held))
+        }
+    }
+
+    fn other_of(&mut self, held: &Bound<'py, PyAny>, known: Known, depth: usize) -> Refused<bool> {
+        if let Some(types) = known.arrays
+            && self.array(held, types)?
+        {
+            return Ok(true);
+        }
+        if let Some(types) = known.tensors
+            && self.tensor(held, types)?
+        {
+            return Ok(true);
+        }
+        if let Some(types) = known.dates
+            && self.date(held, types, depth)?
+        {
+            return Ok(true);
+        }
+        Ok(false)
     }
 
     /// Writes a reference if the object was met before, which ends the matter; else gives it a number if it
@@ -238,15 +281,12 @@ impl<'py> Encoder<'py> {
         let Some(utf8) = text.utf8() else {
             return self.text_with_surrogates(text);
         };
-        match u8::try_from(utf8.len()) {
-            Ok(length @ 0..64) => {
-                self.out.byte(tag::SHORT_STR | length);
-                self.out.bytes.extend_from_slice(utf8);
-            }
-            _ => {
-                self.out.byte(tag::STR);
-                self.out.counted(utf8);
-            }
+        if let Ok(length @ 0..64) = u8::try_from(utf8.len()) {
+            self.out.byte(tag::SHORT_STR | length);
+            self.out.bytes.extend_from_slice(utf8);
+        } else {
+            self.out.byte(tag::STR);
+            self.out.counted(utf8);
         }
         Ok(())
     }
@@ -317,20 +357,17 @@ impl<'py> Encoder<'py> {
         let start = self.out.bytes.len();
         for index in 0..length {
             // SAFETY: no Python code runs in this loop.
-            match unsafe { list.item(index) }.map(Object::of) {
-                Some(Object::Float(float)) => {
-                    if index == 0 {
-                        self.out.byte(tag::FLOATS);
-                        self.out.length(length);
-                        self.out.bytes.reserve(length * 8);
-                    }
-                    self.out.bytes.extend_from_slice(&float.get().to_le_bytes());
-                }
-                _ => {
-                    self.out.bytes.truncate(start);
-                    return false;
-                }
+            let item = unsafe { list.item(index) };
+            let Some(Object::Float(float)) = item.map(Object::of) else {
+                self.out.bytes.truncate(start);
+                return false;
+            };
+            if index == 0 {
+                self.out.byte(tag::FLOATS);
+                self.out.length(length);
+                self.out.bytes.reserve(length * 8);
             }
+            self.out.bytes.extend_from_slice(&float.get().to_le_bytes());
         }
         length > 0
     }

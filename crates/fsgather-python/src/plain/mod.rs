@@ -9,14 +9,21 @@
 //! runs that the bytes choose. `docs/design/plain-data.md` describes the format.
 
 mod addresses;
+mod arrays;
 mod collector;
+mod dates;
 mod decode;
 mod encode;
+mod item_types;
+mod known;
 mod make;
 mod object;
+mod read_tensors;
 mod refusal;
 mod shapes;
 mod stream;
+mod tensor_bytes;
+mod tensors;
 
 use pyo3::{
     exceptions::PyTypeError,
@@ -60,6 +67,10 @@ fn plain_encode<'py>(
 
 /// `_plain_decode(stream, buffers)`: the value.
 #[pyfunction(name = "_plain_decode")]
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "arguments come from Python by value"
+)]
 fn plain_decode(stream: &Bound<'_, PyAny>, buffers: Vec<Py<PyAny>>) -> PyResult<Py<PyAny>> {
     let content = BorrowedBuffer::of(stream)?;
     decode(stream.py(), content.as_ref(), &buffers)

@@ -29,6 +29,7 @@ unsafe extern "C" {
 pub(super) type Item<'a, 'py> = Borrowed<'a, 'py, PyAny>;
 
 /// An object by its exact type: subclasses are [`Object::Other`].
+#[derive(Clone, Copy)]
 pub(super) enum Object<'a, 'py> {
     None,
     Bool(bool),
