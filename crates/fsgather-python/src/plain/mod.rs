@@ -13,6 +13,7 @@ mod arrays;
 mod collector;
 mod dates;
 mod decode;
+mod dicts;
 mod encode;
 mod item_types;
 mod known;

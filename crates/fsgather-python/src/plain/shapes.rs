@@ -25,8 +25,8 @@ impl<'py> Shapes<'py> {
     pub(super) fn new() -> Self {
         Self {
             known: Vec::new(),
-            by_address: AddressTable::new(),
-            by_content: AddressTable::new(),
+            by_address: AddressTable::default(),
+            by_content: AddressTable::default(),
             latest: 0,
         }
     }
