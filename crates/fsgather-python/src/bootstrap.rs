@@ -24,7 +24,7 @@ impl Bootstrap for Callables {
         let left = deadline.saturating_duration_since(Instant::now());
         Python::attach(|py| {
             let record = self.fetch.call1(py, (left.as_secs_f64(),))?;
-            record.extract::<Vec<u8>>(py).map_err(PyErr::from)
+            record.extract::<Vec<u8>>(py)
         })
         .map_err(|error| error.to_string())
     }

@@ -3,18 +3,16 @@
 use std::{
     path::PathBuf,
     sync::{Arc, PoisonError, RwLock},
-    time::Duration,
 };
 
-use fsgather::{
-    CallOptions, Payload, Pieces, Postcard, Rendezvous,
-    settings::{Control, Transport},
-};
+use fsgather::{Payload, Pieces, Postcard, Rendezvous, settings::Control};
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyList};
 
 use crate::{
     bootstrap::Callables,
-    errors, logging,
+    errors,
+    how::{self, How},
+    logging,
     object::{self, Pickling},
     parts::Parts,
     pending::Pending,
@@ -29,38 +27,6 @@ pub(crate) struct Communicator {
     /// Gone once it is closed or given up.
     member: RwLock<Option<Arc<Member>>>,
     waiting: Waiting,
-}
-
-/// How one call is made: what all calls have in common, as `fsgather.Communicator` hands it over.
-#[derive(FromPyObject)]
-#[pyo3(from_item_all)]
-pub(crate) struct How {
-    site: Option<String>,
-    timeout: Option<f64>,
-    allow_pickle: bool,
-    transport: Option<String>,
-    directory: Option<PathBuf>,
-    max_size: Option<u64>,
-}
-
-impl How {
-    pub(crate) const fn pickling(&self) -> Pickling {
-        if self.allow_pickle {
-            Pickling::Allowed
-        } else {
-            Pickling::Refused
-        }
-    }
-
-    fn options(&self) -> PyResult<CallOptions> {
-        Ok(CallOptions {
-            transport: self.transport.as_deref().map(transport).transpose()?,
-            directory: self.directory.clone(),
-            timeout: self.timeout.map(duration).transpose()?,
-            bound: self.max_size,
-            site: self.site.clone(),
-        })
-    }
 }
 
 #[pymethods]
@@ -103,16 +69,16 @@ impl Communicator {
             builder = builder.rendezvous(Rendezvous::custom(Callables { publish, fetch }));
         }
         if let Some(text) = transport {
-            builder = builder.transport(self::transport(text)?);
+            builder = builder.transport(how::transport(text)?);
         }
         if let Some(text) = control {
             builder = builder.control(self::control(text)?);
         }
         if let Some(seconds) = timeout {
-            builder = builder.timeout(duration(seconds)?);
+            builder = builder.timeout(how::duration(seconds)?);
         }
         if let Some(seconds) = join_timeout {
-            builder = builder.join_timeout(duration(seconds)?);
+            builder = builder.join_timeout(how::duration(seconds)?);
         }
         if let Some(bytes) = inline_limit {
             builder = builder.inline_limit(bytes);
@@ -146,17 +112,17 @@ impl Communicator {
     }
 
     fn barrier(&self, py: Python<'_>, how: How) -> PyResult<()> {
-        let (member, options) = (self.member()?, how.options()?);
+        let (member, (_, options)) = (self.member()?, how.take()?);
         self.waiting.run(py, || member.barrier_with(&options))
     }
 
     fn all_gather<'py>(&self, value: &Bound<'py, PyAny>, how: How) -> PyResult<Bound<'py, PyList>> {
         let py = value.py();
-        let (member, options) = (self.member()?, how.options()?);
-        let payloads = self.hand_in(value, how.pickling(), |pieces| {
+        let (member, (pickling, options)) = (self.member()?, how.take()?);
+        let payloads = self.hand_in(value, pickling, |pieces| {
             member.all_gather_pieces(pieces, &options)
         })?;
-        decode_all(py, payloads, how.pickling())
+        decode_all(py, payloads, pickling)
     }
 
     fn broadcast(
@@ -166,9 +132,9 @@ impl Communicator {
         src: u32,
         how: How,
     ) -> PyResult<Py<PyAny>> {
-        let (member, options) = (self.member()?, how.options()?);
+        let (member, (pickling, options)) = (self.member()?, how.take()?);
         if member.rank().get() == src {
-            self.hand_in(value, how.pickling(), |pieces| {
+            self.hand_in(value, pickling, |pieces| {
                 member.broadcast_pieces(Some(pieces), src, &options)
             })?;
             return Ok(value.clone().unbind());
@@ -176,63 +142,66 @@ impl Communicator {
         let payload = self
             .waiting
             .run(py, || member.broadcast_pieces(None, src, &options))?;
-        object::decode(py, payload, how.pickling())
+        object::decode(py, payload, pickling)
     }
 
     /// An iterator over all ranks' objects on `dst`, `None` elsewhere.
     fn gather(&self, value: &Bound<'_, PyAny>, dst: u32, how: How) -> PyResult<Option<Parts>> {
-        let (member, options) = (self.member()?, how.options()?);
-        let gathered = self.hand_in(value, how.pickling(), |pieces| {
+        let (member, (pickling, options)) = (self.member()?, how.take()?);
+        let gathered = self.hand_in(value, pickling, |pieces| {
             member.gather_pieces(pieces, dst, &options)
         })?;
         let parts = gathered.all();
-        Ok(parts.map(|parts| Parts::new(parts, self.waiting.clone(), how.pickling())))
+        Ok(parts.map(|parts| Parts::new(parts, self.waiting.clone(), pickling)))
     }
 
     fn start_all_gather(&self, value: &Bound<'_, PyAny>, how: How) -> PyResult<Pending> {
-        let (member, options) = (self.member()?, how.options()?);
-        let started = self.hand_in(value, how.pickling(), |pieces| {
+        let (member, (pickling, options)) = (self.member()?, how.take()?);
+        let started = self.hand_in(value, pickling, |pieces| {
             member.start_all_gather_pieces(pieces, &options)
         })?;
-        Ok(Pending::all_gather(
-            started,
-            self.waiting.clone(),
-            how.pickling(),
-        ))
+        Ok(Pending::all_gather(started, self.waiting.clone(), pickling))
     }
 
     fn start_gather(&self, value: &Bound<'_, PyAny>, dst: u32, how: How) -> PyResult<Pending> {
-        let (member, options) = (self.member()?, how.options()?);
-        let started = self.hand_in(value, how.pickling(), |pieces| {
+        let (member, (pickling, options)) = (self.member()?, how.take()?);
+        let started = self.hand_in(value, pickling, |pieces| {
             member.start_gather_pieces(pieces, dst, &options)
         })?;
-        Ok(Pending::gather(
-            started,
-            self.waiting.clone(),
-            how.pickling(),
-        ))
+        Ok(Pending::gather(started, self.waiting.clone(), pickling))
     }
 
-    fn group(&self, py: Python<'_>, ranks: Vec<u32>) -> PyResult<Self> {
-        let member = self.member()?;
-        let group = self.waiting.run(py, || member.group(&ranks))?;
+    fn group(&self, py: Python<'_>, ranks: Vec<u32>, how: How) -> PyResult<Self> {
+        let (member, (_, options)) = (self.member()?, how.take()?);
+        let group = self
+            .waiting
+            .run(py, move || member.group_with(&ranks, &options))?;
         Ok(Self::of(group, self.waiting.clone()))
     }
 
-    fn split(&self, py: Python<'_>, color: Option<u32>, key: i64) -> PyResult<Option<Self>> {
-        let member = self.member()?;
-        let group = self.waiting.run(py, || member.split(color, key))?;
+    fn split(
+        &self,
+        py: Python<'_>,
+        color: Option<u32>,
+        key: i64,
+        how: How,
+    ) -> PyResult<Option<Self>> {
+        let (member, (_, options)) = (self.member()?, how.take()?);
+        let group = self
+            .waiting
+            .run(py, || member.split_with(color, key, &options))?;
         Ok(group.map(|group| Self::of(group, self.waiting.clone())))
     }
 
     /// Ends the communicator together with all other ranks.
-    fn close(&self, py: Python<'_>) -> PyResult<()> {
+    fn close(&self, py: Python<'_>, how: How) -> PyResult<()> {
+        let (_, options) = how.take()?;
         let Some(member) = self.take() else {
             return Ok(());
         };
         // Another handle of the same membership, so that calls of other threads need not end before.
         let handle = member.with_codec(Postcard);
-        self.waiting.run(py, || handle.close())
+        self.waiting.run(py, move || handle.close_with(&options))
     }
 
     /// Leaves without waiting for the others, and tells them why if there is a reason.
@@ -297,28 +266,6 @@ pub(crate) fn decode_all(
         objects.append(object::decode(py, payload, pickling)?)?;
     }
     Ok(objects)
-}
-
-fn duration(seconds: f64) -> PyResult<Duration> {
-    Duration::try_from_secs_f64(seconds)
-        .ok()
-        .filter(|duration| !duration.is_zero())
-        .ok_or_else(|| {
-            PyValueError::new_err(format!(
-                "a time-out of {seconds} s is none; give a positive number of seconds, such as 1800"
-            ))
-        })
-}
-
-fn transport(text: &str) -> PyResult<Transport> {
-    match text {
-        "auto" => Ok(Transport::Auto),
-        "filesys" => Ok(Transport::Filesys),
-        "memory" => Ok(Transport::Memory),
-        _ => Err(PyValueError::new_err(format!(
-            "transport={text:?} is none of auto, filesys, memory"
-        ))),
-    }
 }
 
 fn control(text: &str) -> PyResult<Control> {

@@ -1,6 +1,6 @@
 //! Failures as Python exceptions: [`raise`].
 
-use fsgather::{Error, PeerFailure};
+use fsgather::{Error, Peer, PeerFailure};
 use pyo3::{
     prelude::*,
     types::{PyDict, PyTuple},
@@ -21,11 +21,6 @@ fn exception<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyAny>>
 
 /// The name of the class; its attributes go into `fields`.
 fn describe(py: Python<'_>, error: &Error, fields: &Bound<'_, PyDict>) -> PyResult<&'static str> {
-    let set_peer = |peer: &fsgather::Peer| {
-        fields.set_item("rank", peer.rank.get())?;
-        fields.set_item("host", &peer.host)?;
-        fields.set_item("pid", peer.pid)
-    };
     Ok(match error {
         Error::Config { .. } => "Config",
         Error::Rendezvous { .. } => "Rendezvous",
@@ -53,7 +48,7 @@ fn describe(py: Python<'_>, error: &Error, fields: &Bound<'_, PyDict>) -> PyResu
             activity,
             failure,
         } => {
-            set_peer(peer)?;
+            set_peer(fields, peer)?;
             fields.set_item("phase", activity.phase.to_string())?;
             let reason = match failure {
                 PeerFailure::Raised { message } => message.clone(),
@@ -73,40 +68,8 @@ fn describe(py: Python<'_>, error: &Error, fields: &Bound<'_, PyDict>) -> PyResu
             fields.set_item("calls", (one_call, other_call))?;
             "Desync"
         }
-        Error::Storage {
-            path,
-            operation,
-            cause,
-            peer,
-            activity,
-        } => {
-            fields.set_item("path", path.to_string_lossy())?;
-            fields.set_item("operation", operation)?;
-            fields.set_item("errno", cause.os_code)?;
-            if let Some(peer) = peer {
-                set_peer(peer)?;
-            }
-            if let Some(activity) = activity {
-                fields.set_item("phase", activity.phase.to_string())?;
-            }
-            "Storage"
-        }
-        Error::NotShared {
-            directory, hosts, ..
-        } => {
-            fields.set_item("path", directory.to_string_lossy())?;
-            fields.set_item("hosts", PyTuple::new(py, hosts)?)?;
-            "NotShared"
-        }
-        Error::Corrupt { path, writer, .. } => {
-            fields.set_item("path", path.to_string_lossy())?;
-            if let Some(writer) = writer {
-                set_peer(writer)?;
-            }
-            "Corrupt"
-        }
         Error::TooLarge { peer, size, bound } => {
-            set_peer(peer)?;
+            set_peer(fields, peer)?;
             fields.set_item("size", size)?;
             fields.set_item("bound", bound)?;
             "TooLarge"
@@ -124,6 +87,59 @@ fn describe(py: Python<'_>, error: &Error, fields: &Bound<'_, PyDict>) -> PyResu
             fields.set_item("cause", exception(py, cause)?)?;
             "Poisoned"
         }
+        Error::Storage { .. } | Error::NotShared { .. } | Error::Corrupt { .. } => {
+            describe_place(py, error, fields)?
+        }
         _ => "Error",
     })
+}
+
+/// The same for errors that have to do with a file or directory.
+fn describe_place(
+    py: Python<'_>,
+    error: &Error,
+    fields: &Bound<'_, PyDict>,
+) -> PyResult<&'static str> {
+    Ok(match error {
+        Error::Storage {
+            path,
+            operation,
+            cause,
+            peer,
+            activity,
+        } => {
+            fields.set_item("path", path.to_string_lossy())?;
+            fields.set_item("operation", operation)?;
+            fields.set_item("errno", cause.os_code)?;
+            if let Some(peer) = peer {
+                set_peer(fields, peer)?;
+            }
+            if let Some(activity) = activity {
+                fields.set_item("phase", activity.phase.to_string())?;
+            }
+            "Storage"
+        }
+        Error::NotShared {
+            directory, hosts, ..
+        } => {
+            fields.set_item("path", directory.to_string_lossy())?;
+            fields.set_item("hosts", PyTuple::new(py, hosts)?)?;
+            "NotShared"
+        }
+        Error::Corrupt { path, writer, .. } => {
+            fields.set_item("path", path.to_string_lossy())?;
+            if let Some(writer) = writer {
+                set_peer(fields, writer)?;
+            }
+            "Corrupt"
+        }
+        _ => "Error",
+    })
+}
+
+/// Which rank it is about.
+fn set_peer(fields: &Bound<'_, PyDict>, peer: &Peer) -> PyResult<()> {
+    fields.set_item("rank", peer.rank.get())?;
+    fields.set_item("host", &peer.host)?;
+    fields.set_item("pid", peer.pid)
 }

@@ -7,6 +7,7 @@ mod buffer;
 mod command;
 mod communicator;
 mod errors;
+mod how;
 mod logging;
 mod object;
 mod parts;

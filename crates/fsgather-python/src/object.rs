@@ -166,9 +166,8 @@ impl Layout {
     /// `None` for bytes that are not laid out so.
     fn read(payload: &[u8]) -> Option<Self> {
         let (head, rest) = payload.split_first_chunk::<HEAD>()?;
-        let kind = match head[..4] {
-            [VERSION, kind @ PLAIN..=PICKLE_WITH_TENSORS, 0, 0] => kind,
-            _ => return None,
+        let [VERSION, kind @ PLAIN..=PICKLE_WITH_TENSORS, 0, 0] = head[..4] else {
+            return None;
         };
         let count = u32::from_le_bytes(*head[4..8].first_chunk()?) as usize;
         let lens = rest.get(..count.checked_mul(8)?)?;

@@ -14,7 +14,7 @@ use crate::{
 #[pyclass(frozen, module = "fsgather._fsgather")]
 pub(crate) struct Parts {
     /// Gone once it has been closed.
-    parts: Mutex<Option<fsgather::Parts<Payload>>>,
+    left: Mutex<Option<fsgather::Parts<Payload>>>,
     waiting: Waiting,
     pickling: Pickling,
 }
@@ -26,7 +26,7 @@ impl Parts {
         pickling: Pickling,
     ) -> Self {
         Self {
-            parts: Mutex::new(Some(parts)),
+            left: Mutex::new(Some(parts)),
             waiting,
             pickling,
         }
@@ -41,7 +41,7 @@ impl Parts {
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         let payload = self.waiting.run(py, || {
-            let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut parts = self.left.lock().unwrap_or_else(PoisonError::into_inner);
             parts.as_mut().and_then(Iterator::next).transpose()
         })?;
         payload
@@ -52,7 +52,7 @@ impl Parts {
     /// How many bytes have not been looked at yet.
     #[getter]
     fn bytes_left(&self) -> PyResult<u64> {
-        let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        let parts = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         let parts = parts.as_ref();
         parts
             .map(fsgather::Parts::bytes_left)
@@ -62,7 +62,7 @@ impl Parts {
     /// Throws away what has not been looked at yet.
     fn close(&self, py: Python<'_>) {
         py.detach(|| {
-            let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut parts = self.left.lock().unwrap_or_else(PoisonError::into_inner);
             parts.take()
         });
     }

@@ -81,7 +81,7 @@ fn look<R>(
     limit: Option<Duration>,
     mut wait: impl FnMut(Duration) -> Result<Option<R>, Error>,
 ) -> Result<Option<R>, Error> {
-    const LONG: Duration = Duration::from_secs(3600);
+    const LONG: Duration = Duration::from_hours(1);
     let deadline = limit.map(|limit| Instant::now() + limit);
     loop {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));

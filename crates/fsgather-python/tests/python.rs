@@ -3,13 +3,18 @@
 //!
 //! What they need (pytest, hypothesis, numpy) is installed once, into a virtual environment below the target directory.
 //! Where there is no Python, or it cannot be installed, this says so and passes.
-#![expect(clippy::print_stderr, reason = "what is skipped has to be seen")]
+#![expect(
+    clippy::expect_used,
+    reason = "a check reports by panicking, in its helpers too"
+)]
 
 use std::{
     env, fs, io,
     path::{Path, PathBuf},
     process::Command,
 };
+
+use tempfile::TempDir;
 
 /// What the tests need besides the package.
 const NEEDED: [&str; 3] = ["pytest>=8,<10", "hypothesis>=6.100", "numpy"];
@@ -32,7 +37,7 @@ fn the_python_package_passes_its_own_tests() {
         .args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"])
         .args(["--ignore", "tests/switch"])
         .current_dir(package)
-        .env("PYTHONPATH", &stage)
+        .env("PYTHONPATH", stage.path())
         .env("PYTHONDONTWRITEBYTECODE", "1")
         .env(
             "HYPOTHESIS_STORAGE_DIRECTORY",
@@ -56,8 +61,7 @@ fn interpreter(environment: &Path) -> Option<PathBuf> {
     if fs::read_to_string(&marker).is_ok_and(|has| has == NEEDED.join("\n")) {
         return Some(python);
     }
-    let host = env::var_os("PYTHON").unwrap_or_else(|| "python3".into());
-    let is_made = Command::new(host)
+    let is_made = Command::new("python3")
         .args(["-m", "venv", "--clear"])
         .arg(environment.join("venv"))
         .status()
@@ -82,17 +86,13 @@ fn interpreter(environment: &Path) -> Option<PathBuf> {
 }
 
 /// The package as it would be installed: its Python files, and the extension module beside them.
-fn stage(built: &Path, environment: &Path) -> io::Result<PathBuf> {
-    let stage = environment.join("package");
-    match fs::remove_dir_all(&stage) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
+fn stage(built: &Path, environment: &Path) -> io::Result<TempDir> {
+    let stage = tempfile::tempdir_in(environment)?;
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("python");
-    copy(&sources, &stage)?;
+    copy(&sources, stage.path())?;
     fs::copy(
         built.join("lib_fsgather.so"),
-        stage.join("fsgather/_fsgather.abi3.so"),
+        stage.path().join("fsgather/_fsgather.abi3.so"),
     )?;
     Ok(stage)
 }

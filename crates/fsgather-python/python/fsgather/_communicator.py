@@ -228,14 +228,14 @@ class Communicator:
 
         Collective over these ranks alone. Several groups may gather at the same time, from several threads.
         """
-        return Communicator._of(self._member.group(list(ranks)), self._allow_pickle)
+        return Communicator._of(self._member.group(list(ranks), self._how()), self._allow_pickle)
 
     def split(self, color: Optional[int], key: int = 0) -> Optional[Communicator]:
         """Parts all ranks into groups, one for each color; ``None`` for a rank that gave none.
 
         Within a group ranks are ordered by ``key``, and by their rank here where keys are equal, as in MPI.
         """
-        group = self._member.split(color, key)
+        group = self._member.split(color, key, self._how())
         return None if group is None else Communicator._of(group, self._allow_pickle)
 
     def close(self) -> None:
@@ -245,7 +245,7 @@ class Communicator:
         it is closed already.
         """
         _living.discard(self)
-        self._member.close()
+        self._member.close(self._how())
 
     def fail(self, cause: Union[BaseException, str]) -> None:
         """Leaves and tells all other ranks why, without waiting for them: they raise :class:`fsgather.PeerFailed`."""
