@@ -141,7 +141,7 @@ def codecs(kind: str) -> Dict[str, Codec]:
         "pickle": (dump, pickle.loads),
         "pickle paused": (dump, paused(pickle.loads)),
         "pickle beside": (dump_beside, load_beside),
-        "fsgather": (_fsgather._plain_encode, lambda data: _fsgather._plain_decode(*data)),
+        "fsgather": (lambda value: _fsgather._plain_encode(value, False), lambda data: _fsgather._plain_decode(*data)),
     }
     if kind in ("detections", "metrics", "integers", "strings"):
         found["marshal"] = (marshal.dumps, paused(marshal.loads))
@@ -155,7 +155,7 @@ def received(data: Any) -> Any:
     if isinstance(data, bytes):
         return data
     stream, buffers = data
-    return stream, [bytearray(buffer) for buffer in buffers]
+    return bytes(stream), [bytearray(buffer) for buffer in buffers]
 
 
 def timed(call: Callable[[Any], Any], argument: Any) -> Tuple[float, Any]:

@@ -21,6 +21,9 @@ ENORMOUS = b"\xff\xff\xff\xff\xff\xff\xff\xff\x7f"
 def try_decoding(stream, buffers=()):
     try:
         decode(bytes(stream), list(buffers))
+    except ImportError:
+        # Arrays or tensors are announced, and numpy or torch is not installed.
+        pass
     except ValueError as error:
         assert "bad plain data at byte" in str(error)
 
@@ -29,7 +32,8 @@ def try_decoding(stream, buffers=()):
 def test_mutated_streams_do_no_harm(value, data):
     stream = bytearray(encode(value)[0])
     for _ in range(data.draw(st.integers(1, 4))):
-        place = data.draw(st.integers(0, len(stream) - 1))
+        # How long a stream is depends on what the interpreter shares, so no bound may.
+        place = data.draw(st.integers(0, 1 << 16)) % len(stream)
         stream[place] = data.draw(st.integers(0, 255))
     try_decoding(stream)
 

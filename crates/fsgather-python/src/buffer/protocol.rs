@@ -31,8 +31,6 @@ pub(super) const BF_GETBUFFER: c_int = 1;
 const SIMPLE: c_int = 0;
 /// Shape and strides, of memory without gaps in row or column order.
 const ANY_CONTIGUOUS: c_int = 0x0080 | 0x0010 | 0x0008;
-/// Memory that may be written to.
-const WRITABLE: c_int = 1;
 
 /// `Py_buffer` as PEP 3118 lays it out.
 #[repr(C)]
@@ -70,8 +68,6 @@ pub(crate) enum Wanted {
     Bytes,
     /// Bytes in C or Fortran order, with shape and strides.
     Raw,
-    /// Bytes that may be written to.
-    Writable,
 }
 
 /// Memory of a Python object, for as long as the interpreter's lock is held.
@@ -104,7 +100,6 @@ impl<'py> View<'py> {
         let flags = match wanted {
             Wanted::Bytes => SIMPLE,
             Wanted::Raw => ANY_CONTIGUOUS,
-            Wanted::Writable => WRITABLE,
         };
         // SAFETY: the lock is held, `exporter` is an object, and the structure stays where it is until it is
         // released, which happens once, in `drop`.
@@ -137,21 +132,6 @@ impl<'py> View<'py> {
         // SAFETY: the exporter keeps these bytes in place until the view is released, and contiguous as was
         // asked of it.
         unsafe { slice::from_raw_parts(start.as_ptr(), length) }
-    }
-
-    /// Copies `content` into the memory, of which it has to be as long.
-    ///
-    /// Only for a view that was made as [`Wanted::Writable`]; any other is left as it is, and the result is
-    /// false, as it is for another length.
-    pub(crate) fn write(&mut self, content: &[u8]) -> bool {
-        let (start, length) = self.address();
-        let fits = length == content.len() && self.buffer.readonly == 0;
-        if fits {
-            // SAFETY: `length` bytes that the exporter lets us write to; `content` is a borrow of Rust's, so
-            // that it cannot be the same memory unless somebody has written to borrowed memory already.
-            unsafe { ptr::copy(content.as_ptr(), start.as_ptr(), length) };
-        }
-        fits
     }
 
     /// The length of each dimension; empty if the view was not made as [`Wanted::Raw`].

@@ -3,25 +3,25 @@
 /// Numbers that belong to addresses, or to any other values that are not 0.
 ///
 /// The standard map with its standard hash takes about as long to look a string up as to encode it.
+#[derive(Default)]
 pub(super) struct AddressTable {
-    /// A power of two of them, at most half of which are taken; 0 as the address marks a free one.
+    /// None at first, then a power of two, at most half of which are taken; 0 as the address marks a free one.
     slots: Vec<(usize, u32)>,
     taken: usize,
 }
 
-impl AddressTable {
-    pub(super) fn new() -> Self {
-        Self {
-            slots: vec![(0, 0); 32],
-            taken: 0,
-        }
-    }
+/// How many slots there are when there are some.
+const FIRST_SLOTS: usize = 128;
 
+impl AddressTable {
     /// The number of `address`.
     #[inline]
     pub(super) fn get(&self, address: usize) -> Option<u32> {
+        if self.slots.is_empty() {
+            return None;
+        }
         let (found, number) = self.slots[self.slot_of(address)];
-        (found != 0).then_some(number)
+        (found == address).then_some(number)
     }
 
     /// Sets the number of `address`, which must not be 0.
@@ -36,13 +36,14 @@ impl AddressTable {
         self.slots[slot] = (address, number);
     }
 
-    /// Where `address` is, or would be.
+    /// Where `address` is, or would be; there must be slots.
     #[inline]
     fn slot_of(&self, address: usize) -> usize {
         let mask = self.slots.len() - 1;
-        // Fibonacci hashing: the upper half of the product depends on all bits.
-        let hash = (address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-        let mut slot = usize::try_from(hash).unwrap_or(0) & mask;
+        // Fibonacci hashing: the upper bits of the product depend on all bits.
+        let hash = (address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let bits = self.slots.len().trailing_zeros();
+        let mut slot = usize::try_from(hash >> (64 - bits)).unwrap_or(0) & mask;
         while self.slots[slot].0 != address && self.slots[slot].0 != 0 {
             slot = (slot + 1) & mask;
         }
@@ -51,7 +52,7 @@ impl AddressTable {
 
     #[cold]
     fn grow(&mut self) {
-        let larger = vec![(0, 0); self.slots.len() * 4];
+        let larger = vec![(0, 0); (self.slots.len() * 4).max(FIRST_SLOTS)];
         for (address, number) in std::mem::replace(&mut self.slots, larger) {
             if address != 0 {
                 let slot = self.slot_of(address);

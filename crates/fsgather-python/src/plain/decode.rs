@@ -9,7 +9,7 @@
 
 use pyo3::{
     Bound, Py, PyAny, PyResult, Python,
-    exceptions::{PyException, PyMemoryError, PyValueError},
+    exceptions::{PyException, PyImportError, PyMemoryError, PyValueError},
     prelude::*,
     types::{
         PyBool, PyByteArray, PyBytes, PyComplex, PyDict, PyFloat, PyFrozenSet, PyInt, PyList,
@@ -19,10 +19,12 @@ use pyo3::{
 
 use super::{
     collector::CollectorPause,
+    item_types::ReadTypes,
     make::{self, Row},
+    read_tensors::start_of_tables,
     stream::{
-        Bad, DEEPEST, HEADER, LARGEST_SHAPE, MOST_SHAPES, Reader, SMALLEST_SMALL, VERSION, bad_at,
-        tag,
+        BAD, Bad, DEEPEST, HAS_TENSORS, HEADER, LARGEST_SHAPE, MOST_SHAPES, Reader, SMALLEST_SMALL,
+        VERSION, bad_at, tag,
     },
 };
 use crate::buffer::{View, Wanted};
@@ -45,8 +47,8 @@ pub(crate) fn decode(py: Python<'_>, stream: &[u8], buffers: &[Py<PyAny>]) -> Py
         None
     };
     let mut decoder = Decoder::new(py, stream, buffers)?;
-    let decoded = decoder.whole();
-    decoded
+    let value = decoder.whole(stream);
+    value
         .map_err(|error| decoder.judge(*error))
         .map(Bound::unbind)
 }
@@ -59,6 +61,8 @@ pub(super) struct Decoder<'a, 'py> {
     /// Objects that can be referred to; none while one is not finished.
     numbered: Vec<Option<Bound<'py, PyAny>>>,
     shapes: Vec<Shape<'py>>,
+    pub(super) item_types: ReadTypes<'py>,
+    pub(super) tensors: Vec<Bound<'py, PyAny>>,
 }
 
 /// What dictionaries of a shape begin as.
@@ -71,7 +75,7 @@ struct Shape<'py> {
 impl<'a, 'py> Decoder<'a, 'py> {
     fn new(py: Python<'py>, stream: &'a [u8], buffers: &'a [Py<PyAny>]) -> PyResult<Self> {
         match stream {
-            [VERSION, 0, ..] => {}
+            [VERSION, 0 | HAS_TENSORS, ..] => {}
             [VERSION, flags, ..] => {
                 return Err(*bad_at(1, &format!("unknown flags {flags:#x}")));
             }
@@ -87,10 +91,20 @@ impl<'a, 'py> Decoder<'a, 'py> {
             buffers,
             numbered: Vec::new(),
             shapes: Vec::new(),
+            item_types: ReadTypes::default(),
+            tensors: Vec::new(),
         })
     }
 
-    fn whole(&mut self) -> Result<Bound<'py, PyAny>, Bad> {
+    fn whole(&mut self, stream: &'a [u8]) -> Result<Bound<'py, PyAny>, Bad> {
+        if stream[1] & HAS_TENSORS != 0 {
+            let Some(start) = start_of_tables(stream) else {
+                return Err(bad_at(stream.len(), "the tables of tensors are missing"));
+            };
+            self.reader = Reader::new(stream, start);
+            self.tensor_tables()?;
+            self.reader = Reader::new(&stream[..start], HEADER);
+        }
         let value = self.value(0)?;
         match self.reader.left() {
             0 => Ok(value),
@@ -102,20 +116,21 @@ impl<'a, 'py> Decoder<'a, 'py> {
     fn judge(&self, error: PyErr) -> PyErr {
         let py = self.py;
         let is_ours = error.is_instance_of::<PyValueError>(py)
-            && error.get_type(py).is(py.get_type::<PyValueError>());
-        let is_grave =
-            error.is_instance_of::<PyMemoryError>(py) || !error.is_instance_of::<PyException>(py);
+            && error.value(py).to_string().starts_with(BAD);
+        let is_grave = error.is_instance_of::<PyMemoryError>(py)
+            || error.is_instance_of::<PyImportError>(py)
+            || !error.is_instance_of::<PyException>(py);
         if is_ours || is_grave {
             return error;
         }
-        let judged = *self.reader.bad(&error.to_string());
+        let judged = *self.reader.bad(&error.value(py).to_string());
         judged.set_cause(py, Some(error));
         judged
     }
 
     /// Reads any value; `depth` containers are around it.
     #[inline]
-    fn value(&mut self, depth: usize) -> Result<Bound<'py, PyAny>, Bad> {
+    pub(super) fn value(&mut self, depth: usize) -> Result<Bound<'py, PyAny>, Bad> {
         let tag = self.reader.byte()?;
         match tag {
             tag::SMALL_INT.. => {
@@ -210,6 +225,15 @@ impl<'a, 'py> Decoder<'a, 'py> {
                 let (real, imaginary) = (self.float()?, self.float()?);
                 PyComplex::from_doubles(py, real, imaginary).into_any()
             }
+            tag::SCALAR | tag::ARRAY | tag::ARRAY_BESIDE => self.array(tag)?,
+            tag::TENSOR => {
+                let number = self.reader.index()?;
+                let Some(tensor) = self.tensors.get(number) else {
+                    return Err(self.reader.bad(&format!("tensor {number} is not there")));
+                };
+                tensor.clone()
+            }
+            tag::DATE..=tag::TIMEZONE => self.date(tag, depth)?,
             tag => return Err(self.reader.bad(&format!("unknown tag {tag}"))),
         })
     }

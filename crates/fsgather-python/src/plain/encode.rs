@@ -7,30 +7,31 @@
 //!
 //! # Containers that change
 //!
-//! Encoding built-in types runs no Python code. Copying an array does, and lets other threads run. So each
-//! container is held while it is looked at, is asked for one element at a time, and is compared with itself
-//! afterwards.
+//! Encoding most built-in types runs no Python code. Copying an array does, and lets other threads run; so does
+//! whatever makes containers, as the collector may then run finalizers. So each container is held while it is
+//! looked at, is asked for one element at a time, and is compared with itself afterwards. Where elements are
+//! noted before they are used, because that is faster, [`Encoder::disturbed`] counts the occasions on which they
+//! may have gone.
 #![expect(
     unsafe_code,
     reason = "elements are borrowed from their containers; the argument is above and at each use"
 )]
 
-use std::fmt;
-
 use pyo3::{
-    Bound, PyAny,
+    Bound, PyAny, ffi,
     prelude::*,
     types::{PyComplex, PyDict},
 };
 
 use super::{
     addresses::AddressTable,
-    object::{Bytes, Dict, Int, Item, List, Object, Str, Tuple, is_shared, next_of_set},
+    item_types::WrittenTypes,
+    known::Known,
+    object::{Bytes, Int, Item, List, Object, Str, Tuple, is_shared, next_of_set},
     refusal::{Refusal, Refused},
     shapes::Shapes,
-    stream::{
-        DEEPEST, LARGEST_SHAPE, LARGEST_SMALL, OUT_OF_BAND, SMALLEST_SMALL, VERSION, Writer, tag,
-    },
+    stream::{DEEPEST, LARGEST_SMALL, OUT_OF_BAND, SMALLEST_SMALL, VERSION, Writer, tag},
+    tensors::WrittenTensors,
 };
 use crate::buffer::{BorrowedBuffer, View, Wanted};
 
@@ -50,7 +51,7 @@ pub(crate) struct Encoded {
 pub(crate) fn encode(value: &Bound<'_, PyAny>) -> Result<Encoded, Refusal> {
     let mut encoder = Encoder::new();
     match encoder.value(value.as_borrowed(), 0) {
-        Ok(()) => Ok(encoder.finish()),
+        Ok(()) => encoder.finish(),
         Err(refusal) => Err(*refusal),
     }
 }
@@ -63,11 +64,19 @@ pub(super) struct Encoder<'py> {
     numbered: Vec<Bound<'py, PyAny>>,
     /// Tuples and frozen sets that are not finished: they cannot be referred to yet.
     unfinished: Vec<usize>,
-    shapes: Shapes<'py>,
+    pub(super) shapes: Shapes<'py>,
     /// Addresses of the keys of the dictionaries that are not finished.
-    keys: Vec<usize>,
+    pub(super) keys: Vec<usize>,
+    /// The values that belong to `keys`; not to be used once something was disturbed.
+    pub(super) values: Vec<*mut ffi::PyObject>,
+    /// How many times Python code may have run.
+    pub(super) disturbances: u64,
     /// The list of integers that is being looked at.
     integers: Vec<i64>,
+    pub(super) item_types: WrittenTypes<'py>,
+    pub(super) tensors: WrittenTensors<'py>,
+    /// The types beyond the built-in ones, once one of them is met.
+    known: Option<Known>,
 }
 
 impl<'py> Encoder<'py> {
@@ -78,25 +87,36 @@ impl<'py> Encoder<'py> {
         Self {
             out,
             buffers: Vec::new(),
-            numbers: AddressTable::new(),
+            numbers: AddressTable::default(),
             numbered: Vec::new(),
             unfinished: Vec::new(),
             shapes: Shapes::new(),
             keys: Vec::new(),
+            values: Vec::new(),
+            disturbances: 0,
             integers: Vec::new(),
+            item_types: WrittenTypes::default(),
+            tensors: WrittenTensors::default(),
+            known: None,
         }
     }
 
-    fn finish(self) -> Encoded {
-        Encoded {
+    fn finish(mut self) -> Result<Encoded, Refusal> {
+        self.tensor_tables().map_err(|refusal| *refusal)?;
+        Ok(Encoded {
             stream: self.out.bytes,
             buffers: self.buffers,
-        }
+        })
+    }
+
+    /// To be called where Python code may run: elements that were borrowed from containers may have gone then.
+    pub(super) fn disturbed(&mut self) {
+        self.disturbances += 1;
     }
 
     /// Writes any value; `depth` containers are around it.
     #[inline]
-    fn value(&mut self, item: Item<'_, 'py>, depth: usize) -> Refused<()> {
+    pub(super) fn value(&mut self, item: Item<'_, 'py>, depth: usize) -> Refused<()> {
         match Object::of(item) {
             Object::Str(text) => self.text(text),
             Object::Float(float) => {
@@ -131,33 +151,73 @@ impl<'py> Encoder<'py> {
         // What runs Python code may take it away from where it is.
         let held = item.to_owned();
         match object {
-            Object::List(list) => self.list(list, depth),
-            Object::Dict(dict) => self.dict(dict, depth),
-            Object::Tuple(tuple) => self.tuple(tuple, depth),
+            Object::List(list) => return self.list(list, depth),
+            Object::Dict(dict) => return self.dict(dict, depth),
+            Object::Tuple(tuple) => return self.tuple(tuple, depth),
+            _ => self.disturbed(),
+        }
+        match object {
             Object::Bytes(bytes) => self.bytes(bytes),
-            Object::ByteArray(_) => self.byte_array(&held),
-            Object::Set(_) => self.set(&held, tag::SET, depth),
-            Object::FrozenSet(_) => {
+            Object::ByteArray => self.byte_array(&held),
+            Object::Set => self.set(&held, tag::SET, depth),
+            Object::FrozenSet => {
                 self.unfinished.push(item.as_ptr().addr());
                 self.set(&held, tag::FROZENSET, depth)?;
                 self.unfinished.pop();
                 Ok(())
             }
-            Object::Complex(_) => self.complex(&held),
-            _ => Err(Refusal::of_type(&held)),
+            Object::Complex => self.complex(&held),
+            _ => self.other(&held, depth),
         }
+    }
+
+    /// Writes an object of a type that is not built in.
+    fn other(&mut self, held: &Bound<'py, PyAny>, depth: usize) -> Refused<()> {
+        let known = match self.known {
+            Some(known) => known,
+            None => *self.known.insert(Known::by_now(held.py())?),
+        };
+        if self.other_of(held, known, depth)? {
+            Ok(())
+        } else {
+            Err(Refusal::of_type(held))
+        }
+    }
+
+    fn other_of(&mut self, held: &Bound<'py, PyAny>, known: Known, depth: usize) -> Refused<bool> {
+        if let Some(types) = known.arrays
+            && self.array(held, types)?
+        {
+            return Ok(true);
+        }
+        if let Some(types) = known.tensors
+            && self.tensor(held, types)?
+        {
+            return Ok(true);
+        }
+        if let Some(types) = known.dates
+            && self.date(held, types, depth)?
+        {
+            return Ok(true);
+        }
+        Ok(false)
     }
 
     /// Writes a reference if the object was met before, which ends the matter; else gives it a number if it
     /// can be met again.
     #[inline]
     fn again(&mut self, item: Item<'_, 'py>) -> Refused<bool> {
-        if !is_shared(item) {
-            return Ok(false);
+        if is_shared(item) {
+            self.shared_again(item)
+        } else {
+            Ok(false)
         }
+    }
+
+    fn shared_again(&mut self, item: Item<'_, 'py>) -> Refused<bool> {
         let address = item.as_ptr().addr();
         if let Some(number) = self.numbers.get(address) {
-            if self.unfinished.contains(&address) {
+            if !self.unfinished.is_empty() && self.unfinished.contains(&address) {
                 return Err(Refusal::because("a tuple that contains itself"));
             }
             self.out.byte(tag::AGAIN);
@@ -195,6 +255,7 @@ impl<'py> Encoder<'py> {
 
     #[cold]
     fn big_int(&mut self, int: Item<'_, 'py>) -> Refused<()> {
+        self.disturbed();
         let bits: usize = int.call_method0("bit_length")?.extract()?;
         let arguments = PyDict::new(int.py());
         arguments.set_item("signed", true)?;
@@ -214,28 +275,26 @@ impl<'py> Encoder<'py> {
 
     /// A string, by reference if it was met before.
     #[inline]
-    fn text(&mut self, text: Str<'_, 'py>) -> Refused<()> {
+    pub(super) fn text(&mut self, text: Str<'_, 'py>) -> Refused<()> {
         if self.again(text.0)? {
             return Ok(());
         }
         let Some(utf8) = text.utf8() else {
             return self.text_with_surrogates(text);
         };
-        match u8::try_from(utf8.len()) {
-            Ok(length @ 0..64) => {
-                self.out.byte(tag::SHORT_STR | length);
-                self.out.bytes.extend_from_slice(utf8);
-            }
-            _ => {
-                self.out.byte(tag::STR);
-                self.out.counted(utf8);
-            }
+        if let Ok(length @ 0..64) = u8::try_from(utf8.len()) {
+            self.out.byte(tag::SHORT_STR | length);
+            self.out.bytes.extend_from_slice(utf8);
+        } else {
+            self.out.byte(tag::STR);
+            self.out.counted(utf8);
         }
         Ok(())
     }
 
     #[cold]
     fn text_with_surrogates(&mut self, text: Str<'_, 'py>) -> Refused<()> {
+        self.disturbed();
         let bytes = text.0.call_method1("encode", ("utf-8", "surrogatepass"))?;
         self.out.byte(tag::STR_SURROGATES);
         self.out.counted(bytes.extract().map_err(PyErr::from)?);
@@ -299,20 +358,17 @@ impl<'py> Encoder<'py> {
         let start = self.out.bytes.len();
         for index in 0..length {
             // SAFETY: no Python code runs in this loop.
-            match unsafe { list.item(index) }.map(Object::of) {
-                Some(Object::Float(float)) => {
-                    if index == 0 {
-                        self.out.byte(tag::FLOATS);
-                        self.out.length(length);
-                        self.out.bytes.reserve(length * 8);
-                    }
-                    self.out.bytes.extend_from_slice(&float.get().to_le_bytes());
-                }
-                _ => {
-                    self.out.bytes.truncate(start);
-                    return false;
-                }
+            let item = unsafe { list.item(index) };
+            let Some(Object::Float(float)) = item.map(Object::of) else {
+                self.out.bytes.truncate(start);
+                return false;
+            };
+            if index == 0 {
+                self.out.byte(tag::FLOATS);
+                self.out.length(length);
+                self.out.bytes.reserve(length * 8);
             }
+            self.out.bytes.extend_from_slice(&float.get().to_le_bytes());
         }
         length > 0
     }
@@ -391,145 +447,5 @@ impl<'py> Encoder<'py> {
             return Err(Refusal::changed("set"));
         }
         Ok(())
-    }
-
-    fn dict(&mut self, dict: Dict<'_, 'py>, depth: usize) -> Refused<()> {
-        let length = dict.len();
-        let below = self.keys.len();
-        let shape = if length <= LARGEST_SHAPE && self.keys_of(dict) {
-            self.shape(dict, below)?
-        } else {
-            None
-        };
-        match shape {
-            Some(shape) => self.values(dict, below, shape, depth)?,
-            None => self.items(dict, length, depth)?,
-        }
-        self.keys.truncate(below);
-        Ok(())
-    }
-
-    /// Notes the addresses of all keys; tells whether there are any, and all of them strings.
-    #[inline]
-    fn keys_of(&mut self, dict: Dict<'_, 'py>) -> bool {
-        let mut position = 0;
-        let mut found = false;
-        // SAFETY: no Python code runs in this loop.
-        while let Some((key, _)) = unsafe { dict.next(&mut position) } {
-            let Object::Str(_) = Object::of(key) else {
-                return false;
-            };
-            found = true;
-            self.keys.push(key.as_ptr().addr());
-        }
-        found
-    }
-
-    /// Writes which shape the dictionary has, whose keys are noted from `below` on, and gives its number; none
-    /// when there are too many shapes already.
-    #[inline]
-    fn shape(&mut self, dict: Dict<'_, 'py>, below: usize) -> Refused<Option<usize>> {
-        let known = self.shapes.find(&self.keys[below..]);
-        if known.is_none() {
-            return self.unknown_shape(dict, below);
-        }
-        if let Some(number) = known {
-            self.out.byte(tag::DICT_OF_SHAPE);
-            self.out.length(number);
-        }
-        Ok(known)
-    }
-
-    fn unknown_shape(&mut self, dict: Dict<'_, 'py>, below: usize) -> Refused<Option<usize>> {
-        let mut keys = Vec::with_capacity(self.keys.len() - below);
-        let mut position = 0;
-        // SAFETY: no Python code runs in this loop.
-        while let Some((key, _)) = unsafe { dict.next(&mut position) } {
-            keys.push(key.to_owned());
-        }
-        if let Some(number) = self.shapes.find_equal(&keys)? {
-            self.out.byte(tag::DICT_OF_SHAPE);
-            self.out.length(number);
-            return Ok(Some(number));
-        }
-        if !self.shapes.has_room() {
-            return Ok(None);
-        }
-        self.out.byte(tag::DICT_NEW_SHAPE);
-        self.out.length(keys.len());
-        for key in &keys {
-            if let Object::Str(text) = Object::of(key.as_borrowed()) {
-                self.text(text)?;
-            }
-        }
-        Ok(Some(self.shapes.add(&self.keys[below..], keys)?))
-    }
-
-    /// Writes the values of a dictionary whose shape is written, and whose keys are noted from `below` on.
-    #[inline]
-    fn values(
-        &mut self,
-        dict: Dict<'_, 'py>,
-        below: usize,
-        shape: usize,
-        depth: usize,
-    ) -> Refused<()> {
-        let mut position = 0;
-        let mut index = below;
-        let mut same = true;
-        // SAFETY: used up before the next one is asked for; `value` holds what may run code.
-        while let Some((key, value)) = unsafe { dict.next(&mut position) } {
-            same &= self.keys.get(index) == Some(&key.as_ptr().addr());
-            if !same {
-                break;
-            }
-            self.value(value, depth + 1)
-                .map_err(|refusal| refusal.below(KeyStep(self.shapes.key(shape, index - below))))?;
-            index += 1;
-        }
-        // Dictionaries below have taken their keys off again.
-        if same && index == self.keys.len() {
-            Ok(())
-        } else {
-            Err(Refusal::changed("dictionary"))
-        }
-    }
-
-    /// Writes a dictionary with all its keys.
-    fn items(&mut self, dict: Dict<'_, 'py>, length: usize, depth: usize) -> Refused<()> {
-        self.out.byte(tag::DICT);
-        self.out.length(length);
-        let mut position = 0;
-        let mut count = 0;
-        // SAFETY: the pair is held if its key can run code, and the value used up before the next pair is asked
-        // for; `value` holds what may run code.
-        while let Some((key, value)) = unsafe { dict.next(&mut position) } {
-            let simple = matches!(Object::of(key), Object::Str(_) | Object::Int(_));
-            // Both look shared then, which costs a byte.
-            let held = (!simple).then(|| (key.to_owned(), value.to_owned()));
-            self.value(key, depth + 1)
-                .map_err(|refusal| refusal.below(" in a key"))?;
-            let key = key.to_owned();
-            self.value(value, depth + 1)
-                .map_err(|refusal| refusal.below(KeyStep(Some(&key))))?;
-            drop(held);
-            count += 1;
-        }
-        if count != length || dict.len() != length {
-            return Err(Refusal::changed("dictionary"));
-        }
-        Ok(())
-    }
-}
-
-/// A key as a step on the way to a value.
-struct KeyStep<'a, 'py>(Option<&'a Bound<'py, PyAny>>);
-
-impl fmt::Display for KeyStep<'_, '_> {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.and_then(|key| key.repr().ok()) {
-            Some(text) => write!(to, "[{text}]"),
-            None => to.write_str("[?]"),
-        }
     }
 }

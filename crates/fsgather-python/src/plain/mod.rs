@@ -9,14 +9,22 @@
 //! runs that the bytes choose. `docs/design/plain-data.md` describes the format.
 
 mod addresses;
+mod arrays;
 mod collector;
+mod dates;
 mod decode;
+mod dicts;
 mod encode;
+mod item_types;
+mod known;
 mod make;
 mod object;
+mod read_tensors;
 mod refusal;
 mod shapes;
 mod stream;
+mod tensor_bytes;
+mod tensors;
 
 use pyo3::{
     exceptions::PyTypeError,
@@ -24,17 +32,21 @@ use pyo3::{
     types::{PyBytes, PyMemoryView},
 };
 
-use crate::buffer::Memory;
+use crate::buffer::{BorrowedBuffer, Memory};
 
 pub(crate) use decode::decode;
 pub(crate) use encode::{Encoded, encode};
 pub(crate) use refusal::Refusal;
 
-/// `_plain_encode(value)`: the stream, and a memoryview of each buffer beside it.
+/// `_plain_encode(value, copy=True)`: the stream, and a memoryview of each buffer beside it.
+///
+/// The stream is a `bytes`; without `copy` it is a memory object, as it takes no time to make one.
 #[pyfunction(name = "_plain_encode")]
+#[pyo3(signature = (value, copy = true))]
 fn plain_encode<'py>(
     value: &Bound<'py, PyAny>,
-) -> PyResult<(Bound<'py, PyBytes>, Vec<Bound<'py, PyMemoryView>>)> {
+    copy: bool,
+) -> PyResult<(Bound<'py, PyAny>, Vec<Bound<'py, PyMemoryView>>)> {
     let py = value.py();
     let Encoded { stream, buffers } = encode(value).map_err(|refusal| match refusal {
         Refusal::NotPlain { .. } => PyTypeError::new_err(refusal.to_string()),
@@ -45,13 +57,24 @@ fn plain_encode<'py>(
         let object = Memory::lent(buffer).object(py, 0..length)?;
         PyMemoryView::from(object.bind(py))
     });
-    Ok((PyBytes::new(py, &stream), views.collect::<PyResult<_>>()?))
+    let views = views.collect::<PyResult<_>>()?;
+    let stream = if copy {
+        PyBytes::new(py, &stream).into_any()
+    } else {
+        Memory::object_of(py, stream)?.into_bound(py)
+    };
+    Ok((stream, views))
 }
 
 /// `_plain_decode(stream, buffers)`: the value.
 #[pyfunction(name = "_plain_decode")]
-fn plain_decode(py: Python<'_>, stream: &[u8], buffers: Vec<Py<PyAny>>) -> PyResult<Py<PyAny>> {
-    decode(py, stream, &buffers)
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "arguments come from Python by value"
+)]
+fn plain_decode(stream: &Bound<'_, PyAny>, buffers: Vec<Py<PyAny>>) -> PyResult<Py<PyAny>> {
+    let content = BorrowedBuffer::of(stream)?;
+    decode(stream.py(), content.as_ref(), &buffers)
 }
 
 /// Adds what this module offers to Python.

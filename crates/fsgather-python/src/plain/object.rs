@@ -29,21 +29,22 @@ unsafe extern "C" {
 pub(super) type Item<'a, 'py> = Borrowed<'a, 'py, PyAny>;
 
 /// An object by its exact type: subclasses are [`Object::Other`].
+#[derive(Clone, Copy)]
 pub(super) enum Object<'a, 'py> {
     None,
     Bool(bool),
     Int(Int<'a, 'py>),
     Float(Float<'a, 'py>),
-    Complex(Item<'a, 'py>),
+    Complex,
     Str(Str<'a, 'py>),
     Bytes(Bytes<'a, 'py>),
-    ByteArray(Item<'a, 'py>),
+    ByteArray,
     List(List<'a, 'py>),
     Tuple(Tuple<'a, 'py>),
     Dict(Dict<'a, 'py>),
-    Set(Item<'a, 'py>),
-    FrozenSet(Item<'a, 'py>),
-    Other(Item<'a, 'py>),
+    Set,
+    FrozenSet,
+    Other,
 }
 
 /// A `float`.
@@ -96,21 +97,21 @@ impl<'a, 'py> Object<'a, 'py> {
         } else if kind == &raw mut ffi::PyBytes_Type {
             Self::Bytes(Bytes(item))
         } else {
-            Self::rarer(item, kind)
+            Self::rarer(kind)
         }
     }
 
-    fn rarer(item: Item<'a, 'py>, kind: *mut ffi::PyTypeObject) -> Self {
+    fn rarer(kind: *mut ffi::PyTypeObject) -> Self {
         if kind == &raw mut ffi::PyByteArray_Type {
-            Self::ByteArray(item)
+            Self::ByteArray
         } else if kind == &raw mut ffi::PySet_Type {
-            Self::Set(item)
+            Self::Set
         } else if kind == &raw mut ffi::PyFrozenSet_Type {
-            Self::FrozenSet(item)
+            Self::FrozenSet
         } else if kind == &raw mut ffi::PyComplex_Type {
-            Self::Complex(item)
+            Self::Complex
         } else {
-            Self::Other(item)
+            Self::Other
         }
     }
 }

@@ -27,6 +27,10 @@ const TOO_DEEP: &str = "too deep";
 /// Boxed, so that results stay small where every nanosecond counts.
 pub(super) type Refused<T> = Result<T, Box<Refusal>>;
 
+#[expect(
+    clippy::unnecessary_box_returns,
+    reason = "they are made for results that hold boxes"
+)]
 impl Refusal {
     /// The object is of a type that is not plain.
     #[cold]

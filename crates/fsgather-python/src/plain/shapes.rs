@@ -9,7 +9,7 @@ use super::{addresses::AddressTable, object::Object, stream::MOST_SHAPES};
 /// A shape is found by the addresses of the keys, which are mostly the same objects, or else by what the
 /// keys say: each line of a file of JSON has keys of its own.
 pub(super) struct Shapes<'py> {
-    shapes: Vec<Shape<'py>>,
+    known: Vec<Shape<'py>>,
     by_address: AddressTable,
     by_content: AddressTable,
     latest: usize,
@@ -24,28 +24,28 @@ struct Shape<'py> {
 impl<'py> Shapes<'py> {
     pub(super) fn new() -> Self {
         Self {
-            shapes: Vec::new(),
-            by_address: AddressTable::new(),
-            by_content: AddressTable::new(),
+            known: Vec::new(),
+            by_address: AddressTable::default(),
+            by_content: AddressTable::default(),
             latest: 0,
         }
     }
 
     /// Whether there is room for another one.
     pub(super) fn has_room(&self) -> bool {
-        self.shapes.len() < MOST_SHAPES
+        self.known.len() < MOST_SHAPES
     }
 
     /// The number of the shape with the keys at these addresses.
     #[inline]
     pub(super) fn find(&mut self, addresses: &[usize]) -> Option<usize> {
-        if let Some(latest) = self.shapes.get(self.latest)
+        if let Some(latest) = self.known.get(self.latest)
             && latest.addresses == addresses
         {
             return Some(self.latest);
         }
         let number = self.by_address.get(mix(addresses))? as usize;
-        let is_it = self.shapes[number].addresses == addresses;
+        let is_it = self.known[number].addresses == addresses;
         is_it.then(|| {
             self.latest = number;
             number
@@ -58,7 +58,7 @@ impl<'py> Shapes<'py> {
             return Ok(None);
         };
         let number = number as usize;
-        let known = &self.shapes[number].keys;
+        let known = &self.known[number].keys;
         if known.len() != keys.len() {
             return Ok(None);
         }
@@ -77,7 +77,7 @@ impl<'py> Shapes<'py> {
 
     /// A key of a shape.
     pub(super) fn key(&self, shape: usize, index: usize) -> Option<&Bound<'py, PyAny>> {
-        self.shapes.get(shape)?.keys.get(index)
+        self.known.get(shape)?.keys.get(index)
     }
 
     /// Adds a shape, and gives its number.
@@ -86,12 +86,12 @@ impl<'py> Shapes<'py> {
         addresses: &[usize],
         keys: Vec<Bound<'py, PyAny>>,
     ) -> PyResult<usize> {
-        let number = self.shapes.len();
+        let number = self.known.len();
         // As many as fit, by `has_room`.
         let short = u32::try_from(number).unwrap_or(u32::MAX);
         self.by_address.insert(mix(addresses), short);
         self.by_content.insert(mix(&hashes(&keys)?), short);
-        self.shapes.push(Shape {
+        self.known.push(Shape {
             addresses: addresses.to_vec(),
             keys,
         });

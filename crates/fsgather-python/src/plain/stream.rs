@@ -141,11 +141,6 @@ impl<'a> Reader<'a> {
         Self { stream, at }
     }
 
-    /// The next byte that will be read.
-    pub(super) fn position(&self) -> usize {
-        self.at
-    }
-
     /// How many bytes are left.
     #[inline]
     pub(super) fn left(&self) -> usize {
@@ -154,6 +149,7 @@ impl<'a> Reader<'a> {
 
     /// An error at the current position.
     #[cold]
+    #[expect(clippy::unnecessary_box_returns, reason = "see `Bad`")]
     pub(super) fn bad(&self, what: &str) -> Bad {
         bad_at(self.at, what)
     }
@@ -236,9 +232,13 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// What messages about streams begin with.
+pub(super) const BAD: &str = "bad plain data at byte";
+
 /// A `ValueError` about byte `at` of a stream.
 #[cold]
+#[expect(clippy::unnecessary_box_returns, reason = "see `Bad`")]
 pub(super) fn bad_at(at: usize, what: &str) -> Bad {
-    let message = format!("bad plain data at byte {at}: {what}");
+    let message = format!("{BAD} {at}: {what}");
     Box::new(PyValueError::new_err(message))
 }

@@ -1,0 +1,157 @@
+//! Types of the items of arrays, by number: [`WrittenTypes`], [`ReadTypes`].
+
+use std::collections::HashMap;
+
+use pyo3::{Bound, PyAny, intern, prelude::*, types::PyString};
+
+use super::{
+    addresses::AddressTable,
+    decode::Decoder,
+    encode::Encoder,
+    known::ArrayTypes,
+    refusal::{Refusal, Refused},
+    stream::Bad,
+};
+
+/// The kinds of items that are nothing but their bytes: `dtype.kind`.
+const PLAIN_KINDS: &str = "biufcSUmM";
+
+/// What has to be known of a type while encoding.
+#[derive(Clone, Copy)]
+pub(super) struct WrittenType {
+    number: usize,
+    /// `dtype.kind`.
+    pub(super) kind: char,
+    /// Bytes of an item.
+    pub(super) size: usize,
+}
+
+/// The types that the stream has got so far.
+#[derive(Default)]
+pub(super) struct WrittenTypes<'py> {
+    types: Vec<WrittenType>,
+    by_name: HashMap<String, usize>,
+    /// Most types are one object each; those of strings are made anew for each array.
+    by_address: AddressTable,
+    held: Vec<Bound<'py, PyAny>>,
+}
+
+impl<'py> Encoder<'py> {
+    /// Writes the number of a type, and at first what it is.
+    pub(super) fn item_type(
+        &mut self,
+        dtype: &Bound<'py, PyAny>,
+        types: &ArrayTypes,
+    ) -> Refused<WrittenType> {
+        let known = &mut self.item_types;
+        if let Some(number) = known.by_address.get(dtype.as_ptr().addr()) {
+            let known = known.types[number as usize];
+            self.out.length(known.number);
+            return Ok(known);
+        }
+        let (name, mut item) = described(dtype, types)?;
+        if let Some(number) = known.by_name.get(&name) {
+            item.number = *number;
+            self.out.length(item.number);
+        } else {
+            item.number = known.types.len();
+            self.out.length(item.number);
+            self.out.counted(name.as_bytes());
+            known.types.push(item);
+            known.by_name.insert(name, item.number);
+        }
+        if let Ok(number) = u32::try_from(item.number) {
+            known.by_address.insert(dtype.as_ptr().addr(), number);
+            known.held.push(dtype.clone());
+        }
+        Ok(item)
+    }
+}
+
+/// The name that makes the type again, and what else has to be known of it.
+fn described(dtype: &Bound<'_, PyAny>, types: &ArrayTypes) -> Refused<(String, WrittenType)> {
+    let py = dtype.py();
+    let kind: char = dtype.getattr(intern!(py, "kind"))?.extract()?;
+    let size: usize = dtype.getattr(intern!(py, "itemsize"))?.extract()?;
+    let name = dtype.getattr(intern!(py, "str"))?;
+    // What its name does not say would be lost.
+    let is_plain = PLAIN_KINDS.contains(kind)
+        && size > 0
+        && dtype.getattr(intern!(py, "metadata"))?.is_none()
+        && types.dtype.bind(py).call1((&name,))?.eq(dtype)?;
+    if !is_plain {
+        return Err(Refusal::because(format!("numpy.ndarray of {dtype}")));
+    }
+    let item = WrittenType {
+        number: 0,
+        kind,
+        size,
+    };
+    Ok((name.extract()?, item))
+}
+
+/// A type as the decoder needs it.
+#[derive(Clone)]
+pub(super) struct ReadType<'py> {
+    pub(super) dtype: Bound<'py, PyAny>,
+    /// Bytes of an item.
+    pub(super) size: usize,
+}
+
+/// The types that the stream has told so far.
+pub(super) type ReadTypes<'py> = Vec<ReadType<'py>>;
+
+impl<'py> Decoder<'_, 'py> {
+    /// Reads the number of a type, and at first what it is.
+    pub(super) fn item_type(&mut self, numpy: &Bound<'py, PyModule>) -> Result<ReadType<'py>, Bad> {
+        let number = self.reader.index()?;
+        if let Some(known) = self.item_types.get(number) {
+            return Ok(known.clone());
+        }
+        if number > self.item_types.len() {
+            return Err(self
+                .reader
+                .bad(&format!("item type {number} is not known here")));
+        }
+        let name = self.reader.counted()?;
+        let Some((text, kind)) = plain_name(name) else {
+            return Err(self.reader.bad("no plain item type"));
+        };
+        let py = self.py;
+        let dtype = numpy
+            .getattr(intern!(py, "dtype"))?
+            .call1((PyString::new(py, text),))?;
+        let size: usize = dtype.getattr(intern!(py, "itemsize"))?.extract()?;
+        let found: char = dtype.getattr(intern!(py, "kind"))?.extract()?;
+        if found != kind || size == 0 {
+            return Err(self.reader.bad("no plain item type"));
+        }
+        let known = ReadType { dtype, size };
+        self.item_types.push(known.clone());
+        Ok(known)
+    }
+}
+
+/// The name of a type and its kind, if it is one that the encoder writes: numpy makes much more of a string than
+/// this, types that hold objects among it.
+fn plain_name(name: &[u8]) -> Option<(&str, char)> {
+    let text = str::from_utf8(name).ok()?;
+    let mut letters = text.chars();
+    let (order, kind) = (letters.next()?, letters.next()?);
+    let ends_well = match letters.as_str().split_once('[') {
+        Some((size, unit)) => is_size(size) && is_unit(unit) && matches!(kind, 'm' | 'M'),
+        None => is_size(letters.as_str()),
+    };
+    let is_plain = ends_well && "<>|".contains(order) && PLAIN_KINDS.contains(kind);
+    is_plain.then_some((text, kind))
+}
+
+fn is_size(text: &str) -> bool {
+    (1..10).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The unit of a time, such as `ns]` or `25s]`.
+fn is_unit(text: &str) -> bool {
+    let inner = text.strip_suffix(']').unwrap_or_default();
+    (1..16).contains(&inner.len()) && inner.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}
