@@ -46,3 +46,7 @@ features:
 # The MPI example under mpirun.
 mpi:
     scripts/test-mpi.sh
+
+# Unmodified jobs of torch and MMEngine under torchrun; installs torch once, 5 GB. Arguments name proofs.
+torch *arguments:
+    scripts/test-torch.sh {{ arguments }}

@@ -99,6 +99,14 @@ def mmengine_evaluates_the_same(directory: Path) -> None:
 
 
 @proof
+def accelerate_gathers_the_same(directory: Path) -> None:
+    """Unmodified Accelerate, objects and tensors."""
+    if not has_module("accelerate"):
+        raise NotImplementedError("accelerate is not installed")
+    same("accelerated.py", directory, "torch")
+
+
+@proof
 def reference_functions_return_the_same(directory: Path) -> None:
     """Functions of the SAM, MDETR and DPR code and single ones, by each path."""
     single = [f"own_gathers:{name}" for name in ("all_gather", "gather", "all_gather_tensors", "nothing")]
@@ -134,6 +142,13 @@ def a_rank_without_the_patch_is_named(directory: Path) -> None:
         assert said == "alone" or ("rank 2 of process group" in said and "FSGATHER_PATCH" in said), (rank, said)
     start("without_patch.py", directory / "late", FSGATHER_PATCH="torch", SWITCH_CASE="late")
     assert set(results(directory / "late").values()) == {"in time"}
+
+
+@proof
+def groups_threads_and_forks_do_not_mix(directory: Path) -> None:
+    """Several groups at the same time, made anew, and children with a job of their own."""
+    said = start("concurrently.py", directory / "out", FSGATHER_PATCH="torch")
+    assert said.count(NOTICE) == 1 + RANKS, said
 
 
 @proof
