@@ -14,7 +14,7 @@ mod links;
 
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Once},
 };
 
 use bytes::Bytes;
@@ -176,13 +176,17 @@ impl SetUp<'_> {
         let chosen = ground.choose(all_here)?;
         let entered = ground.enter(chosen)?;
         if ground.is_working_directory(chosen) {
+            // Once, also where the ranks of a job meet again and again, as groups of torch do.
+            static SAID: Once = Once::new();
             let file_system = FileSystem::of(&entered.0)?;
-            tracing::warn!(
-                "no directory was named, so payloads go to the working directory {} ({}); name one with \
-                 FSGATHER_DIR",
-                chosen.display(),
-                file_system.name()
-            );
+            SAID.call_once(|| {
+                tracing::warn!(
+                    "no directory was named, so payloads go to the working directory {} ({}); name one with \
+                     FSGATHER_DIR",
+                    chosen.display(),
+                    file_system.name()
+                );
+            });
         }
         Ok(entered)
     }

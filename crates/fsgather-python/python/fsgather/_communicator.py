@@ -72,7 +72,7 @@ class Communicator:
         _publish: Optional[Callable[[bytes], object]] = None,
         _fetch: Optional[Callable[[float], bytes]] = None,
     ) -> None:
-        allow_pickle = _trust.allows_pickle(rendezvous)
+        allow_pickle = _trust.allows_pickle(rendezvous, is_introduced=_publish is not None)
         self._adopt(
             _fsgather.Communicator.join(
                 rank=rank,
@@ -111,7 +111,7 @@ class Communicator:
     @classmethod
     def solo(cls) -> Communicator:
         """A world of one: no file, no socket, no thread."""
-        return cls._of(_fsgather.Communicator.solo(), _trust.allows_pickle(None))
+        return cls._of(_fsgather.Communicator.solo(), _trust.allows_pickle(None, is_introduced=True))
 
     @classmethod
     def meet(

@@ -125,6 +125,18 @@ def reference_functions_return_the_same(directory: Path) -> None:
 
 
 @proof
+def digits_are_recognised_the_same(directory: Path) -> None:
+    """The evaluation that newcomers are shown; it compares with a single process itself."""
+    job = str(HERE.parents[1] / "examples/evaluate_digits.py")
+    (directory / "plain").mkdir()
+    accuracy = "accuracy of 4 ranks: "
+    plain = start(job, directory / "plain")
+    said = start(job, directory / "plain", FSGATHER_PATCH="torch", FSGATHER_DIR=str(directory))
+    assert said.count(NOTICE) == 1 and said.count(accuracy) == 1, said
+    assert said[said.index(accuracy) :].splitlines()[0] == plain[plain.index(accuracy) :].splitlines()[0], said
+
+
+@proof
 def failures_are_told(directory: Path) -> None:
     """An object that cannot be pickled, and a rank that ends by an exception."""
     start("failures.py", directory / "out", succeeds=False, FSGATHER_PATCH="torch")
