@@ -1,17 +1,6 @@
 //! One Python object as a payload and back: [`encode`], [`decode`].
 //!
-//! A payload is laid out as follows, all numbers little-endian:
-//!
-//! | bytes | meaning |
-//! |---|---|
-//! | 1 | version of this layout: 1 |
-//! | 1 | what the stream is: 1 plain data, 2 a pickle, 3 a pickle whose last buffers belong to tensors |
-//! | 2 | 0 |
-//! | 4 | number of buffers, `n` |
-//! | 8 | length of the stream |
-//! | 8 `n` | lengths of the buffers |
-//! | | the stream |
-//! | | each buffer, from the next offset that is divisible by 64 on |
+//! `docs/design/plain-data.md` says how a payload is laid out.
 //!
 //! Payloads are mapped at addresses divisible by 64, so that arrays come back aligned and in place.
 

@@ -7,7 +7,7 @@
 
 use std::{
     sync::{Arc, Mutex, PoisonError, mpsc},
-    thread,
+    thread::{self, ThreadId},
     time::Duration,
 };
 
@@ -26,12 +26,15 @@ const SLICE: Duration = Duration::from_millis(50);
 #[derive(Clone, Default)]
 pub(crate) struct Waiting {
     interrupt: Interrupt,
-    raised: Arc<Mutex<Option<PyErr>>>,
+    raised: Raised,
 }
+
+/// What a signal handler has raised, and in which thread.
+type Raised = Arc<Mutex<Option<(ThreadId, PyErr)>>>;
 
 impl Waiting {
     pub(crate) fn new() -> Self {
-        let raised: Arc<Mutex<Option<PyErr>>> = Arc::default();
+        let raised = Raised::default();
         let seen = Arc::clone(&raised);
         let interrupt = Interrupt::polled_by(move || look_for_signals(&seen));
         Self { interrupt, raised }
@@ -99,15 +102,17 @@ impl Waiting {
             .unwrap_or_else(|| errors::raise(py, error))
     }
 
+    /// What was raised in this thread; others, whose calls fail for the same reason, get the call's own error.
     fn take_raised(&self) -> Option<PyErr> {
         let mut raised = self.raised.lock().unwrap_or_else(PoisonError::into_inner);
-        raised.take()
+        let own = raised.take_if(|(thread, _)| *thread == thread::current().id());
+        own.map(|(_, error)| error)
     }
 }
 
 /// Lets Python's signal handlers run, if this is the thread for it. What they raise is kept for the caller;
 /// its text is what the other ranks are told.
-fn look_for_signals(raised: &Mutex<Option<PyErr>>) -> Option<String> {
+fn look_for_signals(raised: &Raised) -> Option<String> {
     Python::try_attach(|py| {
         logging::forward(py);
         let error = py.check_signals().err()?;
@@ -116,7 +121,8 @@ fn look_for_signals(raised: &Mutex<Option<PyErr>>) -> Option<String> {
         } else {
             error.to_string()
         };
-        *raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        let raised_here = Some((thread::current().id(), error));
+        *raised.lock().unwrap_or_else(PoisonError::into_inner) = raised_here;
         Some(reason)
     })
     .flatten()

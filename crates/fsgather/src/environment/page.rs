@@ -22,7 +22,8 @@ nearest known one.
 - A duration is a number with a unit, such as `30s`, `5m`, `2h` or `1h 30m`. A bare number is refused, and so is 0.
 - A size is a number of bytes, or a number with a unit, such as `4096`, `64KiB` or `1GiB`.
 - Of the older variables the switches (`MDETR_...`) count only with the exact value `1`.
-- `FSGATHER_PATCH` and `FSGATHER_PICKLE` belong to Python programs. Nothing here acts on them, and nothing is said of them.
+- `FSGATHER_PATCH` ([which functions of existing jobs are replaced](../guide/switching.md)) and `FSGATHER_PICKLE` ([`0` refuses
+  pickles, `1` allows them where strangers could have joined](../guide/python.md#trust)) belong to Python programs.
 
 `fsgather doctor` shows what holds for each variable below and who has said so; with `FSGATHER_LOG=debug` so does
 every program that makes a communicator.
