@@ -16,8 +16,8 @@ PICKLE = 2
 """A pickle and its buffers."""
 
 PICKLE_WITH_TENSORS = 3
-"""A pickle, its buffers, the memory of tensors, and last of all a pickle of the table of tensors with the number of
-the pickle's own buffers."""
+"""A pickle, its buffers, those of its tensors, and last of all the tensors as plain data, after the number of the pickle's
+own buffers."""
 
 OUT_OF_BAND = 64 * 1024
 """Buffers from this length on, in bytes, are not copied into the pickle."""
@@ -47,9 +47,12 @@ def dumps(value: Any) -> tuple[int, Buffer, list[Any]]:
     pickler.dump(value)
     if not pickler.tensors:
         return PICKLE, file.getbuffer(), buffers
-    table, stretches = _tensors.rows_of(pickler.tensors)
-    rows = pickle.dumps((len(buffers), tuple(map(tuple, table.rows)), table.stores), protocol=5)
-    return PICKLE_WITH_TENSORS, file.getbuffer(), [*buffers, *stretches, rows]
+    packed = _tensors.pack(pickler.tensors, len(buffers))
+    if packed is None:
+        file, buffers = io.BytesIO(), []
+        pickle.Pickler(file, protocol=5).dump(value)
+        return PICKLE, file.getbuffer(), buffers
+    return PICKLE_WITH_TENSORS, file.getbuffer(), [*buffers, *packed]
 
 
 def loads(kind: int, stream: Buffer, buffers: list[Any]) -> Any:
@@ -58,9 +61,7 @@ def loads(kind: int, stream: Buffer, buffers: list[Any]) -> Any:
         return without_collector(lambda: pickle.loads(stream, buffers=buffers))
     from fsgather import _tensors
 
-    own, rows, stores = pickle.loads(buffers[-1])
-    table = _tensors.Table([_tensors.Row(*row) for row in rows], stores)
-    return without_collector(lambda: _tensors.unpickle(stream, buffers[:own], table, buffers[own:-1]))
+    return without_collector(lambda: _tensors.unpickle(stream, buffers))
 
 
 def without_collector(work: Callable[[], Any]) -> Any:
