@@ -107,6 +107,14 @@ def accelerate_gathers_the_same(directory: Path) -> None:
 
 
 @proof
+def torchmetrics_stays_as_it_is(directory: Path) -> None:
+    """Unmodified TorchMetrics, beside objects that go our way."""
+    if not has_module("torchmetrics"):
+        raise NotImplementedError("torchmetrics is not installed")
+    same("metrics.py", directory, "torch")
+
+
+@proof
 def reference_functions_return_the_same(directory: Path) -> None:
     """Functions of the SAM, MDETR and DPR code and single ones, by each path."""
     single = [f"own_gathers:{name}" for name in ("all_gather", "gather", "all_gather_tensors", "nothing")]
