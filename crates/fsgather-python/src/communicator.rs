@@ -10,7 +10,6 @@ use pyo3::{exceptions::PyValueError, prelude::*, types::PyList};
 
 use crate::{
     bootstrap::Callables,
-    errors,
     how::{self, How},
     logging,
     object::{self, Pickling},
@@ -50,7 +49,7 @@ impl Communicator {
         publish: Option<Py<PyAny>>,
         fetch: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
-        logging::install().map_err(|error| errors::raise(py, &error))?;
+        logging::install(py)?;
         let waiting = Waiting::new();
         let mut builder = Member::builder().interrupt(waiting.interrupt());
         if let Some(rank) = rank {

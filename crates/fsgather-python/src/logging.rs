@@ -15,8 +15,14 @@ use pyo3::prelude::*;
 use tracing::{
     Event, Level, Subscriber,
     field::{Field, Visit},
+    level_filters::LevelFilter,
 };
 use tracing_subscriber::{EnvFilter, Layer, layer::Context, prelude::*};
+
+use crate::errors;
+
+/// A level above all others.
+const OFF: u8 = 60;
 
 /// The most records that wait; beyond that the oldest go.
 const MOST: usize = 1000;
@@ -29,29 +35,37 @@ struct Record {
 
 static QUEUE: Mutex<VecDeque<Record>> = Mutex::new(VecDeque::new());
 
-/// Has events of the library queued, by the filter in `FSGATHER_LOG`. Does nothing when something else
-/// listens to them in this process already.
+/// Has events of the library queued, by the filter in `FSGATHER_LOG`, which is also the level of the logger `fsgather`.
+/// Does nothing when something else listens to them in this process already.
 ///
 /// # Errors
 ///
-/// [`Error::Config`] for a filter that cannot be understood.
-pub(crate) fn install() -> Result<(), Error> {
+/// `fsgather.Config` for a filter that cannot be understood.
+pub(crate) fn install(py: Python<'_>) -> PyResult<()> {
     static INSTALLED: OnceLock<()> = OnceLock::new();
-    if INSTALLED.get().is_none() {
-        let variables = Variables::of_process();
-        let text = variables.get("FSGATHER_LOG").unwrap_or("warn");
-        let filter = EnvFilter::try_new(text).map_err(|error| {
-            Error::Config {
-                message: format!(
-                    "FSGATHER_LOG: {text:?} is no log filter ({error}); write one such as warn or fsgather=debug"
-                ),
-            }
-        })?;
-        INSTALLED.get_or_init(|| {
-            let queueing = Queueing.with_filter(filter);
-            let _ = tracing_subscriber::registry().with(queueing).try_init();
-        });
+    if INSTALLED.get().is_some() {
+        return Ok(());
     }
+    let variables = Variables::of_process();
+    let text = variables
+        .get("FSGATHER_LOG")
+        .filter(|text| !text.is_empty());
+    let filter = text.unwrap_or("warn");
+    let filter = EnvFilter::try_new(filter).map_err(|error| {
+        let message = format!(
+            "FSGATHER_LOG: {filter:?} is no log filter ({error}); write one such as warn or fsgather=debug"
+        );
+        errors::raise(py, &Error::Config { message })
+    })?;
+    if text.is_some() {
+        let level = filter.max_level_hint().and_then(LevelFilter::into_level);
+        let listen = py.import("fsgather._logging")?.getattr("listen")?;
+        listen.call1((level.map_or(OFF, level_of),))?;
+    }
+    INSTALLED.get_or_init(|| {
+        let queueing = Queueing.with_filter(filter);
+        let _ = tracing_subscriber::registry().with(queueing).try_init();
+    });
     Ok(())
 }
 

@@ -92,6 +92,19 @@ def test_what_the_library_says_goes_to_logging(world: World) -> None:
         assert ["fsgather", "DEBUG"] in records[0]
 
 
+def test_the_variable_shows_what_is_said_where_no_logging_is_set_up(world: World) -> None:
+    quiet, loud = "fsgather.barrier()", {"FSGATHER_LOG": "debug"}
+    ended = world.start(1, quiet + "; fsgather.Communicator(rank=0, world_size=1).barrier()", **loud).ends()
+    assert ended[0].code == 0
+    assert "fsgather: DEBUG: setting FSGATHER_TRANSPORT: auto (default)" in ended[0].err
+
+
+def test_a_wrong_filter_is_named(world: World) -> None:
+    ended = world.start(1, "fsgather.barrier()", FSGATHER_LOG="fsgather=loud").ends()
+    assert ended[0].code == 1
+    assert "FSGATHER_LOG" in ended[0].err and "fsgather=debug" in ended[0].err
+
+
 def test_threads_go_on_while_one_waits(world: World) -> None:
     told = world.start(
         2,
