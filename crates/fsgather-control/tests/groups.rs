@@ -2,18 +2,19 @@
 
 #![expect(clippy::unwrap_used, reason = "a check reports by panicking")]
 
+mod machines;
+
 use std::time::{Duration, Instant};
 
 use fsgather_control::{
-    coordinator::{Action, Coordinator, World},
+    coordinator::{Action, Coordinator},
     member::{Member, MemberAction},
-    message::{Join, ToCoordinator, ToMember},
+    message::{ToCoordinator, ToMember},
 };
 use fsgather_core::{
-    Activity, Call, ChannelId, Contribution, Epoch, Error, Leaves, Operation, Peer, Phase,
-    ProcessId, Rank, Round, Site, Step, Ticket, WorldSize,
+    Activity, Call, ChannelId, Contribution, Epoch, Error, Leaves, Operation, Phase, Rank, Round,
+    Site, Step, Ticket,
 };
-use uuid::Uuid;
 
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -34,40 +35,11 @@ fn rank(index: usize) -> Rank {
 impl Room {
     fn new(ranks: u32) -> Self {
         let now = Instant::now();
-        let world_size = WorldSize::new(ranks).unwrap();
-        let mut coordinator = Coordinator::new(
-            World {
-                world_size,
-                communicator: Uuid::nil(),
-                job: "a test".into(),
-                patience: PATIENCE,
-                join_patience: PATIENCE,
-            },
-            now,
-        );
-        for rank in world_size.ranks() {
-            let join = Join {
-                rank,
-                world_size,
-                nonce: rank.get().into(),
-                process: ProcessId::default(),
-                patience: PATIENCE,
-            };
-            coordinator.join(join, now);
-        }
-        coordinator.take_actions();
-        let peer = || Peer {
-            rank: Rank::ZERO,
-            host: "here".into(),
-            pid: 1,
-        };
-        let members = world_size.ranks();
+        let (coordinator, members) = machines::formed(ranks, PATIENCE, now);
         Self {
             now,
             coordinator,
-            members: members
-                .map(|rank| Member::new(rank, peer(), PATIENCE, now))
-                .collect(),
+            members,
             told: Vec::new(),
             reclaimed: Vec::new(),
         }

@@ -2,18 +2,18 @@
 
 #![expect(clippy::unwrap_used, reason = "a check reports by panicking")]
 
+mod machines;
+
 use std::time::{Duration, Instant};
 
 use fsgather_control::{
-    coordinator::{Action, Coordinator, World},
+    coordinator::{Action, Coordinator},
     member::{Member, MemberAction},
-    message::{Join, ToMember},
+    message::ToMember,
 };
 use fsgather_core::{
-    Call, ChannelId, Contribution, Error, Operation, Peer, ProcessId, Rank, Round, Site, Ticket,
-    Verdict, WorldSize,
+    Call, ChannelId, Contribution, Error, Operation, Rank, Round, Site, Ticket, Verdict,
 };
-use uuid::Uuid;
 
 /// The time-out of the world.
 const WORLD: Duration = Duration::from_mins(1);
@@ -42,38 +42,12 @@ struct Room {
 impl Room {
     fn new() -> Self {
         let now = Instant::now();
-        let world_size = WorldSize::new(3).unwrap();
-        let world = World {
-            world_size,
-            communicator: Uuid::nil(),
-            job: "a test".into(),
-            patience: WORLD,
-            join_patience: WORLD,
-        };
-        let mut coordinator = Coordinator::new(world, now);
-        for rank in world_size.ranks() {
-            let join = Join {
-                rank,
-                world_size,
-                nonce: rank.get().into(),
-                process: ProcessId::default(),
-                patience: WORLD,
-            };
-            coordinator.join(join, now);
-        }
-        coordinator.take_actions();
-        let peer = || Peer {
-            rank: Rank::ZERO,
-            host: "here".into(),
-            pid: 1,
-        };
-        let members = world_size.ranks();
-        let members = members.map(|rank| Member::new(rank, peer(), WORLD, now));
+        let (coordinator, members) = machines::formed(3, WORLD, now);
         Self {
             start: now,
             now,
             coordinator,
-            members: members.collect(),
+            members,
             is_heard: true,
         }
     }

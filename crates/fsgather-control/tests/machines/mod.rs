@@ -1,0 +1,43 @@
+//! A world of bare machines that has formed: [`formed`].
+
+use std::time::{Duration, Instant};
+
+use fsgather_control::{
+    coordinator::{Coordinator, World},
+    member::Member,
+    message::Join,
+};
+use fsgather_core::{Peer, ProcessId, Rank, WorldSize};
+use uuid::Uuid;
+
+/// The coordinator and the members of a world that has just formed, with nothing between them.
+pub(crate) fn formed(ranks: u32, patience: Duration, now: Instant) -> (Coordinator, Vec<Member>) {
+    let world_size = WorldSize::new(ranks).unwrap();
+    let world = World {
+        world_size,
+        communicator: Uuid::nil(),
+        job: "a test".into(),
+        patience,
+        join_patience: patience,
+    };
+    let mut coordinator = Coordinator::new(world, now);
+    for rank in world_size.ranks() {
+        let join = Join {
+            rank,
+            world_size,
+            nonce: rank.get().into(),
+            process: ProcessId::default(),
+            patience,
+        };
+        coordinator.join(join, now);
+    }
+    coordinator.take_actions();
+    let peer = || Peer {
+        rank: Rank::ZERO,
+        host: "here".into(),
+        pid: 1,
+    };
+    let members = world_size.ranks();
+    let members = members.map(|rank| Member::new(rank, peer(), patience, now));
+    (coordinator, members.collect())
+}
