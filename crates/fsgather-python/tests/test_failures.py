@@ -120,6 +120,42 @@ def test_ctrl_c_ends_a_wait_on_all_ranks(world: World) -> None:
     assert ended[1].told == [[0, "KeyboardInterrupt"]], ended[1].err
 
 
+def test_ctrl_c_reaches_the_main_thread_while_others_wait_too(world: World) -> None:
+    world.start(
+        2,
+        """
+        import threading
+
+        def wait():
+            try:
+                group.barrier()
+            except BaseException as error:
+                told.append(type(error).__name__)
+
+        told = []
+        world = fsgather.Communicator()
+        group = world.group([0, 1])
+        if rank == 0:
+            thread = threading.Thread(target=wait)
+            thread.start()
+            tell("ready")
+            try:
+                world.barrier()
+            except KeyboardInterrupt:
+                thread.join()
+                tell(told)
+        else:
+            tell("ready")
+            sys.stdin.read()
+            __import__("time").sleep(60)
+        """,
+    )
+    assert [world.hear(rank) for rank in range(2)] == ["ready", "ready"]
+    time.sleep(0.3)  # so that both threads are inside of their calls
+    world.signal(0, signal.SIGINT)
+    assert world.hear(0) == ["PeerFailed"]
+
+
 def test_ctrl_c_ends_a_meeting(world: World) -> None:
     world.start(
         1,
