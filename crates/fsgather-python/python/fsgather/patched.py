@@ -2,7 +2,7 @@
 
 For versions of torch before 2.5, which do not look for us, where something else starts the ranks:
 
-    torchrun --nproc-per-node 4 -m fsgather.patched train.py --epochs 3
+    torchrun --nproc_per_node 4 -m fsgather.patched train.py --epochs 3
 """
 
 from __future__ import annotations

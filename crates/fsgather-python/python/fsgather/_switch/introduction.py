@@ -10,7 +10,6 @@ word in the store of the default group as soon as that exists: :func:`mark_prese
 
 from __future__ import annotations
 
-import datetime
 import os
 import secrets
 import time
@@ -29,10 +28,13 @@ _WELCOME = b"+"
 _REFUSAL = b"-"
 _LATENESS = b"~"
 
+#: Marks a key that is there, in stores that cannot be asked for one without waiting.
+_THERE = "/there"
+
 
 def mark_presence(store: Any, rank: int) -> None:
     """Leaves word that functions have been replaced in the process of this rank of the world."""
-    store.set(f"{_PREFIX}/presence/{rank}", str(os.getpid()))
+    _put(store, f"{_PREFIX}/presence/{rank}", str(os.getpid()))
 
 
 class Introduction(NamedTuple):
@@ -53,7 +55,7 @@ class Introduction(NamedTuple):
     def gather_hellos(self) -> list[str]:
         """On rank 0: waits for the others, and returns the nonce of each. Whoever came is told of a failure."""
         store = self.group.store
-        store.set(self._hello(0), self.nonce)
+        _put(store, self._hello(0), self.nonce)
         others = [self._hello(place) for place in range(1, len(self.group.ranks))]
         try:
             self._wait(others)
@@ -82,7 +84,7 @@ class Introduction(NamedTuple):
         store = self.group.store
         place = self.group.rank
         answer_key = self._welcome(place, self.nonce)
-        store.set(self._hello(place), self.nonce)
+        _put(store, self._hello(place), self.nonce)
         try:
             self._wait([answer_key])
             answer = bytes(store.get(answer_key))
@@ -102,7 +104,7 @@ class Introduction(NamedTuple):
         return f"{_PREFIX}/welcome/{place}/{nonce}"
 
     def _answer(self, place: int, nonce: str, answer: bytes) -> None:
-        self.group.store.set(self._welcome(place, nonce), answer)
+        _put(self.group.store, self._welcome(place, nonce), answer)
 
     def _wait(self, keys: list[str]) -> None:
         """Until the store has all ``keys``, or somebody is missing without whom it never will."""
@@ -177,20 +179,29 @@ def _wait_for(store: Any, keys: list[str], until: float) -> bool:
     return True
 
 
+def _put(store: Any, key: str, value: Any) -> None:
+    store.set(key, value)
+    if not hasattr(store, "check"):
+        store.add(key + _THERE, 1)
+
+
 def _holds(store: Any, keys: list[str]) -> bool:
+    """Whether the store has all these keys, without waiting for them.
+
+    Before 2.0 only a number can be asked for so. A ``wait`` that is over leaves its late answer in the connection, where the next
+    question takes it for its own.
+    """
     check: Optional[Callable[[list[str]], bool]] = getattr(store, "check", None)
     if check is not None:
         return bool(check(keys))
-    try:
-        store.wait(keys, datetime.timedelta(milliseconds=10))
-    except RuntimeError:
-        # What stores raise when the time is over.
-        return False
-    return True
+    return all(store.add(key + _THERE, 0) > 0 for key in keys)
 
 
 def _remove(store: Any, key: str) -> None:
     try:
+        # The mark first: a key that is marked can be had.
+        if not hasattr(store, "check"):
+            store.delete_key(key + _THERE)
         store.delete_key(key)
     except (RuntimeError, NotImplementedError):
         # It costs a few bytes until the job ends; nobody takes it for a new one.
