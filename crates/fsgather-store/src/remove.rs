@@ -2,16 +2,27 @@
 //!
 //! "Already gone" is success: deletion is shared between ranks, and a reply may have been lost.
 
-use std::{io, os::fd::AsFd, path::Path};
+use std::{io, os::fd::AsFd, path::Path, time::Duration};
 
 use rustix::{
     fs::{AtFlags, CWD},
     io::{Errno, retry_on_intr},
 };
 
+use crate::patience::Patience;
+
 /// Removes a file.
+///
+/// A client that closes behind one's back may take a file for open that was closed a moment ago, and refuse where it would
+/// have to be renamed and nothing can be (FUSE); so that is tried again for two seconds.
 pub(crate) fn unlink(path: &Path) -> io::Result<()> {
-    gone(retry_on_intr(|| rustix::fs::unlink(path)))
+    let mut patience = Patience::new(Duration::from_secs(2));
+    loop {
+        let removed = retry_on_intr(|| rustix::fs::unlink(path));
+        if removed != Err(Errno::NOSYS) || !matches!(patience.pause(&mut |_| Ok(())), Ok(true)) {
+            return gone(removed);
+        }
+    }
 }
 
 /// Removes an empty directory.

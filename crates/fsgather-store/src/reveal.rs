@@ -1,13 +1,13 @@
 //! Making a finished file visible under its final name: [`PublishMode`], the one owner of `rename` and
 //! `link`.
 
-use std::{io, path::Path, time::Duration};
+use std::{io, path::Path};
 
 use fsgather_core::Error;
 use rustix::io::{Errno, retry_on_intr};
 use serde::{Deserialize, Serialize};
 
-use crate::{file, layout, listing, patience::Patience, remove};
+use crate::{file, layout, listing, remove};
 
 /// How a payload file gets its final name. Found out once by rank 0 and used by all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -117,21 +117,9 @@ pub(crate) fn first_possible(
             .is_ok()
     });
     for path in [&from, &to] {
-        remove_soon(path).map_err(|error| Error::storage("remove", path, &error))?;
+        remove::unlink(path).map_err(|error| Error::storage("remove", path, &error))?;
     }
     Ok(possible)
-}
-
-/// Removes a file that was open a moment ago. A client that closes behind one's back may still take it for
-/// open, and refuse, where it would have to be renamed and nothing can be.
-fn remove_soon(path: &Path) -> io::Result<()> {
-    let mut patience = Patience::new(Duration::from_secs(2));
-    loop {
-        let removed = remove::unlink(path);
-        if removed.is_ok() || !matches!(patience.pause(&mut |_| Ok(())), Ok(true)) {
-            return removed;
-        }
-    }
 }
 
 #[cfg(test)]
