@@ -51,8 +51,7 @@ impl Waiting {
         call: impl FnOnce() -> Result<T, Error> + Send,
     ) -> PyResult<T> {
         let result = py.detach(call);
-        logging::forward(py);
-        result.map_err(|error| self.raised(py, &error))
+        self.settle(py, result)
     }
 
     /// Runs something that waits where nobody can ask for signals, such as meeting, on a thread of its own.
@@ -82,24 +81,18 @@ impl Waiting {
                 }
             }
         });
-        logging::forward(py);
-        match result {
-            Some(Ok(value)) => match self.take_raised() {
-                // The call had succeeded, but the caller is to hear of the signal.
-                Some(raised) => Err(raised),
-                None => Ok(value),
-            },
-            Some(Err(error)) => Err(self.raised(py, &error)),
-            None => Err(self.take_raised().unwrap_or_else(|| {
-                errors::raise(py, &Error::rendezvous("the meeting was given up"))
-            })),
-        }
+        let given_up = || Err(Error::rendezvous("the meeting was given up"));
+        self.settle(py, result.unwrap_or_else(given_up))
     }
 
-    /// What the caller gets for a failed call: what a signal handler has raised, if that was the cause.
-    fn raised(&self, py: Python<'_>, error: &Error) -> PyErr {
-        self.take_raised()
-            .unwrap_or_else(|| errors::raise(py, error))
+    /// What the caller gets. What a signal handler has raised goes before everything, also before a result that came
+    /// at the same moment: the communicator is of no use any more.
+    fn settle<T>(&self, py: Python<'_>, result: Result<T, Error>) -> PyResult<T> {
+        logging::forward(py);
+        match self.take_raised() {
+            Some(raised) => Err(raised),
+            None => result.map_err(|error| errors::raise(py, &error)),
+        }
     }
 
     /// What was raised in this thread; others, whose calls fail for the same reason, get the call's own error.

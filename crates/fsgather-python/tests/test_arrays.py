@@ -59,6 +59,24 @@ def test_what_does_not_fit_together_is_told_to_all_with_a_table(world: World) ->
     assert "rank 1: float64 [2, 4]" in text
 
 
+def test_one_rank_without_an_array_leaves_nobody_waiting(world: World) -> None:
+    told = world.start(
+        2,
+        """
+        import numpy as np
+
+        try:
+            fsgather.gather(np.zeros(3) if rank == 0 else np.array(7))
+        except ValueError as error:
+            tell([type(error).__name__, str(error)])
+        assert fsgather.gather(np.ones(1)).shape == (2,)
+        """,
+    ).told()
+    (mismatch, text), (own, reason) = told[0][0], told[1][0]
+    assert (mismatch, own) == ("Mismatch", "ValueError")
+    assert "rank 0: float64 [3] along 0" in text and f"rank 1: none ({reason})" in text
+
+
 def test_what_is_no_array_is_refused_by_name(world: World) -> None:
     told = world.start(
         1,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Optional
 
-from fsgather._errors import Mismatch, _make
+from fsgather._errors import _make
 
 if TYPE_CHECKING:
     from fsgather._communicator import Communicator
@@ -13,37 +13,55 @@ if TYPE_CHECKING:
 
 def gather(communicator: Communicator, array: Any, dim: int, dst: Optional[int], how: dict[str, Any]) -> Any:
     """Joins the arrays of all ranks along ``dim``, straight into the result."""
-    kind = _kind_of(array)
-    shape = tuple(array.shape)
-    if not shape:
-        raise ValueError("an array without dimensions cannot be joined with others; give it one: array.reshape(1)")
-    if not -len(shape) <= dim < len(shape):
-        raise ValueError(f"dim={dim} is none of an array of {len(shape)} dimensions; give -{len(shape)} to {len(shape) - 1}")
-    axis = dim % len(shape)
-    if communicator.world_size == 1:
-        return array
     if dst is not None and not 0 <= dst < communicator.world_size:
         raise ValueError(f"dst={dst} is no rank of a world of {communicator.world_size}")
+    problem: Optional[Exception] = None
+    header: tuple[str, str, int, tuple[int, ...]]
+    try:
+        kind = _kind_of(array)
+        header = (kind.name, kind.dtype(array), _axis(array, dim), tuple(array.shape))
+    except (TypeError, ValueError) as error:
+        # The others are told as well: they would wait for this rank.
+        problem = error
+        header = ("", str(error), 0, ())
+    if communicator.world_size == 1:
+        if problem is not None:
+            raise problem
+        return array
     member = communicator._member
-    headers = member.all_gather((kind.name, kind.dtype(array), axis, shape), how)
-    _check(headers, axis)
+    headers = member.all_gather(header, how)
+    if problem is not None:
+        raise problem
+    _check(headers)
+    axis = header[2]
     if dst is None:
         return _join(kind, array, headers, axis, member.all_gather(kind.to_host(array), how))
     parts = member.gather(kind.to_host(array), dst, how)
     return None if parts is None else _join(kind, array, headers, axis, parts)
 
 
-def _check(headers: list[Any], axis: int) -> None:
+def _axis(array: Any, dim: int) -> int:
+    """The dimension, counted from the front."""
+    count = len(array.shape)
+    if count == 0:
+        raise ValueError("an array without dimensions cannot be joined with others; give it one: array.reshape(1)")
+    if not -count <= dim < count:
+        raise ValueError(f"dim={dim} is none of an array of {count} dimensions; give -{count} to {count - 1}")
+    return dim % count
+
+
+def _check(headers: list[Any]) -> None:
     """Refuses, on all ranks alike, what does not fit together."""
-    rows = {rank: f"{dtype} {list(shape)} along {along}" for rank, (_, dtype, along, shape) in enumerate(headers)}
     fits = {
-        (name, dtype, along, shape[:along] + shape[along + 1 :], len(shape)) for name, dtype, along, shape in headers
+        (name, dtype, axis, shape[:axis] + shape[axis + 1 :], len(shape)) for name, dtype, axis, shape in headers
     }
     if len(fits) > 1:
+        rows = {
+            rank: f"{dtype} {list(shape)} along {axis}" if name else f"none ({dtype})"
+            for rank, (name, dtype, axis, shape) in enumerate(headers)
+        }
         table = "; ".join(f"rank {rank}: {row}" for rank, row in rows.items())
-        error = _make("Mismatch", f"the arrays to be joined differ between ranks: {table}", {"table": rows})
-        assert isinstance(error, Mismatch)
-        raise error
+        raise _make("Mismatch", f"the arrays to be joined differ between ranks: {table}", {"table": rows})
 
 
 def _join(kind: Any, array: Any, headers: list[Any], axis: int, parts: Any) -> Any:
