@@ -1,8 +1,8 @@
 //! Rank 0's door: [`serve`] lets members in, and refuses those who cannot be.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use fsgather_core::Rank;
+use fsgather_core::{Backoff, Rank};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::{
@@ -10,21 +10,37 @@ use crate::{
     hub::Hub,
     message::{ToCoordinator, ToMember},
     noise::Credentials,
+    siblings::IsRunning,
     transport::{Connection, HANDSHAKE_LIMIT, Reader, TransportError},
     wire::Purpose,
 };
 
 /// Accepts connections for as long as it is run.
-pub(crate) async fn serve(hub: Arc<Hub>, listener: TcpListener, credentials: Credentials) {
+pub(crate) async fn serve(
+    hub: Arc<Hub>,
+    listener: TcpListener,
+    credentials: Credentials,
+    is_running: Arc<IsRunning>,
+) {
     door::keep(listener, |stream| {
-        answer(Arc::clone(&hub), stream, credentials.clone())
+        answer(
+            Arc::clone(&hub),
+            stream,
+            credentials.clone(),
+            Arc::clone(&is_running),
+        )
     })
     .await;
 }
 
 /// Brings one connection from its first byte to its purpose. What follows runs in tasks of its own,
 /// so that this one is finished, and not to be aborted, once the other side is known.
-async fn answer(hub: Arc<Hub>, stream: TcpStream, credentials: Credentials) {
+async fn answer(
+    hub: Arc<Hub>,
+    stream: TcpStream,
+    credentials: Credentials,
+    is_running: Arc<IsRunning>,
+) {
     let (mut connection, purpose) = match Connection::accept(stream, &credentials, Rank::ZERO).await
     {
         Ok(accepted) => accepted,
@@ -45,7 +61,10 @@ async fn answer(hub: Arc<Hub>, stream: TcpStream, credentials: Credentials) {
             let refusal = hub.join(join, |serial, frames| {
                 if let Some(Connection { reader, writer }) = refused.take() {
                     tokio::spawn(frames.write_to(writer));
-                    tokio::spawn(async move { its.serve_member(rank, serial, reader).await });
+                    tokio::spawn(async move {
+                        its.serve_member(rank, serial, reader).await;
+                        await_return(&its, rank, is_running).await;
+                    });
                 }
             });
             if let (Some(refusal), Some(connection)) = (refusal, refused) {
@@ -54,13 +73,28 @@ async fn answer(hub: Arc<Hub>, stream: TcpStream, credentials: Credentials) {
         }
         (Purpose::Watch, ToCoordinator::Watch { rank, nonce }) => {
             let known = hub
-                .coordinate(|coordinator, _| coordinator.knows(rank, nonce))
+                .coordinate(|coordinator, _| coordinator.is_watched_by(rank, nonce))
                 .unwrap_or(false);
             if known && connection.writer.keep_alive().is_ok() {
                 tokio::spawn(watch(hub, rank, connection));
             }
         }
         _ => tracing::debug!("a connection began with a message out of place"),
+    }
+}
+
+/// Sees whether a process that may ask again has ended instead, where that can be seen.
+async fn await_return(hub: &Hub, rank: Rank, is_running: Arc<IsRunning>) {
+    let mut pauses = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
+    let missed = || hub.coordinate(|coordinator, _| coordinator.is_missed(rank));
+    while let Some(process) = missed().flatten() {
+        let is_running = Arc::clone(&is_running);
+        let runs = tokio::task::spawn_blocking(move || is_running(&process));
+        if let Ok(false) = runs.await {
+            hub.coordinate(|coordinator, _| coordinator.stays_away(rank));
+        } else {
+            tokio::time::sleep(pauses.next_pause()).await;
+        }
     }
 }
 
@@ -87,5 +121,183 @@ pub(crate) async fn silence(mut reader: Reader) -> TransportError {
     match reader.next::<ToMember>().await {
         Ok(_) => TransportError::Stranger,
         Err(end) => end,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        net::SocketAddr,
+        sync::atomic::{AtomicBool, Ordering},
+        time::Instant,
+    };
+
+    use fsgather_core::{Activity, ChannelId, Error, Interrupt, Phase, ProcessId, WorldSize};
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::{
+        config::{Config, Control, Meeting},
+        coordinator::Coordinator,
+        machines::Machines,
+        message::Join,
+    };
+
+    /// Rank 0 of a world of two ranks that is forming, with its door open.
+    struct Door {
+        hub: Arc<Hub>,
+        address: SocketAddr,
+        credentials: Credentials,
+        /// Whether the processes that have joined run, as far as rank 0 can see.
+        runs: Arc<AtomicBool>,
+    }
+
+    fn join(rank: u32) -> Join {
+        Join {
+            rank: Rank::new(rank),
+            world_size: WorldSize::new(2).unwrap(),
+            nonce: rank.into(),
+            process: ProcessId::default(),
+            patience: Duration::from_mins(1),
+        }
+    }
+
+    impl Door {
+        async fn open() -> Self {
+            let credentials = Credentials {
+                communicator: Uuid::nil(),
+                secret: [1; 32],
+            };
+            let runs = Arc::new(AtomicBool::new(true));
+            let its = Arc::clone(&runs);
+            let is_running: Arc<IsRunning> = Arc::new(move |_| its.load(Ordering::SeqCst));
+            let config = Config {
+                rank: Rank::ZERO,
+                world_size: WorldSize::new(2).unwrap(),
+                process: ProcessId::default(),
+                network_namespace: 0,
+                job: "a test".into(),
+                patience: Duration::from_mins(1),
+                join_patience: Duration::from_mins(1),
+                ports: 0..=0,
+                interfaces: Arc::new(|_, _| true),
+                meeting: Meeting::Address {
+                    host: "localhost".into(),
+                    port: 0,
+                    communicator: credentials.communicator,
+                    secret: credentials.secret,
+                },
+                control: Control::Tcp,
+                office: None,
+                interrupt: Interrupt::default(),
+                is_running: Arc::clone(&is_running),
+            };
+            let machines = Machines::of_root(&config, Uuid::nil(), Instant::now());
+            let hub = Arc::new(Hub::new(machines, 2));
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let (its, known) = (Arc::clone(&hub), credentials.clone());
+            tokio::spawn(serve(its, listener, known, is_running));
+            let its = Arc::clone(&hub);
+            tokio::spawn(async move { its.keep_time().await });
+            hub.join_self(join(0));
+            Self {
+                hub,
+                address,
+                credentials,
+                runs,
+            }
+        }
+
+        /// Asks to be rank 1, and is told that the world is forming.
+        async fn ask(&self) -> Connection {
+            let mut connection = Connection::open(
+                self.address,
+                &self.credentials,
+                Purpose::Control,
+                Rank::ZERO,
+            )
+            .await
+            .unwrap();
+            let join = ToCoordinator::Join(join(1));
+            connection.writer.send(&join).await.unwrap();
+            let answer = connection.reader.next::<ToMember>().await.unwrap();
+            assert!(matches!(answer, ToMember::Forming { .. }), "{answer:?}");
+            connection
+        }
+
+        async fn missed(&self) {
+            let missed = |coordinator: Option<&Coordinator>| coordinator?.is_missed(Rank::new(1));
+            self.hub.until(|_, coordinator| missed(coordinator)).await;
+        }
+
+        async fn failure(&self) -> Error {
+            let failure = |coordinator: Option<&Coordinator>| coordinator?.failure();
+            self.hub.until(|_, coordinator| failure(coordinator)).await
+        }
+    }
+
+    fn within_a_minute(test: impl Future<Output = ()>) {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let limited = async { tokio::time::timeout(Duration::from_mins(1), test).await };
+        runtime.block_on(limited).unwrap();
+    }
+
+    #[test]
+    fn who_gives_a_try_up_and_asks_again_is_in() {
+        within_a_minute(async {
+            let door = Door::open().await;
+            // It is the last to join: the welcome goes to a connection that is closed.
+            drop(door.ask().await);
+            door.missed().await;
+            let mut again = door.ask().await;
+            let welcome = again.reader.next::<ToMember>().await.unwrap();
+            assert!(matches!(welcome, ToMember::Welcome(_)), "{welcome:?}");
+            let coordinator = door.hub.coordinate(|c, _| (c.failure(), c.is_open()));
+            assert_eq!(coordinator, Some((None, true)));
+            // From now on it knows that it is in: the end of its connection is its own.
+            let word = ToCoordinator::Fail {
+                channel: ChannelId::of_group(ChannelId::WORLD, &[Rank::ZERO], 7),
+                epoch: None,
+                cause: Error::config("of a group that nobody knows"),
+                activity: Activity::outside(Phase::Computing),
+            };
+            again.writer.send(&word).await.unwrap();
+            let asked = Instant::now();
+            drop(again);
+            let failure = door.failure().await.to_string();
+            assert!(failure.contains("rank 1"), "{failure}");
+            assert!(asked.elapsed() < Duration::from_secs(3));
+        });
+    }
+
+    #[test]
+    fn who_gives_a_try_up_and_has_ended_is_lost_at_once() {
+        within_a_minute(async {
+            let door = Door::open().await;
+            let connection = door.ask().await;
+            door.runs.store(false, Ordering::SeqCst);
+            let closed = Instant::now();
+            drop(connection);
+            let failure = door.failure().await.to_string();
+            assert!(failure.contains("rank 1"), "{failure}");
+            assert!(closed.elapsed() < Duration::from_secs(3));
+        });
+    }
+
+    #[test]
+    fn who_gives_a_try_up_and_does_not_come_again_is_lost_after_some_seconds() {
+        within_a_minute(async {
+            let door = Door::open().await;
+            drop(door.ask().await);
+            let closed = Instant::now();
+            let failure = door.failure().await.to_string();
+            assert!(failure.contains("its connection closed"), "{failure}");
+            let after = closed.elapsed();
+            assert!(after > Duration::from_secs(4), "{after:?}");
+        });
     }
 }

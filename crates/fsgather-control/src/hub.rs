@@ -279,7 +279,7 @@ impl Hub {
                 *place = None;
             }
             match &mut state.machines.coordinator {
-                Some(coordinator) => coordinator.lost(from, how),
+                Some(coordinator) => coordinator.disconnected(from, how, now),
                 None => state.machines.member.lost(how),
             }
         }

@@ -44,7 +44,7 @@ impl Machines {
             join_patience: config.join_patience,
         };
         let me = coordinator_peer(&config.process);
-        let member = Member::new(Rank::ZERO, me, config.patience, started);
+        let member = Member::new(me, config.patience, started);
         Self::new(Rank::ZERO, member, Some(Coordinator::new(world, started)))
     }
 
@@ -59,7 +59,7 @@ impl Machines {
             .first()
             .ok_or_else(|| Error::rendezvous("rank 0 named no processes in its welcome"))?;
         let root = coordinator_peer(root);
-        let member = Member::new(rank, root, welcome.patience, Instant::now());
+        let member = Member::new(root, welcome.patience, Instant::now());
         Ok(Self::new(rank, member, None))
     }
 
@@ -130,10 +130,10 @@ impl Machines {
 
     /// Lets time pass for both.
     pub(crate) fn tick(&mut self, now: Instant) {
-        self.member.tick(now);
         if let Some(coordinator) = &mut self.coordinator {
             coordinator.tick(now);
         }
+        self.member.tick(now);
     }
 
     /// When [`tick`](Self::tick) has to be called next.

@@ -85,7 +85,12 @@ pub(crate) fn host(config: &Config) -> Result<Hosted, Error> {
     // From here on members can be told what goes wrong.
     let listener = baton.run(async { listen(config, ports) })?;
     let port = listener.local_addr().map_or(0, |address| address.port());
-    baton.spawn(gate::serve(Arc::clone(&hub), listener, credentials.clone()));
+    baton.spawn(gate::serve(
+        Arc::clone(&hub),
+        listener,
+        credentials.clone(),
+        Arc::clone(&config.is_running),
+    ));
     baton.spawn({
         let hub = Arc::clone(&hub);
         async move { hub.keep_time().await }

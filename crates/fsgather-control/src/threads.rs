@@ -60,7 +60,7 @@ pub fn threads(
         pid: process.pid,
     };
     let peers: Vec<Peer> = world_size.ranks().map(peer).collect();
-    let member = |rank| Member::new(rank, peer(Rank::ZERO), patience, now);
+    let member = |_| Member::new(peer(Rank::ZERO), patience, now);
     let room = Arc::new(Room {
         pid: std::process::id(),
         state: Mutex::new(State {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use fsgather_control::{
     coordinator::{Action, Coordinator},
     member::{Member, MemberAction},
-    message::ToMember,
+    message::{ToCoordinator, ToMember},
 };
 use fsgather_core::{
     Call, ChannelId, Contribution, Error, Operation, Rank, Round, Site, Ticket, Verdict,
@@ -218,6 +218,37 @@ fn nobody_gives_rank_0_up_while_somebody_else_is_more_patient() {
     assert!(room.is_pending(1, &impatient));
     room.pass(seconds(3000));
     assert_eq!(room.time_out(1, &impatient).1, [0]);
+}
+
+#[test]
+fn who_says_that_rank_0_is_gone_takes_nothing_from_it() {
+    let mut room = Room::new();
+    let ticket = room.call(0, None);
+    let report = ToCoordinator::SiblingExited { rank: Rank::ZERO };
+    room.coordinator.hear(Rank::new(1), report, room.now);
+    room.pass(just_before(WORLD));
+    assert!(room.is_pending(0, &ticket));
+    room.pass(WORLD);
+    assert_eq!(room.time_out(0, &ticket).1, [1, 2]);
+    // Nor does whoever takes its connection for closed.
+    let mut room = Room::new();
+    let tickets = [0, 1].map(|rank| room.call(rank, None));
+    room.coordinator.lost(Rank::ZERO, "its connection closed");
+    room.call(2, None);
+    for (rank, ticket) in tickets.iter().enumerate() {
+        assert!(matches!(room.verdict(rank, ticket), Some(Ok(_))));
+    }
+}
+
+#[test]
+fn rank_0_waits_no_longer_than_others_if_nothing_answers_it() {
+    let mut room = Room::new();
+    let ticket = room.call(0, None);
+    room.is_heard = false;
+    room.pass(just_before(WORLD + GRACE));
+    assert!(room.is_pending(0, &ticket));
+    room.pass(WORLD + GRACE);
+    assert_eq!(room.time_out(0, &ticket).1, [0]);
 }
 
 #[test]

@@ -1,11 +1,17 @@
 //! How a world comes together: joining, and everything that can go wrong with it.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fsgather_core::{ChannelId, Error, ProcessId, Rank, duration_text};
 
 use super::{Action, Coordinator, JoinAnswer};
 use crate::message::{Join, ToMember, Welcome};
+
+/// How long a process may take to ask again after the connection has closed over which it has asked.
+///
+/// It gives a try up that is not answered within two seconds, and begins another one two seconds later at the
+/// latest.
+const COMES_AGAIN: Duration = Duration::from_secs(5);
 
 impl Coordinator {
     /// Handles a process that asks to be a rank.
@@ -46,6 +52,47 @@ impl Coordinator {
             self.welcome(self.world.world_size.ranks().collect());
         }
         JoinAnswer::Accepted
+    }
+
+    /// Handles the end of a member's connection, noticed as `how` says.
+    ///
+    /// A process that has not been heard since it joined may not know that it is in: if rank 0 was slow to
+    /// answer it has given up this connection, and asks again over another one. It is lost if it does not.
+    pub fn disconnected(&mut self, rank: Rank, how: &str, now: Instant) {
+        let member = self.roster.get(rank);
+        let is_well = !self.gone && self.failure().is_none();
+        let is_other = rank != Rank::ZERO;
+        if is_well && is_other && member.is_some_and(|member| !member.is_settled) {
+            let until = (now + COMES_AGAIN, how.into());
+            self.missed.entry(rank).or_insert(until);
+        } else {
+            self.lost(rank, how);
+        }
+    }
+
+    /// The process of a rank that may still ask again.
+    #[must_use]
+    pub fn is_missed(&self, rank: Rank) -> Option<ProcessId> {
+        let member = self.roster.get(rank)?;
+        let is_missed = !self.gone && self.missed.contains_key(&rank);
+        is_missed.then(|| member.process.clone())
+    }
+
+    /// Handles a rank that will not ask again.
+    pub fn stays_away(&mut self, rank: Rank) {
+        if let Some((_, how)) = self.missed.remove(&rank) {
+            self.lost(rank, &how);
+        }
+    }
+
+    /// Notes that a process says over another connection which rank it is; whether that is right. It knows then
+    /// that it is in.
+    pub fn is_watched_by(&mut self, rank: Rank, nonce: u128) -> bool {
+        let knows = self.knows(rank, nonce);
+        if knows && let Some(member) = self.roster.get_mut(rank) {
+            member.is_settled = true;
+        }
+        knows
     }
 
     /// Ends a world that is still forming, for a reason that everybody is told.
@@ -94,6 +141,7 @@ impl Coordinator {
                 self.name_of(rank)
             )));
         }
+        self.missed.remove(&rank);
         self.say_forming(rank);
         if self.open {
             self.welcome(vec![rank]);

@@ -102,6 +102,9 @@ pub struct Coordinator {
     latecomers: BTreeSet<Rank>,
     /// Ranks whose process is reported to have ended, and until when their last words may arrive.
     suspects: BTreeMap<Rank, Instant>,
+    /// Ranks whose connection has closed before they knew that they are in, until when they may come again,
+    /// and how they are lost if they do not.
+    missed: BTreeMap<Rank, (Instant, String)>,
     /// Since the first rank has come to close.
     closing: Option<Clock>,
     /// Whether a rank has moved something since calls were last looked at with that in mind, and when that was.
@@ -125,6 +128,7 @@ impl Coordinator {
             next_forming_warning: round::FIRST_WARNING,
             latecomers: BTreeSet::new(),
             suspects: BTreeMap::new(),
+            missed: BTreeMap::new(),
             closing: None,
             has_moved: false,
             looked: now,
@@ -200,6 +204,7 @@ impl Coordinator {
         }
         if let Some(member) = self.roster.get_mut(from) {
             member.heard = now;
+            member.is_settled = true;
         }
         match message {
             ToCoordinator::Join(_) | ToCoordinator::Watch { .. } => {}
@@ -255,9 +260,12 @@ impl Coordinator {
     }
 
     /// Handles the loss of a member's process or host, noticed as `how` says.
+    ///
+    /// Rank 0 is this process here, and lives, whatever others say of it: nobody else gives it a verdict.
     pub fn lost(&mut self, rank: Rank, how: &str) {
         self.suspects.remove(&rank);
-        if self.gone || !self.roster.is_connected(rank) {
+        self.missed.remove(&rank);
+        if self.gone || rank == Rank::ZERO || !self.roster.is_connected(rank) {
             return;
         }
         let activity = self

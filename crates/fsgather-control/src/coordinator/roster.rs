@@ -29,6 +29,8 @@ pub(super) struct Member {
     pub(super) heard: Instant,
     /// When it last handed in something, or moved bytes.
     pub(super) moved: Instant,
+    /// Whether it has said anything since it joined, and so knows that it is in.
+    pub(super) is_settled: bool,
 }
 
 /// One place for each rank, filled as they join.
@@ -72,6 +74,7 @@ impl Roster {
                 activity: Activity::outside(Phase::Joining),
                 heard: now,
                 moved: now,
+                is_settled: false,
             });
             self.joined += 1;
         }

@@ -31,6 +31,11 @@ impl Coordinator {
         if self.gone {
             return;
         }
+        // First who is gone: nobody has to wait for them, and no time-out names them.
+        self.tick_suspects(now);
+        if self.gone {
+            return;
+        }
         if !self.open && self.failure().is_none() {
             self.tick_forming(now);
         }
@@ -66,15 +71,6 @@ impl Coordinator {
             self.send(waiting, ToMember::Patience { channel });
         }
         self.tick_closing(now);
-        let ended: Vec<Rank> = self
-            .suspects
-            .iter()
-            .filter(|(_, until)| **until <= now)
-            .map(|(rank, _)| *rank)
-            .collect();
-        for rank in ended {
-            self.lost(rank, "its process has ended");
-        }
         for step in late {
             if let Some(cause) = self.lateness(step, now) {
                 self.fail_channel(step.channel, &cause);
@@ -162,11 +158,13 @@ impl Coordinator {
         let closing = self.closing.as_ref();
         let closing = closing.map(|clock| clock.next_due(self.world.patience, false));
         let suspects = self.suspects.values().copied();
+        let missed = self.missed.values().map(|(until, _)| *until);
         let due = forming
             .into_iter()
             .chain(rounds)
             .chain(closing)
             .chain(suspects)
+            .chain(missed)
             .min();
         // Where nothing is due at any time, nobody waits.
         due.map(|due| self.look_due().map_or(due, |look| due.min(look)))
@@ -174,10 +172,30 @@ impl Coordinator {
 
     /// Notes that a rank's process is reported to have ended.
     ///
-    /// Its last words may still be on their way, so it counts as lost only a little later.
+    /// Its last words may still be on their way, so it counts as lost only a little later. Of rank 0 such a
+    /// report is wrong: it is this process here.
     pub fn suspect(&mut self, rank: Rank, now: Instant) {
-        if self.roster.is_connected(rank) {
+        if rank != Rank::ZERO && self.roster.is_connected(rank) {
             self.suspects.entry(rank).or_insert(now + LAST_WORDS);
+        }
+    }
+
+    fn tick_suspects(&mut self, now: Instant) {
+        let suspects = self.suspects.iter();
+        let ended: Vec<Rank> = suspects
+            .filter(|(_, until)| **until <= now)
+            .map(|(rank, _)| *rank)
+            .collect();
+        for rank in ended {
+            self.lost(rank, "its process has ended");
+        }
+        let missed = self.missed.iter();
+        let not_back: Vec<Rank> = missed
+            .filter(|(_, (until, _))| *until <= now)
+            .map(|(rank, _)| *rank)
+            .collect();
+        for rank in not_back {
+            self.stays_away(rank);
         }
     }
 

@@ -46,7 +46,6 @@ pub enum Farewell {
 /// Rank 0 has one too; its messages do not cross a wire.
 #[derive(Debug)]
 pub struct Member {
-    rank: Rank,
     coordinator: Peer,
     patience: Duration,
     channels: BTreeMap<ChannelId, Channel>,
@@ -68,9 +67,8 @@ pub struct Member {
 impl Member {
     /// A member of a world that has formed.
     #[must_use]
-    pub fn new(rank: Rank, coordinator: Peer, patience: Duration, now: Instant) -> Self {
+    pub fn new(coordinator: Peer, patience: Duration, now: Instant) -> Self {
         Self {
-            rank,
             coordinator,
             patience,
             channels: BTreeMap::from([(ChannelId::WORLD, Channel::new(ChannelId::WORLD, now))]),
@@ -434,10 +432,6 @@ impl Member {
         let is_closing = self.closing && self.close_at.is_none();
         let is_closing = is_closing && self.farewell.is_none() && self.lost.is_none();
         let is_end = is_closing && channel.id() == ChannelId::WORLD && channel.failure().is_none();
-        if self.rank == Rank::ZERO {
-            // It cannot lose touch with itself.
-            return None;
-        }
         let owed = channel.first_owed(self.patience);
         let end = is_end.then(|| channel.heard() + self.patience + GRACE);
         owed.map(|owed| owed.due(GRACE))

@@ -38,6 +38,6 @@ pub(crate) fn formed(ranks: u32, patience: Duration, now: Instant) -> (Coordinat
         pid: 1,
     };
     let members = world_size.ranks();
-    let members = members.map(|rank| Member::new(rank, peer(), patience, now));
+    let members = members.map(|_| Member::new(peer(), patience, now));
     (coordinator, members.collect())
 }

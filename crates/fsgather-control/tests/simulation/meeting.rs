@@ -1,7 +1,7 @@
 //! Joining, in any order: the coordinator against a model of what a meeting is.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     fmt,
     time::{Duration, Instant},
 };
@@ -21,6 +21,9 @@ use crate::{
     promises::{Broken, Checked, promise},
 };
 
+/// How long a process whose connection has closed may take to ask again.
+const COMES_AGAIN: Duration = Duration::from_secs(5);
+
 /// Something that happens while a world forms, or after that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
@@ -30,8 +33,10 @@ enum Event {
         nonce: u8,
         wrong_size: bool,
     },
-    /// A connection ends.
+    /// The host of a rank is gone.
     Lost(u32),
+    /// A connection closes; the process may ask again.
+    Closed(u32),
     /// A member has met another world of the same key.
     Rival(u32),
     /// So many seconds pass.
@@ -66,8 +71,10 @@ pub(crate) fn meetings() -> impl Strategy<Value = Meeting> {
         24 => join(false),
         1 => join(true),
         1 => (0..4_u32).prop_map(Event::Lost),
+        2 => (0..4_u32).prop_map(Event::Closed),
         1 => (0..4_u32).prop_map(Event::Rival),
         2 => (1..60_u8).prop_map(Event::Wait),
+        2 => (1..6_u8).prop_map(Event::Wait),
     ];
     (1..=4_u32, vec(event, 0..24)).prop_map(|(ranks, events)| Meeting { ranks, events })
 }
@@ -77,6 +84,10 @@ pub(crate) fn meetings() -> impl Strategy<Value = Meeting> {
 struct Model {
     joined: BTreeMap<u32, u8>,
     gone: BTreeSet<u32>,
+    /// Who has said anything after it had joined.
+    settled: BTreeSet<u32>,
+    /// Until when these may ask again.
+    missed: BTreeMap<u32, Duration>,
     noted: BTreeSet<u32>,
     open: bool,
     failure: Option<Error>,
@@ -123,6 +134,7 @@ impl Meeting {
                     wrong_size,
                 } => run.join(rank, nonce, wrong_size)?,
                 Event::Lost(rank) => run.lose(rank)?,
+                Event::Closed(rank) => run.close(rank)?,
                 Event::Rival(rank) => run.meet_rival(rank)?,
                 Event::Wait(seconds) => run.wait(seconds)?,
             }
@@ -210,6 +222,7 @@ impl Run {
             }
             (known, None) => {
                 self.model.joined.insert(rank, nonce);
+                self.model.missed.remove(&rank);
                 let opens = known.is_none() && self.model.joined.len() == self.ranks as usize;
                 self.model.open |= opens;
                 self.expect_welcomes(rank, opens, &answer, said)
@@ -295,13 +308,39 @@ impl Run {
         Ok(())
     }
 
+    fn close(&mut self, rank: u32) -> Checked {
+        let known = rank > 0 && self.connected().contains(&rank);
+        if known && (self.model.settled.contains(&rank) || self.model.failure.is_some()) {
+            return self.lose(rank);
+        }
+        let how = "its connection closed";
+        self.coordinator
+            .disconnected(Rank::new(rank), how, self.instant());
+        let (said, _) = self.take();
+        promise!(
+            said.is_empty(),
+            "P8: rank {rank} may ask again, but {said:?} is said"
+        );
+        if known {
+            let until = self.now + COMES_AGAIN;
+            self.model.missed.entry(rank).or_insert(until);
+        }
+        Ok(())
+    }
+
     fn lose(&mut self, rank: u32) -> Checked {
-        let known = self.connected().contains(&rank);
+        // Rank 0 is there, whatever is said of it.
+        let known = rank > 0 && self.connected().contains(&rank);
         self.coordinator
             .lost(Rank::new(rank), "its connection closed");
         let (said, _) = self.take();
+        self.is_lost(rank, known, &said)
+    }
+
+    fn is_lost(&mut self, rank: u32, known: bool, said: &Said) -> Checked {
         if known {
             self.model.gone.insert(rank);
+            self.model.missed.remove(&rank);
         }
         if !known || self.model.failure.is_some() {
             promise!(said.is_empty(), "P8: nobody is lost, but {said:?} is said");
@@ -312,7 +351,7 @@ impl Run {
             matches!(&cause, Some(Error::PeerFailed { peer, .. }) if peer.rank.get() == rank),
             "P8: the loss of rank {rank} makes the world fail with {cause:?}"
         );
-        self.fails(cause, &said)
+        self.fails(cause, said)
     }
 
     fn meet_rival(&mut self, rank: u32) -> Checked {
@@ -324,6 +363,9 @@ impl Run {
             self.instant(),
         );
         let (said, _) = self.take();
+        if known {
+            self.model.settled.insert(rank);
+        }
         if !known || self.model.open || self.model.failure.is_some() {
             promise!(said.is_empty(), "P8: a rival matters: {said:?}");
             return Ok(());
@@ -341,6 +383,16 @@ impl Run {
         self.now += Duration::from_secs(seconds.into());
         self.coordinator.tick(self.instant());
         let (said, _) = self.take();
+        let missed = self.model.missed.iter();
+        let away = missed.filter(|(_, until)| **until <= self.now);
+        let mut away: VecDeque<u32> = away.map(|(rank, _)| *rank).collect();
+        if let Some(first) = away.pop_front() {
+            self.is_lost(first, true, &said)?;
+            for rank in away {
+                self.is_lost(rank, true, &Said::new())?;
+            }
+            return Ok(());
+        }
         let late = self.now >= setting(self.world_size).join_patience;
         if self.model.open || self.model.failure.is_some() || !late {
             promise!(said.is_empty(), "P8: time passes, and {said:?} is said");

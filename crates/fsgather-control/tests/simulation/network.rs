@@ -231,7 +231,10 @@ impl World {
         let now = self.clock.now;
         let serves = self.serves();
         let mut events = Vec::new();
-        if serves && self.due(self.coordinator.next_tick()) {
+        let zero = self.processes[0].member.next_tick();
+        let zero = zero.filter(|_| !self.processes[0].has_ended());
+        let due = zero.into_iter().chain(self.coordinator.next_tick()).min();
+        if serves && self.due(due) {
             events.push(Event::Tick(0));
         }
         if let Service::LastFrames { until } = self.service

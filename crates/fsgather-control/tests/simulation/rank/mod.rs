@@ -96,7 +96,6 @@ impl Process {
         Self {
             rank,
             member: Member::new(
-                rank,
                 peer(Rank::ZERO),
                 Duration::from_secs(PATIENCE),
                 clock.instant(),
