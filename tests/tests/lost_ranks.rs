@@ -297,3 +297,56 @@ fn a_source_that_cannot_be_read_is_told_to_all() {
 fn a_rank_that_leaves_early_is_told_apart_from_a_lost_one() {
     fails_by_itself("drop", "had already left", 0);
 }
+
+/// Ranks that pass payloads on in a ring, again and again; one of them, which joins like this, has done so twice.
+/// Another one would stand at `end` afterwards, so that nobody gets beyond it.
+fn in_a_ring(place: &Path, victim: usize, joins: &str, last: usize) -> Stage {
+    let rings = ["all_gather_bytes:3000000"; 6].join(" ");
+    let world = World::new(RANKS, place).with("FSGATHER_TRANSPORT", "memory");
+    let mut stage = Stage::new();
+    stage.start_all(&world, |rank| {
+        let rank = rank as usize;
+        let joins = if rank == victim { joins } else { "join" };
+        let stop = if rank == last { "at:end" } else { "" };
+        format!("{joins} {rings} {stop} barrier close")
+    });
+    for _ in 0..2 {
+        stage.wait_for_where(victim, "a ring", |line| line.starts_with("done"));
+    }
+    stage
+}
+
+#[test]
+fn a_rank_killed_in_a_ring_is_named_rather_than_its_neighbours() {
+    for victim in [1, 4, 7] {
+        let place = place();
+        let mut stage = in_a_ring(place.path(), victim as usize, "join", victim as usize);
+        let killed = stage.kill(victim as usize);
+        let survivors = others(RANKS, victim as usize);
+        let ends = told_of(&mut stage, &survivors, victim, killed);
+        for end in &ends {
+            assert_eq!(end.error(), ends[0].error(), "{}", stage.transcript());
+        }
+        assert_nothing_left(place.path());
+    }
+}
+
+#[test]
+fn a_rank_interrupted_in_a_ring_is_told_with_its_cause() {
+    for victim in [1, 4, 7] {
+        let (place, aside) = (place(), place());
+        let asked = aside.path().join("asked");
+        let joins = format!("join_asking:{}", asked.display());
+        let mut stage = in_a_ring(place.path(), victim as usize, &joins, 0);
+        std::fs::write(&asked, "").expect("a directory of our own");
+        // In case they have come so far.
+        stage.go(0);
+        let (error, _) = stage.fail_alike(others(RANKS, victim as usize), PEER_FAILED);
+        let name = name_of(victim, stage.pid(victim as usize));
+        assert!(
+            error.starts_with(&name) && error.contains("KeyboardInterrupt"),
+            "{error}"
+        );
+        assert_nothing_left(place.path());
+    }
+}

@@ -136,7 +136,7 @@ pub(crate) async fn seek(search: Search) -> Result<Found, Error> {
         }
         if is_in {
             // From here on rank 0 keeps the time; this is for the case that it stops.
-            let patience = seeker.search.patience + COORDINATOR_GRACE;
+            let patience = seeker.search.patience.saturating_add(COORDINATOR_GRACE);
             deadline = Deadline::after(Instant::now(), patience);
             seeker.tell_rivals().await;
         }

@@ -20,8 +20,9 @@ use crate::{
     waiting::wait_asking,
 };
 
-/// How long rank 0 takes to decide on a failure that a member reports, at most.
-const FAILURE_LIMIT: Duration = Duration::from_secs(10);
+/// How long rank 0 takes to decide on a failure that a member reports, at most. What one member says of another
+/// waits for that one's own word.
+const FAILURE_LIMIT: Duration = Duration::from_secs(20);
 
 /// How long a failing call waits until the others know.
 const SETTLE_LIMIT: Duration = Duration::from_millis(500);

@@ -50,7 +50,7 @@ pub(crate) fn wait_on<S: Timed, R>(
     mut ready: impl FnMut(&mut S) -> Option<R>,
 ) -> Option<R> {
     let lock = || state.lock().unwrap_or_else(PoisonError::into_inner);
-    let deadline = limit.map(|limit| Instant::now() + limit);
+    let deadline = limit.map(|limit| Deadline::after(Instant::now(), limit).at());
     let mut guard = lock();
     loop {
         if let Some(result) = ready(&mut guard) {

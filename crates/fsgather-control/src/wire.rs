@@ -11,7 +11,8 @@ use serde::{Serialize, de::DeserializeOwned};
 /// The version of everything on the wire.
 ///
 /// 1: first version. 2: one welcome for all, moving to marker files. 3: groups; who removes a payload.
-pub const VERSION: u16 = 4;
+/// 4: time-outs of single calls. 5: who could not be reached.
+pub const VERSION: u16 = 5;
 
 /// The largest frame, in bytes without its length.
 pub const FRAME_LIMIT: usize = 8 << 20;

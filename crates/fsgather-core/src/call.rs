@@ -4,7 +4,7 @@ use std::{fmt, panic::Location, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use crate::Rank;
+use crate::{Rank, text::cut_text};
 
 /// Which collective operation a call is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -77,10 +77,16 @@ impl Site {
         Self(location.to_string())
     }
 
-    /// Names a place that is not in Rust code, such as a command line.
+    /// Names a place that is not in Rust code, such as a command line. It travels with every call, so that
+    /// what is longer than 4 KiB is cut.
     #[must_use]
     pub fn named(name: impl Into<String>) -> Self {
-        Self(name.into())
+        const LONGEST: usize = 4 << 10;
+        let name = name.into();
+        if name.len() <= LONGEST {
+            return Self(name);
+        }
+        Self(cut_text(&name, LONGEST))
     }
 }
 

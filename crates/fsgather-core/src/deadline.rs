@@ -8,15 +8,16 @@ pub struct Deadline {
     at: Instant,
 }
 
-/// Added instead of durations that would overflow the clock: a century is for ever.
+/// What is longer would overflow the clock, or soon would: a century is for ever.
 const FOR_EVER: Duration = Duration::from_hours(100 * 365 * 24);
 
 impl Deadline {
-    /// The deadline `patience` after `now`; durations too long for the clock mean a century.
+    /// The deadline `patience` after `now`; durations longer than a century mean a century. This is the place
+    /// where a user's durations meet the clock: such a sum written out would panic for the longest ones.
     #[must_use]
     pub fn after(now: Instant, patience: Duration) -> Self {
         Self {
-            at: now.checked_add(patience).unwrap_or_else(|| now + FOR_EVER),
+            at: now + patience.min(FOR_EVER),
         }
     }
 

@@ -4,7 +4,12 @@ use std::{fmt, io, path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Activity, Epoch, Missing, Peer, Rank, duration_text, peer::list_missing};
+use crate::{
+    Activity, Epoch, Missing, Peer, Rank, duration_text, peer::list_missing, text::cut_text,
+};
+
+/// How long a text of an error may be, in bytes. Errors travel in one message.
+const LONGEST_TEXT: usize = 64 << 10;
 
 /// Why a collective call, or the meeting before it, failed.
 ///
@@ -27,6 +32,8 @@ pub enum Error {
     Rendezvous {
         /// What was tried and what came of it.
         message: String,
+        /// The rank to which there was no way, where that had joined already.
+        unreached: Option<Rank>,
     },
 
     /// Nothing moved for as long as the time-out allows. `missing` names everybody we waited for.
@@ -188,6 +195,15 @@ pub enum PeerFailure {
         /// How that was noticed.
         how: String,
     },
+    /// The rank could not go on because the link between it and another rank broke, which rank 0 still
+    /// reaches.
+    #[error("lost its link to {other} ({how})")]
+    LinkLost {
+        /// The rank at the other end.
+        other: Peer,
+        /// How that was noticed.
+        how: String,
+    },
 }
 
 /// Why a file operation failed, in a form that travels.
@@ -239,6 +255,7 @@ impl Error {
     pub fn rendezvous(message: impl Into<String>) -> Self {
         Self::Rendezvous {
             message: message.into(),
+            unreached: None,
         }
     }
 
@@ -269,9 +286,34 @@ impl Error {
             Self::Corrupt { reader, .. } => {
                 reader.get_or_insert_with(|| who.clone());
             }
+            Self::PeerFailed {
+                failure: PeerFailure::LinkLost { .. },
+                activity,
+                ..
+            } if activity.call.is_none() => *activity = doing,
             _ => {}
         }
         self
+    }
+
+    /// Those on whom `teller` puts the blame, by this error: other ranks that it has lost, could not reach or
+    /// waited for in vain. Nobody where it speaks for itself.
+    ///
+    /// What a rank says of others is hearsay; what they say of themselves is more to the point.
+    #[must_use]
+    pub fn blamed_by(&self, teller: Rank) -> Vec<Rank> {
+        let mut blamed = match self.root_cause() {
+            Self::PeerFailed {
+                failure: PeerFailure::LinkLost { other, .. },
+                ..
+            } => vec![other.rank],
+            Self::PeerFailed { peer, .. } => vec![peer.rank],
+            Self::Rendezvous { unreached, .. } => unreached.iter().copied().collect(),
+            Self::Timeout { missing, .. } => missing.iter().map(|missing| missing.rank).collect(),
+            _ => Vec::new(),
+        };
+        blamed.retain(|rank| *rank != teller);
+        blamed
     }
 
     /// The failure that made everything after it fail: itself, unless it is [`Error::Poisoned`].
@@ -280,6 +322,92 @@ impl Error {
         match self {
             Self::Poisoned { cause } => cause.root_cause(),
             other => other,
+        }
+    }
+
+    /// The same error with texts that fit into a message: longer ones are cut, and say so.
+    #[must_use]
+    pub fn cut_to_size(mut self) -> Self {
+        self.cut();
+        self
+    }
+
+    fn cut(&mut self) {
+        let cut = |text: &mut String| {
+            if text.len() > LONGEST_TEXT {
+                *text = cut_text(text, LONGEST_TEXT);
+            }
+        };
+        let cut_path = |path: &mut PathBuf| {
+            if path.as_os_str().len() > LONGEST_TEXT {
+                *path = cut_text(&path.to_string_lossy(), LONGEST_TEXT).into();
+            }
+        };
+        // Of lists each entry gets its part, but enough to be of use.
+        let part = |entries: usize| (LONGEST_TEXT / entries.max(1)).max(256);
+        match self {
+            Self::Config { message } | Self::Rendezvous { message, .. } => cut(message),
+            Self::Timeout { during, hint, .. } => {
+                cut(during);
+                cut(hint);
+            }
+            Self::PeerFailed { failure, .. } => match failure {
+                PeerFailure::Lost { how }
+                | PeerFailure::OutcomeUnknown { how }
+                | PeerFailure::LinkLost { how, .. } => cut(how),
+                PeerFailure::Raised { message } => cut(message),
+                PeerFailure::Departed => {}
+            },
+            Self::Desync {
+                difference,
+                one_call,
+                other_call,
+                ..
+            } => {
+                cut(difference);
+                cut(one_call);
+                cut(other_call);
+            }
+            Self::Storage {
+                path,
+                operation,
+                cause,
+                ..
+            } => {
+                cut_path(path);
+                cut(operation);
+                cut(&mut cause.message);
+            }
+            Self::NotShared {
+                directory,
+                hosts,
+                reason,
+            } => {
+                cut_path(directory);
+                cut(reason);
+                let most = part(hosts.len());
+                for host in hosts {
+                    *host = cut_text(host, most);
+                }
+            }
+            Self::Corrupt { path, reason, .. } => {
+                cut_path(path);
+                cut(reason);
+            }
+            Self::Mismatch { what, table } => {
+                cut(what);
+                let most = part(table.len());
+                for (_, text) in table {
+                    *text = cut_text(text, most);
+                }
+            }
+            Self::Incompatible { what, ours, theirs } => {
+                cut(what);
+                cut(ours);
+                cut(theirs);
+            }
+            Self::Poisoned { cause } => cause.cut(),
+            Self::TooLarge { .. } => {}
         }
     }
 
@@ -407,6 +535,96 @@ mod tests {
         let bytes = postcard::to_stdvec(&error).unwrap();
         let back: Error = postcard::from_bytes(&bytes).unwrap();
         assert_eq!(back.to_string(), error.to_string());
+    }
+
+    #[test]
+    fn a_rank_that_speaks_for_itself_blames_nobody() {
+        let (own, other) = (Rank::new(3), Rank::new(5));
+        let failed = |failure| Error::PeerFailed {
+            peer: peer(),
+            activity: Activity::outside(Phase::Publishing),
+            failure,
+        };
+        let link = failed(PeerFailure::LinkLost {
+            other: Peer {
+                rank: other,
+                ..peer()
+            },
+            how: "its connection closed".into(),
+        });
+        assert_eq!(link.blamed_by(own), [other]);
+        assert_eq!(link.poisoned().blamed_by(own), [other]);
+        assert_eq!(failed(PeerFailure::Departed).blamed_by(own), []);
+        assert_eq!(failed(PeerFailure::Departed).blamed_by(other), [own]);
+        assert_eq!(Error::config("wrong").blamed_by(own), []);
+        let doing = Activity::within(Phase::Reading, Operation::AllGather, Epoch::new(2));
+        assert_eq!(
+            link.raised_by(&peer(), doing).to_string(),
+            "rank 3 on n7 (pid 4242) lost its link to rank 3 on n7 (pid 4242) (its connection closed) while reading \
+             payloads in all_gather #2"
+                .replace("to rank 3", "to rank 5")
+        );
+    }
+
+    #[test]
+    fn texts_of_any_length_fit_into_a_message() {
+        let long = || "ü".repeat(9 << 20);
+        let failed = |failure| Error::PeerFailed {
+            peer: peer(),
+            activity: Activity::outside(Phase::Publishing),
+            failure,
+        };
+        let errors = [
+            Error::config(long()),
+            Error::rendezvous(long()),
+            Error::Timeout {
+                during: long(),
+                patience: Duration::MAX,
+                missing: Vec::new(),
+                hint: long(),
+            },
+            failed(PeerFailure::Raised { message: long() }),
+            failed(PeerFailure::Lost { how: long() }),
+            Error::Desync {
+                epoch: Epoch::FIRST,
+                difference: long(),
+                one: peer(),
+                one_call: long(),
+                other: peer(),
+                other_call: long(),
+            },
+            Error::storage(long(), long(), StorageCause::described(long())),
+            Error::NotShared {
+                directory: long().into(),
+                hosts: vec![long(); 2],
+                reason: long(),
+            },
+            Error::Corrupt {
+                path: long().into(),
+                reason: long(),
+                writer: None,
+                reader: None,
+            },
+            Error::Mismatch {
+                what: long(),
+                table: vec![(Rank::ZERO, long()); 3],
+            },
+            Error::Incompatible {
+                what: long(),
+                ours: long(),
+                theirs: long(),
+            },
+            Error::config(long()).poisoned(),
+        ];
+        for error in errors {
+            let cut = error.cut_to_size();
+            let bytes = postcard::to_stdvec(&cut).unwrap();
+            assert!(bytes.len() <= 4 * LONGEST_TEXT, "{} bytes", bytes.len());
+            assert!(cut.to_string().contains("(cut; 18.0 MiB in all)"));
+            assert_eq!(cut.clone().cut_to_size(), cut);
+        }
+        let short = Error::config("short");
+        assert_eq!(short.clone().cut_to_size(), short);
     }
 
     #[test]

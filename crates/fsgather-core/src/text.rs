@@ -30,9 +30,35 @@ pub fn bytes_text(bytes: u64) -> String {
     format!("{size:.1} {}", UNITS[unit])
 }
 
+/// The text, or as much of its beginning as fits into so many bytes together with a note that it was cut.
+pub(crate) fn cut_text(text: &str, most: usize) -> String {
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    let note = format!("... (cut; {} in all)", bytes_text(text.len() as u64));
+    let mut kept = most.saturating_sub(note.len());
+    while !text.is_char_boundary(kept) {
+        kept -= 1;
+    }
+    format!("{}{note}", &text[..kept])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_texts_are_cut_between_characters_and_say_so() {
+        assert_eq!(cut_text("short", 5), "short");
+        let long = "ä".repeat(500);
+        for most in 30..60 {
+            let cut = cut_text(&long, most);
+            assert!(cut.len() <= most && cut.len() + 2 > most, "{cut}");
+            assert!(cut.ends_with("ä... (cut; 1000 bytes in all)") || most < 32, "{cut}");
+            // What has been cut stays as it is.
+            assert_eq!(cut_text(&cut, most), cut);
+        }
+    }
 
     #[test]
     fn quantities_read_as_people_say_them() {

@@ -82,7 +82,8 @@ fn look<R>(
     mut wait: impl FnMut(Duration) -> Result<Option<R>, Error>,
 ) -> Result<Option<R>, Error> {
     const LONG: Duration = Duration::from_hours(1);
-    let deadline = limit.map(|limit| Instant::now() + limit);
+    // What is longer than the clock goes is for ever.
+    let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
     loop {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         if let Some(result) = wait(left.unwrap_or(LONG))? {

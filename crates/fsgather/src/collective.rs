@@ -8,7 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use fsgather_control::mesh::Mesh;
+use fsgather_control::mesh::{Halted, Mesh};
 use fsgather_core::{Call, Error, Operation, Rank, Verdict};
 use fsgather_store::{Encoding, Payload};
 
@@ -128,9 +128,12 @@ impl<'a> Started<'a> {
             .table
             .map(|table| {
                 let bodies = table.bodies.clone();
-                let mut incoming = Incoming::sort(&self.place, &session.ticket, table, relayed)?;
+                let mut incoming = Incoming::sort(&self.place, &session.ticket, table, relayed)
+                    .map_err(|cause| session.fail(cause))?;
                 if let (Place::Mesh(mesh), Manner::Passing) = (&self.place, self.manner) {
-                    pass_on(session, mesh, &bodies, &own, &mut incoming)?;
+                    // The links end after the others have been told why.
+                    pass_on(session, mesh, &bodies, &own, &mut incoming)
+                        .map_err(|halted| session.fail(halted.cause.clone()))?;
                 }
                 // What this rank has handed in itself need not come back to it.
                 let me = session.inner.exchange.rank().index();
@@ -139,8 +142,7 @@ impl<'a> Started<'a> {
                 }
                 Ok(incoming)
             })
-            .transpose()
-            .map_err(|cause| session.fail(cause))?;
+            .transpose()?;
         Ok(Received {
             incoming,
             acknowledge,
@@ -303,7 +305,7 @@ fn pass_on(
     bodies: &[Bytes],
     own: &Own<'_>,
     incoming: &mut [Incoming],
-) -> Result<(), Error> {
+) -> Result<(), Halted> {
     let inner = &session.inner;
     let lens: Vec<u64> = bodies
         .iter()

@@ -155,7 +155,9 @@ impl Coordinator {
         if channel.failure.is_some() {
             return;
         }
+        let cause = &cause.clone().cut_to_size();
         channel.failure = Some(cause.clone());
+        channel.hearsay = None;
         channel.undecided.clear();
         // Those that have not come yet are told when they do.
         let to: Vec<Rank> = connected

@@ -7,7 +7,7 @@ use std::{
 
 use fsgather_core::{ChannelId, Epoch, Error, Rank, Recipients, Step};
 
-use super::round::Round;
+use super::{hearsay::Hearsay, round::Round};
 
 /// Payloads of a decided call that somebody still reads.
 #[derive(Debug)]
@@ -48,6 +48,8 @@ pub(super) struct Channel {
     pub(super) undecided: BTreeMap<Step, Round>,
     pub(super) reading: BTreeMap<Epoch, Reading>,
     pub(super) failure: Option<Error>,
+    /// What members have said of others, as long as these may still speak for themselves.
+    pub(super) hearsay: Option<Hearsay>,
     /// Members that have been told of the failure and have not said that they know.
     pub(super) untold: BTreeSet<Rank>,
 }
@@ -81,6 +83,7 @@ impl Channel {
             undecided: BTreeMap::new(),
             reading: BTreeMap::new(),
             failure: None,
+            hearsay: None,
             untold: BTreeSet::new(),
         }
     }

@@ -42,6 +42,7 @@ impl Coordinator {
                 Some(cause) => self.fail_channel(id, cause),
                 None => self.fail_call_that_needs(from, id),
             }
+            self.confirm_hearsay(from, id);
             self.forget_if_over(id);
         }
     }

@@ -17,6 +17,7 @@ mod calls;
 mod channel;
 mod forming;
 mod groups;
+mod hearsay;
 mod leaving;
 mod roster;
 mod round;
@@ -233,7 +234,7 @@ impl Coordinator {
                 activity,
             } => {
                 self.note_activity(from, activity);
-                self.fail_channel(channel, &cause);
+                self.word(from, channel, cause, now);
             }
             ToCoordinator::Status {
                 channel,
@@ -284,6 +285,7 @@ impl Coordinator {
             if !had_closed {
                 self.fail_channel(id, &cause);
             }
+            self.confirm_hearsay(rank, id);
             self.forget_if_over(id);
         }
         self.finish_if_all_left();

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{ChannelId, Error, Rank, Step, duration_text};
+use fsgather_core::{ChannelId, Deadline, Error, Rank, Step, duration_text};
 
 use super::{
     Action, Coordinator,
@@ -71,6 +71,7 @@ impl Coordinator {
             self.send(waiting, ToMember::Patience { channel });
         }
         self.tick_closing(now);
+        self.tick_hearsay(now);
         for step in late {
             if let Some(cause) = self.lateness(step, now) {
                 self.fail_channel(step.channel, &cause);
@@ -149,7 +150,10 @@ impl Coordinator {
             return None;
         }
         let forming = (!self.open && self.failure().is_none())
-            .then(|| self.started + self.world.join_patience.min(self.next_forming_warning));
+            .then(|| {
+            let patience = self.world.join_patience.min(self.next_forming_warning);
+            Deadline::after(self.started, patience).at()
+        });
         let rounds = self
             .channels
             .values()
@@ -159,12 +163,15 @@ impl Coordinator {
         let closing = closing.map(|clock| clock.next_due(self.world.patience, false));
         let suspects = self.suspects.values().copied();
         let missed = self.missed.values().map(|(until, _)| *until);
+        let hearsay = self.channels.values();
+        let hearsay = hearsay.filter_map(|channel| Some(channel.hearsay.as_ref()?.due()));
         let due = forming
             .into_iter()
             .chain(rounds)
             .chain(closing)
             .chain(suspects)
             .chain(missed)
+            .chain(hearsay)
             .min();
         // Where nothing is due at any time, nobody waits.
         due.map(|due| self.look_due().map_or(due, |look| due.min(look)))

@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use fsgather_core::{
-    Activity, Call, ChannelId, Contribution, Epoch, Error, Operation, Phase, Round, Step, Ticket,
+    Activity, Call, ChannelId, Contribution, Deadline, Epoch, Error, Operation, Phase, Round, Step, Ticket,
     Verdict,
 };
 
@@ -59,7 +59,7 @@ pub(super) struct Owed {
 impl Owed {
     /// When it is overdue, for those who wait so much longer.
     pub(super) fn due(&self, grace: Duration) -> Instant {
-        self.since + self.patience + grace
+        Deadline::after(self.since, self.patience.saturating_add(grace)).at()
     }
 }
 

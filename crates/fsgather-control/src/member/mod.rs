@@ -8,7 +8,7 @@ use std::{
 };
 
 use fsgather_core::{
-    Activity, Call, ChannelId, Contribution, Epoch, Error, Missing, Operation, Peer, PeerFailure,
+    Activity, Call, ChannelId, Contribution, Deadline, Epoch, Error, Missing, Operation, Peer, PeerFailure,
     Phase, Rank, Round, Site, Step, Table, Ticket, Verdict,
 };
 
@@ -406,7 +406,7 @@ impl Member {
             };
             let cause = Error::Timeout {
                 during,
-                patience: patience + GRACE,
+                patience: patience.saturating_add(GRACE),
                 missing: vec![missing],
                 hint: "see whether rank 0 is stopped or its host unreachable; set FSGATHER_TIMEOUT to \
                        wait longer"
@@ -433,7 +433,8 @@ impl Member {
         let is_closing = is_closing && self.farewell.is_none() && self.lost.is_none();
         let is_end = is_closing && channel.id() == ChannelId::WORLD && channel.failure().is_none();
         let owed = channel.first_owed(self.patience);
-        let end = is_end.then(|| channel.heard() + self.patience + GRACE);
+        let patience = self.patience.saturating_add(GRACE);
+        let end = is_end.then(|| Deadline::after(channel.heard(), patience).at());
         owed.map(|owed| owed.due(GRACE))
             .into_iter()
             .chain(end)
@@ -518,6 +519,24 @@ impl Member {
 
     fn say(&mut self, message: ToCoordinator) {
         if self.farewell.is_none() && self.lost.is_none() {
+            // A user's text may be of any length, and a message may not.
+            let message = match message {
+                ToCoordinator::Fail {
+                    channel,
+                    epoch,
+                    cause,
+                    activity,
+                } => ToCoordinator::Fail {
+                    channel,
+                    epoch,
+                    cause: cause.cut_to_size(),
+                    activity,
+                },
+                ToCoordinator::Leave { cause } => ToCoordinator::Leave {
+                    cause: cause.map(Error::cut_to_size),
+                },
+                other => other,
+            };
             self.actions.push(MemberAction::Send(message));
         }
     }

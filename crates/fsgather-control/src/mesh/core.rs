@@ -110,7 +110,11 @@ impl Core {
     }
 
     pub(super) fn lost_because(&self, peer: Rank, how: impl Into<String>) -> Error {
-        self.failed(peer, PeerFailure::Lost { how: how.into() })
+        let failure = PeerFailure::LinkLost {
+            other: self.peer(peer),
+            how: how.into(),
+        };
+        self.failed(self.rank, failure)
     }
 
     pub(super) fn failed(&self, peer: Rank, failure: PeerFailure) -> Error {

@@ -81,12 +81,16 @@ fn groups(core: &Core, to: Rank) -> Result<Vec<Vec<SocketAddr>>, Error> {
 }
 
 fn no_way(core: &Core, to: Rank, tried: &str) -> Error {
-    Error::rendezvous(format!(
+    let message = format!(
         "{} has no way to {} to exchange payloads (tried {tried}). Set FSGATHER_INTERFACE to the network \
          that all hosts share, or FSGATHER_TRANSPORT=filesys and a shared FSGATHER_DIR to go through files",
         core.peer(core.rank),
         core.peer(to),
-    ))
+    );
+    Error::Rendezvous {
+        message,
+        unreached: Some(to),
+    }
 }
 
 /// Tries addresses at the same time; the first on which that rank proves to be there counts.

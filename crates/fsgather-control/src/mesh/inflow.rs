@@ -113,6 +113,11 @@ impl Inflow {
         self.incoming
     }
 
+    /// The link, if there is one.
+    pub(super) fn into_link(self) -> Option<Link> {
+        self.link
+    }
+
     /// Whether everything has arrived and is right.
     pub(super) fn is_complete(&self) -> bool {
         self.at == self.incoming.len()

@@ -61,6 +61,7 @@ use fsgather_core::{Error, Rank};
 use crate::addresses;
 
 use engine::Engine;
+use link::Link;
 use ring::Ring;
 
 /// How many bytes are received or sent, and hashed, at a time: few enough to be in the cache still.
@@ -93,6 +94,33 @@ impl Step {
             Self::Moved(bytes) => bytes as u64,
             Self::Blocked | Self::Nothing => 0,
         }
+    }
+}
+
+/// A ring that this rank could not go on with.
+///
+/// It keeps the links. As long as it lives the neighbours see a rank that does not get on rather than one that
+/// is lost; so who fails says why before they can guess.
+#[must_use = "the neighbours take this rank for lost when it is dropped"]
+pub struct Halted {
+    /// Why.
+    pub cause: Error,
+    links: Vec<Link>,
+}
+
+impl From<Error> for Halted {
+    fn from(cause: Error) -> Self {
+        let links = Vec::new();
+        Self { cause, links }
+    }
+}
+
+impl fmt::Debug for Halted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Halted")
+            .field("cause", &self.cause)
+            .field("links", &self.links.len())
+            .finish()
     }
 }
 
@@ -193,8 +221,8 @@ impl Mesh {
     ///
     /// # Errors
     ///
-    /// [`Error::Rendezvous`] when there is no way to the next member, [`Error::PeerFailed`] when a
-    /// neighbour is lost, [`Error::Corrupt`] when something else arrived than what its origin sent,
+    /// [`Error::Rendezvous`] when there is no way to the next member, [`Error::PeerFailed`] when the link to
+    /// a neighbour is lost, [`Error::Corrupt`] when something else arrived than what its origin sent,
     /// [`Error::Timeout`] naming the neighbours that are waited for when nothing moved for too long,
     /// [`Error::Storage`] when there is no memory, or the error of `progress`.
     pub fn ring(
@@ -206,13 +234,14 @@ impl Mesh {
         progress: &mut Progress<'_>,
     ) -> Result<Vec<Vec<u8>>, Error> {
         self.ring_within(self.patience(), call, members, own, lens, progress)
+            .map_err(|halted| halted.cause)
     }
 
-    /// The same for a call with a time-out of its own.
+    /// The same for a call with a time-out of its own. On an error the links to the neighbours are kept.
     ///
     /// # Errors
     ///
-    /// Those of [`ring`](Self::ring).
+    /// Those of [`ring`](Self::ring), each as [`Halted`].
     pub fn ring_within(
         &self,
         patience: Duration,
@@ -221,10 +250,25 @@ impl Mesh {
         own: &[u8],
         lens: &[u64],
         progress: &mut Progress<'_>,
-    ) -> Result<Vec<Vec<u8>>, Error> {
+    ) -> Result<Vec<Vec<u8>>, Halted> {
+        let mut ring = Ring::new(self.engine.core(), call, members, own, lens)?;
+        if let Err(cause) = self.turn(&mut ring, patience, call, progress) {
+            let links = ring.into_links();
+            return Err(Halted { cause, links });
+        }
+        self.engine.leave_to_itself();
+        Ok(ring.into_payloads())
+    }
+
+    /// Goes round until everything has arrived and has been handed on.
+    fn turn(
+        &self,
+        ring: &mut Ring<'_>,
+        patience: Duration,
+        call: CallId,
+        progress: &mut Progress<'_>,
+    ) -> Result<(), Error> {
         let engine = &self.engine;
-        let core = engine.core();
-        let mut ring = Ring::new(core, call, members, own, lens)?;
         if let Some(right) = ring.needs_link_to() {
             ring.send_over(engine.link_to(right, progress)?);
         }
@@ -235,11 +279,11 @@ impl Mesh {
             if moved > 0 {
                 last_moved = Instant::now();
             } else if last_moved.elapsed() >= patience {
+                let core = engine.core();
                 return Err(core.timed_out(call, &ring.waited_for(), patience));
             }
         }
-        engine.leave_to_itself();
-        Ok(ring.into_payloads())
+        Ok(())
     }
 
     /// Lets others fetch this rank's payload of a call, until it is [withdrawn](Self::withdraw).

@@ -92,6 +92,11 @@ impl<'a> Outflow<'a> {
         self.link = Some(link);
     }
 
+    /// The link, if there is one.
+    pub(super) fn into_link(self) -> Option<Link> {
+        self.link
+    }
+
     /// Whether everything has been sent.
     pub(super) fn is_sent(&self) -> bool {
         self.at == self.outgoing.len()

@@ -105,6 +105,12 @@ impl<'a> Ring<'a> {
         ranks
     }
 
+    /// Gives up; its links, which end when they are dropped.
+    pub(super) fn into_links(self) -> Vec<Link> {
+        let links = self.inflow.into_link().into_iter();
+        links.chain(self.outflow.into_link()).collect()
+    }
+
     /// What has arrived, by place in the group; the own place, and those of empty payloads, are empty.
     pub(super) fn into_payloads(self) -> Vec<Vec<u8>> {
         let mut payloads = vec![Vec::new(); self.members];

@@ -150,7 +150,7 @@ fn a_transfer_may_have_a_time_out_of_its_own() {
     let given_up = pull.within(own).read_to_end(&mut ignore).unwrap_err();
     let members = [0, 1].map(Rank::new);
     let ring = meshes[0].ring_within(own, call(1), &members, b"a", &[1, 1], &mut ignore);
-    for error in [given_up, ring.unwrap_err()] {
+    for error in [given_up, ring.unwrap_err().cause] {
         let Error::Timeout { patience, hint, .. } = error else {
             panic!("{error}");
         };
@@ -270,7 +270,7 @@ fn shutting_down_does_not_wait_for_ever() {
     assert!(matches!(
         lost,
         Error::PeerFailed {
-            failure: PeerFailure::Lost { .. },
+            failure: PeerFailure::LinkLost { .. },
             ..
         }
     ));

@@ -42,10 +42,12 @@ pub fn run(make: &MakeWorld<'_>, largest: u32) {
         closing_together_succeeds_and_nothing_works_after(make, ranks);
         a_failure_is_the_same_on_all_ranks_and_poisons(make, ranks);
         an_interrupt_ends_everything(make, ranks);
+        a_time_out_may_be_as_long_as_durations_go(make, ranks);
         pending::run(make, ranks);
         groups::run(make, ranks);
     }
     for ranks in 2..=largest {
+        a_text_of_any_length_reaches_all_ranks(make, ranks);
         different_calls_are_told_with_both_sites(make, ranks);
         different_roots_are_told(make, ranks);
         a_late_rank_is_named_by_all_others(make, ranks);
@@ -97,6 +99,46 @@ fn a_barrier_holds_everybody_until_the_last_has_come(make: &MakeWorld<'_>, ranks
         }
         seat.close(site("end")).unwrap();
     });
+}
+
+fn a_time_out_may_be_as_long_as_durations_go(make: &MakeWorld<'_>, ranks: u32) {
+    // The last one is the longest that a user can write out.
+    let years = Duration::from_secs(584_000_000_000 * 31_557_600);
+    let clock = Duration::from_secs(i64::MAX.unsigned_abs());
+    for patience in [Duration::MAX, Duration::MAX / 2, clock, years] {
+        on_all(make(ranks, patience), |seat| {
+            let call = Call {
+                patience: Some(patience),
+                ..all_gather("here")
+            };
+            for call in [all_gather("here"), call] {
+                let ticket = seat.begin(call).unwrap();
+                let part = Contribution::default();
+                seat.contribute(&ticket, Round::VERDICT, part).unwrap();
+                let verdict = seat.wait_for(&ticket, Round::VERDICT, Some(patience));
+                assert!(verdict.unwrap().is_some());
+            }
+            seat.close(site("end")).unwrap();
+        });
+    }
+}
+
+fn a_text_of_any_length_reaches_all_ranks(make: &MakeWorld<'_>, ranks: u32) {
+    let errors = on_all(make(ranks, PATIENT), |seat| {
+        let ticket = seat.begin(all_gather("here")).unwrap();
+        if seat.rank().get() + 1 == ranks {
+            let cause = Error::config("x".repeat(9 << 20));
+            return seat.fail(&ticket, Phase::Publishing, cause);
+        }
+        let part = Contribution::default();
+        let contributed = seat.contribute(&ticket, Round::VERDICT, part);
+        let verdict = contributed.and_then(|()| seat.wait(&ticket, Round::VERDICT));
+        verdict.unwrap_err()
+    });
+    for error in &errors {
+        assert!(error.to_string().ends_with("(cut; 9.0 MiB in all)"));
+        assert_eq!(error, &errors[0]);
+    }
 }
 
 fn an_exchange_delivers_all_bodies_in_rank_order(make: &MakeWorld<'_>, ranks: u32) {

@@ -82,7 +82,7 @@ impl SetUp<'_> {
 /// they have met.
 fn reason(error: &Error) -> String {
     match error {
-        Error::Rendezvous { message } => message.clone(),
+        Error::Rendezvous { message, .. } => message.clone(),
         other => other.to_string(),
     }
 }
