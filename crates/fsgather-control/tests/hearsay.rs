@@ -100,7 +100,8 @@ fn told(ranks: u32, mut events: Vec<(u64, Event)>) -> (Error, Duration) {
         let tick = coordinator.next_tick();
         let now = next.into_iter().chain(tick).min().unwrap();
         coordinator.tick(now);
-        if let Some((_, event)) = events.next_if(|(at, _)| start + Duration::from_millis(*at) <= now)
+        if let Some((_, event)) =
+            events.next_if(|(at, _)| start + Duration::from_millis(*at) <= now)
         {
             happen(&mut coordinator, event, now);
         }
@@ -269,7 +270,10 @@ fn a_rank_that_left_is_named_rather_than_the_link_to_it() {
     for leaves_at in [5, 15] {
         let (told, after) = told(3, vec![lost(10), (leaves_at, Event::Leave(1))]);
         let text = told.to_string();
-        assert!(text.contains("rank 1 on  (pid 0) had already left"), "{text}");
+        assert!(
+            text.contains("rank 1 on  (pid 0) had already left"),
+            "{text}"
+        );
         assert_eq!(after, Duration::from_millis(leaves_at.max(10)));
     }
 }

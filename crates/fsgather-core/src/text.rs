@@ -54,7 +54,10 @@ mod tests {
         for most in 30..60 {
             let cut = cut_text(&long, most);
             assert!(cut.len() <= most && cut.len() + 2 > most, "{cut}");
-            assert!(cut.ends_with("ä... (cut; 1000 bytes in all)") || most < 32, "{cut}");
+            assert!(
+                cut.ends_with("ä... (cut; 1000 bytes in all)") || most < 32,
+                "{cut}"
+            );
             // What has been cut stays as it is.
             assert_eq!(cut_text(&cut, most), cut);
         }

@@ -149,8 +149,7 @@ impl Coordinator {
         if self.gone {
             return None;
         }
-        let forming = (!self.open && self.failure().is_none())
-            .then(|| {
+        let forming = (!self.open && self.failure().is_none()).then(|| {
             let patience = self.world.join_patience.min(self.next_forming_warning);
             Deadline::after(self.started, patience).at()
         });

@@ -8,8 +8,8 @@ use std::{
 
 use bytes::Bytes;
 use fsgather_core::{
-    Activity, Call, ChannelId, Contribution, Deadline, Epoch, Error, Operation, Phase, Round, Step, Ticket,
-    Verdict,
+    Activity, Call, ChannelId, Contribution, Deadline, Epoch, Error, Operation, Phase, Round, Step,
+    Ticket, Verdict,
 };
 
 use crate::message::ToCoordinator;

@@ -8,8 +8,8 @@ use std::{
 };
 
 use fsgather_core::{
-    Activity, Call, ChannelId, Contribution, Deadline, Epoch, Error, Missing, Operation, Peer, PeerFailure,
-    Phase, Rank, Round, Site, Step, Table, Ticket, Verdict,
+    Activity, Call, ChannelId, Contribution, Deadline, Epoch, Error, Missing, Operation, Peer,
+    PeerFailure, Phase, Rank, Round, Site, Step, Table, Ticket, Verdict,
 };
 
 use self::channel::Channel;
