@@ -18,6 +18,7 @@ use common::{
     build::{cleaning_program, command_line_tool},
     everybody, left_in, place,
 };
+use fsgather_testkit::process;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -35,7 +36,7 @@ fn command(prefix: Prefix<'_>, program: &Path, arguments: &[&str]) -> Output {
         .args(&words[1..])
         .env_clear()
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
-    command.output().expect("a program that can be started")
+    process::output(&mut command).expect("a program that can be started")
 }
 
 fn text(bytes: &[u8]) -> String {

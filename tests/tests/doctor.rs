@@ -23,6 +23,8 @@ use common::{
     mounts::{Mounted, say},
     place, strangers,
 };
+use fsgather_testkit::pace::allowed;
+use fsgather_testkit::process;
 use serde_json::Value;
 
 const USABLE: i32 = 0;
@@ -335,7 +337,7 @@ fn ranks_that_do_not_share_the_place_where_they_meet_say_so_each_for_itself() {
     stage.start(&mut mounted.tool(&world, 1, &["doctor"]));
     let started = Instant::now();
     let ends = ranks(&mut stage, RENDEZVOUS);
-    assert!(started.elapsed() < Duration::from_secs(20));
+    assert!(started.elapsed() < allowed(Duration::from_secs(20)));
     let named = place.path().to_str().expect("text");
     for (rank, end) in ends.iter().enumerate() {
         let said = end.stdout.join("\n");
@@ -367,7 +369,7 @@ fn ranks_that_do_not_share_the_place_where_they_meet_say_so_each_for_itself() {
 /// Two ranks, of which the second has no network at all.
 fn cut_off(control: &str) -> Option<(Stage, tempfile::TempDir)> {
     let alone = ["unshare".to_owned(), "--net".to_owned()];
-    let tried = Command::new(&alone[0]).args([&alone[1], "true"]).output();
+    let tried = process::output(Command::new(&alone[0]).args([&alone[1], "true"]));
     if !tried.is_ok_and(|tried| tried.status.success()) {
         say("skipped: cannot make network namespaces here");
         return None;
@@ -547,7 +549,7 @@ fn a_file_system_that_does_not_answer_is_told_within_20_seconds() {
     let named = mount.directory();
     let expected = format!("{} does not answer: writing a file in it", named.display());
     stage.wait_for_where(0, &expected, |line| line.contains(&expected));
-    assert!(started.elapsed() < Duration::from_secs(25));
+    assert!(started.elapsed() < allowed(Duration::from_secs(25)));
     // The kernel does not let go of a process that a FUSE server keeps waiting.
     mount.rules(1, "");
     assert_eq!(stage.end(0).code, STORAGE, "{}", stage.transcript());

@@ -13,6 +13,7 @@ use std::{
 };
 
 use common::{build::command_line_tool, place};
+use fsgather_testkit::process;
 
 /// Pages all of whose blocks are tried out, but for those marked `text`.
 const PAGES: [&str; 4] = [
@@ -46,13 +47,13 @@ fn shell_blocks_do_what_they_say() {
     for page in PAGES {
         for (_, script) in blocks(page).iter().filter(|(language, _)| language == "sh") {
             let place = place();
-            let done = Command::new("sh")
+            let mut shell = Command::new("sh");
+            shell
                 .args(["-euc", script])
                 .current_dir(&place)
                 .env_clear()
-                .env("PATH", format!("{}:/usr/bin:/bin", tool.display()))
-                .output()
-                .expect("a shell");
+                .env("PATH", format!("{}:/usr/bin:/bin", tool.display()));
+            let done = process::output(&mut shell).expect("a shell");
             let said = String::from_utf8_lossy(&done.stderr);
             assert!(done.status.success(), "{page}:\n{script}\n{said}");
             tried += 1;

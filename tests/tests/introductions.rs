@@ -18,6 +18,7 @@ use common::{
     CONFIG, RENDEZVOUS, Stage, TIMED_OUT, World, assert_nothing_left, everybody, others, place,
     strangers::free_port,
 };
+use fsgather_testkit::pace::allowed;
 
 const RANKS: u32 = 3;
 
@@ -95,7 +96,7 @@ fn a_record_that_does_not_come_is_waited_for_until_the_deadline() {
         assert!(end.error().contains("own rendezvous"), "{}", end.error());
         let took = end.at - began;
         assert!(took >= Duration::from_secs(2), "{took:?}");
-        assert!(took < Duration::from_secs(4), "{took:?}");
+        assert!(took < allowed(Duration::from_secs(4)), "{took:?}");
     }
 }
 

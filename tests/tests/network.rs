@@ -13,6 +13,7 @@ use common::{
     mounts::{Mounted, say},
     place, strangers,
 };
+use fsgather_testkit::process;
 
 /// Two ranks that meet at a port of this host, and a secret.
 fn by_address(port: u16) -> World {
@@ -169,10 +170,8 @@ fn ranks_that_share_no_directory_but_must_use_files_are_told() {
 /// Three ranks, of which those listed have no network at all, not even a loopback.
 fn cut_off(control: &str, without: &[u32]) -> Option<(Stage, tempfile::TempDir)> {
     let alone = ["unshare".to_owned(), "--net".to_owned()];
-    let tried = Command::new(&alone[0])
-        .args([&alone[1], "true"])
-        .output()
-        .expect("unshare");
+    let tried =
+        process::output(Command::new(&alone[0]).args([&alone[1], "true"])).expect("unshare");
     if !tried.status.success() {
         say("skipped: cannot make network namespaces here");
         return None;

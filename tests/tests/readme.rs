@@ -9,6 +9,8 @@ mod common;
 
 use std::{fs, path::Path, process::Command};
 
+use fsgather_testkit::process;
+
 fn readme() -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md")).unwrap()
 }
@@ -41,11 +43,12 @@ fn the_demo_prints_what_the_first_screen_shows() {
     let shown = block("console");
     let mut shown = shown.lines();
     assert_eq!(shown.next(), Some("$ cargo run --release -- demo"));
-    let output = Command::new(common::build::command_line_tool())
-        .arg("demo")
-        .env("TMPDIR", "/tmp")
-        .output()
-        .unwrap();
+    let output = process::output(
+        Command::new(common::build::command_line_tool())
+            .arg("demo")
+            .env("TMPDIR", "/tmp"),
+    )
+    .unwrap();
     let printed = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{printed}");
     let shown: Vec<String> = shown.map(without_figures).collect();
@@ -55,10 +58,8 @@ fn the_demo_prints_what_the_first_screen_shows() {
 
 #[test]
 fn every_verb_of_the_command_stands_in_the_table() {
-    let help = Command::new(common::build::command_line_tool())
-        .arg("--help")
-        .output()
-        .unwrap();
+    let help =
+        process::output(Command::new(common::build::command_line_tool()).arg("--help")).unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
     let (_, verbs) = help.split_once("Commands:\n").unwrap();
     let verbs = verbs.lines().take_while(|line| !line.is_empty());

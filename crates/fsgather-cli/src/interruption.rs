@@ -18,7 +18,7 @@ use signal_hook::{
     low_level::signal_name,
 };
 
-use crate::{exit, failure::Failure};
+use crate::{exit, failure::Failure, heeded::heeded};
 
 /// How long a signalled command may take to tell the others and to clean up.
 const LAST_WORDS: Duration = Duration::from_secs(4);
@@ -36,7 +36,7 @@ impl Interruption {
     /// Starts to watch; `early_end` takes the code with which the command ends at once.
     pub(crate) fn watch(interrupt: &Interrupt, early_end: &Sender<u8>) -> io::Result<Self> {
         let signal = Arc::new(AtomicI32::new(0));
-        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+        let mut signals = Signals::new(heeded(&[SIGINT, SIGTERM, SIGHUP]))?;
         let (seen, interrupt) = (Arc::clone(&signal), interrupt.clone());
         let early_end = early_end.clone();
         thread::Builder::new()

@@ -11,6 +11,7 @@ mod arguments;
 mod delivery;
 mod exit;
 mod failure;
+mod heeded;
 mod input;
 mod interruption;
 mod invocation;

@@ -17,6 +17,7 @@ use std::{
 };
 
 use common::{finish, fsgather, run_script, start, watch};
+use fsgather_testkit::process;
 use rustix::process::{Signal, geteuid};
 
 fn environment(lines: &[String]) -> BTreeMap<String, String> {
@@ -30,7 +31,7 @@ fn environment(lines: &[String]) -> BTreeMap<String, String> {
 /// Makes a named pipe and returns its path.
 fn fifo(directory: &tempfile::TempDir, name: &str) -> String {
     let path = directory.path().join(name);
-    let made = Command::new("mkfifo").arg(&path).status().unwrap();
+    let made = process::status(Command::new("mkfifo").arg(&path)).unwrap();
     assert!(made.success());
     path.to_str().unwrap().to_owned()
 }
@@ -162,7 +163,7 @@ fn without_prefix_bytes_pass_unchanged() {
         .collect();
     fs::write(&path, &bytes).unwrap();
     let mut command = fsgather(&["run", "-n", "1", "--no-prefix", "--", "cat"]);
-    let output = command.arg(&path).output().unwrap();
+    let output = process::output(command.arg(&path)).unwrap();
     assert!(output.status.success());
     assert!(output.stdout == bytes, "{} bytes", output.stdout.len());
 }
@@ -170,11 +171,8 @@ fn without_prefix_bytes_pass_unchanged() {
 #[test]
 fn rank_0_has_standard_input_and_the_others_have_none() {
     let mut command = run_script(2, &[], "cat; echo end");
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = process::spawn(&mut command).unwrap();
     child.stdin.take().unwrap().write_all(b"hello\n").unwrap();
     let output = child.wait_with_output().unwrap();
     let mut lines: Vec<_> = output.stdout.split(|byte| *byte == b'\n').collect();
@@ -268,13 +266,7 @@ fn signals_are_passed_on_and_ranks_may_end_well() {
     ] {
         let script =
             format!("trap 'echo got {name}; exit 0' {name}; echo ready; sleep 1000 & wait");
-        let run = run_script(2, &[], &script);
-        // Whoever runs these tests in the background may have them ignore some signals.
-        let mut command = Command::new("env");
-        command
-            .arg(format!("--default-signal={name}"))
-            .arg(run.get_program());
-        let mut running = start(command.args(run.get_args()));
+        let mut running = start(&mut run_script(2, &[], &script));
         running.wait_for("ready");
         running.wait_for("ready");
         running.signal(signal);
@@ -451,11 +443,8 @@ fn sixty_four_ranks_are_no_problem() {
 #[test]
 fn when_the_reader_goes_away_the_ranks_are_ended() {
     let mut command = run_script(2, &[], "echo pid $$ >&2; exec yes");
-    let mut child = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = process::spawn(&mut command).unwrap();
     let mut some = [0; 100];
     let mut stdout = child.stdout.take().unwrap();
     stdout.read_exact(&mut some).unwrap();

@@ -108,6 +108,10 @@ fn ended(process: &ProcessId, is_running: &IsRunning, stopped: &PipeReader) -> R
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
+    use fsgather_testkit::process::{Started, spawn};
+
     use super::*;
 
     fn on(boot_id: &str, pid: u32) -> ProcessId {
@@ -119,16 +123,13 @@ mod tests {
         }
     }
 
-    fn of(child: &std::process::Child) -> ProcessId {
+    fn of(child: &Started) -> ProcessId {
         on("here", child.id())
     }
 
     #[test]
     fn the_end_of_a_process_is_noticed_and_a_reused_pid_is_not_waited_for() {
-        let mut child = std::process::Command::new("sleep")
-            .arg("60")
-            .spawn()
-            .unwrap();
+        let mut child = spawn(Command::new("sleep").arg("60")).unwrap();
         let process = of(&child);
         let (stopped, _alive) = io::pipe().unwrap();
         // Somebody else has that pid now: the process we mean is gone.
@@ -144,10 +145,7 @@ mod tests {
 
     #[test]
     fn a_watch_ends_when_it_is_dropped() {
-        let mut child = std::process::Command::new("sleep")
-            .arg("60")
-            .spawn()
-            .unwrap();
+        let mut child = spawn(Command::new("sleep").arg("60")).unwrap();
         let process = of(&child);
         let (stopped, alive) = io::pipe().unwrap();
         thread::scope(|scope| {

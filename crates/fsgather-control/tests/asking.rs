@@ -18,7 +18,7 @@ use fsgather_core::{
     Call, Contribution, Error, Exchange, Interrupt, Operation, Phase, ProcessId, Rank, Round, Site,
     WorldSize,
 };
-use fsgather_testkit::{MemoryBoard, MemoryPost};
+use fsgather_testkit::{MemoryBoard, MemoryPost, pace::allowed};
 
 /// A switch that gives a reason from the time on at which it is told to.
 #[derive(Clone, Default)]
@@ -50,7 +50,10 @@ impl Switch {
         let before = self.asked();
         let started = Instant::now();
         while self.asked() < before + 2 {
-            assert!(started.elapsed() < Duration::from_secs(20), "nobody asks");
+            assert!(
+                started.elapsed() < allowed(Duration::from_secs(20)),
+                "nobody asks"
+            );
             thread::yield_now();
         }
     }
@@ -178,7 +181,10 @@ fn a_wait_for_others_is_ended_by_the_thread_that_waits_and_all_are_told() {
         switch.throw();
         let thrown = Instant::now();
         let (told, id) = waiting.join().unwrap();
-        assert!(thrown.elapsed() < Duration::from_secs(2), "{asker}");
+        assert!(
+            thrown.elapsed() < allowed(Duration::from_secs(2)),
+            "{asker}"
+        );
         assert!(is_the_reason(&told), "{told}");
         assert_eq!(switch.by.lock().unwrap().last(), Some(&id));
         // The first call may have been decided: both had come to it before the other rank was told.
@@ -225,7 +231,10 @@ fn work_within_a_call_is_ended_by_its_own_progress() {
         if let Err(told) = one.progress(&ticket, Phase::Publishing, 1) {
             break told;
         }
-        assert!(thrown.elapsed() < Duration::from_secs(20), "nobody asks");
+        assert!(
+            thrown.elapsed() < allowed(Duration::from_secs(20)),
+            "nobody asks"
+        );
     };
     assert!(is_the_reason(&told), "{told}");
 }

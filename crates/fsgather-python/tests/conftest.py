@@ -1,17 +1,23 @@
-"""Ranks for tests: real processes that run a piece of Python each."""
+"""Ranks for tests: real processes that run a piece of Python each, none of which outlives its limit."""
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import signal
 import subprocess
 import sys
 import textwrap
+import threading
+import time
 from pathlib import Path
 from typing import Any, Callable, Iterator, Optional
 
 import pytest
+
+LIMIT = 180
+"""No test takes more seconds, however busy the machine is. Then its ranks are killed; and if it goes on even so, all ends."""
 
 PRELUDE = """
 import json, os, sys
@@ -24,7 +30,36 @@ world_size = int(os.environ["FSGATHER_WORLD_SIZE"])
 def tell(value):
     print(json.dumps(value), flush=True)
 
+
+def wait_for_go():
+    import time
+
+    while not os.path.exists(os.environ["FSGATHER_DIR"] + "/go.py"):
+        time.sleep(0.01)
+
 """
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Has ranks begin with signals at their default, and keeps a way to say why the tests end."""
+    # Whoever runs these in the background has them ignore some, and what is ignored is inherited, unlike what is handled.
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda number, frame: None)
+    capture = config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        config.stash[STDERR] = os.dup(2)
+
+
+STDERR = pytest.StashKey[int]()
+
+
+@pytest.fixture(autouse=True)
+def limit(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Ends everything, with all stacks, when a test is stuck outside of its ranks, wherever that is."""
+    faulthandler.dump_traceback_later(LIMIT + 30, exit=True, file=request.config.stash[STDERR])
+    yield
+    faulthandler.cancel_dump_traceback_later()
 
 
 class Ended:
@@ -47,6 +82,10 @@ class World:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.ranks: list[subprocess.Popen[str]] = []
+        # Whoever waits for a rank hears of its end.
+        self.limit = threading.Timer(LIMIT, self.kill)
+        self.limit.daemon = True
+        self.limit.start()
 
     def start(self, count: int, source: str, python: str = sys.executable, **variables: str) -> World:
         """Starts all ranks with the same program."""
@@ -79,17 +118,31 @@ class World:
     def signal(self, rank: int, number: signal.Signals) -> None:
         self.ranks[rank].send_signal(number)
 
-    def ends(self, timeout: float = 60) -> list[Ended]:
+    def until_it_waits(self, rank: int) -> None:
+        """Until the main thread of a rank sleeps whenever one looks, however little time it gets."""
+        stat = Path(f"/proc/{self.ranks[rank].pid}/stat")
+        asleep = 0
+        while asleep < 20:
+            state = stat.read_text().rpartition(")")[2].split()[0]
+            assert state not in "ZX", f"rank {rank} ended: {self.ranks[rank].communicate()[1]}"
+            asleep = asleep + 1 if state == "S" else 0
+            time.sleep(0.01)
+
+    def go(self) -> None:
+        """Lets ranks go on that wait for that."""
+        (self.directory / "go.py").touch()
+
+    def ends(self) -> list[Ended]:
         """What came of all ranks."""
         ended = []
         for process in self.ranks:
-            out, err = process.communicate(timeout=timeout)
+            out, err = process.communicate()
             ended.append(Ended(process.returncode, out, err))
         return ended
 
-    def told(self, timeout: float = 60) -> list[list[Any]]:
+    def told(self) -> list[list[Any]]:
         """What each rank has told, if all have ended well."""
-        ended = self.ends(timeout)
+        ended = self.ends()
         for rank, end in enumerate(ended):
             assert end.code == 0, f"rank {rank} ended with {end.code}:\n{end.out}\n{end.err}"
         return [end.told for end in ended]
@@ -100,8 +153,13 @@ class World:
 
     def kill(self) -> None:
         for process in self.ranks:
-            if process.poll() is None:
-                process.kill()
+            process.kill()
+
+    def end(self) -> None:
+        """Leaves no process behind."""
+        self.limit.cancel()
+        self.kill()
+        for process in self.ranks:
             process.communicate()
 
 
@@ -110,4 +168,4 @@ def world(tmp_path: Path) -> Iterator[World]:
     """A world whose ranks do not outlive the test."""
     world = World(tmp_path)
     yield world
-    world.kill()
+    world.end()

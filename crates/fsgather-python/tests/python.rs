@@ -12,12 +12,17 @@ use std::{
     env, fs, io,
     path::{Path, PathBuf},
     process::Command,
+    time::Duration,
 };
 
+use fsgather_testkit::process;
 use tempfile::TempDir;
 
 /// What the tests need besides the package.
 const NEEDED: [&str; 3] = ["pytest>=8,<10", "hypothesis>=6.100", "numpy"];
+
+/// Each test of the package has a limit of its own (`tests/conftest.py`).
+const ALL_TOGETHER: Duration = Duration::from_mins(30);
 
 #[test]
 fn the_python_package_passes_its_own_tests() {
@@ -33,7 +38,8 @@ fn the_python_package_passes_its_own_tests() {
     let stage =
         stage(&built, &environment).expect("the package is laid out below the target directory");
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let status = Command::new(&python)
+    let mut tests = Command::new(&python);
+    tests
         .args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"])
         .args(["--ignore", "tests/switch"])
         .current_dir(package)
@@ -42,8 +48,8 @@ fn the_python_package_passes_its_own_tests() {
         .env(
             "HYPOTHESIS_STORAGE_DIRECTORY",
             environment.join("hypothesis"),
-        )
-        .status()
+        );
+    let status = process::status_within(&mut tests, ALL_TOGETHER)
         .expect("the interpreter was there a moment ago");
     assert!(status.success(), "pytest ended with {status}");
 }
@@ -61,24 +67,17 @@ fn interpreter(environment: &Path) -> Option<PathBuf> {
     if fs::read_to_string(&marker).is_ok_and(|has| has == NEEDED.join("\n")) {
         return Some(python);
     }
-    let is_made = Command::new("python3")
-        .args(["-m", "venv", "--clear"])
-        .arg(environment.join("venv"))
-        .status()
-        .is_ok_and(|status| status.success());
-    let is_installed = is_made
-        && Command::new(&python)
-            .args([
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--disable-pip-version-check",
-            ])
-            .args(NEEDED)
-            .status()
-            .is_ok_and(|status| status.success());
-    if !is_installed {
+    let venv = environment.join("venv");
+    let mut make = Command::new("python3");
+    make.args(["-m", "venv", "--clear"]).arg(venv);
+    let mut install = Command::new(&python);
+    install
+        .args(["-m", "pip", "install", "--quiet"])
+        .arg("--disable-pip-version-check")
+        .args(NEEDED);
+    let succeeds =
+        |command: &mut Command| process::status(command).is_ok_and(|status| status.success());
+    if !(succeeds(&mut make) && succeeds(&mut install)) {
         return None;
     }
     fs::write(&marker, NEEDED.join("\n")).ok()?;

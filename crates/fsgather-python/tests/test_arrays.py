@@ -111,5 +111,5 @@ def test_tensors_are_joined(world: World) -> None:
         assert learned.shape == (4,) and not learned.requires_grad
         tell("done")
         """,
-    ).told(timeout=120)
+    ).told()
     assert told == [["done"]] * 2

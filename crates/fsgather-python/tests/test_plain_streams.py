@@ -93,12 +93,12 @@ def test_errors_say_what_and_where(stream, what):
 
 @pytest.mark.parametrize("tag", range(64))
 def test_no_length_is_believed(tag):
-    begin = time.monotonic()
+    begin = time.process_time()
     for prefix in (bytes([tag]), NUMBERED + bytes([tag])):
         for rest in (b"", b"\x08", bytes(30)):
             try_decoding(HEADER + prefix + ENORMOUS + rest)
             try_decoding(HEADER + prefix + b"\xff\xff\xff\xff\x07" + rest)
-    assert time.monotonic() - begin < 5
+    assert time.process_time() - begin < 5
 
 
 def test_depth_is_limited():

@@ -114,15 +114,15 @@ def test_threads_go_on_while_one_waits(world: World) -> None:
         communicator = fsgather.Communicator()
         communicator.barrier()
         if rank == 1:
-            turns = 0
             waiting = threading.Thread(target=communicator.barrier)
             waiting.start()
-            while waiting.is_alive():
-                turns += 1
+            for turn in range(100):
                 time.sleep(0.001)
-            tell(turns > 100)
+            tell(waiting.is_alive())
+            open(os.environ["FSGATHER_DIR"] + "/go.py", "w").close()
+            waiting.join()
         else:
-            time.sleep(1)
+            wait_for_go()
             communicator.barrier()
         """,
     ).told()

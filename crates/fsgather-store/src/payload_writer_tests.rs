@@ -3,6 +3,7 @@ use std::{
     process::{Command, Stdio},
 };
 
+use fsgather_testkit::process;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 
 use super::*;
@@ -198,12 +199,12 @@ pub(crate) struct SmallDisk(pub(crate) tempfile::TempDir);
 impl SmallDisk {
     pub(crate) fn new(options: &str) -> Option<Self> {
         let place = tempfile::tempdir().unwrap();
-        let mounted = Command::new("mount")
+        let mut mount = Command::new("mount");
+        mount
             .args(["-t", "tmpfs", "-o", options, "tmpfs"])
             .arg(place.path())
-            .stderr(Stdio::null())
-            .status()
-            .is_ok_and(|status| status.success());
+            .stderr(Stdio::null());
+        let mounted = process::status(&mut mount).is_ok_and(|status| status.success());
         if !mounted {
             println!("skipped: a small tmpfs cannot be mounted here");
         }
@@ -214,7 +215,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        let unmounted = Command::new("umount").arg("-l").arg(self.0.path()).status();
+        let unmounted = process::status(Command::new("umount").arg("-l").arg(self.0.path()));
         assert!(unmounted.is_ok_and(|status| status.success()));
     }
 }
@@ -277,10 +278,7 @@ fn a_disk_without_inodes_or_write_access_is_told_about_the_directory() {
         "{text}"
     );
     assert!(text.starts_with(&format!("cannot write in {}", place.display())));
-    let remounted = Command::new("mount")
-        .args(["-o", "remount,ro"])
-        .arg(place)
-        .status();
+    let remounted = process::status(Command::new("mount").args(["-o", "remount,ro"]).arg(place));
     assert!(remounted.is_ok_and(|status| status.success()));
     let text = check_writable(place).unwrap_err().to_string();
     assert!(text.contains("Read-only file system"), "{text}");

@@ -200,6 +200,8 @@ fn parse_stat(text: &str) -> Option<(u32, Status)> {
 mod tests {
     use std::process::{Command, Stdio};
 
+    use fsgather_testkit::process::spawn;
+
     use super::*;
 
     #[test]
@@ -233,7 +235,7 @@ mod tests {
     #[test]
     fn a_child_is_running_then_gone() {
         let me = this_process().unwrap();
-        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let mut child = spawn(Command::new("cat").stdin(Stdio::piped())).unwrap();
         let Sighting::Started(start_time) = look_at(child.id()) else {
             panic!("the child is not seen")
         };

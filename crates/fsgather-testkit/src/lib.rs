@@ -4,17 +4,22 @@
 //!   implementation's tests runs all of it.
 //! - [`MemoryBoard`]: a rendezvous without files, for tests inside one process.
 //! - [`MemoryPost`]: places for messages without files, with all faults that such places may have.
+//! - [`pace`]: how long something may take on a machine that does other things too.
+//! - [`process`]: processes that tests start, with a limit and with the signals of a terminal.
 
 #![expect(
     clippy::expect_used,
     clippy::unwrap_used,
     clippy::panic,
-    reason = "checks report by panicking"
+    clippy::print_stderr,
+    reason = "checks report by panicking, and by saying why something was ended"
 )]
 
 pub mod exchange_conformance;
 mod memory_board;
 mod memory_post;
+pub mod pace;
+pub mod process;
 
 pub use memory_board::MemoryBoard;
 pub use memory_post::MemoryPost;

@@ -5,8 +5,13 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     sync::OnceLock,
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
+
+use fsgather_testkit::process;
+
+/// A build of everything on a machine that does other things too takes no longer.
+const BUILDING: Duration = Duration::from_mins(30);
 
 /// The directory of the profile that this test was built with.
 fn profile_directory() -> PathBuf {
@@ -66,7 +71,7 @@ fn up_to_date(name: &str, package: &[&str]) -> PathBuf {
             Some(name) => drop(cargo.args(["--profile", name])),
             None => panic!("no profile in {}", profile.display()),
         }
-        let built = cargo.args(package).current_dir(here).output();
+        let built = process::output_within(cargo.args(package).current_dir(here), BUILDING);
         let built = built.expect("cargo");
         let said = String::from_utf8_lossy(&built.stderr);
         assert!(built.status.success(), "{said}");

@@ -5,6 +5,8 @@ use std::{
     process::Command,
 };
 
+use fsgather_testkit::process;
+
 use super::{Stage, World, mounts::say};
 
 /// Two mounts of one directory through FUSE, each seen at the same path by the processes of one host.
@@ -103,7 +105,7 @@ impl DoubleMount {
     }
 
     fn run(&self, command: &mut Command) {
-        let done = command.env("BED_STATE", self.state()).output();
+        let done = process::output(command.env("BED_STATE", self.state()));
         let done = done.expect("bash");
         let said = String::from_utf8_lossy(&done.stderr);
         assert!(done.status.success(), "{command:?}: {said}");
@@ -112,7 +114,7 @@ impl DoubleMount {
 
 impl Drop for DoubleMount {
     fn drop(&mut self) {
-        let done = script().arg("down").env("BED_STATE", self.state()).output();
+        let done = process::output(script().arg("down").env("BED_STATE", self.state()));
         if !done.is_ok_and(|done| done.status.success()) {
             say("the mounts could not be taken down");
         }
@@ -134,15 +136,13 @@ fn missing() -> Option<&'static str> {
     if !Path::new("/dev/fuse").exists() {
         return Some("there is no /dev/fuse");
     }
-    let mounting = Command::new("unshare")
-        .args(["--mount", "mount", "-t", "tmpfs", "none", "/mnt"])
-        .status();
+    let mounting = process::status(
+        Command::new("unshare").args(["--mount", "mount", "-t", "tmpfs", "none", "/mnt"]),
+    );
     if !mounting.is_ok_and(|status| status.success()) {
         return Some("mounting is not allowed");
     }
-    let libfuse = Command::new("pkg-config")
-        .args(["--exists", "fuse3"])
-        .status();
+    let libfuse = process::status(Command::new("pkg-config").args(["--exists", "fuse3"]));
     if !libfuse.is_ok_and(|status| status.success()) {
         return Some("libfuse is missing; scripts/beds/fuse-double.sh install");
     }

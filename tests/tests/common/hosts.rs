@@ -6,6 +6,8 @@ use std::{
     process::Command,
 };
 
+use fsgather_testkit::process;
+
 use super::{Stage, World, mounts::say};
 
 /// Hosts `node1`, `node2`, ... each with a name, addresses, a boot id and mounts of its own. They see the
@@ -57,7 +59,7 @@ impl Hosts {
             say("skipped: only root can make hosts of namespaces");
             return None;
         }
-        if Command::new("ip").arg("-V").output().is_err() {
+        if process::output(Command::new("ip").arg("-V")).is_err() {
             say("skipped: there is no command ip (Debian: iproute2)");
             return None;
         }
@@ -206,7 +208,7 @@ fn run(prefix: &[String], script: &str, host: u32) {
     command
         .args(&prefix[1..])
         .args(["sh", "-euc", script, "sh"]);
-    let done = command.arg(host.to_string()).output().expect("nsenter");
+    let done = process::output(command.arg(host.to_string())).expect("nsenter");
     let said = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success(), "{script}: {said}");
 }

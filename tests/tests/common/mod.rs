@@ -23,12 +23,10 @@ use std::{
     time::{Duration, Instant},
 };
 
+use fsgather_testkit::process::PATIENCE;
 use rustix::process::Signal;
 
 use process::{Event, Process, What};
-
-/// No test takes longer on a machine that works.
-const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Within this a dead process is noticed by all others.
 pub(crate) const NOTICED: Duration = Duration::from_secs(2);
@@ -83,7 +81,7 @@ impl End {
 
 /// The processes of one test, and everything that they have said.
 ///
-/// Whatever the test waits for comes within a minute of its start, or it fails with the transcript. All
+/// Whatever the test waits for comes within [`PATIENCE`] of its start, or it fails with the transcript. All
 /// processes end with it.
 pub(crate) struct Stage {
     processes: Vec<Process>,

@@ -9,6 +9,7 @@ use std::{
     time::Instant,
 };
 
+use fsgather_testkit::process;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 /// What happened to a process, by its number.
@@ -36,11 +37,11 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn start(index: usize, command: &mut Command, events: &Sender<Event>) -> Self {
-        let mut child = command
+        command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
+            .stderr(Stdio::piped());
+        let mut child = process::spawn(command)
             .unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
         let pid = child.id();
         let raw = i32::try_from(pid).ok().and_then(Pid::from_raw);

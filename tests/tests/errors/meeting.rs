@@ -8,6 +8,8 @@ use std::{
     process::Command,
 };
 
+use fsgather_testkit::process;
+
 use crate::{
     common::{self, World, build::command_line_tool, mounts::say, place, strangers},
     page::confirm,
@@ -137,7 +139,7 @@ fn a_port_that_is_taken() {
 #[test]
 fn a_rank_without_a_network() {
     let alone = ["unshare".to_owned(), "--net".to_owned()];
-    let tried = Command::new("unshare").args(["--net", "true"]).output();
+    let tried = process::output(Command::new("unshare").args(["--net", "true"]));
     if !tried.is_ok_and(|tried| tried.status.success()) {
         return say("skipped: cannot make network namespaces here");
     }

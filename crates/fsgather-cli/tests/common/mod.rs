@@ -8,26 +8,24 @@ use std::{
     collections::BTreeSet,
     io::{BufRead, BufReader},
     os::fd::OwnedFd,
-    process::{Child, Command, Stdio},
+    process::{Command, Stdio},
     sync::mpsc::{self, Receiver},
     thread,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
+use fsgather_testkit::process::{self, PATIENCE, Started};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open},
 };
-
-/// No wait in these tests takes longer on a machine that works.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// One line, from which stream (1 or 2), as bytes without the line break.
 type Line = (u8, Vec<u8>);
 
 /// A running command.
 pub(crate) struct Running {
-    child: Child,
+    child: Started,
     lines: Receiver<Line>,
     seen: Vec<Line>,
     waited_for: BTreeSet<usize>,
@@ -78,11 +76,8 @@ pub(crate) fn run_script(ranks: u32, options: &[&str], script: &str) -> Command 
 
 /// Starts a command and reads what it says.
 pub(crate) fn start(command: &mut Command) -> Running {
-    let mut child = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("start");
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = process::spawn(command).expect("start");
     let (send, lines) = mpsc::channel();
     let sources: [(u8, OwnedFd); 2] = [
         (1, child.stdout.take().expect("stdout").into()),

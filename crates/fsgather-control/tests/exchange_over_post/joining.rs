@@ -7,7 +7,7 @@ use std::{
 
 use fsgather_control::record::{MarkerPlace, Record};
 use fsgather_core::{Error, Noticeboard, PeerFailure, ProcessId, Rank, Site, WorldSize};
-use fsgather_testkit::{MemoryPost, exchange_conformance::Seat};
+use fsgather_testkit::{MemoryPost, exchange_conformance::Seat, pace::allowed, process::PATIENCE};
 use uuid::Uuid;
 
 use crate::bed::{Bed, Running, on_threads, start};
@@ -71,7 +71,10 @@ fn places_of_earlier_worlds_neither_capture_nor_hang_a_world() {
         leave_stale(&bed, elsewhere(1), 2 << 100);
         let started = Instant::now();
         barrier_and_close(bed.world());
-        assert!(started.elapsed() < Duration::from_secs(10), "seed {seed}");
+        assert!(
+            started.elapsed() < allowed(Duration::from_secs(10)),
+            "seed {seed}"
+        );
     }
 }
 
@@ -96,7 +99,10 @@ fn two_processes_of_one_rank_end_the_world_for_all() {
                 "{text}"
             );
         }
-        assert!(started.elapsed() < Duration::from_secs(20), "seed {seed}");
+        assert!(
+            started.elapsed() < allowed(Duration::from_secs(20)),
+            "seed {seed}"
+        );
     }
 }
 
@@ -174,7 +180,10 @@ fn a_rank_that_gives_up_before_its_answer_comes_is_not_waited_for() {
         gives_up.result();
         let started = Instant::now();
         running.into_iter().for_each(Running::result);
-        assert!(started.elapsed() < Duration::from_secs(10), "seed {seed}");
+        assert!(
+            started.elapsed() < allowed(Duration::from_secs(10)),
+            "seed {seed}"
+        );
     }
 }
 
@@ -191,7 +200,7 @@ fn rank_1_is_gone(seat: Result<Seat, Error>) {
 }
 
 fn wait_for_messages(post: &MemoryPost, count: usize) {
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + PATIENCE;
     while post.held() < count {
         assert!(Instant::now() < deadline, "only {} messages", post.held());
         thread::yield_now();

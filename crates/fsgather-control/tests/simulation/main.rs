@@ -15,6 +15,7 @@ mod script;
 use std::time::{Duration, Instant};
 
 use fsgather_core::{Error, PeerFailure, Rank};
+use fsgather_testkit::pace::allowed;
 use network::World;
 use promises::Ledger;
 use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
@@ -177,7 +178,7 @@ fn p10_a_world_of_1024_ranks_is_fast() {
     assert_eq!(ledger.failures.len(), 1023);
     assert!(ledger.releases >= 2, "{}", ledger.releases);
     let elapsed = started.elapsed();
-    assert!(elapsed < Duration::from_secs(10), "{elapsed:?}");
+    assert!(elapsed < allowed(Duration::from_secs(10)), "{elapsed:?}");
 }
 
 #[test]
@@ -212,7 +213,7 @@ fn p10_five_hundred_groups_of_a_large_world_are_fast() {
     assert_eq!(ledger.releases, 3 * 512 + 1);
     assert_eq!(ledger.goodbyes(), (1024, true));
     let elapsed = started.elapsed();
-    assert!(elapsed < Duration::from_secs(20), "{elapsed:?}");
+    assert!(elapsed < allowed(Duration::from_secs(20)), "{elapsed:?}");
 }
 
 /// Without this, a simulation in which little happens would keep every promise.

@@ -14,6 +14,8 @@ use fsgather_core::{
     Call, ChannelId, Contribution, Epoch, Error, Operation, PeerFailure, Phase, Rank, Round,
 };
 
+use crate::pace::allowed;
+
 use super::{
     HASTY, MakeWorld, PATIENT, Seat, all_gather, body, on_all,
     pending::{note_reclaims, payload, start, until},
@@ -350,7 +352,7 @@ fn a_late_member_of_a_group_is_named_by_its_rank_in_the_world(make: &MakeWorld<'
     let late = Rank::new(ranks - 1);
     let (_, backwards) = everybody(ranks);
     let others_know = AtomicU32::new(0);
-    on_all(make(ranks, HASTY), |seat| {
+    on_all(make(ranks, allowed(HASTY)), |seat| {
         let group = group(&seat, &backwards, 0);
         if seat.rank() == late {
             wait_for_failure(&group).expect_err("the time-out came");

@@ -18,6 +18,8 @@ use fsgather_core::{
     Site, Table,
 };
 
+use crate::pace::allowed;
+
 /// One rank's exchange.
 pub type Seat = Box<dyn Exchange>;
 
@@ -311,7 +313,7 @@ fn different_roots_are_told(make: &MakeWorld<'_>, ranks: u32) {
 fn a_late_rank_is_named_by_all_others(make: &MakeWorld<'_>, ranks: u32) {
     let late = Rank::new(ranks - 1);
     let started = Instant::now();
-    let errors = on_all(make(ranks, HASTY), |seat| {
+    let errors = on_all(make(ranks, allowed(HASTY)), |seat| {
         if seat.rank() == late {
             // Comes when the others have given up: it is told what they were told.
             let ticket = wait_for_failure(&seat);

@@ -14,6 +14,8 @@ use fsgather_core::{
     Call, Contribution, Epoch, Error, Leaves, Operation, PeerFailure, Phase, Rank, Round, Ticket,
 };
 
+use crate::pace::allowed;
+
 use super::{HASTY, MakeWorld, PATIENT, Seat, all_gather, body, on_all, site};
 
 /// Runs all checks on a world of this size.
@@ -334,7 +336,7 @@ fn pending_calls_in_another_order_are_told(make: &MakeWorld<'_>, ranks: u32) {
 
 fn a_late_rank_fails_only_what_it_is_late_for(make: &MakeWorld<'_>, ranks: u32) {
     let late = Rank::new(ranks - 1);
-    on_all(make(ranks, HASTY), |seat| {
+    on_all(make(ranks, allowed(HASTY)), |seat| {
         let first = start(&seat, all_gather("first"), Contribution::default());
         if seat.rank() == late {
             seat.wait(&first, Round::VERDICT).unwrap();

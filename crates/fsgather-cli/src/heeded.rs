@@ -1,0 +1,35 @@
+//! Signals that a command hears: those that it was not told to ignore.
+
+use std::fs;
+
+/// Those of `signals` that are not ignored: `nohup`, and shells for what runs in the background, do that on purpose.
+pub(crate) fn heeded(signals: &[i32]) -> Vec<i32> {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let all = signals.iter().copied();
+    all.filter(|signal| !is_ignored(&status, *signal)).collect()
+}
+
+/// Whether the `/proc` status of a process says that it ignores a signal.
+fn is_ignored(status: &str, signal: i32) -> bool {
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use signal_hook::consts::{SIGHUP, SIGINT};
+
+    use super::*;
+
+    #[test]
+    fn ignored_signals_are_read_from_the_mask() {
+        let status = "Name:\tx\nSigBlk:\tffffffffffffffff\nSigIgn:\t0000000000001001\n";
+        assert!(is_ignored(status, SIGHUP));
+        assert!(is_ignored(status, 13));
+        assert!(!is_ignored(status, SIGINT));
+        assert!(!is_ignored("", SIGHUP));
+    }
+}
