@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Existing jobs of torch, MMEngine and others, without a change in them, under a real torchrun with 4 ranks.
 # Installs torch and the libraries once, 5 GB, into ${FSGATHER_TORCH_CACHE:-${XDG_CACHE_HOME:-~/.cache}/fsgather/torch}.
-# Arguments name some of the proofs in crates/fsgather-python/tests/switch/prove.py.
+# `install` as the only argument does no more than that. Other arguments name some of the proofs in crates/fsgather-python/tests/switch/prove.py.
 # With FSGATHER_OLD_PYTHON=/usr/bin/python3, or another Python with a torch before 2.5, that is tried as well.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -15,6 +15,8 @@ if ! "$python" -c "import importlib.util as u; assert all(map(u.find_spec, '${ne
         exit 0
     fi
 fi
+
+if [ "${1-}" = install ]; then exit 0; fi
 
 cargo build -p fsgather-python
 stage=$(mktemp -d)

@@ -2,7 +2,10 @@
 //!
 //! The tests themselves are in `tests/`, the rank program is `examples/rank.rs`.
 
-use std::io::{self, Read};
+use std::{
+    io::{self, Read},
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 /// How long the payload of `rank` is when a script says `spec`; `None` for a wrong one.
 ///
@@ -31,6 +34,41 @@ pub fn length(spec: &str, rank: u32) -> Option<usize> {
     }
 }
 
+/// What all bytes of this process are drawn from besides ranks.
+static JOB: AtomicU64 = AtomicU64::new(0);
+
+/// Has all [`Generated`] from now on belong to a job, or to a group of one: no two of them hand over the same. 0 is what it begins
+/// with. What it was before.
+pub fn generate_for(job: u64) -> u64 {
+    JOB.swap(job, Ordering::SeqCst)
+}
+
+/// What a group of a job is for [`generate_for`], by what its members are called; 0 in no job.
+///
+/// ```
+/// use fsgather_tests::group_of;
+///
+/// assert_ne!(group_of(7, "0,2"), group_of(7, "2,0"));
+/// assert_ne!(group_of(7, "0,2"), group_of(8, "0,2"));
+/// assert_eq!(group_of(0, "0,2"), 0);
+/// ```
+#[must_use]
+pub fn group_of(job: u64, members: &str) -> u64 {
+    if job == 0 {
+        return 0;
+    }
+    let letters = members.bytes();
+    letters.fold(mixed(job), |group, letter| mixed(group ^ u64::from(letter)))
+}
+
+/// Numbers that are near each other come out far apart; 0 stays.
+fn mixed(number: u64) -> u64 {
+    let mut word = number;
+    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}
+
 /// The bytes of one rank: no two ranks hand over the same, and no two parts of a payload are alike.
 ///
 /// ```
@@ -56,7 +94,7 @@ impl Generated {
     #[must_use]
     pub fn new(rank: u32, len: usize) -> Self {
         Self {
-            state: (u64::from(rank) + 1) << 32,
+            state: ((u64::from(rank) + 1) << 32) ^ mixed(JOB.load(Ordering::SeqCst)),
             left: len,
             word: [0; 8],
             used: 8,
@@ -104,10 +142,7 @@ impl Generated {
     /// The generator `SplitMix64`.
     fn next_word(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.state;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
+        mixed(self.state)
     }
 }
 

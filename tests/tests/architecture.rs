@@ -309,6 +309,38 @@ fn the_store_neither_locks_files_nor_waits_for_notices() {
 }
 
 #[test]
+fn tests_start_processes_by_one_harness() {
+    let words = ["spawn()", "output()", "status()"];
+    let files = rust_files();
+    let findings: Vec<_> = files
+        .iter()
+        .flat_map(|file| {
+            // Line by line, so that what is shipped in the same file does not count.
+            let shipped = match file.shipped_with() {
+                Some(name) if name != TEST_SUPPORT => {
+                    occurrences(file, &file.shipped_code(), &words)
+                }
+                _ => Vec::new(),
+            };
+            let mut found = occurrences(file, &file.code(), &words);
+            found.retain(|finding| !shipped.contains(finding));
+            found
+        })
+        .collect();
+    let exceptions: [Exception; 2] = [
+        (
+            "crates/fsgather-testkit/src/process.rs",
+            "it is the harness: processes have a limit and begin with signals at their default",
+        ),
+        (
+            "crates/fsgather-control/examples/mesh_bench.rs",
+            "a measurement for people, who can end it",
+        ),
+    ];
+    judge("a test does not wait for ever", &findings, &exceptions);
+}
+
+#[test]
 fn files_are_short() {
     let findings: Vec<_> = all_files()
         .into_iter()

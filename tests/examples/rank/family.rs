@@ -14,12 +14,15 @@ use std::{
 };
 
 use fsgather::{Communicator, Gathered, Payload, Pending};
-use fsgather_tests::Generated;
+use fsgather_tests::{Generated, generate_for, group_of};
 use ndarray::{Array2, Axis};
 
 use crate::{
     Failure, say,
-    values::{Value, check_values, check_values_of, count, len_of, number, receive, value},
+    values::{
+        Value, check_values, check_values_of, count, len_of, number, pause_between_parts, receive,
+        value,
+    },
 };
 
 /// A call that goes on.
@@ -32,14 +35,14 @@ enum Going {
 #[derive(Default)]
 pub(crate) struct Family {
     pending: Vec<Option<Going>>,
-    /// The innermost is used.
-    groups: Vec<Communicator>,
+    /// The innermost is used; with each the job outside of it.
+    groups: Vec<(Communicator, u64)>,
 }
 
 impl Family {
     /// What calls are made on.
     pub(crate) fn current<'a>(&'a self, world: &'a Communicator) -> &'a Communicator {
-        self.groups.last().unwrap_or(world)
+        self.groups.last().map_or(world, |(group, _)| group)
     }
 
     /// Takes a step, if it is one of these.
@@ -50,20 +53,18 @@ impl Family {
             ["group", ranks] => {
                 let ranks: Vec<u32> = ranks.split(',').map(number).collect();
                 let made = communicator.group(&ranks)?;
-                self.groups.push(made);
+                self.enter(made, words[1]);
             }
             ["split", colors] => {
                 // Backwards within each color.
-                let made = communicator.split(Some(me % number(colors)), -i64::from(me))?;
-                self.groups.extend(made);
+                let color = me % number(colors);
+                let made = communicator.split(Some(color), -i64::from(me))?;
+                if let Some(made) = made {
+                    self.enter(made, &color.to_string());
+                }
             }
-            ["leave_group"] => drop(self.groups.pop()),
-            ["close_group"] => {
-                let group = self.groups.pop();
-                group
-                    .ok_or_else(|| Failure::Wrong("no group".into()))?
-                    .close()?;
-            }
+            ["leave_group"] => drop(self.leave()?),
+            ["close_group"] => self.leave()?.close()?,
             ["list", max, len] => {
                 let max = number(max).into();
                 let values = communicator.all_gather_list(&value(me, len), max)?;
@@ -115,6 +116,19 @@ impl Family {
             _ => return Ok(false),
         }
         Ok(true)
+    }
+
+    fn enter(&mut self, group: Communicator, members: &str) {
+        let job = generate_for(0);
+        generate_for(group_of(job, members));
+        self.groups.push((group, job));
+    }
+
+    fn leave(&mut self) -> Result<Communicator, Failure> {
+        let innermost = self.groups.pop();
+        let (group, job) = innermost.ok_or_else(|| Failure::Wrong("no group".into()))?;
+        generate_for(job);
+        Ok(group)
     }
 
     fn place(&mut self, index: &str) -> &mut Option<Going> {
@@ -174,6 +188,7 @@ fn stream(gathered: Gathered<Payload>, len: &str) -> Result<(), Failure> {
                 return Err(Failure::Wrong(format!("wrong stream of rank {rank}")));
             }
             read += piece as u64;
+            pause_between_parts();
         }
         if read != expected || part.total_len() != expected {
             return Err(Failure::Wrong(format!("{read} bytes of rank {rank}")));

@@ -29,6 +29,8 @@
 //! | `join_asking:FILE` | joins with a switch that waiting threads ask, and that is thrown once the file is there |
 //! | `leave_with:REASON` | leaves so that others are told why |
 //! | `misshapen` | arrays that do not fit together |
+//! | `job:NUMBER` | hands over and expects the bytes of that job; groups have their own |
+//! | `slow:MS`, `pause:MS` | pauses so long between parts that are read from now on; once |
 //! | `peak` | prints `peak N`: the most memory it ever had resident, in KiB |
 //! | `multi`, `current` | does the rest inside of a tokio runtime of that kind |
 //!
@@ -211,6 +213,9 @@ fn take(state: &mut State, step: &str) -> Result<(), Failure> {
             closed?;
         }
         ["panic"] => panic!("as the script says"),
+        ["job", number] => drop(fsgather_tests::generate_for(values::number(number).into())),
+        ["slow", milliseconds] => values::read_slowly(values::number(milliseconds)),
+        ["pause", milliseconds] => values::pause(values::number(milliseconds)),
         ["peak"] => peak()?,
         ["function", len] => functions::function(len)?,
         ["via", directory, root_only, len] => {

@@ -1,11 +1,41 @@
 //! What ranks hand over, and whether others got it.
 #![expect(clippy::panic, reason = "a wrong script has to be mended")]
 
+use std::{
+    sync::atomic::{AtomicU32, Ordering},
+    thread,
+    time::Duration,
+};
+
 use bytes::Bytes;
 use fsgather::{Communicator, Error, Gathered, Payload};
 use fsgather_tests::{Generated, length};
 
 use crate::{Failure, stop_at};
+
+/// How long this rank pauses after each part that it reads, in milliseconds.
+static PAUSE: AtomicU32 = AtomicU32::new(0);
+
+/// Has this rank pause so many milliseconds after each part that it reads.
+pub(crate) fn read_slowly(milliseconds: u32) {
+    PAUSE.store(milliseconds, Ordering::SeqCst);
+}
+
+/// What a slow reader does after each part.
+pub(crate) fn pause_between_parts() {
+    pause(PAUSE.load(Ordering::SeqCst));
+}
+
+/// Does nothing for so many milliseconds.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "some ranks are asked to be late, and nothing else is waited for"
+)]
+pub(crate) fn pause(milliseconds: u32) {
+    if milliseconds > 0 {
+        thread::sleep(Duration::from_millis(milliseconds.into()));
+    }
+}
 
 /// What typed calls hand over.
 pub(crate) type Value = (u32, String, Bytes);
@@ -41,6 +71,7 @@ where
     };
     for (rank, part) in (0..).zip(parts) {
         check(rank, part?)?;
+        pause_between_parts();
         if rank == 0 && stop == "read" {
             stop_at("reading");
         }

@@ -1,0 +1,149 @@
+"""Random jobs with random harm, each of whose outcomes has to be right.
+
+    python3 scripts/soak --minutes 5              # builds nothing: cargo build --workspace --bins --examples first
+    python3 scripts/soak --only 1234567           # that round again
+
+A round is one to three jobs at the same time in one directory. What they do, and what is done to them, follows from a number, the seed of
+the round. A judge looks at what all ranks have said and how they ended (`judgement.py` lists what is right). Whatever it does not know to be
+right fails the soak, and is kept with its seed, scripts and outputs. Exit code: 0 if everything was right, 1 if not, 2 if it could not begin.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import json
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Optional
+
+from drawing import Round, draw
+from judgement import judge
+from playing import Programs, play
+
+TOP = Path(__file__).resolve().parents[2]
+
+
+class Tally:
+    """What has been seen so far, by all workers."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.next = 0
+        self.kinds: collections.Counter[str] = collections.Counter()
+        self.wrong: list[int] = []
+        self.slowest: list[tuple[float, int]] = []
+
+    def take(self) -> int:
+        """The number of the next round."""
+        with self.lock:
+            self.next += 1
+            return self.next - 1
+
+
+def one(seed: int, programs: Programs, base: Path, keep: Path, tally: Tally) -> list[str]:
+    """Plays a round and judges it; what is wrong."""
+    drawn = draw(seed, programs.python is not None)
+    logs = Path(tempfile.mkdtemp(prefix="round-", dir=base.parent))
+    seen = play(drawn, programs, base, logs)
+    problems = judge(drawn, seen)
+    with tally.lock:
+        for job in drawn.jobs:
+            tally.kinds[f"{job.mode}, {job.control}, {job.harm_kind}"] += 1
+        tally.slowest = sorted([*tally.slowest, (round(seen.slowest, 1), seed)])[-5:]
+        if problems:
+            tally.wrong.append(seed)
+    if problems:
+        save(drawn, seen.told(), problems, logs, keep / str(seed))
+        print(f"WRONG round {seed}, kept in {keep / str(seed)}", *problems, sep="\n    ", flush=True)
+        shutil.rmtree(base, ignore_errors=True)
+        base.mkdir()
+    shutil.rmtree(logs)
+    return problems
+
+
+def save(drawn: Round, told: object, problems: list[str], logs: Path, place: Path) -> None:
+    """Keeps everything that is known of a round."""
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(logs, place)
+    text = json.dumps({"problems": problems, "round": drawn.told(), "seen": told}, indent=1)
+    (place / "round.json").write_text(text)
+
+
+def arguments() -> argparse.Namespace:
+    """What is asked for."""
+    assert __doc__
+    parser = argparse.ArgumentParser("scripts/soak", description=__doc__.splitlines()[0])
+    built = TOP / "target/debug"
+    parser.add_argument("--minutes", type=float, default=5, help="how long (default: 5)")
+    parser.add_argument("--seed", type=int, help="the seed of the first round (default: from the clock)")
+    parser.add_argument("--only", type=int, metavar="SEED", help="play this round alone, and keep it")
+    parser.add_argument("--jobs", type=int, default=2, help="how many rounds at the same time (default: 2)")
+    parser.add_argument("--rank", type=Path, default=built / "examples/rank", help="the example program of the tests")
+    parser.add_argument("--fsgather", type=Path, default=built / "fsgather", help="the command")
+    parser.add_argument("--python", type=Path, help="an interpreter with the Python package; without it no ranks are in Python")
+    parser.add_argument("--keep", type=Path, default=Path("soak-failures"), help="where wrong rounds are kept")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Plays rounds until time is up."""
+    asked = arguments()
+    for program in (asked.rank, asked.fsgather, asked.python):
+        if program is not None and not program.exists():
+            print(f"there is no {program}: cargo build --workspace --bins --examples", file=sys.stderr)
+            return 2
+    if asked.python is None:
+        print("SKIPPED: ranks in Python: --python names no interpreter with the package", flush=True)
+    programs = Programs(asked.rank.resolve(), asked.fsgather.resolve(), asked.python)
+    tally = Tally()
+    first = asked.seed if asked.seed is not None else int(time.time()) * 1000
+    begun = time.monotonic()
+
+    def work(only: Optional[int]) -> None:
+        with tempfile.TemporaryDirectory(prefix="soak-") as place:
+            base = Path(place) / "shared"
+            base.mkdir()
+            if only is not None:
+                drawn = draw(only, programs.python is not None)
+                print(json.dumps(drawn.told(), indent=1))
+                problems = one(only, programs, base, asked.keep, tally)
+                print("wrong" if problems else "right")
+                return
+            while time.monotonic() - begun < asked.minutes * 60:
+                number = tally.take()
+                one(first + number, programs, base, asked.keep, tally)
+                if (number + 1) % 100 == 0:
+                    spent = time.monotonic() - begun
+                    print(f"{number + 1} rounds, {len(tally.wrong)} wrong, {spent:.0f} s", flush=True)
+
+    crashed: list[BaseException] = []
+
+    def guarded() -> None:
+        try:
+            work(None)
+        except BaseException as error:  # a thread that ends silently would make everything right
+            crashed.append(error)
+            raise
+
+    if asked.only is not None:
+        work(asked.only)
+    else:
+        workers = [threading.Thread(target=guarded) for _ in range(asked.jobs)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        for kind, count in sorted(tally.kinds.items()):
+            print(f"{count:6} jobs: {kind}")
+        print("slowest ends after the last harm:", ", ".join(f"{took} s ({seed})" for took, seed in tally.slowest))
+        print(f"soak: seed {first}, {tally.next} rounds, {len(tally.wrong)} wrong {tally.wrong[:20]}")
+    return 1 if tally.wrong or crashed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
