@@ -218,7 +218,9 @@ fn work(what: &str, setting: &Setting, rank: usize) {
         bare.push(address.parse().unwrap());
         direct.push(postcard::from_bytes(&unhex(rest)).unwrap());
     }
-    mesh.know(direct).unwrap();
+    for (rank, address) in (0..).zip(direct) {
+        mesh.know(Rank::new(rank), address).unwrap();
+    }
     let rank = Working {
         setting,
         rank,

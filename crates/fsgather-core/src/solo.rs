@@ -53,19 +53,22 @@ impl Solo {
     /// The world of the process `pid` on `host`.
     #[must_use]
     pub fn new(host: impl Into<String>, pid: u32) -> Self {
-        Self::of(Peer {
-            rank: Rank::ZERO,
-            host: host.into(),
-            pid,
-        })
+        Self::of(
+            Peer {
+                rank: Rank::ZERO,
+                host: host.into(),
+                pid,
+            },
+            ChannelId::WORLD,
+        )
     }
 
-    /// A group of one member of a world.
+    /// A group of one member of a world, on a channel of its own.
     #[must_use]
-    pub fn of(member: Peer) -> Self {
+    pub fn of(member: Peer, channel: ChannelId) -> Self {
         Self {
             peers: [member],
-            channel: ChannelId::WORLD,
+            channel,
             world: Arc::default(),
             state: Mutex::default(),
         }

@@ -1,9 +1,11 @@
-//! Calls that may hang, on a thread of their own: [`Caretaker`].
+//! Calls that may hang, on a thread of their own: [`Caretaker`], and the [`Care`] of one directory.
 
 use std::{
+    collections::BTreeMap,
     fmt, io,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc::{self, Receiver, RecvTimeoutError, Sender},
     },
     thread::{self, JoinHandle},
@@ -25,73 +27,170 @@ use crate::{
 /// How long a sweep may take; what is left then is left to the next.
 const SWEEPING: Duration = Duration::from_secs(1);
 
-/// How long [`Caretaker::finish`] waits for a thread that may hang in a file call.
+/// How long [`Care::finish`] waits for a thread that may hang in a file call.
 const LAST_WAIT: Duration = Duration::from_secs(2);
 
+/// Which directory an order is about.
+type Number = u64;
+
 enum Order {
-    Reclaim(PayloadName),
-    ReclaimOf(PayloadId),
-    Sweep(Option<String>),
+    Begin(Number, Box<Work>),
+    Reclaim(Number, PayloadName),
+    ReclaimOf(Number, PayloadId),
+    Sweep(Number, Option<String>),
+    /// Nothing more is to be done for a directory. Who waits for that sees the sender go.
+    End(Number, Sender<()>),
     Stop,
 }
 
-/// Renews the beat of a gather directory and removes payloads that nobody needs any more, so that no
-/// file call of that kind ever keeps a caller waiting.
+/// A thread that renews the beats of gather directories and removes payloads that nobody needs any more, so
+/// that no file call of that kind ever keeps a caller waiting. One for any number of directories.
 ///
-/// Dropping it stops it, as [`finish`](Self::finish) does; in a forked child that does nothing.
+/// It ends with the last of its handles and [cares](Care); in a forked child that does nothing.
+#[derive(Clone)]
 pub struct Caretaker {
-    orders: Sender<Order>,
+    thread: Arc<Thread>,
+}
+
+/// The thread, as those see it who give it orders.
+struct Thread {
+    /// Taken to end it.
+    orders: Mutex<Sender<Order>>,
+    next: AtomicU64,
+    /// Whether it was waited for in vain the last time.
+    hangs: AtomicBool,
     /// Closed by the thread when it ends.
-    end: Receiver<()>,
-    thread: Option<JoinHandle<()>>,
-    condemned: Arc<Mutex<Option<Error>>>,
+    end: Mutex<Receiver<()>>,
+    handle: Option<JoinHandle<()>>,
     process: u32,
 }
 
+fn lock<T>(guarded: &Mutex<T>) -> MutexGuard<'_, T> {
+    guarded.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Caretaker {
-    /// Starts the thread. The owner of the directory gives the period of its beat; others give `None`.
+    /// Starts the thread; errors name the directory that it is needed for.
     ///
     /// # Errors
     ///
     /// [`Error::Storage`] when no thread can be started.
-    pub fn start(directory: GatherDir, beat: Option<Duration>) -> Result<Self, Error> {
+    pub fn start(first: &GatherDir) -> Result<Self, Error> {
         let (orders, to_do) = mpsc::channel();
         let (ending, end) = mpsc::channel();
+        let handle = thread::Builder::new()
+            .name("fsgather-files".into())
+            .spawn(move || {
+                attend(&to_do);
+                drop(ending);
+            })
+            .map_err(|error| Error::storage("start a thread for", first.path(), &error))?;
+        Ok(Self {
+            thread: Arc::new(Thread {
+                orders: Mutex::new(orders),
+                next: AtomicU64::new(0),
+                hangs: AtomicBool::new(false),
+                end: Mutex::new(end),
+                handle: Some(handle),
+                process: std::process::id(),
+            }),
+        })
+    }
+
+    /// Takes care of a directory from now on. Its owner gives the period of its beat; others give `None`.
+    #[must_use = "it ends when it is dropped"]
+    pub fn care_for(&self, directory: GatherDir, beat: Option<Duration>) -> Care {
+        let number = self.thread.next.fetch_add(1, Ordering::Relaxed);
         let condemned = Arc::new(Mutex::new(None));
-        let path = directory.path().to_owned();
         let work = Work {
             directory,
-            beat,
+            beat: beat.map(|period| (period, Instant::now())),
             condemned: Arc::clone(&condemned),
             counter: 0,
             has_warned: false,
             sweep_again: None,
         };
-        let thread = thread::Builder::new()
-            .name("fsgather-files".into())
-            .spawn(move || {
-                work.run(&to_do);
-                drop(ending);
-            })
-            .map_err(|error| Error::storage("start a thread for", path, &error))?;
-        Ok(Self {
-            orders,
-            end,
-            thread: Some(thread),
+        self.thread.order(Order::Begin(number, Box::new(work)));
+        Care {
+            thread: Some(Arc::clone(&self.thread)),
+            number,
             condemned,
-            process: std::process::id(),
-        })
+        }
+    }
+}
+
+impl Thread {
+    fn order(&self, order: Order) {
+        // The thread ends before its channel does only when it is told to.
+        let _ = lock(&self.orders).send(order);
+    }
+
+    fn is_foreign(&self) -> bool {
+        self.process != std::process::id()
+    }
+
+    /// Waits for something that the thread says by dropping the other end, but not for ever, and for all
+    /// directories together only once.
+    fn await_end(&self, of: &Receiver<()>) -> bool {
+        let limit = if self.hangs.load(Ordering::Relaxed) {
+            Duration::ZERO
+        } else {
+            LAST_WAIT
+        };
+        // Nothing is ever sent.
+        let in_time = of.recv_timeout(limit) != Err(RecvTimeoutError::Timeout);
+        if !self.hangs.swap(!in_time, Ordering::Relaxed) && !in_time {
+            tracing::warn!("a file call hangs; leaving its thread behind");
+        }
+        in_time
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        // A forked child has the handle but not the thread.
+        if self.is_foreign() {
+            return;
+        }
+        self.order(Order::Stop);
+        if self.await_end(&lock(&self.end))
+            && let Some(handle) = self.handle.take()
+            && handle.join().is_err()
+        {
+            tracing::warn!("the thread for files has panicked");
+        }
+    }
+}
+
+impl fmt::Debug for Caretaker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Caretaker").finish_non_exhaustive()
+    }
+}
+
+/// That a [`Caretaker`] takes care of a directory, until [`finish`](Self::finish) or drop.
+pub struct Care {
+    /// Gone once it has ended.
+    thread: Option<Arc<Thread>>,
+    number: Number,
+    condemned: Arc<Mutex<Option<Error>>>,
+}
+
+impl Care {
+    fn order(&self, order: impl FnOnce(Number) -> Order) {
+        if let Some(thread) = &self.thread {
+            thread.order(order(self.number));
+        }
     }
 
     /// Has a payload removed, some time soon. Failures are logged.
     pub fn reclaim(&self, name: PayloadName) {
-        // The thread ends before its channel does only when it is told to.
-        let _ = self.orders.send(Order::Reclaim(name));
+        self.order(|number| Order::Reclaim(number, name));
     }
 
     /// Has the payload of a rank that has gone removed, some time soon. Failures are logged.
     pub fn reclaim_of(&self, id: PayloadId) {
-        let _ = self.orders.send(Order::ReclaimOf(id));
+        self.order(|number| Order::ReclaimOf(number, id));
     }
 
     /// Has gather directories that earlier attempts at a job have left beside this one removed, some time
@@ -100,7 +199,7 @@ impl Caretaker {
     /// Removed are directories of this user's whose owners are proved to be gone, whatever the attempt
     /// and world size. Failures are logged.
     pub fn sweep(&self, job: Option<String>) {
-        let _ = self.orders.send(Order::Sweep(job));
+        self.order(|number| Order::Sweep(number, job));
     }
 
     /// Whether the directory may still be used.
@@ -110,58 +209,94 @@ impl Caretaker {
     /// [`Error::Storage`] once somebody has taken the directory for abandoned and condemned it, or it has
     /// vanished.
     pub fn check(&self) -> Result<(), Error> {
-        let condemned = self
-            .condemned
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        condemned.clone().map_or(Ok(()), Err)
+        lock(&self.condemned).clone().map_or(Ok(()), Err)
     }
 
-    /// Stops the thread after what it has been asked to do so far; one that hangs in a file call is
-    /// abandoned after 2 seconds. Returns whether it has ended.
-    #[must_use = "it tells whether a thread was left behind"]
+    /// Ends it after what has been asked for so far; a thread that hangs in a file call is not waited for
+    /// longer than 2 seconds. Returns whether all has been done.
+    #[must_use = "it tells whether something was left behind"]
     pub fn finish(mut self) -> bool {
-        self.stop()
+        self.end()
     }
 
-    fn stop(&mut self) -> bool {
+    fn end(&mut self) -> bool {
         let Some(thread) = self.thread.take() else {
             return true;
         };
-        // A forked child has the handle but not the thread.
-        if self.process != std::process::id() {
+        if thread.is_foreign() {
             return false;
         }
-        let _ = self.orders.send(Order::Stop);
-        match self.end.recv_timeout(LAST_WAIT) {
-            Err(RecvTimeoutError::Timeout) => {
-                tracing::warn!("a file call hangs; leaving its thread behind");
-                false
-            }
-            // Nothing is ever sent: the thread has ended, in good order or not.
-            Ok(()) | Err(RecvTimeoutError::Disconnected) => thread.join().is_ok(),
-        }
+        let (ending, end) = mpsc::channel();
+        thread.order(Order::End(self.number, ending));
+        thread.await_end(&end)
     }
 }
 
-impl Drop for Caretaker {
+impl Drop for Care {
     fn drop(&mut self) {
-        self.stop();
+        self.end();
     }
 }
 
-impl fmt::Debug for Caretaker {
+impl fmt::Debug for Care {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Caretaker")
+        f.debug_struct("Care")
             .field("condemned", &self.condemned)
             .finish_non_exhaustive()
     }
 }
 
-/// What the thread works with.
+/// What the thread does, until it is told to stop.
+fn attend(to_do: &Receiver<Order>) {
+    let mut all: BTreeMap<Number, Box<Work>> = BTreeMap::new();
+    loop {
+        let now = Instant::now();
+        for work in all.values_mut() {
+            work.beat_if_due(now);
+        }
+        let next = all.values().filter_map(|work| work.next_beat()).min();
+        let order = match next {
+            None => to_do.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(next) => to_do.recv_timeout(next.saturating_duration_since(Instant::now())),
+        };
+        match order {
+            Ok(Order::Begin(number, work)) => {
+                all.insert(number, work);
+            }
+            Ok(Order::Reclaim(number, name)) => {
+                if let Some(work) = all.get(&number)
+                    && let Err(error) = work.directory.reclaim(name)
+                {
+                    tracing::warn!("{error}");
+                }
+            }
+            Ok(Order::ReclaimOf(number, id)) => {
+                if let Some(work) = all.get(&number)
+                    && let Err(error) = work.directory.reclaim_of(id)
+                {
+                    tracing::warn!("{error}");
+                }
+            }
+            Ok(Order::Sweep(number, job)) => {
+                if let Some(work) = all.get_mut(&number) {
+                    work.sweep(job);
+                }
+            }
+            Ok(Order::End(number, ending)) => {
+                all.remove(&number);
+                drop(ending);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+/// What the thread knows of one directory.
 struct Work {
     directory: GatherDir,
-    beat: Option<Duration>,
+    /// How often its beat is renewed, and when next.
+    beat: Option<(Duration, Instant)>,
     condemned: Arc<Mutex<Option<Error>>>,
     counter: u64,
     has_warned: bool,
@@ -170,40 +305,24 @@ struct Work {
 }
 
 impl Work {
-    fn run(mut self, to_do: &Receiver<Order>) {
-        let mut next = Instant::now();
-        loop {
-            let order = match self.beat {
-                None => to_do.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                Some(period) => {
-                    if Instant::now() >= next {
-                        let is_there = self.renew();
-                        self.look_for_condemnation();
-                        if !is_there {
-                            self.condemn("it has vanished: somebody has removed it".into());
-                        }
-                        self.sweep_if_due();
-                        next = Deadline::after(Instant::now(), period).at();
-                    }
-                    to_do.recv_timeout(next.saturating_duration_since(Instant::now()))
-                }
-            };
-            match order {
-                Ok(Order::Reclaim(name)) => {
-                    if let Err(error) = self.directory.reclaim(name) {
-                        tracing::warn!("{error}");
-                    }
-                }
-                Ok(Order::ReclaimOf(id)) => {
-                    if let Err(error) = self.directory.reclaim_of(id) {
-                        tracing::warn!("{error}");
-                    }
-                }
-                Ok(Order::Sweep(job)) => self.sweep(job),
-                Err(RecvTimeoutError::Timeout) => {}
-                Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => return,
-            }
+    fn next_beat(&self) -> Option<Instant> {
+        self.beat.map(|(_, next)| next)
+    }
+
+    fn beat_if_due(&mut self, now: Instant) {
+        let Some((period, next)) = self.beat else {
+            return;
+        };
+        if now < next {
+            return;
         }
+        let is_there = self.renew();
+        self.look_for_condemnation();
+        if !is_there {
+            self.condemn("it has vanished: somebody has removed it".into());
+        }
+        self.sweep_if_due();
+        self.beat = Some((period, Deadline::after(Instant::now(), period).at()));
     }
 
     fn sweep_if_due(&mut self) {
@@ -276,10 +395,7 @@ impl Work {
     fn condemn(&self, why: String) {
         let cause = StorageCause::described(why);
         let error = Error::storage("use", self.directory.path(), cause);
-        self.condemned
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get_or_insert(error);
+        lock(&self.condemned).get_or_insert(error);
     }
 }
 
@@ -335,10 +451,12 @@ mod tests {
         };
         publish(1);
         let other = publish(2);
-        let caretaker = Caretaker::start(directory.clone(), None).unwrap();
-        caretaker.reclaim_of(id(1));
-        caretaker.reclaim_of(id(1));
-        assert!(caretaker.finish());
+        let care = Caretaker::start(&directory)
+            .unwrap()
+            .care_for(directory.clone(), None);
+        care.reclaim_of(id(1));
+        care.reclaim_of(id(1));
+        assert!(care.finish());
         let left = listing::names(&directory.path().join("payloads")).unwrap();
         assert_eq!(left, [other.to_string()]);
     }
@@ -346,14 +464,15 @@ mod tests {
     #[test]
     fn the_beat_has_a_new_name_each_time_and_at_most_two_at_once() {
         let (_place, directory) = gather_dir();
-        let caretaker =
-            Caretaker::start(directory.clone(), Some(Duration::from_millis(5))).unwrap();
+        let care = Caretaker::start(&directory)
+            .unwrap()
+            .care_for(directory.clone(), Some(Duration::from_millis(5)));
         wait_until(|| {
             let counters = beats(&directory);
             assert!(counters.len() <= 2, "{counters:?}");
             counters.last().is_some_and(|&last| last >= 3)
         });
-        assert!(caretaker.finish());
+        assert!(care.finish());
         assert_eq!(beats(&directory).len(), 1);
         assert!(directory.remove().is_complete());
     }
@@ -364,11 +483,13 @@ mod tests {
         let name = PayloadName::new(ChannelId::WORLD, Epoch::FIRST, Rank::ZERO, 9);
         let path = directory.payloads().join(name.to_string());
         std::fs::write(&path, b"").unwrap();
-        let caretaker = Caretaker::start(directory.clone(), None).unwrap();
-        caretaker.reclaim(name);
-        caretaker.reclaim(name);
+        let care = Caretaker::start(&directory)
+            .unwrap()
+            .care_for(directory.clone(), None);
+        care.reclaim(name);
+        care.reclaim(name);
         // What was asked for before is done before it ends.
-        assert!(caretaker.finish());
+        assert!(care.finish());
         assert!(!path.exists());
         assert!(beats(&directory).is_empty());
     }
@@ -377,19 +498,25 @@ mod tests {
     fn dropping_ends_it_long_before_the_next_beat() {
         let (_place, directory) = gather_dir();
         let started = Instant::now();
-        drop(Caretaker::start(directory, Some(Duration::from_hours(1))).unwrap());
+        let hourly = Some(Duration::from_hours(1));
+        drop(
+            Caretaker::start(&directory)
+                .unwrap()
+                .care_for(directory, hourly),
+        );
         assert!(started.elapsed() < Duration::from_mins(1));
     }
 
     #[test]
     fn an_owner_whose_directory_has_vanished_is_told_so() {
         let (_place, directory) = gather_dir();
-        let caretaker =
-            Caretaker::start(directory.clone(), Some(Duration::from_millis(5))).unwrap();
-        caretaker.check().unwrap();
+        let care = Caretaker::start(&directory)
+            .unwrap()
+            .care_for(directory.clone(), Some(Duration::from_millis(5)));
+        care.check().unwrap();
         while !directory.remove().is_complete() {}
-        wait_until(|| caretaker.check().is_err());
-        let text = caretaker.check().unwrap_err().to_string();
+        wait_until(|| care.check().is_err());
+        let text = care.check().unwrap_err().to_string();
         let path = directory.path().to_str().unwrap();
         assert!(
             text.contains(path) && text.contains("it has vanished"),
@@ -400,9 +527,10 @@ mod tests {
     #[test]
     fn an_owner_whose_directory_was_condemned_is_told_by_whom() {
         let (place, directory) = gather_dir();
-        let caretaker =
-            Caretaker::start(directory.clone(), Some(Duration::from_millis(5))).unwrap();
-        caretaker.check().unwrap();
+        let care = Caretaker::start(&directory)
+            .unwrap()
+            .care_for(directory.clone(), Some(Duration::from_millis(5)));
+        care.check().unwrap();
         let mark = RendezvousEntry::Condemned {
             id: directory.facts().id,
             nonce: 7,
@@ -411,11 +539,42 @@ mod tests {
         let draft = place.path().join("draft");
         std::fs::write(&draft, "fsgather clean on n3 (pid 8)\n").unwrap();
         std::fs::rename(draft, place.path().join(mark.to_string())).unwrap();
-        wait_until(|| caretaker.check().is_err());
-        let text = caretaker.check().unwrap_err().to_string();
+        wait_until(|| care.check().is_err());
+        let text = care.check().unwrap_err().to_string();
         assert!(
             text.contains("condemned by fsgather clean on n3 (pid 8)"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn one_thread_takes_care_of_all_directories() {
+        let (_first_place, first) = gather_dir();
+        let caretaker = Caretaker::start(&first).unwrap();
+        let all: Vec<_> = (0..20)
+            .map(|_| {
+                let (place, directory) = gather_dir();
+                let period = Some(Duration::from_millis(5));
+                let care = caretaker.care_for(directory.clone(), period);
+                (place, directory, care)
+            })
+            .collect();
+        for (_, directory, _) in &all {
+            wait_until(|| beats(directory).last().is_some_and(|&last| last >= 2));
+        }
+        let mut all = all.into_iter();
+        let (_place, ended, care) = all.next().unwrap();
+        assert!(care.finish());
+        let last = beats(&ended);
+        // The others go on, and one that has vanished is its own business.
+        let (_gone_place, gone, gone_care) = all.next().unwrap();
+        while !gone.remove().is_complete() {}
+        wait_until(|| gone_care.check().is_err());
+        for (_, directory, care) in all {
+            let before = beats(&directory);
+            wait_until(|| beats(&directory).last() > before.last());
+            assert_eq!(care.check(), Ok(()));
+        }
+        assert_eq!(beats(&ended), last);
     }
 }

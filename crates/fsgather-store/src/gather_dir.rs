@@ -1,4 +1,4 @@
-//! One communicator's directory: [`GatherDir`], made by rank 0, used by all, removed at the end.
+//! One communicator's directory: [`GatherDir`], made by its first rank, used by all, removed at the end.
 
 use std::{
     io,
@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use fsgather_core::{Error, GatherId, StorageCause, WorldSize, duration_text};
+use fsgather_core::{Error, GatherId, Rank, StorageCause, WorldSize, duration_text};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -23,14 +23,14 @@ use crate::{
     reveal::{self, PublishMode},
 };
 
-/// What rank 0 tells the others of a gather directory it has made.
+/// What the owner tells the others of a gather directory it has made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GatherFacts {
     /// The id in the directory's name.
     pub id: GatherId,
     /// The communicator's identity, found again in every payload file.
     pub communicator: Uuid,
-    /// How many ranks take part.
+    /// How many ranks the world has, by whose numbers payloads are named.
     pub world_size: WorldSize,
     /// The permissions of directories in it: 0700, or wider where sharing was asked for.
     pub mode: u32,
@@ -84,7 +84,8 @@ pub struct GatherDir {
 }
 
 impl GatherDir {
-    /// Makes the gather directory `owner.gather` with all that belongs in it. Rank 0 does this.
+    /// Makes the gather directory `owner.gather` with all that belongs in it. The first rank of those that use it
+    /// does this: rank 0 for the world.
     ///
     /// # Errors
     ///
@@ -238,7 +239,7 @@ impl GatherDir {
         Ok(())
     }
 
-    /// Opens a gather directory that rank 0 has announced. The other ranks do this.
+    /// Opens a gather directory that rank `owner` has announced. The other ranks do this.
     ///
     /// A directory that is not seen yet is looked for again until `visibility` is used up; `progress` is
     /// called meanwhile and can end the wait.
@@ -249,6 +250,7 @@ impl GatherDir {
     pub fn open(
         rendezvous: &Path,
         facts: GatherFacts,
+        owner: Rank,
         own: OwnUid,
         visibility: Duration,
         progress: &mut Progress<'_>,
@@ -266,7 +268,7 @@ impl GatherDir {
                             StorageCause {
                                 os_code: error.raw_os_error(),
                                 message: format!(
-                                    "rank 0 has made this directory, but it is not seen{}; is {} the \
+                                    "rank {owner} has made this directory, but it is not seen{}; is {} the \
                                      same directory on all hosts",
                                     if visibility.is_zero() {
                                         String::new()
@@ -360,14 +362,21 @@ impl GatherDir {
         remove::unlink(&path).map_err(|error| Error::storage("remove", path, &error))
     }
 
-    /// Marks the directory as one that nobody uses any more, for `clean` to remove. Rank 0 does this
-    /// when its time for removing it is over.
+    /// Marks the directory as one that its owner has done with, for the others or `clean` to remove. The owner
+    /// does this when its time for removing it is over.
     ///
     /// # Errors
     ///
     /// [`Error::Storage`] when the mark cannot be written.
     pub fn mark_finished(&self) -> Result<(), Error> {
         self.mark(GatherEntry::Finished, "")
+    }
+
+    /// Whether its owner has [marked it as finished](Self::mark_finished).
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        let path = self.path.join(GatherEntry::Finished.to_string());
+        listing::examine_path(&path).is_ok()
     }
 
     /// Leaves a tombstone: the owner was seen to go, in the way that `reason` says. A survivor does this.

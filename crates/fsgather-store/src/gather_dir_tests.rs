@@ -41,8 +41,15 @@ fn others_open_what_rank_0_has_made() {
     let (place, own) = rendezvous();
     let made = GatherDir::create(place.path(), 0o700, &record(1), own).unwrap();
     let facts = made.facts().clone();
-    let opened =
-        GatherDir::open(place.path(), facts, own, Duration::ZERO, &mut |_| Ok(())).unwrap();
+    let opened = GatherDir::open(
+        place.path(),
+        facts,
+        Rank::ZERO,
+        own,
+        Duration::ZERO,
+        &mut |_| Ok(()),
+    )
+    .unwrap();
     assert_eq!(opened.path(), made.path());
     assert_eq!(opened.owner().unwrap(), record(1));
 }
@@ -59,6 +66,7 @@ fn a_directory_that_appears_late_is_waited_for() {
     let opened = GatherDir::open(
         place.path(),
         facts,
+        Rank::ZERO,
         own,
         Duration::from_mins(1),
         &mut |_| {
@@ -80,12 +88,14 @@ fn a_directory_that_is_not_there_is_told_with_a_question() {
     let error = GatherDir::open(
         elsewhere.path(),
         made.facts().clone(),
+        Rank::new(2),
         own,
         Duration::ZERO,
         &mut |_| Ok(()),
     )
     .unwrap_err()
     .to_string();
+    assert!(error.contains("rank 2 has made"), "{error}");
     assert!(error.contains("the same directory on all hosts"), "{error}");
 }
 
@@ -97,7 +107,14 @@ fn links_and_directories_of_others_are_refused() {
     let stranger = OwnUid(own.0 + 1);
     let nobody: &mut Progress<'_> = &mut |_| Ok(());
     let open = |own, progress: &mut Progress<'_>| {
-        GatherDir::open(place.path(), facts.clone(), own, Duration::ZERO, progress)
+        GatherDir::open(
+            place.path(),
+            facts.clone(),
+            Rank::ZERO,
+            own,
+            Duration::ZERO,
+            progress,
+        )
     };
     let text = open(stranger, nobody).unwrap_err().to_string();
     assert!(text.contains("belongs to uid"), "{text}");
@@ -137,7 +154,7 @@ fn removal_leaves_nothing_that_is_ours() {
     let name = PayloadName::new(
         fsgather_core::ChannelId::WORLD,
         fsgather_core::Epoch::FIRST,
-        fsgather_core::Rank::ZERO,
+        Rank::ZERO,
         9,
     );
     for directory in [made.staging(), made.payloads()] {
@@ -223,7 +240,7 @@ fn the_last_one_to_leave_removes_what_rank_0_cannot() {
     let payload = |rank| crate::PayloadId {
         channel: fsgather_core::ChannelId::WORLD,
         epoch: fsgather_core::Epoch::FIRST,
-        rank: fsgather_core::Rank::new(rank),
+        rank: Rank::new(rank),
     };
     let encoding = crate::Encoding(0);
     let begin = |rank| {
@@ -238,15 +255,18 @@ fn the_last_one_to_leave_removes_what_rank_0_cannot() {
     // What rank 0 was writing when it was lost: nobody will ever read it.
     std::mem::forget(begin(0));
     let writing = begin(1);
-    assert!(!made.remove_if_unused(), "rank 1 still writes");
+    assert!(!made.remove_if_unused(Rank::ZERO), "rank 1 still writes");
     drop(writing);
     let published = begin(1).publish().unwrap();
-    assert!(!made.remove_if_unused(), "somebody may still read");
+    assert!(
+        !made.remove_if_unused(Rank::ZERO),
+        "somebody may still read"
+    );
     made.discard_undecided(|_, epoch| epoch > fsgather_core::Epoch::FIRST);
-    assert!(!made.remove_if_unused(), "that call was decided");
+    assert!(!made.remove_if_unused(Rank::ZERO), "that call was decided");
     made.discard_undecided(|_, _| true);
     assert!(made.reclaim(published.name).is_ok(), "gone is gone");
-    assert!(made.remove_if_unused());
+    assert!(made.remove_if_unused(Rank::ZERO));
     assert!(!made.path().exists());
-    assert!(made.remove_if_unused(), "gone is gone");
+    assert!(made.remove_if_unused(Rank::ZERO), "gone is gone");
 }

@@ -114,7 +114,7 @@ mod source;
 mod survey;
 
 pub use board::{BoardPlace, FileBoard};
-pub use caretaker::Caretaker;
+pub use caretaker::{Care, Caretaker};
 pub use cleaning::{Cleaning, Kept, Planned, clean};
 pub use collect::{CollectPolicy, PayloadReader};
 pub use compression::CompressionSetting;

@@ -15,7 +15,7 @@ use fsgather_core::{
 use rustix::io::Errno;
 
 use crate::{
-    caretaker::Caretaker,
+    caretaker::Care,
     directory, file,
     filesystem::Class,
     gather_dir::{GatherDir, is_not_seen},
@@ -64,7 +64,7 @@ pub(crate) struct MarkerBox {
     /// The process that made it; a forked child must not touch anything.
     process: u32,
     state: Mutex<State>,
-    caretaker: Mutex<Option<Caretaker>>,
+    care: Mutex<Option<Care>>,
 }
 
 #[derive(Debug)]
@@ -90,7 +90,7 @@ impl MarkerBox {
         directory: GatherDir,
         role: Role,
         process: &ProcessId,
-        caretaker: Option<Caretaker>,
+        care: Option<Care>,
     ) -> Self {
         Self {
             directory,
@@ -108,7 +108,7 @@ impl MarkerBox {
                 schedule: TouchSchedule::default(),
                 changed: Instant::now(),
             }),
-            caretaker: Mutex::new(caretaker),
+            care: Mutex::new(care),
         }
     }
 
@@ -520,13 +520,13 @@ impl Postbox for MarkerBox {
         if std::process::id() != self.process {
             return;
         }
-        let caretaker = self
-            .caretaker
+        let care = self
+            .care
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
-        if let Some(caretaker) = caretaker
-            && !caretaker.finish()
+        if let Some(care) = care
+            && !care.finish()
         {
             tracing::warn!("some files of {} may stay", self.directory.path().display());
         }

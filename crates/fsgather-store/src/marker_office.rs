@@ -111,12 +111,13 @@ impl PostOffice for MarkerOffice {
                     let facts = postcard::to_stdvec(directory.facts()).map_err(|error| {
                         Error::config(format!("where messages go cannot be told: {error}"))
                     })?;
-                    let caretaker = Caretaker::start(directory.clone(), Some(BEAT_PERIOD))?;
+                    let care = Caretaker::start(&directory)?
+                        .care_for(directory.clone(), Some(BEAT_PERIOD));
                     let its = MarkerBox::new(
                         directory,
                         Role::Coordinator,
                         &self.owner.process,
-                        Some(caretaker),
+                        Some(care),
                     );
                     its.make_host_directories()?;
                     return Ok((facts, Arc::new(its)));
@@ -149,6 +150,7 @@ impl PostOffice for MarkerOffice {
         let directory = GatherDir::open(
             &place.directory,
             facts,
+            Rank::ZERO,
             place.own,
             Duration::ZERO,
             &mut |_| Ok(()),

@@ -25,7 +25,7 @@
 //! ```
 //!
 //! In values, `%` and control characters are written as `%XX`. `job` is missing when there is none. The
-//! lines `ranks.N` tell all ranks, rank 0 among them, so that a later judge can find out whether any of
+//! lines `ranks.N` tell all ranks that use the directory, its owner among them, so that a later judge can find out whether any of
 //! them still runs: boot id, machine id, pid and mount namespace, `pid:start_time` of each, and host, `-`
 //! standing for nothing. They are missing where they would make the record too long.
 
@@ -52,7 +52,7 @@ const MAX_RANKS_LEN: usize = 96 * 1024;
 /// Whose a gather directory is, for which job, and since when.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnerRecord {
-    /// The process of rank 0, which made the directory.
+    /// The process that made the directory: rank 0, or the first member of a group.
     pub process: ProcessId,
     /// Its user, as a number,
     pub uid: u32,
@@ -60,15 +60,15 @@ pub struct OwnerRecord {
     pub user: String,
     /// The job, if the launcher gives one.
     pub job: Option<String>,
-    /// How many ranks take part.
+    /// How many ranks the world has.
     pub world_size: WorldSize,
     /// The id in the directory's name.
     pub gather: GatherId,
     /// The communicator's identity.
     pub communicator: Uuid,
-    /// When it was made, by rank 0's clock; whole seconds survive.
+    /// When it was made, by the owner's clock; whole seconds survive.
     pub created: SystemTime,
-    /// The processes of all ranks, grouped by where they run; empty where they are not known.
+    /// The processes of all ranks that use it, grouped by where they run; empty where they are not known.
     pub ranks: Vec<ProcessId>,
 }
 

@@ -62,15 +62,15 @@ impl fmt::Display for Removal {
 const PAUSES_MS: [u64; 5] = [100, 200, 500, 1000, 2000];
 
 impl GatherDir {
-    /// Removes the directory if nobody needs it any more; for the ranks that are left when rank 0, whose
+    /// Removes the directory if nobody needs it any more; for the ranks that are left when rank `owner`, whose
     /// business it would be, is gone. Whether the directory is gone as well.
     ///
     /// As long as somebody writes or has something to read, a payload is there, and nothing is removed;
-    /// the last one to leave finds none. What rank 0 was writing does not count: nobody can have been
+    /// the last one to leave finds none. What the owner was writing does not count: nobody can have been
     /// told of it.
     #[must_use = "a directory that stays should be marked"]
-    pub fn remove_if_unused(&self) -> bool {
-        let is_free_of = |name: &str, counts: fn(PayloadName) -> bool| {
+    pub fn remove_if_unused(&self, owner: Rank) -> bool {
+        let is_free_of = |name: &str, counts: &dyn Fn(PayloadName) -> bool| {
             let names = listing::names(&self.path().join(name));
             match names {
                 Ok(names) => !names
@@ -80,8 +80,8 @@ impl GatherDir {
                 Err(error) => error.kind() == io::ErrorKind::NotFound,
             }
         };
-        is_free_of(layout::PAYLOADS, |_| true)
-            && is_free_of(layout::STAGING, |payload| payload.rank() != Rank::ZERO)
+        is_free_of(layout::PAYLOADS, &|_| true)
+            && is_free_of(layout::STAGING, &|payload| payload.rank() != owner)
             && self.remove().is_complete()
     }
 
@@ -107,7 +107,7 @@ impl GatherDir {
     }
 
     /// Removes the payloads of the calls that `is_undecided` tells: those that failed, which nobody
-    /// will read. Rank 0 does this when it leaves before the others.
+    /// will read. The owner does this when it leaves before the others.
     pub fn discard_undecided(&self, is_undecided: impl Fn(ChannelId, Epoch) -> bool) {
         let payloads = self.path().join(layout::PAYLOADS);
         for name in listing::names(&payloads).unwrap_or_default() {

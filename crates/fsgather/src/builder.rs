@@ -247,6 +247,7 @@ impl Builder {
         ground.links = joined.is_networked.then_some(links);
         let mut world = World::new(
             joined.communicator,
+            joined.exchange.rank(),
             joined.processes,
             settings.inline_limit.value,
             route.clone(),
@@ -258,10 +259,11 @@ impl Builder {
         let inner = Inner::of_world(joined.exchange, world);
         if self.is_for_diagnosis {
             // What is found is told on the way that works wherever ranks have met.
-            inner.world.keep_place(route, Place::Relay);
+            inner.places.keep(route.clone(), Place::Relay);
+            inner.world.settle(route, Place::Relay);
         } else {
             let call = Call::new(Operation::SetUp, site.clone());
-            set_up::place_for(&inner, &route, &call)?;
+            set_up::settle(&inner, &route, &call)?;
         }
         Ok(Communicator::from_inner(inner, Postcard))
     }

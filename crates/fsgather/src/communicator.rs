@@ -172,7 +172,7 @@ impl<C> Communicator<C> {
     pub fn barrier(&self) -> Result<(), Error> {
         let site = self.here(Location::caller());
         let passed = step_aside(|| self.inner.exchange.barrier(site));
-        passed.inspect_err(|_| self.inner.world.note_failed())
+        passed.inspect_err(|failure| self.inner.world.note_failed(failure))
     }
 
     /// Ends the communicator together with all other ranks, and leaves nothing behind.

@@ -123,9 +123,10 @@ impl Left {
     /// Ends the reading with a failure, which the others are told at their next call.
     pub(crate) fn fail(&mut self, cause: Error) -> Error {
         self.failed = true;
-        self.inner.world.note_failed();
         let exchange = &self.inner.exchange;
-        exchange.fail(&self.ticket, Phase::Reading, cause)
+        let failure = exchange.fail(&self.ticket, Phase::Reading, cause);
+        self.inner.world.note_failed(&failure);
+        failure
     }
 }
 

@@ -15,7 +15,9 @@ use fsgather_core::{
 use fsgather_store::PayloadId;
 use uuid::Uuid;
 
-use crate::{blocking, ground::Ground, route::Route, settings::Transport, world::World};
+use crate::{
+    blocking, ground::Ground, places::Places, route::Route, settings::Transport, world::World,
+};
 
 /// One rank's membership of one group, be it the world or a part of it.
 pub(crate) struct Inner {
@@ -24,6 +26,8 @@ pub(crate) struct Inner {
     pub(crate) world: Arc<World>,
     /// The members, as ranks of the world, in the order of the group.
     pub(crate) members: Vec<Rank>,
+    /// Where its payloads go.
+    pub(crate) places: Places,
     /// Whether this is the world itself, which sees to what all groups leave behind.
     is_world: bool,
     ended: AtomicBool,
@@ -41,13 +45,14 @@ impl Inner {
             members: exchange.world_size().ranks().collect(),
             exchange,
             world,
+            places: Places::default(),
             is_world: true,
             ended: AtomicBool::new(false),
             open_gathers: AtomicUsize::new(0),
             lists: Mutex::default(),
         });
         let weak = Arc::downgrade(&inner.world);
-        let me = inner.exchange.rank();
+        let me = inner.world.rank;
         inner
             .exchange
             .set_reclaim_sink(Arc::new(move |channel, epoch, owner| {
@@ -69,30 +74,32 @@ impl Inner {
             transport: Transport::Memory,
             directory: None,
         };
-        let world = World::new(Uuid::nil(), processes, u64::MAX, route, Ground::nowhere());
+        let ground = Ground::nowhere();
+        let rank = exchange.rank();
+        let world = World::new(Uuid::nil(), rank, processes, u64::MAX, route, ground);
         Self::of_world(exchange, world)
     }
 
     /// Takes a place in a group of this communicator's members, which are named by their ranks in it.
     pub(crate) fn group(&self, ranks: &[Rank]) -> Result<Arc<Self>, Error> {
         let members: Vec<Rank> = ranks.iter().map(|rank| self.in_world(*rank)).collect();
+        let uses = {
+            let mut lists = lock(&self.lists);
+            let uses = lists.entry(members.clone()).or_insert(0);
+            *uses += 1;
+            *uses - 1
+        };
+        let channel = ChannelId::of_group(self.exchange.channel(), &members, uses);
         let exchange: Box<dyn Exchange> = if members.len() == 1 {
             // Nobody else has to be asked.
-            let me = self.me();
-            Box::new(Solo::of(me))
+            Box::new(Solo::of(self.me(), channel))
         } else {
-            let uses = {
-                let mut lists = lock(&self.lists);
-                let uses = lists.entry(members.clone()).or_insert(0);
-                *uses += 1;
-                *uses - 1
-            };
-            let channel = ChannelId::of_group(self.exchange.channel(), &members, uses);
             self.exchange.group(channel, ranks)?
         };
         Ok(Arc::new(Self {
             exchange,
             world: Arc::clone(&self.world),
+            places: Places::beginning_with(self.world.settled().cloned()),
             members,
             is_world: false,
             ended: AtomicBool::new(false),
@@ -129,9 +136,24 @@ impl Inner {
         self.exchange.peers().get(rank.index())
     }
 
+    /// Where the members run, in the order of the group.
+    pub(crate) fn processes(&self) -> Vec<ProcessId> {
+        let processes = &self.world.processes;
+        let members = self.members.iter();
+        members
+            .filter_map(|member| processes.get(member.index()))
+            .cloned()
+            .collect()
+    }
+
     /// What a rank of this group is in the world.
     pub(crate) fn in_world(&self, rank: Rank) -> Rank {
         self.members.get(rank.index()).copied().unwrap_or(rank)
+    }
+
+    /// Whether this is the world itself.
+    pub(crate) const fn is_world(&self) -> bool {
+        self.is_world
     }
 
     /// The route of calls that ask for nothing else.
@@ -172,31 +194,35 @@ impl Inner {
             return Err(Error::config("this communicator is closed"));
         }
         let closed = self.exchange.close(site);
-        if closed.is_err() {
-            self.world.note_failed();
+        if let Err(failure) = &closed {
+            self.world.note_failed(failure);
         }
-        self.end(None);
+        self.end(None, closed.is_ok());
         closed
     }
 
     /// Leaves without the others.
     pub(crate) fn leave(&self, cause: Option<Error>) {
         if !self.world.is_foreign() && !self.ended.swap(true, Ordering::SeqCst) {
-            self.end(cause);
+            self.end(cause, false);
         }
     }
 
-    fn end(&self, cause: Option<Error>) {
-        if cause.is_some() {
-            self.world.note_failed();
+    /// Ends this rank's part; `closed` says that all ranks have come to the end together.
+    fn end(&self, cause: Option<Error>, closed: bool) {
+        if let Some(cause) = &cause {
+            self.world.note_failed(cause);
         }
         if self.is_world {
             self.world.end_sending();
         }
         let in_good_hands = self.exchange.leave(cause);
         if self.is_world {
-            let is_root = self.exchange.rank() == Rank::ZERO;
-            self.world.clean_up(is_root, in_good_hands);
+            self.world.clean_up(closed, in_good_hands);
+        } else if closed {
+            // What a group leaves that was not closed, the world removes at its end: somebody may read it.
+            let channel = self.exchange.channel();
+            self.world.directories.end_closed(channel, self.world.rank);
         }
     }
 }

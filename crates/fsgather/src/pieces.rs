@@ -114,7 +114,7 @@ impl<C> Communicator<C> {
         let passed = step_aside(|| self.inner.exchange.exchange(call, Bytes::new()));
         passed
             .map(drop)
-            .inspect_err(|_| self.inner.world.note_failed())
+            .inspect_err(|failure| self.inner.world.note_failed(failure))
     }
 
     /// Gathers everybody's payload on every rank, in rank order; always one for each rank.

@@ -6,8 +6,8 @@ use std::{
 };
 
 use fsgather_control::mesh::{CallId, Mesh};
-use fsgather_core::{ChannelId, Epoch, Error, Ticket};
-use fsgather_store::{Caretaker, CollectPolicy, GatherDir, PayloadId, PayloadName};
+use fsgather_core::{ChannelId, Epoch, Error, Rank, Ticket};
+use fsgather_store::{Care, CollectPolicy, GatherDir, PayloadId, PayloadName};
 
 use crate::inner::lock;
 
@@ -52,24 +52,46 @@ pub(crate) const fn call_id(ticket: &Ticket) -> CallId {
 pub(crate) struct FilePlace {
     directory: GatherDir,
     policy: CollectPolicy,
+    /// The group that has set it up,
+    channel: ChannelId,
+    /// and the first of its members, which has made the directory and removes it; by its number in the world.
+    owner: Rank,
     /// Gone once finished.
-    caretaker: Mutex<Option<Caretaker>>,
+    care: Mutex<Option<Care>>,
     /// This rank's own payloads that somebody may still read.
     published: Mutex<BTreeMap<(ChannelId, Epoch), PayloadName>>,
 }
 
 impl FilePlace {
-    pub(crate) fn new(directory: GatherDir, policy: CollectPolicy, caretaker: Caretaker) -> Self {
+    pub(crate) fn new(
+        directory: GatherDir,
+        policy: CollectPolicy,
+        channel: ChannelId,
+        owner: Rank,
+        care: Care,
+    ) -> Self {
         Self {
             directory,
             policy,
-            caretaker: Mutex::new(Some(caretaker)),
+            channel,
+            owner,
+            care: Mutex::new(Some(care)),
             published: Mutex::default(),
         }
     }
 
     pub(crate) fn directory(&self) -> &GatherDir {
         &self.directory
+    }
+
+    /// The group that has set it up.
+    pub(crate) const fn channel(&self) -> ChannelId {
+        self.channel
+    }
+
+    /// Who has made it and removes it, by its number in the world.
+    pub(crate) const fn owner(&self) -> Rank {
+        self.owner
     }
 
     pub(crate) fn policy(&self) -> &CollectPolicy {
@@ -91,8 +113,8 @@ impl FilePlace {
 
     /// Removes a payload, in the background.
     pub(crate) fn reclaim(&self, name: PayloadName) {
-        match &*lock(&self.caretaker) {
-            Some(caretaker) => caretaker.reclaim(name),
+        match &*lock(&self.care) {
+            Some(care) => care.reclaim(name),
             // The last words of a communicator that has been closed: there is no need to hurry.
             None => {
                 if let Err(error) = self.directory.reclaim(name) {
@@ -104,23 +126,28 @@ impl FilePlace {
 
     /// Removes the payload of a rank that has gone, in the background.
     pub(crate) fn reclaim_of(&self, id: PayloadId) {
-        if let Some(caretaker) = &*lock(&self.caretaker) {
-            caretaker.reclaim_of(id);
+        if let Some(care) = &*lock(&self.care) {
+            care.reclaim_of(id);
+        }
+    }
+
+    /// Has what earlier attempts at a job have left beside the directory removed, in the background.
+    pub(crate) fn sweep(&self, job: Option<String>) {
+        if let Some(care) = &*lock(&self.care) {
+            care.sweep(job);
         }
     }
 
     /// Whether the directory may still be used: somebody may have taken its owner for dead.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        lock(&self.caretaker)
-            .as_ref()
-            .map_or(Ok(()), Caretaker::check)
+        lock(&self.care).as_ref().map_or(Ok(()), Care::check)
     }
 
     /// Waits until what was to be removed is gone, or is not to be had in reasonable time.
     pub(crate) fn finish(&self) {
-        let caretaker = lock(&self.caretaker).take();
-        if let Some(caretaker) = caretaker
-            && !caretaker.finish()
+        let care = lock(&self.care).take();
+        if let Some(care) = care
+            && !care.finish()
         {
             tracing::warn!("some files of {} may stay", self.directory.path().display());
         }

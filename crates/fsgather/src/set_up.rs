@@ -1,13 +1,17 @@
 //! How ranks agree on where payloads go: [`place_for`].
 //!
-//! Set-up is made of ordinary exchanges, so it fails, times out and is agreed on like any call:
+//! Each group, and the world, sets up for itself each [`Route`] that its calls take, the first time that one does,
+//! by ordinary exchanges of its own. So it fails, times out and is agreed on like any call, needs nobody but the
+//! members, and has nobody else wait. What is shared between groups, and what others see of a place, goes by
+//! the ranks' numbers in the world. In the following the *root* is the first member: rank 0 of the world.
 //!
-//! 1. Rank 0 makes the gather directory, unless it was told to use memory, and tells everybody its
+//! 1. The root makes the gather directory, unless it was told to use memory, and tells everybody its
 //!    plan. If it cannot, nobody can.
-//! 2. Only when ranks may see different mounts: it is proved that they share the directory
+//! 2. Only when members may see different mounts: it is proved that they share the directory
 //!    ([`sharing::prove`]).
+//! 3. All say that they have what they need to use it.
 //!
-//! If it is not, the transport `auto` goes through memory with one warning, and `filesys` is an error. How
+//! If it is not shared, the transport `auto` goes through memory with one warning, and `filesys` is an error. How
 //! ranks connect to each other for that is in [`links`].
 
 mod links;
@@ -18,72 +22,93 @@ use std::{
 };
 
 use bytes::Bytes;
-use fsgather_core::{Call, Contribution, Error, Operation, Phase, Rank, Round};
+use fsgather_core::{Call, Contribution, Error, Operation, Phase, ProcessId, Rank, Round};
 use fsgather_store::{
-    BEAT_PERIOD, Caretaker, CollectPolicy, FileSystem, GatherDir, GatherFacts, OwnUid,
-    cannot_be_shared, check_writable, probers,
+    BEAT_PERIOD, CollectPolicy, FileSystem, GatherDir, GatherFacts, OwnUid, cannot_be_shared,
+    check_writable, probers,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    inner::{Inner, lock},
+    inner::Inner,
     place::{FilePlace, Place},
     route::Route,
     settings::Transport,
     sharing::{self, Talk},
 };
 
-/// What rank 0 tells everybody.
+/// What the root tells everybody.
 #[derive(Debug, Serialize, Deserialize)]
 struct Told {
     plan: Plan,
-    /// What ranks must know to connect to each other, if it comes to that.
-    secret: [u8; 32],
+    /// Which way the root was told to use: where ranks were told different things, its word counts.
+    transport: Transport,
+    /// What the ranks of the world must know to connect to each other, if it comes to that; told to all of
+    /// them when the world is made, and to no group.
+    secret: Option<[u8; 32]>,
 }
 
-/// What rank 0 means to do.
+/// What the root means to do.
 #[derive(Debug, Serialize, Deserialize)]
 enum Plan {
-    /// Memory, as rank 0 was told.
+    /// Memory, as the root was told.
     Memory,
     /// Files in this rendezvous directory.
     Files {
         directory: String,
         facts: GatherFacts,
-        /// Whether ranks may see different mounts, so that it has to be proved that they share it.
+        /// Whether members may see different mounts, so that it has to be proved that they share it.
         is_in_doubt: bool,
     },
-    /// Memory, or nothing: it is plain that ranks do not share the directory.
+    /// Memory, or nothing: it is plain that members do not share the directory.
     NotShared(Error),
 }
 
-/// The place that a route leads to; found out together with all other ranks the first time, where `call` is
+/// The place that a route leads to; found out together with all other members the first time, where `call` is
 /// made and with its time-out.
 pub(crate) fn place_for(inner: &Inner, route: &Route, call: &Call) -> Result<Place, Error> {
-    let _one_at_a_time = lock(&inner.world.setting_up);
-    if let Some(known) = inner.world.known_place(route) {
-        return Ok(known);
-    }
-    let place = run(inner, route, call)?;
-    inner.world.keep_place(route.clone(), place.clone());
-    Ok(place)
-}
-
-/// Finds the place that a route leads to, together with all other ranks.
-fn run(inner: &Inner, route: &Route, call: &Call) -> Result<Place, Error> {
+    // Nothing is too large for such an exchange.
     if inner.exchange.body_limit() == usize::MAX {
         return Ok(Place::Relay);
     }
-    let set_up = SetUp { inner, route, call };
+    if let Some(known) = inner.places.find(route) {
+        return Ok(known);
+    }
+    let (_, place) = run(inner, route, call)?;
+    inner.places.keep(route.clone(), place.clone());
+    Ok(place)
+}
+
+/// Finds out where the payloads of a new world go, if nothing else is said; its groups have it from there.
+pub(crate) fn settle(inner: &Inner, route: &Route, call: &Call) -> Result<(), Error> {
+    let (transport, place) = run(inner, route, call)?;
+    let agreed = Route {
+        transport,
+        directory: route.directory.clone(),
+    };
+    inner.places.keep(agreed.clone(), place.clone());
+    inner.world.settle(agreed, place);
+    Ok(())
+}
+
+/// Finds the place that a route leads to, together with all other members; the transport that counts.
+fn run(inner: &Inner, route: &Route, call: &Call) -> Result<(Transport, Place), Error> {
+    let set_up = SetUp {
+        inner,
+        route,
+        call,
+        processes: inner.processes(),
+    };
     let mut made = None;
-    let place = set_up.find(&mut made);
-    if let (Some(directory), Ok(Place::Relay | Place::Mesh(_)) | Err(_)) = (made, &place) {
+    let found = set_up.find(&mut made);
+    let is_used = matches!(found, Ok((_, Place::Files(_))));
+    if let (Some(directory), false) = (made, is_used) {
         let removal = directory.remove();
         if !removal.is_complete() {
             tracing::warn!("{removal}");
         }
     }
-    place
+    found.inspect_err(|failure| inner.world.note_failed(failure))
 }
 
 struct SetUp<'a> {
@@ -91,63 +116,84 @@ struct SetUp<'a> {
     route: &'a Route,
     /// What it is done for.
     call: &'a Call,
+    /// Where the members run, in the order of the group.
+    processes: Vec<ProcessId>,
 }
 
 impl SetUp<'_> {
-    /// `made` is rank 0's directory, as soon as it exists.
-    fn find(&self, made: &mut Option<GatherDir>) -> Result<Place, Error> {
-        let is_root = self.inner.exchange.rank() == Rank::ZERO;
+    /// `made` is the root's directory, as soon as it exists.
+    fn find(&self, made: &mut Option<GatherDir>) -> Result<(Transport, Place), Error> {
+        let world = &self.inner.world;
         let told = self.agree(|| {
-            if let Some(problem) = &self.inner.world.ground.problem {
+            if let Some(problem) = &world.ground.problem {
                 return Err(problem.clone());
             }
-            if !is_root {
+            if !self.is_root() {
                 return Ok(Bytes::new());
             }
             let (plan, directory) = self.plan()?;
             *made = directory;
-            let secret = rand::random();
-            encode(&Told { plan, secret })
+            encode(&Told {
+                plan,
+                transport: self.route.transport,
+                secret: self.inner.is_world().then(|| world.links.draw_secret()),
+            })
         })?;
-        let Told { plan, secret } = decode(told.first())?;
-        let (path, facts, is_in_doubt) = match plan {
-            Plan::Memory => return self.memory(secret),
-            Plan::NotShared(problem) => return self.not_shared(problem, secret),
+        let Told {
+            plan,
+            transport,
+            secret,
+        } = decode(told.first()).map_err(|error| self.fail(error))?;
+        if let Some(secret) = secret {
+            world.links.keep_secret(secret);
+        }
+        let place = match plan {
+            Plan::Memory => self.memory()?,
+            Plan::NotShared(problem) => self.not_shared(problem, transport)?,
             Plan::Files {
                 directory,
                 facts,
                 is_in_doubt,
-            } => (PathBuf::from(directory), facts, is_in_doubt),
-        };
-        let opened = match made {
-            Some(directory) => Ok(directory.clone()),
-            None => self.open(&path, facts),
-        };
-        // Where all ranks see the same mounts, what one can open, all can.
-        let directory = if is_in_doubt {
-            match self.probe(&path, opened)? {
-                Ok(directory) => Ok(directory),
-                Err(problem) => return self.not_shared(problem, secret),
+            } => {
+                let path = PathBuf::from(directory);
+                let opened = match made {
+                    Some(directory) => Ok(directory.clone()),
+                    None => self.open(&path, facts),
+                };
+                // Where all members see the same mounts, what one can open, all can.
+                let problem = if is_in_doubt {
+                    self.probe(&path, opened.as_ref())?
+                } else {
+                    None
+                };
+                match problem {
+                    None => self.files(opened)?,
+                    Some(problem) => self.not_shared(problem, transport)?,
+                }
             }
-        } else {
-            opened
         };
-        // A rank that cannot open it after all must not leave the others alone with their first call.
-        let directory = self.agree_on(directory)?;
-        Ok(Place::Files(Arc::new(self.furnish(directory)?)))
+        Ok((transport, place))
     }
 
-    /// What rank 0 means to do; it makes the gather directory at once, so that a lack of room or
+    fn is_root(&self) -> bool {
+        self.inner.exchange.rank() == Rank::ZERO
+    }
+
+    /// The root, by its number in the world.
+    fn root(&self) -> Rank {
+        self.inner.in_world(Rank::ZERO)
+    }
+
+    /// What the root means to do; it makes the gather directory at once, so that a lack of room or
     /// permission is known now rather than after hours of work.
     fn plan(&self) -> Result<(Plan, Option<GatherDir>), Error> {
         if self.route.transport == Transport::Memory {
             return Ok((Plan::Memory, None));
         }
-        let ground = &self.inner.world.ground;
+        let world = &self.inner.world;
         let (rendezvous, own) = self.choose()?;
-        let processes = &self.inner.world.processes;
         let file_system = FileSystem::of(&rendezvous)?;
-        if let Some(hosts) = cannot_be_shared(&file_system, processes) {
+        if let Some(hosts) = cannot_be_shared(&file_system, &self.processes) {
             let problem = Error::NotShared {
                 directory: rendezvous,
                 hosts,
@@ -155,13 +201,15 @@ impl SetUp<'_> {
             };
             return Ok((Plan::NotShared(problem), None));
         }
-        let world_size = self.inner.exchange.world_size();
-        let owner = ground.owner(processes, world_size, self.inner.world.communicator);
+        // Payloads are named by the numbers that ranks have in the world.
+        let world_size = world.size()?;
+        let ground = &world.ground;
+        let owner = ground.owner(&self.processes, world_size, world.communicator);
         let directory = GatherDir::create(&rendezvous, ground.mode, &owner, own)?;
         let plan = Plan::Files {
             directory: rendezvous.to_string_lossy().into_owned(),
             facts: directory.facts().clone(),
-            is_in_doubt: probers(processes).len() > 1,
+            is_in_doubt: probers(&self.processes).len() > 1,
         };
         Ok((plan, Some(directory)))
     }
@@ -172,7 +220,7 @@ impl SetUp<'_> {
         if let Some(named) = &self.route.directory {
             return ground.enter(named);
         }
-        let all_here = probers(&self.inner.world.processes).len() == 1;
+        let all_here = probers(&self.processes).len() == 1;
         let chosen = ground.choose(all_here)?;
         let entered = ground.enter(chosen)?;
         if ground.is_working_directory(chosen) {
@@ -196,42 +244,45 @@ impl SetUp<'_> {
             Some(own) => own,
             None => check_writable(rendezvous)?,
         };
-        sharing::open(self, rendezvous, facts, own)
+        sharing::open(self, rendezvous, facts, self.root(), own)
     }
 
     /// Finds out whether all mount namespaces see the same directory; why not, if they do not.
     fn probe(
         &self,
         rendezvous: &Path,
-        opened: Result<GatherDir, Error>,
-    ) -> Result<Result<GatherDir, Error>, Error> {
-        let processes = &self.inner.world.processes;
-        let rank = self.inner.exchange.rank();
-        let proved = sharing::prove(self, rank, processes, rendezvous, opened.as_ref())?;
-        if rank == Rank::ZERO
-            && let Ok(directory) = &opened
+        opened: Result<&GatherDir, &Error>,
+    ) -> Result<Option<Error>, Error> {
+        let (rank, processes) = (self.inner.exchange.rank(), &self.processes);
+        let proved = sharing::prove(self, rank, processes, rendezvous, opened)?;
+        if self.is_root()
+            && let Ok(directory) = opened
             && let Err(error) = directory.clear_probes()
         {
             tracing::debug!("{error}");
         }
-        Ok(match proved {
-            None => opened,
-            Some(blindness) => Err(blindness.into_error(rendezvous, processes)),
-        })
+        Ok(proved.map(|blindness| blindness.into_error(rendezvous, processes)))
     }
 
-    /// Makes sure that every rank has what it needs, or none goes on.
-    fn agree_on<R>(&self, own: Result<R, Error>) -> Result<R, Error> {
-        let mut kept = None;
+    /// Begins to use a directory, if every member can; a rank that cannot after all must not leave the others
+    /// alone with their first call, nor without the reason.
+    fn files(&self, directory: Result<GatherDir, Error>) -> Result<Place, Error> {
+        let mut furnished = None;
         self.agree(|| {
-            kept = Some(own?);
+            furnished = Some(self.furnish(directory?)?);
             Ok(Bytes::new())
         })?;
-        kept.ok_or_else(|| Error::config("a set-up came to no result"))
+        let files = furnished.ok_or_else(|| Error::config("a set-up came to no result"))?;
+        let files = Arc::new(files);
+        if self.is_root() {
+            files.sweep(self.inner.world.ground.job.clone());
+        }
+        self.inner.world.directories.add(Arc::clone(&files));
+        Ok(Place::Files(files))
     }
 
     fn furnish(&self, directory: GatherDir) -> Result<FilePlace, Error> {
-        let processes = &self.inner.world.processes;
+        let processes = &self.processes;
         let single_host = processes
             .iter()
             .all(|process| process.boot_id == processes[0].boot_id);
@@ -239,33 +290,37 @@ impl SetUp<'_> {
             single_host,
             ..CollectPolicy::default()
         };
-        let is_root = self.inner.exchange.rank() == Rank::ZERO;
-        let caretaker = Caretaker::start(directory.clone(), is_root.then_some(BEAT_PERIOD))?;
-        if is_root {
-            caretaker.sweep(self.inner.world.ground.job.clone());
-        }
-        Ok(FilePlace::new(directory, policy, caretaker))
+        let beat = self.is_root().then_some(BEAT_PERIOD);
+        let care = self.inner.world.directories.care_for(&directory, beat)?;
+        let channel = self.inner.exchange.channel();
+        Ok(FilePlace::new(
+            directory,
+            policy,
+            channel,
+            self.root(),
+            care,
+        ))
     }
 
-    /// Where ranks were told different things, rank 0 decides.
-    fn memory(&self, secret: [u8; 32]) -> Result<Place, Error> {
+    fn memory(&self) -> Result<Place, Error> {
         if self.route.transport == Transport::Filesys {
             tracing::warn!(
-                "rank 0 was told to use memory, this rank ({}) to use files: memory it is",
-                self.inner.exchange.rank()
+                "rank {} was told to use memory, this rank ({}) to use files: memory it is",
+                self.root(),
+                self.inner.world.rank
             );
         }
-        self.connect(secret)
+        self.connect()
     }
 
-    fn not_shared(&self, problem: Error, secret: [u8; 32]) -> Result<Place, Error> {
-        if self.route.transport == Transport::Filesys {
+    fn not_shared(&self, problem: Error, transport: Transport) -> Result<Place, Error> {
+        if transport == Transport::Filesys {
             return Err(problem);
         }
-        if self.inner.exchange.rank() == Rank::ZERO {
+        if self.is_root() {
             tracing::warn!("{problem}; payloads go through memory instead");
         }
-        self.connect(secret)
+        self.connect()
     }
 
     /// One exchange of the set-up; a rank whose part fails makes it fail for all.
@@ -286,8 +341,15 @@ impl Talk for SetUp<'_> {
     fn tell_all<T: Serialize + DeserializeOwned>(&self, own: &T) -> Result<Vec<T>, Error> {
         self.agree(|| encode(own))?
             .iter()
-            .map(|finding| decode(Some(finding)))
+            .map(|finding| decode(Some(finding)).map_err(|error| self.fail(error)))
             .collect()
+    }
+
+    fn fail(&self, cause: Error) -> Error {
+        match self.agree(|| Err(cause.clone())) {
+            Err(failure) => failure,
+            Ok(_) => cause,
+        }
     }
 
     fn heed(&self) -> Result<(), Error> {

@@ -22,6 +22,9 @@ pub(crate) trait Talk {
     /// Tells everybody what this rank has found; what each rank has, in rank order.
     fn tell_all<T: Serialize + DeserializeOwned>(&self, own: &T) -> Result<Vec<T>, Error>;
 
+    /// Has what ranks do together fail because this rank cannot go on; the error that all agree on.
+    fn fail(&self, cause: Error) -> Error;
+
     /// Looks whether this rank is to stop; an error if so.
     fn heed(&self) -> Result<(), Error>;
 }
@@ -92,7 +95,8 @@ pub(crate) fn prove(
                 talk.heed()
             };
             directory
-                .visible_nonces(&nonces, patience_for(rendezvous), &mut tend)?
+                .visible_nonces(&nonces, patience_for(rendezvous), &mut tend)
+                .map_err(|error| talk.fail(error))?
                 .into_iter()
                 .collect()
         }
@@ -132,15 +136,18 @@ fn judge(
     Some(Blindness { ranks, reason })
 }
 
-/// Opens the gather directory that rank 0 has made.
+/// Opens the gather directory that rank `owner` of the world has made.
 pub(crate) fn open(
     talk: &impl Talk,
     rendezvous: &Path,
     facts: GatherFacts,
+    owner: Rank,
     own: OwnUid,
 ) -> Result<GatherDir, Error> {
     let patience = patience_for(rendezvous);
-    GatherDir::open(rendezvous, facts, own, patience, &mut |_| talk.heed())
+    GatherDir::open(rendezvous, facts, owner, own, patience, &mut |_| {
+        talk.heed()
+    })
 }
 
 /// How long to look for what another process has written: what one on this host has is there at once.

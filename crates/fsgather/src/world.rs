@@ -1,24 +1,28 @@
 //! What the communicator of all ranks and its groups share: [`World`].
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
-        Arc, Mutex,
+        Mutex, OnceLock,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
-use fsgather_core::{ChannelId, Epoch, GatherId, Interrupt, ProcessId, Site};
+use fsgather_control::mesh::CallId;
+use fsgather_core::{
+    ChannelId, Epoch, Error, Interrupt, PeerFailure, ProcessId, Rank, Site, WorldSize,
+};
 use fsgather_store::{CompressionSetting, PayloadId};
 use uuid::Uuid;
 
 use crate::{
+    directories::{Directories, Ending},
     ground::Ground,
     inner::lock,
-    place::{FilePlace, Place},
+    links::Links,
+    place::Place,
     route::Route,
-    settings::Transport,
 };
 
 /// How long a communicator that is dropped goes on handing over payloads that others have still to read.
@@ -30,6 +34,9 @@ const FAILED_LAST_SENDING: Duration = Duration::from_millis(500);
 /// What the communicator of all ranks and its groups share.
 pub(crate) struct World {
     pub(crate) communicator: Uuid,
+    /// Which rank of the world this process is, whatever its place in the group that makes a call.
+    pub(crate) rank: Rank,
+    /// Where all ranks run, by rank.
     pub(crate) processes: Vec<ProcessId>,
     /// What set-ups need to know.
     pub(crate) ground: Ground,
@@ -41,18 +48,22 @@ pub(crate) struct World {
     pub(crate) call_site: Option<Site>,
     /// Ends all calls from outside.
     pub(crate) interrupt: Interrupt,
-    /// The route of calls that ask for nothing else.
-    route: Route,
-    /// Never held over a call of the exchange: reclaiming, which looks here, may happen inside of one.
-    places: Mutex<Vec<(Route, Place)>>,
-    /// Held while a place is being found out, which is one thing at a time.
-    pub(crate) setting_up: Mutex<()>,
+    /// The route of calls that ask for nothing else, as this rank was told,
+    told: Route,
+    /// and as all ranks have agreed, with where it leads.
+    settled: OnceLock<(Route, Place)>,
+    /// Direct connections to other ranks, for all groups.
+    pub(crate) links: Links,
+    /// Gather directories, of all groups.
+    pub(crate) directories: Directories,
     /// Gathers whose payloads have not all been read, in all groups.
     pub(crate) open_gathers: AtomicUsize,
     /// The latest call that has succeeded of each group that this rank has made a call in.
     decided: Mutex<BTreeMap<ChannelId, Option<Epoch>>>,
     /// Whether any call has failed.
     has_failed: AtomicBool,
+    /// Ranks that are known to be lost.
+    lost: Mutex<BTreeSet<Rank>>,
     /// The process that made this; a forked child inherits it, but nothing that it stands for.
     process: u32,
 }
@@ -60,27 +71,36 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(
         communicator: Uuid,
+        rank: Rank,
         processes: Vec<ProcessId>,
         inline_setting: u64,
-        route: Route,
+        told: Route,
         ground: Ground,
     ) -> Self {
         Self {
             communicator,
+            rank,
             processes,
             ground,
             inline_setting,
             compression: CompressionSetting::None,
             call_site: None,
             interrupt: Interrupt::default(),
-            route,
-            places: Mutex::default(),
-            setting_up: Mutex::default(),
+            told,
+            settled: OnceLock::new(),
+            links: Links::default(),
+            directories: Directories::default(),
             open_gathers: AtomicUsize::new(0),
             decided: Mutex::default(),
             has_failed: AtomicBool::new(false),
+            lost: Mutex::default(),
             process: std::process::id(),
         }
+    }
+
+    /// How many ranks it has.
+    pub(crate) fn size(&self) -> Result<WorldSize, Error> {
+        WorldSize::new(u32::try_from(self.processes.len()).unwrap_or(u32::MAX))
     }
 
     /// Whether this process is a forked child of the one that joined.
@@ -88,58 +108,30 @@ impl World {
         self.process != std::process::id()
     }
 
+    /// The route of calls that ask for nothing else.
     pub(crate) fn route(&self) -> &Route {
-        &self.route
+        self.settled.get().map_or(&self.told, |(route, _)| route)
     }
 
-    /// The place that a route leads to, if that has been found out.
-    pub(crate) fn known_place(&self, route: &Route) -> Option<Place> {
-        let places = lock(&self.places);
-        let known = places.iter().find(|(known, place)| {
-            known == route
-                // A communicator that has found its own directory shared does not ask twice.
-                || (route.directory.is_none()
-                    && known.directory.is_none()
-                    && route.transport == Transport::Filesys
-                    && matches!(place, Place::Files(_)))
-        });
-        known.map(|(_, place)| place.clone())
+    /// Notes what the world was made with, as all its ranks know it: the route of calls that ask for nothing
+    /// else, and where it leads.
+    pub(crate) fn settle(&self, route: Route, place: Place) {
+        self.settled.get_or_init(|| (route, place));
     }
 
-    /// Keeps what was found out about a route.
-    pub(crate) fn keep_place(&self, route: Route, place: Place) {
-        lock(&self.places).push((route, place));
-    }
-
-    /// The connections between ranks, if they have been made for another route.
-    pub(crate) fn known_mesh(&self) -> Option<Place> {
-        let places = lock(&self.places);
-        let mut places = places.iter().map(|(_, place)| place);
-        places
-            .find(|place| matches!(place, Place::Mesh(_)))
-            .cloned()
-    }
-
-    /// The gather directory of this id, if this communicator has it.
-    pub(crate) fn files_of(&self, id: GatherId) -> Option<Arc<FilePlace>> {
-        lock(&self.places)
-            .iter()
-            .find_map(|(_, place)| match place {
-                Place::Files(files) if files.directory().facts().id == id => {
-                    Some(Arc::clone(files))
-                }
-                _ => None,
-            })
+    /// What the world was made with.
+    pub(crate) fn settled(&self) -> Option<&(Route, Place)> {
+        self.settled.get()
     }
 
     /// Removes a payload that nobody needs any more.
     pub(crate) fn reclaim(&self, id: PayloadId, is_own: bool) {
-        for (_, place) in lock(&self.places).iter() {
-            if is_own {
-                place.reclaim_own(id.channel, id.epoch);
-            } else if let Place::Files(files) = place {
-                files.reclaim_of(id);
-            }
+        self.directories.reclaim(id, is_own);
+        if is_own && let Some(mesh) = self.links.mesh() {
+            mesh.withdraw(CallId {
+                channel: id.channel,
+                epoch: id.epoch,
+            });
         }
     }
 
@@ -164,14 +156,22 @@ impl World {
             .is_some_and(|latest| *latest < Some(epoch))
     }
 
-    /// Notes that a call has failed.
-    pub(crate) fn note_failed(&self) {
+    /// Notes that a call has failed, and whom that shows to be lost.
+    pub(crate) fn note_failed(&self, failure: &Error) {
         self.has_failed.store(true, Ordering::Relaxed);
+        if let Error::PeerFailed {
+            peer,
+            failure: PeerFailure::Lost { .. } | PeerFailure::OutcomeUnknown { .. },
+            ..
+        } = failure.root_cause()
+        {
+            lock(&self.lost).insert(peer.rank);
+        }
     }
 
     /// Lets what others have still to read from this process's memory be read, in reasonable time.
     pub(crate) fn end_sending(&self) {
-        if let Some(Place::Mesh(mesh)) = self.known_mesh() {
+        if let Some(mesh) = self.links.mesh() {
             mesh.shut_down(if self.has_failed.load(Ordering::Relaxed) {
                 FAILED_LAST_SENDING
             } else {
@@ -180,40 +180,15 @@ impl World {
         }
     }
 
-    /// Removes what this rank has to remove. `in_good_hands`: on rank 0 nobody else uses the directory
-    /// any more, elsewhere rank 0 is there to remove it.
-    pub(crate) fn clean_up(&self, is_root: bool, in_good_hands: bool) {
-        let places = std::mem::take(&mut *lock(&self.places));
-        for (_, place) in places {
-            let Place::Files(files) = &place else {
-                continue;
-            };
-            files.finish();
-            let directory = files.directory();
-            let marked = match (is_root, in_good_hands) {
-                (true, true) => {
-                    let removal = directory.remove();
-                    if !removal.is_complete() {
-                        tracing::warn!("{removal}");
-                    }
-                    Ok(())
-                }
-                // Whoever leaves last removes it.
-                (true, false) => {
-                    directory.discard_undecided(|channel, epoch| self.is_undecided(channel, epoch));
-                    directory.mark_finished()
-                }
-                (false, true) => Ok(()),
-                (false, false) if directory.remove_if_unused() => Ok(()),
-                // So that nobody has to guess later whether its owner still lives.
-                (false, false) => directory.mark_aborted("rank 0 was lost or has left"),
-            };
-            match marked {
-                Ok(()) => {}
-                // Rank 0 was taken for lost, and has removed it all the same.
-                Err(_) if !directory.path().exists() => {}
-                Err(error) => tracing::warn!("the gather directory stays: {error}"),
-            }
-        }
+    /// Removes what this rank has to remove. `closed`: all ranks have closed the world together.
+    /// `in_good_hands`: on rank 0 nobody else is left, elsewhere rank 0 is still there.
+    pub(crate) fn clean_up(&self, closed: bool, in_good_hands: bool) {
+        self.directories.end_all(&Ending {
+            me: self.rank,
+            closed,
+            in_good_hands,
+            is_undecided: &|channel, epoch| self.is_undecided(channel, epoch),
+            is_lost: &|rank| lock(&self.lost).contains(&rank),
+        });
     }
 }

@@ -3,7 +3,7 @@
 use std::{
     io,
     sync::{
-        OnceLock,
+        Mutex, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -31,8 +31,8 @@ pub(super) struct Core {
     encrypt: bool,
     network_namespace: u64,
     processes: Vec<ProcessId>,
-    /// What the others have told.
-    pub(super) addresses: OnceLock<Vec<MeshAddress>>,
+    /// What the others have told, by rank.
+    addresses: Mutex<Vec<Option<MeshAddress>>>,
     pub(super) idle: Idle,
     pub(super) parked: Parked,
     pub(super) offers: Offers,
@@ -53,7 +53,7 @@ impl Core {
             encrypt: config.encrypt,
             network_namespace: config.network_namespace,
             processes: config.processes.clone(),
-            addresses: OnceLock::new(),
+            addresses: Mutex::new(vec![None; config.processes.len()]),
             idle: Idle::default(),
             parked: Parked::default(),
             offers: Offers::default(),
@@ -69,6 +69,28 @@ impl Core {
     /// How many ranks there are.
     pub(super) fn world_size(&self) -> usize {
         self.processes.len()
+    }
+
+    /// Notes where a rank can be reached; whether there is such a rank.
+    pub(super) fn know(&self, rank: Rank, address: MeshAddress) -> bool {
+        let mut addresses = self
+            .addresses
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let Some(known) = addresses.get_mut(rank.index()) else {
+            return false;
+        };
+        *known = Some(address);
+        true
+    }
+
+    /// Where a rank can be reached, if that has been told.
+    pub(super) fn address(&self, rank: Rank) -> Option<MeshAddress> {
+        let addresses = self
+            .addresses
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        addresses.get(rank.index()).cloned().flatten()
     }
 
     fn process(&self, rank: Rank) -> Option<&ProcessId> {

@@ -55,9 +55,7 @@ pub(super) async fn dial(core: &Core, to: Rank) -> Result<Link, Error> {
 /// Which addresses to try together: loopback alone first, where it means that rank, then all.
 fn groups(core: &Core, to: Rank) -> Result<Vec<Vec<SocketAddr>>, Error> {
     let theirs = core
-        .addresses
-        .get()
-        .and_then(|addresses| addresses.get(to.index()))
+        .address(to)
         .ok_or_else(|| Error::config(format!("the addresses of rank {to} are not known yet")))?;
     let there = Network {
         boot_id: &theirs.boot_id,

@@ -1,7 +1,7 @@
 //! Payloads directly from rank to rank, through memory and sockets alone: [`Mesh`].
 //!
 //! The star of the control plane agrees on what is to be moved; the mesh moves it. Each rank listens, and
-//! tells the others where ([`Mesh::address`], [`Mesh::know`]). Then there are two ways:
+//! tells those that it exchanges payloads with where ([`Mesh::address`], [`Mesh::know`]). Then there are two ways:
 //!
 //! - a [ring](Mesh::ring) brings everybody's payload to everybody, from neighbour to neighbour;
 //! - a [pull](Mesh::pull) fetches one payload from the rank that [offers](Mesh::offer) it.
@@ -160,7 +160,7 @@ impl Mesh {
         })
     }
 
-    /// Where this rank can be reached; all others must be told.
+    /// Where this rank can be reached; those that it exchanges payloads with must be told.
     #[must_use]
     pub const fn address(&self) -> &MeshAddress {
         &self.address
@@ -172,24 +172,21 @@ impl Mesh {
         self.engine.core().patience
     }
 
-    /// Hands in where everybody can be reached, in rank order. Before that this rank can be reached, but
-    /// reaches nobody.
+    /// Hands in where a rank can be reached, as it has told last. Before that it can reach this one, but is not
+    /// reached by it.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] when these are not as many as there are ranks, or were handed in before.
-    pub fn know(&self, addresses: Vec<MeshAddress>) -> Result<(), Error> {
+    /// [`Error::Config`] for a rank that is none of this world.
+    pub fn know(&self, rank: Rank, address: MeshAddress) -> Result<(), Error> {
         let core = self.engine.core();
-        if addresses.len() != core.world_size() {
-            return Err(Error::config(format!(
-                "addresses of {} ranks for a mesh of {}",
-                addresses.len(),
-                core.world_size()
-            )));
+        if core.know(rank, address) {
+            return Ok(());
         }
-        core.addresses
-            .set(addresses)
-            .map_err(|_| Error::config("addresses of a mesh were handed in twice"))
+        Err(Error::config(format!(
+            "the address of rank {rank} for a mesh of {} ranks",
+            core.world_size()
+        )))
     }
 
     /// Makes sure that there is a link to a rank, so that a transfer to or from it cannot fail for lack of
@@ -370,7 +367,9 @@ mod tests {
         });
         let addresses = meshes.each_ref().map(|mesh| mesh.address().clone());
         for mesh in &meshes {
-            mesh.know(addresses.to_vec()).unwrap();
+            for (rank, address) in (0..).zip(addresses.clone()) {
+                mesh.know(Rank::new(rank), address).unwrap();
+            }
         }
         meshes
     }

@@ -68,9 +68,16 @@ impl Bed {
                 };
                 tell(other, address)
             });
-            mesh.know(addresses.collect()).unwrap();
+            know_all(mesh, addresses);
         }
         meshes
+    }
+}
+
+/// Tells a mesh where all ranks can be reached, in rank order.
+pub(crate) fn know_all(mesh: &Mesh, addresses: impl IntoIterator<Item = MeshAddress>) {
+    for (rank, address) in (0..).zip(addresses) {
+        mesh.know(Rank::new(rank), address).unwrap();
     }
 }
 

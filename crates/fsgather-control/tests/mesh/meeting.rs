@@ -13,7 +13,7 @@ use fsgather_testkit::pace::allowed;
 use uuid::Uuid;
 
 use crate::{
-    bed::{Bed, call, check, ignore, payload, ring},
+    bed::{Bed, call, check, ignore, know_all, payload, ring},
     proxy::{Meddling, Proxy},
 };
 
@@ -21,7 +21,7 @@ use crate::{
 fn prepare_between(one: &Bed, other: &Bed) -> Result<(), Error> {
     let (dialling, answering) = (one.listen(0), other.listen(1));
     let addresses = [dialling.address(), answering.address()].map(Clone::clone);
-    dialling.know(addresses.to_vec()).unwrap();
+    know_all(&dialling, addresses);
     dialling.prepare(Rank::new(1), &mut ignore)
 }
 
@@ -51,7 +51,7 @@ fn only_the_rank_that_is_meant_answers() {
     let (dialling, wrong) = (bed.listen(0), bed.listen(2));
     // As if the addresses of ranks 1 and 2 had been mixed up.
     let addresses = [dialling.address(), wrong.address(), wrong.address()].map(Clone::clone);
-    dialling.know(addresses.to_vec()).unwrap();
+    know_all(&dialling, addresses);
     assert!(dialling.prepare(Rank::new(1), &mut ignore).is_err());
     dialling.prepare(Rank::new(2), &mut ignore).unwrap();
 }
@@ -67,7 +67,7 @@ fn where_there_is_no_way_both_ranks_and_all_addresses_are_named() {
         addresses: vec![address],
         ..mesh.address().clone()
     };
-    mesh.know(vec![mesh.address().clone(), gone]).unwrap();
+    know_all(&mesh, [mesh.address().clone(), gone]);
     let text = mesh
         .prepare(Rank::new(1), &mut ignore)
         .unwrap_err()
@@ -92,7 +92,7 @@ fn loopback_of_another_host_is_not_tried() {
         boot_id: "another host".into(),
         ..mesh.address().clone()
     };
-    mesh.know(vec![mesh.address().clone(), elsewhere]).unwrap();
+    know_all(&mesh, [mesh.address().clone(), elsewhere]);
     let error = mesh.prepare(Rank::new(1), &mut ignore).unwrap_err();
     assert!(
         error.to_string().contains("no address that can be used"),
@@ -109,7 +109,7 @@ fn an_error_of_progress_ends_the_search() {
         addresses: vec![silent.local_addr().unwrap()],
         ..mesh.address().clone()
     };
-    mesh.know(vec![address.clone(), address]).unwrap();
+    know_all(&mesh, [address.clone(), address]);
     let started = Instant::now();
     let stop = Error::config("stop");
     let error = mesh
@@ -214,7 +214,7 @@ fn ranks_that_do_not_agree_on_encryption_are_told() {
         boot_id: String::new(),
         ..answering.address().clone()
     };
-    dialling.know(vec![address.clone(), address]).unwrap();
+    know_all(&dialling, [address.clone(), address]);
     let error = dialling.prepare(Rank::new(1), &mut ignore).unwrap_err();
     assert!(
         error

@@ -32,7 +32,9 @@ use super::{
 };
 use crate::{
     builder::network_namespace,
+    call_options::CallOptions,
     communicator::Communicator,
+    pieces::Pieces,
     settings::{Control, Settings},
     sharing::{self, Talk, patience_for},
 };
@@ -65,6 +67,14 @@ struct Held {
 impl Talk for Communicator {
     fn tell_all<T: Serialize + DeserializeOwned>(&self, own: &T) -> Result<Vec<T>, Error> {
         self.all_gather(own)
+    }
+
+    fn fail(&self, cause: Error) -> Error {
+        let reason = Pieces::failing(cause.to_string());
+        match self.all_gather_pieces(reason, &CallOptions::default()) {
+            Err(failure) => failure,
+            Ok(_) => cause,
+        }
     }
 
     fn heed(&self) -> Result<(), Error> {
@@ -275,7 +285,7 @@ fn open(
         make_rendezvous(directory)?;
     }
     let own = check_writable(rendezvous)?;
-    sharing::open(communicator, rendezvous, facts, own)
+    sharing::open(communicator, rendezvous, facts, Rank::ZERO, own)
 }
 
 /// Times new files, now that every client has listed the directory they come into: rank 0 looks for those

@@ -1,6 +1,7 @@
-//! How ranks connect to each other, for payloads that go from memory to memory.
+//! How the members of a group connect to each other, for payloads that go from memory to memory.
 //!
-//! Every rank listens and tells where; then each connects to its neighbour and to a few other hosts. If any
+//! Every member listens, on one port for all groups, and tells where; then each connects to its neighbour and to a few
+//! other hosts. If any
 //! cannot, all go through rank 0 instead, with one warning: that works wherever a communicator could be
 //! made, but is slow.
 //!
@@ -10,8 +11,8 @@
 
 use std::sync::Arc;
 
-use fsgather_control::mesh::{Mesh, MeshAddress, MeshConfig};
-use fsgather_core::{Error, Rank};
+use fsgather_control::mesh::{Mesh, MeshAddress};
+use fsgather_core::Error;
 
 use super::SetUp;
 use crate::{place::Place, sharing::Talk};
@@ -20,27 +21,25 @@ use crate::{place::Place, sharing::Talk};
 const MOST_TRIED: usize = 32;
 
 impl SetUp<'_> {
-    /// Connects all ranks to each other, or finds out together that it cannot be.
-    pub(super) fn connect(&self, secret: [u8; 32]) -> Result<Place, Error> {
-        let world = &self.inner.world;
-        if let Some(known) = world.known_mesh() {
-            return Ok(known);
+    /// Connects all members to each other, or finds out together that it cannot be.
+    pub(super) fn connect(&self) -> Result<Place, Error> {
+        let inner = self.inner;
+        if let Some(known) = inner.places.mesh() {
+            return Ok(Place::Mesh(known));
         }
-        let Some(links) = &world.ground.links else {
+        let world = &inner.world;
+        let settings = world.ground.links.as_ref();
+        let Some(mesh) = settings.and_then(|settings| world.links.listen(world, settings)) else {
             return Ok(Place::Relay);
         };
-        let rank = self.inner.exchange.rank();
-        let mesh = Mesh::listen(&MeshConfig {
-            rank,
-            communicator: world.communicator,
-            secret,
-            ports: links.ports.clone(),
-            interfaces: Arc::clone(&links.interfaces),
-            encrypt: links.encrypt,
-            patience: links.patience,
-            processes: world.processes.clone(),
-            network_namespace: links.network_namespace,
-        });
+        let connected = self.connect_by(mesh);
+        if !matches!(connected, Ok(Place::Mesh(_))) {
+            world.links.release();
+        }
+        connected
+    }
+
+    fn connect_by(&self, mesh: Result<Arc<Mesh>, Error>) -> Result<Place, Error> {
         let own = mesh
             .as_ref()
             .map(|mesh| mesh.address().clone())
@@ -51,26 +50,34 @@ impl SetUp<'_> {
             (Ok(mesh), Ok(addresses)) => (mesh, addresses),
             (_, addresses) => return Ok(self.relay(addresses.err())),
         };
-        let hosts: Vec<(&str, u64)> = addresses
-            .iter()
-            .map(|address| (address.boot_id.as_str(), address.network_namespace))
-            .collect();
-        let tried = to_try(rank.index(), &hosts);
-        mesh.know(addresses)?;
-        let reached: Result<(), String> = tried
-            .into_iter()
-            .map(|index| Rank::new(u32::try_from(index).unwrap_or(u32::MAX)))
-            .try_for_each(|other| mesh.prepare(other, &mut |_| Ok(())))
-            .map_err(|error| reason(&error));
+        let reached = self.reach(&mesh, addresses).map_err(|error| reason(&error));
         let reached: Vec<Result<(), String>> = self.tell_all(&reached)?;
         match reached.into_iter().find_map(Result::err) {
-            None => Ok(Place::Mesh(Arc::new(mesh))),
+            None => Ok(Place::Mesh(mesh)),
             Some(why) => Ok(self.relay(Some(why))),
         }
     }
 
+    /// Tries some members, given where each can be reached, in the order of the group.
+    fn reach(&self, mesh: &Mesh, addresses: Vec<MeshAddress>) -> Result<(), Error> {
+        let hosts: Vec<(&str, u64)> = addresses
+            .iter()
+            .map(|address| (address.boot_id.as_str(), address.network_namespace))
+            .collect();
+        let tried = to_try(self.inner.exchange.rank().index(), &hosts);
+        let members = &self.inner.members;
+        // A mesh is one of the world, whatever the place of its ranks in this group.
+        for (member, address) in members.iter().zip(addresses) {
+            mesh.know(*member, address)?;
+        }
+        tried
+            .into_iter()
+            .filter_map(|place| members.get(place))
+            .try_for_each(|other| mesh.prepare(*other, &mut |_| self.heed()))
+    }
+
     fn relay(&self, why: Option<String>) -> Place {
-        if self.inner.exchange.rank() == Rank::ZERO {
+        if self.is_root() {
             let why = why.unwrap_or_else(|| "ranks cannot connect to each other".into());
             tracing::warn!("large payloads go through rank 0, which is slower: {why}");
         }

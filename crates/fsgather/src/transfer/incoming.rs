@@ -183,7 +183,7 @@ impl Incoming {
     /// Removes a payload's file; for a root that is the only reader.
     pub(crate) fn remove(inner: &Inner, file: Option<&FileAnnouncement>) {
         if let Some(file) = file
-            && let Some(files) = inner.world.files_of(file.directory)
+            && let Some(files) = inner.world.directories.of(file.directory)
         {
             files.reclaim(file.locator.name);
         }
@@ -191,7 +191,7 @@ impl Incoming {
 }
 
 fn files_of(inner: &Inner, rank: Rank, file: &FileAnnouncement) -> Result<Arc<FilePlace>, Error> {
-    inner.world.files_of(file.directory).ok_or_else(|| {
+    inner.world.directories.of(file.directory).ok_or_else(|| {
         Error::config(format!(
             "rank {rank} handed its payload over in another gather directory ({}); all ranks must name the \
              same directory and transport",

@@ -21,7 +21,7 @@ impl Session {
     /// Numbers a call.
     pub(crate) fn begin(inner: &Arc<Inner>, call: Call) -> Result<Self, Error> {
         let begun = inner.exchange.begin(call);
-        let ticket = begun.inspect_err(|_| inner.world.note_failed())?;
+        let ticket = begun.inspect_err(|failure| inner.world.note_failed(failure))?;
         inner.world.note_begun(ticket.channel);
         Ok(Self {
             ticket,
@@ -83,15 +83,15 @@ impl Session {
         if self.finished.replace(true) {
             return cause;
         }
-        self.inner.world.note_failed();
-        self.inner
-            .exchange
-            .fail(&self.ticket, self.phase.get(), cause)
+        let exchange = &self.inner.exchange;
+        let failure = exchange.fail(&self.ticket, self.phase.get(), cause);
+        self.inner.world.note_failed(&failure);
+        failure
     }
 
     /// Notes that the call has ended with an error that all ranks know.
     pub(crate) fn over(&self, failure: Error) -> Error {
-        self.inner.world.note_failed();
+        self.inner.world.note_failed(&failure);
         self.finished.set(true);
         failure
     }

@@ -1,0 +1,154 @@
+//! The gather directories that this process uses: [`Directories`].
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use fsgather_core::{ChannelId, Epoch, Error, GatherId, Rank};
+use fsgather_store::{Care, Caretaker, GatherDir, PayloadId};
+
+use crate::{inner::lock, place::FilePlace};
+
+/// The gather directories that this process uses, of the world and of all groups, and the one thread that takes
+/// care of them.
+#[derive(Default)]
+pub(crate) struct Directories {
+    /// Never held over a call of the exchange: reclaiming, which looks here, may happen inside of one.
+    all: Mutex<Vec<Arc<FilePlace>>>,
+    caretaker: Mutex<Option<Caretaker>>,
+}
+
+/// How this rank ends its part in directories.
+pub(crate) struct Ending<'a> {
+    /// Which rank of the world this is.
+    pub(crate) me: Rank,
+    /// Whether all ranks of the world have closed it together, so that nobody uses anything any more.
+    pub(crate) closed: bool,
+    /// On rank 0 whether nobody else is left, elsewhere whether rank 0 is still there.
+    pub(crate) in_good_hands: bool,
+    /// Whether a call has failed, as far as this rank knows.
+    pub(crate) is_undecided: &'a dyn Fn(ChannelId, Epoch) -> bool,
+    /// Whether a rank is known to be lost.
+    pub(crate) is_lost: &'a dyn Fn(Rank) -> bool,
+}
+
+impl Directories {
+    /// Has a directory taken care of; its owner gives the period of its beat.
+    pub(crate) fn care_for(
+        &self,
+        directory: &GatherDir,
+        beat: Option<Duration>,
+    ) -> Result<Care, Error> {
+        let mut caretaker = lock(&self.caretaker);
+        let caretaker = match &mut *caretaker {
+            Some(caretaker) => caretaker,
+            none => none.insert(Caretaker::start(directory)?),
+        };
+        Ok(caretaker.care_for(directory.clone(), beat))
+    }
+
+    /// Adds one that ranks have agreed on.
+    pub(crate) fn add(&self, files: Arc<FilePlace>) {
+        lock(&self.all).push(files);
+    }
+
+    /// The gather directory of this id, if this process uses it.
+    pub(crate) fn of(&self, id: GatherId) -> Option<Arc<FilePlace>> {
+        let all = lock(&self.all);
+        all.iter()
+            .find(|files| files.directory().facts().id == id)
+            .map(Arc::clone)
+    }
+
+    /// Removes a payload that nobody needs any more.
+    pub(crate) fn reclaim(&self, id: PayloadId, is_own: bool) {
+        for files in lock(&self.all).iter() {
+            if is_own {
+                files.reclaim_own(id.channel, id.epoch);
+            } else {
+                files.reclaim_of(id);
+            }
+        }
+    }
+
+    /// Ends those of a group that all its members have closed together.
+    pub(crate) fn end_closed(&self, channel: ChannelId, me: Rank) {
+        let ended: Vec<_> = lock(&self.all)
+            .extract_if(.., |files| files.channel() == channel)
+            .collect();
+        for files in ended {
+            files.finish();
+            if files.owner() == me {
+                remove(files.directory());
+            }
+        }
+    }
+
+    /// Ends all, when the world does.
+    pub(crate) fn end_all(&self, ending: &Ending<'_>) {
+        let all = std::mem::take(&mut *lock(&self.all));
+        for files in all {
+            files.finish();
+            ending.end(&files);
+        }
+        let caretaker = lock(&self.caretaker).take();
+        drop(caretaker);
+    }
+}
+
+impl Ending<'_> {
+    /// Removes what this rank has to remove, or leaves word for those that have to.
+    fn end(&self, files: &FilePlace) {
+        let (directory, owner) = (files.directory(), files.owner());
+        // The coordinator sees to it that rank 0 is the last to leave, if that can be; of others nobody knows.
+        let is_safe = self.closed || (owner == Rank::ZERO && self.in_good_hands);
+        let marked = match (owner == self.me, is_safe) {
+            (true, true) => {
+                remove(directory);
+                Ok(())
+            }
+            (false, true) => Ok(()),
+            (true, false) => {
+                directory.discard_undecided(self.is_undecided);
+                // Before the look at what is there: whoever ends there later sees the mark, or has been seen.
+                let marked = directory.mark_finished();
+                if owner != Rank::ZERO && directory.remove_if_unused(owner) {
+                    return;
+                }
+                marked
+            }
+            (false, false) if owner == Rank::ZERO => survive(directory, owner),
+            (false, false) if (self.is_lost)(owner) => survive(directory, owner),
+            (false, false) => {
+                // Its owner may come to its own end later, and looks then.
+                if directory.is_finished() {
+                    let _ = directory.remove_if_unused(owner);
+                }
+                Ok(())
+            }
+        };
+        match marked {
+            Ok(()) => {}
+            // Its owner was taken for lost, and has removed it all the same.
+            Err(_) if !directory.path().exists() => {}
+            Err(error) => tracing::warn!("the gather directory stays: {error}"),
+        }
+    }
+}
+
+fn remove(directory: &GatherDir) {
+    let removal = directory.remove();
+    if !removal.is_complete() {
+        tracing::warn!("{removal}");
+    }
+}
+
+/// Removes a directory whose owner is gone, or leaves a tombstone, so that nobody has to guess later whether it
+/// still lives.
+fn survive(directory: &GatherDir, owner: Rank) -> Result<(), Error> {
+    if directory.remove_if_unused(owner) {
+        return Ok(());
+    }
+    directory.mark_aborted(&format!("rank {owner} was lost or has left"))
+}

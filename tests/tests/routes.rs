@@ -1,0 +1,67 @@
+//! Every kind of call by every way, on the world and on groups of all shapes: each rank gets what each rank of the
+//! call has handed in, to the byte, and nothing stays.
+
+mod common;
+
+use common::{Stage, World, assert_nothing_left, everybody, place};
+
+const RANKS: u32 = 4;
+
+/// All combinations, in jobs that differ in which of world and groups takes a way first.
+fn every_combination(variables: &[(&str, &str)]) {
+    for order in ["world_first", "groups_first"] {
+        let place = place();
+        let mut world = World::new(RANKS, place.path());
+        for (name, value) in variables {
+            world = world.with(name, value);
+        }
+        let mut stage = Stage::new();
+        stage.start_all(&world, |_| format!("join routes:{order} close"));
+        stage.succeed(everybody(RANKS));
+        for named in common::left_in(place.path()) {
+            assert_nothing_left(&named);
+            std::fs::remove_dir_all(named).unwrap();
+        }
+        assert_nothing_left(place.path());
+    }
+}
+
+#[test]
+fn each_gets_what_each_has_handed_in_where_files_are_the_way() {
+    every_combination(&[]);
+}
+
+#[test]
+fn each_gets_what_each_has_handed_in_where_memory_is_the_way() {
+    every_combination(&[("FSGATHER_TRANSPORT", "memory")]);
+}
+
+#[test]
+fn each_gets_what_each_has_handed_in_where_rank_0_is_the_way() {
+    // Without a network between ranks, memory leads through rank 0.
+    every_combination(&[
+        ("FSGATHER_CONTROL", "markers"),
+        ("FSGATHER_INLINE_LIMIT", "1KiB"),
+    ]);
+}
+
+#[test]
+fn each_gets_what_each_has_handed_in_where_it_is_compressed() {
+    every_combination(&[("FSGATHER_COMPRESS", "lz4"), ("FSGATHER_INLINE_LIMIT", "0")]);
+}
+
+#[test]
+fn each_gets_what_each_has_handed_in_where_it_travels_with_the_control_messages() {
+    every_combination(&[("FSGATHER_INLINE_LIMIT", "1MiB")]);
+}
+
+#[test]
+fn each_gets_what_each_has_handed_in_between_threads() {
+    for order in ["world_first", "groups_first"] {
+        let place = place();
+        let steps = format!("routes_in_threads:{RANKS}:{order}");
+        let mut stage = Stage::new();
+        stage.start(&mut World::new(1, place.path()).rank(0, &steps));
+        stage.succeed([0]);
+    }
+}
