@@ -27,6 +27,23 @@ type Prefix<'a> = &'a [&'a str];
 
 const OTHER_PIDS: Prefix<'static> = &["unshare", "--pid", "--fork", "--mount-proc"];
 
+/// A time namespace of its own: clocks of which start times are counted differ.
+const OTHER_TIME: Prefix<'static> = &[
+    "unshare",
+    "--time",
+    "--fork",
+    "--kill-child",
+    "--boottime",
+    "100000",
+    "--monotonic",
+    "100000",
+];
+
+/// On a machine of this id, and in this boot where one is named.
+const CLONE: &str = "mount --bind \"$1\" /etc/machine-id
+    test -z \"$2\" || mount --bind \"$2\" /proc/sys/kernel/random/boot_id
+    shift 2; exec \"$@\"";
+
 fn command(prefix: Prefix<'_>, program: &Path, arguments: &[&str]) -> Output {
     let mut words = prefix.to_vec();
     words.push(program.to_str().expect("text"));
@@ -79,6 +96,19 @@ fn gather_dirs(directory: &Path) -> Vec<PathBuf> {
     let mut left = left_in(directory);
     left.retain(|path| path.join("owner").exists());
     left
+}
+
+fn can_run(prefix: Prefix<'_>) -> bool {
+    let can = Command::new(prefix[0])
+        .args(&prefix[1..])
+        .arg("true")
+        .output();
+    let can = can.is_ok_and(|output| output.status.success());
+    if !can {
+        use std::io::Write;
+        let _ = writeln!(std::io::stderr(), "skipped: {prefix:?} cannot be had here");
+    }
+    can
 }
 
 /// A world that holds a gather directory, and waits.
@@ -134,6 +164,88 @@ fn a_gather_killed_as_a_whole_is_stale_and_a_stopped_one_is_live() {
     assert_eq!(gather_dirs(place.path()).len(), 1, "a plan removes nothing");
     clean(&[], place.path(), &["--execute"]);
     assert_eq!(fs::read_dir(place.path()).expect("a directory").count(), 0);
+}
+
+#[test]
+fn ranks_and_cleaners_in_another_time_namespace_disturb_nobody() {
+    if !is_root() || !can_run(OTHER_TIME) {
+        return;
+    }
+    for control in ["tcp", "markers"] {
+        let place = place();
+        let mut stage = Stage::new();
+        let world = World::new(2, place.path()).with("FSGATHER_CONTROL", control);
+        let script = "join all_gather_bytes:300000 at:ready all_gather_bytes:300000 close";
+        stage.start(&mut world.rank(0, script));
+        let prefix: Vec<String> = OTHER_TIME.iter().map(ToString::to_string).collect();
+        stage.start(&mut world.rank_behind(&prefix, 1, script));
+        stage.wait_at(everybody(2), "ready");
+        for prefix in [OTHER_TIME, &[]] {
+            let done = clean(prefix, place.path(), &["--execute"]);
+            assert_eq!(done["removed"].as_array().map(Vec::len), Some(0), "{done}");
+        }
+        stage.go_all(everybody(2));
+        stage.succeed(everybody(2));
+        assert_nothing_left(place.path());
+    }
+}
+
+#[test]
+fn a_cleaner_on_a_clone_of_the_host_disturbs_nobody() {
+    if !is_root() {
+        return;
+    }
+    let place = place();
+    let (files, boot_id) = (common::place(), "11111111-2222-3333-4444-555555555555\n");
+    let in_files = |name: &str, text: &str| {
+        let path = files.path().join(name);
+        fs::write(&path, text).expect("a file");
+        path.to_str().expect("text").to_owned()
+    };
+    let machine = in_files("machine", "0123456789abcdef0123456789abcdef\n");
+    let boot = in_files("boot", boot_id);
+    let host = |boot: &str| {
+        let words = [
+            "unshare",
+            "--mount",
+            "--pid",
+            "--fork",
+            "--mount-proc",
+            "--kill-child",
+        ];
+        let words = words
+            .into_iter()
+            .chain(["sh", "-euc", CLONE, "sh", &machine, boot]);
+        words.map(str::to_owned).collect::<Vec<String>>()
+    };
+    let (original, clone) = (host(""), host(&boot));
+    let clone: Vec<&str> = clone.iter().map(String::as_str).collect();
+    if !can_run(&clone) {
+        return;
+    }
+    let mut stage = Stage::new();
+    let world = World::new(2, place.path());
+    for rank in 0..2 {
+        let script = "join gather_bytes:0:300000:read close";
+        stage.start(&mut world.rank_behind(&original, rank, script));
+    }
+    stage.wait_at([0], "reading");
+    let seen = inspected(&clone, place.path());
+    assert_eq!(
+        (&seen["state"], &seen["removable"]),
+        (&"unknown".into(), &false.into()),
+        "{seen}"
+    );
+    let reason = seen["reason"].as_str().expect("text");
+    assert!(
+        reason.contains("booted since, but its last beat"),
+        "{reason}"
+    );
+    let done = clean(&clone, place.path(), &["--execute"]);
+    assert_eq!(done["removed"].as_array().map(Vec::len), Some(0), "{done}");
+    stage.go_all([0]);
+    stage.succeed(everybody(2));
+    assert_nothing_left(place.path());
 }
 
 #[test]

@@ -41,17 +41,33 @@ pub struct ProcessId {
     pub mount_namespace: u64,
     /// The process id in that namespace.
     pub pid: u32,
-    /// When the process started, in clock ticks since boot.
+    /// When the process started, in clock ticks since boot as its time namespace counts them.
     pub start_time: u64,
+    /// The inode number of the time namespace; 0 when unknown, [`Self::NO_TIME_NAMESPACES`] where the
+    /// kernel has none.
+    pub time_namespace: u64,
 }
 
 impl ProcessId {
+    /// The time namespace of a process whose kernel has no time namespaces.
+    pub const NO_TIME_NAMESPACES: u64 = 1;
+
     /// Whether both processes see the same pids, so that one can watch the other.
     #[must_use]
     pub fn sees_pids_of(&self, other: &Self) -> bool {
         self.boot_id == other.boot_id
             && self.pid_namespace == other.pid_namespace
             && self.pid_namespace != 0
+    }
+
+    /// Whether start times of both are counted by the same clock, so that they can be compared. Kernels show
+    /// them shifted by the offset of the *reader's* time namespace.
+    #[must_use]
+    pub fn shares_clock_with(&self, other: &Self) -> bool {
+        let (own, theirs) = (self.time_namespace, other.time_namespace);
+        // One of them knowing that the kernel has no such namespaces is enough: it is the same kernel.
+        let has_none = [own, theirs].contains(&Self::NO_TIME_NAMESPACES);
+        self.boot_id == other.boot_id && (has_none || own == theirs && own != 0)
     }
 
     /// A name for all processes that see the same pids: one host, or one container on it.
@@ -170,6 +186,23 @@ mod tests {
             ..here.clone()
         };
         assert_ne!(unknown(1).host_label(), unknown(2).host_label());
+    }
+
+    #[test]
+    fn start_times_are_compared_only_where_one_clock_counts_them() {
+        let of = |boot: &str, time_namespace| ProcessId {
+            boot_id: boot.into(),
+            time_namespace,
+            ..ProcessId::default()
+        };
+        let here = of("boot", 7);
+        assert!(here.shares_clock_with(&of("boot", 7)));
+        assert!(!here.shares_clock_with(&of("boot", 8)));
+        assert!(!here.shares_clock_with(&of("boot", 0)), "an old record");
+        assert!(!of("boot", 0).shares_clock_with(&of("boot", 0)));
+        assert!(!here.shares_clock_with(&of("other", 7)));
+        let none = of("boot", ProcessId::NO_TIME_NAMESPACES);
+        assert!(none.shares_clock_with(&none) && none.shares_clock_with(&of("boot", 0)));
     }
 
     #[test]

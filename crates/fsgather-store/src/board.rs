@@ -17,7 +17,7 @@ use crate::{
     gather_dir::is_not_seen,
     layout::{RecordName, RendezvousEntry},
     listing,
-    process::{Liveness, liveness},
+    process::liveness,
     record::{self, Record, RecordError},
     remove,
     touching::TouchSchedule,
@@ -143,7 +143,7 @@ impl FileBoard {
                 Some((path, record))
             }
             Err(reason) => {
-                tracing::debug!(path = %path.display(), reason, "passing over a record");
+                tracing::debug!(path = %path.display(), %reason, "passing over a record");
                 None
             }
         }
@@ -225,30 +225,43 @@ impl FileBoard {
     }
 }
 
-pub(crate) fn read_record(path: &Path, own: OwnUid) -> Result<Record, String> {
-    let failed = |error: io::Error| error.to_string();
+/// Why a record was not read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unread {
+    #[error("{0}")]
+    Failed(io::Error),
+    #[error("it is not a file")]
+    NoFile,
+    #[error("it belongs to uid {0}")]
+    Foreign(u32),
+    #[error("{0}")]
+    Incompatible(Error),
+    #[error("{0}")]
+    Record(RecordError),
+}
+
+pub(crate) fn read_record(path: &Path, own: OwnUid) -> Result<Record, Unread> {
     // It may have been opened before it was written, and the client may remember its length.
     listing::refresh(path);
-    let file = file::open(path).map_err(failed)?;
-    let opened = file::examine(&file).map_err(failed)?;
+    let file = file::open(path).map_err(Unread::Failed)?;
+    let opened = file::examine(&file).map_err(Unread::Failed)?;
     if !opened.is_regular {
-        return Err("it is not a file".into());
+        return Err(Unread::NoFile);
     }
     if opened.uid != own.0 {
-        return Err(format!("it belongs to uid {}", opened.uid));
+        return Err(Unread::Foreign(opened.uid));
     }
     if opened.len > record::MAX_LEN {
-        return Err(RecordError::TooLong.to_string());
+        return Err(Unread::Record(RecordError::TooLong));
     }
-    let bytes = file::read_bounded(&file, record::MAX_LEN).map_err(failed)?;
+    let bytes = file::read_bounded(&file, record::MAX_LEN).map_err(Unread::Failed)?;
     Record::from_bytes(&bytes).map_err(|error| match error {
-        RecordError::Version(theirs) => Error::Incompatible {
+        RecordError::Version(theirs) => Unread::Incompatible(Error::Incompatible {
             what: format!("the rendezvous record {}", path.display()),
             ours: Record::version().to_string(),
             theirs: theirs.to_string(),
-        }
-        .to_string(),
-        other => other.to_string(),
+        }),
+        other => Unread::Record(other),
     })
 }
 
@@ -296,7 +309,8 @@ impl Noticeboard for FileBoard {
                 Vec::new()
             });
             for (path, record) in found {
-                if own.contains(&path) || liveness(&record.poster, &self.me) != Liveness::Gone {
+                // A record shows no life, so that only what is seen of a pid counts.
+                if own.contains(&path) || !liveness(&record.poster, &self.me).has_ended() {
                     continue;
                 }
                 match remove::unlink(&path) {

@@ -6,8 +6,8 @@
 //! 2. A mark is left beside it, so that an owner that comes back learns what has happened.
 //! 3. It is judged again, after the mark is there. If it shows life now, the mark is taken back.
 //! 4. What is ours in it is removed, deepest first, the owner record last; then the directory.
-//! 5. Where the owner was proved to be gone or done the mark goes too; else it stays, and is removed once
-//!    it is old itself.
+//! 5. Where the owner was proved to be gone or done, or there was nothing to lose, the mark goes too; else
+//!    it stays, and is removed once it is old itself.
 //!
 //! An owner that wakes between 3 and 4 finds its directory going away under it. It gets errors, never
 //! other data: files are opened only under names that were announced, names are never used twice, and
@@ -137,7 +137,8 @@ pub fn clean(
 /// whether some are to be left for now and can be tried again.
 ///
 /// Only those whose owners are proved to be gone, and for a job without an id only those whose owner's
-/// process is: a survivor's word is not enough where jobs cannot be told apart.
+/// process is: a survivor's word is not enough where jobs cannot be told apart. Whatever the job, what names
+/// nobody and holds nothing goes too, once nothing has changed in it for 10 minutes.
 pub(crate) fn sweep(
     rendezvous: &Path,
     own: Option<GatherId>,
@@ -149,6 +150,7 @@ pub(crate) fn sweep(
     let names = listing::names(rendezvous).unwrap_or_default();
     let is_other = |name: &String| match RendezvousEntry::parse(name) {
         Some(RendezvousEntry::Gather(id)) => Some(id) != own,
+        Some(RendezvousEntry::Probe(_)) => true,
         _ => false,
     };
     if !names.iter().any(is_other) {
@@ -157,17 +159,31 @@ pub(crate) fn sweep(
     let mut surveyor = Surveyor::new(rules)?;
     let survey = surveyor.survey(rendezvous)?;
     let mut is_unfinished = false;
+    for leftover in survey.leftovers {
+        if leftover.kind == LeftoverKind::Probe
+            && leftover.removable
+            && let Err(reason) = remove_file(&leftover.path, OwnUid(leftover.uid))
+        {
+            tracing::debug!(path = %leftover.path.display(), reason, "not swept");
+        }
+    }
     for gather in survey.gathers {
         let is_same_job = gather
             .owner
             .as_ref()
             .is_some_and(|owner| owner.job.as_deref() == job);
+        let is_nameless = gather.is_nameless && gather.judgement.removable == Removable::Yes;
         let is_over = match gather.judgement.state {
             GatherState::Stale => job.is_some() || gather.is_owner_seen_gone(&surveyor.me),
             GatherState::Finished => job.is_some(),
-            GatherState::Live | GatherState::Unknown => false,
+            GatherState::Unknown => {
+                // Its last sign of life may be too young.
+                is_unfinished |= is_same_job && job.is_some() && gather.is_suspected;
+                false
+            }
+            GatherState::Live => false,
         };
-        if !(is_same_job && is_over) {
+        if !(is_same_job && is_over || is_nameless) {
             continue;
         }
         if gather.judgement.removable != Removable::Yes || is_enough() {
@@ -332,7 +348,7 @@ fn is_emptied(survey: &Survey) -> bool {
         let leftovers = survey.leftovers.iter();
         // The mark of a directory of which nothing is proved stays for its owner.
         gathers
-            .filter(|gather| gather.is_removable() && gather.is_proved())
+            .filter(|gather| gather.is_removable() && gather.leaves_nobody())
             .any(|gather| gather.path == path)
             || leftovers
                 .filter(|leftover| leftover.removable)
@@ -346,17 +362,20 @@ fn is_owned_by(path: &Path, own: OwnUid) -> bool {
 }
 
 impl SurveyedGather {
-    /// Whether its owner is proved to be gone, or has said that it is done.
-    fn is_proved(&self) -> bool {
-        matches!(
-            self.judgement.state,
-            GatherState::Stale | GatherState::Finished
-        )
+    /// Whether its owner is proved to be gone, or has said that it is done; or there never was anything
+    /// in it. Then nobody has to be told that it was removed.
+    fn leaves_nobody(&self) -> bool {
+        self.is_nameless
+            || matches!(
+                self.judgement.state,
+                GatherState::Stale | GatherState::Finished
+            )
     }
 
     fn is_owner_seen_gone(&self, me: &ProcessId) -> bool {
         self.owner.as_ref().is_some_and(|owner| {
-            crate::process::liveness(&owner.process, me) == crate::process::Liveness::Gone
+            let liveness = crate::process::liveness(&owner.process, me);
+            liveness.has_ended() || liveness == crate::process::Liveness::Rebooted
         })
     }
 }
@@ -377,7 +396,7 @@ fn remove(surveyor: &mut Surveyor, gather: &SurveyedGather, what: &str, patient:
             tracing::warn!("a mark beside {} stays: {error}", gather.path.display());
         }
     };
-    match surveyor.look_again(gather) {
+    let now = match surveyor.look_again(gather) {
         // Somebody else has removed it meanwhile.
         None => {
             take_back();
@@ -387,14 +406,14 @@ fn remove(surveyor: &mut Surveyor, gather: &SurveyedGather, what: &str, patient:
             take_back();
             return Outcome::Alive(now.judgement.reason);
         }
-        Some(_) => {}
-    }
+        Some(now) => now,
+    };
     let removal = removal::remove_gather_directory(&gather.path, own, patient);
     if !removal.is_complete() {
         take_back();
         return Outcome::Failed(reasons(&removal));
     }
-    if gather.is_proved() {
+    if now.leaves_nobody() {
         let names = listing::names(rendezvous).unwrap_or_default();
         // Those of cleaners that were cut short, too.
         for name in condemnation::marks_of(&names, gather.id) {

@@ -72,10 +72,11 @@ fn age(path: &Path) {
 }
 
 fn ended() -> ProcessId {
-    let me = this_process().unwrap();
+    let mut child = std::process::Command::new("true").spawn().unwrap();
+    child.wait().unwrap();
     ProcessId {
-        start_time: me.start_time - 1,
-        ..me
+        pid: child.id(),
+        ..this_process().unwrap()
     }
 }
 
@@ -177,9 +178,87 @@ fn directories_in_the_making_are_never_mistaken() {
     let making = place.rendezvous.join(id);
     std::fs::create_dir(&making).unwrap();
     assert!(place.clean(EAGER, true).removed.is_empty());
-    // One that its maker has never finished goes by age.
+    // One that its maker has never finished goes by age, and leaves no mark.
     age(&making);
-    assert_eq!(paths(&place.clean(EAGER, true).removed), [making.as_path()]);
+    let done = place.clean(Rules::default(), true);
+    assert_eq!(
+        paths(&done.removed),
+        [making.as_path(), place.rendezvous.as_path()]
+    );
+}
+
+#[test]
+fn what_names_nobody_does_not_stay_for_a_day() {
+    let place = place();
+    let job = || place.gather(1, this_process().unwrap(), Some("4711"));
+    let live = job();
+    let probe = RendezvousEntry::Probe(7).to_string();
+    let record = format!("rendezvous-{:016x}-{}", 7, record(3).gather);
+    let making = RendezvousEntry::Gather(crate::owner::tests::record(2).gather).to_string();
+    let leave = || {
+        std::fs::write(place.rendezvous.join(&probe), b"ff").unwrap();
+        std::fs::write(place.rendezvous.join(&record), b"").unwrap();
+        let making = place.rendezvous.join(&making);
+        std::fs::create_dir_all(making.join("staging")).unwrap();
+        std::fs::write(making.join("owner"), b"fsgather ow").unwrap();
+    };
+    let age_all = || {
+        for name in [&probe, &record, &making] {
+            age(&place.rendezvous.join(name));
+        }
+    };
+    leave();
+    let done = place.clean(Rules::default(), true);
+    assert!(done.removed.is_empty(), "they are young: {done:?}");
+    age_all();
+    let done = place.clean(Rules::default(), true);
+    assert_eq!(done.removed.len(), 3, "{done:?}");
+    assert_eq!(place.left().len(), 1, "{:?}", place.left());
+    assert!(live.owner().is_ok());
+    // Any later run takes what cannot be a part of somebody's meeting.
+    leave();
+    age_all();
+    let never = || false;
+    sweep(
+        &place.rendezvous,
+        None,
+        Some("other"),
+        Rules::default(),
+        &never,
+    )
+    .unwrap();
+    let left = place.left();
+    assert_eq!(left.len(), 2, "{left:?}");
+    assert!(left.contains(&record) && live.owner().is_ok());
+}
+
+#[test]
+fn what_a_rebooted_host_seems_to_have_left_is_watched_first() {
+    let place = place();
+    let cloned = || ProcessId {
+        boot_id: "another".into(),
+        ..this_process().unwrap()
+    };
+    let gone = place.gather(1, cloned(), None);
+    let directories = [place.directory.path().to_owned()];
+    let watched = |alive: bool| {
+        let mut counter = 0;
+        let done = clean(&directories, EAGER, true, &mut |_| {
+            if alive {
+                counter += 1;
+                let beat = layout::GatherEntry::Beat(counter).to_string();
+                std::fs::write(gone.path().join(beat), b"").unwrap();
+            }
+            Ok(())
+        });
+        done.unwrap()
+    };
+    let done = watched(true);
+    assert!(done.removed.is_empty() && gone.owner().is_ok(), "{done:?}");
+    let reason = &done.kept[0].reason;
+    assert!(reason.starts_with("its beat changes"), "{reason}");
+    let done = watched(false);
+    assert_eq!(done.removed.len(), 2, "{done:?}");
 }
 
 #[test]

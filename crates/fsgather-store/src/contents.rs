@@ -37,6 +37,8 @@ pub(crate) struct Contents {
     pub(crate) ranks: BTreeSet<Rank>,
     /// Messages between ranks.
     pub(crate) messages: u64,
+    /// Whether there is nothing but directories and, perhaps, an owner record.
+    pub(crate) is_bare: bool,
     pub(crate) bytes: u64,
     pub(crate) inodes: u64,
     /// Something that is not ours, in words.
@@ -61,6 +63,7 @@ impl Contents {
             aborted: false,
             payload_files: 0,
             messages: 0,
+            is_bare: true,
             payload_bytes: 0,
             payloads_in_use: 0,
             ranks: BTreeSet::new(),
@@ -81,6 +84,7 @@ impl Contents {
             };
             let name = name.unwrap_or_else(|shown| shown);
             let Some(part) = part else {
+                self.is_bare = false;
                 if !inventory::is_lingering(&name) {
                     self.stranger = Some(format!("{name:?}, which is not ours"));
                 }
@@ -123,6 +127,7 @@ impl Contents {
     }
 
     fn note(&mut self, kind: Kind, found: &Facts) {
+        self.is_bare &= kind == Kind::Owner;
         match kind {
             Kind::Beat(counter) => {
                 self.beat = self.beat.max(Some((counter, found.changed)));

@@ -8,6 +8,11 @@
 //! be gone, or when nothing in it has changed for so long that nobody can be reading. One without payloads
 //! holds nothing that anybody could miss.
 //!
+//! A sign of life comes before whatever only speaks against the owner: that its host seems to have been
+//! booted since, that another process has its pid, that a survivor has missed it. Hosts are cloned,
+//! processes are restored, survivors are cut off. Only a pid that nothing has is a proof by itself, and even
+//! then a beat that changes says otherwise.
+//!
 //! Where nothing is proved, two kinds of silence have to come together: nothing has changed for the age
 //! that the user gives, by the server's time, and the beat has not changed while the cleaner watched it by
 //! its own monotonic clock. Neither alone convinces: clocks are set, and servers hang.
@@ -76,10 +81,8 @@ pub enum OwnerEvidence {
     Recorded {
         /// Whether the owner runs.
         owner: Liveness,
-        /// Whether any rank runs: gone only if all are.
+        /// Whether any rank runs; else the weakest that can be said of all.
         ranks: Liveness,
-        /// Whether the owner's host has been booted since.
-        rebooted: bool,
         /// How messages name the owner: `pid 42 on n7`.
         name: String,
     },
@@ -121,8 +124,33 @@ pub struct Evidence {
     pub changed: SystemTime,
     /// How many payloads somebody may have been told of, or may still be writing.
     pub payloads: u64,
+    /// Whether it holds nothing, but perhaps an owner record and empty directories.
+    pub is_bare: bool,
     /// Something in it that is not ours, or cannot be looked at.
     pub stranger: Option<String>,
+}
+
+impl Evidence {
+    /// Whether it holds nothing and nobody can tell whose it is. What cannot be read may hold anything.
+    pub(crate) const fn is_nameless(&self) -> bool {
+        let is_ownerless = matches!(
+            self.owner,
+            OwnerEvidence::Missing | OwnerEvidence::Damaged(_)
+        );
+        self.is_bare && is_ownerless
+    }
+
+    /// Whether something speaks against the owner that a sign of life may outweigh.
+    pub(crate) const fn is_suspected(&self) -> bool {
+        let has_gone = matches!(
+            self.owner,
+            OwnerEvidence::Recorded {
+                owner: Liveness::Replaced | Liveness::Rebooted,
+                ..
+            }
+        );
+        self.aborted || has_gone
+    }
 }
 
 /// How long silence has to last.
@@ -149,7 +177,19 @@ impl Default for Rules {
 /// By how much time stamps of one server may be off: some keep whole, some even seconds only.
 const SLACK: Duration = Duration::from_secs(2);
 
+/// How long nothing may have changed in what can never tell whose it is, and holds nothing: a file that
+/// was to live for a moment, a directory without an owner record. Nobody takes so long over the next step.
+const NAMELESS: Duration = Duration::from_mins(10);
+
 impl Rules {
+    /// The same for what can never tell whose it is, and holds nothing that anybody could miss.
+    pub(crate) fn for_nameless(self) -> Self {
+        Self {
+            older_than: self.older_than.min(NAMELESS),
+            ..self
+        }
+    }
+
     /// Whether nothing has changed for long enough, and how to say so.
     pub(crate) fn silence(&self, quiet: Duration) -> (bool, String) {
         if quiet > self.older_than.saturating_add(SLACK) {
@@ -178,7 +218,6 @@ impl Rules {
 ///     owner: OwnerEvidence::Recorded {
 ///         owner: Liveness::Gone,
 ///         ranks: Liveness::Gone,
-///         rebooted: false,
 ///         name: "pid 42 on n7".into(),
 ///     },
 ///     finished: false,
@@ -188,6 +227,7 @@ impl Rules {
 ///     last_beat: None,
 ///     changed: now,
 ///     payloads: 3,
+///     is_bare: false,
 ///     stranger: None,
 /// };
 /// let judgement = assess(&evidence, &Rules::default(), now);
@@ -197,11 +237,20 @@ impl Rules {
 /// ```
 #[must_use]
 pub fn assess(evidence: &Evidence, rules: &Rules, now: SystemTime) -> Judgement {
-    let (state, mut reason) = state(evidence, now);
+    let (state, mut reason) = state(evidence, rules, now);
     let quiet = now.duration_since(evidence.changed).unwrap_or_default();
     let (mut removable, hint) = match state {
         GatherState::Live => (Removable::No, None),
-        GatherState::Stale | GatherState::Finished => over(evidence, rules, quiet),
+        GatherState::Stale | GatherState::Finished => over(evidence, rules, quiet, now),
+        GatherState::Unknown if evidence.is_suspected() => {
+            match over(evidence, rules, quiet, now) {
+                (Removable::No, hint) => (Removable::No, hint),
+                _ => (
+                    Removable::OnceWatched,
+                    Some("its beat is to be watched".into()),
+                ),
+            }
+        }
         GatherState::Unknown => silent(evidence, rules, quiet),
     };
     reason.extend(hint.map(|hint| format!("; {hint}")));
@@ -223,8 +272,8 @@ pub fn assess(evidence: &Evidence, rules: &Rules, now: SystemTime) -> Judgement 
     }
 }
 
-/// What is known of the owner, and why.
-fn state(evidence: &Evidence, now: SystemTime) -> (GatherState, String) {
+/// What is known of the owner, and why. The order is the promise: see `docs/design/crash-safety.md`.
+fn state(evidence: &Evidence, rules: &Rules, now: SystemTime) -> (GatherState, String) {
     // The owner's own word, whether it still runs or not.
     if evidence.finished {
         return (
@@ -232,43 +281,41 @@ fn state(evidence: &Evidence, now: SystemTime) -> (GatherState, String) {
             "its owner is done with it but could not remove it".into(),
         );
     }
-    if let OwnerEvidence::Recorded {
-        owner,
-        rebooted,
-        name,
-        ..
-    } = &evidence.owner
-    {
-        // What is seen goes before what a survivor believed: it may have been cut off.
-        match owner {
-            Liveness::Running => return (GatherState::Live, format!("its owner, {name}, runs")),
-            Liveness::Gone if *rebooted => {
-                let reason = format!("the host of its owner, {name}, has been booted since");
-                return (GatherState::Stale, reason);
-            }
-            Liveness::Gone => {
-                return (GatherState::Stale, format!("its owner, {name}, has ended"));
-            }
-            Liveness::Unknown => {}
-        }
+    let (owner, name) = match &evidence.owner {
+        OwnerEvidence::Recorded { owner, name, .. } => (*owner, name.as_str()),
+        _ => (Liveness::Unknown, ""),
+    };
+    if owner == Liveness::Running {
+        return (GatherState::Live, format!("its owner, {name}, runs"));
     }
     if evidence.beat == BeatEvidence::Changed {
         return (GatherState::Live, "its beat changes".into());
     }
-    if evidence.aborted {
-        return (
-            GatherState::Stale,
-            "a rank that survived has seen its owner go".into(),
-        );
+    let against = match owner {
+        // Nothing but a beat that changes can speak against this.
+        Liveness::Gone => {
+            return (GatherState::Stale, format!("its owner, {name}, has ended"));
+        }
+        Liveness::Replaced => Some(format!("its owner, {name}, has ended")),
+        Liveness::Rebooted => Some(format!(
+            "the host of its owner, {name}, has been booted since"
+        )),
+        _ if evidence.aborted => Some("a rank that survived has seen its owner go".into()),
+        Liveness::Running | Liveness::Unknown => None,
+    };
+    match (against, fresh_sign(evidence, rules, now)) {
+        (Some(against), None) => return (GatherState::Stale, against),
+        (Some(against), Some(sign)) => {
+            return (GatherState::Unknown, format!("{against}, but {sign}"));
+        }
+        (None, _) => {}
     }
     let reason = match &evidence.owner {
         OwnerEvidence::Recorded { name, .. } => {
             let beat = match evidence.last_beat {
                 None => "it has left no beat".to_owned(),
                 Some(beat) => {
-                    let age = now.duration_since(beat).unwrap_or_default();
-                    let age = Duration::from_secs(age.as_secs());
-                    format!("its last beat was {} ago", duration_text(age))
+                    format!("its last beat was {} ago", age_text(beat, now))
                 }
             };
             format!("its owner, {name}, cannot be seen from here; {beat}")
@@ -282,10 +329,42 @@ fn state(evidence: &Evidence, now: SystemTime) -> (GatherState, String) {
     (GatherState::Unknown, reason)
 }
 
+/// A sign of life that is too young to be passed over, in words; none once the beat has been watched in
+/// vain. Where there is no beat yet, anything that has changed is a sign.
+fn fresh_sign(evidence: &Evidence, rules: &Rules, now: SystemTime) -> Option<String> {
+    if matches!(evidence.beat, BeatEvidence::Same(watched) if watched >= rules.watch) {
+        return None;
+    }
+    let at = evidence.last_beat.unwrap_or(evidence.changed);
+    let is_fresh = now.duration_since(at).unwrap_or_default() <= rules.watch.saturating_add(SLACK);
+    let what = if evidence.last_beat.is_some() {
+        "its last beat was"
+    } else {
+        "something in it changed"
+    };
+    is_fresh.then(|| format!("{what} {} ago", age_text(at, now)))
+}
+
+fn age_text(at: SystemTime, now: SystemTime) -> String {
+    let age = now.duration_since(at).unwrap_or_default();
+    duration_text(Duration::from_secs(age.as_secs()))
+}
+
 /// Whether a directory whose owner is gone or done may be removed.
-fn over(evidence: &Evidence, rules: &Rules, quiet: Duration) -> (Removable, Option<String>) {
+fn over(
+    evidence: &Evidence,
+    rules: &Rules,
+    quiet: Duration,
+    now: SystemTime,
+) -> (Removable, Option<String>) {
     let ranks = ranks(evidence);
-    if evidence.payloads == 0 || ranks == Liveness::Gone {
+    let are_gone = match ranks {
+        Liveness::Gone => true,
+        // Nothing shows life in the whole directory.
+        Liveness::Replaced | Liveness::Rebooted => fresh_sign(evidence, rules, now).is_none(),
+        Liveness::Running | Liveness::Unknown => false,
+    };
+    if evidence.payloads == 0 || are_gone {
         return (Removable::Yes, None);
     }
     let payloads = match evidence.payloads {
@@ -315,9 +394,18 @@ fn silent(evidence: &Evidence, rules: &Rules, quiet: Duration) -> (Removable, Op
     if ranks(evidence) == Liveness::Running {
         return (Removable::No, Some("a rank of it runs here".into()));
     }
+    let is_nameless = evidence.is_nameless();
+    let rules = if is_nameless {
+        &rules.for_nameless()
+    } else {
+        rules
+    };
     let (is_long, quiet) = rules.silence(quiet);
     if !is_long {
         return (Removable::No, Some(quiet));
+    }
+    if is_nameless {
+        return (Removable::Yes, Some(quiet));
     }
     match evidence.beat {
         BeatEvidence::Same(watched) if watched >= rules.watch => {

@@ -18,7 +18,6 @@ fn recorded(owner: Liveness, ranks: Liveness) -> OwnerEvidence {
     OwnerEvidence::Recorded {
         owner,
         ranks,
-        rebooted: false,
         name: "pid 42 on n7".into(),
     }
 }
@@ -35,6 +34,7 @@ fn silence() -> Evidence {
         last_beat: None,
         changed: now() - Duration::from_hours(25),
         payloads: 3,
+        is_bare: false,
         stranger: None,
     }
 }
@@ -43,7 +43,7 @@ fn silence() -> Evidence {
 fn the_table() {
     use BeatEvidence::{Changed, Same};
     use GatherState::{Finished, Live, Stale, Unknown};
-    use Liveness::{Gone, Running, Unknown as Unseen};
+    use Liveness::{Gone, Rebooted, Replaced, Running, Unknown as Unseen};
     use Removable::{No, OnceWatched, Yes};
     let (young, old) = (Duration::from_secs(3), Duration::from_hours(25));
     let (glance, watched) = (Same(Duration::ZERO), Same(Duration::from_secs(30)));
@@ -60,9 +60,41 @@ fn the_table() {
         (Gone, Unseen, "", glance, young, 3, Stale, No),
         (Gone, Unseen, "", glance, young, 0, Stale, Yes),
         (Gone, Unseen, "", glance, old, 3, Stale, Yes),
-        // A tombstone is a survivor's word, and the survivor may be reading.
-        (Unseen, Unseen, "a", glance, young, 3, Stale, No),
-        (Unseen, Unseen, "a", glance, young, 0, Stale, Yes),
+        // Where one process is seen to be gone nothing but a beat that changes says otherwise.
+        (Gone, Gone, "", Changed, young, 0, Live, No),
+        (Gone, Gone, "a", Changed, old, 0, Live, No),
+        // What only speaks against the owner counts once its beat is old, or was watched in vain.
+        (
+            Rebooted,
+            Rebooted,
+            "",
+            glance,
+            young,
+            0,
+            Unknown,
+            OnceWatched,
+        ),
+        (Rebooted, Rebooted, "", glance, young, 3, Unknown, No),
+        (Rebooted, Rebooted, "", watched, young, 3, Stale, Yes),
+        (Rebooted, Rebooted, "", glance, old, 3, Stale, Yes),
+        (Rebooted, Rebooted, "", Changed, old, 0, Live, No),
+        (
+            Replaced,
+            Replaced,
+            "",
+            glance,
+            young,
+            0,
+            Unknown,
+            OnceWatched,
+        ),
+        (Replaced, Gone, "", glance, old, 3, Stale, Yes),
+        (Replaced, Unseen, "", Changed, old, 0, Live, No),
+        // A tombstone is a survivor's word, and the survivor may be reading, or may have been cut off.
+        (Unseen, Unseen, "a", glance, young, 3, Unknown, No),
+        (Unseen, Unseen, "a", glance, young, 0, Unknown, OnceWatched),
+        (Unseen, Unseen, "a", watched, young, 0, Stale, Yes),
+        (Unseen, Unseen, "a", watched, young, 3, Stale, No),
         (Unseen, Unseen, "a", glance, old, 3, Stale, Yes),
         (Unseen, Unseen, "a", Changed, old, 0, Live, No),
         // The owner's own word counts even while it goes on with something else.
@@ -119,6 +151,37 @@ fn a_directory_without_an_owner_record_is_never_mistaken_for_a_stale_one() {
         evidence.changed = silence().changed;
         assert_eq!(assess(&evidence, &RULES, now()).removable, Removable::Yes);
     }
+}
+
+#[test]
+fn what_names_nobody_and_holds_nothing_goes_after_ten_minutes() {
+    let bare = |owner, quiet| Evidence {
+        owner,
+        changed: now() - quiet,
+        payloads: 0,
+        is_bare: true,
+        ..silence()
+    };
+    let removable = |evidence: &Evidence| assess(evidence, &RULES, now()).removable;
+    let (young, old) = (Duration::from_mins(9), Duration::from_mins(11));
+    assert_eq!(
+        removable(&bare(OwnerEvidence::Missing, young)),
+        Removable::No
+    );
+    assert_eq!(
+        removable(&bare(OwnerEvidence::Missing, old)),
+        Removable::Yes
+    );
+    let torn = OwnerEvidence::Damaged("torn".into());
+    assert_eq!(removable(&bare(torn.clone(), old)), Removable::Yes);
+    // One that says whose it is, or holds something, may be somebody's who only cannot be seen.
+    let named = bare(recorded(Liveness::Unknown, Liveness::Unknown), old);
+    assert_eq!(removable(&named), Removable::No);
+    let held = Evidence {
+        is_bare: false,
+        ..bare(torn, old)
+    };
+    assert_eq!(removable(&held), Removable::No);
 }
 
 #[test]
@@ -179,19 +242,22 @@ fn reasons_are_plain() {
         "{}",
         reason(&evidence)
     );
-    evidence.owner = OwnerEvidence::Recorded {
-        owner: Liveness::Gone,
-        ranks: Liveness::Gone,
-        rebooted: true,
-        name: "pid 42 on n7".into(),
-    };
-    assert!(reason(&evidence).contains("has been booted since"));
+    evidence.owner = recorded(Liveness::Rebooted, Liveness::Rebooted);
+    let text = reason(&evidence);
+    assert!(
+        text.starts_with(
+            "the host of its owner, pid 42 on n7, has been booted since, but its last beat was 7s ago"
+        ),
+        "{text}"
+    );
 }
 
 fn liveness() -> impl Strategy<Value = Liveness> {
     prop_oneof![
         Just(Liveness::Running),
         Just(Liveness::Gone),
+        Just(Liveness::Replaced),
+        Just(Liveness::Rebooted),
         Just(Liveness::Unknown)
     ]
 }
@@ -207,11 +273,19 @@ fn any_evidence() -> impl Strategy<Value = Evidence> {
         Just(BeatEvidence::Changed),
         (0..60_u64).prop_map(|seconds| BeatEvidence::Same(Duration::from_secs(seconds))),
     ];
-    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    let flags = (
+        any::<bool>(),
+        any::<bool>(),
+        any::<bool>(),
+        any::<bool>(),
+        any::<bool>(),
+    );
+    let beaten = prop::option::of(0..100_u64);
     // Time stamps of the future are ages of zero.
     let quiet = -1000..200_000_i64;
-    (owner, beat, flags, quiet, 0..3_u64).prop_map(
-        |(owner, beat, (finished, aborted, foreign, strange), quiet, payloads)| {
+    (owner, beat, flags, quiet, beaten, 0..3_u64).prop_map(
+        |(owner, beat, flags, quiet, beaten, payloads)| {
+            let (finished, aborted, foreign, strange, is_bare) = flags;
             let seconds = Duration::from_secs(quiet.unsigned_abs());
             Evidence {
                 foreign: foreign.then_some(1001),
@@ -219,12 +293,17 @@ fn any_evidence() -> impl Strategy<Value = Evidence> {
                 finished,
                 aborted,
                 beat,
+                // A beat is a change.
+                last_beat: beaten
+                    .filter(|_| quiet >= 0)
+                    .map(|more| now() - seconds - Duration::from_secs(more)),
                 changed: if quiet < 0 {
                     now() + seconds
                 } else {
                     now() - seconds
                 },
-                payloads,
+                payloads: if is_bare { 0 } else { payloads },
+                is_bare,
                 stranger: strange.then(|| "a stranger".into()),
                 ..silence()
             }
@@ -245,12 +324,44 @@ proptest! {
         let judged = assess(&evidence, &RULES, now());
         if !evidence.finished {
             let shows_life = owner_of(&evidence) == Liveness::Running
-                || (owner_of(&evidence) == Liveness::Unknown && evidence.beat == BeatEvidence::Changed);
+                || evidence.beat == BeatEvidence::Changed;
             prop_assert_eq!(shows_life, judged.state == GatherState::Live);
         }
         if judged.state == GatherState::Live {
             prop_assert_eq!(judged.removable, Removable::No);
         }
+    }
+
+    /// Every way to a removal, written down once more: what speaks for it, and how long the silence was.
+    #[test]
+    fn nothing_but_a_proof_and_silence_leads_to_removal(evidence in any_evidence()) {
+        let judged = assess(&evidence, &RULES, now());
+        if judged.removable != Removable::Yes {
+            return Ok(());
+        }
+        let quiet = |at| now().duration_since(at).unwrap_or_default();
+        let watched = match evidence.beat {
+            BeatEvidence::Changed => Duration::ZERO,
+            BeatEvidence::Same(watched) => watched,
+        };
+        let last_sign = evidence.last_beat.unwrap_or(evidence.changed);
+        let is_still = watched >= RULES.watch || quiet(last_sign) > RULES.watch;
+        let is_done = evidence.finished;
+        let is_unowned = matches!(
+            evidence.owner,
+            OwnerEvidence::Missing | OwnerEvidence::Damaged(_)
+        );
+        let ways = [
+            is_done,
+            owner_of(&evidence) == Liveness::Gone && evidence.beat != BeatEvidence::Changed,
+            is_still && matches!(owner_of(&evidence), Liveness::Replaced | Liveness::Rebooted),
+            is_still && evidence.aborted,
+            watched >= RULES.watch && quiet(evidence.changed) > RULES.older_than,
+            evidence.is_bare && is_unowned && quiet(evidence.changed) > Duration::from_mins(10),
+        ];
+        prop_assert!(ways.contains(&true), "{judged:?}");
+        prop_assert!(is_done || owner_of(&evidence) != Liveness::Running);
+        prop_assert!(is_done || evidence.beat != BeatEvidence::Changed);
     }
 
     #[test]
@@ -263,7 +374,8 @@ proptest! {
     #[test]
     fn silence_convinces_only_by_age_and_watching_together(evidence in any_evidence()) {
         let judged = assess(&evidence, &RULES, now());
-        if judged.state == GatherState::Unknown && judged.removable == Removable::Yes {
+        let is_proved = judged.state != GatherState::Unknown || evidence.is_nameless();
+        if judged.removable == Removable::Yes && !is_proved {
             prop_assert!(now().duration_since(evidence.changed).unwrap() > RULES.older_than);
             let BeatEvidence::Same(watched) = evidence.beat else { panic!("it beats") };
             prop_assert!(watched >= RULES.watch);
@@ -280,7 +392,9 @@ proptest! {
     #[test]
     fn stale_means_proved(evidence in any_evidence()) {
         if assess(&evidence, &RULES, now()).state == GatherState::Stale {
-            prop_assert!(evidence.aborted || owner_of(&evidence) == Liveness::Gone);
+            let owner = owner_of(&evidence);
+            let is_gone = matches!(owner, Liveness::Gone | Liveness::Replaced | Liveness::Rebooted);
+            prop_assert!(evidence.aborted || is_gone);
         }
     }
 

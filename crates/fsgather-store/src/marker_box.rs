@@ -22,6 +22,7 @@ use crate::{
     layout, listing,
     marker_names::{HostName, MarkerName},
     patience::{Patience, Progress},
+    process::{self, Liveness},
     remove, sealed,
     touching::TouchSchedule,
 };
@@ -340,9 +341,17 @@ impl MarkerBox {
         }
     }
 
+    /// Whether rank 0's process is seen to run, whatever the others take it for.
+    fn is_owner_running(&self) -> bool {
+        match (self.directory.owner(), process::this_process()) {
+            (Ok(owner), Ok(me)) => process::liveness(&owner.process, &me) == Liveness::Running,
+            _ => false,
+        }
+    }
+
     /// Leaves a directory whose rank 0 is gone: the last one removes it, the others say how it is.
     fn abandon(&self) {
-        if !self.has_others() {
+        if !self.has_others() && !self.is_owner_running() {
             let removal = self.directory.remove();
             if removal.is_complete() {
                 return;

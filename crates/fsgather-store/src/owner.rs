@@ -20,14 +20,17 @@
 //! mount_namespace=4026531841
 //! pid=4242
 //! start_time=123456
+//! time_namespace=4026531834
 //! ranks.0=0b0e... 2f5c... 4026531836 4026531841 4242:123456,4243:123460 n7
+//! ranks.0.time_namespace=4026531834
 //! xxh3_128=00112233445566778899aabbccddeeff
 //! ```
 //!
 //! In values, `%` and control characters are written as `%XX`. `job` is missing when there is none. The
 //! lines `ranks.N` tell all ranks that use the directory, its owner among them, so that a later judge can find out whether any of
 //! them still runs: boot id, machine id, pid and mount namespace, `pid:start_time` of each, and host, `-`
-//! standing for nothing. They are missing where they would make the record too long.
+//! standing for nothing. They are missing where they would make the record too long. A time namespace that
+//! is not told is unknown: the first builds did not tell it.
 
 use std::{
     collections::BTreeMap,
@@ -48,6 +51,8 @@ const TITLE_STEM: &str = "fsgather owner record ";
 pub(crate) const MAX_RECORD_LEN: u64 = 128 * 1024;
 /// The most that lines about ranks may take of it, in bytes.
 const MAX_RANKS_LEN: usize = 96 * 1024;
+/// What a line about a time namespace takes, at most.
+const CLOCK_LINE_LEN: usize = 50;
 
 /// Whose a gather directory is, for which job, and since when.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,6 +129,7 @@ impl OwnerRecord {
             mount_namespace,
             pid,
             start_time,
+            time_namespace,
         } = &self.process;
         let mut lines = vec![
             ("gather", self.gather.to_string()),
@@ -142,10 +148,18 @@ impl OwnerRecord {
             ("mount_namespace", mount_namespace.to_string()),
             ("pid", pid.to_string()),
             ("start_time", start_time.to_string()),
+            ("time_namespace", time_namespace.to_string()),
         ]);
-        let ranks = ranks_text(&self.ranks);
-        let keys: Vec<String> = (0..ranks.len()).map(|n| format!("ranks.{n}")).collect();
-        lines.extend(keys.iter().map(String::as_str).zip(ranks));
+        let ranks: Vec<(String, String)> = (0..)
+            .zip(ranks_text(&self.ranks))
+            .flat_map(|(n, (line, time_namespace))| {
+                [
+                    (rank_key(n), line),
+                    (rank_clock_key(n), time_namespace.to_string()),
+                ]
+            })
+            .collect();
+        lines.extend(ranks.iter().map(|(key, line)| (key.as_str(), line.clone())));
         let mut text = format!("{TITLE}\n");
         for (key, value) in lines {
             text.push_str(key);
@@ -209,14 +223,24 @@ impl OwnerRecord {
                 mount_namespace: fields.value("mount_namespace")?,
                 pid: fields.value("pid")?,
                 start_time: fields.value("start_time")?,
+                time_namespace: fields.time_namespace("time_namespace")?,
             },
             ranks: fields.ranks()?,
         })
     }
 }
 
-/// Processes that run in one place, as one line; none where all lines together are too long.
-fn ranks_text(ranks: &[ProcessId]) -> Vec<String> {
+fn rank_key(n: usize) -> String {
+    format!("ranks.{n}")
+}
+
+fn rank_clock_key(n: usize) -> String {
+    format!("ranks.{n}.time_namespace")
+}
+
+/// Processes that run in one place, as one line and the time namespace there; none where all lines
+/// together are too long.
+fn ranks_text(ranks: &[ProcessId]) -> Vec<(String, u64)> {
     let part = |text: &str| {
         if text.is_empty() {
             "-".to_owned()
@@ -235,20 +259,22 @@ fn ranks_text(ranks: &[ProcessId]) -> Vec<String> {
             None => lines.push((rank, pid)),
         }
     }
-    let lines: Vec<String> = lines
+    let lines: Vec<(String, u64)> = lines
         .into_iter()
         .map(|(place, pids)| {
-            format!(
+            let line = format!(
                 "{} {} {} {} {pids} {}",
                 part(&place.boot_id),
                 part(&place.machine_id),
                 place.pid_namespace,
                 place.mount_namespace,
                 place.host
-            )
+            );
+            (line, place.time_namespace)
         })
         .collect();
-    if lines.iter().map(String::len).sum::<usize>() > MAX_RANKS_LEN {
+    let len_of = |(line, _): &(String, u64)| line.len() + CLOCK_LINE_LEN;
+    if lines.iter().map(len_of).sum::<usize>() > MAX_RANKS_LEN {
         return Vec::new();
     }
     lines
@@ -263,7 +289,7 @@ fn is_in_one_place(one: &ProcessId, other: &ProcessId) -> bool {
     place(one) == place(other)
 }
 
-fn parse_ranks(line: &str) -> Option<Vec<ProcessId>> {
+fn parse_ranks(line: &str, time_namespace: u64) -> Option<Vec<ProcessId>> {
     let part = |text: &str| {
         if text == "-" {
             String::new()
@@ -287,6 +313,7 @@ fn parse_ranks(line: &str) -> Option<Vec<ProcessId>> {
                 mount_namespace,
                 pid: pid.parse().ok()?,
                 start_time: start_time.parse().ok()?,
+                time_namespace,
             })
         })
         .collect()
@@ -308,13 +335,19 @@ impl Fields<'_> {
     fn ranks(&self) -> Result<Vec<ProcessId>, OwnerRecordError> {
         let mut ranks = Vec::new();
         for n in 0.. {
-            let Some(line) = self.0.get(format!("ranks.{n}").as_str()) else {
+            let Some(line) = self.0.get(rank_key(n).as_str()) else {
                 break;
             };
-            let line = unescape(line).and_then(|line| parse_ranks(&line));
+            let time_namespace = self.time_namespace(&rank_clock_key(n))?;
+            let line = unescape(line).and_then(|line| parse_ranks(&line, time_namespace));
             ranks.extend(line.ok_or(OwnerRecordError::Field("ranks"))?);
         }
         Ok(ranks)
+    }
+
+    fn time_namespace(&self, key: &str) -> Result<u64, OwnerRecordError> {
+        let told = self.0.get(key).map_or(Ok(0), |value| value.parse());
+        told.map_err(|_| OwnerRecordError::Field("time_namespace"))
     }
 
     fn value<T: FromStr>(&self, key: &'static str) -> Result<T, OwnerRecordError> {
@@ -388,8 +421,12 @@ pub(crate) mod tests {
         fn ranks_are_told_whole_wherever_they_run(hosts in prop::collection::vec(any::<String>(), 0..4)) {
             let mut record = record(1);
             for (pid, host) in (1_u32..).zip(&hosts) {
-                let elsewhere = ProcessId { host: host.clone(), pid, ..ProcessId::default() };
-                let beside = ProcessId { pid: pid + 100, start_time: 7, ..elsewhere.clone() };
+                let elsewhere = ProcessId {
+                    host: host.clone(), pid, time_namespace: pid.into(), ..ProcessId::default()
+                };
+                let beside = ProcessId {
+                    pid: pid + 100, start_time: 7, ..elsewhere.clone()
+                };
                 if !record.ranks.iter().any(|known| known.host == *host) {
                     record.ranks.extend([elsewhere, beside]);
                 }
@@ -406,6 +443,28 @@ pub(crate) mod tests {
             prop_assert!(OwnerRecord::from_text(&flipped).is_err());
             prop_assert!(OwnerRecord::from_text(&text[..cut.index(text.len())]).is_err());
         }
+    }
+
+    #[test]
+    fn a_record_of_an_earlier_build_knows_no_time_namespace() {
+        let mut record = record(1);
+        record.ranks = vec![record.process.clone()];
+        let text = record.to_text();
+        let told: Vec<&str> = text
+            .lines()
+            .filter(|line| line.contains("time_namespace="))
+            .collect();
+        assert_eq!(told.len(), 2);
+        let mut body: String = text
+            .lines()
+            .filter(|line| !told.contains(line) && !line.starts_with("xxh3"))
+            .flat_map(|line| [line, "\n"])
+            .collect();
+        let checksum = XxHash3_128::oneshot(body.as_bytes());
+        let _ = writeln!(body, "xxh3_128={checksum:032x}");
+        record.process.time_namespace = 0;
+        record.ranks[0].time_namespace = 0;
+        assert_eq!(OwnerRecord::from_text(body.as_bytes()), Ok(record));
     }
 
     #[test]

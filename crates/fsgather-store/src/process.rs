@@ -10,10 +10,25 @@ use rustix::{io::Errno, process::Pid};
 pub enum Liveness {
     /// It runs; being stopped by a signal counts as running.
     Running,
-    /// It is proved to be gone.
+    /// It is proved to be gone: nothing has its pid where its pid can be seen.
     Gone,
+    /// Another process has its pid. A process that was dumped and restored looks the same, so that a sign
+    /// of life comes before this.
+    Replaced,
+    /// Its host, by machine id and name, has been booted since. Hosts are cloned with both, so that a sign
+    /// of life comes before this.
+    Rebooted,
     /// Nothing is proved.
     Unknown,
+}
+
+impl Liveness {
+    /// Whether the process has ended, as far as can be seen of its pid; for those who have no sign of life
+    /// to go by and may be wrong without doing harm.
+    #[must_use]
+    pub const fn has_ended(self) -> bool {
+        matches!(self, Self::Gone | Self::Replaced)
+    }
 }
 
 /// What a look at one pid of the own pid namespace showed.
@@ -32,17 +47,23 @@ pub enum Sighting {
 /// Judges whether `subject` runs, from where `observer` stands. Pure.
 ///
 /// `seen` is what a look at the subject's pid showed; it counts only if both are of one boot and one pid
-/// namespace. Otherwise the subject is gone only if its host, recognised by machine id *and* name
-/// (images are cloned with the machine id inside), has been booted since.
+/// namespace, and a start time only if one clock counts both: another time namespace shifts it.
+/// Otherwise the subject is gone only if its host, recognised by machine id *and* name (images are cloned
+/// with the machine id inside), has been booted since, and shows no sign of life.
 ///
 /// ```
 /// use fsgather_core::ProcessId;
 /// use fsgather_store::{Liveness, Sighting, judge};
 ///
-/// let observer = ProcessId { boot_id: "b".into(), pid_namespace: 1, pid: 5, ..Default::default() };
+/// let observer = ProcessId {
+///     boot_id: "b".into(), pid_namespace: 1, time_namespace: 2, pid: 5, ..Default::default()
+/// };
 /// let subject = ProcessId { pid: 7, start_time: 100, ..observer.clone() };
 /// assert_eq!(judge(&subject, &observer, Sighting::Started(100)), Liveness::Running);
-/// assert_eq!(judge(&subject, &observer, Sighting::Started(101)), Liveness::Gone);
+/// assert_eq!(judge(&subject, &observer, Sighting::Started(101)), Liveness::Replaced);
+/// assert_eq!(judge(&subject, &observer, Sighting::Absent), Liveness::Gone);
+/// let elsewhere = ProcessId { time_namespace: 3, ..observer };
+/// assert_eq!(judge(&subject, &elsewhere, Sighting::Started(101)), Liveness::Unknown);
 /// ```
 #[must_use]
 pub fn judge(subject: &ProcessId, observer: &ProcessId, seen: Sighting) -> Liveness {
@@ -52,8 +73,9 @@ pub fn judge(subject: &ProcessId, observer: &ProcessId, seen: Sighting) -> Liven
     if observer.sees_pids_of(subject) {
         return match seen {
             Sighting::Absent | Sighting::Ended => Liveness::Gone,
-            Sighting::Started(time) if time != subject.start_time => Liveness::Gone,
-            Sighting::Started(_) => Liveness::Running,
+            Sighting::Started(time) if time == subject.start_time => Liveness::Running,
+            Sighting::Started(_) if observer.shares_clock_with(subject) => Liveness::Replaced,
+            Sighting::Started(_) => Liveness::Unknown,
             Sighting::Hidden => Liveness::Unknown,
         };
     }
@@ -61,7 +83,7 @@ pub fn judge(subject: &ProcessId, observer: &ProcessId, seen: Sighting) -> Liven
         && subject.machine_id == observer.machine_id
         && subject.host == observer.host;
     if same_host && subject.boot_id != observer.boot_id {
-        Liveness::Gone
+        Liveness::Rebooted
     } else {
         Liveness::Unknown
     }
@@ -104,7 +126,21 @@ pub fn this_process() -> Result<ProcessId, Error> {
         // `/proc` may be that of another pid namespace, with another pid for this process.
         pid: std::process::id(),
         start_time: status.start_time,
+        time_namespace: time_namespace(),
     })
+}
+
+/// The time namespace of this process. It may be another than the one its children are born into.
+fn time_namespace() -> u64 {
+    match fs::metadata("/proc/self/ns/time") {
+        Ok(found) => found.ino(),
+        Err(error)
+            if error.kind() == io::ErrorKind::NotFound && inode_of("/proc/self/ns/pid") != 0 =>
+        {
+            ProcessId::NO_TIME_NAMESPACES
+        }
+        Err(_) => 0,
+    }
 }
 
 /// Whether `/proc` shows the pids of this process's own pid namespace.
@@ -257,7 +293,21 @@ mod tests {
             start_time: me.start_time - 1,
             ..me.clone()
         };
-        assert_eq!(liveness(&elder, &me), Liveness::Gone);
+        assert_eq!(liveness(&elder, &me), Liveness::Replaced);
+        assert!(liveness(&elder, &me).has_ended());
+        // An old record does not say whose clock has counted; another time namespace counts otherwise.
+        for time_namespace in [0, me.time_namespace + 1] {
+            let elder = ProcessId {
+                time_namespace,
+                ..elder.clone()
+            };
+            assert_eq!(liveness(&elder, &me), Liveness::Unknown);
+            let same = ProcessId {
+                time_namespace,
+                ..me.clone()
+            };
+            assert_eq!(liveness(&same, &me), Liveness::Running);
+        }
     }
 
     #[test]
@@ -270,6 +320,7 @@ mod tests {
             mount_namespace: 1,
             pid: 10,
             start_time: 5,
+            time_namespace: 1,
         };
         let container = ProcessId {
             pid_namespace: 2,
@@ -286,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn another_boot_of_the_same_machine_proves_the_end() {
+    fn another_boot_of_the_same_machine_speaks_for_the_end() {
         let before = ProcessId {
             host: "n1".into(),
             boot_id: "boot 1".into(),
@@ -297,7 +348,8 @@ mod tests {
             boot_id: "boot 2".into(),
             ..before.clone()
         };
-        assert_eq!(judge(&before, &after, Sighting::Hidden), Liveness::Gone);
+        assert_eq!(judge(&before, &after, Sighting::Hidden), Liveness::Rebooted);
+        assert!(!judge(&before, &after, Sighting::Hidden).has_ended());
         let cloned_image = ProcessId {
             host: "n2".into(),
             ..after.clone()

@@ -11,6 +11,7 @@ use fsgather_core::{Error, GatherId, ProcessId, StorageCause};
 use rustix::fs::FileType;
 
 use crate::{
+    board::Unread,
     condemnation,
     contents::Contents,
     directory::{self, OwnUid},
@@ -21,6 +22,7 @@ use crate::{
     listing,
     owner::OwnerRecord,
     process::{Liveness, liveness, this_process},
+    record::RecordError,
 };
 
 /// What was seen in one directory.
@@ -82,6 +84,10 @@ pub struct SurveyedGather {
     pub inodes: u64,
     /// Its permission bits.
     pub mode: u32,
+    /// Whether it holds nothing, and nobody can tell whose it was.
+    pub(crate) is_nameless: bool,
+    /// Whether something speaks against its owner.
+    pub(crate) is_suspected: bool,
 }
 
 /// Something that was left beside gather directories.
@@ -225,18 +231,20 @@ impl Surveyor {
                     survey.leftovers.extend(self.record(&path, view));
                 }
                 Some(RendezvousEntry::Probe(_)) => {
-                    let probe = self.old_file(&path, LeftoverKind::Probe, view);
+                    let rules = self.rules.for_nameless();
+                    let probe = old_file(&path, LeftoverKind::Probe, view, &rules);
                     survey.leftovers.extend(probe);
                 }
                 Some(RendezvousEntry::Condemned { id, .. }) => {
                     let condemned = RendezvousEntry::Gather(id).to_string();
                     if !names.contains(&condemned) {
-                        let mark = self.old_file(&path, LeftoverKind::Mark, view);
+                        let mark = old_file(&path, LeftoverKind::Mark, view, &self.rules);
                         survey.leftovers.extend(mark);
                     }
                 }
                 None if leftovers::is_of_python_original(name) => {
-                    let payload = self.old_file(&path, LeftoverKind::PythonOriginal, view);
+                    let kind = LeftoverKind::PythonOriginal;
+                    let payload = old_file(&path, kind, view, &self.rules);
                     survey.leftovers.extend(payload);
                 }
                 None => {}
@@ -274,8 +282,10 @@ impl Surveyor {
             last_beat: beat.map(|(_, at)| at),
             changed: contents.as_ref().map_or(found.changed, |seen| seen.changed),
             payloads: contents.as_ref().map_or(0, |seen| seen.payloads_in_use),
+            is_bare: contents.as_ref().is_some_and(|seen| seen.is_bare),
             stranger: contents.as_ref().and_then(|seen| seen.stranger.clone()),
         };
+        let (is_nameless, is_suspected) = (evidence.is_nameless(), evidence.is_suspected());
         let created = owner.as_ref().map_or(id.time(), |owner| owner.created);
         let count = |of: fn(&Contents) -> u64| contents.as_ref().map_or(0, of);
         Some(SurveyedGather {
@@ -292,6 +302,8 @@ impl Surveyor {
             bytes: count(|seen| seen.bytes),
             inodes: count(|seen| seen.inodes),
             mode: found.mode,
+            is_nameless,
+            is_suspected,
             owner,
             path,
         })
@@ -328,26 +340,27 @@ impl Surveyor {
         let evidence = OwnerEvidence::Recorded {
             owner,
             ranks: self.liveness_of_all(&record, owner),
-            rebooted: record.process.boot_id != self.me.boot_id,
             name: format!("pid {} on {}", record.process.pid, record.process.host),
         };
         (Some(record), evidence)
     }
 
-    /// Running if any rank is seen to run, gone only if all are proved to be.
+    /// Running if any rank is seen to run, else the weakest that can be said of all of them.
     fn liveness_of_all(&self, record: &OwnerRecord, owner: Liveness) -> Liveness {
         let mut all = owner;
         for rank in &record.ranks {
-            match liveness(rank, &self.me) {
-                Liveness::Running => return Liveness::Running,
-                Liveness::Gone => {}
-                Liveness::Unknown => all = Liveness::Unknown,
-            }
+            all = match (liveness(rank, &self.me), all) {
+                (Liveness::Running, _) => return Liveness::Running,
+                (Liveness::Gone, all) => all,
+                (Liveness::Unknown, _) | (_, Liveness::Unknown) => Liveness::Unknown,
+                (weak, _) => weak,
+            };
         }
         let are_known = record.ranks.len() >= record.world_size.count();
-        match all {
-            Liveness::Gone if !are_known => Liveness::Unknown,
-            all => all,
+        if are_known || all == Liveness::Running {
+            all
+        } else {
+            Liveness::Unknown
         }
     }
 
@@ -390,7 +403,7 @@ impl Surveyor {
             survey.leftovers.extend(if name == leftovers::DIST_TEST {
                 self.dist_test(&path, view)
             } else {
-                self.old_file(&path, LeftoverKind::PythonOriginal, view)
+                old_file(&path, LeftoverKind::PythonOriginal, view, &self.rules)
             });
         }
         Ok(())
@@ -398,12 +411,8 @@ impl Surveyor {
 
     fn dist_test(&self, path: &Path, view: View) -> Option<Leftover> {
         let seen = Contents::with_table(path, leftovers::dist_test).ok()?;
-        let mut leftover = self.judge_by_age(
-            path,
-            LeftoverKind::Mmengine,
-            (seen.uid, seen.bytes, seen.changed),
-            view,
-        );
+        let facts = (seen.uid, seen.bytes, seen.changed);
+        let mut leftover = judge_by_age(path, LeftoverKind::Mmengine, facts, view, &self.rules);
         if let Some(stranger) = seen.stranger {
             leftover.removable = false;
             leftover.reason = format!("it holds {stranger}");
@@ -411,16 +420,15 @@ impl Surveyor {
         Some(leftover)
     }
 
-    /// A file that tells nothing of its owner but its age; none if it is gone, or no file.
-    fn old_file(&self, path: &Path, kind: LeftoverKind, view: View) -> Option<Leftover> {
-        let found = listing::examine_path(path).ok()?;
-        let facts = (found.uid, found.len, found.changed);
-        (found.kind == FileType::RegularFile).then(|| self.judge_by_age(path, kind, facts, view))
-    }
-
     fn record(&self, path: &Path, view: View) -> Option<Leftover> {
-        let mut leftover = self.old_file(path, LeftoverKind::Record, view)?;
-        if let Ok(record) = crate::board::read_record(path, view.own) {
+        let read = crate::board::read_record(path, view.own);
+        let rules = match &read {
+            // Nobody needs so long to write one, and none that is torn is ever read.
+            Err(Unread::Record(RecordError::Torn)) => self.rules.for_nameless(),
+            _ => self.rules,
+        };
+        let mut leftover = old_file(path, LeftoverKind::Record, view, &rules)?;
+        if let Ok(record) = read {
             let poster = record.poster;
             let name = format!("pid {} on {}", poster.pid, poster.host);
             match liveness(&poster, &self.me) {
@@ -428,39 +436,47 @@ impl Surveyor {
                     leftover.removable = false;
                     leftover.reason = format!("its writer, {name}, runs");
                 }
-                Liveness::Gone => {
+                Liveness::Gone | Liveness::Replaced => {
                     leftover.removable = true;
                     leftover.reason = format!("its writer, {name}, has ended");
                 }
-                Liveness::Unknown => {}
+                // A record shows no life, so that a host that was booted since may be another one.
+                Liveness::Rebooted | Liveness::Unknown => {}
             }
         }
         Some(leftover)
     }
+}
 
-    fn judge_by_age(
-        &self,
-        path: &Path,
-        kind: LeftoverKind,
-        (uid, bytes, changed): (u32, u64, SystemTime),
-        view: View,
-    ) -> Leftover {
-        let age = view.age_of(changed);
-        let (is_old, silence) = self.rules.silence(age);
-        let (removable, reason) = if uid == view.own.0 {
-            (is_old, silence)
-        } else {
-            (false, format!("owned by uid {uid}"))
-        };
-        Leftover {
-            path: path.to_owned(),
-            kind,
-            bytes,
-            age,
-            removable,
-            reason,
-            uid,
-        }
+/// A file that tells nothing of its owner but its age; none if it is gone, or no file.
+fn old_file(path: &Path, kind: LeftoverKind, view: View, rules: &Rules) -> Option<Leftover> {
+    let found = listing::examine_path(path).ok()?;
+    let facts = (found.uid, found.len, found.changed);
+    (found.kind == FileType::RegularFile).then(|| judge_by_age(path, kind, facts, view, rules))
+}
+
+fn judge_by_age(
+    path: &Path,
+    kind: LeftoverKind,
+    (uid, bytes, changed): (u32, u64, SystemTime),
+    view: View,
+    rules: &Rules,
+) -> Leftover {
+    let age = view.age_of(changed);
+    let (is_old, silence) = rules.silence(age);
+    let (removable, reason) = if uid == view.own.0 {
+        (is_old, silence)
+    } else {
+        (false, format!("owned by uid {uid}"))
+    };
+    Leftover {
+        path: path.to_owned(),
+        kind,
+        bytes,
+        age,
+        removable,
+        reason,
+        uid,
     }
 }
 

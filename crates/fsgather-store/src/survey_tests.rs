@@ -29,10 +29,11 @@ fn made_by(place: &Path, salt: u32, process: ProcessId) -> GatherDir {
 
 /// A process that this one can tell has ended.
 fn ended() -> ProcessId {
-    let me = this_process().unwrap();
+    let mut child = std::process::Command::new("true").spawn().unwrap();
+    child.wait().unwrap();
     ProcessId {
-        start_time: me.start_time - 1,
-        ..me
+        pid: child.id(),
+        ..this_process().unwrap()
     }
 }
 

@@ -13,7 +13,7 @@ use std::{
 
 use fsgather_control::meet;
 use fsgather_core::{Call, Error, Interrupt, Operation, ProcessId, Site, Solo};
-use fsgather_store::{Liveness, liveness, this_process};
+use fsgather_store::{liveness, this_process};
 
 use crate::{
     blocking::step_aside,
@@ -301,9 +301,7 @@ impl Builder {
             },
             office: prepared.office.take(),
             interrupt: self.interrupt.clone(),
-            is_running: Arc::new(move |process: &ProcessId| {
-                liveness(process, &own) != Liveness::Gone
-            }),
+            is_running: Arc::new(move |process: &ProcessId| !liveness(process, &own).has_ended()),
             process,
         }
     }

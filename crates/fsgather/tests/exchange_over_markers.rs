@@ -17,8 +17,8 @@ use fsgather_control::{
 };
 use fsgather_core::{Error, Interrupt, JobKey, ProcessId, Rank, Site, WorldSize};
 use fsgather_store::{
-    BoardPlace, FileBoard, Liveness, MarkerOffice, MarkerOwner, check_writable, liveness,
-    make_rendezvous, this_process,
+    BoardPlace, FileBoard, MarkerOffice, MarkerOwner, check_writable, liveness, make_rendezvous,
+    this_process,
 };
 use fsgather_testkit::{
     exchange_conformance::{self, Seat},
@@ -97,7 +97,7 @@ fn config(directory: &Path, rank: Rank, world_size: WorldSize, setting: &Setting
         control: setting.control,
         office: Some(Arc::new(MarkerOffice::new(places, owner))),
         interrupt: Interrupt::default(),
-        is_running: Arc::new(move |process| liveness(process, &me) != Liveness::Gone),
+        is_running: Arc::new(move |process| !liveness(process, &me).has_ended()),
     }
 }
 

@@ -198,7 +198,10 @@ fn run(search: Search, orders: &Orders, tell: &dyn Fn(Event)) -> Option<Event> {
         Some(Event::Welcome(_)) => {}
         // Rank 0 still has to read our goodbye, and removes everything then.
         Some(Event::Refused(_)) | None => asking.postbox.retire(Retirement::Over),
-        _ if has_ended(&asking.search) => asking.postbox.retire(Retirement::Deserted),
+        Some(Event::Lost(_)) if has_ended(&asking.search) => {
+            asking.postbox.retire(Retirement::Deserted);
+        }
+        // What somebody else's world has left is judged by those who sweep and clean.
         _ => asking.postbox.retire(Retirement::Withdrawn),
     }
     event
@@ -272,6 +275,7 @@ impl Asking<'_> {
                         self.say_goodbye(letters, outbox, None);
                         return Some(Event::Refused(cause));
                     }
+                    ToMember::Bye { .. } if !is_in => return Some(Event::Failed("it left".into())),
                     ToMember::Bye { .. } => return Some(Event::Lost("it left".into())),
                     ToMember::Welcome(welcome) if self.is_meant(&welcome) => {
                         return Some(Event::Welcome(Box::new(Entered {
