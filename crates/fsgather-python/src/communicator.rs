@@ -10,7 +10,7 @@ use pyo3::{exceptions::PyValueError, prelude::*, types::PyList};
 
 use crate::{
     bootstrap::Callables,
-    how::{self, How},
+    how::{self, Carrying, How},
     logging,
     object::{self, Pickling},
     parts::Parts,
@@ -117,11 +117,11 @@ impl Communicator {
 
     fn all_gather<'py>(&self, value: &Bound<'py, PyAny>, how: How) -> PyResult<Bound<'py, PyList>> {
         let py = value.py();
-        let (member, (pickling, options)) = (self.member()?, how.take()?);
-        let payloads = self.hand_in(value, pickling, |pieces| {
+        let (member, (carrying, options)) = (self.member()?, how.take()?);
+        let payloads = self.hand_in(value, carrying, |pieces| {
             member.all_gather_pieces(pieces, &options)
         })?;
-        decode_all(py, payloads, pickling)
+        decode_all(py, payloads, carrying.pickling)
     }
 
     fn broadcast(
@@ -131,9 +131,9 @@ impl Communicator {
         src: u32,
         how: How,
     ) -> PyResult<Py<PyAny>> {
-        let (member, (pickling, options)) = (self.member()?, how.take()?);
+        let (member, (carrying, options)) = (self.member()?, how.take()?);
         if member.rank().get() == src {
-            self.hand_in(value, pickling, |pieces| {
+            self.hand_in(value, carrying, |pieces| {
                 member.broadcast_pieces(Some(pieces), src, &options)
             })?;
             return Ok(value.clone().unbind());
@@ -141,33 +141,33 @@ impl Communicator {
         let payload = self
             .waiting
             .run(py, || member.broadcast_pieces(None, src, &options))?;
-        object::decode(py, payload, pickling)
+        object::decode(py, payload, carrying.pickling)
     }
 
     /// An iterator over all ranks' objects on `dst`, `None` elsewhere.
     fn gather(&self, value: &Bound<'_, PyAny>, dst: u32, how: How) -> PyResult<Option<Parts>> {
-        let (member, (pickling, options)) = (self.member()?, how.take()?);
-        let gathered = self.hand_in(value, pickling, |pieces| {
+        let (member, (carrying, options)) = (self.member()?, how.take()?);
+        let gathered = self.hand_in(value, carrying, |pieces| {
             member.gather_pieces(pieces, dst, &options)
         })?;
         let parts = gathered.all();
-        Ok(parts.map(|parts| Parts::new(parts, self.waiting.clone(), pickling)))
+        Ok(parts.map(|parts| Parts::new(parts, self.waiting.clone(), carrying.pickling)))
     }
 
     fn start_all_gather(&self, value: &Bound<'_, PyAny>, how: How) -> PyResult<Pending> {
-        let (member, (pickling, options)) = (self.member()?, how.take()?);
-        let started = self.hand_in(value, pickling, |pieces| {
+        let (member, (carrying, options)) = (self.member()?, how.take()?);
+        let started = self.hand_in(value, carrying, |pieces| {
             member.start_all_gather_pieces(pieces, &options)
         })?;
-        Ok(Pending::all_gather(started, self.waiting.clone(), pickling))
+        Ok(Pending::all_gather(started, self.waiting.clone(), carrying.pickling))
     }
 
     fn start_gather(&self, value: &Bound<'_, PyAny>, dst: u32, how: How) -> PyResult<Pending> {
-        let (member, (pickling, options)) = (self.member()?, how.take()?);
-        let started = self.hand_in(value, pickling, |pieces| {
+        let (member, (carrying, options)) = (self.member()?, how.take()?);
+        let started = self.hand_in(value, carrying, |pieces| {
             member.start_gather_pieces(pieces, dst, &options)
         })?;
-        Ok(Pending::gather(started, self.waiting.clone(), pickling))
+        Ok(Pending::gather(started, self.waiting.clone(), carrying.pickling))
     }
 
     fn group(&self, py: Python<'_>, ranks: Vec<u32>, how: How) -> PyResult<Self> {
@@ -238,11 +238,11 @@ impl Communicator {
     fn hand_in<T: Send>(
         &self,
         value: &Bound<'_, PyAny>,
-        pickling: Pickling,
+        Carrying { pickling, like }: Carrying,
         call: impl FnOnce(Pieces) -> Result<T, fsgather::Error> + Send,
     ) -> PyResult<T> {
         let py = value.py();
-        let (pieces, cause) = match object::encode(value, pickling) {
+        let (pieces, cause) = match object::encode(value, pickling, like) {
             Ok(pieces) => (pieces, None),
             Err(cause) => (Pieces::failing(cause.to_string()), Some(cause)),
         };

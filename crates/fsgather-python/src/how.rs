@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use fsgather::{CallOptions, settings::Transport};
 use pyo3::{exceptions::PyValueError, prelude::*};
 
-use crate::object::Pickling;
+use crate::{like::Like, object::Pickling};
 
 /// What all calls have in common, as `fsgather.Communicator` hands it over: a dictionary.
 #[derive(FromPyObject)]
@@ -14,14 +14,22 @@ pub(crate) struct How {
     site: Option<String>,
     timeout: Option<f64>,
     allow_pickle: bool,
+    like: Option<String>,
     transport: Option<String>,
     directory: Option<PathBuf>,
     max_size: Option<u64>,
 }
 
+/// How an object is carried.
+#[derive(Clone, Copy)]
+pub(crate) struct Carrying {
+    pub(crate) pickling: Pickling,
+    pub(crate) like: Like,
+}
+
 impl How {
     /// The same for the library, and for objects.
-    pub(crate) fn take(self) -> PyResult<(Pickling, CallOptions)> {
+    pub(crate) fn take(self) -> PyResult<(Carrying, CallOptions)> {
         let options = CallOptions {
             transport: self.transport.as_deref().map(transport).transpose()?,
             directory: self.directory,
@@ -34,7 +42,8 @@ impl How {
         } else {
             Pickling::Refused
         };
-        Ok((pickling, options))
+        let like = Like::of(self.like.as_deref())?;
+        Ok((Carrying { pickling, like }, options))
     }
 }
 

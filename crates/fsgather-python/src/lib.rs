@@ -8,6 +8,7 @@ mod command;
 mod communicator;
 mod errors;
 mod how;
+mod like;
 mod logging;
 mod object;
 mod parts;

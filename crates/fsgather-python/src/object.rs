@@ -13,7 +13,8 @@ use pyo3::{
 };
 
 use crate::{
-    buffer::{BorrowedBuffer, Memory},
+    buffer::{Aligned, BorrowedBuffer, Memory},
+    like::Like,
     plain::{self, Refusal},
 };
 
@@ -22,7 +23,7 @@ const HEAD: usize = 16;
 const ALIGNMENT: usize = 64;
 
 const PLAIN: u8 = 1;
-const PICKLE_WITH_TENSORS: u8 = 3;
+const PICKLE_WITH_CONTENTS: u8 = 3;
 
 /// Whether objects that are not plain data may be pickled, and unpickled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,8 +37,8 @@ pub(crate) enum Pickling {
 /// # Errors
 ///
 /// What pickling raises; `TypeError` with the type and its place in the object where pickling is refused.
-pub(crate) fn encode(value: &Bound<'_, PyAny>, pickling: Pickling) -> PyResult<Pieces> {
-    let (kind, stream, buffers) = match plain::encode(value) {
+pub(crate) fn encode(value: &Bound<'_, PyAny>, pickling: Pickling, like: Like) -> PyResult<Pieces> {
+    let (kind, stream, buffers) = match plain::encode(value, like) {
         Ok(encoded) => (PLAIN, Bytes::from(encoded.stream), encoded.buffers),
         Err(Refusal::Raised(error)) => return Err(error),
         Err(Refusal::NotPlain { type_name, place }) => {
@@ -47,7 +48,7 @@ pub(crate) fn encode(value: &Bound<'_, PyAny>, pickling: Pickling) -> PyResult<P
                      (FSGATHER_PICKLE=0 or allow_pickle=False)"
                 )));
             }
-            pickle(value)?
+            pickle(value, like)?
         }
     };
     Ok(Pieces::new(
@@ -56,10 +57,13 @@ pub(crate) fn encode(value: &Bound<'_, PyAny>, pickling: Pickling) -> PyResult<P
     ))
 }
 
-fn pickle(value: &Bound<'_, PyAny>) -> PyResult<(u8, Bytes, Vec<BorrowedBuffer>)> {
+fn pickle(
+    value: &Bound<'_, PyAny>,
+    like: Like,
+) -> PyResult<(u8, Bytes, Vec<BorrowedBuffer>)> {
     let dumps = value.py().import("fsgather._pickling")?.getattr("dumps")?;
     let (kind, stream, buffers): (u8, Bound<'_, PyAny>, Vec<Bound<'_, PyAny>>) =
-        dumps.call1((value,))?.extract()?;
+        dumps.call1((value, like.word()))?.extract()?;
     let stream = Bytes::from_owner(BorrowedBuffer::of(&stream)?);
     let buffers = buffers.iter().map(BorrowedBuffer::of);
     Ok((kind, stream, buffers.collect::<PyResult<_>>()?))
@@ -119,7 +123,12 @@ pub(crate) fn decode(py: Python<'_>, payload: Payload, pickling: Pickling) -> Py
             _ => unpickle(py, kind, &PyBytes::new(py, stream), Vec::new()),
         };
     }
-    let memory = Memory::of(payload.into_writable());
+    let payload = payload.into_writable();
+    let memory = if Aligned::is(&payload) {
+        Memory::of(payload)
+    } else {
+        Memory::of(Aligned::copy(&payload))
+    };
     let buffers: Vec<Py<PyAny>> = buffers
         .into_iter()
         .map(|range| memory.object(py, range))
@@ -155,7 +164,7 @@ impl Layout {
     /// `None` for bytes that are not laid out so.
     fn read(payload: &[u8]) -> Option<Self> {
         let (head, rest) = payload.split_first_chunk::<HEAD>()?;
-        let [VERSION, kind @ PLAIN..=PICKLE_WITH_TENSORS, 0, 0] = head[..4] else {
+        let [VERSION, kind @ PLAIN..=PICKLE_WITH_CONTENTS, 0, 0] = head[..4] else {
             return None;
         };
         let count = u32::from_le_bytes(*head[4..8].first_chunk()?) as usize;

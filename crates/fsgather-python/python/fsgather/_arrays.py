@@ -115,7 +115,7 @@ class _Torch:
     def empty(tensor: Any, shape: list[int]) -> Any:
         import torch
 
-        return torch.empty(shape, dtype=tensor.dtype)
+        return torch.empty(shape, dtype=tensor.dtype, device="cpu")
 
     @staticmethod
     def back(joined: Any, tensor: Any) -> Any:

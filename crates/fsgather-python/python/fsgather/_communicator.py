@@ -262,9 +262,14 @@ class Communicator:
         transport: Optional[str] = None,
         directory: Optional[PathLike] = None,
         max_size: Optional[int] = None,
+        _like: Optional[str] = None,
     ) -> dict[str, Any]:
-        """How one call is made, for the extension module."""
+        """How one call is made, for the extension module.
+
+        ``_like``, for replaced functions, says what the result has to be like: see :mod:`fsgather._pickling`.
+        """
         return {
+            "like": _like,
             "site": _caller() if site is None else site,
             "timeout": timeout,
             "allow_pickle": self._allow_pickle if allow_pickle is None else allow_pickle,

@@ -2,30 +2,49 @@
 
 Torch's own way into a pickle copies whole storages, also for a view of two elements. Here dense tensors become
 numbers in the pickle, and travel beside it as a list of tensors, which is plain data: a view carries only its own
-elements, what shares memory goes on sharing it, and everything comes back in place.
+elements, and everything comes back in place.
 """
 
 from __future__ import annotations
 
+import contextlib
+import copyreg
 import io
 import pickle
-import struct
-import threading
-from typing import Any, Callable, Optional
+from typing import Any, Optional
 
 import torch
 
-from fsgather import _fsgather
+from fsgather import _pickling
 
-__all__ = ["Pickler", "pack", "unpickle"]
+__all__ = ["LikePickler", "Pickler", "modes_off"]
 
-_COUNT = struct.Struct("<Q")
+
+def modes_off() -> Optional[contextlib.ExitStack]:
+    """Keeps torch's modes of this thread from what follows, until the result is closed; ``None`` if there are none.
+
+    A default device is one of them, and programs have their own: what they do to the program's tensors they must not do to
+    those that are being taken apart or made.
+    """
+    functions = getattr(torch._C, "_len_torch_function_stack", int)()
+    dispatches = getattr(torch._C, "_len_torch_dispatch_stack", int)()
+    if not functions and not dispatches:
+        return None
+    stack = contextlib.ExitStack()
+    if functions:
+        stack.enter_context(torch._C.DisableTorchFunction())
+    if dispatches:
+        from torch.utils import _python_dispatch
+
+        stack.enter_context(_python_dispatch._disable_current_modes())
+    return stack
 
 
 def _is_elements(tensor: torch.Tensor) -> bool:
     """Whether a tensor is dense elements and nothing more. Everything else is left to torch's own way."""
     return (
         type(tensor) is torch.Tensor
+        and torch.Tensor not in copyreg.dispatch_table
         and hasattr(tensor, "untyped_storage")  # not before 2.0
         and tensor.layout is torch.strided
         and tensor.device.type in ("cpu", "cuda")
@@ -41,51 +60,38 @@ def _is_elements(tensor: torch.Tensor) -> bool:
 
 
 class Pickler(pickle.Pickler):
-    """A pickler that leaves dense tensors out.
+    """Leaves dense tensors out of a pickle. In the pickle each is a number."""
 
-    In the pickle each is a number; ``tensors`` has them in this order when the pickle is finished.
-    """
-
-    def __init__(self, file: io.BytesIO, buffer_callback: Callable[[pickle.PickleBuffer], bool]) -> None:
-        super().__init__(file, protocol=5, buffer_callback=buffer_callback)
-        self.tensors: list[torch.Tensor] = []
+    def __init__(self, file: io.BytesIO, contents: list[Any], options: dict[str, Any]) -> None:
+        super().__init__(file, **options)
+        self._contents = contents
 
     def reducer_override(self, value: Any) -> Any:
         """What pickle asks about each object that it does not know itself."""
         if not isinstance(value, torch.Tensor) or not _is_elements(value):
             return NotImplemented
-        self.tensors.append(value)
-        return numbered, (len(self.tensors) - 1,)
+        self._contents.append(value)
+        return _pickling.numbered, (len(self._contents) - 1,)
 
 
-def pack(tensors: list[torch.Tensor], own: int) -> Optional[list[Any]]:
-    """The tensors as buffers that follow the pickle's ``own`` ones; ``None`` if one of them is no plain data."""
-    try:
-        stream, buffers = _fsgather._plain_encode(tensors)
-    except TypeError:
-        return None
-    return [*buffers, _COUNT.pack(own) + stream]
+class LikePickler(_pickling.LikePickler):
+    """Leaves dense tensors and large arrays out of a pickle like torch's."""
+
+    def reducer_override(self, value: Any) -> Any:
+        """What pickle asks about each object that it does not know itself."""
+        if not isinstance(value, torch.Tensor):
+            return super().reducer_override(value)
+        if not _is_elements(value):
+            return NotImplemented
+        if value.device.type == "cpu":
+            self.contents.append(value)
+            return _pickling.numbered, (len(self.contents) - 1,)
+        self.contents.append(value.detach().cpu())
+        return _on_device, (len(self.contents) - 1, str(value.device), value.requires_grad)
 
 
-class _Current(threading.local):
-    tensors: list[torch.Tensor] = []
-
-
-_current = _Current()
-
-
-def numbered(index: int) -> torch.Tensor:
-    """The tensor of this number in the object that is being unpickled."""
-    return _current.tensors[index]
-
-
-def unpickle(stream: Any, buffers: list[Any]) -> Any:
-    """The object of a pickle that a :class:`Pickler` has made, with what :func:`pack` has added."""
-    packed = memoryview(buffers[-1])
-    (own,) = _COUNT.unpack_from(packed)
-    outer = _current.tensors
-    _current.tensors = _fsgather._plain_decode(bytes(packed[_COUNT.size :]), buffers[own:-1])
-    try:
-        return pickle.loads(stream, buffers=buffers[:own])
-    finally:
-        _current.tensors = outer
+def _on_device(index: int, device: str, requires_grad: bool) -> torch.Tensor:
+    """The tensor of this number, where it was before it was sent."""
+    with modes_off() or contextlib.nullcontext():
+        tensor: torch.Tensor = _pickling.numbered(index).to(device)
+        return tensor.requires_grad_() if requires_grad else tensor

@@ -1,12 +1,14 @@
 //! Memory that Python and Rust share without copying it: [`BorrowedBuffer`] is Python's memory seen from
 //! Rust, [`Memory`] is ours seen from Python.
 
+mod aligned;
 mod borrowed;
 mod memory;
 mod protocol;
 
 use pyo3::prelude::*;
 
+pub(crate) use aligned::Aligned;
 pub(crate) use borrowed::BorrowedBuffer;
 pub(crate) use memory::Memory;
 pub(crate) use protocol::{View, Wanted};

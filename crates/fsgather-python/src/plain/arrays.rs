@@ -22,6 +22,9 @@ use crate::buffer::{BorrowedBuffer, View, Wanted};
 const C_ORDER: u8 = 0;
 const FORTRAN_ORDER: u8 = 1;
 
+/// Arrays up to this many bytes own their memory, as those that numpy unpickles; `resize` asks for that.
+const LARGEST_OWNED: usize = 1000;
+
 /// The most dimensions that any release of numpy has.
 const MOST_DIMENSIONS: usize = 64;
 
@@ -72,6 +75,10 @@ impl<'py> Encoder<'py> {
         self.out.byte(tag::ARRAY);
         let dtype = held.getattr(intern!(py, "dtype"))?;
         let item = self.item_type(&dtype, types)?;
+        if self.like.is_pickle() && !item.is_native {
+            // Pickle turns them over, or not, by its protocol.
+            return Err(Refusal::because(format!("numpy.ndarray of {dtype}")));
+        }
         // Times have no letter in the buffer protocol.
         let shown = match item.kind {
             'm' | 'M' => held.call_method1(intern!(py, "view"), (intern!(py, "i8"),))?,
@@ -134,12 +141,20 @@ impl<'py> Decoder<'_, 'py> {
             let array = ndarray.call1((PyTuple::empty(py), dtype, bytes))?;
             return Ok(array.get_item(PyTuple::empty(py))?);
         }
-        let order = match self.reader.byte()? {
-            C_ORDER => intern!(py, "C"),
-            FORTRAN_ORDER => intern!(py, "F"),
+        let (order, is_fortran) = match self.reader.byte()? {
+            C_ORDER => (intern!(py, "C"), false),
+            FORTRAN_ORDER => (intern!(py, "F"), true),
             order => return Err(self.reader.bad(&format!("order {order} of items"))),
         };
         let (shape, size) = self.shape(size)?;
+        if tag == tag::ARRAY && size <= LARGEST_OWNED {
+            // As numpy does it: down to the strides of empty arrays, which are its own affair.
+            let array = ndarray.call1(((0,), intern!(py, "b")))?;
+            let content = PyBytes::new(py, self.reader.bytes(size)?);
+            let state = (1, PyTuple::new(py, shape)?, dtype, is_fortran, content);
+            array.call_method1(intern!(py, "__setstate__"), (state,))?;
+            return Ok(array);
+        }
         let buffer = if tag == tag::ARRAY {
             PyByteArray::new(py, self.reader.bytes(size)?).into_any()
         } else {

@@ -27,13 +27,17 @@ use super::{
     addresses::AddressTable,
     item_types::WrittenTypes,
     known::Known,
+    modes::ModesOff,
     object::{Bytes, Int, Item, List, Object, Str, Tuple, is_shared, next_of_set},
     refusal::{Refusal, Refused},
     shapes::Shapes,
     stream::{DEEPEST, LARGEST_SMALL, OUT_OF_BAND, SMALLEST_SMALL, VERSION, Writer, tag},
     tensors::WrittenTensors,
 };
-use crate::buffer::{BorrowedBuffer, View, Wanted};
+use crate::{
+    buffer::{BorrowedBuffer, View, Wanted},
+    like::Like,
+};
 
 /// An object as bytes.
 pub(crate) struct Encoded {
@@ -48,9 +52,13 @@ pub(crate) struct Encoded {
 /// # Errors
 ///
 /// [`Refusal::NotPlain`] for anything that only pickle can do.
-pub(crate) fn encode(value: &Bound<'_, PyAny>) -> Result<Encoded, Refusal> {
-    let mut encoder = Encoder::new();
-    match encoder.value(value.as_borrowed(), 0) {
+pub(crate) fn encode(value: &Bound<'_, PyAny>, like: Like) -> Result<Encoded, Refusal> {
+    let mut encoder = Encoder::new(like);
+    let written = match Object::of(value.as_borrowed()) {
+        Object::List(list) if like == Like::Pickles => encoder.entries(list),
+        _ => encoder.value(value.as_borrowed(), 0),
+    };
+    match written {
         Ok(()) => encoder.finish(),
         Err(refusal) => Err(*refusal),
     }
@@ -58,6 +66,7 @@ pub(crate) fn encode(value: &Bound<'_, PyAny>) -> Result<Encoded, Refusal> {
 
 /// An encoding under way.
 pub(super) struct Encoder<'py> {
+    pub(super) like: Like,
     pub(super) out: Writer,
     pub(super) buffers: Vec<BorrowedBuffer>,
     numbers: AddressTable,
@@ -75,16 +84,19 @@ pub(super) struct Encoder<'py> {
     integers: Vec<i64>,
     pub(super) item_types: WrittenTypes<'py>,
     pub(super) tensors: WrittenTensors<'py>,
+    /// From the first tensor on.
+    pub(super) modes: Option<ModesOff<'py>>,
     /// The types beyond the built-in ones, once one of them is met.
     known: Option<Known>,
 }
 
 impl<'py> Encoder<'py> {
-    fn new() -> Self {
+    fn new(like: Like) -> Self {
         let mut out = Writer::default();
         out.byte(VERSION);
         out.byte(0);
         Self {
+            like,
             out,
             buffers: Vec::new(),
             numbers: AddressTable::default(),
@@ -97,6 +109,7 @@ impl<'py> Encoder<'py> {
             integers: Vec::new(),
             item_types: WrittenTypes::default(),
             tensors: WrittenTensors::default(),
+            modes: None,
             known: None,
         }
     }
@@ -173,15 +186,19 @@ impl<'py> Encoder<'py> {
 
     /// Writes an object of a type that is not built in.
     fn other(&mut self, held: &Bound<'py, PyAny>, depth: usize) -> Refused<()> {
-        let known = match self.known {
-            Some(known) => known,
-            None => *self.known.insert(Known::by_now(held.py())?),
-        };
+        let known = self.known(held.py())?;
         if self.other_of(held, known, depth)? {
             Ok(())
         } else {
             Err(Refusal::of_type(held))
         }
+    }
+
+    fn known(&mut self, py: Python<'py>) -> PyResult<Known> {
+        Ok(match self.known {
+            Some(known) => known,
+            None => *self.known.insert(Known::by_now(py)?),
+        })
     }
 
     fn other_of(&mut self, held: &Bound<'py, PyAny>, known: Known, depth: usize) -> Refused<bool> {
@@ -267,6 +284,9 @@ impl<'py> Encoder<'py> {
     }
 
     fn complex(&mut self, held: &Bound<'py, PyAny>) -> Refused<()> {
+        if !self.known(held.py())?.complex {
+            return Err(Refusal::of_type(held));
+        }
         let complex = held.cast::<PyComplex>().map_err(PyErr::from)?;
         self.out.tagged(tag::COMPLEX, complex.real().to_le_bytes());
         self.out.bytes.extend(complex.imag().to_le_bytes());
@@ -345,6 +365,26 @@ impl<'py> Encoder<'py> {
             let item = item.ok_or_else(|| Refusal::changed("list"))?;
             self.value(item, depth + 1)
                 .map_err(|refusal| refusal.below(format_args!("[{index}]")))?;
+        }
+        if list.len() != length {
+            return Err(Refusal::changed("list"));
+        }
+        Ok(())
+    }
+
+    /// Writes a list whose entries have nothing in common, although the same object may be in several.
+    fn entries(&mut self, list: List<'_, 'py>) -> Refused<()> {
+        let length = list.len();
+        self.out.byte(tag::LIST);
+        self.out.length(length);
+        for index in 0..length {
+            // SAFETY: used up before the next one is asked for; `value` holds what may run code.
+            let item = unsafe { list.item(index) };
+            let item = item.ok_or_else(|| Refusal::changed("list"))?;
+            self.value(item, 1)
+                .map_err(|refusal| refusal.below(format_args!("[{index}]")))?;
+            // What was met keeps its number, and is not found again.
+            self.numbers = AddressTable::default();
         }
         if list.len() != length {
             return Err(Refusal::changed("list"));

@@ -24,6 +24,8 @@ pub(super) struct WrittenType {
     pub(super) kind: char,
     /// Bytes of an item.
     pub(super) size: usize,
+    /// Whether its bytes are in the order of this machine.
+    pub(super) is_native: bool,
 }
 
 /// The types that the stream has got so far.
@@ -86,6 +88,7 @@ fn described(dtype: &Bound<'_, PyAny>, types: &ArrayTypes) -> Refused<(String, W
         number: 0,
         kind,
         size,
+        is_native: dtype.getattr(intern!(py, "isnative"))?.extract()?,
     };
     Ok((name.extract()?, item))
 }

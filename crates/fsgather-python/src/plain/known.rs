@@ -1,13 +1,15 @@
 //! Types of modules that may not be imported: [`Known`].
 
 use pyo3::{
-    Bound, Py, PyAny, Python,
+    Bound, Py, PyAny, Python, intern,
     prelude::*,
     sync::PyOnceLock,
-    types::{PyDict, PyType},
+    types::{PyComplex, PyDict, PyType},
 };
 
 /// The types beyond the built-in ones that plain data may have.
+///
+/// Those that the program has registered with `copyreg` are not among them: how they are pickled is the program's own.
 ///
 /// Modules are never imported for this: an object of a type of theirs is only there once they are.
 #[derive(Clone, Copy)]
@@ -15,6 +17,8 @@ pub(super) struct Known {
     pub(super) dates: Option<&'static DateTypes>,
     pub(super) arrays: Option<&'static ArrayTypes>,
     pub(super) tensors: Option<&'static TensorTypes>,
+    /// Whether `complex` numbers are nothing but their value.
+    pub(super) complex: bool,
 }
 
 /// The types of `datetime`.
@@ -47,10 +51,76 @@ impl Known {
         static TENSORS: PyOnceLock<TensorTypes> = PyOnceLock::new();
         let modules = py.import("sys")?.getattr("modules")?;
         let modules = modules.cast_into::<PyDict>()?;
+        let registered = Registered::by_now(py)?;
+        let dates = found(&DATES, &modules, "datetime", DateTypes::of);
+        let arrays = found(&ARRAYS, &modules, "numpy", ArrayTypes::of);
+        let tensors = found(&TENSORS, &modules, "torch", TensorTypes::of);
+        let is_free = |types: &[&Py<PyType>]| registered.has_none_of(py, types);
         Ok(Self {
-            dates: found(&DATES, &modules, "datetime", DateTypes::of),
-            arrays: found(&ARRAYS, &modules, "numpy", ArrayTypes::of),
-            tensors: found(&TENSORS, &modules, "torch", TensorTypes::of),
+            dates: kept(dates, |types| is_free(&types.all()))?,
+            arrays: kept(arrays, |types| {
+                Ok(is_free(&[&types.ndarray])? && registered.has_none_below(&types.generic)?)
+            })?,
+            tensors: kept(tensors, |types| is_free(&[&types.tensor]))?,
+            complex: registered.complex_is_as_ever()?,
+        })
+    }
+}
+
+fn kept<T>(
+    types: Option<&'static T>,
+    keeps: impl FnOnce(&'static T) -> PyResult<bool>,
+) -> PyResult<Option<&'static T>> {
+    Ok(match types {
+        Some(types) if keeps(types)? => Some(types),
+        _ => None,
+    })
+}
+
+/// How types are to be pickled by the program's own will: `copyreg.dispatch_table`.
+struct Registered<'py> {
+    module: Bound<'py, PyModule>,
+    table: Bound<'py, PyDict>,
+}
+
+impl<'py> Registered<'py> {
+    fn by_now(py: Python<'py>) -> PyResult<Self> {
+        let module = py.import(intern!(py, "copyreg"))?;
+        let table = module.getattr(intern!(py, "dispatch_table"))?;
+        let table = table.cast_into::<PyDict>()?;
+        Ok(Self { module, table })
+    }
+
+    fn has_none_of(&self, py: Python<'py>, types: &[&Py<PyType>]) -> PyResult<bool> {
+        for kind in types {
+            if self.table.contains(kind.bind(py))? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn has_none_below(&self, base: &Py<PyType>) -> PyResult<bool> {
+        for kind in self.table.keys() {
+            let is_below = match kind.cast::<PyType>() {
+                Ok(kind) => kind.is_subclass(base.bind(kind.py()))?,
+                Err(_) => false,
+            };
+            if is_below {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Python itself has an entry for `complex`.
+    fn complex_is_as_ever(&self) -> PyResult<bool> {
+        let py = self.table.py();
+        let found = self.table.get_item(py.get_type::<PyComplex>())?;
+        let own = self.module.getattr_opt(intern!(py, "pickle_complex"))?;
+        Ok(match (found, own) {
+            (Some(found), Some(own)) => found.is(&own),
+            (found, _) => found.is_none(),
         })
     }
 }
@@ -84,6 +154,16 @@ impl DateTypes {
             timedelta: type_of(module, "timedelta")?,
             timezone: type_of(module, "timezone")?,
         })
+    }
+
+    const fn all(&self) -> [&Py<PyType>; 5] {
+        [
+            &self.date,
+            &self.time,
+            &self.datetime,
+            &self.timedelta,
+            &self.timezone,
+        ]
     }
 }
 

@@ -18,6 +18,7 @@ mod encode;
 mod item_types;
 mod known;
 mod make;
+mod modes;
 mod object;
 mod read_tensors;
 mod refusal;
@@ -32,26 +33,31 @@ use pyo3::{
     types::{PyBytes, PyMemoryView},
 };
 
-use crate::buffer::{BorrowedBuffer, Memory};
+use crate::{
+    buffer::{BorrowedBuffer, Memory},
+    like::Like,
+};
 
 pub(crate) use decode::decode;
 pub(crate) use encode::{Encoded, encode};
 pub(crate) use refusal::Refusal;
 
-/// `_plain_encode(value, copy=True)`: the stream, and a memoryview of each buffer beside it.
+/// `_plain_encode(value, copy=True, like=None)`: the stream, and a memoryview of each buffer beside it.
 ///
 /// The stream is a `bytes`; without `copy` it is a memory object, as it takes no time to make one.
 #[pyfunction(name = "_plain_encode")]
-#[pyo3(signature = (value, copy = true))]
+#[pyo3(signature = (value, copy = true, like = None))]
 fn plain_encode<'py>(
     value: &Bound<'py, PyAny>,
     copy: bool,
+    like: Option<&str>,
 ) -> PyResult<(Bound<'py, PyAny>, Vec<Bound<'py, PyMemoryView>>)> {
     let py = value.py();
-    let Encoded { stream, buffers } = encode(value).map_err(|refusal| match refusal {
-        Refusal::NotPlain { .. } => PyTypeError::new_err(refusal.to_string()),
-        Refusal::Raised(error) => error,
-    })?;
+    let Encoded { stream, buffers } =
+        encode(value, Like::of(like)?).map_err(|refusal| match refusal {
+            Refusal::NotPlain { .. } => PyTypeError::new_err(refusal.to_string()),
+            Refusal::Raised(error) => error,
+        })?;
     let views = buffers.into_iter().map(|buffer| {
         let length = buffer.len();
         let object = Memory::lent(buffer).object(py, 0..length)?;

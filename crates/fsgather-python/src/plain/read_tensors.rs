@@ -8,6 +8,7 @@ use pyo3::{
 
 use super::{
     decode::Decoder,
+    modes::ModesOff,
     stream::{Bad, HEADER},
     tensor_bytes::torch,
     tensors::{BESIDE, INLINE},
@@ -41,6 +42,7 @@ impl<'py> Decoder<'_, 'py> {
     /// Reads the tables, with which the stream ends.
     pub(super) fn tensor_tables(&mut self) -> Result<(), Bad> {
         let module = torch(self.py)?;
+        let _modes = ModesOff::begin(self.py)?;
         let count = self.reader.count(2)?;
         let mut storages = Vec::new();
         for _ in 0..count {
@@ -78,6 +80,7 @@ impl<'py> Decoder<'_, 'py> {
         let options = PyDict::new(py);
         options.set_item(intern!(py, "dtype"), module.getattr(intern!(py, "uint8"))?)?;
         let mut bytes = if size == 0 {
+            options.set_item(intern!(py, "device"), intern!(py, "cpu"))?;
             module.call_method(intern!(py, "empty"), (0,), Some(&options))?
         } else {
             module.call_method(intern!(py, "frombuffer"), (memory,), Some(&options))?
@@ -105,6 +108,7 @@ impl<'py> Decoder<'_, 'py> {
         let dtype = self.tensor_type(module)?;
         let options = PyDict::new(py);
         options.set_item(intern!(py, "dtype"), dtype)?;
+        options.set_item(intern!(py, "device"), intern!(py, "cpu"))?;
         let tensor = module.call_method(intern!(py, "empty"), (0,), Some(&options))?;
         let item: usize = tensor
             .call_method0(intern!(py, "element_size"))?

@@ -17,10 +17,12 @@ use pyo3::{
 use super::{
     encode::Encoder,
     known::TensorTypes,
+    modes::ModesOff,
     refusal::{Refusal, Refused},
     stream::{HAS_TENSORS, OUT_OF_BAND, tag},
     tensor_bytes,
 };
+use crate::like::Like;
 
 /// Storages begin at multiples of this, so that items of every type stay aligned.
 pub(super) const ALIGNMENT: usize = 16;
@@ -48,10 +50,16 @@ struct Tensor<'py> {
     requires_grad: bool,
 }
 
-/// A storage, known by where it lies.
-struct Storage {
+/// Where the memory of a storage is.
+#[derive(PartialEq, Eq)]
+struct Lies {
     address: usize,
     device: String,
+}
+
+/// A storage, known by where it lies.
+struct Storage {
+    lies: Lies,
     /// The bytes that tensors see of it.
     start: usize,
     end: usize,
@@ -89,8 +97,11 @@ impl<'py> Encoder<'py> {
         if !held.get_type().is(&types.tensor) {
             return Ok(false);
         }
-        check_plain(held)?;
         let py = held.py();
+        if self.modes.is_none() {
+            self.modes = Some(ModesOff::begin(py)?);
+        }
+        check_plain(held, self.like)?;
         let storage = held.call_method0(intern!(py, "untyped_storage"))?;
         let address: usize = storage.call_method0(intern!(py, "data_ptr"))?.extract()?;
         let size: usize = storage.call_method0(intern!(py, "nbytes"))?.extract()?;
@@ -113,7 +124,8 @@ impl<'py> Encoder<'py> {
         let device = held.getattr(intern!(py, "device"))?.str()?.to_string();
         self.out.byte(tag::TENSOR);
         self.out.length(self.tensors.tensors.len());
-        self.tensors.enter(tensor, address, device);
+        let lies = Lies { address, device };
+        self.tensors.enter(tensor, lies, self.like);
         Ok(true)
     }
 
@@ -182,15 +194,12 @@ impl<'py> Encoder<'py> {
 }
 
 impl<'py> WrittenTensors<'py> {
-    fn enter(&mut self, mut tensor: Tensor<'py>, address: usize, device: String) {
+    fn enter(&mut self, mut tensor: Tensor<'py>, lies: Lies, like: Like) {
         let (start, end) = tensor.range();
         let is_empty = start == end;
         // Storages of nothing may all lie at the same address.
         let known = self.storages.iter_mut().position(|known| {
-            !is_empty
-                && known.end > known.start
-                && known.address == address
-                && known.device == device
+            !is_empty && !like.is_pickle() && known.end > known.start && known.lies == lies
         });
         tensor.storage = known.unwrap_or(self.storages.len());
         match known {
@@ -203,8 +212,7 @@ impl<'py> WrittenTensors<'py> {
                 known.users += 1;
             }
             None => self.storages.push(Storage {
-                address,
-                device,
+                lies,
                 start,
                 end,
                 users: 1,
@@ -216,7 +224,7 @@ impl<'py> WrittenTensors<'py> {
 }
 
 /// Refuses tensors of which more has to be kept than their items.
-fn check_plain(held: &Bound<'_, PyAny>) -> Refused<()> {
+fn check_plain(held: &Bound<'_, PyAny>, like: Like) -> Refused<()> {
     let py = held.py();
     let refused = |why: &str| Err(Refusal::because(format!("torch.Tensor {why}")));
     let is = |name: &Bound<'_, PyString>| -> PyResult<bool> { held.call_method0(name)?.extract() };
@@ -228,7 +236,7 @@ fn check_plain(held: &Bound<'_, PyAny>) -> Refused<()> {
         .getattr(intern!(py, "device"))?
         .getattr(intern!(py, "type"))?;
     let kind: String = kind.extract()?;
-    if kind != "cpu" && kind != "cuda" {
+    if kind != "cpu" && (kind != "cuda" || like.is_pickle()) {
         return refused(&format!("on device {kind}"));
     }
     // Releases of torch up to some 2.x have them.

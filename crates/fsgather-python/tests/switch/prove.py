@@ -37,13 +37,13 @@ def has_module(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
 
 
-def start(job: str, output: Path, succeeds: bool = True, **variables: str) -> str:
+def start(job: str, output: Path, succeeds: bool = True, ranks: int = RANKS, **variables: str) -> str:
     """Runs a job on all ranks; what it has said."""
     output.mkdir(exist_ok=True)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("FSGATHER_", "MDETR_"))}
     environment = {**kept, "SWITCH_OUTPUT": str(output), "OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
     environment.update(variables)
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(RANKS), str(HERE / job)]
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(ranks), str(HERE / job)]
     # Torch removes the launcher's children only when it is asked politely.
     with subprocess.Popen(
         command, env=environment, cwd=output, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -58,10 +58,10 @@ def start(job: str, output: Path, succeeds: bool = True, **variables: str) -> st
     return said
 
 
-def results(output: Path) -> dict[str, str]:
+def results(output: Path, ranks: int = RANKS) -> dict[str, str]:
     """What each rank has written."""
     found = {path.name: path.read_text() for path in sorted(output.glob("rank-*"))}
-    assert len(found) == RANKS, found.keys()
+    assert len(found) == ranks, found.keys()
     return found
 
 
@@ -83,6 +83,15 @@ def same(job: str, directory: Path, patch: str, **variables: str) -> str:
 def objects_are_the_same(directory: Path) -> None:
     """The object functions, on the default group and others, with every kind of argument."""
     same("objects.py", directory, "torch")
+
+
+@proof
+def everything_comes_back_as_from_torch(directory: Path) -> None:
+    """Every kind of object, under every state of a process, and down to memory that is shared."""
+    start("alike.py", directory / "out", ranks=2, FSGATHER_PATCH="torch", FSGATHER_DIR=str(directory))
+    for rank, found in results(directory / "out", ranks=2).items():
+        comparisons, wrong = re.findall(r"\d+", found)[:2]
+        assert int(comparisons) > 4000 and wrong == "0", f"{rank}: {found}"
 
 
 @proof

@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import inspect
 import io
+import pickle
 from types import ModuleType
 from typing import Any, Callable, Optional
 
@@ -139,7 +140,7 @@ def _broadcast_object_list(given: _Arguments, member: meeting.Membership, site: 
     objects = given["object_list"]
     packing = _Packing(given)
     if source == member.rank:
-        member.call("broadcast", [packing.pack(entry) for entry in objects], source, site=site)
+        member.call("broadcast", [packing.pack(entry) for entry in objects], source, like="pickles", site=site)
         return True
     received = member.call("broadcast", None, source, site=site)
     if len(received) != len(objects):
@@ -163,14 +164,17 @@ def _place(given: _Arguments, member: meeting.Membership, name: str) -> Optional
 
 
 class _Packing:
-    """Objects as they are, or under ``weights_only`` in the form that torch reads back without running code."""
+    """Objects as they are, or under ``weights_only`` in the form that torch reads back without running code.
+
+    Where the program has given torch a pickler of its own, that one makes the pickle.
+    """
 
     def __init__(self, given: _Arguments) -> None:
         self._is_restricted = bool(given.get("weights_only", False))
 
     def pack(self, entry: Any) -> Any:
         if not self._is_restricted:
-            return entry
+            return _Pickled(entry) if _has_own_pickler() else entry
         import torch
 
         packed = io.BytesIO()
@@ -188,6 +192,28 @@ class _Packing:
         import torch
 
         return torch.load(io.BytesIO(entry), weights_only=True)
+
+
+def _has_own_pickler() -> bool:
+    module = groups.c10d()
+    pickler, unpickler = getattr(module, "_pickler", None), getattr(module, "_unpickler", None)
+    return pickler not in (None, pickle.Pickler) or unpickler not in (None, pickle.Unpickler)
+
+
+class _Pickled:
+    """Stands for an object that the program's own pickler carries: unpickled it is that object."""
+
+    def __init__(self, entry: Any) -> None:
+        self._entry = entry
+
+    def __reduce__(self) -> Any:
+        packed = io.BytesIO()
+        groups.c10d()._pickler(packed).dump(self._entry)
+        return _unpickled, (packed.getvalue(),)
+
+
+def _unpickled(packed: bytes) -> Any:
+    return groups.c10d()._unpickler(io.BytesIO(packed)).load()
 
 
 class _Unpackable:

@@ -65,15 +65,16 @@ class Membership:
                 self._group = None
             return self._communicator
 
-    def call(self, name: str, *arguments: Any, **how: Any) -> Any:
+    def call(self, name: str, *arguments: Any, like: str = "pickle", **how: Any) -> Any:
         """Makes a collective call in the manner of torch, where an object that cannot be handed in does no lasting harm.
 
-        The exception is then the one that pickling it has raised, on other ranks :class:`fsgather.PeerFailed`, and the
+        The functions that this stands for pickle their objects, and results are as theirs; ``like="pickles"`` is for those that
+        pickle each entry of a list. The exception is then the one that pickling it has raised, on other ranks :class:`fsgather.PeerFailed`, and the
         next call has all ranks meet anew.
         """
         communicator = self.communicator()
         try:
-            return getattr(communicator, name)(*arguments, **how)
+            return getattr(communicator, name)(*arguments, _like=like, **how)
         except (_errors.PeerFailed, _errors.TooLarge) as error:
             if _is_only_the_object(error):
                 self._start_anew(communicator)

@@ -1,0 +1,41 @@
+//! Bytes at an address that suits items of every type: [`Aligned`].
+
+use std::ops::{Deref, DerefMut};
+
+/// A multiple of the alignment of all items.
+const ALIGNMENT: usize = 64;
+
+/// A copy of some bytes that begins at a multiple of [`ALIGNMENT`].
+pub(crate) struct Aligned {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl Aligned {
+    /// Whether these bytes are well where they are: items have at most 16 bytes of alignment.
+    pub(crate) fn is(bytes: &[u8]) -> bool {
+        bytes.as_ptr().addr().is_multiple_of(16)
+    }
+
+    pub(crate) fn copy(content: &[u8]) -> Self {
+        let mut bytes = vec![0; content.len() + ALIGNMENT];
+        let start = bytes.as_ptr().addr().next_multiple_of(ALIGNMENT) - bytes.as_ptr().addr();
+        bytes.truncate(start + content.len());
+        bytes[start..].copy_from_slice(content);
+        Self { bytes, start }
+    }
+}
+
+impl Deref for Aligned {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+}
+
+impl DerefMut for Aligned {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.start..]
+    }
+}

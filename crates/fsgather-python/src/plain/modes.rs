@@ -1,0 +1,24 @@
+//! Modes of torch, which must not see how tensors are taken apart and made: [`ModesOff`].
+
+use pyo3::{Bound, PyAny, Python, intern, prelude::*};
+
+/// Keeps this thread's modes of torch from whatever is asked of torch while it lives: a default device other than the
+/// host's is one, and the program may have its own.
+pub(super) struct ModesOff<'py>(Option<Bound<'py, PyAny>>);
+
+impl<'py> ModesOff<'py> {
+    pub(super) fn begin(py: Python<'py>) -> PyResult<Self> {
+        let module = py.import(intern!(py, "fsgather._tensors"))?;
+        let stack = module.call_method0(intern!(py, "modes_off"))?;
+        Ok(Self((!stack.is_none()).then_some(stack)))
+    }
+}
+
+impl Drop for ModesOff<'_> {
+    fn drop(&mut self) {
+        if let Some(stack) = self.0.take() {
+            // It only hands back what was set before.
+            let _ = stack.call_method0(intern!(stack.py(), "close"));
+        }
+    }
+}

@@ -1,0 +1,119 @@
+"""What replaced functions give is what a pickle gives, down to what can only be seen of it later."""
+
+from __future__ import annotations
+
+import copyreg
+import datetime
+import importlib.util
+import pickle
+
+import kinds
+import likeness
+import pytest
+
+import fsgather
+
+
+def carried(value, like="pickle"):
+    """The value as a replaced function gives it."""
+    with fsgather.Communicator.solo() as alone:
+        return alone.all_gather(value, _like=like)[0]
+
+
+@pytest.mark.parametrize("name, value", [*kinds.python_kinds(), *kinds.numpy_kinds()])
+def test_every_kind_is_as_from_pickle(name, value):
+    assert likeness.differences(pickle.loads(pickle.dumps(value)), carried(value)) == {}
+
+
+@pytest.mark.parametrize("name, make", kinds.UNPICKLABLE.items())
+def test_what_cannot_be_pickled_raises_the_same(name, make):
+    with pytest.raises(Exception) as expected:
+        pickle.dumps(make())
+    with pytest.raises(fsgather.PeerFailed) as raised:
+        carried(make())
+    assert type(raised.value.__cause__) is expected.type
+
+
+def test_entries_that_are_pickled_by_themselves_share_nothing():
+    numpy = pytest.importorskip("numpy", reason="numpy is not installed")
+    large = numpy.zeros(20_000)
+    for entry in ([1, 2], {"a": [1]}, large, kinds.Box(large), kinds.Box([1]), bytearray(3), (1, [2])):
+        value = [entry, entry, [entry, entry], 7]
+        expected = [pickle.loads(pickle.dumps(each)) for each in value]
+        assert likeness.differences(expected, carried(value, "pickles")) == {}
+
+
+@pytest.mark.parametrize("like", [None, "pickle"])
+def test_what_the_program_has_registered_is_asked(like, monkeypatch):
+    numpy = pytest.importorskip("numpy", reason="numpy is not installed")
+    values = {
+        complex: [1j],
+        datetime.datetime: [datetime.datetime(2024, 1, 1)],
+        numpy.ndarray: [numpy.zeros(3), numpy.zeros(20_000)],
+        numpy.int16: [numpy.int16(3)],
+    }
+    for kind, value in values.items():
+        with monkeypatch.context() as patched:
+            patched.setitem(copyreg.dispatch_table, kind, lambda _: (str, ("registered",)))
+            assert carried([value, 1], like) == [["registered"] * len(value), 1]
+            assert carried([kinds.Box(value), 1], like)[0].content == ["registered"] * len(value)
+        assert carried(value, like)[0] is not None and type(carried(value, like)[0]) is kind
+
+
+def test_large_arrays_are_at_addresses_that_suit_them():
+    numpy = pytest.importorskip("numpy", reason="numpy is not installed")
+    for extra in range(8):
+        back = carried(["x" * extra, numpy.zeros(20_000, dtype="G")], None)
+        assert back[1].flags.aligned
+
+
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
+class TestTensors:
+    """More of them, with real ranks and in every state of a process, is in ``switch/alike.py``."""
+
+    def test_tensors_that_share_memory_come_back_apart(self):
+        import torch
+
+        base = torch.arange(8.0)
+        for wrap in (list, kinds.Box):
+            back = carried(wrap([base, base[2:5], base]))
+            back = back if wrap is list else back.content
+            back[0][2] = 99
+            assert back[1].tolist() == [2, 3, 4]
+            assert back[2] is back[0]
+
+    def test_modes_are_not_asked_about_what_travels(self):
+        import torch
+        from torch.overrides import TorchFunctionMode
+
+        class Refusing(TorchFunctionMode):
+            def __torch_function__(self, function, kinds, arguments=(), named=None):
+                raise AssertionError(f"asked about {function}")
+
+        value = [torch.ones(3), torch.ones(0), torch.arange(100_000)[::3]]
+        for state in (Refusing(), torch.device("meta"), torch.inference_mode()):
+            with state:
+                back = carried(value, None)
+            assert [tuple(each.shape) for each in back] == [(3,), (0,), (33_334,)]
+            assert {each.device.type for each in back} == {"cpu"}
+
+    def test_a_default_device_does_not_matter(self):
+        import torch
+
+        torch.set_default_device("meta")
+        try:
+            back = carried([torch.ones(3, device="cpu"), kinds.Box(torch.ones(2, device="cpu"))], None)
+            with fsgather.Communicator.solo() as alone:
+                joined = alone.gather_array(torch.ones(3, device="cpu"))
+        finally:
+            torch.set_default_device(None)
+        assert back[0].tolist() == [1, 1, 1] and back[1].content.tolist() == [1, 1]
+        assert joined.tolist() == [1, 1, 1]
+
+    def test_tensors_go_back_to_where_they_were(self):
+        import torch
+        from fsgather import _pickling, _tensors
+
+        _pickling._current.contents = [torch.ones(3)]
+        back = _tensors._on_device(0, "meta", True)
+        assert back.device.type == "meta" and back.requires_grad and back.is_leaf
