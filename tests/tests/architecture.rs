@@ -275,7 +275,11 @@ fn unsafe_code_is_where_it_has_to_be() {
     let memory =
         "Python's memory is shared through its C functions; the argument stands beside each";
     let objects = "objects of Python are taken apart and made by its C functions, for speed";
-    let owners: [Exception; 9] = [
+    let owners: [Exception; 10] = [
+        (
+            "crates/fsgather-control/src/forked.rs",
+            "what `fork` calls in a child is given to a function of C; the argument stands above it",
+        ),
         (
             "crates/fsgather-store/src/map.rs",
             "mapping a file is unsafe in itself; the argument stands beside it",

@@ -12,6 +12,8 @@ use tokio::{
     task::AbortHandle,
 };
 
+use crate::forked::keep_from_children;
+
 /// How many connections may be unauthenticated at a time.
 const WAITING_LIMIT: usize = 32;
 
@@ -27,7 +29,10 @@ where
     let mut waiting: VecDeque<AbortHandle> = VecDeque::new();
     loop {
         let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+            Ok((stream, _)) => {
+                keep_from_children(&stream);
+                stream
+            }
             Err(error) => {
                 // Out of descriptors, most likely: make room rather than spin.
                 tracing::debug!("cannot accept a connection: {error}");

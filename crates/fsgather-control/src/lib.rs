@@ -37,6 +37,7 @@ mod attempt;
 mod baton;
 mod config;
 mod door;
+mod forked;
 mod gate;
 mod hub;
 mod join;

@@ -13,12 +13,13 @@ use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{
-        TcpListener, TcpStream,
+        TcpListener, TcpSocket, TcpStream,
         tcp::{OwnedReadHalf, OwnedWriteHalf},
     },
 };
 
 use crate::{
+    forked::keep_from_children,
     noise::{Credentials, HANDSHAKE_LEN, Handshake, Sealed},
     records::Unsealing,
     wire::{self, Deframer, Preamble, Purpose, VERSION},
@@ -130,6 +131,7 @@ pub(crate) fn listen_as(
 
 fn listen_on(domain: Domain, address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(domain, Type::STREAM, None)?;
+    keep_from_children(&socket);
     if domain == Domain::IPV6 {
         socket.set_only_v6(false)?;
     }
@@ -183,7 +185,7 @@ impl Connection {
         purpose: Purpose,
         responder: Rank,
     ) -> Result<Self, TransportError> {
-        let mut stream = tokio::time::timeout(HANDSHAKE_LIMIT, TcpStream::connect(address))
+        let mut stream = tokio::time::timeout(HANDSHAKE_LIMIT, connect(address))
             .await
             .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
             .map_err(TransportError::Unreachable)?;
@@ -288,6 +290,16 @@ impl Connection {
             },
         }
     }
+}
+
+async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()?
+    } else {
+        TcpSocket::new_v6()?
+    };
+    keep_from_children(&socket);
+    socket.connect(address).await
 }
 
 async fn read_preamble(stream: &mut TcpStream) -> Result<Preamble, TransportError> {

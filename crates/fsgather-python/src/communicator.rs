@@ -159,7 +159,11 @@ impl Communicator {
         let started = self.hand_in(value, carrying, |pieces| {
             member.start_all_gather_pieces(pieces, &options)
         })?;
-        Ok(Pending::all_gather(started, self.waiting.clone(), carrying.pickling))
+        Ok(Pending::all_gather(
+            started,
+            self.waiting.clone(),
+            carrying.pickling,
+        ))
     }
 
     fn start_gather(&self, value: &Bound<'_, PyAny>, dst: u32, how: How) -> PyResult<Pending> {
@@ -167,7 +171,11 @@ impl Communicator {
         let started = self.hand_in(value, carrying, |pieces| {
             member.start_gather_pieces(pieces, dst, &options)
         })?;
-        Ok(Pending::gather(started, self.waiting.clone(), carrying.pickling))
+        Ok(Pending::gather(
+            started,
+            self.waiting.clone(),
+            carrying.pickling,
+        ))
     }
 
     fn group(&self, py: Python<'_>, ranks: Vec<u32>, how: How) -> PyResult<Self> {

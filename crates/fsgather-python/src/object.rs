@@ -57,10 +57,7 @@ pub(crate) fn encode(value: &Bound<'_, PyAny>, pickling: Pickling, like: Like) -
     ))
 }
 
-fn pickle(
-    value: &Bound<'_, PyAny>,
-    like: Like,
-) -> PyResult<(u8, Bytes, Vec<BorrowedBuffer>)> {
+fn pickle(value: &Bound<'_, PyAny>, like: Like) -> PyResult<(u8, Bytes, Vec<BorrowedBuffer>)> {
     let dumps = value.py().import("fsgather._pickling")?.getattr("dumps")?;
     let (kind, stream, buffers): (u8, Bound<'_, PyAny>, Vec<Bound<'_, PyAny>>) =
         dumps.call1((value, like.word()))?.extract()?;
