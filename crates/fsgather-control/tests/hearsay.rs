@@ -1,7 +1,11 @@
 //! Whom everybody is told of when one rank's trouble is felt by its neighbours, and by theirs: on the bare
 //! coordinator, in virtual time.
 
-#![expect(clippy::unwrap_used, reason = "a check reports by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a check reports by panicking"
+)]
 
 mod machines;
 

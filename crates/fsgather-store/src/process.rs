@@ -75,8 +75,7 @@ pub fn judge(subject: &ProcessId, observer: &ProcessId, seen: Sighting) -> Liven
             Sighting::Absent | Sighting::Ended => Liveness::Gone,
             Sighting::Started(time) if time == subject.start_time => Liveness::Running,
             Sighting::Started(_) if observer.shares_clock_with(subject) => Liveness::Replaced,
-            Sighting::Started(_) => Liveness::Unknown,
-            Sighting::Hidden => Liveness::Unknown,
+            Sighting::Started(_) | Sighting::Hidden => Liveness::Unknown,
         };
     }
     let same_host = !subject.machine_id.is_empty()
