@@ -84,7 +84,7 @@ fn switched(variables: &[(&str, &str)], step: &str) -> (Vec<String>, Vec<Vec<Str
     for (name, value) in variables {
         world = world.with(name, value);
     }
-    let step = step.replace("DIR", place.path().to_str().expect("text"));
+    let step = step.replace("DIR", &common::in_step(place.path()));
     let mut stage = Stage::new();
     // Twice, because warnings are to be said once.
     stage.start_all(&world, |_| format!("{step} {step} function_close"));
@@ -279,7 +279,7 @@ fn all_gather_via_a_directory_to_rank_0_gives_the_others_an_empty_list() {
 #[test]
 fn a_directory_named_in_the_call_is_the_one_that_is_used() {
     let (meeting, data) = (place(), place());
-    let directory = data.path().to_str().expect("text").to_owned();
+    let directory = common::in_step(data.path());
     let mut stage = Stage::new();
     stage.start_all(&World::new(2, meeting.path()), |_| {
         format!("via:{directory}:0:100000 at:gathered function_close")

@@ -15,8 +15,8 @@ use std::{
 };
 
 use common::{
-    CONFIG, RENDEZVOUS, Stage, TIMED_OUT, World, assert_nothing_left, everybody, others, place,
-    strangers::free_port,
+    CONFIG, RENDEZVOUS, Stage, TIMED_OUT, World, assert_nothing_left, everybody, in_step, others,
+    place, strangers::free_port,
 };
 use fsgather_testkit::pace::allowed;
 
@@ -29,7 +29,7 @@ fn impatient(directory: &Path) -> World {
 
 /// A file that ranks can use to meet, beside the directory for payloads.
 fn note(place: &Path) -> String {
-    format!("introduce:note:{}", place.join("note").display())
+    format!("introduce:note:{}", in_step(&place.join("note")))
 }
 
 /// Keeps the latest thing that it was told, and tells it to who says nothing. It ends with the test.

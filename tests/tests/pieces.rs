@@ -11,7 +11,8 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{
-    PEER_FAILED, Stage, World, assert_nothing_left, everybody, others, payload_files, place,
+    PEER_FAILED, Stage, World, assert_nothing_left, everybody, in_step, others, payload_files,
+    place,
 };
 use fsgather_testkit::pace::allowed;
 
@@ -75,7 +76,7 @@ fn a_call_may_take_another_way_and_another_directory() {
     let elsewhere = place();
     let steps = format!(
         "by:memory:/nowhere:300000 by:filesys:{0}:300000 all_gather_pieces:300000 by:filesys:{0}:300001",
-        elsewhere.path().display()
+        in_step(elsewhere.path())
     );
     succeed(4, &steps, &[]);
     assert_nothing_left(elsewhere.path());
@@ -197,7 +198,7 @@ fn a_rank_that_asks_while_it_waits_ends_the_call_on_all_ranks() {
     let world = World::new(3, place.path());
     let mut stage = Stage::new();
     stage.start_all(&world, |rank| match rank {
-        1 => format!("join_asking:{} barrier close", asked.display()),
+        1 => format!("join_asking:{} barrier close", in_step(&asked)),
         _ => "join at:computing barrier close".to_string(),
     });
     stage.wait_at([0, 2], "computing");
@@ -225,7 +226,7 @@ fn a_rank_that_asks_while_it_reads_stops_reading() {
         stage.start_all(&world, |rank| match rank {
             0 => format!(
                 "join_asking:{} gather_pieces:0:5000000:read close",
-                asked.display()
+                in_step(&asked)
             ),
             _ => "join gather_pieces:0:5000000 at:returned barrier close".to_string(),
         });
@@ -254,7 +255,7 @@ fn a_rank_that_asks_while_it_meets_the_others_gives_up() {
     let world = World::new(2, place.path());
     for rank in [0, 1] {
         let mut stage = Stage::new();
-        let script = format!("join_asking:{} close", asked.display());
+        let script = format!("join_asking:{} close", in_step(&asked));
         stage.start(&mut world.rank(rank, &script));
         stage.let_pass(Duration::from_millis(300));
         let thrown = throw(&asked);

@@ -355,13 +355,27 @@ impl World {
     /// What a rank needs to know, given to any command that becomes one.
     pub(crate) fn set_up(&self, mut command: Command, rank: u32, script: &str) -> Command {
         command
-            .args(script.split_whitespace())
+            .args(
+                script
+                    .split_whitespace()
+                    .map(|step| step.replace(SPACE, " ")),
+            )
             .env_clear()
             .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
             .env("FSGATHER_RANK", rank.to_string())
             .envs(self.variables.iter().cloned());
         command
     }
+}
+
+/// Stands for a space in a step, where a space ends it.
+const SPACE: char = '\u{1f}';
+
+/// A path as a part of a step.
+pub(crate) fn in_step(path: &Path) -> String {
+    path.to_str()
+        .expect("text")
+        .replace(' ', &SPACE.to_string())
 }
 
 /// A directory of its own for a test.
