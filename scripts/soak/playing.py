@@ -113,7 +113,7 @@ class Playing:
         for rank, delay in enumerate(job.delays):
             steps = [step.format(*places) for step in job.script.steps[rank]]
             program = [str(programs.python), str(HERE / "python_rank.py")] if job.in_python else [str(programs.rank)]
-            told = {name: os.environ[name] for name in ("HOME", "LANG", "PATH", "TMPDIR") if name in os.environ}
+            told = {name: os.environ[name] for name in ("HOME", "LANG", "PATH", "PYTHONPATH", "TMPDIR") if name in os.environ}
             told.update(job.environment(rank, str(base)))
             out, err = (str(self.path(rank, kind)) for kind in ("out", "err"))
             commands.append({"arguments": [*program, *steps], "environment": told, "delay": delay, "out": out, "err": err})
