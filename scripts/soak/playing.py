@@ -79,6 +79,8 @@ class RoundSeen:
     jobs: list[JobSeen]
     left: list[str]
     left_after_cleaning: list[str]
+    left_as_if_later: list[str]
+    """What is left of that by a cleaning as it would be some time later."""
     cleaning: str
     slowest: float
 
@@ -295,15 +297,23 @@ def play(drawn: Round, programs: Programs, base: Path, logs: Path) -> RoundSeen:
         time.sleep(0.004)
     jobs = [job.end() for job in playing]
     left = below(base)
-    cleaning = ""
-    for place in [base, *(base / f"own-{number}" for number in range(DIRECTORIES))]:
-        done = subprocess.run(
-            [programs.fsgather, "clean", "--execute", place], capture_output=True, text=True, timeout=120, check=False
-        )
-        cleaning += done.stdout + done.stderr
+    cleaning = clean(programs, base)
+    left_after_cleaning = below(base)
+    if left_after_cleaning:
+        cleaning += clean(programs, base, "--older-than", "1ms")
     slowest = 0.0
     for job in jobs:
         if any(seen.harmed for seen in job.ranks) and not job.harmed_while_meeting:
             ends = [seen.ended - job.last_harm for seen in job.ranks if seen.code is not None]
             slowest = max([slowest, *ends])
-    return RoundSeen(jobs, left, below(base), cleaning, slowest)
+    return RoundSeen(jobs, left, left_after_cleaning, below(base), cleaning, slowest)
+
+
+def clean(programs: Programs, base: Path, *how: str) -> str:
+    """Removes what is left over in all directories of a round; what was said."""
+    said = ""
+    for place in [base, *(base / f"own-{number}" for number in range(DIRECTORIES))]:
+        command = [programs.fsgather, "clean", "--execute", *how, place]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        said += done.stdout + done.stderr
+    return said
