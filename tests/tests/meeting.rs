@@ -119,6 +119,71 @@ fn a_stopped_rank_is_named_when_time_is_up() {
     );
 }
 
+/// Three ranks of which two wait in a barrier, and the third stands at "here".
+fn two_wait(timeout: &str) -> (Stage, tempfile::TempDir) {
+    let place = place();
+    let world = World::new(3, place.path()).with("FSGATHER_TIMEOUT", timeout);
+    let mut stage = Stage::new();
+    stage.start_all(&world, |_| {
+        "join barrier at:here barrier at:there close".into()
+    });
+    stage.wait_at(everybody(3), "here");
+    stage.go_all(0..2);
+    for rank in 0..2 {
+        stage.wait_for(rank, "done at:here");
+    }
+    // They say nothing more before they wait.
+    stage.let_pass(Duration::from_millis(500));
+    (stage, place)
+}
+
+/// Stops these, and has them go on after so long.
+fn suspend(stage: &mut Stage, ranks: std::ops::Range<usize>, seconds: u64) {
+    for rank in ranks.clone() {
+        stage.signal(rank, Signal::STOP);
+    }
+    stage.let_pass(Duration::from_secs(seconds));
+    for rank in ranks {
+        stage.signal(rank, Signal::CONT);
+    }
+}
+
+#[test]
+fn a_job_that_is_suspended_for_longer_than_its_time_out_goes_on() {
+    let (mut stage, place) = two_wait("6s");
+    suspend(&mut stage, 0..3, 9);
+    stage.go(2);
+    stage.wait_at(everybody(3), "there");
+    stage.go_all(everybody(3));
+    stage.succeed(everybody(3));
+    assert_nothing_left(place.path());
+}
+
+#[test]
+fn a_rank_0_that_is_suspended_for_longer_than_the_time_out_goes_on() {
+    let (mut stage, place) = two_wait("6s");
+    suspend(&mut stage, 0..1, 9);
+    stage.go(2);
+    stage.wait_at(everybody(3), "there");
+    stage.go_all(everybody(3));
+    stage.succeed(everybody(3));
+    assert_nothing_left(place.path());
+}
+
+#[test]
+fn a_rank_that_was_suspended_reads_its_verdict_before_it_gives_rank_0_up() {
+    let (mut stage, place) = two_wait("3s");
+    stage.signal(1, Signal::STOP);
+    stage.go(2);
+    stage.wait_at([0, 2], "there");
+    stage.let_pass(Duration::from_secs(14));
+    stage.signal(1, Signal::CONT);
+    stage.wait_at([1], "there");
+    stage.go_all(everybody(3));
+    stage.succeed(everybody(3));
+    assert_nothing_left(place.path());
+}
+
 #[test]
 fn two_processes_of_one_rank_are_both_told_of_each_other() {
     let place = place();

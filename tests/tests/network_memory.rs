@@ -358,13 +358,14 @@ fn payloads_that_are_to_be_encrypted_are_not_seen_between_hosts() {
 
 /// Three ranks on hosts of their own that take a step over a slow network, when rank 2 has sent a part of
 /// what it sends.
-fn in_the_middle_of(step: &str) -> Option<(Hosts, Stage, tempfile::TempDir)> {
+fn in_the_middle_of(step: &str, timeout: &str) -> Option<(Hosts, Stage, tempfile::TempDir)> {
     let hosts = Hosts::new(3)?;
     hosts.slow_down(40);
     let place = place();
     let mut stage = Stage::new();
     let steps = format!("join {step} at:through close");
-    start(&mut stage, &hosts, &through_memory(3, place.path()), &steps);
+    let world = through_memory(3, place.path()).with("FSGATHER_TIMEOUT", timeout);
+    start(&mut stage, &hosts, &world, &steps);
     stage.wait_until("a part", || hosts.sent_by(3) > 1_000_000);
     Some((hosts, stage, place))
 }
@@ -388,9 +389,30 @@ fn told_of(stage: &mut Stage, victim: usize, killed: Instant) {
 }
 
 #[test]
+fn payloads_on_their_way_in_a_job_that_is_suspended_for_longer_than_its_time_out_arrive() {
+    for step in ["all_gather_bytes:16000000", "gather_bytes:0:16000000"] {
+        let Some((_hosts, mut stage, place)) = in_the_middle_of(step, "4s") else {
+            return;
+        };
+        for rank in 0..3 {
+            stage.signal(rank, Signal::STOP);
+        }
+        stage.let_pass(Duration::from_secs(7));
+        for rank in 0..3 {
+            stage.signal(rank, Signal::CONT);
+        }
+        stage.wait_at(everybody(3), "through");
+        stage.go_all(everybody(3));
+        stage.succeed(everybody(3));
+        assert_nothing_left(place.path());
+    }
+}
+
+#[test]
 fn a_rank_killed_in_the_middle_of_a_ring_is_named_by_all() {
     for victim in [1, 0] {
-        let Some((_hosts, mut stage, place)) = in_the_middle_of("all_gather_bytes:16000000") else {
+        let Some((_hosts, mut stage, place)) = in_the_middle_of("all_gather_bytes:16000000", "5m")
+        else {
             return;
         };
         let killed = stage.kill(victim);
@@ -404,7 +426,8 @@ fn a_rank_killed_in_the_middle_of_a_ring_is_named_by_all() {
 #[test]
 fn a_rank_killed_while_the_root_fetches_its_payload_is_named_by_all() {
     for victim in [2, 0] {
-        let Some((_hosts, mut stage, place)) = in_the_middle_of("gather_bytes:0:16000000") else {
+        let Some((_hosts, mut stage, place)) = in_the_middle_of("gather_bytes:0:16000000", "5m")
+        else {
             return;
         };
         // The others have returned, and are told at their next call.

@@ -12,7 +12,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use fsgather_core::{Activity, Error, Rank, ReclaimSink};
+use fsgather_core::{Activity, AwakeClock, Error, Rank, ReclaimSink};
 use serde::Serialize;
 use tokio::sync::{
     Notify,
@@ -41,7 +41,31 @@ struct State {
     /// On rank 0 one for each rank; elsewhere one, for rank 0.
     outboxes: Vec<Option<Outbox>>,
     serials: usize,
+    /// The time that the machines live in.
+    clock: AwakeClock,
+    /// When time is looked at next for what is due, on the clock on the wall.
     armed: Option<Instant>,
+}
+
+impl State {
+    /// What time it is for the machines.
+    fn look(&mut self) -> Instant {
+        let now = Instant::now();
+        if self.armed.is_none() {
+            return self.clock.look_after_rest(now);
+        }
+        let now = self.clock.look(now);
+        if self.clock.take_wake() {
+            self.machines.wake(now);
+        }
+        now
+    }
+
+    /// When to look next, if anything is due at some time.
+    fn next_look(&self) -> Option<Instant> {
+        let due = self.machines.next_tick();
+        due.map(|due| self.clock.next_look(due))
+    }
 }
 
 /// Puts messages into the queues of the connections they go over.
@@ -155,6 +179,7 @@ impl Hub {
                 machines,
                 outboxes: (0..connections).map(|_| None).collect(),
                 serials: 0,
+                clock: AwakeClock::new(Instant::now()),
                 armed: None,
             }),
             changed: Notify::new(),
@@ -170,8 +195,8 @@ impl Hub {
 
     /// Lets the member act and queues what follows from it.
     pub(crate) fn act<R>(&self, act: impl FnOnce(&mut Member, Instant) -> R) -> R {
-        let now = Instant::now();
         let mut state = self.lock();
+        let now = state.look();
         let result = act(&mut state.machines.member, now);
         self.deliver(state, now);
         result
@@ -182,8 +207,8 @@ impl Hub {
         &self,
         act: impl FnOnce(&mut Coordinator, Instant) -> R,
     ) -> Option<R> {
-        let now = Instant::now();
         let mut state = self.lock();
+        let now = state.look();
         let result = act(state.machines.coordinator.as_mut()?, now);
         self.deliver(state, now);
         Some(result)
@@ -244,10 +269,10 @@ impl Hub {
     /// Handles a process that asks to be a rank; `attach` runs when it is accepted, before
     /// anything is said to it.
     pub(crate) fn join(&self, join: Join, attach: impl FnOnce(usize, Frames)) -> Option<ToMember> {
-        let now = Instant::now();
         let rank = join.rank;
         // One lock for all of it: what the machine says to the new rank must find its queue.
         let mut state = self.lock();
+        let now = state.look();
         let refusal = match state.machines.coordinator.as_mut()?.join(join, now) {
             JoinAnswer::Accepted => {
                 let (serial, frames) = self.attach_to(&mut state, rank);
@@ -267,8 +292,8 @@ impl Hub {
 
     /// Handles the end of a connection, unless it was replaced by another one.
     fn ended(&self, from: Rank, serial: usize, how: &str) {
-        let now = Instant::now();
         let mut state = self.lock();
+        let now = state.look();
         let current = state
             .outboxes
             .get(from.index())
@@ -296,12 +321,12 @@ impl Hub {
     /// Most contributions decide nothing, and nobody has to look at them: waking rank 0's caller for each
     /// would cost more than all the rest of it.
     fn hear(&self, from: Rank, message: ToCoordinator) {
-        let now = Instant::now();
         let is_quiet = matches!(
             message,
             ToCoordinator::Contribute { .. } | ToCoordinator::Status { .. }
         );
         let mut state = self.lock();
+        let now = state.look();
         if let Some(coordinator) = &mut state.machines.coordinator {
             coordinator.hear(from, message, now);
         }
@@ -343,7 +368,7 @@ impl Hub {
             let rearm = self.rearm.notified();
             let due = {
                 let mut state = self.lock();
-                state.armed = state.machines.next_tick();
+                state.armed = state.next_look();
                 state.armed
             };
             match due {
@@ -356,11 +381,17 @@ impl Hub {
         }
     }
 
+    /// Looks at the time, and lets it pass for the machines if something is due. After a stop what was said
+    /// meanwhile is heard first.
     fn tick(&self) {
-        let now = Instant::now();
         let mut state = self.lock();
-        state.machines.tick(now);
-        self.deliver(state, now);
+        let now = state.look();
+        let due = state.machines.next_tick();
+        let is_due = due.is_some_and(|due| due <= now) && !state.clock.is_hearing();
+        if is_due {
+            state.machines.tick(now);
+        }
+        self.move_messages(state, now, !is_due);
     }
 
     /// Moves messages until nobody has anything to say, then wakes whoever may care.
@@ -373,6 +404,7 @@ impl Hub {
         let State {
             machines,
             outboxes,
+            clock,
             armed,
             ..
         } = &mut *state;
@@ -383,7 +415,7 @@ impl Hub {
         let has_news = !is_quiet || machines.has_something_to_say();
         let reclaims = machines.deliver(now, &mut queues);
         let earlier = match (machines.next_tick(), *armed) {
-            (Some(next), Some(armed)) => next < armed,
+            (Some(next), Some(armed)) => clock.next_look(next) < armed,
             (Some(_), None) => true,
             (None, _) => false,
         };
@@ -407,8 +439,9 @@ impl Interruptible for Hub {
 
     fn interrupt(&self, cause: &Error) {
         let mut state = self.lock();
+        let now = state.look();
         state.machines.interrupt(cause);
-        self.deliver(state, Instant::now());
+        self.deliver(state, now);
     }
 }
 

@@ -13,8 +13,7 @@ use std::{
 };
 
 use fsgather_core::{
-    Activity, Backoff, Deadline, Error, Missing, Noticeboard, Peer, PeerFailure, Phase, PostOffice,
-    Rank,
+    Activity, Backoff, Error, Missing, Noticeboard, Peer, PeerFailure, Phase, PostOffice, Rank,
 };
 use tokio::{sync::mpsc, task::JoinSet};
 use uuid::Uuid;
@@ -29,6 +28,7 @@ use crate::{
     record::{MarkerPlace, Objection, Record},
     siblings::IsRunning,
     transport::{Connection, Reader},
+    waiting::AwakeDeadline,
     wire::VERSION,
 };
 
@@ -91,7 +91,7 @@ enum Way {
 /// Looks for the world until it is in, refused, or out of time.
 pub(crate) async fn seek(search: Search) -> Result<Found, Error> {
     let started = Instant::now();
-    let mut deadline = Deadline::after(started, search.patience);
+    let mut deadline = AwakeDeadline::after(started, search.patience);
     let (events, mut marker_events) = mpsc::unbounded_channel();
     let mut seeker = Seeker::new(search, events);
     let (endings, mut ended) = mpsc::channel::<(String, Ending)>(8);
@@ -100,9 +100,16 @@ pub(crate) async fn seek(search: Search) -> Result<Found, Error> {
     loop {
         let mut is_in = false;
         tokio::select! {
-            () = tokio::time::sleep_until(deadline.at().into()) => return Err(seeker.out_of_time()),
+            () = deadline.passed() => return Err(seeker.out_of_time()),
             () = tokio::time::sleep_until(look_at.into()) => {
-                seeker.look().await?;
+                let looked = tokio::select! {
+                    looked = seeker.look() => Some(looked),
+                    () = deadline.passed() => None,
+                };
+                match looked {
+                    Some(looked) => looked?,
+                    None => return Err(seeker.out_of_time()),
+                }
                 look_at = Instant::now() + listings.next_jittered(rand::random());
             }
             Some(tried) = seeker.tries.join_next() => {
@@ -137,7 +144,7 @@ pub(crate) async fn seek(search: Search) -> Result<Found, Error> {
         if is_in {
             // From here on rank 0 keeps the time; this is for the case that it stops.
             let patience = seeker.search.patience.saturating_add(COORDINATOR_GRACE);
-            deadline = Deadline::after(Instant::now(), patience);
+            deadline = AwakeDeadline::after(Instant::now(), patience);
             seeker.tell_rivals().await;
         }
     }

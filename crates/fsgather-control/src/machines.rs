@@ -136,6 +136,13 @@ impl Machines {
         self.member.tick(now);
     }
 
+    /// Notes that this process has gone on after it was stopped.
+    pub(crate) fn wake(&mut self, now: Instant) {
+        if let Some(coordinator) = &mut self.coordinator {
+            coordinator.wake(now);
+        }
+    }
+
     /// When [`tick`](Self::tick) has to be called next.
     pub(crate) fn next_tick(&self) -> Option<Instant> {
         let coordinator = self.coordinator.as_ref().and_then(Coordinator::next_tick);

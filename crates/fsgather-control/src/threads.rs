@@ -6,7 +6,8 @@ use std::{
 };
 
 use fsgather_core::{
-    ChannelId, Epoch, Exchange, Interrupt, Peer, ProcessId, Rank, ReclaimSink, WorldSize,
+    AwakeClock, ChannelId, Epoch, Exchange, Interrupt, Peer, ProcessId, Rank, ReclaimSink,
+    WorldSize,
 };
 use uuid::Uuid;
 
@@ -64,6 +65,7 @@ pub fn threads(
     let room = Arc::new(Room {
         pid: std::process::id(),
         state: Mutex::new(State {
+            clock: AwakeClock::new(now),
             coordinator,
             members: world_size.ranks().map(member).collect(),
             sinks: vec![None; world_size.count()],
@@ -92,6 +94,8 @@ struct Room {
 }
 
 struct State {
+    /// The time that the machines live in.
+    clock: AwakeClock,
     coordinator: Coordinator,
     members: Vec<Member>,
     sinks: Vec<Option<ReclaimSink>>,
@@ -159,12 +163,27 @@ impl State {
 }
 
 impl Timed for State {
+    fn next_look(&self) -> Option<Instant> {
+        self.next_tick().map(|due| self.clock.next_look(due))
+    }
+}
+
+impl State {
     fn next_tick(&self) -> Option<Instant> {
         self.members
             .iter()
             .filter_map(Member::next_tick)
             .chain(self.coordinator.next_tick())
             .min()
+    }
+
+    /// What time it is for the machines.
+    fn look(&mut self) -> Instant {
+        let now = Instant::now();
+        if self.next_tick().is_none() {
+            return self.clock.look_after_rest(now);
+        }
+        self.clock.look(now)
     }
 }
 
@@ -197,9 +216,13 @@ impl Chair {
         limit: Option<Duration>,
         ready: impl FnMut(&mut State) -> Option<R>,
     ) -> Option<R> {
-        let pass_time = |mut state: MutexGuard<'_, State>, now| {
-            state.tick(now);
-            self.deliver(state, now);
+        let pass_time = |mut state: MutexGuard<'_, State>| {
+            let now = state.look();
+            // Nothing is ever unread here.
+            if state.next_tick().is_some_and(|due| due <= now) {
+                state.tick(now);
+                self.deliver(state, now);
+            }
         };
         let Room { state, changed, .. } = &*self.room;
         waiting::wait_on(state, changed, limit, pass_time, ready)
@@ -208,8 +231,8 @@ impl Chair {
 
 impl Driver for Chair {
     fn act<R>(&self, act: impl FnOnce(&mut Member, Instant) -> R) -> R {
-        let now = Instant::now();
         let mut state = self.lock();
+        let now = state.look();
         let result = act(&mut state.members[self.rank.index()], now);
         self.deliver(state, now);
         result
@@ -242,8 +265,8 @@ impl Driver for Chair {
     }
 
     fn shut_down(&self) -> bool {
-        let now = Instant::now();
         let mut state = self.lock();
+        let now = state.look();
         if self.rank == Rank::ZERO {
             state.coordinator.abandon();
         } else {

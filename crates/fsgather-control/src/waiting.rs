@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Deadline, Interrupt};
+use fsgather_core::{AwakeClock, Deadline, Interrupt};
 
 /// Waits by `wait`, which gives nothing once the time that it is given has passed, for `limit` at most.
 /// Between two slices of time whoever may end the wait is asked, on this thread. `is_over` tells whether
@@ -34,19 +34,43 @@ pub(crate) fn wait_asking<R>(
     }
 }
 
-/// Shared state in which things fall due.
-pub(crate) trait Timed {
-    /// When time has to pass next, if nothing else happens before.
-    fn next_tick(&self) -> Option<Instant>;
+/// The end of a wait that goes on for as long as this process is stopped, and a moment longer.
+#[derive(Debug)]
+pub(crate) struct AwakeDeadline {
+    clock: AwakeClock,
+    due: Instant,
 }
 
-/// Waits until `ready` has a result, for `limit` at most. Whenever something is due, `pass_time` is
-/// called to let it happen, with the lock, which it gives back.
+impl AwakeDeadline {
+    /// `patience` from `now` on.
+    pub(crate) fn after(now: Instant, patience: Duration) -> Self {
+        Self {
+            clock: AwakeClock::new(now),
+            due: Deadline::after(now, patience).at(),
+        }
+    }
+
+    /// Waits until it has passed; it may be asked again and again.
+    pub(crate) async fn passed(&mut self) {
+        while self.clock.look(Instant::now()) < self.due || self.clock.is_hearing() {
+            tokio::time::sleep_until(self.clock.next_look(self.due).into()).await;
+        }
+    }
+}
+
+/// Shared state in which things fall due.
+pub(crate) trait Timed {
+    /// When to look at the time next, if nothing else happens before.
+    fn next_look(&self) -> Option<Instant>;
+}
+
+/// Waits until `ready` has a result, for `limit` at most. Whenever it is time to look, `pass_time` is
+/// called with the lock, which it gives back, to let happen what is due.
 pub(crate) fn wait_on<S: Timed, R>(
     state: &Mutex<S>,
     changed: &Condvar,
     limit: Option<Duration>,
-    pass_time: impl Fn(MutexGuard<'_, S>, Instant),
+    pass_time: impl Fn(MutexGuard<'_, S>),
     mut ready: impl FnMut(&mut S) -> Option<R>,
 ) -> Option<R> {
     let lock = || state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -57,10 +81,10 @@ pub(crate) fn wait_on<S: Timed, R>(
             return Some(result);
         }
         let now = Instant::now();
-        let due = guard.next_tick();
+        let due = guard.next_look();
         // Before the deadline, so that time passes for those as well who only look now and then.
         if due.is_some_and(|due| now >= due) {
-            pass_time(guard, now);
+            pass_time(guard);
             guard = lock();
             continue;
         }

@@ -241,6 +241,23 @@ fn who_says_that_rank_0_is_gone_takes_nothing_from_it() {
 }
 
 #[test]
+fn a_rank_0_that_was_stopped_tells_those_who_wait_that_it_goes_on() {
+    let mut room = Room::new();
+    let ticket = room.call(1, None);
+    // By its own clock rank 0 has waited for a second, by that of the others for longer than a time-out.
+    let late = WORLD + seconds(9);
+    room.now = room.start + late;
+    let resumed = room.start + seconds(1);
+    room.coordinator.wake(resumed);
+    room.pump();
+    room.members[1].tick(room.start + WORLD + GRACE);
+    assert!(room.is_pending(1, &ticket));
+    // It does not wait for ever all the same.
+    room.members[1].tick(room.now + WORLD + GRACE);
+    assert_eq!(room.time_out(1, &ticket).1, [0]);
+}
+
+#[test]
 fn rank_0_waits_no_longer_than_others_if_nothing_answers_it() {
     let mut room = Room::new();
     let ticket = room.call(0, None);

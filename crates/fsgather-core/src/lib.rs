@@ -14,6 +14,7 @@
 //! `docs/glossary.md` has the long form. Time is always handed in as an argument, and
 //! nothing in this crate reads the environment, the clock, files or sockets.
 
+mod awake;
 mod deadline;
 mod epoch;
 mod id;
@@ -34,6 +35,7 @@ mod exchange;
 mod solo;
 
 pub use activity::{Activity, Phase};
+pub use awake::AwakeClock;
 pub use call::{Call, Operation, Recipients, Site, TypeTag};
 pub use deadline::{Backoff, Deadline};
 pub use epoch::{ChannelId, Epoch, Round, Step};

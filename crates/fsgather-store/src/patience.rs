@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fsgather_core::{Backoff, Deadline, Error};
+use fsgather_core::{AwakeClock, Backoff, Deadline, Error};
 
 /// Called while something takes long, with the bytes moved since the last time; an error from it ends
 /// the work and is returned as it is.
@@ -11,10 +11,12 @@ pub type Progress<'a> = dyn FnMut(u64) -> Result<(), Error> + 'a;
 /// The longest sleep between two calls of the progress hook: how fast a wait can be interrupted.
 const SLICE: Duration = Duration::from_millis(100);
 
-/// How much longer to go on trying, and how long to pause in between.
+/// How much longer to go on trying, and how long to pause in between. The time in which this process is stopped
+/// does not count.
 #[derive(Debug)]
 pub(crate) struct Patience {
     started: Instant,
+    clock: AwakeClock,
     deadline: Deadline,
     pauses: Backoff,
 }
@@ -25,6 +27,7 @@ impl Patience {
         let started = Instant::now();
         Self {
             started,
+            clock: AwakeClock::new(started),
             deadline: Deadline::after(started, budget),
             pauses: Backoff::new(Duration::from_millis(20), Duration::from_secs(1)),
         }
@@ -37,7 +40,7 @@ impl Patience {
 
     /// Pauses before the next try; `false`, at once, when the budget is used up.
     pub(crate) fn pause(&mut self, progress: &mut Progress<'_>) -> Result<bool, Error> {
-        let now = Instant::now();
+        let now = self.clock.look(Instant::now());
         if self.deadline.has_passed(now) {
             return Ok(false);
         }

@@ -80,6 +80,34 @@ impl Coordinator {
         self.finish_if_all_left();
     }
 
+    /// Tells those who wait that rank 0, which was stopped, goes on: they have waited longer than it has, and
+    /// would give it up before it can tell them whom all wait for.
+    pub fn wake(&mut self, now: Instant) {
+        if self.gone {
+            return;
+        }
+        let mut notices = Vec::new();
+        for channel in self.channels.values_mut() {
+            let rounds = channel.undecided.values_mut();
+            let waiting: BTreeSet<usize> = rounds
+                .flat_map(|round| {
+                    round.clock.last_notice = now;
+                    round.waiting().collect::<Vec<usize>>()
+                })
+                .collect();
+            let waiting = waiting.into_iter();
+            let waiting: Vec<Rank> = waiting.filter_map(|place| channel.rank_at(place)).collect();
+            notices.push((channel.id, waiting));
+        }
+        if let Some(clock) = &mut self.closing {
+            clock.last_notice = now;
+            notices.push((ChannelId::WORLD, self.members_to_tell()));
+        }
+        for (channel, waiting) in notices {
+            self.send(waiting, ToMember::Patience { channel });
+        }
+    }
+
     /// Calls that seem to be stuck are not, as long as a rank that they wait for has moved something, for
     /// whatever other call; or a rank for which such a rank waits in turn, and so on.
     ///

@@ -5,7 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Activity, Error, Letter, ProcessId, Rank, ReclaimSink, Retirement};
+use fsgather_core::{
+    Activity, AwakeClock, Error, Letter, ProcessId, Rank, ReclaimSink, Retirement,
+};
 
 use super::mail::{Bulletins, Letters, Outgoing, Saying, To};
 use crate::{
@@ -44,6 +46,8 @@ impl Mail for Office {
 
 struct State {
     machines: Machines,
+    /// The time that they live in.
+    clock: AwakeClock,
     office: Office,
     /// Whether the courier is under way with something.
     in_flight: bool,
@@ -55,9 +59,36 @@ struct State {
     stopped: bool,
 }
 
+impl State {
+    /// What time it is for the machines.
+    fn look(&mut self) -> Instant {
+        let now = Instant::now();
+        if self.machines.next_tick().is_none() {
+            return self.clock.look_after_rest(now);
+        }
+        let now = self.clock.look(now);
+        if self.clock.take_wake() {
+            self.machines.wake(now);
+        }
+        now
+    }
+
+    /// Lets time pass for the machines if something is due; whether they may have something to say. After a
+    /// stop what was said meanwhile is heard first.
+    fn pass_time(&mut self, now: Instant) -> bool {
+        let due = self.machines.next_tick();
+        if due.is_some_and(|due| due <= now) && !self.clock.is_hearing() {
+            self.machines.tick(now);
+            return true;
+        }
+        self.machines.has_something_to_say()
+    }
+}
+
 impl Timed for State {
-    fn next_tick(&self) -> Option<Instant> {
-        self.machines.next_tick()
+    fn next_look(&self) -> Option<Instant> {
+        let due = self.machines.next_tick();
+        due.map(|due| self.clock.next_look(due))
     }
 }
 
@@ -90,6 +121,7 @@ impl Desk {
         Self {
             state: Mutex::new(State {
                 machines,
+                clock: AwakeClock::new(Instant::now()),
                 office,
                 in_flight: false,
                 coordinator_ended: false,
@@ -123,8 +155,8 @@ impl Desk {
     }
 
     pub(super) fn act<R>(&self, act: impl FnOnce(&mut Member, Instant) -> R) -> R {
-        let now = Instant::now();
         let mut state = self.lock();
+        let now = state.look();
         let result = act(&mut state.machines.member, now);
         self.deliver(state, now);
         result
@@ -135,8 +167,8 @@ impl Desk {
         &self,
         act: impl FnOnce(&mut Coordinator, Instant) -> R,
     ) -> Option<R> {
-        let now = Instant::now();
         let mut state = self.lock();
+        let now = state.look();
         let result = act(state.machines.coordinator.as_mut()?, now);
         self.deliver(state, now);
         Some(result)
@@ -159,9 +191,11 @@ impl Desk {
         limit: Option<Duration>,
         ready: impl FnMut(&mut State) -> Option<R>,
     ) -> Option<R> {
-        let pass_time = |mut state: MutexGuard<'_, State>, now| {
-            state.machines.tick(now);
-            self.deliver(state, now);
+        let pass_time = |mut state: MutexGuard<'_, State>| {
+            let now = state.look();
+            if state.pass_time(now) {
+                self.deliver(state, now);
+            }
         };
         waiting::wait_on(&self.state, &self.changed, limit, pass_time, ready)
     }
@@ -248,10 +282,9 @@ impl Desk {
 
     /// Starts a round of the courier: lets time pass, and hands out what is to be left.
     pub(super) fn start_round(&self) -> Round {
-        let now = Instant::now();
         let mut state = self.lock();
-        if state.machines.next_tick().is_some_and(|due| now >= due) {
-            state.machines.tick(now);
+        let now = state.look();
+        if state.pass_time(now) {
             self.deliver(state, now);
             state = self.lock();
         }
@@ -277,8 +310,8 @@ impl Desk {
 
     /// Hands messages to the machines; what of the own mail can go then.
     pub(super) fn take_in(&self, found: Vec<Letter>) -> Discard {
-        let now = Instant::now();
         let mut state = self.lock();
+        let now = state.look();
         let State {
             machines, office, ..
         } = &mut *state;
@@ -355,8 +388,9 @@ impl Interruptible for Desk {
 
     fn interrupt(&self, cause: &Error) {
         let mut state = self.lock();
+        let now = state.look();
         state.machines.interrupt(cause);
-        self.deliver(state, Instant::now());
+        self.deliver(state, now);
     }
 }
 

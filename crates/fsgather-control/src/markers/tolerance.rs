@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fsgather_core::Error;
+use fsgather_core::{AwakeClock, Error};
 
 /// How long file calls may fail before this rank gives up.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -25,19 +25,21 @@ pub(super) fn may_pass(error: &Error) -> bool {
 /// Counts for how long a kind of call has been failing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tolerance {
-    since: Option<Instant>,
+    /// Since when, and the time since then.
+    failing: Option<(Instant, AwakeClock)>,
 }
 
 impl Tolerance {
     /// Notes a call that has gone well.
     pub(super) const fn well(&mut self) {
-        self.since = None;
+        self.failing = None;
     }
 
     /// Notes a call that has failed; whether that is to be put up with, for now.
     pub(super) fn bears(&mut self, error: &Error, now: Instant) -> bool {
-        let since = *self.since.get_or_insert(now);
-        may_pass(error) && now.saturating_duration_since(since) < PATIENCE
+        let (since, clock) = self.failing.get_or_insert((now, AwakeClock::new(now)));
+        let now = clock.look(now);
+        may_pass(error) && now.saturating_duration_since(*since) < PATIENCE
     }
 }
 
@@ -57,11 +59,14 @@ mod tests {
         let at = |seconds| start + Duration::from_secs(seconds);
         let io_error = failure(5);
         let mut tolerance = Tolerance::default();
-        assert!(tolerance.bears(&io_error, start));
-        assert!(tolerance.bears(&io_error, at(9)));
+        for second in 0..10 {
+            assert!(tolerance.bears(&io_error, at(second)), "{second}");
+        }
         assert!(!tolerance.bears(&io_error, at(10)));
         tolerance.well();
         assert!(tolerance.bears(&io_error, at(11)));
+        // The time in which this process was stopped does not count.
+        assert!(tolerance.bears(&io_error, at(111)));
     }
 
     #[test]

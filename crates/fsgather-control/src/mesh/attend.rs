@@ -1,9 +1,17 @@
 //! The side of a link that was dialled: [`attend`] waits for transfers, and serves those who fetch.
 
-use std::{io, ops::Range, os::unix::fs::FileExt, sync::Arc, time::Duration};
+use std::{
+    io,
+    ops::Range,
+    os::unix::fs::FileExt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 use tokio::task::JoinHandle;
+
+use crate::waiting::AwakeDeadline;
 
 use super::{
     CallId, PIECE, Source,
@@ -55,8 +63,10 @@ async fn park(core: &Core, call: CallId, link: Link) {
     let (serial, taken) = core.parked.put(call, link);
     // Whoever waits at the other end gives up first, and knows more.
     let limit = core.patience.saturating_add(GRACE);
-    if tokio::time::timeout(limit, taken).await.is_err() {
-        core.parked.expire(call, from, serial);
+    let mut deadline = AwakeDeadline::after(Instant::now(), limit);
+    tokio::select! {
+        _ = taken => {}
+        () = deadline.passed() => core.parked.expire(call, from, serial),
     }
 }
 

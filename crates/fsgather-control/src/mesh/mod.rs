@@ -29,6 +29,7 @@
 mod call_id;
 mod config;
 mod header;
+mod idle;
 mod stream;
 
 mod link;
@@ -61,6 +62,7 @@ use fsgather_core::{Error, Rank};
 use crate::addresses;
 
 use engine::Engine;
+use idle::Idle;
 use link::Link;
 use ring::Ring;
 
@@ -269,13 +271,11 @@ impl Mesh {
         if let Some(right) = ring.needs_link_to() {
             ring.send_over(engine.link_to(right, progress)?);
         }
-        let mut last_moved = Instant::now();
+        let mut idle = Idle::since(Instant::now());
         while !ring.is_complete() {
             let moved = engine.run(ring.advance())??;
             progress(moved)?;
-            if moved > 0 {
-                last_moved = Instant::now();
-            } else if last_moved.elapsed() >= patience {
+            if idle.note(moved, Instant::now()) >= patience {
                 let core = engine.core();
                 return Err(core.timed_out(call, &ring.waited_for(), patience));
             }

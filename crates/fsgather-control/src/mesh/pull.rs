@@ -16,6 +16,7 @@ use super::{
     CallId, PIECE, Progress, REPORT, SLICE, Step,
     engine::Engine,
     header::{Header, Kind, Reply},
+    idle::Idle,
     inflow::room,
     link::Link,
     stream::{Fault, Origin, Receiving, Wanted},
@@ -161,13 +162,11 @@ impl Pull {
             self.link = Some(engine.link_to(self.from, progress)?);
         }
         let wanted = self.receiving.verified() + 1;
-        let mut last_moved = Instant::now();
+        let mut idle = Idle::since(Instant::now());
         while self.receiving.verified() < wanted {
             let moved = engine.run(self.advance(wanted, into))??;
             progress(moved)?;
-            if moved > 0 {
-                last_moved = Instant::now();
-            } else if last_moved.elapsed() >= self.patience {
+            if idle.note(moved, Instant::now()) >= self.patience {
                 let core = engine.core();
                 return Err(core.timed_out(self.call, &[self.from], self.patience));
             }
