@@ -54,6 +54,8 @@ impl Coordinator {
             }
             self.absentee(step).map(|rank| self.absence(step, rank))
         } else {
+            // It has got on all the same, for whatever else waits for it.
+            self.note_movement(from, now);
             self.difference(step, from, &arrival.call)
         };
         if let Some(cause) = cause {

@@ -5,6 +5,7 @@
 //! script that it has found. Every run checks everything that `promises` knows; the tests differ in what
 //! their scripts are made of and in what is asked at the end.
 
+mod kept;
 mod meeting;
 mod network;
 mod program;
@@ -21,8 +22,16 @@ use promises::Ledger;
 use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
 use script::{Fault, Harm, Line, Parting, Script, Twist, Verb, What, scripts};
 
-/// How many scripts each property is tried with; tens of thousands take a minute each.
-const CASES: u32 = 800;
+/// How many scripts each property is tried with, if `FSGATHER_SIMULATION_SCRIPTS` does not say; tens of thousands
+/// take a minute each.
+const SCRIPTS: u32 = 800;
+
+/// As many scripts as are asked for.
+fn config() -> ProptestConfig {
+    let asked = std::env::var("FSGATHER_SIMULATION_SCRIPTS");
+    let asked = asked.ok().and_then(|scripts| scripts.parse().ok());
+    ProptestConfig::with_cases(asked.unwrap_or(SCRIPTS))
+}
 
 fn run(script: &Script) -> Result<Ledger, TestCaseError> {
     World::new(script)
@@ -52,7 +61,7 @@ fn is_peaceful(script: &Script, ledger: &Ledger) -> Result<(), TestCaseError> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(CASES))]
+    #![proptest_config(config())]
 
     #[test]
     fn p1_each_step_has_at_most_one_verdict_and_no_two_ranks_learn_different_ones(
@@ -214,6 +223,29 @@ fn p10_five_hundred_groups_of_a_large_world_are_fast() {
     assert_eq!(ledger.goodbyes(), (1024, true));
     let elapsed = started.elapsed();
     assert!(elapsed < allowed(Duration::from_secs(20)), "{elapsed:?}");
+}
+
+/// Scripts that once failed, and those of the file that `FSGATHER_SIMULATION_REPLAY` names: a failing script is
+/// printed with the word that stands for it.
+#[test]
+fn scripts_that_once_failed_keep_all_promises() {
+    let mut scripts = kept::scripts();
+    if let Ok(file) = std::env::var("FSGATHER_SIMULATION_REPLAY") {
+        let lines = std::fs::read_to_string(&file).unwrap();
+        let words = lines
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("replay "));
+        scripts.extend(words.map(|word| ("a replay", Script::from_word(word).unwrap())));
+    }
+    let mut failures = Vec::new();
+    for (name, script) in scripts {
+        let again = Script::from_word(&script.word());
+        assert_eq!(format!("{:?}", again.unwrap()), format!("{script:?}"));
+        if let Err(broken) = run(&script) {
+            failures.push(format!("{name}: {broken}\n{script:?}"));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
 }
 
 /// Without this, a simulation in which little happens would keep every promise.

@@ -126,6 +126,7 @@ impl World {
         let clock = Clock {
             base: Instant::now(),
             now: Duration::ZERO,
+            asleep: Duration::ZERO,
         };
         let mut coordinator = Coordinator::new(setting(world_size), clock.instant());
         for rank in world_size.ranks() {
@@ -223,18 +224,32 @@ impl World {
         self.service != Service::Gone && self.processes[0].is_running()
     }
 
-    fn due(&self, at: Option<Instant>) -> bool {
-        at.is_some_and(|at| at <= self.clock.instant())
+    /// Time as a process knows it.
+    fn clock_of(&self, rank: usize) -> Clock {
+        Clock {
+            asleep: self.processes[rank].asleep,
+            ..self.clock
+        }
+    }
+
+    /// When the timer of a process fires.
+    fn fires(&self, rank: usize, at: Option<Instant>) -> Option<Duration> {
+        let at = self.clock_of(rank).moment(at?);
+        Some(at.max(self.processes[rank].hears_until))
+    }
+
+    /// When rank 0's process has to look at what is due.
+    fn fires_on_rank_0(&self) -> Option<Duration> {
+        let zero = &self.processes[0];
+        let own = zero.member.next_tick().filter(|_| !zero.has_ended());
+        self.fires(0, own.into_iter().chain(self.coordinator.next_tick()).min())
     }
 
     fn possible(&mut self) -> Vec<Event> {
         let now = self.clock.now;
         let serves = self.serves();
         let mut events = Vec::new();
-        let zero = self.processes[0].member.next_tick();
-        let zero = zero.filter(|_| !self.processes[0].has_ended());
-        let due = zero.into_iter().chain(self.coordinator.next_tick()).min();
-        if serves && self.due(due) {
+        if serves && self.fires_on_rank_0().is_some_and(|at| at <= now) {
             events.push(Event::Tick(0));
         }
         if let Service::LastFrames { until } = self.service
@@ -243,7 +258,8 @@ impl World {
             events.push(Event::EndOfService);
         }
         for rank in 0..self.processes.len() {
-            let ticks = rank > 0 && self.due(self.processes[rank].member.next_tick());
+            let fires = self.fires(rank, self.processes[rank].member.next_tick());
+            let ticks = rank > 0 && fires.is_some_and(|at| at <= now);
             let process = &mut self.processes[rank];
             let departed = rank == 0 && process.is_departing() && self.coordinator.is_gone();
             if process.is_running() {
@@ -256,7 +272,7 @@ impl World {
                     events.push(Event::Tick(rank));
                 }
             }
-            if matches!(process.health, Health::Stopped { until } if until <= now) {
+            if matches!(process.health, Health::Stopped { until, .. } if until <= now) {
                 events.push(Event::Resume(rank));
             }
             let hears = process.is_running();
@@ -299,24 +315,22 @@ impl World {
         });
         // What has no time stamp is a timer, and must not be late.
         let limits = limits.map(|since| since.map_or(self.clock.now, |since| since + LATENCY));
-        let after =
-            |at: Option<Instant>| at.map(|at| at.saturating_duration_since(self.clock.base));
         let mut timers = Vec::new();
         if self.serves() {
-            timers.extend(after(self.coordinator.next_tick()));
+            timers.extend(self.fires_on_rank_0());
         }
         if let Service::LastFrames { until } = self.service {
             timers.push(until);
         }
-        for (process, link) in self.processes.iter().zip(&self.links) {
+        for (rank, (process, link)) in self.processes.iter().zip(&self.links).enumerate() {
             match process.health {
                 Health::Running => {
                     timers.extend(process.next_due());
-                    if !process.has_ended() {
-                        timers.extend(after(process.member.next_tick()));
+                    if rank > 0 && !process.has_ended() {
+                        timers.extend(self.fires(rank, process.member.next_tick()));
                     }
                 }
-                Health::Stopped { until } => timers.push(until),
+                Health::Stopped { until, .. } => timers.push(until),
                 Health::Dead => {}
             }
             if let Some(since) = link.cut {
@@ -363,7 +377,8 @@ impl World {
                 self.end_service()
             }
             Event::Act(rank) => {
-                self.processes[rank].act(self.clock, &mut self.ledger)?;
+                let clock = self.clock_of(rank);
+                self.processes[rank].act(clock, &mut self.ledger)?;
                 self.speak(rank)?;
                 if self.processes[rank].has_ended() {
                     if rank == 0 {
@@ -377,23 +392,27 @@ impl World {
                 Ok(())
             }
             Event::Tick(rank) => {
-                let process = &mut self.processes[rank];
-                process.member.tick(self.clock.instant());
-                process.wake();
+                let now = self.clock_of(rank).instant();
                 if rank == 0 {
-                    self.coordinator.tick(self.clock.instant());
+                    self.coordinator.tick(now);
                 }
+                let process = &mut self.processes[rank];
+                process.member.tick(now);
+                process.wake();
                 self.speak(rank)
             }
             Event::Resume(rank) => {
-                self.processes[rank].health = Health::Running;
-                self.processes[rank].wake();
+                self.processes[rank].resume(now);
                 // It was not there to wait.
                 let blocked = &mut self.processes[rank].blocked_since;
                 *blocked = blocked.map(|_| now);
                 if rank == 0 {
-                    // It says now what was due meanwhile.
+                    // It says now that it goes on.
                     self.ledger.last_progress = now;
+                    self.coordinator.wake(self.clock_of(0).instant());
+                    if self.serves() {
+                        return self.serve();
+                    }
                 }
                 Ok(())
             }
@@ -425,6 +444,7 @@ impl World {
     }
 
     fn member_hears(&mut self, rank: usize) -> Checked {
+        let now = self.clock_of(rank).instant();
         let process = &mut self.processes[rank];
         let Some((_, frame)) = self.links[rank].down.frames.pop_front() else {
             return Ok(());
@@ -433,9 +453,13 @@ impl World {
         match frame {
             Frame::Said(message) => {
                 is_abort = matches!(message, ToMember::Abort { .. });
-                process.member.hear(message, self.clock.instant());
+                process.member.hear(message, now);
             }
             Frame::End => process.member.lost("its connection closed"),
+        }
+        if is_abort && process.blocked_since.is_some() {
+            // What it still waits for may have had to wait for this: it comes to the end only now.
+            process.blocked_since = Some(self.clock.now);
         }
         process.wake();
         self.speak(rank)?;
@@ -497,7 +521,8 @@ impl World {
             self.ledger
                 .coordinator_hears(from, &message, self.clock.now, &connected)?;
         }
-        self.coordinator.hear(from, message, self.clock.instant());
+        let now = self.clock_of(0).instant();
+        self.coordinator.hear(from, message, now);
         Ok(())
     }
 
@@ -506,8 +531,9 @@ impl World {
         loop {
             self.carry_out()?;
             if let Some(message) = self.loopback.pop_front() {
+                let now = self.clock_of(0).instant();
                 let zero = &mut self.processes[0];
-                zero.member.hear(message, self.clock.instant());
+                zero.member.hear(message, now);
                 zero.wake();
                 continue;
             }

@@ -7,12 +7,13 @@ use std::fmt;
 
 use fsgather_core::{ChannelId, Rank};
 use proptest::{collection::vec, prelude::*, sample::select};
+use serde::{Deserialize, Serialize};
 
 /// The time-out of all simulated worlds, in seconds.
 pub(crate) const PATIENCE: u64 = 60;
 
 /// How ranks part into groups.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Parting {
     /// By one bit for each rank.
     Bits(u8),
@@ -31,7 +32,7 @@ impl Parting {
 }
 
 /// One line of the program that all ranks share.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Line {
     pub(crate) verb: Verb,
     /// On the channel of which of the groups that there are, in turn; on the world's if there are none.
@@ -45,7 +46,7 @@ impl From<Verb> for Line {
 }
 
 /// What all ranks do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Verb {
     Barrier,
     /// From this rank.
@@ -131,7 +132,7 @@ pub(crate) struct Group {
 }
 
 /// How one rank departs from the shared program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum What {
     /// Takes so many seconds to publish; bytes move all the while, or nothing does.
     Slow { seconds: u8, moving: bool },
@@ -160,7 +161,7 @@ pub(crate) enum What {
 }
 
 /// One departure from the shared program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Twist {
     pub(crate) rank: u32,
     pub(crate) line: usize,
@@ -168,7 +169,7 @@ pub(crate) struct Twist {
 }
 
 /// What happens to a process or host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Harm {
     /// The process dies and its connections close.
     Crash,
@@ -183,7 +184,7 @@ pub(crate) enum Harm {
 }
 
 /// One misfortune, just before the event of this number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Fault {
     pub(crate) event: usize,
     pub(crate) rank: u32,
@@ -191,7 +192,7 @@ pub(crate) struct Fault {
 }
 
 /// Everything that decides a run.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Script {
     pub(crate) ranks: u32,
     pub(crate) program: Vec<Line>,
@@ -202,6 +203,21 @@ pub(crate) struct Script {
 }
 
 impl Script {
+    /// All of it in one word, so that it can be kept and run again.
+    pub(crate) fn word(&self) -> String {
+        // Encoding plain data into a growing vector cannot fail.
+        let bytes = postcard::to_stdvec(self).unwrap_or_default();
+        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// The script that such a word stands for.
+    pub(crate) fn from_word(word: &str) -> Option<Self> {
+        let digits = word.as_bytes().chunks(2);
+        let byte = |pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+        let bytes: Option<Vec<u8>> = digits.map(byte).collect();
+        postcard::from_bytes(&bytes?).ok()
+    }
+
     /// How many exchanges its program has, for ranks that all follow it.
     pub(crate) fn exchanges(&self) -> usize {
         let lines = self.placed();
@@ -291,7 +307,8 @@ impl fmt::Debug for Script {
         for Fault { event, rank, harm } in &self.faults {
             writeln!(f, "  before event {event}, rank {rank}: {harm:?}")?;
         }
-        write!(f, "  order {:?}", self.order)
+        writeln!(f, "  order {:?}", self.order)?;
+        write!(f, "  replay {}", self.word())
     }
 }
 

@@ -30,6 +30,7 @@ impl World {
             Harm::Stop(seconds) => {
                 self.ledger.excuses(index(rank));
                 process.health = Health::Stopped {
+                    since: now,
                     until: now + Duration::from_secs(seconds.into()),
                 };
             }

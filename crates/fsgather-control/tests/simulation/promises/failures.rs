@@ -159,6 +159,7 @@ impl Ledger {
         if self.rank_0_was_disturbed {
             return Ok(());
         }
+        let mut arrived = BTreeSet::new();
         let (missing, since) = if during == "close" {
             let all = self.all().filter(|rank| connected(*rank));
             let missing = all
@@ -179,6 +180,7 @@ impl Ledger {
                 return Err(Broken(format!("P7: nobody waits for {during}")));
             };
             let missing = self.missing(*step, exchange, connected);
+            arrived.clone_from(&exchange.arrived);
             (missing, Some(exchange.last_progress))
         };
         promise!(
@@ -188,10 +190,17 @@ impl Ledger {
         // Whoever waits for a rank that gets on with something else is not stuck.
         let since = since.max(self.last_movement(&missing, now, connected));
         let due = since.map(|since| since + Duration::from_secs(PATIENCE));
-        // In between it may have waited for others in turn, and what they moved counted as well.
+        // In between it may have waited for others in turn, and what they moved counted as well. That takes
+        // something else that ranks wait in: another group, a call that was started before, the end.
+        let mut undecided = self.exchanges.values();
+        let is_one_of_several = self.lanes.len() > 1
+            || during == "close"
+            || undecided.any(|other| {
+                !other.released && !other.arrived.is_empty() && other.arrived != arrived
+            });
         let counted = || {
             let moment = now.checked_sub(Duration::from_secs(PATIENCE));
-            (self.lanes.len() > 1 || during == "close")
+            is_one_of_several
                 && due.is_none_or(|due| due < now)
                 && moment.is_some_and(|moment| self.movements.contains(&moment))
         };

@@ -31,24 +31,37 @@ const DEPARTURE_LIMITS: [Duration; 2] = [Duration::from_secs(1), Duration::from_
 /// How often a rank at work says so.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
-/// Virtual time.
+/// Virtual time, and how much of it one process has slept through.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     pub(crate) base: Instant,
     pub(crate) now: Duration,
+    pub(crate) asleep: Duration,
 }
 
 impl Clock {
+    /// What time it is for the machines of that process.
     pub(crate) fn instant(self) -> Instant {
-        self.base + self.now
+        self.base + self.now - self.asleep
+    }
+
+    /// When it will be that time for them.
+    pub(crate) fn moment(self, at: Instant) -> Duration {
+        at.saturating_duration_since(self.base) + self.asleep
     }
 }
+
+/// Of the time in which a process was stopped this much counts at most.
+const COUNTED: Duration = Duration::from_secs(2);
+
+/// After a stop a process judges nothing for so long.
+const HEARING: Duration = Duration::from_millis(500);
 
 /// What keeps a process from running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Health {
     Running,
-    Stopped { until: Duration },
+    Stopped { since: Duration, until: Duration },
     Dead,
 }
 
@@ -57,6 +70,10 @@ pub(crate) struct Process {
     pub(crate) rank: Rank,
     pub(crate) member: Member,
     pub(crate) health: Health,
+    /// How much time does not count for its machines.
+    pub(crate) asleep: Duration,
+    /// Until when it judges nothing, as it was stopped before.
+    pub(crate) hears_until: Duration,
     /// Since when it could do something and has not.
     pub(crate) ready_since: Option<Duration>,
     /// Since when it waits for others, if it does.
@@ -101,6 +118,8 @@ impl Process {
                 clock.instant(),
             ),
             health: Health::Running,
+            asleep: Duration::ZERO,
+            hears_until: Duration::ZERO,
             ready_since: None,
             blocked_since: None,
             ranks: script.ranks,
@@ -132,6 +151,19 @@ impl Process {
 
     pub(crate) fn wake(&mut self) {
         self.awake = true;
+    }
+
+    /// Goes on after it was stopped.
+    pub(crate) fn resume(&mut self, now: Duration) {
+        if let Health::Stopped { since, .. } = self.health {
+            let stopped = now.saturating_sub(since);
+            if stopped > COUNTED {
+                self.asleep += stopped - COUNTED;
+                self.hears_until = now + HEARING;
+            }
+        }
+        self.health = Health::Running;
+        self.wake();
     }
 
     /// Ends what waits for others.

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Runs the machines of the control plane through many simulated worlds: as many random scripts as asked for, by default
+# five million, which takes about an hour. Says how far it is, and keeps every script that breaks a promise in a
+# file, from which `--replay FILE` runs them again.
+#
+#   scripts/simulate.sh [SCRIPTS [SEED]]
+#   scripts/simulate.sh --replay FILE
+#
+# Exit code 1: some script has broken a promise.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+test_program() {
+    cargo test --quiet --release -p fsgather-control --test simulation "$@"
+}
+
+if [ "${1:-}" = --replay ]; then
+    FSGATHER_SIMULATION_REPLAY=$(realpath "$2") test_program scripts_that_once_failed
+    exit
+fi
+
+scripts=${1:-5000000}
+seed=${2:-$(date +%s)}
+# Three of the eleven properties are called p7.
+properties=(p1_ p2_ p3_ p4_ p5_ p6_ p7_ p8_ p9_)
+count=11
+each=$(((scripts + count - 1) / count))
+[ "$each" -lt 10000 ] || each=10000
+kept=${FSGATHER_SIMULATION_KEPT:-target/simulation-failures.txt}
+mkdir -p "$(dirname "$kept")"
+
+test_program --no-run
+done_so_far=0
+failed=0
+began=$SECONDS
+while [ "$done_so_far" -lt "$scripts" ]; do
+    said=$(FSGATHER_SIMULATION_SCRIPTS=$each PROPTEST_RNG_SEED=$seed PROPTEST_DISABLE_FAILURE_PERSISTENCE=1 \
+        nice -n 10 cargo test --quiet --release -p fsgather-control --test simulation -- "${properties[@]}" 2>&1) || {
+        failed=$((failed + 1))
+        {
+            echo "# seed $seed, $each scripts of each property"
+            grep -v '^stack backtrace\|^ *[0-9]*: \|^ *at ' <<<"$said"
+        } >>"$kept"
+    }
+    done_so_far=$((done_so_far + each * count))
+    echo "$done_so_far of $scripts scripts in $((SECONDS - began)) s, seed $seed, rounds that failed: $failed"
+    seed=$((seed + 1))
+done
+if [ "$failed" -gt 0 ]; then
+    echo "what failed is in $kept: scripts/simulate.sh --replay $kept" >&2
+    exit 1
+fi
