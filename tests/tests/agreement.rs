@@ -1,9 +1,4 @@
 //! Ranks in different calls, and the functions that existing programs call.
-#![expect(
-    clippy::expect_used,
-    reason = "functions that tests share fail them in the same way"
-)]
-
 mod common;
 
 use std::path::Path;
