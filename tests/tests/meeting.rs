@@ -187,7 +187,7 @@ fn a_rank_that_was_suspended_reads_its_verdict_before_it_gives_rank_0_up() {
 #[test]
 fn two_processes_of_one_rank_are_both_told_of_each_other() {
     let place = place();
-    let world = World::new(3, place.path());
+    let world = World::new(3, place.path()).with("FSGATHER_JOB", "twice");
     let mut stage = Stage::new();
     for rank in [0, 1, 1] {
         stage.start(&mut world.rank(rank, "join close"));
@@ -219,7 +219,7 @@ fn ranks_of_different_world_sizes_do_not_wait_for_each_other_for_ever() {
 #[test]
 fn a_second_job_of_the_same_name_is_told_and_the_first_goes_on() {
     let place = place();
-    let world = World::new(2, place.path());
+    let world = World::new(2, place.path()).with("FSGATHER_JOB", "twice");
     let mut stage = Stage::new();
     stage.start_all(&world, |_| "join barrier at:running barrier close".into());
     stage.wait_at(everybody(2), "running");
@@ -261,4 +261,57 @@ fn an_early_end_while_others_join_is_told() {
     stage.signal(1, Signal::TERM);
     let (error, _) = stage.fail_alike(others(2, 1), PEER_FAILED);
     assert!(error.starts_with(&name_of(1, stage.pid(1))), "{error}");
+}
+
+/// Starts ranks of several jobs without an id one after the other, in this order; how many ranks have ended
+/// well, and whether any of those has got what is another job's.
+fn jobs_without_an_id(order: &[(char, u32)], pause: Duration) -> (usize, Vec<String>) {
+    let place = place();
+    let own = common::place();
+    let mut stage = Stage::new();
+    let world = World::new(2, place.path()).with("FSGATHER_JOIN_TIMEOUT", "8s");
+    for &(job, rank) in order {
+        let part = own.path().join(format!("{job}{rank}"));
+        std::fs::write(&part, format!("{job}\n")).expect("a file");
+        let out = format!("--concat={}/out-{job}-{{rank}}", own.path().display());
+        let part = part.to_str().expect("text");
+        stage.start(&mut world.tool(rank, &["gather", "--all", &out, part]));
+        stage.let_pass(pause);
+    }
+    let ends = stage.end_all(0..order.len());
+    let mut well = 0;
+    let mut mixed = Vec::new();
+    for (&(job, rank), end) in order.iter().zip(&ends) {
+        if end.code == 0 {
+            well += 1;
+            let got = own.path().join(format!("out-{job}-{rank}"));
+            let got = std::fs::read_to_string(got).expect("what was gathered");
+            if got.chars().any(|from| from.is_alphabetic() && from != job) {
+                mixed.push(format!("{job}{rank} got {got:?}"));
+            }
+        }
+    }
+    (well, mixed)
+}
+
+#[test]
+fn jobs_without_an_id_that_one_process_starts_never_exchange_ranks() {
+    let two = [
+        [('a', 0), ('b', 1), ('a', 1), ('b', 0)],
+        [('b', 1), ('a', 0), ('b', 0), ('a', 1)],
+        [('a', 0), ('b', 0), ('b', 1), ('a', 1)],
+    ];
+    for order in two {
+        let (_, mixed) = jobs_without_an_id(&order, Duration::from_millis(100));
+        assert!(mixed.is_empty(), "{order:?}: {mixed:?}");
+    }
+    let three = [('a', 0), ('b', 1), ('c', 0), ('a', 1), ('b', 0), ('c', 1)];
+    let (_, mixed) = jobs_without_an_id(&three, Duration::from_millis(50));
+    assert!(mixed.is_empty(), "{three:?}: {mixed:?}");
+}
+
+#[test]
+fn one_job_without_an_id_meets() {
+    let (well, mixed) = jobs_without_an_id(&[('a', 1), ('a', 0)], Duration::from_millis(10));
+    assert_eq!((well, mixed), (2, Vec::new()));
 }

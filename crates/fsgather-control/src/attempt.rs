@@ -36,6 +36,8 @@ pub(crate) enum Outcome {
     Forming(String, Joining, Reader),
     /// It has formed without us.
     Formed(String),
+    /// Somebody else has started it.
+    Elsewhere(String),
     /// It says no.
     Refused(Error),
     /// There is no way to any of its addresses.
@@ -116,6 +118,7 @@ async fn ask(
             Outcome::Forming(coordinator, joining, connection.reader)
         }
         Ok(Ok(ToMember::Formed { running })) => Outcome::Formed(running),
+        Ok(Ok(ToMember::Elsewhere { why })) => Outcome::Elsewhere(why),
         Ok(Ok(ToMember::Abort { cause, .. })) => Outcome::Refused(cause),
         Ok(Ok(_)) => Outcome::Failed("an answer out of place".into()),
         Ok(Err(error)) => Outcome::Failed(error.to_string()),

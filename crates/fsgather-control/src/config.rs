@@ -4,7 +4,7 @@ use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 use fsgather_core::{
     Activity, Error, Exchange, Interrupt, Noticeboard, Peer, PeerFailure, PostOffice, ProcessId,
-    Rank, WorldSize,
+    Rank, Start, WorldSize,
 };
 use uuid::Uuid;
 
@@ -55,6 +55,8 @@ pub struct Config {
     pub world_size: WorldSize,
     /// This process.
     pub process: ProcessId,
+    /// By whom it was started, where its job has no id of its own.
+    pub start: Option<Start>,
     /// The inode of this process's network namespace; 0 when unknown.
     pub network_namespace: u64,
     /// What messages call this job.
@@ -98,6 +100,7 @@ pub(crate) fn join_request(config: &Config) -> Join {
         nonce: Uuid::new_v4().as_u128(),
         process: config.process.clone(),
         patience: config.patience,
+        start: config.start,
     }
 }
 

@@ -162,6 +162,8 @@ struct Seeker {
     /// What became of candidates, for the message at the end.
     failures: HashMap<String, String>,
     formed: Option<String>,
+    /// Why a world of this key is not ours.
+    elsewhere: Option<String>,
     /// Of another build, where rank 0 should be.
     foreign: Option<Error>,
     objecting: Objecting,
@@ -178,6 +180,7 @@ impl Seeker {
             forming: Vec::new(),
             failures: HashMap::new(),
             formed: None,
+            elsewhere: None,
             foreign: None,
             objecting: Objecting::default(),
         }
@@ -368,6 +371,7 @@ impl Seeker {
                 }
             }
             Event::Formed(running) => self.formed = Some(running),
+            Event::Elsewhere(why) => self.belongs_elsewhere(why),
             Event::Refused(cause) => return Err(cause),
             Event::Welcome(entered) => return Ok(Some(Found::Markers(entered))),
             Event::Lost(how) => return Err(self.lost(&name, how)),
@@ -377,6 +381,14 @@ impl Seeker {
             }
         }
         Ok(None)
+    }
+
+    /// Notes that a world is not ours, although it has our key.
+    fn belongs_elsewhere(&mut self, why: String) {
+        if self.elsewhere.is_none() {
+            tracing::info!("{why}; looking for another rank 0");
+        }
+        self.elsewhere = Some(why);
     }
 
     fn take_in(&mut self, name: String, coordinator: String, way: Way) {
@@ -399,6 +411,10 @@ impl Seeker {
             Outcome::Formed(running) => {
                 self.formed = Some(running);
                 "has formed without this process".into()
+            }
+            Outcome::Elsewhere(why) => {
+                self.belongs_elsewhere(why);
+                "was started by somebody else".into()
             }
             Outcome::Unreachable(why) => {
                 let world = candidate.communicator;
@@ -535,6 +551,12 @@ impl Seeker {
                 "to say that all ranks have joined",
                 &place,
             );
+        }
+        if let Some(why) = &self.elsewhere {
+            return Error::rendezvous(format!(
+                "rank {rank} looked in {place} and found no rank 0 that belongs to it: {why}. If they belong together, \
+                 set FSGATHER_JOB to the same name on all ranks"
+            ));
         }
         if let (Some(foreign), 1) = (&self.foreign, self.failures.len()) {
             return foreign.clone();

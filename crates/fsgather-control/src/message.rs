@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use fsgather_core::{
-    Activity, Call, ChannelId, Epoch, Error, Leaves, ProcessId, Rank, Site, Step, WorldSize,
+    Activity, Call, ChannelId, Epoch, Error, Leaves, ProcessId, Rank, Site, Start, Step, WorldSize,
 };
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -24,6 +24,8 @@ pub struct Join {
     pub process: ProcessId,
     /// Its time-out; rank 0's counts.
     pub patience: Duration,
+    /// By whom it was started, where its job has no id of its own.
+    pub start: Option<Start>,
 }
 
 /// What a member says.
@@ -182,4 +184,9 @@ pub enum ToMember {
     },
     /// This world will form in another way: look again where rank 0 leaves word.
     Moved,
+    /// This world was started by somebody else than the process that asked to be in it.
+    Elsewhere {
+        /// What tells the two apart.
+        why: String,
+    },
 }

@@ -49,6 +49,7 @@ pub fn threads(
                 nonce,
                 process: process.clone(),
                 patience,
+                start: None,
             },
             now,
         );

@@ -11,7 +11,8 @@ use serde::{Serialize, de::DeserializeOwned};
 /// The version of everything on the wire.
 ///
 /// 1: first version. 2: one welcome for all, moving to marker files. 3: groups; who removes a payload.
-/// 4: time-outs of single calls. 5: who could not be reached; time namespaces of processes.
+/// 4: time-outs of single calls. 5: who could not be reached; time namespaces of processes; who has started a
+/// rank.
 pub const VERSION: u16 = 5;
 
 /// The largest frame, in bytes without its length.

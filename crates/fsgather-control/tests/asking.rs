@@ -88,6 +88,7 @@ impl Bed {
             world_size: WorldSize::new(2).unwrap(),
             office: Some(self.post.office(&process)),
             process,
+            start: None,
             network_namespace: 0,
             job: "a test".into(),
             patience: Duration::from_mins(1),

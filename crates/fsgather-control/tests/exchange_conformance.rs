@@ -42,6 +42,7 @@ fn tcp_world_by(board: MemoryBoard, ranks: u32, patience: Duration) -> Vec<Seat>
             rank,
             world_size,
             process: process(),
+            start: None,
             network_namespace: 0,
             job: "a test".into(),
             patience,

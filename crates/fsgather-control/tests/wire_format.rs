@@ -40,6 +40,7 @@ fn every_message_to_rank_0_has_its_documented_number() {
             nonce: 1,
             process: ProcessId::default(),
             patience: Duration::from_secs(1),
+            start: None,
         }),
         ToCoordinator::Watch {
             rank: Rank::ZERO,
@@ -122,6 +123,7 @@ fn every_message_to_members_has_its_documented_number() {
         ToMember::Patience { channel },
         ToMember::Bye { orderly: true },
         ToMember::Moved,
+        ToMember::Elsewhere { why: String::new() },
     ];
     let numbers: Vec<u8> = messages
         .iter()

@@ -30,6 +30,7 @@ mod interrupt;
 mod key;
 mod noticeboard;
 mod postbox;
+mod start;
 
 mod exchange;
 mod solo;
@@ -49,4 +50,5 @@ pub use peer::{Missing, Peer, ProcessId};
 pub use postbox::{Beat, Letter, PostOffice, Postbox, Retirement};
 pub use rank::{Rank, WorldSize};
 pub use solo::Solo;
+pub use start::{Kinship, Start, Starter};
 pub use text::{bytes_text, duration_text};

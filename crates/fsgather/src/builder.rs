@@ -12,7 +12,7 @@ use std::{
 };
 
 use fsgather_control::meet;
-use fsgather_core::{Call, Error, Interrupt, Operation, ProcessId, Site, Solo};
+use fsgather_core::{Call, Error, Interrupt, Operation, ProcessId, Site, Solo, Start};
 use fsgather_store::{liveness, this_process};
 
 use crate::{
@@ -30,6 +30,7 @@ use crate::{
     settings::{
         CompressionSetting, Control, DirMode, RendezvousSetting, Setting, Settings, Transport,
     },
+    start,
     world::World,
 };
 
@@ -190,7 +191,8 @@ impl Builder {
     }
 
     fn join(self, site: &Site) -> Result<Communicator, Error> {
-        let settings = self.settings(&Variables::of_process())?;
+        let variables = Variables::of_process();
+        let mut settings = self.settings(&variables)?;
         let is_root = settings.detection.rank.get() == 0;
         let warns = is_root && !self.is_for_diagnosis;
         for warning in settings.warnings.iter().filter(|_| warns) {
@@ -215,14 +217,18 @@ impl Builder {
         }
         let uid = rustix::process::geteuid().as_raw();
         let is_introduced = matches!(rendezvous, Some(Rendezvous::Custom(_)));
+        let knows_its_own = is_introduced || settings.secret.value.is_some();
+        let found = (!knows_its_own).then(|| start::find(&mut settings, &variables, &process));
+        let (start, rival) = found.unwrap_or_default();
         let key = settings.job_key(uid, next_number(is_introduced));
         let mut prepared = meeting::prepare(&settings, rendezvous.as_ref(), &key, &process)?;
+        prepared.ground.problem = prepared.ground.problem.or(rival);
         if self.is_for_diagnosis {
             prepared.ground.problem = None;
         }
         let problem = prepared.ground.problem.clone();
         let introduction = prepared.introduction.clone();
-        let config = self.config(&settings, process, &mut prepared);
+        let config = self.config(&settings, process, start, &mut prepared);
         let links = LinkSettings {
             ports: config.ports.clone(),
             interfaces: Arc::clone(&config.interfaces),
@@ -244,6 +250,17 @@ impl Builder {
             directory: None,
         };
         let mut ground = prepared.ground;
+        if let (Some(start), false) = (start, self.is_for_diagnosis) {
+            // What is found is told to the others as part of the set-up, before anything is handed over.
+            let found = start::check(
+                &settings,
+                &variables,
+                start,
+                &config.process,
+                &joined.processes,
+            );
+            ground.problem = ground.problem.or(found.err());
+        }
         ground.links = joined.is_networked.then_some(links);
         let mut world = World::new(
             joined.communicator,
@@ -273,6 +290,7 @@ impl Builder {
         &self,
         settings: &Settings,
         process: ProcessId,
+        start: Option<Start>,
         prepared: &mut Prepared,
     ) -> meet::Config {
         let interfaces = settings.interfaces.value.clone();
@@ -303,6 +321,7 @@ impl Builder {
             interrupt: self.interrupt.clone(),
             is_running: Arc::new(move |process: &ProcessId| !liveness(process, &own).has_ended()),
             process,
+            start,
         }
     }
 

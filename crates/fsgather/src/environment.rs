@@ -188,6 +188,9 @@ const PREFIX: &str = "FSGATHER_";
 /// Names that belong to Python programs: nothing here acts on them, and they are no misspellings.
 const OF_PYTHON: [&str; 2] = ["FSGATHER_PATCH", "FSGATHER_PICKLE"];
 
+/// The variables that say where ranks meet, and what their job is called.
+pub(crate) const WHERE_RANKS_MEET: [&str; 4] = [DIR, EXP_DIR, RENDEZVOUS, JOB];
+
 /// A set of environment variables, of this process or made up.
 ///
 /// A variable with an empty value counts as not set, because `export FSGATHER_JOB=$UNSET` leaves one behind.

@@ -91,6 +91,7 @@ mod places;
 mod route;
 mod set_up;
 mod sharing;
+mod start;
 mod transfer;
 mod world;
 

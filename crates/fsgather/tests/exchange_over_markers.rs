@@ -87,6 +87,7 @@ fn config(directory: &Path, rank: Rank, world_size: WorldSize, setting: &Setting
         rank,
         world_size,
         process,
+        start: None,
         network_namespace: if setting.apart { rank.get().into() } else { 0 },
         job: "a test".into(),
         patience: setting.patience,

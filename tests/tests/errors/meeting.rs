@@ -78,7 +78,7 @@ fn everything_to_every_standard_output() {
 #[test]
 fn one_rank_twice() {
     let place = place();
-    let world = World::new(3, place.path());
+    let world = World::new(3, place.path()).with("FSGATHER_JOB", "twice");
     let mut stage = new_stage();
     for rank in [0, 1, 1] {
         stage.start(&mut world.rank(rank, "join close"));
@@ -94,7 +94,7 @@ fn one_rank_twice() {
 #[test]
 fn a_job_that_runs_already() {
     let place = place();
-    let world = World::new(2, place.path());
+    let world = World::new(2, place.path()).with("FSGATHER_JOB", "twice");
     let mut stage = two(&world, "join at:running close", "join at:running close");
     stage.wait_at([0, 1], "running");
     let late = world.with("FSGATHER_JOIN_TIMEOUT", "1s");
@@ -109,7 +109,7 @@ fn a_job_that_runs_already() {
 #[test]
 fn two_worlds_of_one_name() {
     let place = place();
-    let world = World::new(3, place.path());
+    let world = World::new(3, place.path()).with("FSGATHER_JOB", "twice");
     let mut stage = new_stage();
     for rank in [0, 0, 1] {
         stage.start(&mut world.rank(rank, "join close"));

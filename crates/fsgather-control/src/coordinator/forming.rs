@@ -23,6 +23,13 @@ impl Coordinator {
         if let Err(cause) = self.check_join(&join) {
             return refused(cause);
         }
+        match self.roster.stranger_to(&join) {
+            None => {}
+            Some(Rank::ZERO) => return self.send_elsewhere(&join),
+            // On a host without rank 0 nothing says which of the two belongs to it.
+            Some(other) if !self.open => return self.reject_mixture(&join, other),
+            Some(_) => return self.answer_latecomer(&join),
+        }
         if let Some(member) = self.roster.get(rank) {
             let same = member.nonce == join.nonce;
             if !same && self.open {
@@ -183,6 +190,44 @@ impl Coordinator {
         })
     }
 
+    /// Answers a process that rank 0's own host shows to be of another start.
+    fn send_elsewhere(&mut self, join: &Join) -> JoinAnswer {
+        let rank = join.rank;
+        let stranger = text_of(&join.process);
+        if self.strangers.insert(rank, stranger.clone()).is_none() {
+            self.actions.push(Action::Note(format!(
+                "{stranger} asked to be rank {rank}, but was not started by whoever started rank 0"
+            )));
+        }
+        let why = format!(
+            "rank 0 ({}) was not started by whoever started rank {rank} ({stranger})",
+            self.name_of(Rank::ZERO)
+        );
+        JoinAnswer::Refused(ToMember::Elsewhere { why })
+    }
+
+    /// Processes of one host that come from two starts, and rank 0 is on another host.
+    fn reject_mixture(&mut self, join: &Join, other: Rank) -> JoinAnswer {
+        let cause = Error::rendezvous(format!(
+            "rank {} ({}) and rank {other} ({}) are on one host, but were not started by the same process: two jobs              without an id meet in one place. Set FSGATHER_JOB to a different name for each job",
+            join.rank,
+            text_of(&join.process),
+            self.name_of(other)
+        ));
+        self.give_up(&cause);
+        refused(cause)
+    }
+
+    /// Which ranks are still to come although processes of other starts have asked to be them.
+    pub(super) fn strangers_text(&self) -> Option<String> {
+        let mut absent = self.roster.absent();
+        let (rank, stranger) = absent.find_map(|rank| Some((rank, self.strangers.get(&rank)?)))?;
+        Some(format!(
+            "{stranger} asked to be rank {rank}, but was not started by whoever started rank 0; if they belong \
+             together, set FSGATHER_JOB to the same name on all ranks"
+        ))
+    }
+
     fn reject_double(&mut self, join: &Join) -> JoinAnswer {
         let cause = Error::rendezvous(format!(
             "two processes say that they are rank {}: {} and {}. Either two jobs meet in one place (set \
@@ -212,3 +257,7 @@ fn refused(cause: Error) -> JoinAnswer {
         cause,
     })
 }
+
+#[cfg(test)]
+#[path = "forming_tests.rs"]
+mod tests;

@@ -101,6 +101,8 @@ pub struct Coordinator {
     next_forming_warning: Duration,
     /// Ranks that somebody else asked to be once the world had formed.
     latecomers: BTreeSet<Rank>,
+    /// What came from another start than rank 0 and asked to be these ranks.
+    strangers: BTreeMap<Rank, String>,
     /// Ranks whose process is reported to have ended, and until when their last words may arrive.
     suspects: BTreeMap<Rank, Instant>,
     /// Ranks whose connection has closed before they knew that they are in, until when they may come again,
@@ -128,6 +130,7 @@ impl Coordinator {
             channels: BTreeMap::from([(ChannelId::WORLD, channel)]),
             next_forming_warning: round::FIRST_WARNING,
             latecomers: BTreeSet::new(),
+            strangers: BTreeMap::new(),
             suspects: BTreeMap::new(),
             missed: BTreeMap::new(),
             closing: None,

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use fsgather_core::{
-    Activity, Missing, Peer, PeerFailure, Phase, ProcessId, Rank, Site, WorldSize,
+    Activity, Kinship, Missing, Peer, PeerFailure, Phase, ProcessId, Rank, Site, Start, WorldSize,
 };
 
 use crate::message::Join;
@@ -24,6 +24,7 @@ pub(super) enum Standing {
 pub(super) struct Member {
     pub(super) nonce: u128,
     pub(super) process: ProcessId,
+    pub(super) start: Option<Start>,
     pub(super) standing: Standing,
     pub(super) activity: Activity,
     pub(super) heard: Instant,
@@ -70,6 +71,7 @@ impl Roster {
             *place = Some(Member {
                 nonce: join.nonce,
                 process: join.process,
+                start: join.start,
                 standing: Standing::Present,
                 activity: Activity::outside(Phase::Joining),
                 heard: now,
@@ -111,6 +113,21 @@ impl Roster {
             .ranks()
             .filter(|rank| self.is_connected(*rank))
             .collect()
+    }
+
+    /// The first member, rank 0 before all others, that comes from another start than a process that asks to join.
+    pub(super) fn stranger_to(&self, join: &Join) -> Option<Rank> {
+        let start = join.start?;
+        let kinship = |rank: &Rank| {
+            let member = self.get(*rank)?;
+            let its = member.start?;
+            Some(start.kinship(&join.process, &its, &member.process))
+        };
+        if kinship(&Rank::ZERO) == Some(Kinship::Same) {
+            return None;
+        }
+        let mut ranks = self.world_size.ranks();
+        ranks.find(|rank| kinship(rank) == Some(Kinship::Foreign))
     }
 
     /// All ranks that have not joined yet.

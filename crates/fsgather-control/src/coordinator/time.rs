@@ -249,10 +249,11 @@ impl Coordinator {
                 ),
                 patience: self.world.join_patience,
                 missing,
-                hint:
+                hint: self.strangers_text().unwrap_or_else(|| {
                     "see whether these processes were started and look in the same place, or set \
-                       FSGATHER_JOIN_TIMEOUT to wait longer"
-                        .into(),
+                     FSGATHER_JOIN_TIMEOUT to wait longer"
+                        .into()
+                }),
             });
         } else if elapsed >= self.next_forming_warning {
             self.next_forming_warning *= 2;

@@ -45,6 +45,8 @@ pub(crate) enum Event {
     Forming(String),
     /// The world has formed without this process; the search goes on.
     Formed(String),
+    /// Somebody else has started the world; the search goes on.
+    Elsewhere(String),
     /// Rank 0 does not take this process in, the world has failed, or this process cannot go on.
     Refused(Error),
     /// The world has formed.
@@ -270,6 +272,9 @@ impl Asking<'_> {
                     ToMember::Formed { running } => {
                         (self.tell)(Event::Formed(running));
                         ask_again = Some(now + ASK_AGAIN);
+                    }
+                    ToMember::Elsewhere { why } => {
+                        (self.tell)(Event::Elsewhere(why));
                     }
                     ToMember::Abort { cause, .. } => {
                         self.say_goodbye(letters, outbox, None);

@@ -260,6 +260,7 @@ impl Member {
             ToMember::Patience { .. }
             | ToMember::Forming { .. }
             | ToMember::Formed { .. }
+            | ToMember::Elsewhere { .. }
             | ToMember::Welcome(_)
             | ToMember::Moved => {}
         }
@@ -551,6 +552,7 @@ fn about(message: &ToMember) -> Option<ChannelId> {
         | ToMember::Patience { channel } => Some(*channel),
         ToMember::Forming { .. }
         | ToMember::Formed { .. }
+        | ToMember::Elsewhere { .. }
         | ToMember::Welcome(_)
         | ToMember::Bye { .. }
         | ToMember::Moved => None,

@@ -64,6 +64,7 @@ impl Bed {
             world_size: self.world_size,
             office: Some(self.post.office(&process)),
             process,
+            start: None,
             network_namespace: 0,
             job: "a test".into(),
             patience: self.patience,

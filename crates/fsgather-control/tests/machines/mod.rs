@@ -28,6 +28,7 @@ pub(crate) fn formed(ranks: u32, patience: Duration, now: Instant) -> (Coordinat
             nonce: rank.get().into(),
             process: ProcessId::default(),
             patience,
+            start: None,
         };
         coordinator.join(join, now);
     }

@@ -105,6 +105,7 @@ pub(crate) fn join_request(rank: Rank, world_size: WorldSize, nonce: u128) -> Jo
             ..ProcessId::default()
         },
         patience: Duration::from_secs(PATIENCE),
+        start: None,
     }
 }
 

@@ -29,6 +29,8 @@ pub struct Detection {
     pub master: Option<Master>,
     /// The launcher's name for the job, the same on all ranks; it can come again in a later job.
     pub job: Option<String>,
+    /// Whether no other job has that name, or that master, at the same time.
+    pub has_own_id: bool,
     /// Which attempt at the job this is, if the launcher counts them.
     pub attempt: Option<String>,
     /// The hosts of the job's step, in the launcher's order; empty when they are not known.
@@ -48,6 +50,15 @@ pub struct Master {
     pub host: String,
     /// The port.
     pub port: Option<u16>,
+}
+
+impl Master {
+    /// Whether every host calls itself so.
+    fn is_loopback(&self) -> bool {
+        let address = self.host.parse::<std::net::IpAddr>();
+        self.host.eq_ignore_ascii_case("localhost")
+            || address.is_ok_and(|address| address.is_loopback() || address.is_unspecified())
+    }
 }
 
 impl fmt::Display for Master {
@@ -103,6 +114,7 @@ impl Detection {
             local_size: None,
             master: None,
             job: None,
+            has_own_id: false,
             attempt: None,
             hosts: Vec::new(),
             others: Vec::new(),
@@ -174,12 +186,44 @@ impl Detection {
             _ => {}
         }
         detection.job = detection.job.filter(|job| job != "none");
+        detection.has_own_id = match row.family {
+            Family::Torchrun => {
+                let is_elsewhere = |master: &Master| master.port.is_some() && !master.is_loopback();
+                let is_agents = variables.get("TORCHELASTIC_RUN_ID").is_some();
+                let master = detection.master.as_ref();
+                master.is_some_and(|master| is_elsewhere(master) || is_agents)
+                    || (is_agents && detection.job.is_some())
+            }
+            Family::Pals => variables.get("PALS_APID").is_some(),
+            // That of a whole allocation, in which there may be several at once, is none.
+            Family::Pmi => {
+                variables.get("I_MPI_HYDRA_UUID").is_some() || pmi_step_of_srun(variables).is_some()
+            }
+            _ => detection.job.is_some(),
+        };
         // Our own are read, and checked, later and for all families alike.
         if row.family != Family::Fsgather {
             detection.local_rank = local_rank.and_then(|text| text.trim().parse().ok());
             detection.local_size = local_size.and_then(|text| text.trim().parse().ok());
         }
         detection
+    }
+
+    /// Takes the job's id from a launcher whose variables were passed on under other names, as in
+    /// `RANK=$SLURM_PROCID`.
+    pub(super) fn take_id_of(&mut self, launched: &Self) {
+        if !self.has_own_id
+            && launched.has_own_id
+            && launched.job.is_some()
+            && launched.world_size == self.world_size
+        {
+            self.job.clone_from(&launched.job);
+            self.attempt.clone_from(&launched.attempt);
+            self.has_own_id = true;
+            let job = self.job.as_deref().unwrap_or_default();
+            self.notes
+                .push(format!("job {job}, by {}", launched.family));
+        }
     }
 
     /// Notes which other families have variables here; those that come later were not read.

@@ -83,7 +83,15 @@ pub fn detect(variables: &Variables) -> Result<Detection, Error> {
         skipped.push(format!("passed over {}: {}", half.row.family, half.text()));
     }
     detection.notes.append(&mut skipped);
-    detection.see_others(variables, rows);
+    detection.see_others(variables, rows.clone());
+    if matches!(detection.family, Family::Fsgather | Family::Torchrun) {
+        for row in rows {
+            if let Ok(Claim::Complete(rank, world_size)) = claim(variables, row) {
+                let launched = Detection::claimed(variables, row, rank, world_size);
+                detection.take_id_of(&launched);
+            }
+        }
+    }
     detection.take_local(variables)?;
     Ok(detection)
 }
@@ -104,12 +112,16 @@ pub fn explicit(
     detection.see_others(variables, ROWS.iter());
     detection.take_local(variables)?;
     // Who names ranks in the program has mostly been started by a launcher all the same, as those of torch have.
-    if detection.local_size.is_none()
-        && let Ok(launched) = detect(variables)
-        && launched.is_on_one_host()
-        && launched.world_size >= world_size
+    if let Ok(launched) = detect(variables)
+        && !world_size.is_solo()
     {
-        detection.local_size = Some(world_size.get());
+        if detection.local_size.is_none()
+            && launched.is_on_one_host()
+            && launched.world_size >= world_size
+        {
+            detection.local_size = Some(world_size.get());
+        }
+        detection.take_id_of(&launched);
     }
     Ok(detection)
 }

@@ -199,8 +199,8 @@ fn earlier_families_win_over_later_ones() {
         .collect();
     for (i, inner) in pairs.iter().enumerate() {
         for outer in &pairs[i + 1..] {
-            let together = format!("{inner} {outer} TORCHELASTIC_RUN_ID=r");
-            let alone = format!("{inner} TORCHELASTIC_RUN_ID=r");
+            let together = format!("{inner} {outer} TORCHELASTIC_RUN_ID=r FSGATHER_JOB=r");
+            let alone = format!("{inner} TORCHELASTIC_RUN_ID=r FSGATHER_JOB=r");
             let outer_alone = found(outer);
             let (inner_alone, both) = (found(&alone), found(&together));
             assert_eq!(inner_alone, both, "{together}");

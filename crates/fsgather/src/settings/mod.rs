@@ -262,6 +262,32 @@ impl Settings {
         self.inline_limit.value.min(share)
     }
 
+    /// Whether this job has a name that no other one has at the same time.
+    #[must_use]
+    pub fn has_own_name(&self) -> bool {
+        match self.job.origin {
+            Origin::Argument | Origin::Variable(_) => self.job.value.is_some(),
+            Origin::Launcher(_) | Origin::Default => self.detection.has_own_id,
+        }
+    }
+
+    /// Takes over what the launcher's process, rather than its variables, says of the job.
+    pub(crate) fn take_launched_job(&mut self, job: String) {
+        if matches!(self.job.origin, Origin::Launcher(_) | Origin::Default) {
+            self.job = Setting {
+                value: Some(job.clone()),
+                origin: Origin::Launcher(self.detection.family),
+            };
+        }
+        self.detection.job = Some(job);
+        self.detection.has_own_id = true;
+    }
+
+    /// Whether the program itself, rather than a variable, has said where its ranks meet.
+    pub(crate) fn has_said_where(&self) -> bool {
+        self.directory.origin == Origin::Argument || self.rendezvous.origin == Origin::Argument
+    }
+
     /// What tells this world apart before its ranks have met.
     ///
     /// `number` is that of the communicator within its process, `uid` the user.
@@ -271,7 +297,12 @@ impl Settings {
             uid,
             family: self.detection.family.key().to_owned(),
             job: self.job.value.clone(),
-            attempt: self.detection.attempt.clone(),
+            // Agents of torchrun count restarts each for itself.
+            attempt: self
+                .detection
+                .attempt
+                .clone()
+                .filter(|_| self.detection.family != launcher::Family::Torchrun),
             world_size: self.detection.world_size,
             number,
             master: self.detection.master_for_key(),

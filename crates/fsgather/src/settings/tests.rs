@@ -321,12 +321,87 @@ fn keys_hold_what_all_ranks_know_alike() {
             uid: 1000,
             family: "torchrun".into(),
             job: None,
-            attempt: Some("1".into()),
+            attempt: None,
             world_size: WorldSize::new(2).unwrap(),
             number: 3,
             master: Some("n1:29500".into()),
         }
     );
+}
+
+#[test]
+fn agents_of_torchrun_that_count_restarts_differently_have_one_key() {
+    let key = |rank: u32, count: u32| {
+        resolve(&[
+            ("RANK", rank.to_string().as_str()),
+            ("WORLD_SIZE", "2"),
+            ("MASTER_ADDR", "n1"),
+            ("MASTER_PORT", "29500"),
+            ("TORCHELASTIC_RUN_ID", "job"),
+            ("TORCHELASTIC_RESTART_COUNT", count.to_string().as_str()),
+        ])
+        .job_key(1000, 0)
+    };
+    // Every order in which four restarts are counted by one agent, the other, or both.
+    for order in 0..3_u32.pow(4) {
+        let mut counts = [0, 0];
+        let mut rest = order;
+        for _ in 0..4 {
+            match rest % 3 {
+                0 => counts[0] += 1,
+                1 => counts[1] += 1,
+                _ => counts = counts.map(|count| count + 1),
+            }
+            rest /= 3;
+            assert_eq!(key(0, counts[0]), key(1, counts[1]), "{counts:?}");
+        }
+    }
+}
+
+#[test]
+fn only_ids_of_one_job_at_a_time_are_its_own() {
+    for (expected, variables) in [
+        (false, "FSGATHER_RANK=0 FSGATHER_WORLD_SIZE=2"),
+        (true, "FSGATHER_RANK=0 FSGATHER_WORLD_SIZE=2 FSGATHER_JOB=j"),
+        (
+            false,
+            "FSGATHER_RANK=0 FSGATHER_WORLD_SIZE=2 FSGATHER_JOB=none",
+        ),
+        (false, "PMI_RANK=0 PMI_SIZE=2"),
+        (false, "PMI_RANK=0 PMI_SIZE=2 SLURM_JOB_ID=3"),
+        (true, "PMI_RANK=0 PMI_SIZE=2 I_MPI_HYDRA_UUID=u"),
+        (false, "MV2_COMM_WORLD_RANK=0 MV2_COMM_WORLD_SIZE=2"),
+        (
+            true,
+            "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 PMIX_NAMESPACE=n",
+        ),
+        (false, "RANK=0 WORLD_SIZE=2"),
+        (
+            false,
+            "RANK=0 WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=29500",
+        ),
+        (
+            true,
+            "RANK=0 WORLD_SIZE=2 MASTER_ADDR=job-master-0 MASTER_PORT=23456",
+        ),
+        (
+            true,
+            "RANK=0 WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=1 TORCHELASTIC_RUN_ID=none",
+        ),
+        // Passed on under another name.
+        (
+            true,
+            "FSGATHER_RANK=0 FSGATHER_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 PMIX_NAMESPACE=n",
+        ),
+        (
+            false,
+            "FSGATHER_RANK=0 FSGATHER_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 PMIX_NAMESPACE=n",
+        ),
+    ] {
+        let pairs = variables.split(' ').filter_map(|pair| pair.split_once('='));
+        let pairs: Vec<_> = pairs.collect();
+        assert_eq!(resolve(&pairs).has_own_name(), expected, "{variables}");
+    }
 }
 
 #[test]

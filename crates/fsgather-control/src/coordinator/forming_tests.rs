@@ -1,0 +1,98 @@
+//! Processes that were started by somebody else.
+
+use std::time::Duration;
+
+use fsgather_core::{Start, Starter, WorldSize};
+use uuid::Uuid;
+
+use super::*;
+use crate::coordinator::World;
+
+fn join(rank: u32, nonce: u128, host: &str, starter: Option<u32>) -> Join {
+    Join {
+        rank: Rank::new(rank),
+        world_size: WorldSize::new(3).unwrap(),
+        nonce,
+        process: ProcessId {
+            host: host.into(),
+            boot_id: host.into(),
+            pid_namespace: 1,
+            pid: u32::try_from(nonce).unwrap(),
+            ..ProcessId::default()
+        },
+        patience: Duration::from_secs(9),
+        start: starter.map(|pid| Start {
+            starter: Some(Starter { pid, start_time: 1 }),
+            session: pid,
+        }),
+    }
+}
+
+fn world(now: Instant, starter: Option<u32>) -> Coordinator {
+    let world = World {
+        world_size: WorldSize::new(3).unwrap(),
+        communicator: Uuid::nil(),
+        job: "a test".into(),
+        patience: Duration::from_secs(9),
+        join_patience: Duration::from_secs(9),
+    };
+    let mut coordinator = Coordinator::new(world, now);
+    coordinator.join(join(0, 100, "n1", starter), now);
+    coordinator
+}
+
+fn is_sent_elsewhere(answer: &JoinAnswer) -> bool {
+    matches!(answer, JoinAnswer::Refused(ToMember::Elsewhere { .. }))
+}
+
+#[test]
+fn a_process_of_another_start_is_sent_away_and_the_world_forms() {
+    let now = Instant::now();
+    let mut coordinator = world(now, Some(7));
+    let stranger = join(1, 201, "n1", Some(8));
+    assert!(is_sent_elsewhere(&coordinator.join(stranger.clone(), now)));
+    for rank in [1, 2] {
+        let answer = coordinator.join(join(rank, 101 + u128::from(rank), "n1", Some(7)), now);
+        assert_eq!(answer, JoinAnswer::Accepted);
+    }
+    assert!(coordinator.is_open() && coordinator.failure().is_none());
+    // Also once it has formed.
+    assert!(is_sent_elsewhere(&coordinator.join(stranger, now)));
+}
+
+#[test]
+fn rank_0_that_waits_in_vain_speaks_of_the_stranger() {
+    let now = Instant::now();
+    let mut coordinator = world(now, Some(7));
+    coordinator.join(join(1, 201, "n1", Some(8)), now);
+    coordinator.tick(now + Duration::from_secs(9));
+    let failure = coordinator.failure().unwrap().to_string();
+    assert!(failure.contains("n1, pid 201"), "{failure}");
+    assert!(failure.contains("FSGATHER_JOB"), "{failure}");
+}
+
+#[test]
+fn two_starts_on_a_host_without_rank_0_fail_the_world() {
+    let now = Instant::now();
+    let mut coordinator = world(now, Some(7));
+    let first = coordinator.join(join(1, 101, "n2", Some(7)), now);
+    assert_eq!(first, JoinAnswer::Accepted);
+    let second = coordinator.join(join(2, 102, "n2", Some(8)), now);
+    assert!(matches!(
+        second,
+        JoinAnswer::Refused(ToMember::Abort { .. })
+    ));
+    let failure = coordinator.failure().unwrap().to_string();
+    assert!(failure.contains("FSGATHER_JOB"), "{failure}");
+}
+
+#[test]
+fn jobs_with_an_id_may_be_started_by_anybody() {
+    let now = Instant::now();
+    let mut coordinator = world(now, None);
+    for rank in [1, 2] {
+        let answer = coordinator.join(join(rank, 101, "n1", None), now);
+        assert_eq!(answer, JoinAnswer::Accepted);
+    }
+    assert!(coordinator.is_open());
+}

@@ -1,0 +1,157 @@
+//! Who started a rank, where nothing else tells its job from another one: [`Start`].
+
+use serde::{Deserialize, Serialize};
+
+use crate::ProcessId;
+
+/// The process that made others ranks: a launcher's daemon, a script, a shell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Starter {
+    /// Its pid, in the pid namespace of the ranks.
+    pub pid: u32,
+    /// When it started, in clock ticks since boot.
+    pub start_time: u64,
+}
+
+/// By whom, and in which session, a process was made a rank.
+///
+/// Two jobs without an id look the same but for this. It tells ranks of one host apart only: what it says
+/// means nothing to those who see other pids.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Start {
+    /// The nearest process above the rank that does not have its number; none once that has ended.
+    pub starter: Option<Starter>,
+    /// The session that the rank's process belongs to, by the pid of its leader; 0 when unknown.
+    pub session: u32,
+}
+
+/// What two starts say of their processes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kinship {
+    /// They come from one start.
+    Same,
+    /// They come from different ones.
+    Foreign,
+    /// They run where this cannot be told.
+    Unknown,
+}
+
+impl Start {
+    /// Compares where two processes come from.
+    ///
+    /// ```
+    /// use fsgather_core::{Kinship, ProcessId, Start, Starter};
+    ///
+    /// let process = ProcessId { boot_id: "b".into(), pid_namespace: 1, ..Default::default() };
+    /// let by = |pid| Start { starter: Some(Starter { pid, start_time: 7 }), session: 3 };
+    /// let compare = |one: Start, other: Start| one.kinship(&process, &other, &process);
+    /// assert_eq!(compare(by(10), by(10)), Kinship::Same);
+    /// assert_eq!(compare(by(10), by(11)), Kinship::Foreign);
+    /// let elsewhere = ProcessId { boot_id: "c".into(), ..process.clone() };
+    /// assert_eq!(by(10).kinship(&process, &by(10), &elsewhere), Kinship::Unknown);
+    /// ```
+    #[must_use]
+    pub fn kinship(&self, own: &ProcessId, other: &Self, its: &ProcessId) -> Kinship {
+        if !own.sees_pids_of(its) {
+            return Kinship::Unknown;
+        }
+        // Start times mean the same to both only where they count from the same moment.
+        let is_one_clock = own.time_namespace == its.time_namespace;
+        let is_one = |one: Starter, other: Starter| {
+            one.pid == other.pid && (!is_one_clock || one.start_time == other.start_time)
+        };
+        let started = |starter: Starter, process: &ProcessId| {
+            let process = Starter {
+                pid: process.pid,
+                start_time: process.start_time,
+            };
+            is_one(starter, process)
+        };
+        let is_same = match (self.starter, other.starter) {
+            // One rank may have started the others.
+            (Some(mine), Some(theirs)) => {
+                is_one(mine, theirs) || started(mine, its) || started(theirs, own)
+            }
+            // Whoever started one of them has ended, but a session outlives its leader.
+            _ => self.session == other.session && self.session != 0,
+        };
+        if is_same {
+            Kinship::Same
+        } else {
+            Kinship::Foreign
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(pid: u32) -> ProcessId {
+        ProcessId {
+            boot_id: "boot".into(),
+            pid_namespace: 4,
+            pid,
+            start_time: 100,
+            ..ProcessId::default()
+        }
+    }
+
+    fn start(starter: Option<u32>, session: u32) -> Start {
+        Start {
+            starter: starter.map(|pid| Starter {
+                pid,
+                start_time: 100,
+            }),
+            session,
+        }
+    }
+
+    #[test]
+    fn ranks_of_one_starter_are_of_one_start_and_others_are_not() {
+        let compare = |one: Start, other: Start| {
+            let there = one.kinship(&process(1000), &other, &process(1001));
+            let back = other.kinship(&process(1001), &one, &process(1000));
+            assert_eq!(there, back, "{one:?} {other:?}");
+            there
+        };
+        for (one, other, expected) in [
+            ((Some(10), 10), (Some(10), 10), Kinship::Same),
+            ((Some(10), 10), (Some(10), 11), Kinship::Same),
+            ((Some(10), 10), (Some(11), 10), Kinship::Foreign),
+            // Rank 0 is process 1000 and has started the other one.
+            ((Some(10), 10), (Some(1000), 10), Kinship::Same),
+            ((Some(1001), 10), (Some(10), 10), Kinship::Same),
+            // The script has ended before one of them, or both, looked.
+            ((None, 10), (Some(10), 10), Kinship::Same),
+            ((None, 10), (None, 10), Kinship::Same),
+            ((None, 10), (None, 11), Kinship::Foreign),
+            ((None, 10), (Some(11), 11), Kinship::Foreign),
+            ((None, 0), (None, 0), Kinship::Foreign),
+        ] {
+            let found = compare(start(one.0, one.1), start(other.0, other.1));
+            assert_eq!(found, expected, "{one:?} {other:?}");
+        }
+    }
+
+    #[test]
+    fn a_reused_pid_is_another_starter() {
+        let mut later = start(Some(10), 10);
+        if let Some(starter) = &mut later.starter {
+            starter.start_time += 1;
+        }
+        let found = start(Some(10), 10).kinship(&process(1000), &later, &process(1001));
+        assert_eq!(found, Kinship::Foreign);
+    }
+
+    #[test]
+    fn other_hosts_and_containers_prove_nothing() {
+        let contained = ProcessId {
+            pid_namespace: 5,
+            ..process(1001)
+        };
+        let one = start(Some(10), 10);
+        let found = one.kinship(&process(1000), &start(Some(11), 11), &contained);
+        assert_eq!(found, Kinship::Unknown);
+    }
+}

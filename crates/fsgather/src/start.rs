@@ -1,0 +1,119 @@
+//! By whom this rank was started, where its job has no id of its own: [`find`], and whether another job was
+//! started alike: [`check`].
+//!
+//! Ranks of one job and ranks of another one then say the same of themselves. What is left is how they came
+//! about: a launcher, a script or a shell has started all ranks of one job. `ancestry` finds it in what
+//! `processes` sees; docs/adr/0019-jobs-without-an-id.md has the argument.
+
+mod ancestry;
+mod processes;
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use fsgather_core::{Backoff, Error, ProcessId, Start};
+
+use self::{
+    ancestry::{Claim, Found},
+    processes::Processes,
+};
+use crate::{environment::Variables, settings::Settings};
+
+/// How long after the start of a rank another one of its job may be started, so that both count as started
+/// together.
+const TOGETHER: Duration = Duration::from_millis(500);
+
+/// Finds out who has started this rank; waits for others that are just being started.
+///
+/// A job id that the launcher's own process shows becomes the job's. A second process of some rank that is
+/// there already is an error to be told to the others: whoever has it may be gone by the time they look.
+pub(crate) fn find(
+    settings: &mut Settings,
+    variables: &Variables,
+    me: &ProcessId,
+) -> (Option<Start>, Option<Error>) {
+    if settings.has_own_name() {
+        return (None, None);
+    }
+    let claim = Claim::of(settings, variables);
+    let mut pauses = Backoff::new(Duration::from_millis(5), Duration::from_millis(50));
+    let began = Instant::now();
+    let young_for = TOGETHER.saturating_sub(processes::age_of_this_process());
+    loop {
+        let processes = Processes::see();
+        let is_last = began.elapsed() >= young_for;
+        let starter = match ancestry::starter(&claim, std::process::id(), &processes) {
+            Found::Job(job) => {
+                settings.take_launched_job(job);
+                return (None, None);
+            }
+            Found::Starter(starter) => Some(starter),
+            Found::Nobody if is_last => None,
+            Found::Nobody => {
+                thread::sleep(pauses.next_pause());
+                continue;
+            }
+        };
+        let start = Start {
+            starter,
+            session: processes::session(),
+        };
+        let rival = rival(settings, &claim, start, me, &processes);
+        return (Some(start), rival);
+    }
+}
+
+/// Two processes of one rank, among those that come from one start.
+fn rival(
+    settings: &Settings,
+    claim: &Claim,
+    start: Start,
+    me: &ProcessId,
+    processes: &Processes,
+) -> Option<Error> {
+    if settings.has_said_where() {
+        // Where others meet is said in their programs, then, which cannot be seen from here.
+        return None;
+    }
+    let (rank, one, other) = ancestry::twins(claim, start, processes)?;
+    let host = &me.host;
+    Some(Error::rendezvous(format!(
+        "two processes say that they are rank {rank}: {host}, pid {one} and {host}, pid {other}. Either two jobs \
+         meet in one place (set FSGATHER_JOB to a different name for each), or the launcher's ranks were not \
+         recognised (set FSGATHER_RANK and FSGATHER_WORLD_SIZE)"
+    )))
+}
+
+/// Looks, in a world that has formed, for another job that was started at the same time in the same way; and
+/// warns where that cannot be seen.
+///
+/// It waits until those of that job would be there. On each host one rank does all this.
+///
+/// # Errors
+///
+/// [`Error::Rendezvous`] that names two processes of one rank.
+pub(crate) fn check(
+    settings: &Settings,
+    variables: &Variables,
+    start: Start,
+    me: &ProcessId,
+    world: &[ProcessId],
+) -> Result<(), Error> {
+    if world.iter().find(|process| process.sees_pids_of(me)) != Some(me) {
+        return Ok(());
+    }
+    if world.first() == Some(me) && !world.iter().all(|process| process.sees_pids_of(me)) {
+        tracing::warn!(
+            "the ranks of this job run on several hosts, and nothing tells it from another job of {} ranks that meets \
+             in the same place; set FSGATHER_JOB to a different name for each job",
+            world.len()
+        );
+    }
+    let claim = Claim::of(settings, variables);
+    let here = world.iter().filter(|process| process.sees_pids_of(me));
+    let youngest = here.map(|process| process.start_time).max().unwrap_or(0);
+    thread::sleep(TOGETHER.saturating_sub(processes::age(youngest)));
+    rival(settings, &claim, start, me, &Processes::see()).map_or(Ok(()), Err)
+}

@@ -1,0 +1,225 @@
+//! Who has started a rank, and who says the same of itself: [`starter`], [`twins`]. Pure.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
+
+use fsgather_core::{Start, Starter};
+
+use super::processes::{Look, Seen};
+use crate::{
+    environment::{self, Variables},
+    launcher::{Family, ROWS},
+    settings::Settings,
+};
+
+/// Launchers of which each job has processes of its own.
+const DAEMONS: &[&str] = &[
+    "hydra_pmi_proxy",
+    "pmi_proxy",
+    "mpispawn",
+    "mpiexec",
+    "mpirun",
+];
+
+/// What has many children that have nothing to do with each other.
+const ADOPTERS: &[&str] = &["systemd", "init"];
+
+/// What this rank says of itself, and how others of its job say it of themselves.
+#[derive(Clone, Debug)]
+pub(super) struct Claim {
+    family: Family,
+    rank: u32,
+    /// How many ranks are to be started on this host.
+    ranks_here: usize,
+    /// Holds the rank, and must be there.
+    rank_name: Option<&'static str>,
+    /// What the variables of all ranks that meet in one place agree in.
+    alike: Vec<(&'static str, Option<String>)>,
+    /// Where ranks meet that were told of no place.
+    working_directory: Option<PathBuf>,
+}
+
+impl Claim {
+    pub(super) fn of(settings: &Settings, variables: &Variables) -> Self {
+        let detection = &settings.detection;
+        let row = ROWS.iter().find(|row| row.family == detection.family);
+        let size = detection.local_size.unwrap_or(detection.world_size.get());
+        let names = row.map(|row| row.world_size).into_iter();
+        let names = names.chain(environment::WHERE_RANKS_MEET);
+        let is_by_working_directory = settings.directory.value.is_none()
+            && settings.rendezvous.value.is_none()
+            && !detection.is_on_one_host();
+        Self {
+            family: detection.family,
+            rank: detection.rank.get(),
+            ranks_here: usize::try_from(size).unwrap_or(usize::MAX),
+            rank_name: row.map(|row| row.rank),
+            alike: names
+                .map(|name| (name, variables.get(name).map(str::to_owned)))
+                .collect(),
+            working_directory: is_by_working_directory
+                .then(|| std::env::current_dir().ok())
+                .flatten(),
+        }
+    }
+
+    /// What tells a process from the others of a job like this one: which rank it says that it is.
+    ///
+    /// Where ranks are numbered in the program, processes of the same program are taken for different ranks.
+    fn mark(&self, pid: u32, own: &Seen, look: &impl Look) -> Option<u32> {
+        if self.rank_name.is_some() {
+            return self.rank_of(pid, look);
+        }
+        let is_like_us = look
+            .all()
+            .get(&pid)
+            .is_some_and(|seen| seen.name == own.name);
+        is_like_us.then_some(pid)
+    }
+
+    /// Which rank of a job like this one a process says that it is.
+    fn rank_of(&self, pid: u32, look: &impl Look) -> Option<u32> {
+        let variables = look.variables(pid);
+        let get = |name: &str| {
+            let values = variables.iter();
+            let mut values = values.filter_map(|text| text.strip_prefix(name)?.strip_prefix('='));
+            values.next().filter(|value| !value.is_empty())
+        };
+        let rank = get(self.rank_name?)?.trim().parse().ok()?;
+        let is_alike = |(name, value): &(&str, Option<String>)| get(name) == value.as_deref();
+        let works_here = self.working_directory.is_none()
+            || look.working_directory(pid) == self.working_directory;
+        (self.alike.iter().all(is_alike) && works_here).then_some(rank)
+    }
+}
+
+/// Who has started a rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// A launcher that says which job it belongs to.
+    Job(String),
+    /// The nearest process below which all ranks of this host are.
+    Starter(Starter),
+    /// Nobody below which they are, by now.
+    Nobody,
+}
+
+/// Walks up from a rank to the process that has started all ranks of its host.
+///
+/// Between them may be others, such as a script for each rank. They are recognised by that they have not
+/// started all, and belong to the session of the rank; only a launcher makes sessions.
+pub(super) fn starter(claim: &Claim, me: u32, look: &impl Look) -> Found {
+    let all = look.all();
+    let Some(own) = all.get(&me) else {
+        return Found::Nobody;
+    };
+    let mut marks = BTreeMap::new();
+    let mut pid = own.parent;
+    // Parents are older than their children, but pids are used again while one looks.
+    for _ in 0..all.len() {
+        let Some(seen) = all.get(&pid) else { break };
+        if pid <= 1 || ADOPTERS.contains(&seen.name.as_str()) {
+            break;
+        }
+        let found = Found::Starter(Starter {
+            pid,
+            start_time: seen.start_time,
+        });
+        if DAEMONS.iter().any(|name| seen.name.starts_with(name)) {
+            return job_of(claim.family, &look.arguments(pid)).map_or(found, Found::Job);
+        }
+        if seen.session != own.session {
+            return found;
+        }
+        let below = all
+            .keys()
+            .filter(|candidate| is_below(**candidate, pid, all));
+        let below: BTreeMap<u32, u32> = below
+            .filter_map(|candidate| {
+                let mark = marks.entry(*candidate);
+                let mark = mark.or_insert_with(|| claim.mark(*candidate, own, look));
+                Some((*candidate, (*mark)?))
+            })
+            .collect();
+        let mut ranks: BTreeSet<u32> = match claim.rank_name {
+            Some(_) => below.values().copied().collect(),
+            // What a rank has started is of its program as well.
+            None => {
+                let is_root = |pid: &&u32| !below.keys().any(|above| is_below(**pid, *above, all));
+                below.keys().filter(is_root).copied().collect()
+            }
+        };
+        ranks.insert(claim.rank_name.map_or(me, |_| claim.rank));
+        if ranks.len() >= claim.ranks_here {
+            return found;
+        }
+        if pid == own.session {
+            break;
+        }
+        pid = seen.parent;
+    }
+    Found::Nobody
+}
+
+/// What the command line of Hydra's proxy says of its job: where its `mpiexec` listens, and which of the
+/// process groups of that this is.
+fn job_of(family: Family, arguments: &[String]) -> Option<String> {
+    if !matches!(family, Family::Pmi | Family::Mvapich2) {
+        return None;
+    }
+    let value = |name: &str| {
+        let at = arguments.iter().position(|argument| argument == name)?;
+        arguments.get(at + 1)
+    };
+    let listens = value("--control-port")?;
+    let group = value("--pgid").map_or("0", String::as_str);
+    Some(format!("{listens}.{group}"))
+}
+
+/// A rank that two processes of one start claim, and these two.
+///
+/// A process that a rank has started has its variables too; so those below one that makes the same claim
+/// do not count.
+pub(super) fn twins(claim: &Claim, start: Start, look: &impl Look) -> Option<(u32, u32, u32)> {
+    let all = look.all();
+    let is_of_start = |pid: u32, seen: &Seen| match start.starter {
+        Some(starter) => is_below(pid, starter.pid, all),
+        None => seen.session == start.session,
+    };
+    let candidates = all.iter().filter(|(pid, seen)| is_of_start(**pid, seen));
+    let claims: BTreeMap<u32, u32> = candidates
+        .filter_map(|(pid, _)| Some((*pid, claim.rank_of(*pid, look)?)))
+        .collect();
+    let mut seen: BTreeMap<u32, u32> = BTreeMap::new();
+    for (pid, rank) in &claims {
+        let is_helper = claims
+            .iter()
+            .any(|(other, its)| its == rank && is_below(*pid, *other, all));
+        if is_helper {
+            continue;
+        }
+        if let Some(other) = seen.insert(*rank, *pid) {
+            return Some((*rank, other, *pid));
+        }
+    }
+    None
+}
+
+/// Whether a process is a child of another one, or a child's child, and so on.
+fn is_below(pid: u32, above: u32, all: &BTreeMap<u32, Seen>) -> bool {
+    let mut at = pid;
+    for _ in 0..all.len() {
+        match all.get(&at) {
+            Some(seen) if seen.parent == above => return true,
+            Some(seen) if seen.parent > 1 => at = seen.parent,
+            _ => return false,
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+#[path = "ancestry_tests.rs"]
+mod tests;

@@ -1,0 +1,148 @@
+//! What `/proc` shows of other processes: [`Processes`].
+
+use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
+
+/// The kernel counts hundredths of a second for programs, whatever its own clock does.
+const TICK_MILLIS: u64 = 10;
+
+/// What is to be known of a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) parent: u32,
+    pub(super) session: u32,
+    /// In clock ticks since boot.
+    pub(super) start_time: u64,
+    /// The name of its program, at most 15 bytes of it.
+    pub(super) name: String,
+}
+
+/// All processes that were there at one moment.
+pub(super) trait Look {
+    /// The processes by pid.
+    fn all(&self) -> &BTreeMap<u32, Seen>;
+
+    /// The arguments that a process was started with; none where that is hidden.
+    fn arguments(&self, pid: u32) -> Vec<String>;
+
+    /// The variables that a process was started with, `NAME=value` each; none where they are hidden.
+    fn variables(&self, pid: u32) -> Vec<String>;
+
+    /// Where a process works.
+    fn working_directory(&self, pid: u32) -> Option<PathBuf>;
+}
+
+/// Processes as `/proc` shows them.
+pub(super) struct Processes(BTreeMap<u32, Seen>);
+
+impl Processes {
+    pub(super) fn see() -> Self {
+        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let seen = pids.filter_map(|pid| {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+            Some((pid, parse(&stat)?))
+        });
+        Self(seen.collect())
+    }
+}
+
+impl Look for Processes {
+    fn all(&self) -> &BTreeMap<u32, Seen> {
+        &self.0
+    }
+
+    fn arguments(&self, pid: u32) -> Vec<String> {
+        texts(pid, "cmdline")
+    }
+
+    fn variables(&self, pid: u32) -> Vec<String> {
+        texts(pid, "environ")
+    }
+
+    fn working_directory(&self, pid: u32) -> Option<PathBuf> {
+        fs::read_link(format!("/proc/{pid}/cwd")).ok()
+    }
+}
+
+fn texts(pid: u32, file: &str) -> Vec<String> {
+    let bytes = fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+    bytes
+        .split(|byte| *byte == 0)
+        .filter(|text| !text.is_empty())
+        .map(|text| String::from_utf8_lossy(text).into_owned())
+        .collect()
+}
+
+/// Reads a line of `/proc/PID/stat`; `None` for a process that has ended.
+///
+/// The name in the second field may hold spaces and parentheses, so fields are counted from its last closing
+/// one.
+fn parse(stat: &str) -> Option<Seen> {
+    let (head, tail) = stat.rsplit_once(')')?;
+    let (_, name) = head.split_once('(')?;
+    let fields: Vec<&str> = tail.split_ascii_whitespace().collect();
+    if matches!(*fields.first()?, "Z" | "X") {
+        return None;
+    }
+    Some(Seen {
+        parent: fields.get(1)?.parse().ok()?,
+        session: fields.get(3)?.parse().ok()?,
+        start_time: fields.get(19)?.parse().ok()?,
+        name: name.to_owned(),
+    })
+}
+
+/// The session of this process; 0 when unknown.
+pub(super) fn session() -> u32 {
+    let session = rustix::process::getsid(None).map(rustix::process::Pid::as_raw_nonzero);
+    session.map_or(0, |session| session.get().unsigned_abs())
+}
+
+/// How long ago a process of this host has started; a long time where that cannot be told.
+pub(super) fn age(start_time: u64) -> Duration {
+    let uptime = fs::read_to_string("/proc/uptime").unwrap_or_default();
+    let uptime = uptime.split_ascii_whitespace().next();
+    let uptime = uptime.and_then(|text| text.parse().ok());
+    let Some(uptime) = uptime.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()) else {
+        return Duration::MAX;
+    };
+    uptime.saturating_sub(Duration::from_millis(
+        start_time.saturating_mul(TICK_MILLIS),
+    ))
+}
+
+/// How long ago this process has started.
+pub(super) fn age_of_this_process() -> Duration {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    parse(&stat).map_or(Duration::MAX, |seen| age(seen.start_time))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_seen_with_its_parent_and_what_it_was_started_with() {
+        let processes = Processes::see();
+        let pid = std::process::id();
+        let me = &processes.all()[&pid];
+        assert_eq!(me.parent, std::os::unix::process::parent_id());
+        assert_eq!(me.session, session());
+        assert!(processes.all().contains_key(&me.parent));
+        assert!(!processes.arguments(pid).is_empty());
+        assert!(!processes.variables(pid).is_empty());
+        assert!(processes.working_directory(pid).is_some());
+        assert!(age(me.start_time) < Duration::from_hours(1));
+        assert!(age_of_this_process() < Duration::from_hours(1));
+    }
+
+    #[test]
+    fn odd_names_do_not_confuse_and_the_dead_are_not_seen() {
+        let line = "42 (a) Z (b) S 1 2 3 0 -1 0 0 0 0 0 0 0 0 0 20 0 3 0 777 0";
+        let seen = parse(line).unwrap();
+        assert_eq!((seen.parent, seen.session, seen.start_time), (1, 3, 777));
+        assert_eq!(seen.name, "a) Z (b");
+        assert_eq!(parse(&line.replace(") S", ") Z")), None);
+        assert_eq!(parse("42"), None);
+    }
+}
