@@ -159,6 +159,7 @@ mod tests {
             nonce: rank.into(),
             process: ProcessId::default(),
             patience: Duration::from_mins(1),
+            start: None,
         }
     }
 
@@ -175,6 +176,7 @@ mod tests {
                 rank: Rank::ZERO,
                 world_size: WorldSize::new(2).unwrap(),
                 process: ProcessId::default(),
+                start: None,
                 network_namespace: 0,
                 job: "a test".into(),
                 patience: Duration::from_mins(1),
