@@ -56,7 +56,7 @@ impl Start {
             return Kinship::Unknown;
         }
         // Start times mean the same to both only where they count from the same moment.
-        let is_one_clock = own.time_namespace == its.time_namespace;
+        let is_one_clock = own.shares_clock_with(its);
         let is_one = |one: Starter, other: Starter| {
             one.pid == other.pid && (!is_one_clock || one.start_time == other.start_time)
         };
@@ -91,6 +91,7 @@ mod tests {
         ProcessId {
             boot_id: "boot".into(),
             pid_namespace: 4,
+            time_namespace: 6,
             pid,
             start_time: 100,
             ..ProcessId::default()

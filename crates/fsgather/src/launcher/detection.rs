@@ -212,17 +212,18 @@ impl Detection {
     /// Takes the job's id from a launcher whose variables were passed on under other names, as in
     /// `RANK=$SLURM_PROCID`.
     pub(super) fn take_id_of(&mut self, launched: &Self) {
-        if !self.has_own_id
-            && launched.has_own_id
-            && launched.job.is_some()
-            && launched.world_size == self.world_size
-        {
-            self.job.clone_from(&launched.job);
+        if self.has_own_id || !launched.has_own_id || launched.world_size != self.world_size {
+            return;
+        }
+        // torchrun's is no id without its master.
+        let parts = [launched.job.clone(), launched.master_for_key()];
+        let job = parts.into_iter().flatten().collect::<Vec<_>>().join(".");
+        self.notes
+            .push(format!("job {job}, by {}", launched.family));
+        self.job = Some(job);
+        self.has_own_id = true;
+        if launched.family != Family::Torchrun {
             self.attempt.clone_from(&launched.attempt);
-            self.has_own_id = true;
-            let job = self.job.as_deref().unwrap_or_default();
-            self.notes
-                .push(format!("job {job}, by {}", launched.family));
         }
     }
 
