@@ -17,6 +17,7 @@ use common::{
     build::wiretap, everybody, hosts::Hosts, name_on, others, place, strangers,
 };
 use fsgather_testkit::pace::allowed;
+use rustix::process::Signal;
 
 const SECRET: &str = "8f4b2c6d1e0a9b7c5d3e1f2a4b6c8d0e8f4b2c6d1e0a9b7c5d3e1f2a4b6c8d0e";
 

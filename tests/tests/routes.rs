@@ -18,11 +18,11 @@ fn every_combination(variables: &[(&str, &str)]) {
         let mut stage = Stage::new();
         stage.start_all(&world, |_| format!("join routes:{order} close"));
         stage.succeed(everybody(RANKS));
+        // Directories that calls have named are the program's own, and stay.
         for named in common::left_in(place.path()) {
+            assert_eq!(named.parent(), Some(place.path()), "{named:?}");
             assert_nothing_left(&named);
-            std::fs::remove_dir_all(named).unwrap();
         }
-        assert_nothing_left(place.path());
     }
 }
 
