@@ -323,7 +323,9 @@ impl Hub {
     fn hear(&self, from: Rank, message: ToCoordinator) {
         let is_quiet = matches!(
             message,
-            ToCoordinator::Contribute { .. } | ToCoordinator::Status { .. }
+            ToCoordinator::Contribute { .. }
+                | ToCoordinator::Status { .. }
+                | ToCoordinator::Stalled { .. }
         );
         let mut state = self.lock();
         let now = state.look();

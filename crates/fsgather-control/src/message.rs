@@ -117,6 +117,19 @@ pub enum ToCoordinator {
         /// The communicator.
         channel: ChannelId,
     },
+    /// Nothing moves between the member and others while payloads go from rank to rank.
+    Stalled {
+        /// The communicator.
+        channel: ChannelId,
+        /// What it is doing.
+        activity: Activity,
+        /// For whom it waits, by their ranks in the world.
+        waits_for: Vec<Rank>,
+        /// For how long nothing has moved.
+        idle: Duration,
+    },
+    /// The member has been asked whether it is there, and is.
+    Here,
 }
 
 /// What rank 0 says to everybody once all have joined.
@@ -189,4 +202,6 @@ pub enum ToMember {
         /// What tells the two apart.
         why: String,
     },
+    /// Is the member there?
+    Ask,
 }

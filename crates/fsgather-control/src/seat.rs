@@ -387,6 +387,16 @@ impl<D: Driver> Exchange for Seat<D> {
         progress
     }
 
+    fn stalled(&self, ticket: &Ticket, waits_for: &[Rank], idle: Duration) {
+        if self.check().is_err() {
+            return;
+        }
+        let doing = ticket.activity(Phase::Reading);
+        let driver = self.driver();
+        driver.act(|member, now| member.stalled(ticket.channel, doing, waits_for, idle, now));
+        driver.nudge();
+    }
+
     fn done(&self, ticket: &Ticket) {
         if self.check().is_ok() {
             self.driver()

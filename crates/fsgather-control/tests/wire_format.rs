@@ -82,12 +82,19 @@ fn every_message_to_rank_0_has_its_documented_number() {
             members: Vec::new(),
         },
         ToCoordinator::Retire { channel },
+        ToCoordinator::Stalled {
+            channel,
+            activity: doing,
+            waits_for: Vec::new(),
+            idle: Duration::ZERO,
+        },
+        ToCoordinator::Here,
     ];
     let numbers: Vec<u8> = messages
         .iter()
         .map(|message| bytes_of(message)[0])
         .collect();
-    assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
+    assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]);
 }
 
 #[test]
@@ -124,6 +131,7 @@ fn every_message_to_members_has_its_documented_number() {
         ToMember::Bye { orderly: true },
         ToMember::Moved,
         ToMember::Elsewhere { why: String::new() },
+        ToMember::Ask,
     ];
     let numbers: Vec<u8> = messages
         .iter()

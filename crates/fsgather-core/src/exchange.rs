@@ -197,6 +197,11 @@ pub trait Exchange: Send + Sync {
     /// The agreed error when the call has failed elsewhere: stop working on it.
     fn progress(&self, ticket: &Ticket, phase: Phase, bytes: u64) -> Result<(), Error>;
 
+    /// Says that payloads of a call go from rank to rank, and that nothing has moved for `idle` between this
+    /// rank and those that it waits for, given by their numbers in the world. Cheap, to be called as often as
+    /// one looks; rank 0 warns the user after a while, of those who keep all from getting on.
+    fn stalled(&self, _ticket: &Ticket, _waits_for: &[Rank], _idle: Duration) {}
+
     /// Says that this recipient has read all payloads of the call.
     fn done(&self, ticket: &Ticket);
 

@@ -112,7 +112,7 @@ impl Left {
         let inner = Arc::clone(&self.inner);
         let ticket = self.ticket.clone();
         move |bytes| {
-            let noted = inner.exchange.progress(&ticket, Phase::Reading, bytes);
+            let noted = inner.progress(&ticket, Phase::Reading, bytes);
             match noted {
                 Err(failure) if inner.world.interrupt.reason().is_some() => Err(failure),
                 _ => Ok(()),

@@ -11,12 +11,19 @@ use std::{
 
 use fsgather_core::{
     Activity, ChannelId, Error, Exchange, Peer, PeerFailure, Phase, ProcessId, Rank, Site, Solo,
+    Ticket,
 };
 use fsgather_store::PayloadId;
 use uuid::Uuid;
 
 use crate::{
-    blocking, ground::Ground, places::Places, route::Route, settings::Transport, world::World,
+    blocking,
+    ground::Ground,
+    place::call_id,
+    places::Places,
+    route::Route,
+    settings::Transport,
+    world::World,
 };
 
 /// One rank's membership of one group, be it the world or a part of it.
@@ -106,6 +113,17 @@ impl Inner {
             open_gathers: AtomicUsize::new(0),
             lists: Mutex::default(),
         }))
+    }
+
+    /// Notes that a call gets on; or for whom it waits, where its payloads go from rank to rank and nothing moves.
+    pub(crate) fn progress(&self, ticket: &Ticket, phase: Phase, bytes: u64) -> Result<(), Error> {
+        if bytes == 0
+            && let Some(mesh) = self.world.links.mesh()
+            && let Some((waits_for, idle)) = mesh.stalled(call_id(ticket))
+        {
+            self.exchange.stalled(ticket, &waits_for, idle);
+        }
+        self.exchange.progress(ticket, phase, bytes)
     }
 
     pub(crate) fn me(&self) -> Peer {

@@ -12,6 +12,7 @@ use super::{
     channel::Reading,
     roster::Standing,
     round::{Arrival, Round},
+    stalls::Stalls,
 };
 use crate::message::ToMember;
 
@@ -160,6 +161,7 @@ impl Coordinator {
         let cause = &cause.clone().cut_to_size();
         channel.failure = Some(cause.clone());
         channel.hearsay = None;
+        channel.stalls = Stalls::default();
         channel.undecided.clear();
         // Those that have not come yet are told when they do.
         let to: Vec<Rank> = connected

@@ -7,7 +7,7 @@ use std::{
 
 use fsgather_core::{ChannelId, Epoch, Error, Rank, Recipients, Step};
 
-use super::{hearsay::Hearsay, round::Round};
+use super::{hearsay::Hearsay, round::Round, stalls::Stalls};
 
 /// Payloads of a decided call that somebody still reads.
 #[derive(Debug)]
@@ -50,6 +50,8 @@ pub(super) struct Channel {
     pub(super) failure: Option<Error>,
     /// What members have said of others, as long as these may still speak for themselves.
     pub(super) hearsay: Option<Hearsay>,
+    /// Calls whose payloads go from rank to rank and do not get on.
+    pub(super) stalls: Stalls,
     /// Members that have been told of the failure and have not said that they know.
     pub(super) untold: BTreeSet<Rank>,
 }
@@ -84,6 +86,7 @@ impl Channel {
             reading: BTreeMap::new(),
             failure: None,
             hearsay: None,
+            stalls: Stalls::default(),
             untold: BTreeSet::new(),
         }
     }

@@ -23,8 +23,9 @@ use super::{Coordinator, roster::Standing};
 /// When a host vanishes, the kernel finds out for each connection by itself, some seconds apart.
 const OWN_WORD: Duration = Duration::from_secs(8);
 
-/// The same for one that others have waited for in vain: whoever waits longest comes last.
-const OTHERS_WORD: Duration = Duration::from_secs(2);
+/// The same for one that others have waited for in vain: whoever waits longest comes last, and all others are asked
+/// whether they are there.
+const OTHERS_WORD: Duration = Duration::from_secs(4);
 
 /// Who looks so late was stopped itself, and has not read yet what came meanwhile.
 const LATE: Duration = Duration::from_millis(250);
@@ -42,6 +43,7 @@ struct Word {
 pub(super) struct Hearsay {
     /// In the order in which it was heard.
     words: Vec<Word>,
+    since: Instant,
     until: Instant,
     was_late: bool,
 }
@@ -120,13 +122,18 @@ impl Coordinator {
         } else {
             OWN_WORD
         };
+        let is_first_late = is_timeout(&cause) && channel.hearsay.is_none();
         let hearsay = channel.hearsay.get_or_insert_with(|| Hearsay {
             words: Vec::new(),
+            since: now,
             until: now + wait,
             was_late: false,
         });
         if hearsay.words.iter().all(|word| word.from != from) {
             hearsay.words.push(Word { from, about, cause });
+        }
+        if is_first_late {
+            self.ask_all(id);
         }
     }
 
@@ -153,23 +160,22 @@ impl Coordinator {
         for id in due {
             let channel = self.channels.get_mut(&id);
             let hearsay = channel.and_then(|channel| channel.hearsay.take());
-            if let Some(cause) = hearsay.and_then(|hearsay| self.belief(&hearsay, now)) {
+            if let Some(cause) = hearsay.and_then(|hearsay| self.belief(id, &hearsay, now)) {
                 self.fail_channel(id, &cause);
             }
         }
     }
 
     /// What hearsay comes to.
-    fn belief(&self, hearsay: &Hearsay, now: Instant) -> Option<Error> {
+    fn belief(&self, id: ChannelId, hearsay: &Hearsay, now: Instant) -> Option<Error> {
         let mut cause = hearsay.best()?.cause.clone();
         if let Error::Timeout { missing, .. } = &mut cause {
             // Each has waited for its neighbours, which may well have waited in turn.
-            let culprits = hearsay.culprits();
-            let named = if culprits.is_empty() {
-                hearsay.concerned()
-            } else {
-                culprits
-            };
+            let mut named = hearsay.culprits();
+            named.extend(self.silent_since(id, Some(hearsay.since)));
+            if named.is_empty() {
+                named = hearsay.concerned();
+            }
             let named = named.into_iter().map(|rank| self.roster.missing(rank, now));
             *missing = named.collect::<Vec<Missing>>();
         }

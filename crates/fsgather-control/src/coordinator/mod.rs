@@ -21,6 +21,7 @@ mod hearsay;
 mod leaving;
 mod roster;
 mod round;
+mod stalls;
 mod time;
 
 use std::{
@@ -211,7 +212,7 @@ impl Coordinator {
             member.is_settled = true;
         }
         match message {
-            ToCoordinator::Join(_) | ToCoordinator::Watch { .. } => {}
+            ToCoordinator::Join(_) | ToCoordinator::Watch { .. } | ToCoordinator::Here => {}
             ToCoordinator::Rival { other } => self.rival(from, &other),
             ToCoordinator::Contribute {
                 step,
@@ -259,6 +260,12 @@ impl Coordinator {
             ToCoordinator::Leave { cause } => self.leave(from, cause.as_ref()),
             ToCoordinator::Open { channel, members } => self.open_group(from, channel, &members),
             ToCoordinator::Retire { channel } => self.retire(from, channel),
+            ToCoordinator::Stalled {
+                channel,
+                activity,
+                waits_for,
+                idle,
+            } => self.stalled(from, channel, activity, (waits_for, idle), now),
         }
         self.finish_if_all_left();
     }

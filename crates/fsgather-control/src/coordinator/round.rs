@@ -89,8 +89,7 @@ impl Clock {
             return Some(Due::Late);
         }
         if idle >= self.next_warning {
-            self.next_warning =
-                (self.next_warning * 2).min(self.next_warning + LONGEST_WARNING_GAP);
+            self.next_warning = warning_after(self.next_warning);
             return Some(Due::Warning(idle));
         }
         let silence = now.saturating_duration_since(self.last_notice);
@@ -117,6 +116,11 @@ pub(super) const NOTICE_EVERY: Duration = Duration::from_secs(2);
 
 /// Warnings come at 30 s, 1 min, 2 min, ... up to this far apart.
 const LONGEST_WARNING_GAP: Duration = Duration::from_mins(30);
+
+/// When the next warning is due after one that came at `idle`.
+pub(super) fn warning_after(idle: Duration) -> Duration {
+    (idle * 2).min(idle + LONGEST_WARNING_GAP)
+}
 
 /// How long nothing moves before the first warning names whom we wait for.
 pub(super) const FIRST_WARNING: Duration = Duration::from_secs(30);

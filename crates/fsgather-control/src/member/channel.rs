@@ -17,6 +17,12 @@ use crate::message::ToCoordinator;
 /// How often rank 0 is told that a call gets on, at most.
 const STATUS_EVERY: Duration = Duration::from_secs(1);
 
+/// How often rank 0 is told that nothing moves: at first, so that it knows of all when it is time to warn,
+const STALLED_EVERY: Duration = Duration::from_secs(10);
+
+/// and once it has warned.
+const STALLED_LATER: Duration = Duration::from_secs(30);
+
 /// Of so many calls it is known what rank 0 was told last.
 const REPORTS: usize = 8;
 
@@ -84,6 +90,8 @@ pub(super) struct Channel {
     /// How many bytes this rank has moved for calls of this channel.
     bytes: u64,
     reports: BTreeMap<Epoch, Report>,
+    /// When rank 0 was last told that nothing moves.
+    stalled: Option<Instant>,
     /// When rank 0 last said something about it, or began to owe an answer.
     heard: Instant,
     /// Whether this rank leaves it as soon as nobody needs it for an abandoned call.
@@ -101,6 +109,7 @@ impl Channel {
             started: BTreeMap::new(),
             bytes: 0,
             reports: BTreeMap::new(),
+            stalled: None,
             heard: now,
             is_retiring: false,
         }
@@ -371,6 +380,21 @@ impl Channel {
             activity,
             bytes: self.bytes,
         })
+    }
+
+    /// Whether it is time to tell rank 0 that nothing has moved for so long.
+    pub(super) fn tells_of_stall(&mut self, idle: Duration, now: Instant) -> bool {
+        let pause = if idle <= STALLED_LATER {
+            STALLED_EVERY
+        } else {
+            STALLED_LATER
+        };
+        let silent = |told: Instant| now.saturating_duration_since(told) >= pause;
+        let is_due = idle >= STALLED_EVERY && self.stalled.is_none_or(silent);
+        if is_due {
+            self.stalled = Some(now);
+        }
+        is_due
     }
 
     /// Says that this rank has read all payloads of a call.

@@ -257,6 +257,7 @@ impl Member {
                 self.actions.push(MemberAction::Reclaim { channel, epoch });
             }
             ToMember::Bye { orderly } => self.bye(orderly),
+            ToMember::Ask => self.say(ToCoordinator::Here),
             ToMember::Patience { .. }
             | ToMember::Forming { .. }
             | ToMember::Formed { .. }
@@ -343,6 +344,28 @@ impl Member {
             self.say(message);
         }
         Ok(())
+    }
+
+    /// Notes that nothing moves between this rank and others, and tells rank 0 now and then.
+    pub fn stalled(
+        &mut self,
+        channel: ChannelId,
+        doing: Activity,
+        waits_for: &[Rank],
+        idle: Duration,
+        now: Instant,
+    ) {
+        let Some(lane) = self.channels.get_mut(&channel) else {
+            return;
+        };
+        if lane.failure().is_none() && lane.tells_of_stall(idle, now) {
+            self.say(ToCoordinator::Stalled {
+                channel,
+                activity: doing,
+                waits_for: waits_for.to_vec(),
+                idle,
+            });
+        }
     }
 
     /// Says that this rank has read all payloads of a call.
@@ -555,7 +578,8 @@ fn about(message: &ToMember) -> Option<ChannelId> {
         | ToMember::Elsewhere { .. }
         | ToMember::Welcome(_)
         | ToMember::Bye { .. }
-        | ToMember::Moved => None,
+        | ToMember::Moved
+        | ToMember::Ask => None,
     }
 }
 

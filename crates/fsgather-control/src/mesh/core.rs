@@ -21,6 +21,7 @@ use super::{
     CallId, MeshAddress, MeshConfig,
     offers::Offers,
     pool::{Idle, Parked},
+    stalls::Stalls,
 };
 
 /// One rank's side of a mesh, but for the runtime.
@@ -37,6 +38,7 @@ pub(super) struct Core {
     pub(super) parked: Parked,
     pub(super) offers: Offers,
     pub(super) deliveries: Deliveries,
+    pub(super) stalls: Stalls,
     /// How many links others have made to this rank.
     pub(super) accepted: AtomicU64,
 }
@@ -58,6 +60,7 @@ impl Core {
             parked: Parked::default(),
             offers: Offers::default(),
             deliveries: Deliveries::default(),
+            stalls: Stalls::default(),
             accepted: AtomicU64::new(0),
         }
     }

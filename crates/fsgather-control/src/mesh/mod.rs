@@ -24,7 +24,7 @@
 //! - `stream`, `header`: what goes over a link, as bytes (pure).
 //! - `link`: one connection. `pool`: those that are not used. `dial`, `attend`: the two sides of one.
 //! - `ring` and its two halves, `inflow` and `outflow`; `pull`; `offers`.
-//! - `core`: what they share. `engine`: what runs them.
+//! - `stalls`: transfers in which nothing moves. `core`: what they share. `engine`: what runs them.
 
 mod call_id;
 mod config;
@@ -35,6 +35,7 @@ mod stream;
 mod link;
 mod offers;
 mod pool;
+mod stalls;
 
 mod attend;
 mod core;
@@ -54,7 +55,7 @@ pub use pull::Pull;
 use std::{
     fmt,
     sync::{Arc, atomic::Ordering},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use fsgather_core::{Error, Rank};
@@ -62,8 +63,8 @@ use fsgather_core::{Error, Rank};
 use crate::addresses;
 
 use engine::Engine;
-use idle::Idle;
 use link::Link;
+use stalls::Eye;
 use ring::Ring;
 
 /// How many bytes are received or sent, and hashed, at a time: few enough to be in the cache still.
@@ -271,14 +272,13 @@ impl Mesh {
         if let Some(right) = ring.needs_link_to() {
             ring.send_over(engine.link_to(right, progress)?);
         }
-        let mut idle = Idle::since(Instant::now());
+        let core = engine.core();
+        let mut eye = Eye::new(&core.stalls, call, patience);
         while !ring.is_complete() {
             let moved = engine.run(ring.advance())??;
+            eye.saw(moved, || ring.waited_for());
             progress(moved)?;
-            if idle.note(moved, Instant::now()) >= patience {
-                let core = engine.core();
-                return Err(core.timed_out(call, &ring.waited_for(), patience));
-            }
+            eye.check(|| core.timed_out(call, &ring.waited_for(), patience))?;
         }
         Ok(())
     }
@@ -318,6 +318,13 @@ impl Mesh {
         }
         self.engine.check()?;
         Ok(Pull::new(Arc::clone(&self.engine), call, from, len))
+    }
+
+    /// For whom this rank waits in a call, by their ranks in the world, and for how long nothing has moved; nothing
+    /// while something does.
+    #[must_use]
+    pub fn stalled(&self, call: CallId) -> Option<(Vec<Rank>, Duration)> {
+        self.engine.core().stalls.of(call)
     }
 
     /// How many links others have made to this rank so far.

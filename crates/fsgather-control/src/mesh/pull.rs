@@ -4,7 +4,7 @@ use std::{
     fmt,
     io::{self, IoSlice},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -16,9 +16,9 @@ use super::{
     CallId, PIECE, Progress, REPORT, SLICE, Step,
     engine::Engine,
     header::{Header, Kind, Reply},
-    idle::Idle,
     inflow::room,
     link::Link,
+    stalls::Eye,
     stream::{Fault, Origin, Receiving, Wanted},
 };
 
@@ -162,14 +162,14 @@ impl Pull {
             self.link = Some(engine.link_to(self.from, progress)?);
         }
         let wanted = self.receiving.verified() + 1;
-        let mut idle = Idle::since(Instant::now());
+        let core = engine.core();
+        let (call, from, patience) = (self.call, self.from, self.patience);
+        let mut eye = Eye::new(&core.stalls, call, patience);
         while self.receiving.verified() < wanted {
             let moved = engine.run(self.advance(wanted, into))??;
+            eye.saw(moved, || vec![from]);
             progress(moved)?;
-            if idle.note(moved, Instant::now()) >= self.patience {
-                let core = engine.core();
-                return Err(core.timed_out(self.call, &[self.from], self.patience));
-            }
+            eye.check(|| core.timed_out(call, &[from], patience))?;
         }
         if self.receiving.wanted() == Wanted::Nothing
             && let Some(link) = self.link.take()

@@ -33,9 +33,7 @@ impl Session {
 
     /// Notes that bytes have moved in the current phase.
     pub(crate) fn moved(&self, bytes: u64) -> Result<(), Error> {
-        self.inner
-            .exchange
-            .progress(&self.ticket, self.phase.get(), bytes)
+        self.inner.progress(&self.ticket, self.phase.get(), bytes)
     }
 
     /// Notes that bytes have been read, wherever the session is meanwhile.
@@ -43,7 +41,7 @@ impl Session {
     pub(crate) fn moving(&self) -> OwnMoved {
         let inner = Arc::clone(&self.inner);
         let ticket = self.ticket.clone();
-        Box::new(move |bytes| inner.exchange.progress(&ticket, Phase::Reading, bytes))
+        Box::new(move |bytes| inner.progress(&ticket, Phase::Reading, bytes))
     }
 
     /// Hands in this rank's contribution.

@@ -1,0 +1,176 @@
+//! Payloads that go from rank to rank and do not get on: [`Stalls`].
+//!
+//! Such a call is decided already, so that rank 0 waits for nothing itself. It knows what its members say: between
+//! whom nothing moves. A rank that waits is not the one that is waited for in the end: who keeps all from getting
+//! on is blamed by others and does not wait, or is not there at all. So rank 0 asks the others whether they are.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
+
+use fsgather_core::{Activity, ChannelId, Epoch, Operation, Rank, Round as RoundNumber, Step};
+
+use super::{
+    Coordinator,
+    round::{FIRST_WARNING, warning_after},
+    step_text,
+};
+use crate::message::ToMember;
+
+/// Who does not answer within so long is not there.
+const ANSWER: Duration = Duration::from_secs(9);
+
+/// When nothing has moved for so long the others are asked, so that they have answered when it is time to warn.
+const ASK_AT: Duration = Duration::from_secs(20);
+
+/// For so long a member's word holds; it comes again before.
+const FRESH: Duration = Duration::from_secs(45);
+
+/// One member's word.
+#[derive(Debug)]
+struct Wait {
+    waits_for: Vec<Rank>,
+    idle: Duration,
+    heard: Instant,
+}
+
+/// What is known of one call.
+#[derive(Debug)]
+struct Stall {
+    waits: BTreeMap<Rank, Wait>,
+    next_warning: Duration,
+    /// When the others were last asked whether they are there.
+    asked: Option<Instant>,
+}
+
+/// What is known of the calls of one communicator.
+#[derive(Debug, Default)]
+pub(super) struct Stalls {
+    calls: BTreeMap<Epoch, Stall>,
+}
+
+impl Stalls {
+    /// Takes a member's word about a call.
+    fn hear(&mut self, from: Rank, epoch: Epoch, wait: Wait) -> &mut Stall {
+        let now = wait.heard;
+        let is_fresh = |wait: &Wait| now.saturating_duration_since(wait.heard) < FRESH;
+        self.calls.retain(|_, stall| {
+            stall.waits.retain(|_, wait| is_fresh(wait));
+            !stall.waits.is_empty()
+        });
+        let stall = self.calls.entry(epoch).or_insert_with(|| Stall {
+            waits: BTreeMap::new(),
+            next_warning: FIRST_WARNING,
+            asked: None,
+        });
+        let idle = wait.idle;
+        let before = stall.waits.insert(from, wait);
+        if before.is_some_and(|before| before.idle > idle) {
+            // It has moved on since.
+            stall.next_warning = FIRST_WARNING;
+        }
+        stall
+    }
+}
+
+impl Stall {
+    /// Whether it is time to warn, which it is once.
+    fn is_to_warn(&mut self, idle: Duration) -> bool {
+        let is_due = idle >= self.next_warning;
+        while self.next_warning <= idle {
+            self.next_warning = warning_after(self.next_warning);
+        }
+        is_due
+    }
+
+    /// Whether it is time to ask the others, which it is once.
+    fn is_to_ask(&mut self, idle: Duration, now: Instant) -> bool {
+        let is_old = |asked: Instant| now.saturating_duration_since(asked) >= ANSWER;
+        let is_due = idle >= ASK_AT && self.asked.is_none_or(is_old);
+        if is_due {
+            self.asked = Some(now);
+        }
+        is_due
+    }
+
+    /// Those that are waited for and do not wait.
+    fn blamed(&self) -> BTreeSet<Rank> {
+        let waited_for = self.waits.values().flat_map(|wait| &wait.waits_for);
+        waited_for
+            .filter(|rank| !self.waits.contains_key(rank))
+            .copied()
+            .collect()
+    }
+}
+
+impl Coordinator {
+    /// Handles a member's word that nothing moves between it and others.
+    pub(super) fn stalled(
+        &mut self,
+        from: Rank,
+        id: ChannelId,
+        activity: Activity,
+        (waits_for, idle): (Vec<Rank>, Duration),
+        now: Instant,
+    ) {
+        self.note_activity(from, activity);
+        let channel = self.channels.get_mut(&id);
+        let channel = channel.filter(|channel| channel.failure.is_none());
+        let (Some(channel), Some((operation, epoch))) = (channel, activity.call) else {
+            return;
+        };
+        let wait = Wait {
+            waits_for,
+            idle,
+            heard: now,
+        };
+        let stall = channel.stalls.hear(from, epoch, wait);
+        let asked = stall.asked;
+        let is_to_warn = stall.is_to_warn(idle);
+        let is_to_ask = stall.is_to_ask(idle, now);
+        if is_to_warn {
+            let mut missing = stall.blamed();
+            let waiting: Vec<Rank> = stall.waits.keys().copied().collect();
+            missing.extend(self.silent_since(id, asked));
+            if missing.is_empty() {
+                missing.extend(waiting);
+            }
+            let text = self.call_text(operation, id, epoch);
+            self.warn_waiting(&text, missing.into_iter().collect(), idle, now);
+        }
+        if is_to_ask {
+            self.ask_all(id);
+        }
+    }
+
+    /// Asks all members of a communicator whether they are there.
+    pub(super) fn ask_all(&mut self, id: ChannelId) {
+        let members = self.channels.get(&id);
+        let members = members.map(|channel| channel.present().collect());
+        self.send(members.unwrap_or_default(), ToMember::Ask);
+    }
+
+    /// The members of a communicator that have said nothing since they were asked.
+    pub(super) fn silent_since(&self, id: ChannelId, asked: Option<Instant>) -> Vec<Rank> {
+        let (Some(channel), Some(asked)) = (self.channels.get(&id), asked) else {
+            return Vec::new();
+        };
+        let is_silent = |rank: &Rank| {
+            let member = self.roster.get(*rank);
+            member.is_some_and(|member| member.heard < asked)
+        };
+        channel.present().filter(is_silent).collect()
+    }
+
+    fn call_text(&self, operation: Operation, channel: ChannelId, epoch: Epoch) -> String {
+        let round = RoundNumber::VERDICT;
+        let step = Step {
+            channel,
+            epoch,
+            round,
+        };
+        let channel = self.channels.get(&channel);
+        channel.map_or_else(String::new, |channel| step_text(operation, step, channel))
+    }
+}
