@@ -283,7 +283,13 @@ impl Coordinator {
         })
     }
 
-    pub(super) fn warn_waiting(&mut self, what: &str, missing: Vec<Rank>, idle: Duration, now: Instant) {
+    pub(super) fn warn_waiting(
+        &mut self,
+        what: &str,
+        missing: Vec<Rank>,
+        idle: Duration,
+        now: Instant,
+    ) {
         const IN_FULL: usize = 16;
         let more = missing.len().saturating_sub(IN_FULL);
         let named: Vec<String> = missing

@@ -64,8 +64,8 @@ use crate::addresses;
 
 use engine::Engine;
 use link::Link;
-use stalls::Eye;
 use ring::Ring;
+use stalls::Eye;
 
 /// How many bytes are received or sent, and hashed, at a time: few enough to be in the cache still.
 const PIECE: usize = 256 << 10;
