@@ -17,12 +17,7 @@ use fsgather_store::PayloadId;
 use uuid::Uuid;
 
 use crate::{
-    blocking,
-    ground::Ground,
-    place::call_id,
-    places::Places,
-    route::Route,
-    settings::Transport,
+    blocking, ground::Ground, place::call_id, places::Places, route::Route, settings::Transport,
     world::World,
 };
 
