@@ -99,10 +99,7 @@ fn gather_dirs(directory: &Path) -> Vec<PathBuf> {
 }
 
 fn can_run(prefix: Prefix<'_>) -> bool {
-    let can = Command::new(prefix[0])
-        .args(&prefix[1..])
-        .arg("true")
-        .output();
+    let can = process::output(Command::new(prefix[0]).args(&prefix[1..]).arg("true"));
     let can = can.is_ok_and(|output| output.status.success());
     if !can {
         use std::io::Write;

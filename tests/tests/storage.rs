@@ -6,10 +6,14 @@
 
 mod common;
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use common::{
-    STORAGE, Stage, World, assert_nothing_left, everybody, left_in, mounts::Mounted, place,
+    End, STORAGE, Stage, World, assert_nothing_left, everybody, left_in, mounts::Mounted, place,
 };
 
 /// What four ranks say of a directory that cannot be used at all.
@@ -107,4 +111,70 @@ fn inodes_that_run_out_are_an_error_on_all() {
     if let Some(error) = on_a_mount("nr_inodes=6", "true", "all_gather_bytes:600000") {
         assert!(error.contains("o space left"), "{error}");
     }
+}
+
+/// A world over marker files that waits on a small disk of its own, and what then happens to the disk; how the
+/// ranks end, and how long the last of them takes.
+fn waiting_while(
+    options: &str,
+    happens: impl FnOnce(&Mounted),
+) -> Option<(Vec<End>, Duration, tempfile::TempDir, Mounted)> {
+    let place = place();
+    let mounted = Mounted::over(place.path(), options, "true")?;
+    let mut stage = Stage::new();
+    let world = World::new(4, place.path()).with("FSGATHER_CONTROL", "markers");
+    for rank in 0..4 {
+        let script = "join all_gather_bytes:300000 at:ready all_gather_bytes:300000 close";
+        stage.start(&mut mounted.rank(&world, rank, script));
+    }
+    stage.wait_at(everybody(4), "ready");
+    happens(&mounted);
+    let since = Instant::now();
+    stage.go_all(everybody(4));
+    let ends = stage.end_all(everybody(4));
+    let last = ends.iter().map(|end| end.at).max().expect("four ranks");
+    for end in &ends {
+        assert_eq!(end.code, STORAGE, "{}", stage.transcript());
+    }
+    let took = last.saturating_duration_since(since);
+    Some((ends, took, place, mounted))
+}
+
+/// Time enough for a loaded machine, and far less than ranks wait for those who do not answer.
+const AT_ONCE: Duration = Duration::from_secs(8);
+
+#[test]
+fn inodes_that_run_out_while_ranks_talk_through_files_are_told_to_all_by_one_text() {
+    let use_up = |mounted: &Mounted| {
+        let filler = |n: &u32| mounted.directory().join(format!("filler-{n}"));
+        let made = (0..).take_while(|n| fs::write(filler(n), b"").is_ok());
+        assert!(made.count() > 0);
+    };
+    let ended = waiting_while("size=16m,nr_inodes=90", use_up);
+    let Some((ends, took, place, mounted)) = ended else {
+        return;
+    };
+    let error = ends[0].error();
+    assert!(error.contains("o space left"), "{error}");
+    assert!(ends.iter().all(|end| end.error() == error), "{ends:?}");
+    assert!(took < AT_ONCE, "{took:?}");
+    // And what they have left can be freed.
+    let mut stage = Stage::new();
+    let named = place.path().to_str().expect("text").to_owned();
+    let world = World::new(1, place.path());
+    stage.start(&mut mounted.tool(&world, 0, &["clean", &named, "--execute"]));
+    stage.succeed([0]);
+    assert!(!mounted.directory().join("all_gather_via_filesys").exists());
+}
+
+#[test]
+fn a_directory_that_is_removed_while_ranks_talk_through_files_is_noticed_by_all_at_once() {
+    let remove = |mounted: &Mounted| {
+        let rendezvous = mounted.directory().join("all_gather_via_filesys");
+        fs::remove_dir_all(rendezvous).expect("a directory that can be removed");
+    };
+    let Some((_, took, _place, _mounted)) = waiting_while("size=16m", remove) else {
+        return;
+    };
+    assert!(took < AT_ONCE, "{took:?}");
 }

@@ -62,6 +62,15 @@ pub trait Postbox: Send + Sync {
     /// When it cannot be left. Trying again is allowed.
     fn send(&self, number: u64, to: Option<Rank>, body: &[u8]) -> Result<(), Error>;
 
+    /// Leaves a message that [`send`](Self::send) cannot leave where the others may find it all the same, if
+    /// there is such a place. Best effort; it counts as not sent, and may be found twice.
+    fn detour(&self, number: u64, to: Option<Rank>, body: &[u8]) {
+        let _ = (number, to, body);
+    }
+
+    /// Has the next [`receive`](Self::receive) look wherever messages may have been left.
+    fn look_around(&self) {}
+
     /// Messages from the other side that have not been returned before, in any order. `newcomers` asks
     /// rank 0's box to look for senders from hosts that have never written as well.
     ///

@@ -360,11 +360,16 @@ impl Work {
                 .path()
                 .join(GatherEntry::Beat(counter).to_string())
         };
-        let result = file::write_new(&path(self.counter), self.directory.file_mode(), b"", false)
-            .and_then(|()| match self.counter.checked_sub(1) {
-                None => Ok(()),
-                Some(before) => remove::unlink(&path(before)),
-            });
+        let write = || file::write_new(&path(self.counter), self.directory.file_mode(), b"", false);
+        let unlink_last = || match self.counter.checked_sub(1) {
+            None => Ok(()),
+            Some(before) => remove::unlink(&path(before)),
+        };
+        let result = match write() {
+            // The one before gives its room to the next.
+            Err(error) if file::is_lack_of_room(&error) => unlink_last().and_then(|()| write()),
+            done => done.and_then(|()| unlink_last()),
+        };
         self.counter += 1;
         let Err(error) = result else {
             return true;

@@ -160,7 +160,7 @@ pub(crate) fn sweep(
     let survey = surveyor.survey(rendezvous)?;
     let mut is_unfinished = false;
     for leftover in survey.leftovers {
-        if leftover.kind == LeftoverKind::Probe
+        if matches!(leftover.kind, LeftoverKind::Probe | LeftoverKind::Message)
             && leftover.removable
             && let Err(reason) = remove_file(&leftover.path, OwnUid(leftover.uid))
         {
@@ -387,7 +387,8 @@ fn remove(surveyor: &mut Surveyor, gather: &SurveyedGather, what: &str, patient:
         return Outcome::Failed("it has no parent directory".into());
     };
     let what = format!("{what}, uid {},", own.0);
-    let mark = match Mark::leave(rendezvous, gather.id, &what, &surveyor.me) {
+    let is_gone = gather.leaves_nobody();
+    let mark = match Mark::leave(rendezvous, gather.id, &what, &surveyor.me, is_gone) {
         Ok(mark) => mark,
         Err(error) => return Outcome::Failed(format!("it cannot be condemned: {error}")),
     };
@@ -408,7 +409,7 @@ fn remove(surveyor: &mut Surveyor, gather: &SurveyedGather, what: &str, patient:
         }
         Some(now) => now,
     };
-    let removal = removal::remove_gather_directory(&gather.path, own, patient);
+    let removal = removal::remove_abandoned(&gather.path, own, patient);
     if !removal.is_complete() {
         take_back();
         return Outcome::Failed(reasons(&removal));
@@ -421,6 +422,8 @@ fn remove(surveyor: &mut Surveyor, gather: &SurveyedGather, what: &str, patient:
                 tracing::debug!(name, reason, "a mark stays");
             }
         }
+    } else {
+        mark.say(rendezvous, gather.id, &what, &surveyor.me);
     }
     Outcome::Removed
 }

@@ -72,7 +72,8 @@ fn age(path: &Path) {
 }
 
 fn ended() -> ProcessId {
-    let mut child = std::process::Command::new("true").spawn().unwrap();
+    let mut command = std::process::Command::new("true");
+    let mut child = fsgather_testkit::process::spawn(&mut command).unwrap();
     child.wait().unwrap();
     ProcessId {
         pid: child.id(),
@@ -233,6 +234,28 @@ fn what_names_nobody_does_not_stay_for_a_day() {
 }
 
 #[test]
+fn what_a_client_has_hidden_goes_with_the_directory_once_nobody_can_have_it_open() {
+    let place = place();
+    let gone = place.gather(1, ended(), None);
+    let hidden = gone.payloads().join(".fuse_hidden0000015f00000001");
+    std::fs::write(&hidden, b"xyz").unwrap();
+    // Who leaves in good order does not know who has it open.
+    let removal = removal::remove_gather_directory(gone.path(), place.own, false);
+    assert!(!removal.is_complete() && hidden.exists());
+    let mut owner = record(2);
+    owner.process = ended();
+    owner.ranks = vec![this_process().unwrap(); 4];
+    let read = GatherDir::create(&place.rendezvous, 0o700, &owner, place.own).unwrap();
+    std::fs::write(read.payloads().join(".nfs0000000000a1"), b"x").unwrap();
+    let done = place.clean(Rules::default(), true);
+    assert_eq!(paths(&done.removed), [gone.path()], "{done:?}");
+    assert!(
+        done.kept[0].reason.contains("a rank of it still runs"),
+        "{done:?}"
+    );
+}
+
+#[test]
 fn what_a_rebooted_host_seems_to_have_left_is_watched_first() {
     let place = place();
     let cloned = || ProcessId {
@@ -266,7 +289,14 @@ fn a_removal_that_was_cut_short_is_finished_by_the_next() {
     let place = place();
     let stale = place.gather(1, ended(), None);
     let me = this_process().unwrap();
-    Mark::leave(&place.rendezvous, record(1).gather, "fsgather clean", &me).unwrap();
+    Mark::leave(
+        &place.rendezvous,
+        record(1).gather,
+        "fsgather clean",
+        &me,
+        true,
+    )
+    .unwrap();
     for name in ["payloads", "staging"] {
         std::fs::remove_dir(stale.path().join(name)).unwrap();
     }
@@ -403,4 +433,31 @@ fn an_empty_rendezvous_directory_that_goes_away_is_made_again_by_who_needs_it() 
     let live = place.gather(1, this_process().unwrap(), None);
     let surveyed = Surveyor::new(EAGER).unwrap().survey(live.path()).unwrap();
     assert_eq!(surveyed.gathers[0].judgement.state, GatherState::Live);
+}
+
+#[test]
+fn a_directory_is_freed_where_not_one_file_more_can_be_made() {
+    let Some(disk) = crate::payload_writer::tests::SmallDisk::new("size=4m,nr_inodes=60") else {
+        return;
+    };
+    let rendezvous = make_rendezvous(disk.0.path()).unwrap();
+    let own = check_writable(&rendezvous).unwrap();
+    let mut owner = record(1);
+    owner.process = ended();
+    owner.ranks = vec![owner.process.clone(); 4];
+    let gone = GatherDir::create(&rendezvous, 0o700, &owner, own).unwrap();
+    let payload = "payload-c0000000000000000-e00000000000000000012-r00003-0000beef";
+    std::fs::write(gone.payloads().join(payload), b"payload").unwrap();
+    std::fs::write(gone.path().join("beat-00000000000000000004"), b"").unwrap();
+    let files = (0..)
+        .take_while(|n| std::fs::write(disk.0.path().join(format!("filler-{n}")), b"").is_ok());
+    assert!(files.count() > 0);
+    let directories = [disk.0.path().to_owned()];
+    let done = clean(&directories, Rules::default(), true, &mut |_| Ok(())).unwrap();
+    assert!(done.failed.is_empty(), "{done:?}");
+    assert_eq!(
+        paths(&done.removed),
+        [gone.path(), rendezvous.as_path()],
+        "{done:?}"
+    );
 }

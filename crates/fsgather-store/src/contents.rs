@@ -85,7 +85,9 @@ impl Contents {
             let name = name.unwrap_or_else(|shown| shown);
             let Some(part) = part else {
                 self.is_bare = false;
-                if !inventory::is_lingering(&name) {
+                if inventory::is_lingering(&name) {
+                    self.note_lingering(directory, &name);
+                } else {
                     self.stranger = Some(format!("{name:?}, which is not ours"));
                 }
                 continue;
@@ -116,6 +118,19 @@ impl Contents {
             }
         }
         Ok(())
+    }
+
+    /// A file that a client has hidden instead of removing it: somebody may have it open, as if it were a
+    /// payload.
+    fn note_lingering(&mut self, directory: &OwnedFd, name: &str) {
+        let found = listing::examine(directory, Path::new(name));
+        if let Ok(found) = found
+            && found.kind == FileType::RegularFile
+            && found.uid == self.uid
+        {
+            self.count(&found);
+            self.payloads_in_use += 1;
+        }
     }
 
     fn count(&mut self, found: &Facts) {

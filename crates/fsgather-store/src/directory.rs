@@ -191,7 +191,12 @@ fn adopt(path: &Path, group: u32, mode: u32) -> io::Result<()> {
 ///
 /// [`Error::Storage`] when it belongs to somebody else, is a link or open to others, or cannot be made.
 pub fn default_local(uid: u32) -> Result<PathBuf, Error> {
-    private_directory(Path::new("/tmp").join(format!("fsgather-{uid}")), uid)
+    private_directory(local_path(uid), uid)
+}
+
+/// Where [`default_local`] is or would be.
+pub(crate) fn local_path(uid: u32) -> PathBuf {
+    Path::new("/tmp").join(format!("fsgather-{uid}"))
 }
 
 fn private_directory(path: PathBuf, uid: u32) -> Result<PathBuf, Error> {

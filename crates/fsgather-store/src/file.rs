@@ -135,6 +135,27 @@ pub(crate) fn write_new(path: &Path, mode: u32, contents: &[u8], synced: bool) -
     })
 }
 
+/// Writes a file that nobody has read yet anew, within the room that it has, and as long as `contents`.
+pub(crate) fn write_over(path: &Path, contents: &[u8], synced: bool) -> io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = File::from(retry_on_intr(|| {
+        rustix::fs::open(path, flags, Mode::empty())
+    })?);
+    let written = write_all(&file, &mut [IoSlice::new(contents)])
+        .and_then(|()| file.set_len(contents.len() as u64))
+        .and_then(|()| if synced { sync(&file) } else { Ok(()) });
+    let closed = close(file);
+    written.and(closed)
+}
+
+/// Whether an error says that there is no room, for bytes or for another file.
+pub(crate) fn is_lack_of_room(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error().map(Errno::from_raw_os_error),
+        Some(Errno::NOSPC | Errno::DQUOT)
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};

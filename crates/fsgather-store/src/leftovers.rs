@@ -11,6 +11,8 @@ pub enum LeftoverKind {
     Probe,
     /// A mark whose gather directory is gone.
     Mark,
+    /// A last word that could not be left in its gather directory.
+    Message,
     /// `data_to_gather_*.pkl`: a payload of the Python original, whose ranks have crashed.
     PythonOriginal,
     /// `.dist_test`: temporary files of mmengine.
@@ -18,13 +20,14 @@ pub enum LeftoverKind {
 }
 
 impl LeftoverKind {
-    /// The word for it: `record`, `probe`, `mark`, `python-original` or `mmengine`.
+    /// The word for it: `record`, `probe`, `mark`, `message`, `python-original` or `mmengine`.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
             Self::Record => "record",
             Self::Probe => "probe",
             Self::Mark => "mark",
+            Self::Message => "message",
             Self::PythonOriginal => "python-original",
             Self::Mmengine => "mmengine",
         }

@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
-    io,
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
@@ -16,14 +15,17 @@ use rustix::io::Errno;
 
 use crate::{
     caretaker::Care,
+    detours::Detours,
     directory, file,
     filesystem::Class,
     gather_dir::{GatherDir, is_not_seen},
     layout, listing,
     marker_names::{HostName, MarkerName},
+    message_file,
     patience::{Patience, Progress},
-    process::{self, Liveness},
-    remove, sealed,
+    remove,
+    reserves::Reserves,
+    sealed,
     touching::TouchSchedule,
 };
 
@@ -35,9 +37,6 @@ const ABSENCE: Duration = Duration::from_secs(10);
 
 /// How long a rank that goes keeps its last message visible: longer than any clock's tick.
 const LINGER: Duration = Duration::from_millis(2500);
-
-/// How much room each rank sets aside for its last messages, in bytes.
-const RESERVE: usize = 16 << 10;
 
 /// The pauses between two looks, at least and at most.
 const LOCAL_PACE: (Duration, Duration) = (Duration::from_micros(100), Duration::from_millis(50));
@@ -65,6 +64,8 @@ pub(crate) struct MarkerBox {
     /// The process that made it; a forked child must not touch anything.
     process: u32,
     state: Mutex<State>,
+    reserves: Reserves,
+    detours: Detours,
     care: Mutex<Option<Care>>,
 }
 
@@ -80,8 +81,6 @@ struct State {
     hosts: BTreeSet<HostName>,
     posted: BTreeMap<u64, PathBuf>,
     beat: Option<(u64, PathBuf)>,
-    /// What is removed when there is no room for a message.
-    reserve: Option<PathBuf>,
     schedule: TouchSchedule,
     changed: Instant,
 }
@@ -93,7 +92,11 @@ impl MarkerBox {
         process: &ProcessId,
         care: Option<Care>,
     ) -> Self {
+        let rendezvous = directory.path().parent().unwrap_or(directory.path());
+        let detours = Detours::around(directory.facts().id, rendezvous, directory.own());
         Self {
+            detours,
+            reserves: Reserves::default(),
             directory,
             role,
             host: HostName(process.host_label()),
@@ -105,7 +108,6 @@ impl MarkerBox {
                 hosts: BTreeSet::new(),
                 posted: BTreeMap::new(),
                 beat: None,
-                reserve: None,
                 schedule: TouchSchedule::default(),
                 changed: Instant::now(),
             }),
@@ -125,15 +127,21 @@ impl MarkerBox {
 
     /// Sets room aside, so that the others can still be told that the disk is full.
     fn set_aside(&self) {
-        let name = MarkerName::Reserve {
-            from: self.rank(),
-            nonce: rand::random(),
-        };
-        let path = self.outbox().join(name.to_string());
-        let mode = self.directory.file_mode();
-        match file::write_new(&path, mode, &[0x66; RESERVE], self.directory.must_sync()) {
-            Ok(()) => self.lock().reserve = Some(path),
-            Err(error) => tracing::debug!(path = %path.display(), %error, "no room to set aside"),
+        self.reserves
+            .fill(&self.directory, &self.outbox(), self.rank());
+    }
+
+    /// A new name for a message; every try has its own.
+    fn new_name(&self, number: u64, to: Option<Rank>) -> MarkerName {
+        let nonce = rand::random();
+        match self.role {
+            Role::Coordinator => MarkerName::Bulletin { number, to, nonce },
+            Role::Member { rank, sender } => MarkerName::Letter {
+                from: rank,
+                sender,
+                number,
+                nonce,
+            },
         }
     }
 
@@ -178,20 +186,8 @@ impl MarkerBox {
         .map_err(|error| Error::storage("write", path, directory::explain(path, &error)))
     }
 
-    /// Reads a sealed file of this user; why it cannot be read (yet), otherwise.
     fn read(&self, path: &Path) -> Result<Vec<u8>, String> {
-        let failed = |error: io::Error| error.to_string();
-        let file = file::open(path).map_err(failed)?;
-        let opened = file::examine(&file).map_err(failed)?;
-        let own = self.directory.own().0;
-        if !opened.is_regular || opened.uid != own {
-            return Err(format!("it is not a file of uid {own}"));
-        }
-        if opened.len > sealed::MAX_LEN {
-            return Err(format!("its {} bytes are too many", opened.len));
-        }
-        let bytes = file::read_bounded(&file, sealed::MAX_LEN).map_err(failed)?;
-        sealed::unseal(bytes).map_err(|error| error.to_string())
+        message_file::read(path, self.directory.own())
     }
 
     /// The names in a directory of messages; a directory that is gone for good is an error.
@@ -251,6 +247,44 @@ impl MarkerBox {
         Ok(())
     }
 
+    /// Hands out the messages in the directory that were not before.
+    fn receive_here(&self, newcomers: bool) -> Result<Vec<Letter>, Error> {
+        let mut listed = Listed::default();
+        match self.role {
+            Role::Member { .. } => {
+                let path = self.directory.path().join(layout::OUT);
+                self.receive_in(&path, &mut listed)?;
+            }
+            Role::Coordinator => {
+                let path = self.directory.path().join(layout::IN);
+                if newcomers {
+                    let names = self.list(&path)?;
+                    let hosts = names.iter().filter_map(|name| HostName::parse(name));
+                    self.lock().hosts.extend(hosts);
+                }
+                let hosts = self.lock().hosts.clone();
+                for host in hosts {
+                    self.receive_in(&path.join(host.to_string()), &mut listed)?;
+                }
+            }
+        }
+        self.lock().read = listed.seen;
+        Ok(listed.letters)
+    }
+
+    /// Hands out messages that were left elsewhere, where it is time to look for them.
+    fn receive_around(&self) -> Vec<Letter> {
+        let is_for_us = |name: &MarkerName| self.incoming(&name.to_string()).is_some();
+        let found = self.detours.messages(is_for_us).into_iter();
+        found
+            .filter_map(|(name, body)| {
+                let (mut letter, is_to_be_read) = self.incoming(&name.to_string())?;
+                letter.body = is_to_be_read.then_some(body);
+                Some(letter)
+            })
+            .collect()
+    }
+
     /// What the name of a message to this rank says, and whether it has to be opened.
     fn incoming(&self, name: &str) -> Option<(Letter, bool)> {
         let letter = |from, sender, number| Letter {
@@ -297,12 +331,9 @@ impl MarkerBox {
     /// Removes the messages that this rank has left. Its sign of life stays: others may have to learn
     /// from it who has ended.
     fn take_back_all(&self) {
-        let (posted, reserve) = {
-            let mut state = self.lock();
-            (std::mem::take(&mut state.posted), state.reserve.take())
-        };
-        for path in posted.into_values().chain(reserve) {
-            unlink(&path);
+        let posted = std::mem::take(&mut self.lock().posted);
+        for path in posted.into_values().chain(self.reserves.take_all()) {
+            remove::or_leave(&path);
         }
     }
 
@@ -341,17 +372,9 @@ impl MarkerBox {
         }
     }
 
-    /// Whether rank 0's process is seen to run, whatever the others take it for.
-    fn is_owner_running(&self) -> bool {
-        match (self.directory.owner(), process::this_process()) {
-            (Ok(owner), Ok(me)) => process::liveness(&owner.process, &me) == Liveness::Running,
-            _ => false,
-        }
-    }
-
     /// Leaves a directory whose rank 0 is gone: the last one removes it, the others say how it is.
     fn abandon(&self) {
-        if !self.has_others() && !self.is_owner_running() {
+        if !self.has_others() {
             let removal = self.directory.remove();
             if removal.is_complete() {
                 return;
@@ -383,39 +406,19 @@ fn is_lack_of_room(error: &Error) -> bool {
     }
 }
 
-fn unlink(path: &Path) {
-    if let Err(error) = remove::unlink(path) {
-        tracing::debug!(path = %path.display(), %error, "cannot remove");
-    }
-}
-
 impl Postbox for MarkerBox {
     fn send(&self, number: u64, to: Option<Rank>, body: &[u8]) -> Result<(), Error> {
-        // Every try under a new name.
-        let write = || {
-            let nonce = rand::random();
-            let name = match self.role {
-                Role::Coordinator => MarkerName::Bulletin { number, to, nonce },
-                Role::Member { rank, sender } => MarkerName::Letter {
-                    from: rank,
-                    sender,
-                    number,
-                    nonce,
-                },
-            };
-            let path = self.outbox().join(name.to_string());
-            self.write(&path, body).map(|()| path)
-        };
-        let path = match write() {
+        let new_path = || self.outbox().join(self.new_name(number, to).to_string());
+        let mut path = new_path();
+        match self.write(&path, body) {
             Err(error) if is_lack_of_room(&error) => {
-                let Some(reserve) = self.lock().reserve.take() else {
-                    return Err(error);
-                };
-                unlink(&reserve);
-                write()?
+                path = new_path();
+                self.reserves
+                    .write(&self.directory, &path, &sealed::seal(body))
+                    .map_err(|_| error)?;
             }
-            other => other?,
-        };
+            done => done?,
+        }
         let mut state = self.lock();
         state.posted.insert(number, path);
         state.schedule = TouchSchedule::default();
@@ -423,30 +426,27 @@ impl Postbox for MarkerBox {
         Ok(())
     }
 
-    fn receive(&self, newcomers: bool) -> Result<Vec<Letter>, Error> {
-        let mut listed = Listed::default();
-        match self.role {
-            Role::Member { .. } => {
-                let path = self.directory.path().join(layout::OUT);
-                self.receive_in(&path, &mut listed)?;
-            }
-            Role::Coordinator => {
-                let path = self.directory.path().join(layout::IN);
-                if newcomers {
-                    let names = self.list(&path)?;
-                    let hosts = names.iter().filter_map(|name| HostName::parse(name));
-                    self.lock().hosts.extend(hosts);
-                }
-                let hosts = self.lock().hosts.clone();
-                for host in hosts {
-                    self.receive_in(&path.join(host.to_string()), &mut listed)?;
-                }
-            }
-        }
-        self.lock().read = listed.seen;
-        Ok(listed.letters)
+    fn detour(&self, number: u64, to: Option<Rank>, body: &[u8]) {
+        let name = self.new_name(number, to);
+        self.detours.leave(name, &sealed::seal(body));
     }
 
+    fn look_around(&self) {
+        self.detours.look_around();
+    }
+
+    fn receive(&self, newcomers: bool) -> Result<Vec<Letter>, Error> {
+        let around = self.receive_around();
+        match self.receive_here(newcomers) {
+            Ok(letters) => Ok([letters, around].concat()),
+            // What has come another way says why, perhaps; this will be told again.
+            Err(_) if !around.is_empty() => Ok(around),
+            Err(error) => {
+                self.detours.look_around();
+                Err(error)
+            }
+        }
+    }
     fn tend(&self) {
         if self.is_local() {
             return;
@@ -485,8 +485,13 @@ impl Postbox for MarkerBox {
                 .filter_map(|number| posted.remove(number))
                 .collect()
         };
+        let has_room = !gone.is_empty();
         for path in gone {
-            unlink(&path);
+            remove::or_leave(&path);
+        }
+        // What messages have given back is set aside again before somebody else takes it.
+        if has_room {
+            self.set_aside();
         }
     }
 
@@ -498,11 +503,21 @@ impl Postbox for MarkerBox {
             nonce: rand::random(),
         };
         let path = self.live(self.host).join(name.to_string());
-        self.write(&path, body)?;
-        let before = self.lock().beat.replace((number, path));
-        if let Some((_, before)) = before {
-            unlink(&before);
+        let before = self.lock().beat.as_ref().map(|(_, path)| path.clone());
+        match self.write(&path, body) {
+            Err(error) if is_lack_of_room(&error) => {
+                // The one before gives its room to the next.
+                before.as_deref().ok_or(error).map(remove::or_leave)?;
+                self.write(&path, body)?;
+            }
+            done => {
+                done?;
+                if let Some(before) = &before {
+                    remove::or_leave(before);
+                }
+            }
         }
+        self.lock().beat = Some((number, path));
         Ok(())
     }
 
@@ -541,6 +556,7 @@ impl Postbox for MarkerBox {
         }
         match how {
             Retirement::Over if self.role == Role::Coordinator => {
+                self.detours.take_back();
                 let removal = self.directory.remove();
                 if !removal.is_complete() {
                     tracing::warn!("{removal}");
@@ -557,7 +573,10 @@ impl Postbox for MarkerBox {
                 self.take_back_all();
                 self.abandon();
             }
-            Retirement::Withdrawn => self.take_back_all(),
+            Retirement::Withdrawn => {
+                self.detours.take_back();
+                self.take_back_all();
+            }
         }
     }
 

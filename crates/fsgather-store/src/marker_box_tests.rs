@@ -309,3 +309,80 @@ fn a_process_that_was_never_a_member_takes_back_only_what_is_its_own() {
     );
     assert!(!directory.path().join(layout::ABORTED).exists());
 }
+
+/// Makes files until there can be no more; how many.
+fn use_up_inodes(place: &Path) -> usize {
+    (0..)
+        .take_while(|n| fs::write(place.join(format!("filler-{n}")), b"").is_ok())
+        .count()
+}
+
+#[test]
+fn messages_and_signs_of_life_go_on_where_no_file_can_be_made() {
+    let Some(disk) = SmallDisk::new("size=4m,nr_inodes=60") else {
+        return;
+    };
+    let own = check_writable(disk.0.path()).unwrap();
+    let directory = GatherDir::create_for_messages(disk.0.path(), 0o700, &record(1), own).unwrap();
+    let (root, member) = (root(&directory), member(&directory, 1));
+    member.beat(b"all well").unwrap();
+    assert!(use_up_inodes(disk.0.path()) > 0);
+    for round in 0..4 {
+        let numbers = 3 * round + 1..=3 * round + 3;
+        for number in numbers.clone() {
+            member.send(number, None, &number.to_le_bytes()).unwrap();
+        }
+        let mut letters = root.receive(true).unwrap();
+        letters.sort_by_key(|letter| letter.number);
+        let read: Vec<u64> = letters.iter().map(|letter| letter.number).collect();
+        assert_eq!(read, numbers.clone().collect::<Vec<u64>>());
+        for letter in &letters {
+            assert_eq!(
+                letter.body.as_deref(),
+                Some(&letter.number.to_le_bytes()[..])
+            );
+        }
+        // What has been read makes room for what comes next.
+        member.discard(*numbers.end(), &[]);
+        member.beat(b"all well").unwrap();
+    }
+    let label = host(1).host_label();
+    assert_eq!(root.beats(label).unwrap()[0].number, 5);
+    for number in 13..=15 {
+        member.send(number, None, b"more").unwrap();
+    }
+    assert!(is_lack_of_room(
+        &member.send(16, None, b"too many").unwrap_err()
+    ));
+}
+
+#[test]
+fn what_cannot_be_left_in_its_place_is_found_elsewhere_once_and_taken_back() {
+    let (place, directory) = made();
+    let (root, member) = (root(&directory), member(&directory, 1));
+    member.send(1, None, b"all well").unwrap();
+    assert_eq!(root.receive(true).unwrap().len(), 1);
+    fs::remove_dir_all(directory.path().join(layout::IN)).unwrap();
+    assert!(member.send(2, None, b"farewell").is_err());
+    member.detour(2, None, b"farewell");
+    root.look_around();
+    let letters = root.receive(false).unwrap();
+    assert_eq!(
+        (letters.len(), letters[0].number),
+        (1, 2),
+        "once, of two places"
+    );
+    assert_eq!(bodies(&letters), [Some(&b"farewell"[..])]);
+    root.look_around();
+    assert!(root.receive(false).is_err(), "its place is gone");
+    // Neither a member nor another world takes it for a bulletin.
+    member.look_around();
+    assert!(member.receive(false).unwrap().is_empty());
+    let detours = || {
+        let names = files(place.path()).into_iter();
+        names.filter(|name| name.starts_with("detour-")).count()
+    };
+    assert_eq!(detours(), 1);
+    member.retire(Retirement::Withdrawn);
+    assert_eq!(detours(), 0);
+}

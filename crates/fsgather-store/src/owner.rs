@@ -45,8 +45,6 @@ use uuid::Uuid;
 
 /// The first line of the record.
 const TITLE: &str = "fsgather owner record 1";
-/// How all versions of it begin.
-const TITLE_STEM: &str = "fsgather owner record ";
 /// The largest record that is read, in bytes.
 pub(crate) const MAX_RECORD_LEN: u64 = 128 * 1024;
 /// The most that lines about ranks may take of it, in bytes.
@@ -96,6 +94,9 @@ pub enum OwnerRecordError {
 }
 
 impl OwnerRecord {
+    /// How all versions of it begin.
+    pub(crate) const TITLE_STEM: &str = "fsgather owner record ";
+
     /// Writes the record as text.
     ///
     /// ```
@@ -179,7 +180,7 @@ impl OwnerRecord {
     pub fn from_text(bytes: &[u8]) -> Result<Self, OwnerRecordError> {
         let text = str::from_utf8(bytes).map_err(|_| OwnerRecordError::Foreign)?;
         let title = text.lines().next().unwrap_or_default();
-        match title.strip_prefix(TITLE_STEM) {
+        match title.strip_prefix(Self::TITLE_STEM) {
             None => return Err(OwnerRecordError::Foreign),
             Some(_) if title == TITLE => {}
             Some(version) => return Err(OwnerRecordError::Version(version.to_owned())),

@@ -134,18 +134,32 @@ impl GatherDir {
 /// stays at once.
 pub(crate) fn remove_gather_directory(path: &Path, own: OwnUid, patient: bool) -> Removal {
     let pauses: &[u64] = if patient { &PAUSES_MS } else { &[] };
-    remove_all(path, own, inventory::gather_directory, pauses)
+    remove_all(path, own, inventory::gather_directory, pauses, false)
+}
+
+/// The same for a directory that nobody uses any more: files that a client has hidden instead of removing
+/// them are taken for what they are, left over.
+pub(crate) fn remove_abandoned(path: &Path, own: OwnUid, patient: bool) -> Removal {
+    let pauses: &[u64] = if patient { &PAUSES_MS } else { &[] };
+    remove_all(path, own, inventory::gather_directory, pauses, true)
 }
 
 /// Removes another directory of which a table says what is ours.
 pub(crate) fn remove_directory(path: &Path, own: OwnUid, table: Table) -> Removal {
-    remove_all(path, own, table, &PAUSES_MS)
+    remove_all(path, own, table, &PAUSES_MS, false)
 }
 
-fn remove_all(path: &Path, own: OwnUid, table: Table, pauses: &'static [u64]) -> Removal {
+fn remove_all(
+    path: &Path,
+    own: OwnUid,
+    table: Table,
+    pauses: &'static [u64],
+    is_abandoned: bool,
+) -> Removal {
     let mut remover = Remover {
         own,
         pauses,
+        is_abandoned,
         removal: Removal::default(),
     };
     remover.remove(CWD, path, path, table);
@@ -155,6 +169,8 @@ fn remove_all(path: &Path, own: OwnUid, table: Table, pauses: &'static [u64]) ->
 struct Remover {
     own: OwnUid,
     pauses: &'static [u64],
+    /// Whether nobody can have a file open any more.
+    is_abandoned: bool,
     removal: Removal,
 }
 
@@ -232,7 +248,11 @@ impl Remover {
                         unlink(directory, path, &name);
                     }
                 }
-                None if inventory::is_lingering(&name) => {}
+                None if inventory::is_lingering(&name) => {
+                    if self.is_abandoned && self.is_own_file(directory, &name) {
+                        unlink(directory, path, &name);
+                    }
+                }
                 _ => stranger = Some(name),
             }
         }

@@ -25,6 +25,13 @@ pub(crate) fn unlink(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Removes a file of which it does not matter much whether it stays.
+pub(crate) fn or_leave(path: &Path) {
+    if let Err(error) = unlink(path) {
+        tracing::debug!(path = %path.display(), %error, "cannot remove");
+    }
+}
+
 /// Removes an empty directory.
 pub(crate) fn rmdir(path: &Path) -> io::Result<()> {
     gone(retry_on_intr(|| {

@@ -52,6 +52,16 @@ pub(crate) fn publish(
     }
 }
 
+/// Gives a file another name, which nothing has.
+pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    Ok(retry_on_intr(|| rustix::fs::rename(from, to))?)
+}
+
+/// Gives a file a second name, which takes neither an inode nor a block.
+pub(crate) fn second_name(from: &Path, to: &Path) -> io::Result<()> {
+    Ok(retry_on_intr(|| rustix::fs::link(from, to))?)
+}
+
 fn settle(result: rustix::io::Result<()>, has_succeeded: impl FnOnce() -> bool) -> io::Result<()> {
     match result {
         Ok(()) => Ok(()),

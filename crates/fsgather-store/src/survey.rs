@@ -14,6 +14,7 @@ use crate::{
     board::Unread,
     condemnation,
     contents::Contents,
+    detours::DetourName,
     directory::{self, OwnUid},
     gather_dir::is_not_seen,
     judgement::{BeatEvidence, Evidence, Judgement, OwnerEvidence, Removable, Rules, assess},
@@ -151,9 +152,13 @@ impl View {
             Ok((own, now)) => Self { own, now },
             Err(error) => {
                 tracing::debug!(path = %directory.display(), %error, "cannot write");
+                // Where only room is lacking, things can be removed all the same.
+                let touched = directory::touch(directory)
+                    .and_then(|()| listing::examine_path(directory))
+                    .map(|found| found.changed);
                 Self {
                     own: OwnUid(rustix::process::geteuid().as_raw()),
-                    now: SystemTime::now(),
+                    now: touched.unwrap_or_else(|_| SystemTime::now()),
                 }
             }
         }
@@ -241,6 +246,11 @@ impl Surveyor {
                         let mark = old_file(&path, LeftoverKind::Mark, view, &self.rules);
                         survey.leftovers.extend(mark);
                     }
+                }
+                None if DetourName::parse(name).is_some() => {
+                    let rules = self.rules.for_nameless();
+                    let message = old_file(&path, LeftoverKind::Message, view, &rules);
+                    survey.leftovers.extend(message);
                 }
                 None if leftovers::is_of_python_original(name) => {
                     let kind = LeftoverKind::PythonOriginal;

@@ -29,7 +29,8 @@ fn made_by(place: &Path, salt: u32, process: ProcessId) -> GatherDir {
 
 /// A process that this one can tell has ended.
 fn ended() -> ProcessId {
-    let mut child = std::process::Command::new("true").spawn().unwrap();
+    let mut command = std::process::Command::new("true");
+    let mut child = fsgather_testkit::process::spawn(&mut command).unwrap();
     child.wait().unwrap();
     ProcessId {
         pid: child.id(),

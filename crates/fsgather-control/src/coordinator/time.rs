@@ -214,6 +214,12 @@ impl Coordinator {
         }
     }
 
+    /// Whether the last words of somebody who is reported to have ended are waited for.
+    #[must_use]
+    pub fn has_suspects(&self) -> bool {
+        !self.suspects.is_empty()
+    }
+
     fn tick_suspects(&mut self, now: Instant) {
         let suspects = self.suspects.iter();
         let ended: Vec<Rank> = suspects

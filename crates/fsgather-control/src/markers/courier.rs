@@ -36,6 +36,8 @@ pub(super) struct Courier {
     pace: Pace,
     outbox: Outbox,
     receiving: Tolerance,
+    /// Whether last words of others are waited for.
+    has_suspects: bool,
     newcomers_at: Instant,
     listen_at: Instant,
 }
@@ -118,6 +120,7 @@ impl Courier {
             pace: Pace::new(shortest, longest, now),
             outbox,
             receiving: Tolerance::default(),
+            has_suspects: false,
             newcomers_at: now,
             listen_at: now,
         }
@@ -133,7 +136,20 @@ impl Courier {
                 self.outbox.put(round.outgoing);
             }
             self.send();
+            let has_suspects = self.desk.has_suspects();
+            if has_suspects && !self.has_suspects {
+                self.pace.moved(Instant::now());
+            }
+            self.has_suspects = has_suspects;
+            if has_suspects || round.coordinator_ended || !round.ended.is_empty() {
+                self.postbox.look_around();
+            }
             self.receive();
+            // What they have left before is read now, or soon: somebody looks often meanwhile.
+            for rank in &round.ended {
+                self.tell(*rank, true);
+                self.pace.moved(Instant::now());
+            }
             if round.coordinator_ended {
                 self.announce_the_end_of_rank_0();
                 // What it has said before is read now.
@@ -248,6 +264,12 @@ impl Courier {
             self.show(&gone);
         }
         news.extend(gone.into_iter().map(|rank| (rank, true)));
+        if self.rank == Rank::ZERO && !news.is_empty() {
+            // Last words may have been left since.
+            self.postbox.look_around();
+            self.receive();
+            self.pace.moved(Instant::now());
+        }
         for (rank, has_ended) in news {
             self.tell(rank, has_ended);
         }
@@ -318,6 +340,7 @@ impl Courier {
                 StorageCause::described(other.to_string()),
             ),
         };
+        self.desk.cut_off();
         self.desk.coordinate(|coordinator, _| {
             if !coordinator.is_open() {
                 coordinator.give_up(&cause);

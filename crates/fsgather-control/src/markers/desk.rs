@@ -51,8 +51,11 @@ struct State {
     office: Office,
     /// Whether the courier is under way with something.
     in_flight: bool,
-    /// How the process of rank 0 was seen to go, until the courier has looked for its last words.
-    coordinator_ended: bool,
+    /// Whose processes were seen to go, until the courier has looked for their last words: of anybody on
+    /// rank 0, of rank 0 elsewhere.
+    ended: Vec<Rank>,
+    /// Whether messages cannot be moved any more.
+    is_cut_off: bool,
     /// What the courier does at its end, once it is to stop.
     stopping: Option<Retirement>,
     /// Whether the courier has stopped.
@@ -105,6 +108,8 @@ pub(super) struct Desk {
 pub(super) struct Round {
     pub(super) outgoing: Vec<Outgoing>,
     pub(super) coordinator_ended: bool,
+    /// Ranks whose processes were seen to go.
+    pub(super) ended: Vec<Rank>,
     pub(super) stopping: Option<Retirement>,
 }
 
@@ -124,7 +129,8 @@ impl Desk {
                 clock: AwakeClock::new(Instant::now()),
                 office,
                 in_flight: false,
-                coordinator_ended: false,
+                ended: Vec::new(),
+                is_cut_off: false,
                 stopping: None,
                 stopped: false,
             }),
@@ -180,8 +186,34 @@ impl Desk {
 
     /// Notes that the process of rank 0 has ended; its last words may still be unread.
     pub(super) fn coordinator_ended(&self) {
-        self.lock().coordinator_ended = true;
+        self.lock().ended.push(Rank::ZERO);
         self.work.notify_one();
+    }
+
+    /// Notes that the process of a rank on this host has ended. Rank 0 looks for its last words first; the
+    /// others tell rank 0.
+    pub(super) fn sibling_ended(&self, sibling: Rank) {
+        let mut state = self.lock();
+        if state.machines.coordinator.is_some() {
+            state.ended.push(sibling);
+            self.work.notify_one();
+        } else {
+            drop(state);
+            self.act(|member, _| member.sibling_exited(sibling));
+        }
+    }
+
+    /// Whether rank 0 waits for the last words of somebody who is said to have ended.
+    pub(super) fn has_suspects(&self) -> bool {
+        let state = self.lock();
+        let coordinator = state.machines.coordinator.as_ref();
+        coordinator.is_some_and(Coordinator::has_suspects)
+    }
+
+    /// Notes that messages cannot be moved any more, so that nobody has to be waited for.
+    pub(super) fn cut_off(&self) {
+        self.lock().is_cut_off = true;
+        self.changed.notify_all();
     }
 
     /// Waits until `ready` has a result, for `limit` at most. Time passes for the machines meanwhile,
@@ -231,7 +263,7 @@ impl Desk {
                 }
                 _ => true,
             };
-            (all_read || state.stopped).then_some(all_read)
+            (all_read || state.stopped || state.is_cut_off).then_some(all_read)
         })
         .unwrap_or(false)
     }
@@ -246,7 +278,7 @@ impl Desk {
                 }
                 _ => true,
             };
-            (all_told || state.stopped).then_some(())
+            (all_told || state.stopped || state.is_cut_off).then_some(())
         });
     }
 
@@ -267,7 +299,7 @@ impl Desk {
         loop {
             let now = Instant::now();
             let is_called = !state.office.is_empty()
-                || state.coordinator_ended
+                || !state.ended.is_empty()
                 || (state.stopping.is_some() && !knows_of_stop);
             if is_called || now >= until {
                 return;
@@ -289,6 +321,7 @@ impl Desk {
             state = self.lock();
         }
         let stopping = state.stopping;
+        let ended = std::mem::take(&mut state.ended);
         let finally = stopping.is_some() || state.machines.member.farewell().is_some();
         let outgoing = match &mut state.office {
             Office::Coordinator(bulletins) => bulletins.take_outgoing(),
@@ -297,7 +330,11 @@ impl Desk {
         state.in_flight |= !outgoing.is_empty();
         Round {
             outgoing,
-            coordinator_ended: std::mem::take(&mut state.coordinator_ended),
+            coordinator_ended: ended.contains(&Rank::ZERO),
+            ended: ended
+                .into_iter()
+                .filter(|rank| *rank != Rank::ZERO)
+                .collect(),
             stopping,
         }
     }

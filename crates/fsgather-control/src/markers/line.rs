@@ -89,7 +89,7 @@ impl MarkerLine {
             if sibling == Rank::ZERO {
                 desk.coordinator_ended();
             } else {
-                desk.act(|member, _| member.sibling_exited(sibling));
+                desk.sibling_ended(sibling);
             }
         };
         match Watch::start(self.rank, processes, Arc::clone(&config.is_running), report) {

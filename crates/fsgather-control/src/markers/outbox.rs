@@ -25,6 +25,8 @@ const LAST_TRIES: Duration = Duration::from_secs(2);
 pub(super) struct Outbox {
     unsent: VecDeque<Outgoing>,
     failing: Option<Failing>,
+    /// Up to which message there was a detour.
+    detoured: u64,
 }
 
 /// A message that cannot be left, for now.
@@ -55,6 +57,12 @@ impl Outbox {
         }
         while let Some(next) = self.unsent.front() {
             if let Err(error) = postbox.send(next.number, next.to, &next.body) {
+                for message in &self.unsent {
+                    if message.number > self.detoured {
+                        self.detoured = message.number;
+                        postbox.detour(message.number, message.to, &message.body);
+                    }
+                }
                 return self.note(error, now);
             }
             self.failing = None;
