@@ -3,6 +3,7 @@
 use crate::script::{Fault, Harm, Line, Parting, Script, Twist, Verb, What};
 
 /// All of them, each with what it has found.
+#[expect(clippy::too_many_lines, reason = "it is a table")]
 pub(crate) fn scripts() -> Vec<(&'static str, Script)> {
     let on = |verb| Line { verb, on: Some(0) };
     let twist = |rank, line, what| Twist { rank, line, what };

@@ -27,6 +27,7 @@ use script::{Fault, Harm, Line, Parting, Script, Twist, Verb, What, scripts};
 const SCRIPTS: u32 = 800;
 
 /// As many scripts as are asked for.
+#[expect(clippy::disallowed_methods, reason = "it is for this program alone")]
 fn config() -> ProptestConfig {
     let asked = std::env::var("FSGATHER_SIMULATION_SCRIPTS");
     let asked = asked.ok().and_then(|scripts| scripts.parse().ok());

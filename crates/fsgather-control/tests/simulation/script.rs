@@ -3,7 +3,7 @@
 //! A script is small enough to be read when a test has failed, and says everything: the same script always
 //! gives the same run.
 
-use std::fmt;
+use std::fmt::{self, Write};
 
 use fsgather_core::{ChannelId, Rank};
 use proptest::{collection::vec, prelude::*, sample::select};
@@ -207,7 +207,11 @@ impl Script {
     pub(crate) fn word(&self) -> String {
         // Encoding plain data into a growing vector cannot fail.
         let bytes = postcard::to_stdvec(self).unwrap_or_default();
-        bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+        bytes.iter().fold(String::new(), |mut word, byte| {
+            // Writing to a string cannot fail.
+            let _ = write!(word, "{byte:02x}");
+            word
+        })
     }
 
     /// The script that such a word stands for.

@@ -143,13 +143,12 @@ pub(super) fn starter(claim: &Claim, me: u32, look: &impl Look) -> Found {
                 Some((*candidate, (*mark)?))
             })
             .collect();
-        let mut ranks: BTreeSet<u32> = match claim.rank_name {
-            Some(_) => below.values().copied().collect(),
+        let mut ranks: BTreeSet<u32> = if claim.rank_name.is_some() {
+            below.values().copied().collect()
+        } else {
             // What a rank has started is of its program as well.
-            None => {
-                let is_root = |pid: &&u32| !below.keys().any(|above| is_below(**pid, *above, all));
-                below.keys().filter(is_root).copied().collect()
-            }
+            let is_root = |pid: &&u32| !below.keys().any(|above| is_below(**pid, *above, all));
+            below.keys().filter(is_root).copied().collect()
         };
         ranks.insert(claim.rank_name.map_or(me, |_| claim.rank));
         if ranks.len() >= claim.ranks_here {

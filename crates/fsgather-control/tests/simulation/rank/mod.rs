@@ -42,7 +42,7 @@ pub(crate) struct Clock {
 impl Clock {
     /// What time it is for the machines of that process.
     pub(crate) fn instant(self) -> Instant {
-        self.base + self.now - self.asleep
+        self.base + self.now.saturating_sub(self.asleep)
     }
 
     /// When it will be that time for them.
@@ -158,7 +158,7 @@ impl Process {
         if let Health::Stopped { since, .. } = self.health {
             let stopped = now.saturating_sub(since);
             if stopped > COUNTED {
-                self.asleep += stopped - COUNTED;
+                self.asleep += stopped.saturating_sub(COUNTED);
                 self.hears_until = now + HEARING;
             }
         }
