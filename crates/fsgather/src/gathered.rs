@@ -7,8 +7,9 @@ use fsgather_store::Payload;
 
 use crate::{
     inner::Inner,
+    open_calls::{Open, OpenCall},
     part_reader::PartReaders,
-    transfer::{announcement::FileAnnouncement, incoming::Incoming},
+    transfer::{announcement::FileAnnouncement, incoming::Incoming, session::note_read},
 };
 
 /// The result of a gather: everything on the root, nothing elsewhere.
@@ -80,6 +81,7 @@ pub(crate) struct Left {
     /// Whether the owners of payloads wait to be told that all has been read.
     acknowledge: bool,
     failed: bool,
+    _open: OpenCall,
 }
 
 impl Left {
@@ -106,18 +108,11 @@ impl Left {
         parts.map(|(_, part, _)| part.len()).sum()
     }
 
-    /// What others do wrong meanwhile is told at the next call; what is decided can be read, unless it was
-    /// this rank itself that was told to stop.
+    /// What notes that bytes have been read.
     pub(crate) fn moved(&self) -> impl FnMut(u64) -> Result<(), Error> + Send + 'static {
         let inner = Arc::clone(&self.inner);
         let ticket = self.ticket.clone();
-        move |bytes| {
-            let noted = inner.progress(&ticket, Phase::Reading, bytes);
-            match noted {
-                Err(failure) if inner.world.interrupt.reason().is_some() => Err(failure),
-                _ => Ok(()),
-            }
-        }
+        move |bytes| note_read(&inner, &ticket, bytes)
     }
 
     /// Ends the reading with a failure, which the others are told at their next call.
@@ -138,7 +133,6 @@ impl Drop for Left {
         if self.acknowledge {
             self.inner.exchange.done(&self.ticket);
         }
-        self.inner.gather_read();
     }
 }
 
@@ -150,7 +144,7 @@ impl<T> Parts<T> {
         acknowledge: bool,
         take: Take<T>,
     ) -> Self {
-        inner.gather_opened();
+        let open = OpenCall::new(&inner, &ticket, Open::Unread);
         let parts: Vec<_> = (0..)
             .map(Rank::new)
             .zip(incoming)
@@ -165,6 +159,7 @@ impl<T> Parts<T> {
             parts: parts.into_iter(),
             acknowledge,
             failed: false,
+            _open: open,
         };
         Self { left, take }
     }

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::Instant,
 };
@@ -17,8 +17,8 @@ use fsgather_store::PayloadId;
 use uuid::Uuid;
 
 use crate::{
-    blocking, ground::Ground, place::call_id, places::Places, route::Route, settings::Transport,
-    world::World,
+    blocking, ground::Ground, open_calls::OpenCalls, place::call_id, places::Places, route::Route,
+    settings::Transport, world::World,
 };
 
 /// One rank's membership of one group, be it the world or a part of it.
@@ -33,8 +33,8 @@ pub(crate) struct Inner {
     /// Whether this is the world itself, which sees to what all groups leave behind.
     is_world: bool,
     ended: AtomicBool,
-    /// Gathers whose payloads have not all been read.
-    open_gathers: AtomicUsize,
+    /// Calls of which something is still to be had.
+    pub(crate) open_calls: OpenCalls,
     /// How often a group was made of each list of members.
     lists: Mutex<BTreeMap<Vec<Rank>, u64>>,
 }
@@ -50,7 +50,7 @@ impl Inner {
             places: Places::default(),
             is_world: true,
             ended: AtomicBool::new(false),
-            open_gathers: AtomicUsize::new(0),
+            open_calls: OpenCalls::default(),
             lists: Mutex::default(),
         });
         let weak = Arc::downgrade(&inner.world);
@@ -105,7 +105,7 @@ impl Inner {
             members,
             is_world: false,
             ended: AtomicBool::new(false),
-            open_gathers: AtomicUsize::new(0),
+            open_calls: OpenCalls::default(),
             lists: Mutex::default(),
         }))
     }
@@ -174,17 +174,6 @@ impl Inner {
         self.world.route()
     }
 
-    /// Notes that the results of a gather are being read, until [`gather_read`](Self::gather_read).
-    pub(crate) fn gather_opened(&self) {
-        self.open_gathers.fetch_add(1, Ordering::SeqCst);
-        self.world.open_gathers.fetch_add(1, Ordering::SeqCst);
-    }
-
-    pub(crate) fn gather_read(&self) {
-        self.open_gathers.fetch_sub(1, Ordering::SeqCst);
-        self.world.open_gathers.fetch_sub(1, Ordering::SeqCst);
-    }
-
     /// Ends the communicator together with all other ranks.
     pub(crate) fn close(&self, site: Site) -> Result<(), Error> {
         if self.world.is_foreign() {
@@ -192,17 +181,12 @@ impl Inner {
                 "this communicator belongs to the parent process; a forked child cannot close it",
             ));
         }
-        let open = if self.is_world {
-            self.world.open_gathers.load(Ordering::SeqCst)
+        let open_calls = if self.is_world {
+            &self.world.open_calls
         } else {
-            self.open_gathers.load(Ordering::SeqCst)
+            &self.open_calls
         };
-        if open > 0 {
-            return Err(Error::config(format!(
-                "results that this communicator has gathered have not been read to their end ({open} gathers); \
-                 read or drop them before close"
-            )));
-        }
+        open_calls.check(&site)?;
         if self.ended.swap(true, Ordering::SeqCst) {
             return Err(Error::config("this communicator is closed"));
         }

@@ -86,6 +86,7 @@ mod inner;
 mod introduction;
 mod links;
 mod meeting;
+mod open_calls;
 mod place;
 mod places;
 mod route;

@@ -7,10 +7,18 @@ use fsgather_core::Error;
 use crate::{
     blocking::step_aside,
     collective::{Received, Started},
+    open_calls::{Open, OpenCall},
 };
 
 /// Reads what a call has brought.
 type Finish<R> = Box<dyn FnOnce(&Started<'static>, Received) -> Result<R, Error> + Send>;
+
+/// A call whose result has not been handed out.
+struct State<R> {
+    started: Started<'static>,
+    finish: Finish<R>,
+    _open: OpenCall,
+}
 
 /// A call that has been started, and whose result has not been asked for yet.
 ///
@@ -35,7 +43,7 @@ type Finish<R> = Box<dyn FnOnce(&Started<'static>, Received) -> Result<R, Error>
 #[must_use = "a pending call whose result nobody asks for had better not be started"]
 pub struct Pending<R> {
     /// Gone once the result has been handed out.
-    state: Option<(Started<'static>, Finish<R>)>,
+    state: Option<State<R>>,
     /// Somebody waits for it in the background.
     #[cfg(feature = "async")]
     pub(crate) awaited: Option<crate::awaited::Awaited<R>>,
@@ -46,8 +54,14 @@ impl<R> Pending<R> {
         started: Started<'static>,
         finish: impl FnOnce(&Started<'static>, Received) -> Result<R, Error> + Send + 'static,
     ) -> Self {
+        let session = started.session();
+        let open = OpenCall::new(&session.inner, &session.ticket, Open::Pending);
         Self {
-            state: Some((started, Box::new(finish))),
+            state: Some(State {
+                started,
+                finish: Box::new(finish),
+                _open: open,
+            }),
             #[cfg(feature = "async")]
             awaited: None,
         }
@@ -93,12 +107,12 @@ impl<R> Pending<R> {
     }
 
     fn look(&mut self, limit: Option<Duration>) -> Result<Option<R>, Error> {
-        let (mut started, finish) = self.state.take().ok_or_else(taken)?;
-        let Some(received) = started.receive(limit)? else {
-            self.state = Some((started, finish));
+        let mut state = self.state.take().ok_or_else(taken)?;
+        let Some(received) = state.started.receive(limit)? else {
+            self.state = Some(state);
             return Ok(None);
         };
-        finish(&started, received).map(Some)
+        (state.finish)(&state.started, received).map(Some)
     }
 }
 
@@ -108,8 +122,8 @@ pub(crate) fn taken() -> Error {
 
 impl<R> Drop for Pending<R> {
     fn drop(&mut self) {
-        if let Some((started, _)) = &mut self.state {
-            started.abandon();
+        if let Some(state) = &mut self.state {
+            state.started.abandon();
         }
     }
 }
@@ -119,7 +133,7 @@ impl<R> fmt::Debug for Pending<R> {
         let call = self
             .state
             .as_ref()
-            .map(|(started, _)| started.session().ticket.to_string());
+            .map(|state| state.started.session().ticket.to_string());
         f.debug_struct("Pending")
             .field("call", &call)
             .finish_non_exhaustive()

@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{
         Mutex, OnceLock,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
@@ -21,6 +21,7 @@ use crate::{
     ground::Ground,
     inner::lock,
     links::Links,
+    open_calls::OpenCalls,
     place::Place,
     route::Route,
 };
@@ -56,8 +57,8 @@ pub(crate) struct World {
     pub(crate) links: Links,
     /// Gather directories, of all groups.
     pub(crate) directories: Directories,
-    /// Gathers whose payloads have not all been read, in all groups.
-    pub(crate) open_gathers: AtomicUsize,
+    /// Calls of which something is still to be had, in all groups.
+    pub(crate) open_calls: OpenCalls,
     /// The latest call that has succeeded of each group that this rank has made a call in.
     decided: Mutex<BTreeMap<ChannelId, Option<Epoch>>>,
     /// Whether any call has failed.
@@ -90,7 +91,7 @@ impl World {
             settled: OnceLock::new(),
             links: Links::default(),
             directories: Directories::default(),
-            open_gathers: AtomicUsize::new(0),
+            open_calls: OpenCalls::default(),
             decided: Mutex::default(),
             has_failed: AtomicBool::new(false),
             lost: Mutex::default(),

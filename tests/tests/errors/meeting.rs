@@ -67,6 +67,15 @@ fn results_that_were_not_read() {
 }
 
 #[test]
+fn a_pending_call_at_close() {
+    let place = place();
+    let world = World::new(2, place.path());
+    let script = "join start_all_gather:10 close";
+    let mut stage = two(&world, script, script);
+    all_say(&mut stage, 0..2, "a_pending_call_at_close");
+}
+
+#[test]
 fn everything_to_every_standard_output() {
     let place = place();
     let world = World::new(2, place.path());

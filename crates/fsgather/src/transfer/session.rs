@@ -14,7 +14,20 @@ pub(crate) struct Session {
     pub(crate) inner: Arc<Inner>,
     pub(crate) ticket: Ticket,
     phase: Cell<Phase>,
+    /// Whether the owners of payloads wait to be told that this rank needs them no more.
+    acknowledge: Cell<bool>,
     finished: Cell<bool>,
+}
+
+/// Notes that bytes of a decided call have been read.
+///
+/// What others do wrong meanwhile is told at the next call; what is decided can be read, unless it was this
+/// rank itself that was told to stop.
+pub(crate) fn note_read(inner: &Inner, ticket: &Ticket, bytes: u64) -> Result<(), Error> {
+    match inner.progress(ticket, Phase::Reading, bytes) {
+        Err(failure) if inner.world.interrupt.reason().is_some() => Err(failure),
+        _ => Ok(()),
+    }
 }
 
 impl Session {
@@ -27,13 +40,17 @@ impl Session {
             ticket,
             inner: Arc::clone(inner),
             phase: Cell::new(Phase::Publishing),
+            acknowledge: Cell::new(false),
             finished: Cell::new(false),
         })
     }
 
-    /// Notes that bytes have moved in the current phase.
+    /// Notes that bytes have moved in the current phase; an error if this rank is to stop.
     pub(crate) fn moved(&self, bytes: u64) -> Result<(), Error> {
-        self.inner.progress(&self.ticket, self.phase.get(), bytes)
+        match self.phase.get() {
+            Phase::Reading => note_read(&self.inner, &self.ticket, bytes),
+            phase => self.inner.progress(&self.ticket, phase, bytes),
+        }
     }
 
     /// Notes that bytes have been read, wherever the session is meanwhile.
@@ -41,7 +58,7 @@ impl Session {
     pub(crate) fn moving(&self) -> OwnMoved {
         let inner = Arc::clone(&self.inner);
         let ticket = self.ticket.clone();
-        Box::new(move |bytes| inner.progress(&ticket, Phase::Reading, bytes))
+        Box::new(move |bytes| note_read(&inner, &ticket, bytes))
     }
 
     /// Hands in this rank's contribution.
@@ -61,7 +78,10 @@ impl Session {
             .exchange
             .wait_for(&self.ticket, Round::VERDICT, limit)
             .map_err(|failure| self.over(failure))?;
-        if verdict.is_some() {
+        if let Some(verdict) = &verdict {
+            let table = verdict.table.as_ref();
+            let acknowledge = table.is_some_and(|table| table.acknowledge);
+            self.acknowledge.set(acknowledge);
             self.phase.set(Phase::Reading);
             let Ticket { channel, epoch, .. } = self.ticket;
             self.inner.world.note_decided(channel, epoch);
@@ -84,6 +104,10 @@ impl Session {
         let exchange = &self.inner.exchange;
         let failure = exchange.fail(&self.ticket, self.phase.get(), cause);
         self.inner.world.note_failed(&failure);
+        if self.acknowledge.get() {
+            // What could not be read is not needed any more.
+            exchange.done(&self.ticket);
+        }
         failure
     }
 

@@ -1,0 +1,129 @@
+//! Calls of which something is still to be had, which is what `close` must not come before: [`OpenCalls`].
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex},
+};
+
+use fsgather_core::{Error, Site, Ticket};
+
+use crate::inner::{Inner, lock};
+
+/// What is still to be had of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Open {
+    /// Nobody has waited for its verdict.
+    Pending,
+    /// Results have not been read to their end.
+    Unread,
+}
+
+impl Open {
+    const fn what_to_do(self) -> &'static str {
+        match self {
+            Self::Pending => "is still pending; wait for it or drop it",
+            Self::Unread => "has results that have not been read to their end; read or drop them",
+        }
+    }
+}
+
+/// Open calls by the order in which they were opened.
+#[derive(Default)]
+pub(crate) struct OpenCalls {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    opened: u64,
+    calls: BTreeMap<u64, (Open, String)>,
+}
+
+impl OpenCalls {
+    fn insert(&self, left: Open, call: &dyn fmt::Display) -> u64 {
+        let mut state = lock(&self.state);
+        state.opened += 1;
+        let number = state.opened;
+        state.calls.insert(number, (left, call.to_string()));
+        number
+    }
+
+    fn remove(&self, number: u64) {
+        lock(&self.state).calls.remove(&number);
+    }
+
+    /// Nothing if no call is open, else why the communicator cannot be closed at `site`.
+    ///
+    /// Closing it all the same would wait for this very rank.
+    pub(crate) fn check(&self, site: &Site) -> Result<(), Error> {
+        let state = lock(&self.state);
+        let Some((left, call)) = state.calls.values().next() else {
+            return Ok(());
+        };
+        let more = match state.calls.len() - 1 {
+            0 => String::new(),
+            more => format!(" (and {more} more)"),
+        };
+        Err(Error::config(format!(
+            "close at {site} comes too early: {call}{more} {} before",
+            left.what_to_do()
+        )))
+    }
+}
+
+/// An open call, for as long as this exists.
+pub(crate) struct OpenCall {
+    inner: Arc<Inner>,
+    /// Its numbers in the group and in the world.
+    numbers: (u64, u64),
+}
+
+impl OpenCall {
+    pub(crate) fn new(inner: &Arc<Inner>, ticket: &Ticket, left: Open) -> Self {
+        let call = &*ticket.call;
+        let numbers = (
+            inner.open_calls.insert(left, call),
+            inner.world.open_calls.insert(left, call),
+        );
+        let inner = Arc::clone(inner);
+        Self { inner, numbers }
+    }
+}
+
+impl Drop for OpenCall {
+    fn drop(&mut self) {
+        let (group, world) = self.numbers;
+        self.inner.open_calls.remove(group);
+        self.inner.world.open_calls.remove(world);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_places_are_named() {
+        let calls = OpenCalls::default();
+        let end = Site::named("a.py:9");
+        assert_eq!(calls.check(&end), Ok(()));
+        let first = calls.insert(Open::Pending, &"all_gather at a.py:3");
+        let second = calls.insert(Open::Unread, &"gather to rank 0 at a.py:5");
+        let told = calls.check(&end).unwrap_err().to_string();
+        assert_eq!(
+            told,
+            "close at a.py:9 comes too early: all_gather at a.py:3 (and 1 more) is still pending; wait for it \
+             or drop it before"
+        );
+        calls.remove(first);
+        let told = calls.check(&end).unwrap_err().to_string();
+        assert_eq!(
+            told,
+            "close at a.py:9 comes too early: gather to rank 0 at a.py:5 has results that have not been read to \
+             their end; read or drop them before"
+        );
+        calls.remove(second);
+        assert_eq!(calls.check(&end), Ok(()));
+    }
+}
