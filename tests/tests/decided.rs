@@ -1,8 +1,18 @@
-//! What was decided can be read until its readers are done or dead, whatever the others do meanwhile.
+//! What was decided can be read until its readers are done or dead, whatever the others do meanwhile: they fail,
+//! die, or end without `close`.
 
 mod common;
 
-use common::{PEER_FAILED, Stage, World, name_of, place};
+use std::time::{Duration, Instant};
+
+use common::{End, PEER_FAILED, Stage, World, assert_nothing_left, everybody, name_of, place};
+use rustix::process::Signal;
+
+/// How payloads travel.
+const BY_FILES_OR_MEMORY: [&str; 2] = ["filesys", "memory"];
+
+/// Longer than anybody stays for nothing.
+const A_WHILE: Duration = Duration::from_secs(7);
 
 #[test]
 fn a_loss_after_the_verdict_does_not_disturb_those_who_still_read() {
@@ -18,12 +28,107 @@ fn a_loss_after_the_verdict_does_not_disturb_those_who_still_read() {
     stage.wait_at([2], "done");
     stage.kill(2);
     let lost = name_of(2, stage.pid(2));
-    let (error, _) = stage.fail_alike([0], PEER_FAILED);
-    assert!(error.starts_with(&lost), "{error}");
-    // It knows by now, or will while it reads; what rank 2 has published is there.
+    // Rank 1 knows by now, or will while it reads; what rank 2 has published is there.
+    stage.let_pass(Duration::from_secs(1));
     stage.go(1);
     stage.wait_at([1], "read");
     stage.go(1);
-    let (error, _) = stage.fail_alike([1], PEER_FAILED);
+    let (error, _) = stage.fail_alike([0, 1], PEER_FAILED);
     assert!(error.starts_with(&lost), "{error}");
+    assert_nothing_left(place.path());
+}
+
+/// Three ranks of which rank 1 reads late what all have handed in; the others end without a close.
+fn with_a_late_reader(transport: &str, timeout: &str, directory: &std::path::Path) -> Stage {
+    let world = World::new(3, directory)
+        .with("FSGATHER_TRANSPORT", transport)
+        .with("FSGATHER_TIMEOUT", timeout);
+    let mut stage = Stage::new();
+    stage.start_all(&world, |rank| match rank {
+        0 => "join start_gather:1:300000 start_all_gather:300000 barrier abandon:0 wait:1 drop"
+            .into(),
+        1 => {
+            "join start_gather:1:300000 start_all_gather:300000 barrier at:late wait:1 wait:0 drop"
+                .into()
+        }
+        _ => "join start_gather:1:300000 start_all_gather:300000 barrier wait:0 wait:1 drop".into(),
+    });
+    stage.wait_at([1], "late");
+    for rank in [0, 2] {
+        stage.wait_for(rank, "done wait:1");
+    }
+    stage
+}
+
+#[test]
+fn a_rank_that_ends_without_close_stays_until_others_have_read() {
+    for transport in BY_FILES_OR_MEMORY {
+        let place = place();
+        let mut stage = with_a_late_reader(transport, "60s", place.path());
+        stage.let_pass(A_WHILE);
+        assert!(stage.runs(0), "{}", stage.transcript());
+        stage.go(1);
+        let ends = stage.end_all(everybody(3));
+        for end in &ends {
+            assert_eq!(end.code, 0, "{}", stage.transcript());
+        }
+        assert!(says_for_whom(&stage, &ends[0]), "{}", stage.transcript());
+        // With files the others need not stay; rank 0 does so for all.
+        assert_eq!(says_for_whom(&stage, &ends[2]), transport == "memory");
+        assert_nothing_left(place.path());
+    }
+}
+
+/// Whether a rank has said that it stays for rank 1.
+fn says_for_whom(stage: &Stage, end: &End) -> bool {
+    let stays = format!(
+        "until {} has read what was handed over",
+        name_of(1, stage.pid(1))
+    );
+    end.stderr
+        .iter()
+        .any(|line| line.contains("this process stays, for") && line.contains(&stays))
+}
+
+#[test]
+fn a_dead_reader_keeps_nobody() {
+    for transport in BY_FILES_OR_MEMORY {
+        let place = place();
+        let mut stage = with_a_late_reader(transport, "60s", place.path());
+        let killed = stage.kill(1);
+        for end in stage.end_all([0, 2]) {
+            assert_eq!(end.code, 0, "{}", stage.transcript());
+            let late = end.at.saturating_duration_since(killed);
+            assert!(late < A_WHILE, "after {late:?}\n{}", stage.transcript());
+        }
+        assert_nothing_left(place.path());
+    }
+}
+
+#[test]
+fn a_stopped_reader_is_waited_for_as_long_as_the_time_out() {
+    let place = place();
+    let mut stage = with_a_late_reader("memory", "15s", place.path());
+    let since = Instant::now();
+    stage.signal(1, Signal::STOP);
+    for end in stage.end_all([0, 2]) {
+        assert_eq!(end.code, 0, "{}", stage.transcript());
+        let stayed = end.at.saturating_duration_since(since);
+        assert!(stayed > Duration::from_secs(4), "{stayed:?}");
+        assert!(says_for_whom(&stage, &end), "{}", stage.transcript());
+    }
+    stage.kill(1);
+}
+
+#[test]
+fn who_has_to_stay_can_be_ended() {
+    let place = place();
+    let mut stage = with_a_late_reader("filesys", "60s", place.path());
+    stage.let_pass(Duration::from_secs(1));
+    stage.signal(0, Signal::TERM);
+    stage.end(0);
+    // What lies in files is there all the same.
+    stage.go(1);
+    stage.wait_for(1, "done wait:1");
+    stage.wait_for(1, "done wait:0");
 }

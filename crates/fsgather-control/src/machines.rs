@@ -106,6 +106,7 @@ impl Machines {
                     MemberAction::Reclaim { channel, epoch } => {
                         reclaims.extend(self.reclaim(channel, epoch, self.rank));
                     }
+                    MemberAction::Warn(text) => tracing::warn!("{text}"),
                 }
             }
             for action in ordered {

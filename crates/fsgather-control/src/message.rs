@@ -5,7 +5,8 @@
 
 use bytes::Bytes;
 use fsgather_core::{
-    Activity, Call, ChannelId, Epoch, Error, Leaves, ProcessId, Rank, Site, Start, Step, WorldSize,
+    Activity, Call, ChannelId, Epoch, Error, Leaves, Peer, ProcessId, Rank, Site, Start, Step,
+    WorldSize,
 };
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -130,6 +131,11 @@ pub enum ToCoordinator {
     },
     /// The member has been asked whether it is there, and is.
     Here,
+    /// The member makes no more calls, and stays as long as others have to read what it keeps.
+    Stay {
+        /// Why, if something went wrong.
+        cause: Option<Error>,
+    },
 }
 
 /// What rank 0 says to everybody once all have joined.
@@ -204,4 +210,10 @@ pub enum ToMember {
     },
     /// Is the member there?
     Ask,
+    /// Who has still to read what a member that stays has handed over; nobody any more if there are none.
+    /// While somebody gets on this is said again.
+    Needed {
+        /// Those ranks.
+        by: Vec<Peer>,
+    },
 }

@@ -3,15 +3,15 @@
 use std::{
     fmt,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
 };
 
 use fsgather_core::{
-    Call, ChannelId, Contribution, Error, Exchange, Interrupt, Operation, Peer, PeerFailure, Phase,
-    Rank, ReclaimSink, Round, Site, Ticket, Verdict, WorldSize,
+    Call, ChannelId, Contribution, Departure, Error, Exchange, Interrupt, Operation, Peer,
+    PeerFailure, Phase, Rank, ReclaimSink, Round, Site, Ticket, Verdict, WorldSize,
 };
 
 use crate::{
@@ -40,8 +40,8 @@ struct World<D> {
     /// All contributions to one exchange together stay below this, in bytes.
     table_limit: Option<usize>,
     ended: AtomicBool,
-    /// Whether it ended with rank 0 there and, on rank 0, all others gone.
-    in_good_hands: AtomicBool,
+    /// What is known of what is left behind, once it has ended.
+    departure: Mutex<Departure>,
     /// Asked by whoever waits or works for long.
     interrupt: Interrupt,
     driver: D,
@@ -83,7 +83,7 @@ impl<D: Driver> Seat<D> {
                 rank,
                 table_limit,
                 ended: AtomicBool::new(false),
-                in_good_hands: AtomicBool::new(true),
+                departure: Mutex::default(),
                 interrupt,
                 driver,
             }),
@@ -215,8 +215,10 @@ impl<D: Driver> Seat<D> {
             Ok(()) => {
                 if self.end() {
                     let in_good_hands = driver.shut_down();
-                    let place = &self.world.in_good_hands;
-                    place.store(in_good_hands, Ordering::Relaxed);
+                    self.note_departure(Departure {
+                        in_good_hands,
+                        undecided: Vec::new(),
+                    });
                 }
                 Ok(())
             }
@@ -228,35 +230,64 @@ impl<D: Driver> Seat<D> {
         }
     }
 
-    fn leave_world(&self, cause: Option<Error>) -> bool {
-        let in_good_hands = &self.world.in_good_hands;
+    fn leave_world(&self, cause: Option<Error>) -> Departure {
+        let World {
+            rank,
+            interrupt,
+            departure,
+            ..
+        } = &*self.world;
         if !self.end() {
-            return in_good_hands.load(Ordering::Relaxed);
+            return lock(departure).clone();
         }
         let driver = self.driver();
-        let abrupt = cause.is_some();
-        let (failed, deserted) = driver.act(|member, _| {
-            let failed = member.failure(ChannelId::WORLD).is_some();
-            member.leave(cause);
-            let deserted =
-                member.has_lost_coordinator() || member.farewell() == Some(Farewell::Disorderly);
-            (failed, deserted)
+        let (failed, undecided) = driver.act(|member, now| {
+            let failed = member.failure(ChannelId::WORLD).is_some() || cause.is_some();
+            let undecided = member.undecided(*rank == Rank::ZERO);
+            if interrupt.reason().is_none() {
+                member.stay(cause, *rank == Rank::ZERO, now);
+            } else {
+                member.leave(cause);
+            }
+            (failed, undecided)
         });
         driver.settle(SETTLE_LIMIT);
-        let limit = if failed || abrupt {
+        // Whoever waits for it to end can still end it.
+        wait_asking(
+            interrupt,
+            None,
+            || interrupt.reason().is_some(),
+            |slice| driver.wait_until(slice, |member| (!member.is_needed()).then_some(())),
+        );
+        let deserted = driver.act(|member, _| {
+            member.end_stay();
+            member.has_lost_coordinator() || member.farewell() == Some(Farewell::Disorderly)
+        });
+        let limit = if failed || interrupt.reason().is_some() {
             FAILED_DEPARTURE_LIMIT
         } else {
             DEPARTURE_LIMIT
         };
-        let is_well = if self.world.rank == Rank::ZERO {
+        let is_well = if *rank == Rank::ZERO {
             driver.wait_for_departures(limit)
         } else {
             !deserted
         };
         let is_well = driver.shut_down() && is_well;
-        in_good_hands.store(is_well, Ordering::Relaxed);
-        is_well
+        self.note_departure(Departure {
+            in_good_hands: is_well,
+            undecided,
+        })
     }
+
+    fn note_departure(&self, departure: Departure) -> Departure {
+        lock(&self.world.departure).clone_from(&departure);
+        departure
+    }
+}
+
+fn lock<T>(guarded: &Mutex<T>) -> MutexGuard<'_, T> {
+    guarded.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn closed() -> Error {
@@ -457,10 +488,13 @@ impl<D: Driver> Exchange for Seat<D> {
         }
     }
 
-    fn leave(&self, cause: Option<Error>) -> bool {
+    fn leave(&self, cause: Option<Error>) -> Departure {
         if self.is_group() {
             self.retire(cause);
-            true
+            Departure {
+                in_good_hands: true,
+                undecided: Vec::new(),
+            }
         } else {
             self.leave_world(cause)
         }

@@ -121,6 +121,7 @@ impl State {
                         MemberAction::Reclaim { channel, epoch } => {
                             reclaims.extend(self.reclaim(rank, channel, epoch, rank));
                         }
+                        MemberAction::Warn(text) => tracing::warn!("{text}"),
                     }
                 }
             }

@@ -59,6 +59,7 @@ impl Room {
                         MemberAction::Reclaim { channel, epoch } => {
                             self.reclaimed.push((channel, epoch, rank(index)));
                         }
+                        MemberAction::Warn(_) => {}
                     }
                 }
             }

@@ -89,12 +89,13 @@ fn every_message_to_rank_0_has_its_documented_number() {
             idle: Duration::ZERO,
         },
         ToCoordinator::Here,
+        ToCoordinator::Stay { cause: None },
     ];
     let numbers: Vec<u8> = messages
         .iter()
         .map(|message| bytes_of(message)[0])
         .collect();
-    assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]);
+    assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
 }
 
 #[test]
@@ -132,12 +133,13 @@ fn every_message_to_members_has_its_documented_number() {
         ToMember::Moved,
         ToMember::Elsewhere { why: String::new() },
         ToMember::Ask,
+        ToMember::Needed { by: Vec::new() },
     ];
     let numbers: Vec<u8> = messages
         .iter()
         .map(|message| bytes_of(message)[0])
         .collect();
-    assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+    assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
 }
 
 #[test]

@@ -19,8 +19,18 @@ pub enum Leaves {
     /// A payload that its single reader removes.
     ForReader,
     /// A payload that its owner removes, when it is told that all recipients have said
-    /// [`done`](Exchange::done).
+    /// [`done`](Exchange::done), and that stays behind when the owner goes.
     ForOwner,
+    /// The same in the memory of its owner, with which it goes.
+    WithOwner,
+}
+
+impl Leaves {
+    /// Whether recipients have to say when they are [`done`](Exchange::done).
+    #[must_use]
+    pub const fn is_acknowledged(self) -> bool {
+        matches!(self, Self::ForOwner | Self::WithOwner)
+    }
 }
 
 /// What one rank hands in to one exchange.
@@ -61,6 +71,17 @@ pub struct Verdict {
     pub table: Option<Table>,
     /// How many further rounds the call has: as many as the rank that needs most.
     pub further_rounds: u32,
+}
+
+/// What a rank that has left knows of what the world has left behind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Departure {
+    /// Whether it is in good hands: on rank 0 whether all other ranks have left as well, elsewhere whether
+    /// rank 0 was still there; for a group, always.
+    pub in_good_hands: bool,
+    /// Of each communicator that this rank was in, the first call after all that were decided, where it is
+    /// certain that neither that call nor a later one has succeeded.
+    pub undecided: Vec<(ChannelId, Epoch)>,
 }
 
 /// Proof that a call was started: it carries the call's number.
@@ -238,13 +259,17 @@ pub trait Exchange: Send + Sync {
     /// come to close.
     fn close(&self, site: Site) -> Result<(), Error>;
 
-    /// Leaves without waiting for the others longer than a few seconds; with a cause, calls that still
-    /// need this rank fail with it. Called when a communicator is dropped.
+    /// Leaves without the others: this rank makes no more calls; with a cause, calls that still need it fail
+    /// with it. Called when a communicator is dropped.
     ///
-    /// Returns whether what the world has left behind is in good hands: on rank 0 whether all other
-    /// ranks have left as well, elsewhere whether rank 0 was still there; for a group, always. Leaving
-    /// again changes nothing and returns the same.
-    fn leave(&self, cause: Option<Error>) -> bool;
+    /// What is decided stays readable. A rank that keeps payloads in its memory stays until their recipients
+    /// are done or dead, rank 0 until those of all payloads are, which it is the only one to know: for as long
+    /// as the time-out, counted from the last progress, and no longer than rank 0 is there. Whoever stays says
+    /// for whom. A rank that is the first to fail stays for some seconds without progress only, one that
+    /// was interrupted not at all. Nobody waits for anything else longer than a few seconds.
+    ///
+    /// Leaving again changes nothing and returns the same. A group is left at once.
+    fn leave(&self, cause: Option<Error>) -> Departure;
 
     /// Waits for the verdict on one round.
     ///

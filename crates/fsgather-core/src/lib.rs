@@ -41,7 +41,9 @@ pub use call::{Call, Operation, Recipients, Site, TypeTag};
 pub use deadline::{Backoff, Deadline};
 pub use epoch::{ChannelId, Epoch, Round, Step};
 pub use error::{Error, PeerFailure, StorageCause};
-pub use exchange::{Contribution, Exchange, Leaves, ReclaimSink, Table, Ticket, Verdict};
+pub use exchange::{
+    Contribution, Departure, Exchange, Leaves, ReclaimSink, Table, Ticket, Verdict,
+};
 pub use id::{GatherId, ParseGatherIdError, Salt};
 pub use interrupt::Interrupt;
 pub use key::{JobKey, KeyHash};

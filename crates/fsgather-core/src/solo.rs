@@ -8,8 +8,8 @@ use std::{
 };
 
 use crate::{
-    Call, ChannelId, Contribution, Epoch, Error, Exchange, Leaves, Peer, Phase, Rank, ReclaimSink,
-    Round, Site, Step, Table, Ticket, Verdict, WorldSize,
+    Call, ChannelId, Contribution, Departure, Epoch, Error, Exchange, Peer, Phase, Rank,
+    ReclaimSink, Round, Site, Step, Table, Ticket, Verdict, WorldSize,
 };
 
 /// What a world shares with its groups.
@@ -148,7 +148,7 @@ impl Exchange for Solo {
         contribution: Contribution,
     ) -> Result<(), Error> {
         let mut state = self.check()?;
-        if contribution.leaves == Leaves::ForOwner {
+        if contribution.leaves.is_acknowledged() {
             state.owed.insert(ticket.epoch);
         }
         state.held.insert(ticket.step(round), contribution);
@@ -170,7 +170,7 @@ impl Exchange for Solo {
             }) => Ok(Some(Verdict {
                 table: Some(Table {
                     bodies: vec![body],
-                    acknowledge: leaves == Leaves::ForOwner,
+                    acknowledge: leaves.is_acknowledged(),
                 }),
                 further_rounds,
             })),
@@ -260,12 +260,15 @@ impl Exchange for Solo {
         checked
     }
 
-    fn leave(&self, cause: Option<Error>) -> bool {
+    fn leave(&self, cause: Option<Error>) -> Departure {
         if let Some(cause) = cause {
             self.interrupt(cause);
         }
         self.end();
-        true
+        Departure {
+            in_good_hands: true,
+            undecided: Vec::new(),
+        }
     }
 }
 

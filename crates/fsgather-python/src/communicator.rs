@@ -211,13 +211,29 @@ impl Communicator {
         self.waiting.run(py, move || handle.close_with(&options))
     }
 
-    /// Leaves without waiting for the others, and tells them why if there is a reason.
-    fn leave(&self, py: Python<'_>, reason: Option<&str>) {
+    /// Leaves without the others, and tells them why if there is a reason. Stays while they read what only this
+    /// process can give them, which a signal ends.
+    fn leave(&self, py: Python<'_>, reason: Option<&str>) -> PyResult<()> {
+        let Some(member) = self.take() else {
+            return Ok(());
+        };
+        let handle = member.with_codec(Postcard);
+        self.waiting.run(py, move || {
+            match reason {
+                Some(reason) => handle.leave_with(reason),
+                None => handle.leave(),
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Drop for Communicator {
+    /// Leaving may take long, and other threads of Python have to get on meanwhile.
+    fn drop(&mut self) {
         if let Some(member) = self.take() {
-            py.detach(|| match reason {
-                Some(reason) => member.with_codec(Postcard).leave_with(reason),
-                None => drop(member),
-            });
+            let mut member = Some(member);
+            Python::try_attach(|py| py.detach(|| drop(member.take())));
         }
     }
 }

@@ -84,10 +84,7 @@ impl<'a> Started<'a> {
         if manner == Manner::Kept {
             // Nobody waits yet, so that the announcement has to be sent on its way.
             let session = &started.session;
-            session.moved(0).map_err(|failure| {
-                forget(session, &started.place);
-                session.over(failure)
-            })?;
+            session.moved(0).map_err(|failure| session.over(failure))?;
             if matches!(started.place, Place::Relay) {
                 started.early = started.receive(None)?;
             }
@@ -101,9 +98,7 @@ impl<'a> Started<'a> {
             return Ok(Some(received));
         }
         let session = &self.session;
-        let verdict = session
-            .verdict(limit)
-            .inspect_err(|_| forget(session, &self.place))?;
+        let verdict = session.verdict(limit)?;
         verdict.map(|verdict| self.follow(verdict)).transpose()
     }
 
@@ -292,7 +287,7 @@ fn publish<'a>(
     Ok(ready)
 }
 
-/// Removes this rank's payload of a call that failed.
+/// Removes this rank's payload of a call that it could not hand in. What was handed in is rank 0's to judge.
 fn forget(session: &Session, place: &Place) {
     let ticket = &session.ticket;
     place.reclaim_own(ticket.channel, ticket.epoch);

@@ -178,8 +178,9 @@ impl<C> Communicator<C> {
     /// Ends the communicator together with all other ranks, and leaves nothing behind.
     ///
     /// `Ok` means that every gather this rank took part in was read by all its recipients. Dropping a
-    /// communicator does the same as far as it can without waiting for long, and gives up this knowledge.
-    /// Closing the world ends its groups.
+    /// communicator gives up this knowledge, not the data: while others have still to read what only this
+    /// process can give them, it stays as long as the time-out without progress, and says for whom. Closing
+    /// the world ends its groups.
     ///
     /// # Errors
     ///
@@ -202,11 +203,21 @@ impl<C> Communicator<C> {
         step_aside(|| self.inner.close(site))
     }
 
+    /// Leaves without the others, as dropping the last handle does: their calls that need this rank fail. What
+    /// others have still to read and only this process can give them keeps it for as long as the time-out
+    /// without progress; it says for whom it stays.
+    ///
+    /// For programs whose results are held somewhere when they end, which keeps the communicator.
+    pub fn leave(self) {
+        blocking::wherever(|| self.inner.leave(None));
+    }
+
     /// Leaves because this rank has failed, and tells all others so: their calls end with
     /// [`Error::PeerFailed`], which gives `reason` in this rank's name.
     ///
     /// For programs that give up in good order, as a panic does on its way through a communicator. It does
-    /// not wait for the others, but for a second or two at most for what has to be sent and removed.
+    /// not wait for the others, but for a second or two at most for what has to be sent and removed; or, where
+    /// others are reading what only this process can give them, until they have not got on for 10 seconds.
     ///
     /// ```
     /// use fsgather::{Communicator, Error};

@@ -210,12 +210,11 @@ impl Inner {
         if let Some(cause) = &cause {
             self.world.note_failed(cause);
         }
+        // Others read what is in the memory of this process until it has left.
+        let departure = self.exchange.leave(cause);
         if self.is_world {
             self.world.end_sending();
-        }
-        let in_good_hands = self.exchange.leave(cause);
-        if self.is_world {
-            self.world.clean_up(closed, in_good_hands);
+            self.world.clean_up(closed, &departure);
         } else if closed {
             // What a group leaves that was not closed, the world removes at its end: somebody may read it.
             let channel = self.exchange.channel();

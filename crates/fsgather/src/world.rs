@@ -1,17 +1,14 @@
 //! What the communicator of all ranks and its groups share: [`World`].
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::{
-        Mutex, OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
+    collections::BTreeSet,
+    sync::{Mutex, OnceLock},
     time::Duration,
 };
 
 use fsgather_control::mesh::CallId;
 use fsgather_core::{
-    ChannelId, Epoch, Error, Interrupt, PeerFailure, ProcessId, Rank, Site, WorldSize,
+    ChannelId, Departure, Epoch, Error, Interrupt, PeerFailure, ProcessId, Rank, Site, WorldSize,
 };
 use fsgather_store::{CompressionSetting, PayloadId};
 use uuid::Uuid;
@@ -26,11 +23,9 @@ use crate::{
     route::Route,
 };
 
-/// How long a communicator that is dropped goes on handing over payloads that others have still to read.
-const LAST_SENDING: Duration = Duration::from_secs(5);
-
-/// The same after a failure, when everybody is leaving.
-const FAILED_LAST_SENDING: Duration = Duration::from_millis(500);
+/// How long a communicator that has left goes on handing over payloads that others are fetching. It has left
+/// when nobody needs them, or nobody can tell any more.
+const LAST_SENDING: Duration = Duration::from_millis(500);
 
 /// What the communicator of all ranks and its groups share.
 pub(crate) struct World {
@@ -59,10 +54,6 @@ pub(crate) struct World {
     pub(crate) directories: Directories,
     /// Calls of which something is still to be had, in all groups.
     pub(crate) open_calls: OpenCalls,
-    /// The latest call that has succeeded of each group that this rank has made a call in.
-    decided: Mutex<BTreeMap<ChannelId, Option<Epoch>>>,
-    /// Whether any call has failed.
-    has_failed: AtomicBool,
     /// Ranks that are known to be lost.
     lost: Mutex<BTreeSet<Rank>>,
     /// The process that made this; a forked child inherits it, but nothing that it stands for.
@@ -92,8 +83,6 @@ impl World {
             links: Links::default(),
             directories: Directories::default(),
             open_calls: OpenCalls::default(),
-            decided: Mutex::default(),
-            has_failed: AtomicBool::new(false),
             lost: Mutex::default(),
             process: std::process::id(),
         }
@@ -136,30 +125,8 @@ impl World {
         }
     }
 
-    /// Notes that a call has begun.
-    pub(crate) fn note_begun(&self, channel: ChannelId) {
-        lock(&self.decided).entry(channel).or_default();
-    }
-
-    /// Notes that a call has succeeded.
-    pub(crate) fn note_decided(&self, channel: ChannelId, epoch: Epoch) {
-        let mut decided = lock(&self.decided);
-        let latest = decided.entry(channel).or_default();
-        *latest = (*latest).max(Some(epoch));
-    }
-
-    /// Whether a call has not succeeded, as far as this rank knows; of groups that it is no member of it
-    /// knows nothing.
-    fn is_undecided(&self, channel: ChannelId, epoch: Epoch) -> bool {
-        let decided = lock(&self.decided);
-        decided
-            .get(&channel)
-            .is_some_and(|latest| *latest < Some(epoch))
-    }
-
-    /// Notes that a call has failed, and whom that shows to be lost.
+    /// Notes whom a failure shows to be lost.
     pub(crate) fn note_failed(&self, failure: &Error) {
-        self.has_failed.store(true, Ordering::Relaxed);
         if let Error::PeerFailed {
             peer,
             failure: PeerFailure::Lost { .. } | PeerFailure::OutcomeUnknown { .. },
@@ -170,25 +137,25 @@ impl World {
         }
     }
 
-    /// Lets what others have still to read from this process's memory be read, in reasonable time.
+    /// Lets what others are fetching from this process's memory be sent.
     pub(crate) fn end_sending(&self) {
         if let Some(mesh) = self.links.mesh() {
-            mesh.shut_down(if self.has_failed.load(Ordering::Relaxed) {
-                FAILED_LAST_SENDING
-            } else {
-                LAST_SENDING
-            });
+            mesh.shut_down(LAST_SENDING);
         }
     }
 
-    /// Removes what this rank has to remove. `closed`: all ranks have closed the world together.
-    /// `in_good_hands`: on rank 0 nobody else is left, elsewhere rank 0 is still there.
-    pub(crate) fn clean_up(&self, closed: bool, in_good_hands: bool) {
+    /// Removes what this rank has to remove, once it has left. `closed`: all ranks have closed the world together.
+    pub(crate) fn clean_up(&self, closed: bool, departure: &Departure) {
+        // Of communicators that this rank was not in, or has left, it knows nothing.
+        let is_undecided = |channel: ChannelId, epoch: Epoch| {
+            let mut undecided = departure.undecided.iter();
+            undecided.any(|(of, first)| *of == channel && epoch >= *first)
+        };
         self.directories.end_all(&Ending {
             me: self.rank,
             closed,
-            in_good_hands,
-            is_undecided: &|channel, epoch| self.is_undecided(channel, epoch),
+            in_good_hands: departure.in_good_hands,
+            is_undecided: &is_undecided,
             is_lost: &|rank| lock(&self.lost).contains(&rank),
         });
     }

@@ -107,11 +107,11 @@ impl Coordinator {
         let recipients = arrivals
             .first()
             .map_or(Recipients::All, |arrival| arrival.call.recipients());
-        let owners: Vec<Rank> = channel
+        let owners: Vec<(Rank, Leaves)> = channel
             .ranks()
             .zip(&arrivals)
-            .filter(|(_, arrival)| arrival.leaves == Leaves::ForOwner)
-            .map(|(rank, _)| rank)
+            .filter(|(_, arrival)| arrival.leaves.is_acknowledged())
+            .map(|(rank, arrival)| (rank, arrival.leaves))
             .collect();
         let acknowledge = !owners.is_empty();
         let further_rounds = arrivals
@@ -162,7 +162,18 @@ impl Coordinator {
         channel.failure = Some(cause.clone());
         channel.hearsay = None;
         channel.stalls = Stalls::default();
-        channel.undecided.clear();
+        let undecided = std::mem::take(&mut channel.undecided);
+        // Members that are here know by the abort which of their payloads nobody will read.
+        let unread: Vec<_> = undecided
+            .iter()
+            .flat_map(|(step, round)| {
+                round
+                    .left()
+                    .map(move |(place, leaves)| (step, place, leaves))
+            })
+            .filter_map(|(step, place, leaves)| Some((step.epoch, channel.rank_at(place)?, leaves)))
+            .filter(|(_, rank, _)| !channel.is_here(*rank))
+            .collect();
         // Those that have not come yet are told when they do.
         let to: Vec<Rank> = connected
             .into_iter()
@@ -171,6 +182,9 @@ impl Coordinator {
         channel.untold = to.iter().copied().collect();
         let cause = cause.clone();
         self.send(to, ToMember::Abort { channel: id, cause });
+        for (epoch, owner, leaves) in unread {
+            self.reclaim(id, epoch, vec![(owner, leaves)]);
+        }
     }
 
     /// What to say when a call needs a rank that does not take part any more.
@@ -195,7 +209,7 @@ impl Coordinator {
                 other,
                 other_call,
             },
-            (Some(Standing::Gone(failure)), _) => Error::PeerFailed {
+            (Some(Standing::Staying(failure) | Standing::Gone(failure)), _) => Error::PeerFailed {
                 peer,
                 activity,
                 failure: failure.clone(),

@@ -5,14 +5,14 @@ use std::{
     time::Instant,
 };
 
-use fsgather_core::{ChannelId, Epoch, Error, Rank, Recipients, Step};
+use fsgather_core::{ChannelId, Epoch, Error, Leaves, Rank, Recipients, Step};
 
 use super::{hearsay::Hearsay, round::Round, stalls::Stalls};
 
 /// Payloads of a decided call that somebody still reads.
 #[derive(Debug)]
 pub(super) struct Reading {
-    pub(super) owners: Vec<Rank>,
+    pub(super) owners: Vec<(Rank, Leaves)>,
     pub(super) readers: BTreeSet<Rank>,
 }
 
@@ -221,8 +221,34 @@ impl Channel {
         reading.any(|reading| reading.readers.contains(&rank))
     }
 
+    /// Who has still to read something that goes with `owner`, or may have to once it is decided.
+    pub(super) fn readers_of(&self, owner: Rank) -> impl Iterator<Item = Rank> + '_ {
+        let is_kept =
+            move |(rank, leaves): &(Rank, Leaves)| *rank == owner && *leaves == Leaves::WithOwner;
+        let reading = self.reading.values();
+        let readers = reading
+            .filter(move |reading| reading.owners.iter().any(is_kept))
+            .flat_map(|reading| reading.readers.iter().copied());
+        let place = self.place_of(owner);
+        let undecided = self.undecided.values();
+        let awaited = undecided
+            .filter(move |round| {
+                let mut left = round.left();
+                left.any(|(at, leaves)| Some(at) == place && leaves == Leaves::WithOwner)
+            })
+            .flat_map(|round| round.missing())
+            .filter_map(|place| self.rank_at(place));
+        readers.chain(awaited)
+    }
+
+    /// Who has still to read anything.
+    pub(super) fn readers(&self) -> impl Iterator<Item = Rank> + '_ {
+        let reading = self.reading.values();
+        reading.flat_map(|reading| reading.readers.iter().copied())
+    }
+
     /// Notes that `rank` reads no more of `epoch`; the owners whose payloads nobody needs now.
-    pub(super) fn finished_reading(&mut self, epoch: Epoch, rank: Rank) -> Vec<Rank> {
+    pub(super) fn finished_reading(&mut self, epoch: Epoch, rank: Rank) -> Vec<(Rank, Leaves)> {
         let Some(reading) = self.reading.get_mut(&epoch) else {
             return Vec::new();
         };

@@ -17,7 +17,7 @@ impl Coordinator {
         let channel = self.channels.entry(id).or_insert_with(|| {
             let mut channel = Channel::group(id, members);
             // Those that are gone already will not come, and need not leave.
-            for rank in members.iter().filter(|rank| !roster.is_connected(**rank)) {
+            for rank in members.iter().filter(|rank| roster.has_left(**rank)) {
                 channel.dismiss(*rank);
             }
             channel

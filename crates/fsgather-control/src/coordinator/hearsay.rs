@@ -186,7 +186,7 @@ impl Coordinator {
     fn departure(&self, rank: Rank) -> Option<Error> {
         let member = self.roster.get(rank)?;
         let failure = match &member.standing {
-            Standing::Gone(failure) => failure.clone(),
+            Standing::Staying(failure) | Standing::Gone(failure) => failure.clone(),
             Standing::Closed(_) => PeerFailure::Departed,
             Standing::Present => return None,
         };

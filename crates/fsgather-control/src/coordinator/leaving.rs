@@ -20,6 +20,17 @@ impl Coordinator {
     }
 
     pub(super) fn leave(&mut self, from: Rank, cause: Option<&Error>) {
+        self.staying.remove(&from);
+        self.part_with(from, cause, Standing::Gone);
+    }
+
+    /// Notes that a rank makes no more calls, and how it stands from now on.
+    pub(super) fn part_with(
+        &mut self,
+        from: Rank,
+        cause: Option<&Error>,
+        standing: fn(PeerFailure) -> Standing,
+    ) {
         let failure = match cause {
             None => PeerFailure::Departed,
             Some(cause) => PeerFailure::Raised {
@@ -30,7 +41,7 @@ impl Coordinator {
             .roster
             .get(from)
             .map_or(Activity::outside(Phase::Closing), |member| member.activity);
-        let channels = self.depart(from, failure.clone());
+        let channels = self.depart(from, standing(failure.clone()));
         let peer = self.roster.peer(from);
         let cause = cause.map(|_| Error::PeerFailed {
             peer,
@@ -61,8 +72,8 @@ impl Coordinator {
     }
 
     /// Takes a rank off all lists of those we wait for; the communicators that it was in.
-    pub(super) fn depart(&mut self, rank: Rank, failure: PeerFailure) -> Vec<ChannelId> {
-        self.roster.part_with(rank, Standing::Gone(failure));
+    pub(super) fn depart(&mut self, rank: Rank, standing: Standing) -> Vec<ChannelId> {
+        self.roster.part_with(rank, standing);
         let ids: Vec<ChannelId> = self.channels.keys().copied().collect();
         ids.into_iter()
             .filter(|id| self.dismiss(rank, *id))

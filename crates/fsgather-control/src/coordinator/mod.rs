@@ -22,6 +22,7 @@ mod leaving;
 mod roster;
 mod round;
 mod stalls;
+mod staying;
 mod time;
 
 use std::{
@@ -30,15 +31,16 @@ use std::{
 };
 
 use fsgather_core::{
-    Activity, ChannelId, Epoch, Error, Operation, PeerFailure, Phase, ProcessId, Rank,
+    Activity, ChannelId, Epoch, Error, Leaves, Operation, PeerFailure, Phase, ProcessId, Rank,
     Round as RoundNumber, Step, WorldSize,
 };
 use uuid::Uuid;
 
 use self::{
     channel::Channel,
-    roster::Roster,
+    roster::{Roster, Standing},
     round::{Arrival, Clock, Round},
+    staying::Told,
 };
 use crate::message::{ToCoordinator, ToMember};
 
@@ -114,6 +116,10 @@ pub struct Coordinator {
     /// Whether a rank has moved something since calls were last looked at with that in mind, and when that was.
     has_moved: bool,
     looked: Instant,
+    /// Ranks that have left and stay for others, and when they are told next that those get on.
+    staying: BTreeMap<Rank, Told>,
+    tell_staying: Option<Instant>,
+    looked_after_staying: Instant,
     gone: bool,
     actions: Vec<Action>,
 }
@@ -137,6 +143,9 @@ impl Coordinator {
             closing: None,
             has_moved: false,
             looked: now,
+            staying: BTreeMap::new(),
+            tell_staying: None,
+            looked_after_staying: now,
             gone: false,
             actions: Vec::new(),
         }
@@ -204,7 +213,14 @@ impl Coordinator {
     /// is.
     pub fn hear(&mut self, from: Rank, message: ToCoordinator, now: Instant) {
         // After goodbye nothing is said any more, so nothing is to be heard either.
-        if self.gone || !self.roster.is_connected(from) {
+        if self.gone {
+            return;
+        }
+        if !self.roster.is_connected(from) {
+            if let ToCoordinator::Stay { .. } = message {
+                // It was taken for lost, and nobody counts on it any more.
+                self.send(vec![from], ToMember::Needed { by: Vec::new() });
+            }
             return;
         }
         if let Some(member) = self.roster.get_mut(from) {
@@ -258,6 +274,7 @@ impl Coordinator {
             ToCoordinator::SiblingExited { rank } => self.suspect(rank, now),
             ToCoordinator::Close { site } => self.close(from, site, now),
             ToCoordinator::Leave { cause } => self.leave(from, cause.as_ref()),
+            ToCoordinator::Stay { cause } => self.stay(from, cause.as_ref(), now),
             ToCoordinator::Open { channel, members } => self.open_group(from, channel, &members),
             ToCoordinator::Retire { channel } => self.retire(from, channel),
             ToCoordinator::Stalled {
@@ -267,6 +284,7 @@ impl Coordinator {
                 idle,
             } => self.stalled(from, channel, activity, (waits_for, idle), now),
         }
+        self.look_after_staying(now);
         self.finish_if_all_left();
     }
 
@@ -279,6 +297,9 @@ impl Coordinator {
         if self.gone || rank == Rank::ZERO || !self.roster.is_connected(rank) {
             return;
         }
+        self.staying.remove(&rank);
+        // Whoever stays for it alone is to go at once.
+        self.note_for_staying(self.started);
         let activity = self
             .roster
             .get(rank)
@@ -291,7 +312,7 @@ impl Coordinator {
             activity,
             failure: failure.clone(),
         };
-        for id in self.depart(rank, failure) {
+        for id in self.depart(rank, Standing::Gone(failure)) {
             if !had_closed {
                 self.fail_channel(id, &cause);
             }
@@ -347,6 +368,7 @@ impl Coordinator {
             member.moved = now;
             self.has_moved = true;
         }
+        self.note_movement_for_staying(now);
     }
 
     /// Notes that `rank` reads no more of a call, and does what had to wait for that.
@@ -365,11 +387,11 @@ impl Coordinator {
     }
 
     /// Has the payloads of a call removed that these ranks have left.
-    fn reclaim(&mut self, id: ChannelId, epoch: Epoch, owners: Vec<Rank>) {
-        for owner in owners {
+    fn reclaim(&mut self, id: ChannelId, epoch: Epoch, owners: Vec<(Rank, Leaves)>) {
+        for (owner, leaves) in owners {
             if self.roster.is_connected(owner) {
                 self.send(vec![owner], ToMember::Reclaim { channel: id, epoch });
-            } else {
+            } else if leaves != Leaves::WithOwner {
                 self.actions.push(Action::ReclaimFor {
                     channel: id,
                     epoch,

@@ -15,6 +15,8 @@ pub(super) enum Standing {
     Present,
     /// Has called close, here.
     Closed(Site),
+    /// Will not contribute any more, and stays as long as others have to read what it keeps.
+    Staying(PeerFailure),
     /// Will not contribute any more.
     Gone(PeerFailure),
 }
@@ -82,10 +84,14 @@ impl Roster {
         }
     }
 
-    /// Notes that a rank does not take part in calls any more.
+    /// Notes that a rank does not take part in calls any more. Who goes after it has stayed has left as it
+    /// said then.
     pub(super) fn part_with(&mut self, rank: Rank, standing: Standing) {
         if let Some(member) = self.get_mut(rank) {
-            member.standing = standing;
+            member.standing = match (&member.standing, standing) {
+                (Standing::Staying(failure), Standing::Gone(_)) => Standing::Gone(failure.clone()),
+                (_, standing) => standing,
+            };
             self.is_broken_up = true;
         }
     }
@@ -105,6 +111,13 @@ impl Roster {
     pub(super) fn is_connected(&self, rank: Rank) -> bool {
         self.get(rank)
             .is_some_and(|member| !matches!(member.standing, Standing::Gone(_)))
+    }
+
+    /// Whether the rank has left, though it may stay for those who read.
+    pub(super) fn has_left(&self, rank: Rank) -> bool {
+        self.get(rank).is_none_or(|member| {
+            matches!(member.standing, Standing::Staying(_) | Standing::Gone(_))
+        })
     }
 
     /// All ranks that are connected, in order.

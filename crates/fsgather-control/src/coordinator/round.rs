@@ -188,6 +188,14 @@ impl Round {
         self.arrived == self.arrivals.len()
     }
 
+    /// The places of those who have published something, and what.
+    pub(super) fn left(&self) -> impl Iterator<Item = (usize, Leaves)> + '_ {
+        let arrivals = self.arrivals.iter().enumerate();
+        arrivals
+            .filter_map(|(place, arrival)| Some((place, arrival.as_ref()?.leaves)))
+            .filter(|(_, leaves)| *leaves != Leaves::Nothing)
+    }
+
     /// Whether it ends its communicator, which takes more than that all have come to it.
     pub(super) fn is_end(&self) -> bool {
         self.first()

@@ -72,6 +72,7 @@ impl Coordinator {
         }
         self.tick_closing(now);
         self.tick_hearsay(now);
+        self.look_after_staying(now);
         for step in late {
             if let Some(cause) = self.lateness(step, now) {
                 self.fail_channel(step.channel, &cause);
@@ -199,6 +200,7 @@ impl Coordinator {
             .chain(suspects)
             .chain(missed)
             .chain(hearsay)
+            .chain(self.staying_due())
             .min();
         // Where nothing is due at any time, nobody waits.
         due.map(|due| self.look_due().map_or(due, |look| due.min(look)))

@@ -82,6 +82,10 @@ struct Report {
 pub(super) struct Channel {
     id: ChannelId,
     next: Epoch,
+    /// The first call after all that rank 0 has decided, as far as is known.
+    undecided: Epoch,
+    /// Whether rank 0 has said that it decides nothing more.
+    is_settled: bool,
     failure: Option<Error>,
     verdicts: BTreeMap<Step, Verdict>,
     /// Contributions on their way, on which rank 0 may have decided already.
@@ -103,6 +107,8 @@ impl Channel {
         Self {
             id,
             next: Epoch::FIRST,
+            undecided: Epoch::FIRST,
+            is_settled: false,
             failure: None,
             verdicts: BTreeMap::new(),
             awaited: BTreeMap::new(),
@@ -121,6 +127,21 @@ impl Channel {
 
     pub(super) const fn failure(&self) -> Option<&Error> {
         self.failure.as_ref()
+    }
+
+    /// The first call after all that rank 0 has decided, as far as is known.
+    pub(super) const fn undecided(&self) -> Epoch {
+        self.undecided
+    }
+
+    /// Whether rank 0 has said that it decides nothing more.
+    pub(super) const fn is_settled(&self) -> bool {
+        self.is_settled
+    }
+
+    /// Notes that it has.
+    pub(super) const fn settle(&mut self) {
+        self.is_settled = true;
     }
 
     /// When rank 0 last said something about it, or began to owe an answer.
@@ -237,6 +258,7 @@ impl Channel {
         now: Instant,
     ) -> Option<ToCoordinator> {
         self.awaited.remove(&step);
+        self.undecided = self.undecided.max(step.epoch.next());
         if let Some(started) = self.started.get_mut(&step.epoch) {
             if step.round == Round::VERDICT {
                 started.rounds = Some(verdict.further_rounds);

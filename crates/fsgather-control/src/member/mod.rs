@@ -1,6 +1,8 @@
 //! One rank's side of the control plane, as a machine without I/O: [`Member`].
 
 mod channel;
+mod keeping;
+mod staying;
 
 use std::{
     collections::BTreeMap,
@@ -12,11 +14,14 @@ use fsgather_core::{
     PeerFailure, Phase, Rank, Round, Site, Step, Table, Ticket, Verdict,
 };
 
-use self::channel::Channel;
+use self::{channel::Channel, keeping::Keeping, staying::Staying};
 use crate::message::{ToCoordinator, ToMember};
 
 /// How much longer than the time-out a member waits for rank 0 to say that it has passed.
 const GRACE: Duration = Duration::from_secs(10);
+
+/// How long a rank that is the first to fail stays for those who read what it keeps, while they do not get on.
+const FAILING_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a member wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +35,8 @@ pub enum MemberAction {
         /// The call.
         epoch: Epoch,
     },
+    /// Tell the user something.
+    Warn(String),
 }
 
 /// How the end came.
@@ -61,6 +68,10 @@ pub struct Member {
     lost: Option<String>,
     /// Why everything was ended from here, groups made later included.
     interrupted: Option<Error>,
+    /// What it has published and has not been told to remove.
+    keeping: Keeping,
+    /// For whom it stays, once it makes no more calls.
+    staying: Option<Staying>,
     actions: Vec<MemberAction>,
 }
 
@@ -80,6 +91,8 @@ impl Member {
             farewell: None,
             lost: None,
             interrupted: None,
+            keeping: Keeping::default(),
+            staying: None,
             actions: Vec::new(),
         }
     }
@@ -195,8 +208,10 @@ impl Member {
         contribution: Contribution,
         now: Instant,
     ) -> Result<(), Error> {
+        let leaves = contribution.leaves;
         let channel = self.channel(ticket.channel)?;
         let message = channel.contribute(ticket, round, contribution, now)?;
+        self.keeping.publish(ticket.channel, ticket.epoch, leaves);
         self.doing = ticket.activity(Phase::Waiting);
         self.actions.push(MemberAction::Send(message));
         Ok(())
@@ -250,14 +265,21 @@ impl Member {
                 );
             }
             ToMember::Abort { channel, cause } => {
+                self.forget_undecided(channel);
                 self.fail_channel(channel, &cause);
                 self.say(ToCoordinator::AbortSeen { channel });
             }
             ToMember::Reclaim { channel, epoch } => {
+                self.keeping.forget(channel, epoch);
                 self.actions.push(MemberAction::Reclaim { channel, epoch });
             }
             ToMember::Bye { orderly } => self.bye(orderly),
             ToMember::Ask => self.say(ToCoordinator::Here),
+            ToMember::Needed { by } => {
+                if let Some(staying) = &mut self.staying {
+                    staying.needed(by, now);
+                }
+            }
             ToMember::Patience { .. }
             | ToMember::Forming { .. }
             | ToMember::Formed { .. }
@@ -395,6 +417,65 @@ impl Member {
         }
     }
 
+    /// Says that this rank makes no more calls, as [`leave`](Member::leave) does, and stays
+    /// [as long as it is needed](Member::is_needed): until all has been read that others can get from it
+    /// alone; where it `looks_after_all`, as on rank 0, until all has been read.
+    pub fn stay(&mut self, cause: Option<Error>, looks_after_all: bool, now: Instant) {
+        self.now = now;
+        let is_first_to_fail = cause.is_some() && self.failure(ChannelId::WORLD).is_none();
+        // Rank 0 says when the time is over; only where that says nothing at all it is over by itself.
+        let patience = if is_first_to_fail {
+            FAILING_PATIENCE.min(self.patience)
+        } else {
+            self.patience.saturating_add(GRACE)
+        };
+        if looks_after_all || self.keeping.is_alone() {
+            self.staying = Some(Staying::new(patience, now));
+            self.say(ToCoordinator::Stay { cause });
+        } else {
+            self.say(ToCoordinator::Leave { cause });
+        }
+        for id in self.channel_ids() {
+            self.fail_channel(id, &closed());
+        }
+    }
+
+    /// Whether this rank, which makes no more calls, has to stay.
+    #[must_use]
+    pub fn is_needed(&self) -> bool {
+        let is_over = self.farewell.is_some() || self.lost.is_some();
+        !is_over && self.staying.as_ref().is_some_and(Staying::is_needed)
+    }
+
+    /// Says that this rank goes, if it has stayed.
+    pub fn end_stay(&mut self) {
+        if self.staying.take().is_some() {
+            self.say(ToCoordinator::Leave { cause: None });
+        }
+    }
+
+    /// Of each communicator that this rank is in, the first call after all that were decided, where that is
+    /// certain: for who `looks_after_all`, as rank 0 does, everywhere, for others where rank 0 has said that it
+    /// decides nothing more.
+    #[must_use]
+    pub fn undecided(&self, looks_after_all: bool) -> Vec<(ChannelId, Epoch)> {
+        let channels = self.channels.values();
+        channels
+            .filter(|channel| looks_after_all || channel.is_settled())
+            .map(|channel| (channel.id(), channel.undecided()))
+            .collect()
+    }
+
+    /// Has the payloads removed that this rank has published for calls that will never be decided.
+    fn forget_undecided(&mut self, channel: ChannelId) {
+        if let Some(channel) = self.channels.get_mut(&channel) {
+            channel.settle();
+        }
+        for epoch in self.keeping.forget_undecided(channel) {
+            self.actions.push(MemberAction::Reclaim { channel, epoch });
+        }
+    }
+
     /// Tells rank 0 of the end of another process on this host.
     pub fn sibling_exited(&mut self, rank: Rank) {
         self.say(ToCoordinator::SiblingExited { rank });
@@ -403,6 +484,8 @@ impl Member {
     /// Lets time pass: gives up on a rank 0 that is long overdue with what it owes.
     pub fn tick(&mut self, now: Instant) {
         self.now = now;
+        let said = self.staying.as_mut().and_then(|staying| staying.tick(now));
+        self.actions.extend(said.map(MemberAction::Warn));
         let overdue = self.channels.values().filter_map(|channel| {
             let is_due = self.due(channel).is_some_and(|due| now >= due);
             let owed = channel.first_owed(self.patience);
@@ -447,7 +530,8 @@ impl Member {
             .channels
             .values()
             .filter_map(|channel| self.due(channel));
-        due.min()
+        let staying = self.staying.as_ref().filter(|_| self.is_needed());
+        due.chain(staying.and_then(Staying::next_tick)).min()
     }
 
     /// When rank 0 is overdue with what it owes of a channel.
@@ -467,6 +551,9 @@ impl Member {
 
     fn release(&mut self, step: Step, verdict: Verdict, now: Instant) {
         self.doing.phase = Phase::Computing;
+        if step.round == Round::VERDICT {
+            self.keeping.decided(step.channel, step.epoch);
+        }
         // What comes of calls of a group that this rank has left is nobody's business here.
         let channel = self.channels.get_mut(&step.channel);
         if let Some(message) = channel.and_then(|channel| channel.release(step, verdict, now)) {
@@ -482,6 +569,8 @@ impl Member {
             Farewell::Disorderly
         });
         for id in self.channel_ids() {
+            // Of groups that this rank has left it does not know what was decided.
+            self.forget_undecided(id);
             let cause = self.coordinator_failed(self.first_awaited(id), PeerFailure::Departed);
             self.fail_channel(id, &cause);
         }
@@ -579,7 +668,8 @@ fn about(message: &ToMember) -> Option<ChannelId> {
         | ToMember::Welcome(_)
         | ToMember::Bye { .. }
         | ToMember::Moved
-        | ToMember::Ask => None,
+        | ToMember::Ask
+        | ToMember::Needed { .. } => None,
     }
 }
 

@@ -501,6 +501,7 @@ impl World {
                 MemberAction::Reclaim { channel, epoch } => {
                     self.ledger.removes(index(rank), (channel, epoch))?;
                 }
+                MemberAction::Warn(_) => {}
             }
         }
         Ok(())
@@ -551,6 +552,7 @@ impl World {
                     MemberAction::Reclaim { channel, epoch } => {
                         self.ledger.removes(Rank::ZERO, (channel, epoch))?;
                     }
+                    MemberAction::Warn(_) => {}
                 }
             }
         }

@@ -248,7 +248,10 @@ class Communicator:
         self._member.close(self._how())
 
     def fail(self, cause: Union[BaseException, str]) -> None:
-        """Leaves and tells all other ranks why, without waiting for them: they raise :class:`fsgather.PeerFailed`."""
+        """Leaves and tells all other ranks why: they raise :class:`fsgather.PeerFailed`.
+
+        Waits for nobody but those who read what only this process can give them, until they have not got on for 10 seconds.
+        """
         _living.discard(self)
         if self._pid == os.getpid():
             self._member.leave(cause if isinstance(cause, str) else _text(cause))
@@ -400,7 +403,10 @@ _living: weakref.WeakSet[Communicator] = weakref.WeakSet()
 
 
 def _leave_all() -> None:
-    """At the end of the process: leaves every communicator without waiting, and says why if that was an exception."""
+    """At the end of the process: leaves every communicator, and says why if that was an exception.
+
+    While others have still to read what only this process can give them it stays, and says for whom; Ctrl-C ends that.
+    """
     error = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
     for communicator in list(_living):
         if communicator._pid == os.getpid():

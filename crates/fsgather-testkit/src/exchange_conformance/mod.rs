@@ -7,7 +7,11 @@ mod groups;
 mod pending;
 
 use std::{
-    sync::{Arc, Mutex, mpsc},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -54,6 +58,7 @@ pub fn run(make: &MakeWorld<'_>, largest: u32) {
         different_roots_are_told(make, ranks);
         a_late_rank_is_named_by_all_others(make, ranks);
         a_rank_that_left_is_named(make, ranks);
+        who_leaves_stays_until_others_have_read(make, ranks);
         closing_while_others_call_is_told(make, ranks);
         a_failure_after_the_verdict_reaches_others_at_their_next_call(make, ranks);
     }
@@ -380,6 +385,37 @@ fn a_rank_that_left_is_named(make: &MakeWorld<'_>, ranks: u32) {
         };
         assert_eq!((peer.rank, failure), (leaver, &PeerFailure::Departed));
     }
+}
+
+fn who_leaves_stays_until_others_have_read(make: &MakeWorld<'_>, ranks: u32) {
+    let late = Rank::new(ranks - 1);
+    let has_read = AtomicBool::new(false);
+    on_all(make(ranks, PATIENT), |seat| {
+        let part = Contribution {
+            leaves: Leaves::WithOwner,
+            ..Contribution::default()
+        };
+        let ticket = pending::start(&seat, all_gather("here"), part);
+        let verdict = seat.wait(&ticket, Round::VERDICT).unwrap();
+        assert!(verdict.table.is_some_and(|table| table.acknowledge));
+        if seat.rank() == late {
+            // Fails because the others have left, and does not disturb what was decided before.
+            let left = seat.barrier(site("later")).unwrap_err();
+            assert!(matches!(
+                left,
+                Error::PeerFailed {
+                    failure: PeerFailure::Departed,
+                    ..
+                }
+            ));
+            has_read.store(true, Ordering::SeqCst);
+            seat.done(&ticket);
+        } else {
+            seat.done(&ticket);
+            seat.leave(None);
+            assert!(has_read.load(Ordering::SeqCst), "rank {}", seat.rank());
+        }
+    });
 }
 
 fn closing_while_others_call_is_told(make: &MakeWorld<'_>, ranks: u32) {

@@ -300,7 +300,7 @@ fn link<'b>(
                 other => Offered::Memory(other.to_bytes()),
             };
             mesh.offer(call_id(ticket), offered);
-            (Leaves::ForOwner, own)
+            (Leaves::WithOwner, own)
         }
     };
     Ok(Ready {

@@ -35,7 +35,6 @@ impl Session {
     pub(crate) fn begin(inner: &Arc<Inner>, call: Call) -> Result<Self, Error> {
         let begun = inner.exchange.begin(call);
         let ticket = begun.inspect_err(|failure| inner.world.note_failed(failure))?;
-        inner.world.note_begun(ticket.channel);
         Ok(Self {
             ticket,
             inner: Arc::clone(inner),
@@ -83,8 +82,6 @@ impl Session {
             let acknowledge = table.is_some_and(|table| table.acknowledge);
             self.acknowledge.set(acknowledge);
             self.phase.set(Phase::Reading);
-            let Ticket { channel, epoch, .. } = self.ticket;
-            self.inner.world.note_decided(channel, epoch);
         }
         Ok(verdict)
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use fsgather_core::{ChannelId, Epoch, Rank};
+use fsgather_core::{ChannelId, Epoch, Leaves, Rank, Round, Step};
 
 use super::{Checked, Connected, Ledger, promise};
 
@@ -54,6 +54,9 @@ impl Ledger {
         owner: Rank,
         connected: Connected<'_>,
     ) -> Checked {
+        if self.has_failed(call) {
+            return self.check_left(call, owner);
+        }
         let reading = self.readers(call, connected);
         let payloads = self.payloads.entry(call).or_default();
         promise!(
@@ -93,8 +96,39 @@ impl Ledger {
         self.removes(owner, call)
     }
 
+    /// Whether a call has not succeeded, and never will.
+    fn has_failed(&self, (channel, epoch): CallId) -> bool {
+        let step = Step {
+            channel,
+            epoch,
+            round: Round::VERDICT,
+        };
+        let exchange = self.exchanges.get(&step);
+        let is_over = self.abort_of(channel).is_some() || !self.goodbyes.is_empty();
+        is_over && !exchange.is_some_and(|exchange| exchange.released)
+    }
+
+    /// A payload of a call that has failed is nobody's business but its owner's, who has handed it in.
+    fn check_left(&self, (channel, epoch): CallId, owner: Rank) -> Checked {
+        let step = Step {
+            channel,
+            epoch,
+            round: Round::VERDICT,
+        };
+        let exchange = self.exchanges.get(&step);
+        let handed_in = exchange.and_then(|exchange| exchange.handed_in.get(&owner));
+        promise!(
+            handed_in.is_some_and(|(_, part)| part.leaves != Leaves::Nothing),
+            "P4: rank {owner} left no payload in call {step:?}, which has failed"
+        );
+        Ok(())
+    }
+
     /// A payload is removed, by its owner unless that is gone.
     pub(crate) fn removes(&mut self, owner: Rank, call: CallId) -> Checked {
+        if self.has_failed(call) {
+            return self.check_left(call, owner);
+        }
         let payloads = self.payloads.entry(call).or_default();
         promise!(
             payloads.reclaimed.contains(&owner) && payloads.removed.insert(owner),

@@ -1,0 +1,134 @@
+//! Ranks that have left and stay, because others have still to read what they keep.
+
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+use fsgather_core::{Error, Peer, Rank, duration_text};
+
+use super::{Action, Coordinator, roster::Standing};
+use crate::message::ToMember;
+
+/// How often a rank that stays is told that somebody gets on, at most.
+const TELL_EVERY: Duration = Duration::from_secs(2);
+
+/// What a rank that stays was told last.
+#[derive(Debug)]
+pub(super) struct Told {
+    by: BTreeSet<Rank>,
+    at: Instant,
+}
+
+impl Coordinator {
+    /// Notes that a rank makes no more calls, and tells it for whom it has to stay.
+    pub(super) fn stay(&mut self, from: Rank, cause: Option<&Error>, now: Instant) {
+        self.part_with(from, cause, Standing::Staying);
+        let by = self.needed_by(from, now);
+        self.tell_needed(from, &by);
+        if !by.is_empty() {
+            self.staying.insert(from, Told { by, at: now });
+        }
+    }
+
+    /// Who has still to read something that goes with this rank: with rank 0, which removes everything, all
+    /// that there is. Not who has not got on for too long.
+    fn needed_by(&self, rank: Rank, now: Instant) -> BTreeSet<Rank> {
+        let mut readers = self.readers_of(rank);
+        readers.retain(|reader| self.patience_ends(*reader).is_none_or(|end| now < end));
+        readers
+    }
+
+    fn readers_of(&self, rank: Rank) -> BTreeSet<Rank> {
+        let channels = self.channels.values();
+        let mut readers: BTreeSet<Rank> = if rank == Rank::ZERO {
+            channels.flat_map(|channel| channel.readers()).collect()
+        } else {
+            channels
+                .flat_map(|channel| channel.readers_of(rank))
+                .collect()
+        };
+        readers.remove(&rank);
+        readers
+    }
+
+    /// When nobody waits any longer for this rank to read, if that is a time that will come.
+    fn patience_ends(&self, reader: Rank) -> Option<Instant> {
+        let member = self.roster.get(reader)?;
+        member.moved.checked_add(self.world.patience)
+    }
+
+    fn tell_needed(&mut self, rank: Rank, by: &BTreeSet<Rank>) {
+        let by: Vec<Peer> = by.iter().map(|rank| self.roster.peer(*rank)).collect();
+        self.send(vec![rank], ToMember::Needed { by });
+    }
+
+    /// Notes that somebody has got on, or is gone: those who stay are told soon.
+    pub(super) fn note_for_staying(&mut self, soon: Instant) {
+        if !self.staying.is_empty() {
+            let due = self.tell_staying.get_or_insert(soon);
+            *due = soon.min(*due);
+        }
+    }
+
+    /// The same for somebody who has got on, of which there is no need to hear more often.
+    pub(super) fn note_movement_for_staying(&mut self, now: Instant) {
+        self.note_for_staying(now + TELL_EVERY);
+    }
+
+    /// When those who stay have to be looked at next.
+    pub(super) fn staying_due(&self) -> Option<Instant> {
+        let readers = self.staying.keys().flat_map(|rank| self.readers_of(*rank));
+        let ends = readers.filter_map(|reader| self.patience_ends(reader));
+        let ends = ends.filter(|end| *end > self.looked_after_staying);
+        ends.chain(self.tell_staying).min()
+    }
+
+    /// Lets those go whom nobody needs any more, and tells the others that those for whom they stay get on.
+    pub(super) fn look_after_staying(&mut self, now: Instant) {
+        self.looked_after_staying = now;
+        let is_due = self.tell_staying.is_some_and(|due| now >= due);
+        if is_due {
+            self.tell_staying = None;
+        }
+        let staying: Vec<Rank> = self.staying.keys().copied().collect();
+        for rank in staying {
+            let by = self.needed_by(rank, now);
+            if by.is_empty() {
+                self.warn_of_unread(rank);
+                self.staying.remove(&rank);
+                self.tell_needed(rank, &by);
+                continue;
+            }
+            let moved_since = |then| {
+                let mut by = by.iter().filter_map(|rank| self.roster.get(*rank));
+                by.any(|member| member.moved > then)
+            };
+            let is_news = |told: &Told| told.by != by || moved_since(told.at);
+            if !self.staying.get(&rank).is_some_and(is_news) {
+                continue;
+            }
+            if is_due {
+                self.tell_needed(rank, &by);
+                self.staying.insert(rank, Told { by, at: now });
+            } else {
+                self.note_movement_for_staying(now);
+            }
+        }
+    }
+
+    fn warn_of_unread(&mut self, rank: Rank) {
+        let unread = self.readers_of(rank);
+        if let Some(reader) = unread.iter().next() {
+            let (reader, owner) = (self.roster.peer(*reader), self.roster.peer(rank));
+            let more = match unread.len() - 1 {
+                0 => " has".to_owned(),
+                more => format!(" and {more} more have"),
+            };
+            self.actions.push(Action::Warn(format!(
+                "{owner} ends although {reader}{more} not read what was handed over; no progress for {}",
+                duration_text(self.world.patience)
+            )));
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! A rank that makes no more calls and stays for those who read what it keeps: [`Staying`].
+
+use std::time::{Duration, Instant};
+
+use fsgather_core::{Peer, duration_text};
+
+/// When it is said for whom this rank stays: a process that does not end is a riddle.
+const FIRST_WARNING: Duration = Duration::from_secs(5);
+
+/// How often it is said again.
+const WARN_EVERY: Duration = Duration::from_secs(30);
+
+/// So many readers are named, no more.
+const NAMED: usize = 8;
+
+/// For whom a rank stays, and for how long.
+#[derive(Debug)]
+pub(super) struct Staying {
+    /// Who has still to read; not known at first.
+    by: Option<Vec<Peer>>,
+    since: Instant,
+    /// When one of them last got on, as far as is known.
+    moved: Instant,
+    patience: Duration,
+    next_warning: Instant,
+    is_over: bool,
+}
+
+impl Staying {
+    /// Stays for those whom rank 0 is going to name, for `patience` without progress at most.
+    pub(super) fn new(patience: Duration, now: Instant) -> Self {
+        Self {
+            by: None,
+            since: now,
+            moved: now,
+            patience,
+            next_warning: now + FIRST_WARNING,
+            is_over: false,
+        }
+    }
+
+    /// Rank 0 says who has still to read, because that has changed or somebody got on.
+    pub(super) fn needed(&mut self, by: Vec<Peer>, now: Instant) {
+        self.by = Some(by);
+        self.moved = now;
+    }
+
+    /// Whether somebody has still to read, or that is not known yet.
+    pub(super) fn is_needed(&self) -> bool {
+        !self.is_over && self.by.as_ref().is_none_or(|by| !by.is_empty())
+    }
+
+    /// Lets time pass; what to tell the user.
+    pub(super) fn tick(&mut self, now: Instant) -> Option<String> {
+        if !self.is_needed() {
+            return None;
+        }
+        if self.end().is_some_and(|end| now >= end) {
+            self.is_over = true;
+            let patience = duration_text(self.patience);
+            return Some(match self.readers() {
+                Some(readers) => format!(
+                    "this process ends although {readers} not read what was handed over; no progress for {patience}"
+                ),
+                None => format!(
+                    "this process ends although rank 0 has not said who has still to read what was handed over; \
+                     nothing was heard for {patience}"
+                ),
+            });
+        }
+        if now < self.next_warning {
+            return None;
+        }
+        self.next_warning = now + WARN_EVERY;
+        let readers = self.readers();
+        let readers = readers.unwrap_or_else(|| "rank 0 has said that all have".into());
+        Some(format!(
+            "this process stays, for {} now, until {readers} read what was handed over",
+            duration_text(now.saturating_duration_since(self.since)),
+        ))
+    }
+
+    /// When [`tick`](Self::tick) has something to do.
+    pub(super) fn next_tick(&self) -> Option<Instant> {
+        let due = [self.next_warning].into_iter().chain(self.end()).min();
+        due.filter(|_| self.is_needed())
+    }
+
+    /// When it is over in any case, if that is a time that will come.
+    fn end(&self) -> Option<Instant> {
+        self.moved.checked_add(self.patience)
+    }
+
+    /// Those who have still to read, and the verb that fits; nothing if that is not known.
+    fn readers(&self) -> Option<String> {
+        let by = self.by.as_deref()?;
+        let named: Vec<String> = by.iter().take(NAMED).map(Peer::to_string).collect();
+        let more = match by.len().saturating_sub(NAMED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let verb = if by.len() == 1 { "has" } else { "have" };
+        Some(format!("{}{more} {verb}", named.join(", ")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fsgather_core::Rank;
+
+    use super::*;
+
+    fn peer(rank: u32) -> Peer {
+        Peer {
+            rank: Rank::new(rank),
+            host: "n7".into(),
+            pid: 40 + rank,
+        }
+    }
+
+    const PATIENCE: Duration = Duration::from_secs(100);
+
+    #[test]
+    fn it_is_over_once_nobody_reads_or_nothing_moves_for_too_long() {
+        let start = Instant::now();
+        let after = |seconds| start + Duration::from_secs(seconds);
+        let mut staying = Staying::new(PATIENCE, start);
+        assert!(staying.is_needed(), "rank 0 has not answered yet");
+        staying.needed(vec![peer(1)], after(1));
+        assert!(staying.is_needed());
+        staying.needed(Vec::new(), after(2));
+        assert!(!staying.is_needed());
+        assert_eq!(staying.next_tick(), None);
+
+        let mut staying = Staying::new(PATIENCE, start);
+        staying.needed(vec![peer(1), peer(2)], after(60));
+        assert!(
+            staying
+                .tick(after(159))
+                .is_some_and(|said| said.contains("stays, for 2m 39s"))
+        );
+        assert!(staying.is_needed());
+        let said = staying.tick(after(160)).unwrap();
+        assert_eq!(
+            said,
+            "this process ends although rank 1 on n7 (pid 41), rank 2 on n7 (pid 42) have not read what was \
+             handed over; no progress for 1m 40s"
+        );
+        assert!(!staying.is_needed());
+    }
+
+    #[test]
+    fn it_is_said_for_whom_after_a_few_seconds_and_every_half_minute() {
+        let start = Instant::now();
+        let after = |seconds| start + Duration::from_secs(seconds);
+        let mut staying = Staying::new(PATIENCE, start);
+        staying.needed(vec![peer(1)], start);
+        let mut said = Vec::new();
+        let mut at = start;
+        while let Some(due) = staying.next_tick().filter(|due| *due < after(70)) {
+            at = at.max(due);
+            said.push((at - start, staying.tick(at).unwrap()));
+        }
+        let times: Vec<u64> = said.iter().map(|(at, _)| at.as_secs()).collect();
+        assert_eq!(times, [5, 35, 65]);
+        assert_eq!(
+            said[0].1,
+            "this process stays, for 5s now, until rank 1 on n7 (pid 41) has read what was handed over"
+        );
+    }
+}
