@@ -95,7 +95,10 @@ fn every_message_to_rank_0_has_its_documented_number() {
         .iter()
         .map(|message| bytes_of(message)[0])
         .collect();
-    assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]);
+    assert_eq!(
+        numbers,
+        [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]
+    );
 }
 
 #[test]
