@@ -263,6 +263,10 @@ fn an_early_end_while_others_join_is_told() {
     assert!(error.starts_with(&name_of(1, stage.pid(1))), "{error}");
 }
 
+#[expect(
+    clippy::expect_used,
+    reason = "the tests that share it fail in the same way"
+)]
 /// Starts ranks of several jobs without an id one after the other, in this order; how many ranks have ended
 /// well, and whether any of those has got what is another job's.
 fn jobs_without_an_id(order: &[(char, u32)], pause: Duration) -> (usize, Vec<String>) {

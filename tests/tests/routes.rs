@@ -20,7 +20,7 @@ fn every_combination(variables: &[(&str, &str)]) {
         stage.succeed(everybody(RANKS));
         // Directories that calls have named are the program's own, and stay.
         for named in common::left_in(place.path()) {
-            assert_eq!(named.parent(), Some(place.path()), "{named:?}");
+            assert_eq!(named.parent(), Some(place.path()), "{}", named.display());
             assert_nothing_left(&named);
         }
     }

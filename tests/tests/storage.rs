@@ -167,6 +167,7 @@ fn inodes_that_run_out_while_ranks_talk_through_files_are_told_to_all_by_one_tex
     assert!(!mounted.directory().join("all_gather_via_filesys").exists());
 }
 
+#[expect(clippy::disallowed_methods, reason = "what an administrator does")]
 #[test]
 fn a_directory_that_is_removed_while_ranks_talk_through_files_is_noticed_by_all_at_once() {
     let remove = |mounted: &Mounted| {

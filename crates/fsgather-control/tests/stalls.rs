@@ -1,6 +1,8 @@
 //! Of whom the user is warned while payloads go from rank to rank and nothing moves: on the bare machines, in
 //! virtual time.
 
+#![expect(clippy::unwrap_used, reason = "a check reports by panicking")]
+
 mod machines;
 
 use std::time::{Duration, Instant};

@@ -228,6 +228,7 @@ fn p10_five_hundred_groups_of_a_large_world_are_fast() {
 
 /// Scripts that once failed, and those of the file that `FSGATHER_SIMULATION_REPLAY` names: a failing script is
 /// printed with the word that stands for it.
+#[expect(clippy::disallowed_methods, reason = "it is for this program alone")]
 #[test]
 fn scripts_that_once_failed_keep_all_promises() {
     let mut scripts = kept::scripts();
