@@ -197,15 +197,16 @@ class Playing:
                     self.note_end(rank, harm.signal)
                 try:
                     signal.pidfd_send_signal(self.handles[rank], number)
+                    if harm.signal != "STOP":
+                        # A stopped process does not end otherwise.
+                        signal.pidfd_send_signal(self.handles[rank], signal.SIGCONT)
                 except ProcessLookupError:
-                    continue
+                    # It has ended, by this signal or before.
+                    pass
                 if harm.signal == "STOP":
                     self.stopped.add(rank)
                 else:
                     self.stopped.discard(rank)
-                    if harm.signal != "CONT" and harm.signal != "KILL":
-                        # A stopped process does not end otherwise.
-                        signal.pidfd_send_signal(self.handles[rank], signal.SIGCONT)
         self.last_harm = time.monotonic()
 
     def note_end(self, rank: int, name: str) -> None:
