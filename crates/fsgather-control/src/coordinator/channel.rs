@@ -236,7 +236,7 @@ impl Channel {
                 let mut left = round.left();
                 left.any(|(at, leaves)| Some(at) == place && leaves == Leaves::WithOwner)
             })
-            .flat_map(|round| round.missing())
+            .flat_map(Round::missing)
             .filter_map(|place| self.rank_at(place));
         readers.chain(awaited)
     }

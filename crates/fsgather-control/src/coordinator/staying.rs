@@ -7,7 +7,7 @@ use std::{
 
 use fsgather_core::{Error, Peer, Rank, duration_text};
 
-use super::{Action, Coordinator, roster::Standing};
+use super::{Action, Coordinator, channel::Channel, roster::Standing};
 use crate::message::ToMember;
 
 /// How often a rank that stays is told that somebody gets on, at most.
@@ -42,7 +42,7 @@ impl Coordinator {
     fn readers_of(&self, rank: Rank) -> BTreeSet<Rank> {
         let channels = self.channels.values();
         let mut readers: BTreeSet<Rank> = if rank == Rank::ZERO {
-            channels.flat_map(|channel| channel.readers()).collect()
+            channels.flat_map(Channel::readers).collect()
         } else {
             channels
                 .flat_map(|channel| channel.readers_of(rank))
