@@ -123,8 +123,9 @@ impl<'a> Started<'a> {
             .table
             .map(|table| {
                 let bodies = table.bodies.clone();
-                let mut incoming = Incoming::sort(&self.place, &session.ticket, table, relayed)
-                    .map_err(|cause| session.fail(cause))?;
+                let mut incoming =
+                    Incoming::sort(&session.inner, &self.place, &session.ticket, table, relayed)
+                        .map_err(|cause| session.fail(cause))?;
                 if let (Place::Mesh(mesh), Manner::Passing) = (&self.place, self.manner) {
                     // The links end after the others have been told why.
                     pass_on(session, mesh, &bodies, &own, &mut incoming)

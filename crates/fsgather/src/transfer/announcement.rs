@@ -11,14 +11,18 @@ use serde::{Deserialize, Serialize};
 ///
 /// | first byte | rest |
 /// |---|---|
-/// | 0 | the payload |
+/// | 0 | seal (u64, little-endian) and the payload |
 /// | 1 | gather id and locator of a payload file |
 /// | 2 | length (u64) and digest (u128) of a payload that comes in further rounds |
 /// | 3 | length (u64) of a payload that comes over connections between ranks |
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Announcement {
     /// Here.
-    Inline(Bytes),
+    Inline {
+        /// Binds it to its [origin](super::origin::Origin).
+        seal: u64,
+        payload: Bytes,
+    },
     /// In a file.
     File(FileAnnouncement),
     /// In the rounds that follow.
@@ -44,18 +48,18 @@ pub(crate) struct FileAnnouncement {
 pub(crate) struct RelayAnnouncement {
     /// In bytes.
     pub(crate) len: u64,
-    /// xxh3 of 128 bits.
+    /// Of its [origin](super::origin::Origin) and its bytes.
     pub(crate) digest: u128,
 }
 
-/// What an announcement adds to an inline payload, in bytes.
-pub(crate) const INLINE_OVERHEAD: usize = 1;
+/// What an announcement adds to an inline payload, in bytes: the kind and the seal.
+pub(crate) const INLINE_OVERHEAD: usize = 9;
 
 impl Announcement {
     /// As the body of a contribution.
     pub(crate) fn into_body(self) -> Result<Bytes, postcard::Error> {
         let body = match self {
-            Self::Inline(payload) => return Ok(inline_body(&[payload])),
+            Self::Inline { seal, payload } => return Ok(inline_body(seal, &[payload])),
             Self::File(file) => postcard::to_extend(&file, vec![1])?,
             Self::Relayed(relayed) => postcard::to_extend(&relayed, vec![2])?,
             Self::Linked { len } => postcard::to_extend(&len, vec![3])?,
@@ -65,9 +69,12 @@ impl Announcement {
 
     /// Reads the body of a contribution; `None` when it is none of ours.
     pub(crate) fn from_body(body: &Bytes) -> Option<Self> {
-        let rest = body.get(INLINE_OVERHEAD..)?;
-        match body.first()? {
-            0 => Some(Self::Inline(body.slice(INLINE_OVERHEAD..))),
+        let (kind, rest) = body.split_first()?;
+        match kind {
+            0 => Some(Self::Inline {
+                seal: rest.first_chunk().copied().map(u64::from_le_bytes)?,
+                payload: body.slice(INLINE_OVERHEAD..),
+            }),
             1 => postcard::from_bytes(rest).ok().map(Self::File),
             2 => postcard::from_bytes(rest).ok().map(Self::Relayed),
             3 => postcard::from_bytes(rest)
@@ -79,10 +86,11 @@ impl Announcement {
 }
 
 /// The body of a contribution that is the payload itself, put together from its pieces.
-pub(crate) fn inline_body(pieces: &[Bytes]) -> Bytes {
+pub(crate) fn inline_body(seal: u64, pieces: &[Bytes]) -> Bytes {
     let len: usize = pieces.iter().map(Bytes::len).sum();
     let mut body = BytesMut::with_capacity(len + INLINE_OVERHEAD);
     body.put_u8(0);
+    body.put_u64_le(seal);
     for piece in pieces {
         body.put_slice(piece);
     }
@@ -97,8 +105,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn announcements_convert_both_ways(payload: Vec<u8>, len: u64, digest: u128) {
-            let inline = Announcement::Inline(payload.into());
+        fn announcements_convert_both_ways(payload: Vec<u8>, seal: u64, len: u64, digest: u128) {
+            let inline = Announcement::Inline { seal, payload: payload.into() };
             let relayed = Announcement::Relayed(RelayAnnouncement { len, digest });
             for announcement in [inline, relayed, Announcement::Linked { len }] {
                 let body = announcement.clone().into_body().unwrap();

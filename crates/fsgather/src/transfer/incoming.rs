@@ -1,15 +1,15 @@
 //! What arrived from the others: [`Incoming`].
 
-use std::{io::Read, path::PathBuf, sync::Arc, time::Duration};
+use std::{io::Read, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use fsgather_control::mesh::{CallId, Mesh, Pull};
 use fsgather_core::{Error, Peer, Rank, Table, Ticket};
 use fsgather_store::Payload;
-use twox_hash::XxHash3_128;
 
 use super::{
-    announcement::{Announcement, FileAnnouncement, RelayAnnouncement},
+    announcement::{Announcement, FileAnnouncement},
+    origin::Origin,
     session::Session,
     source::Own,
     spool::Spool,
@@ -27,8 +27,6 @@ pub(crate) type Moved<'a> = &'a mut dyn FnMut(u64) -> Result<(), Error>;
 pub(crate) enum Incoming {
     /// It is here.
     Here(Bytes),
-    /// It is here and has to be checked.
-    Relayed(Bytes, RelayAnnouncement),
     /// It lies in a file.
     File(FileAnnouncement),
     /// It is kept by its owner, or passes through the ring of this call.
@@ -54,8 +52,10 @@ impl Linked {
 }
 
 impl Incoming {
-    /// Sorts a table of announcements, and what further rounds have brought, by rank.
+    /// Sorts a table of announcements, and what further rounds have brought, by rank. What is here is verified,
+    /// and nothing announced is another rank's or another call's.
     pub(crate) fn sort(
+        inner: &Inner,
         place: &Place,
         ticket: &Ticket,
         table: Table,
@@ -79,11 +79,27 @@ impl Incoming {
             .zip(table.bodies)
             .map(|(rank, body)| {
                 let pieces = relayed.next().unwrap_or_default();
+                let origin = Origin::of(inner, ticket, rank);
+                let broken = |what: &str| Err(origin.broken(inner, ticket, rank, what));
                 match Announcement::from_body(&body) {
-                    Some(Announcement::Inline(payload)) => Ok(Self::Here(payload)),
-                    Some(Announcement::File(file)) => Ok(Self::File(file)),
+                    Some(Announcement::Inline { seal, payload }) => {
+                        if origin.seal(inner, std::slice::from_ref(&payload)) != seal {
+                            return broken("a payload sent with the control messages");
+                        }
+                        Ok(Self::Here(payload))
+                    }
+                    Some(Announcement::File(file)) => {
+                        if !origin.is_of(&file.locator.name) {
+                            return broken(&file.locator.name.to_string());
+                        }
+                        Ok(Self::File(file))
+                    }
                     Some(Announcement::Relayed(announced)) => {
-                        Ok(Self::Relayed(pieces.into(), announced))
+                        let is_whole = pieces.len() as u64 == announced.len;
+                        if !is_whole || origin.digest(&pieces) != announced.digest {
+                            return broken("a payload sent through rank 0");
+                        }
+                        Ok(Self::Here(pieces.into()))
                     }
                     Some(Announcement::Linked { len }) => linked(rank, len),
                     None => Err(Error::Incompatible {
@@ -105,10 +121,6 @@ impl Incoming {
     ) -> Result<Payload, Error> {
         match self {
             Self::Here(payload) => Ok(payload.into()),
-            Self::Relayed(payload, announced) => {
-                check_relayed(inner, rank, &payload, announced)?;
-                Ok(payload.into())
-            }
             Self::File(file) => {
                 let files = files_of(inner, rank, &file)?;
                 let directory = files.directory();
@@ -144,10 +156,6 @@ impl Incoming {
     pub(crate) fn open(self, inner: &Inner, rank: Rank, moved: OwnMoved) -> Result<Stream, Error> {
         match self {
             Self::Here(payload) => Ok(Stream::held(payload)),
-            Self::Relayed(payload, announced) => {
-                check_relayed(inner, rank, &payload, announced)?;
-                Ok(Stream::held(payload))
-            }
             Self::File(file) => {
                 let files = files_of(inner, rank, &file)?;
                 let reader = files
@@ -165,7 +173,6 @@ impl Incoming {
     pub(crate) fn len(&self) -> u64 {
         match self {
             Self::Here(payload) => payload.len() as u64,
-            Self::Relayed(_, announced) => announced.len,
             Self::File(file) => file.locator.raw_len,
             Self::Linked(linked) => linked.len,
             Self::Spooled(spool) => spool.len(),
@@ -197,27 +204,6 @@ fn files_of(inner: &Inner, rank: Rank, file: &FileAnnouncement) -> Result<Arc<Fi
              same directory and transport",
             file.directory
         ))
-    })
-}
-
-fn check_relayed(
-    inner: &Inner,
-    rank: Rank,
-    payload: &[u8],
-    announced: RelayAnnouncement,
-) -> Result<(), Error> {
-    if payload.len() as u64 == announced.len && XxHash3_128::oneshot(payload) == announced.digest {
-        return Ok(());
-    }
-    Err(Error::Corrupt {
-        path: PathBuf::from("a payload sent through rank 0"),
-        reason: format!(
-            "{} bytes were announced, {} arrived, or their checksum differs",
-            announced.len,
-            payload.len()
-        ),
-        writer: inner.peer(rank).cloned(),
-        reader: Some(inner.me()),
     })
 }
 

@@ -6,13 +6,13 @@ use bytes::Bytes;
 use fsgather_control::mesh::{Mesh, Source as Offered};
 use fsgather_core::{Contribution, Error, Leaves, Recipients, bytes_text};
 use fsgather_store::{Encoding, PayloadId, PayloadWriter};
-use twox_hash::XxHash3_128;
 
 use super::{
     announcement::{
         Announcement, FileAnnouncement, INLINE_OVERHEAD, RelayAnnouncement, inline_body,
     },
     manner::Manner,
+    origin::Origin,
     relay,
     session::Session,
     source::{Own, Source},
@@ -136,8 +136,9 @@ impl<'a> Outgoing<'a> {
             return self.finish(Own::Gone);
         }
         if usize::try_from(len).is_ok_and(|len| len <= self.inline_limit) {
+            let seal = seal(self.session, pieces);
             return Ok(Ready {
-                contribution: Contribution::inline(inline_body(pieces)),
+                contribution: Contribution::inline(inline_body(seal, pieces)),
                 own: Own::Gone,
             });
         }
@@ -203,7 +204,7 @@ impl<'a> Outgoing<'a> {
         let id = PayloadId {
             channel: session.ticket.channel,
             epoch: session.ticket.epoch,
-            rank: inner.in_world(inner.exchange.rank()),
+            rank: inner.world.rank,
         };
         let progress: Progress<'a> = Box::new(move |bytes| session.moved(bytes));
         let compression = session.inner.world.compression;
@@ -260,7 +261,9 @@ impl<'a> Outgoing<'a> {
             }
             (Own::Gone, Beyond::Spool(spool)) => Own::Spooled(spool),
             (Own::Gone, Beyond::Nowhere) if self.buffer.len() <= self.inline_limit => {
-                let announcement = Announcement::Inline(Bytes::from(self.buffer));
+                let payload = Bytes::from(self.buffer);
+                let seal = seal(session, std::slice::from_ref(&payload));
+                let announcement = Announcement::Inline { seal, payload };
                 return Ok(Ready {
                     contribution: Contribution::inline(body(session, announcement)?),
                     own: Own::Gone,
@@ -318,7 +321,7 @@ fn relayed<'b>(session: &Session, own: Own<'b>) -> Result<Ready<'b>, Error> {
     let bytes = own.as_slice();
     let announcement = Announcement::Relayed(RelayAnnouncement {
         len: bytes.len() as u64,
-        digest: XxHash3_128::oneshot(bytes),
+        digest: own_origin(session).digest(bytes),
     });
     let piece = session.inner.exchange.body_limit();
     Ok(Ready {
@@ -329,6 +332,14 @@ fn relayed<'b>(session: &Session, own: Own<'b>) -> Result<Ready<'b>, Error> {
         },
         own,
     })
+}
+
+fn own_origin(session: &Session) -> Origin {
+    Origin::own(&session.inner.world, &session.ticket)
+}
+
+fn seal(session: &Session, pieces: &[Bytes]) -> u64 {
+    own_origin(session).seal(&session.inner, pieces)
 }
 
 impl Write for Outgoing<'_> {
