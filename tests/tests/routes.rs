@@ -10,16 +10,19 @@ const RANKS: u32 = 4;
 /// Which of world and groups takes a way first.
 const ORDERS: [&str; 2] = ["world_first", "groups_first"];
 
-/// All combinations, in a job for each order.
+/// What a job goes through: all kinds of calls by one way, or one kind by each.
+const WAYS: [&str; 5] = ["default", "memory", "filesys", "directory", "each"];
+
+/// All combinations, in a job for each order and way.
 fn every_combination(orders: &[&str], variables: &[(&str, &str)]) {
-    for order in orders {
+    for (order, way) in orders.iter().flat_map(|order| WAYS.map(|way| (order, way))) {
         let place = place();
         let mut world = World::new(RANKS, place.path());
         for (name, value) in variables {
             world = world.with(name, value);
         }
         let mut stage = Stage::new();
-        stage.start_all(&world, |_| format!("join routes:{order} close"));
+        stage.start_all(&world, |_| format!("join routes:{order}:{way} close"));
         stage.succeed(everybody(RANKS));
         // Directories that calls have named are the program's own, and stay.
         for named in common::left_in(place.path()) {
@@ -66,9 +69,9 @@ fn each_gets_what_each_has_handed_in_where_it_travels_with_the_control_messages(
 
 #[test]
 fn each_gets_what_each_has_handed_in_between_threads() {
-    for order in ORDERS {
+    for way in WAYS {
         let place = place();
-        let steps = format!("routes_in_threads:{RANKS}:{order}");
+        let steps = format!("routes_in_threads:{RANKS}:{}:{way}", ORDERS[1]);
         let mut stage = Stage::new();
         stage.start(&mut World::new(1, place.path()).rank(0, &steps));
         stage.succeed([0]);

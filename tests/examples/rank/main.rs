@@ -14,7 +14,7 @@
 //! | `start_all_gather:LEN`, `start_gather:ROOT:LEN` | starts a call; they are numbered from 0 |
 //! | `wait:NUMBER`, `not_yet:NUMBER:MS`, `abandon:NUMBER` | what becomes of it |
 //! | `records:ROOT:COUNT`, `stream:ROOT:LEN`, `array:ROOT:AXIS` | and checks what it gets; an array to `all` |
-//! | `routes:ORDER`, `routes_in_threads:RANKS:ORDER` | every kind of call by every way on all sorts of groups; `world_first` or `groups_first` |
+//! | `routes:ORDER:WAY`, `routes_in_threads:RANKS:ORDER:WAY` | every kind of call by one way, or one by `each`, on all sorts of groups; `world_first` or `groups_first` |
 //! | `storm:CALLS:SEED` | random calls on four groups from four threads |
 //! | `introduce:WAY:PLACE` | joins by a rendezvous of the program's own: `note`, `store`, `garbage`, `broken` |
 //! | `speak:CODEC:LEN` | calls in `postcard`, `messagepack`, `backwards`; `json` for a length is another type |
@@ -219,12 +219,12 @@ fn take(state: &mut State, step: &str) -> Result<(), Failure> {
         ["slow", milliseconds] => values::read_slowly(values::number(milliseconds)),
         ["pause", milliseconds] => values::pause(values::number(milliseconds)),
         ["peak"] => peak()?,
-        ["routes", order] => {
+        ["routes", order, way] => {
             let world = state.joined.as_ref().ok_or_else(not_joined)?;
-            routes::every(world, order)?;
+            routes::every(world, order, way)?;
         }
-        ["routes_in_threads", ranks, order] => {
-            routes::every_in_threads(values::number(ranks), order)?;
+        ["routes_in_threads", ranks, order, way] => {
+            routes::every_in_threads(values::number(ranks), order, way)?;
         }
         ["function", len] => functions::function(len)?,
         ["via", directory, root_only, len] => {

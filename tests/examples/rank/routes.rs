@@ -57,8 +57,9 @@ struct Combination {
     how: CallOptions,
 }
 
-/// Every combination; whether the world takes a way before groups do is said by `order`.
-pub(crate) fn every(world: &Communicator, order: &str) -> Result<(), Failure> {
+/// Every kind of call by one way, or one kind by each; whether the world takes a way before groups do is said by
+/// `order`.
+pub(crate) fn every(world: &Communicator, order: &str, way: &str) -> Result<(), Failure> {
     let world_first = match order {
         "world_first" => true,
         "groups_first" => false,
@@ -72,12 +73,16 @@ pub(crate) fn every(world: &Communicator, order: &str) -> Result<(), Failure> {
         members: all.clone(),
     };
     let mut number = 0;
-    for way in WAYS {
-        for kind in KINDS {
+    let (ways, kinds) = match WAYS.iter().position(|known| *known == way) {
+        Some(at) => (&WAYS[at..=at], &KINDS[..]),
+        None => (&WAYS[..], &KINDS[..1]),
+    };
+    for way in ways {
+        for kind in kinds {
             number += 1;
             let combination = Combination {
                 number,
-                kind,
+                kind: *kind,
                 how: how(way, &place.join(format!("named-{number}")))?,
             };
             if world_first {
@@ -268,14 +273,14 @@ impl Combination {
 }
 
 /// The same between threads of this process.
-pub(crate) fn every_in_threads(ranks: u32, order: &str) -> Result<(), Failure> {
+pub(crate) fn every_in_threads(ranks: u32, order: &str, way: &str) -> Result<(), Failure> {
     let world = Communicator::threads(ranks)?;
     thread::scope(|scope| {
         let ranks: Vec<_> = world
             .into_iter()
             .map(|rank| {
                 scope.spawn(move || {
-                    every(&rank, order)?;
+                    every(&rank, order, way)?;
                     rank.close().map_err(Failure::from)
                 })
             })
