@@ -2,6 +2,7 @@
 
 mod channel;
 mod keeping;
+mod leaving;
 mod staying;
 
 use std::{
@@ -19,9 +20,6 @@ use crate::message::{ToCoordinator, ToMember};
 
 /// How much longer than the time-out a member waits for rank 0 to say that it has passed.
 const GRACE: Duration = Duration::from_secs(10);
-
-/// How long a rank that is the first to fail stays for those who read what it keeps, while they do not get on.
-const FAILING_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a member wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -409,73 +407,6 @@ impl Member {
         self.close_if_free();
     }
 
-    /// Says that this rank goes. Whoever still waits here for a verdict is told that this is the end.
-    pub fn leave(&mut self, cause: Option<Error>) {
-        self.say(ToCoordinator::Leave { cause });
-        for id in self.channel_ids() {
-            self.fail_channel(id, &closed());
-        }
-    }
-
-    /// Says that this rank makes no more calls, as [`leave`](Member::leave) does, and stays
-    /// [as long as it is needed](Member::is_needed): until all has been read that others can get from it
-    /// alone; where it `looks_after_all`, as on rank 0, until all has been read.
-    pub fn stay(&mut self, cause: Option<Error>, looks_after_all: bool, now: Instant) {
-        self.now = now;
-        let is_first_to_fail = cause.is_some() && self.failure(ChannelId::WORLD).is_none();
-        // Rank 0 says when the time is over; only where that says nothing at all it is over by itself.
-        let patience = if is_first_to_fail {
-            FAILING_PATIENCE.min(self.patience)
-        } else {
-            self.patience.saturating_add(GRACE)
-        };
-        if looks_after_all || self.keeping.is_alone() {
-            self.staying = Some(Staying::new(patience, now));
-            self.say(ToCoordinator::Stay { cause });
-        } else {
-            self.say(ToCoordinator::Leave { cause });
-        }
-        for id in self.channel_ids() {
-            self.fail_channel(id, &closed());
-        }
-    }
-
-    /// Whether this rank, which makes no more calls, has to stay.
-    #[must_use]
-    pub fn is_needed(&self) -> bool {
-        let is_over = self.farewell.is_some() || self.lost.is_some();
-        !is_over && self.staying.as_ref().is_some_and(Staying::is_needed)
-    }
-
-    /// Says that this rank goes, if it has stayed.
-    pub fn end_stay(&mut self) {
-        if self.staying.take().is_some() {
-            self.say(ToCoordinator::Leave { cause: None });
-        }
-    }
-
-    /// Of each communicator that this rank is in, the first call after all that were decided, where that is
-    /// certain: for who `looks_after_all`, as rank 0 does, everywhere, for others where rank 0 has said that it
-    /// decides nothing more.
-    #[must_use]
-    pub fn undecided(&self, looks_after_all: bool) -> Vec<(ChannelId, Epoch)> {
-        let channels = self.channels.values();
-        channels
-            .filter(|channel| looks_after_all || channel.is_settled())
-            .map(|channel| (channel.id(), channel.undecided()))
-            .collect()
-    }
-
-    /// Has the payloads removed that this rank has published for calls that will never be decided.
-    fn forget_undecided(&mut self, channel: ChannelId) {
-        if let Some(channel) = self.channels.get_mut(&channel) {
-            channel.settle();
-        }
-        for epoch in self.keeping.forget_undecided(channel) {
-            self.actions.push(MemberAction::Reclaim { channel, epoch });
-        }
-    }
-
     /// Tells rank 0 of the end of another process on this host.
     pub fn sibling_exited(&mut self, rank: Rank) {
         self.say(ToCoordinator::SiblingExited { rank });
@@ -560,20 +491,6 @@ impl Member {
             self.say(message);
         }
         self.go_if_free(step.channel);
-    }
-
-    fn bye(&mut self, orderly: bool) {
-        self.farewell = Some(if orderly {
-            Farewell::Orderly
-        } else {
-            Farewell::Disorderly
-        });
-        for id in self.channel_ids() {
-            // Of groups that this rank has left it does not know what was decided.
-            self.forget_undecided(id);
-            let cause = self.coordinator_failed(self.first_awaited(id), PeerFailure::Departed);
-            self.fail_channel(id, &cause);
-        }
     }
 
     fn fail_channel(&mut self, id: ChannelId, cause: &Error) {
