@@ -1,0 +1,178 @@
+//! Texts of errors, whom they blame, and how they are cut.
+
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+
+use super::*;
+use crate::{Operation, Phase};
+
+fn peer() -> Peer {
+    Peer {
+        rank: Rank::new(3),
+        host: "n7".into(),
+        pid: 4242,
+    }
+}
+
+#[test]
+fn a_lost_rank_is_named_with_host_pid_and_phase() {
+    let error = Error::PeerFailed {
+        peer: peer(),
+        activity: Activity::within(Phase::Publishing, Operation::AllGather, Epoch::new(2)),
+        failure: PeerFailure::Lost {
+            how: "its connection closed".into(),
+        },
+    };
+    assert_eq!(
+        error.to_string(),
+        "rank 3 on n7 (pid 4242) was lost (its connection closed) while publishing its payload \
+         in all_gather #2"
+    );
+}
+
+#[test]
+fn storage_errors_carry_who_and_when_once() {
+    let doing = Activity::outside(Phase::Closing);
+    let full = io::Error::from_raw_os_error(28);
+    let error = Error::storage("write", "/x/y", &full).raised_by(&peer(), doing);
+    assert!(error.is_transient());
+    let text = error.to_string();
+    assert!(
+        text.starts_with("cannot write /x/y: No space left"),
+        "{text}"
+    );
+    assert!(
+        text.ends_with("(rank 3 on n7 (pid 4242), closing)"),
+        "{text}"
+    );
+    let other = Peer {
+        rank: Rank::ZERO,
+        ..peer()
+    };
+    assert_eq!(error.clone().raised_by(&other, doing), error);
+}
+
+#[test]
+fn errors_travel_even_with_paths_that_are_not_text() {
+    let path = OsStr::from_bytes(b"/x/\xff");
+    let error = Error::storage("open", path, StorageCause::described("gone"));
+    let bytes = postcard::to_stdvec(&error).unwrap();
+    let back: Error = postcard::from_bytes(&bytes).unwrap();
+    assert_eq!(back.to_string(), error.to_string());
+}
+
+#[test]
+fn a_rank_that_speaks_for_itself_blames_nobody() {
+    let (own, other) = (Rank::new(3), Rank::new(5));
+    let failed = |failure| Error::PeerFailed {
+        peer: peer(),
+        activity: Activity::outside(Phase::Publishing),
+        failure,
+    };
+    let link = failed(PeerFailure::LinkLost {
+        other: Peer {
+            rank: other,
+            ..peer()
+        },
+        how: "its connection closed".into(),
+    });
+    assert_eq!(link.blamed_by(own), [other]);
+    assert_eq!(link.poisoned().blamed_by(own), [other]);
+    assert_eq!(failed(PeerFailure::Departed).blamed_by(own), []);
+    assert_eq!(failed(PeerFailure::Departed).blamed_by(other), [own]);
+    assert_eq!(Error::config("wrong").blamed_by(own), []);
+    let doing = Activity::within(Phase::Reading, Operation::AllGather, Epoch::new(2));
+    assert_eq!(
+        link.raised_by(&peer(), doing).to_string(),
+        "rank 3 on n7 (pid 4242) lost its link to rank 3 on n7 (pid 4242) (its connection closed) while reading \
+         payloads in all_gather #2"
+            .replace("to rank 3", "to rank 5")
+    );
+}
+
+#[test]
+fn texts_of_any_length_fit_into_a_message() {
+    let long = || "ü".repeat(9 << 20);
+    let failed = |failure| Error::PeerFailed {
+        peer: peer(),
+        activity: Activity::outside(Phase::Publishing),
+        failure,
+    };
+    let errors = [
+        Error::config(long()),
+        Error::rendezvous(long()),
+        Error::Timeout {
+            during: long(),
+            patience: Duration::MAX,
+            missing: Vec::new(),
+            hint: long(),
+        },
+        failed(PeerFailure::Raised { message: long() }),
+        failed(PeerFailure::Lost { how: long() }),
+        Error::Desync {
+            epoch: Epoch::FIRST,
+            difference: long(),
+            one: peer(),
+            one_call: long(),
+            other: peer(),
+            other_call: long(),
+        },
+        Error::storage(long(), long(), StorageCause::described(long())),
+        Error::NotShared {
+            directory: long().into(),
+            hosts: vec![long(); 2],
+            reason: long(),
+        },
+        Error::Corrupt {
+            path: long().into(),
+            reason: long(),
+            writer: None,
+            reader: None,
+        },
+        Error::Mismatch {
+            what: long(),
+            table: vec![(Rank::ZERO, long()); 3],
+        },
+        Error::Incompatible {
+            what: long(),
+            ours: long(),
+            theirs: long(),
+        },
+        Error::config(long()).poisoned(),
+    ];
+    for error in errors {
+        let cut = error.cut_to_size();
+        let bytes = postcard::to_stdvec(&cut).unwrap();
+        assert!(bytes.len() <= 4 * LONGEST_TEXT, "{} bytes", bytes.len());
+        assert!(cut.to_string().contains("(cut; 18.0 MiB in all)"));
+        assert_eq!(cut.clone().cut_to_size(), cut);
+    }
+    let short = Error::config("short");
+    assert_eq!(short.clone().cut_to_size(), short);
+}
+
+#[test]
+fn poison_does_not_pile_up() {
+    let first = Error::config("first");
+    let twice = first.poisoned().poisoned();
+    assert_eq!(twice, first.poisoned());
+    assert_eq!(twice.root_cause(), &first);
+}
+
+#[test]
+fn timeouts_list_everybody() {
+    let error = Error::Timeout {
+        during: "barrier #0".into(),
+        patience: Duration::from_secs(3),
+        missing: vec![Missing {
+            rank: Rank::new(1),
+            process: None,
+            last_seen: None,
+        }],
+        hint: "set FSGATHER_TIMEOUT to wait longer".into(),
+    };
+    assert_eq!(
+        error.to_string(),
+        "timed out after 3s without progress in barrier #0: waiting for rank 1 (never joined); \
+         set FSGATHER_TIMEOUT to wait longer"
+    );
+}
