@@ -111,6 +111,8 @@ pub(crate) struct Ledger {
     pub(crate) releases: usize,
     /// Releases on other channels after the world has failed.
     late_releases: usize,
+    /// Calls that have failed with nobody left to be told, of which rank 0 has had payloads removed.
+    given_up: BTreeSet<CallId>,
     reclaims: usize,
     reclaims_for_others: usize,
     reclaims_of_abandoned: usize,
@@ -406,6 +408,10 @@ impl Ledger {
                 "P1: rank {rank} is told twice of {step:?}"
             );
         }
+        promise!(
+            !self.given_up.contains(&(step.channel, step.epoch)),
+            "P3: {step:?} is released after a payload of it was given up"
+        );
         promise!(
             exchange.arrived.len() == members.len(),
             "P2: {step:?} is released with contributions of {:?} only",

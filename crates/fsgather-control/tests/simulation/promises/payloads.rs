@@ -54,7 +54,9 @@ impl Ledger {
         owner: Rank,
         connected: Connected<'_>,
     ) -> Checked {
-        if self.has_failed(call) {
+        if !self.is_released(call) {
+            // Of an abort that nobody is left to hear this is the only sign: nothing may be released after it.
+            self.given_up.insert(call);
             return self.check_left(call, owner);
         }
         let reading = self.readers(call, connected);
@@ -97,15 +99,21 @@ impl Ledger {
     }
 
     /// Whether a call has not succeeded, and never will.
-    fn has_failed(&self, (channel, epoch): CallId) -> bool {
+    fn has_failed(&self, call: CallId) -> bool {
+        let is_over = self.abort_of(call.0).is_some()
+            || !self.goodbyes.is_empty()
+            || self.given_up.contains(&call);
+        is_over && !self.is_released(call)
+    }
+
+    fn is_released(&self, (channel, epoch): CallId) -> bool {
         let step = Step {
             channel,
             epoch,
             round: Round::VERDICT,
         };
         let exchange = self.exchanges.get(&step);
-        let is_over = self.abort_of(channel).is_some() || !self.goodbyes.is_empty();
-        is_over && !exchange.is_some_and(|exchange| exchange.released)
+        exchange.is_some_and(|exchange| exchange.released)
     }
 
     /// A payload of a call that has failed is nobody's business but its owner's, who has handed it in.
