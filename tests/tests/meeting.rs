@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use common::{
     PEER_FAILED, RENDEZVOUS, Stage, TIMED_OUT, World, assert_nothing_left, everybody, name_of,
-    others, place,
+    others, place, refusals_in,
 };
 use fsgather_testkit::pace::allowed;
 use rustix::process::Signal;
@@ -261,6 +261,58 @@ fn an_early_end_while_others_join_is_told() {
     stage.signal(1, Signal::TERM);
     let (error, _) = stage.fail_alike(others(2, 1), PEER_FAILED);
     assert!(error.starts_with(&name_of(1, stage.pid(1))), "{error}");
+}
+
+/// How long those may take who come to a meeting that has failed.
+const TOLD: Duration = Duration::from_secs(10);
+
+/// A world of three of which rank 1 is killed after it has joined, while rank 2 is at work still.
+fn a_failed_meeting(world: &World) -> (Stage, String) {
+    let mut stage = Stage::new();
+    stage.start(&mut world.rank(2, "at:late join close"));
+    stage.wait_at([0], "late");
+    for rank in [0, 1] {
+        stage.start(&mut world.rank(rank, "join close"));
+    }
+    stage.wait_until_taken_in(2);
+    stage.signal(2, Signal::KILL);
+    let end = stage.end(1);
+    assert_eq!(end.code, PEER_FAILED, "{}", stage.transcript());
+    let error = end.error().to_owned();
+    assert!(error.starts_with(&name_of(1, stage.pid(2))), "{error}");
+    (stage, error)
+}
+
+#[test]
+fn who_comes_to_a_meeting_that_has_failed_is_told_why() {
+    let place = place();
+    let world = World::new(3, place.path()).with("FSGATHER_JOB", "late");
+    let (mut stage, error) = a_failed_meeting(&world);
+    let came = Instant::now();
+    stage.go(0);
+    let late = stage.end(0);
+    assert_eq!((late.code, late.error()), (PEER_FAILED, error.as_str()));
+    let took = late.at.saturating_duration_since(came);
+    assert!(took < allowed(TOLD), "{took:?}");
+    assert_eq!(refusals_in(place.path()).len(), 1);
+}
+
+#[test]
+fn the_next_attempt_of_a_job_whose_meeting_has_failed_succeeds() {
+    let place = place();
+    let world = World::new(3, place.path()).with("FSGATHER_JOB", "again");
+    let (stage, _) = a_failed_meeting(&world);
+    // Members look before rank 0 has left its record, so that they see only what was left before.
+    let mut again = Stage::new();
+    for rank in [1, 2] {
+        again.start(&mut world.rank(rank, "join barrier close"));
+    }
+    again.let_pass(Duration::from_secs(1));
+    again.start(&mut world.rank(0, "join barrier close"));
+    again.succeed(everybody(3));
+    assert_nothing_left(place.path());
+    assert_eq!(refusals_in(place.path()).len(), 0);
+    drop(stage);
 }
 
 #[expect(

@@ -112,6 +112,7 @@ pub(crate) fn record(config: &Config) -> Record {
         addresses: Vec::new(),
         markers: None,
         refusal: None,
+        refuser: None,
         world_size: config.world_size,
         host: config.process.host.clone(),
         boot_id: config.process.boot_id.clone(),

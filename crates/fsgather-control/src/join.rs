@@ -281,6 +281,11 @@ impl Seeker {
                 return Ok(None);
             }
         };
+        let join = &self.search.join;
+        if record.refuser.is_some() {
+            let refusal = record.refusal_to(&join.process, join.start);
+            return refusal.cloned().map_or(Ok(None), Err);
+        }
         if let Some(cause) = record.refusal {
             // It may be left over from another run; then we have not heard of that world.
             return if self.objecting.has_tried(record.communicator) {

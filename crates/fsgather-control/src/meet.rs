@@ -8,7 +8,7 @@ pub use crate::config::{Config, Control, Joined, Meeting};
 use crate::{
     config::{own_peer, raised},
     join::Found,
-    markers,
+    markers, refusal,
     tcp::{self, Hosted},
 };
 
@@ -35,17 +35,26 @@ pub fn join(config: &Config) -> Result<Joined, Error> {
         place_of_markers(config)?;
     }
     let started = Instant::now();
-    if config.rank != Rank::ZERO {
-        let found = tcp::seek_world(config);
-        if let Meeting::Board(board) = &config.meeting {
-            // Objections, which have done what they were for.
-            board.take_down();
-        }
-        return match found? {
-            (Found::Tcp(found), baton) => tcp::enter(config, *found, baton),
-            (Found::Markers(entered), _) => markers::enter(config, *entered),
-        };
+    if config.rank == Rank::ZERO {
+        return host(config, started).inspect_err(|failure| {
+            if let Meeting::Board(board) = &config.meeting {
+                refusal::refuse_latecomers(config, &**board, failure);
+            }
+        });
     }
+    let found = tcp::seek_world(config);
+    if let Meeting::Board(board) = &config.meeting {
+        // Objections, which have done what they were for.
+        board.take_down();
+    }
+    match found? {
+        (Found::Tcp(found), baton) => tcp::enter(config, *found, baton),
+        (Found::Markers(entered), _) => markers::enter(config, *entered),
+    }
+}
+
+/// Brings the world together on rank 0.
+fn host(config: &Config, started: Instant) -> Result<Joined, Error> {
     if config.control == Control::Markers {
         return host_over_markers(config, started);
     }

@@ -76,6 +76,7 @@ impl Reception {
             addresses: addresses::publishable(port, interfaces)?,
             markers: None,
             refusal: None,
+            refuser: None,
             world_size: WorldSize::ONE,
             host: place.process.host.clone(),
             boot_id: place.process.boot_id.clone(),

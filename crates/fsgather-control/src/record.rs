@@ -2,7 +2,7 @@
 
 use std::{fmt, net::SocketAddr};
 
-use fsgather_core::{Error, Peer, ProcessId, WorldSize};
+use fsgather_core::{Error, Kinship, Peer, ProcessId, Start, WorldSize};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -25,6 +25,8 @@ pub struct Record {
     pub markers: Option<MarkerPlace>,
     /// Why rank 0 has given up, for those that could not reach it.
     pub refusal: Option<Error>,
+    /// Who has refused, where the refusal stays for those who come later.
+    pub refuser: Option<Refuser>,
     /// How many ranks the world will have.
     pub world_size: WorldSize,
     /// The name of rank 0's host, for messages.
@@ -33,6 +35,15 @@ pub struct Record {
     pub boot_id: String,
     /// The inode of rank 0's network namespace; 0 when unknown.
     pub network_namespace: u64,
+}
+
+/// A process on which a meeting has failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refuser {
+    /// The process.
+    pub process: ProcessId,
+    /// By whom it was started, where its job has no id of its own.
+    pub start: Option<Start>,
 }
 
 /// Where ranks leave messages for each other.
@@ -115,6 +126,15 @@ impl Record {
         postcard::from_bytes(rest).map_err(|_| no_record())
     }
 
+    /// Why there will be no world, if this says so to a process of such a start. Two jobs without an id may share a key.
+    pub(crate) fn refusal_to(&self, process: &ProcessId, start: Option<Start>) -> Option<&Error> {
+        let refuser = self.refuser.as_ref()?;
+        let is_foreign = start.zip(refuser.start).is_some_and(|(own, its)| {
+            own.kinship(process, &its, &refuser.process) == Kinship::Foreign
+        });
+        self.refusal.as_ref().filter(|_| !is_foreign)
+    }
+
     /// What it takes to shake hands.
     #[must_use]
     pub fn credentials(&self) -> Credentials {
@@ -127,6 +147,7 @@ impl Record {
 
 #[cfg(test)]
 mod tests {
+    use fsgather_core::Starter;
     use proptest::prelude::*;
 
     use super::*;
@@ -141,6 +162,7 @@ mod tests {
             ],
             markers: None,
             refusal: None,
+            refuser: None,
             world_size: WorldSize::ONE,
             host: "n1".into(),
             boot_id: "b".into(),
@@ -159,6 +181,31 @@ mod tests {
         fn arbitrary_bytes_are_refused_or_read(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _ = Record::from_bytes(&bytes);
         }
+    }
+
+    #[test]
+    fn a_refusal_of_another_start_is_none_of_ours() {
+        let process = ProcessId {
+            boot_id: "b".into(),
+            pid_namespace: 1,
+            ..ProcessId::default()
+        };
+        let by = |pid| Start {
+            starter: Some(Starter { pid, start_time: 7 }),
+            session: 3,
+        };
+        let cause = Error::rendezvous("no world");
+        let record = Record {
+            refusal: Some(cause.clone()),
+            refuser: Some(Refuser {
+                process: process.clone(),
+                start: Some(by(10)),
+            }),
+            ..record([0; 32], 1)
+        };
+        assert_eq!(record.refusal_to(&process, Some(by(10))), Some(&cause));
+        assert_eq!(record.refusal_to(&process, None), Some(&cause));
+        assert_eq!(record.refusal_to(&process, Some(by(11))), None);
     }
 
     #[test]

@@ -2,18 +2,21 @@
 //!
 //! A refusal is a record like any other, and may be left over from a crashed run. So a member believes it
 //! only if it has seen, and tried in vain, the record of that very world before.
+//!
+//! [`refuse_latecomers`] tells those who come after a meeting has failed. That refusal stays, and the board hands it
+//! over only to processes that ran already when it was left.
 
 use std::{
     sync::mpsc,
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Backoff, Error, Noticeboard};
+use fsgather_core::{Backoff, Error, Noticeboard, ProcessId, Start};
 use uuid::Uuid;
 
 use crate::{
     config::{self, Config},
-    record::{Objection, Record},
+    record::{Objection, Record, Refuser},
 };
 
 /// How long a record has to be there so that everybody has seen it: they look once a second.
@@ -79,6 +82,34 @@ fn show(
         }
     }
     board.take_down();
+}
+
+/// Leaves word that there will be no world, for ranks that come later; best effort, since it may be the directory
+/// that fails.
+pub(crate) fn refuse_latecomers(config: &Config, board: &dyn Noticeboard, failure: &Error) {
+    let record = Record {
+        refusal: Some(failure.clone()),
+        refuser: Some(Refuser {
+            process: config.process.clone(),
+            start: config.start,
+        }),
+        ..config::record(config)
+    };
+    if let Err(error) = board.refuse(&record.to_bytes()) {
+        tracing::debug!("ranks that come later cannot be told: {error}");
+    }
+}
+
+/// Why there will be no world, if one of these records says so to this rank.
+pub(crate) fn refusal_in(
+    records: &[Vec<u8>],
+    process: &ProcessId,
+    start: Option<Start>,
+) -> Option<Error> {
+    let mut records = records
+        .iter()
+        .filter_map(|bytes| Record::from_bytes(bytes).ok());
+    records.find_map(|record| record.refusal_to(process, start).cloned())
 }
 
 /// The objections to one world's record.

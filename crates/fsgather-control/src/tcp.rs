@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Activity, Backoff, ChannelId, Error, Noticeboard, Phase, Rank, WorldSize};
+use fsgather_core::{Activity, Backoff, ChannelId, Error, Noticeboard, Phase, ProcessId, Rank, Start, WorldSize};
 use tokio::{net::TcpListener, runtime::Runtime, sync::oneshot};
 use uuid::Uuid;
 
@@ -40,7 +40,7 @@ pub(crate) enum Hosted {
 
 /// What ended the forming of a world.
 enum Settled {
-    Formed(Vec<fsgather_core::ProcessId>),
+    Formed(Vec<ProcessId>),
     Failed(Error),
     /// TCP does not work.
     Unreachable {
@@ -106,7 +106,7 @@ pub(crate) fn host(config: &Config) -> Result<Hosted, Error> {
         .and_then(|board| leave_word(config, &**board, port, &credentials));
     let settled = match failed {
         Some(failed) => failed,
-        None => baton.run_asking(form(&hub, board.as_ref(), &credentials), &config.interrupt),
+        None => baton.run_asking(form(config, &hub, board.as_ref(), &credentials), &config.interrupt),
     };
     let line = Line::new(Arc::clone(&hub), baton, board.clone());
     match settled {
@@ -168,6 +168,7 @@ fn leave_word(
 
 /// Waits until all have come or something goes wrong.
 async fn form(
+    config: &Config,
     hub: &Arc<Hub>,
     board: Option<&Arc<dyn Noticeboard>>,
     credentials: &Credentials,
@@ -178,6 +179,8 @@ async fn form(
             board: Arc::clone(board),
             hub: Arc::clone(hub),
             communicator: credentials.communicator,
+            process: config.process.clone(),
+            start: config.start,
         };
         tokio::spawn(tending.run(object));
     }
@@ -343,6 +346,9 @@ struct Tending {
     board: Arc<dyn Noticeboard>,
     hub: Arc<Hub>,
     communicator: Uuid,
+    /// This process, and who started it.
+    process: ProcessId,
+    start: Option<Start>,
 }
 
 impl Tending {
@@ -368,12 +374,24 @@ impl Tending {
             }
             let communicator = self.communicator;
             let tended = tokio::task::spawn_blocking(move || {
-                if let Err(error) = board.tend(posted.elapsed()) {
+                let others = board.tend(posted.elapsed()).unwrap_or_else(|error| {
                     tracing::debug!("the rendezvous record could not be tended: {error}");
-                }
-                refusal::objections(&*board, communicator)
+                    Vec::new()
+                });
+                (others, refusal::objections(&*board, communicator))
             });
-            let objection = tended.await.ok().and_then(|found| found.into_iter().next());
+            let Ok((others, objections)) = tended.await else {
+                continue;
+            };
+            if let Some(refusal) = refusal::refusal_in(&others, &self.process, self.start) {
+                self.hub.coordinate(|coordinator, _| {
+                    if !coordinator.is_open() {
+                        coordinator.give_up(&refusal);
+                    }
+                });
+                return;
+            }
+            let objection = objections.into_iter().next();
             if let Some(objection) = objection
                 && let Some(object) = object.take()
             {

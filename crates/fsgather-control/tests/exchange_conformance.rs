@@ -88,6 +88,7 @@ fn records_of_crashed_runs_neither_capture_nor_hang_a_world() {
         addresses: vec![address],
         markers: None,
         refusal: None,
+        refuser: None,
         world_size: WorldSize::new(3).unwrap(),
         host: "here".into(),
         boot_id: "this boot".into(),

@@ -59,6 +59,20 @@ pub trait Noticeboard: Send + Sync {
         Ok(Vec::new())
     }
 
+    /// Leaves a record that says that there will be no world, for ranks that come later. Unlike other records it stays
+    /// when this rank takes down what it has left. [`records`](Self::records) and [`tend`](Self::tend) hand it over
+    /// only to processes that ran already when it was left: one that was started later belongs to another attempt.
+    ///
+    /// # Errors
+    ///
+    /// When that is not possible here.
+    fn refuse(&self, record: &[u8]) -> Result<(), Error> {
+        let _ = record;
+        Err(Error::rendezvous(
+            "this way of meeting has no place for refusals that stay",
+        ))
+    }
+
     /// Removes records of crashed runs; rank 0 calls this once its world has formed.
     fn sweep(&self) {}
 

@@ -16,8 +16,8 @@ use crate::{
     filesystem::{Class, FileSystem},
     gather_dir::is_not_seen,
     layout::{RecordName, RendezvousEntry},
-    listing,
-    process::liveness,
+    listing, patience,
+    process::{self, liveness},
     record::{self, Record, RecordError},
     remove,
     touching::TouchSchedule,
@@ -73,6 +73,8 @@ struct State {
     left_at: Option<Instant>,
     /// Whole records, which never change, and whose names are never used twice.
     read: BTreeMap<PathBuf, Record>,
+    /// For each refusal that stays, whether it was left while this process ran.
+    refusals: BTreeMap<PathBuf, bool>,
 }
 
 /// What is left on a board.
@@ -80,7 +82,21 @@ struct State {
 enum Kind {
     Record,
     Objection,
+    Refusal,
 }
+
+/// How often a directory is listed before an error of doing so is believed, and the pauses before doing so again.
+const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(400)];
+
+/// How much older than a refusal a process must be to be one that it is meant for: the time stamps of a server, and
+/// those of processes, count in ticks.
+const TICK: Duration = Duration::from_millis(50);
+
+/// The same where time stamps are whole seconds.
+const LONG_TICK: Duration = Duration::from_secs(2);
+
+/// How long a refusal is kept for ranks that come late.
+const REFUSAL_KEPT: Duration = Duration::from_mins(10);
 
 impl FileBoard {
     /// A board for the world with this key. Nothing is touched until it is used.
@@ -98,16 +114,16 @@ impl FileBoard {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lists all places and reads what is of a kind and for this key, whole ones only.
-    fn read_all(&self, kind: Kind) -> Result<Vec<(PathBuf, Record)>, Error> {
+    /// Lists all places and reads what is of these kinds and for this key, whole ones only.
+    fn read_all(&self, kinds: &[Kind]) -> Result<Vec<(PathBuf, Record)>, Error> {
         let mut found = Vec::new();
         let mut failure = None;
         let mut is_readable = false;
         for place in &self.places {
-            match listing::names(&place.directory) {
+            match list(&place.directory) {
                 Ok(names) => {
                     is_readable = true;
-                    let paths = names.iter().filter(|name| self.is_ours(name, kind));
+                    let paths = names.iter().filter(|name| self.is_meant(place, name, kinds));
                     found.extend(paths.filter_map(|name| self.read(place, name)));
                 }
                 // It is made by whichever rank needs it first.
@@ -124,12 +140,33 @@ impl FileBoard {
         }
     }
 
-    fn is_ours(&self, name: &str, kind: Kind) -> bool {
-        match (RendezvousEntry::parse(name), kind) {
-            (Some(RendezvousEntry::Record(name)), Kind::Record)
-            | (Some(RendezvousEntry::Unreachable(name)), Kind::Objection) => name.is_for(self.key),
-            _ => false,
+    fn is_meant(&self, place: &BoardPlace, name: &str, kinds: &[Kind]) -> bool {
+        let (kind, parsed) = match RendezvousEntry::parse(name) {
+            Some(RendezvousEntry::Record(parsed)) => (Kind::Record, parsed),
+            Some(RendezvousEntry::Unreachable(parsed)) => (Kind::Objection, parsed),
+            Some(RendezvousEntry::Refusal(parsed)) => (Kind::Refusal, parsed),
+            _ => return false,
+        };
+        kinds.contains(&kind)
+            && parsed.is_for(self.key)
+            && (kind != Kind::Refusal || self.is_of_our_time(&place.directory, name))
+    }
+
+    /// Whether a refusal was left while this process ran: if not, it speaks of an earlier attempt.
+    fn is_of_our_time(&self, directory: &Path, name: &str) -> bool {
+        let path = directory.join(name);
+        if let Some(known) = self.lock().refusals.get(&path) {
+            return *known;
         }
+        let is = match was_left_since_start(directory, &path, &self.me) {
+            Ok(is) => is,
+            Err(error) => {
+                tracing::debug!(path = %path.display(), %error, "cannot tell when this was left");
+                return false;
+            }
+        };
+        self.lock().refusals.insert(path, is);
+        is
     }
 
     fn read(&self, place: &BoardPlace, name: &str) -> Option<(PathBuf, Record)> {
@@ -149,8 +186,18 @@ impl FileBoard {
         }
     }
 
-    /// Posts in every place; fails only if that is possible in none.
+    /// Posts in every place, to be tended and taken down.
     fn leave(&self, kind: Kind, body: &[u8]) -> Result<(), Error> {
+        let posted = self.post_everywhere(kind, body)?;
+        let mut state = self.lock();
+        state.posted.extend(posted);
+        state.schedule = TouchSchedule::default();
+        state.left_at = Some(Instant::now());
+        Ok(())
+    }
+
+    /// Posts in every place; fails only if that is possible in none.
+    fn post_everywhere(&self, kind: Kind, body: &[u8]) -> Result<Vec<PathBuf>, Error> {
         let record = Record {
             poster: self.me.clone(),
             body: body.to_vec(),
@@ -169,14 +216,8 @@ impl FileBoard {
                 }
             }
         }
-        let is_posted = !posted.is_empty();
-        let mut state = self.lock();
-        state.posted.extend(posted);
-        state.schedule = TouchSchedule::default();
-        state.left_at = Some(Instant::now());
-        drop(state);
         match failure {
-            _ if is_posted => Ok(()),
+            _ if !posted.is_empty() => Ok(posted),
             Some(failure) => Err(failure),
             None => Err(Error::rendezvous(
                 "there is no directory in which to post a record",
@@ -201,12 +242,51 @@ impl FileBoard {
         }
     }
 
+    /// Removes refusals that nobody can be waiting for any more: those of this key, whose world has formed now, and
+    /// those of other jobs of this user that are old by the server's clock. They are news, and own nothing.
+    fn sweep_refusals(&self) {
+        for place in &self.places {
+            let Ok(names) = list(&place.directory) else {
+                continue;
+            };
+            let refusals: Vec<_> = names
+                .iter()
+                .filter_map(|name| match RendezvousEntry::parse(name)? {
+                    RendezvousEntry::Refusal(parsed) => {
+                        Some((place.directory.join(name), parsed.is_for(self.key)))
+                    }
+                    _ => None,
+                })
+                .collect();
+            if refusals.is_empty() {
+                continue;
+            }
+            let now = directory::try_writing(&place.directory).map(|(_, now)| now);
+            for (path, is_for_us) in refusals {
+                let Ok(found) = listing::examine_path(&path) else {
+                    continue;
+                };
+                let is_old = now.as_ref().is_ok_and(|now| {
+                    now.duration_since(found.changed)
+                        .is_ok_and(|ago| ago >= REFUSAL_KEPT)
+                });
+                if found.uid != place.own.0 || !(is_for_us || is_old) {
+                    continue;
+                }
+                if let Err(error) = remove::unlink(&path) {
+                    tracing::debug!(path = %path.display(), %error, "cannot remove a refusal");
+                }
+            }
+        }
+    }
+
     fn post_in(&self, place: &BoardPlace, kind: Kind, contents: &[u8]) -> Result<PathBuf, Error> {
         let stamp = GatherId::new(SystemTime::now(), Salt::from_random(rand::random()));
         let name = RecordName::new(self.key, stamp);
         let entry = match kind {
             Kind::Record => RendezvousEntry::Record(name),
             Kind::Objection => RendezvousEntry::Unreachable(name),
+            Kind::Refusal => RendezvousEntry::Refusal(name),
         };
         let path = place.directory.join(entry.to_string());
         let is_local =
@@ -223,6 +303,47 @@ impl FileBoard {
         })?;
         Ok(path)
     }
+}
+
+/// Lists a directory. An error of it is believed only when it comes again and again: servers have moments.
+fn list(directory: &Path) -> io::Result<Vec<String>> {
+    for pause in PAUSES {
+        match listing::names(directory) {
+            Err(error) if !is_not_seen(&error) => {
+                tracing::debug!(path = %directory.display(), %error, "listing again");
+                // Nothing can cut this short.
+                let _ = patience::sleep(pause, &mut |_| Ok(()));
+            }
+            listed => return listed,
+        }
+    }
+    listing::names(directory)
+}
+
+/// Whether a file was written while this process ran, by the clock of the directory's server.
+fn was_left_since_start(directory: &Path, path: &Path, me: &ProcessId) -> io::Result<bool> {
+    let left = listing::examine_path(path)?.changed;
+    // Before the server is asked for the time, so that the process seems rather too young.
+    let Some(age) = process::age(me) else {
+        return Ok(false);
+    };
+    let (_, now) = directory::try_writing(directory)?;
+    Ok(is_younger(left, now, age))
+}
+
+/// Whether what was left then is younger than a process of this age now, with certainty.
+fn is_younger(left: SystemTime, now: SystemTime, age: Duration) -> bool {
+    let is_whole = |time: SystemTime| {
+        time.duration_since(SystemTime::UNIX_EPOCH)
+            .is_ok_and(|since| since.subsec_nanos() == 0)
+    };
+    let tick = if is_whole(left) && is_whole(now) {
+        LONG_TICK
+    } else {
+        TICK
+    };
+    let ago = now.duration_since(left).unwrap_or_default();
+    ago.saturating_add(tick) < age
 }
 
 /// Why a record was not read.
@@ -270,18 +391,22 @@ impl Noticeboard for FileBoard {
         self.leave(Kind::Record, record)
     }
 
+    fn refuse(&self, record: &[u8]) -> Result<(), Error> {
+        self.post_everywhere(Kind::Refusal, record).map(drop)
+    }
+
     fn object(&self, objection: &[u8]) -> Result<(), Error> {
         self.leave(Kind::Objection, objection)
     }
 
     fn objections(&self) -> Result<Vec<Vec<u8>>, Error> {
-        let found = self.read_all(Kind::Objection)?;
+        let found = self.read_all(&[Kind::Objection])?;
         Ok(found.into_iter().map(|(_, record)| record.body).collect())
     }
 
     fn tend(&self, elapsed: Duration) -> Result<Vec<Vec<u8>>, Error> {
         self.touch(elapsed);
-        let found = self.read_all(Kind::Record)?;
+        let found = self.read_all(&[Kind::Record, Kind::Refusal])?;
         let own = &self.lock().posted;
         Ok(found
             .into_iter()
@@ -296,15 +421,16 @@ impl Noticeboard for FileBoard {
         if let Some(left_at) = left_at {
             self.touch(left_at.elapsed());
         }
-        let found = self.read_all(Kind::Record)?;
+        let found = self.read_all(&[Kind::Record, Kind::Refusal])?;
         Ok(found.into_iter().map(|(_, record)| record.body).collect())
     }
 
-    /// Removes records of the same key, and objections to them, whose poster is proved to be gone.
+    /// Removes records of the same key, and objections to them, whose poster is proved to be gone; and refusals.
     fn sweep(&self) {
+        self.sweep_refusals();
         let own = self.lock().posted.clone();
         for kind in [Kind::Record, Kind::Objection] {
-            let found = self.read_all(kind).unwrap_or_else(|error| {
+            let found = self.read_all(&[kind]).unwrap_or_else(|error| {
                 tracing::debug!(%error, "cannot sweep");
                 Vec::new()
             });

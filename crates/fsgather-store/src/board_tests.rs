@@ -207,3 +207,57 @@ fn dropping_the_board_takes_the_record_down_but_not_in_a_forked_child() {
     drop(inherited);
     assert_eq!(board(&place).records().unwrap(), [b"word"]);
 }
+
+#[test]
+fn a_refusal_stays_and_speaks_to_processes_that_ran_already() {
+    let (_dir, place) = place();
+    let mut late = this_process().unwrap();
+    let me = late.clone();
+    // As one that is started an hour later, whatever the ticks.
+    late.start_time += 360_000;
+    let board_of = |process: &ProcessId| {
+        FileBoard::new(vec![place.clone()], key(0), process.clone())
+    };
+    let old = ProcessId {
+        start_time: me.start_time.saturating_sub(100),
+        ..me.clone()
+    };
+    let poster = board_of(&me);
+    poster.refuse(b"no world").unwrap();
+    poster.take_down();
+    drop(poster);
+    assert_eq!(board_of(&old).records().unwrap(), [b"no world"]);
+    assert_eq!(board_of(&old).tend(Duration::ZERO).unwrap(), [b"no world"]);
+    assert!(board_of(&late).records().unwrap().is_empty());
+    // Another job leaves it alone, the next world of the same one removes it.
+    FileBoard::new(vec![place.clone()], key(1), me.clone()).sweep();
+    only_file(&place);
+    board_of(&late).sweep();
+    assert_eq!(std::fs::read_dir(&place.directory).unwrap().count(), 0);
+}
+
+#[test]
+fn a_refusal_is_believed_only_by_who_is_certainly_older() {
+    let second = Duration::from_secs(1);
+    let start = SystemTime::UNIX_EPOCH + 1000 * second;
+    let fine = Duration::from_millis(1);
+    // Ten seconds old, seen by a process of that age, and by older ones.
+    let seen = |left, age| is_younger(left, left + 10 * second, age);
+    assert!(!seen(start + fine, 10 * second));
+    assert!(seen(start + fine, 10 * second + 2 * TICK));
+    assert!(!seen(start, 12 * second), "stamps may be two seconds old");
+    assert!(seen(start, 13 * second));
+}
+
+#[test]
+fn an_old_refusal_of_any_job_is_swept() {
+    let (_dir, place) = place();
+    let stranger = FileBoard::new(vec![place.clone()], key(1), this_process().unwrap());
+    stranger.refuse(b"no world").unwrap();
+    let path = only_file(&place);
+    let long_ago = SystemTime::now() - REFUSAL_KEPT - Duration::from_secs(5);
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    file.set_modified(long_ago).unwrap();
+    board(&place).sweep();
+    assert!(!path.exists());
+}

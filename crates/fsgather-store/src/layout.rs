@@ -101,6 +101,8 @@ pub enum RendezvousEntry {
     Record(RecordName),
     /// `unreachable-<key>-<time>-<salt>`: a rank cannot reach the rank 0 of a record.
     Unreachable(RecordName),
+    /// `refusal-<key>-<time>-<salt>`: a meeting has failed, for ranks that come to it later.
+    Refusal(RecordName),
     /// `gather-<id>`: a gather directory.
     Gather(GatherId),
     /// `probe-<nonce>`: a file that lives for a moment, to find out whether one can be written.
@@ -121,6 +123,7 @@ impl fmt::Display for RendezvousEntry {
             Self::Unreachable(RecordName { key, stamp }) => {
                 write!(f, "unreachable-{key:016x}-{stamp}")
             }
+            Self::Refusal(RecordName { key, stamp }) => write!(f, "refusal-{key:016x}-{stamp}"),
             Self::Gather(id) => write!(f, "gather-{id}"),
             Self::Probe(nonce) => write!(f, "probe-{nonce:016x}"),
             Self::Condemned { id, nonce } => write!(f, "condemned-{id}-{nonce:08x}"),
@@ -137,6 +140,9 @@ impl RendezvousEntry {
         }
         if let Some(rest) = name.strip_prefix("unreachable-") {
             return Some(Self::Unreachable(RecordName::parse(rest)?));
+        }
+        if let Some(rest) = name.strip_prefix("refusal-") {
+            return Some(Self::Refusal(RecordName::parse(rest)?));
         }
         if let Some(id) = name.strip_prefix("gather-") {
             return Some(Self::Gather(id.parse().ok()?));

@@ -52,6 +52,7 @@
 //!   rendezvous-KEY-TIME-SALT                     a record of rank 0, while its world forms
 //!   probe-NONCE                                  for a moment: can files be written here?
 //!   unreachable-KEY-TIME-SALT                    a rank cannot reach the rank 0 of a record
+//!   refusal-KEY-TIME-SALT                        a meeting has failed, for ranks that come later
 //!   condemned-TIME-SALT-NONCE                    somebody is about to remove that gather directory
 //!   gather-TIME-SALT/                            a gather directory, mode 0700
 //!     owner                                      whose it is, as text

@@ -1,6 +1,6 @@
 //! Which process this is, and whether another one still runs: [`this_process`], [`liveness`].
 
-use std::{fs, io, os::unix::fs::MetadataExt, sync::OnceLock};
+use std::{fs, io, os::unix::fs::MetadataExt, sync::OnceLock, time::Duration};
 
 use fsgather_core::{Error, ProcessId};
 use rustix::{io::Errno, process::Pid};
@@ -129,6 +129,23 @@ pub fn this_process() -> Result<ProcessId, Error> {
     })
 }
 
+/// How many units of a start time make a second: the same on every architecture that is supported.
+const TICKS: u64 = 100;
+
+/// How long ago this process was started; `None` where that cannot be told.
+pub(crate) fn age(me: &ProcessId) -> Option<Duration> {
+    let uptime = line_of("/proc/uptime");
+    age_at(&uptime, me.start_time)
+}
+
+/// The same from a line of `/proc/uptime`, whose clock is that of start times.
+fn age_at(uptime: &str, start_time: u64) -> Option<Duration> {
+    let seconds: f64 = uptime.split_ascii_whitespace().next()?.parse().ok()?;
+    let uptime = Duration::try_from_secs_f64(seconds).ok()?;
+    let started = Duration::from_millis(start_time.checked_mul(1000 / TICKS)?);
+    uptime.checked_sub(started)
+}
+
 /// The time namespace of this process. It may be another than the one its children are born into.
 fn time_namespace() -> u64 {
     match fs::metadata("/proc/self/ns/time") {
@@ -246,6 +263,15 @@ mod tests {
         assert!(!me.host.is_empty() && !me.boot_id.is_empty());
         assert!(me.sees_pids_of(&me) && me.sees_mounts_of(&me));
         assert_eq!(liveness(&me, &me), Liveness::Running);
+    }
+
+    #[test]
+    fn the_age_of_a_process_is_that_of_the_uptime_less_its_start() {
+        let ms = |ms| Some(Duration::from_millis(ms));
+        assert_eq!(age_at("100.25 7.00", 9_000), ms(10_250));
+        assert_eq!(age_at("100.25 7.00", 10_100), None);
+        assert_eq!(age_at("", 1), None);
+        assert!(age(&this_process().unwrap()).is_some_and(|age| age < Duration::from_hours(1)));
     }
 
     #[test]

@@ -232,7 +232,11 @@ impl Surveyor {
                 Some(RendezvousEntry::Gather(id)) => {
                     survey.gathers.extend(self.look_at(rendezvous, id, view));
                 }
-                Some(RendezvousEntry::Record(_) | RendezvousEntry::Unreachable(_)) => {
+                Some(
+                    RendezvousEntry::Record(_)
+                    | RendezvousEntry::Unreachable(_)
+                    | RendezvousEntry::Refusal(_),
+                ) => {
                     survey.leftovers.extend(self.record(&path, view));
                 }
                 Some(RendezvousEntry::Probe(_)) => {

@@ -74,6 +74,7 @@ impl Introduction {
             addresses: Vec::new(),
             markers: None,
             refusal: Some(failure.clone()),
+            refuser: None,
             world_size,
             host: process.host.clone(),
             boot_id: process.boot_id.clone(),
@@ -135,6 +136,7 @@ fn check(rank: Rank, bytes: &[u8]) -> Result<(), Error> {
     match Record::from_bytes(bytes) {
         Ok(Record {
             refusal: Some(cause),
+            refuser: None,
             ..
         }) => Err(cause),
         Ok(_) => Ok(()),

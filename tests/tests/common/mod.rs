@@ -383,7 +383,19 @@ pub(crate) fn place() -> tempfile::TempDir {
     tempfile::tempdir().expect("a temporary directory")
 }
 
-/// What is left in a directory that was gathered through.
+/// The refusals that failed meetings have left for ranks that come later; they stay on purpose.
+pub(crate) fn refusals_in(directory: &Path) -> Vec<PathBuf> {
+    let mut found = list(&directory.join("all_gather_via_filesys"));
+    found.retain(|path| is_refusal(path));
+    found
+}
+
+fn is_refusal(path: &Path) -> bool {
+    path.file_name()
+        .is_some_and(|name| name.to_string_lossy().starts_with("refusal-"))
+}
+
+/// What is left in a directory that was gathered through, but for refusals.
 pub(crate) fn left_in(directory: &Path) -> Vec<PathBuf> {
     let rendezvous = directory.join("all_gather_via_filesys");
     let mut left = list(directory);
@@ -391,6 +403,7 @@ pub(crate) fn left_in(directory: &Path) -> Vec<PathBuf> {
     if rendezvous.exists() {
         left.extend(list(&rendezvous));
     }
+    left.retain(|path| !is_refusal(path));
     left
 }
 

@@ -65,7 +65,7 @@ pub(crate) fn host(
         ..config::record(config)
     };
     let outcome = board.post(&record.to_bytes()).and_then(|()| {
-        tend(Arc::clone(board), Arc::clone(&desk))?;
+        tend(config, Arc::clone(board), Arc::clone(&desk))?;
         let formed = |member: &mut Member, coordinator: Option<&Coordinator>| {
             if let Some(failure) = member.failure(ChannelId::WORLD) {
                 return Some(Err(failure.clone()));
@@ -99,7 +99,8 @@ pub(crate) fn host(
 
 /// Keeps the record visible until the world has formed, then removes those of crashed runs; on a thread
 /// of its own, since each of these calls may hang.
-fn tend(board: Arc<dyn Noticeboard>, desk: Arc<Desk>) -> Result<(), Error> {
+fn tend(config: &Config, board: Arc<dyn Noticeboard>, desk: Arc<Desk>) -> Result<(), Error> {
+    let (process, start) = (config.process.clone(), config.start);
     thread::Builder::new()
         .name("fsgather-0-board".into())
         .spawn(move || {
@@ -115,8 +116,17 @@ fn tend(board: Arc<dyn Noticeboard>, desk: Arc<Desk>) -> Result<(), Error> {
                     Some(false) => return,
                     None => {}
                 }
-                if let Err(error) = board.tend(posted.elapsed()) {
+                let others = board.tend(posted.elapsed()).unwrap_or_else(|error| {
                     tracing::debug!("the rendezvous record could not be tended: {error}");
+                    Vec::new()
+                });
+                if let Some(refusal) = refusal::refusal_in(&others, &process, start) {
+                    desk.coordinate(|coordinator, _| {
+                        if !coordinator.is_open() {
+                            coordinator.give_up(&refusal);
+                        }
+                    });
+                    return;
                 }
             }
         })

@@ -41,6 +41,7 @@ fn leave_stale(bed: &Bed, process: ProcessId, number: u128) {
         boot_id: process.boot_id.clone(),
         markers: Some(MarkerPlace { facts, process }),
         refusal: None,
+        refuser: None,
         world_size: bed.world_size,
         network_namespace: 0,
     };
