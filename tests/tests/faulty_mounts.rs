@@ -15,7 +15,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{STORAGE, Stage, TIMED_OUT, assert_nothing_left, double_mount::DoubleMount};
+use common::{
+    PEER_FAILED, STORAGE, Stage, TIMED_OUT, assert_nothing_left, double_mount::DoubleMount,
+    refusals_in,
+};
 use fsgather_testkit::pace::allowed;
 
 /// Payloads of some chunks, with both ways of reading them.
@@ -95,6 +98,40 @@ fn errors_of_creating_writing_syncing_and_closing_fail_the_call_on_all() {
             "{rule}: {error}"
         );
     }
+}
+
+#[test]
+fn a_listing_that_fails_for_a_moment_is_made_again() {
+    let Some(mount) = DoubleMount::new() else {
+        return;
+    };
+    mount.rules(2, "readdir *all_gather_via_filesys EIO count=2");
+    succeeds(&mount, "join barrier close");
+    assert_eq!(refusals_in(&mount.behind()).len(), 0);
+}
+
+#[test]
+fn a_rank_that_cannot_look_for_rank_0_leaves_word() {
+    let Some(mount) = DoubleMount::new() else {
+        return;
+    };
+    mount.rules(2, "readdir *all_gather_via_filesys EIO");
+    let started = Instant::now();
+    let mut stage = start(&mount, "join barrier close");
+    let cannot = stage.end(1);
+    assert_eq!(cannot.code, STORAGE, "{}", stage.transcript());
+    assert!(cannot.error().contains("cannot list "), "{cannot:?}");
+    let told = stage.end(0);
+    let took = told.at.saturating_duration_since(started);
+    assert_eq!(told.code, PEER_FAILED, "{}", stage.transcript());
+    let named = format!("(pid {})", stage.pid(1));
+    let said = told.error();
+    assert!(
+        said.starts_with("rank 1 on ") && said.contains(&named) && said.contains(cannot.error()),
+        "{said}"
+    );
+    assert!(took < allowed(Duration::from_secs(20)), "{took:?}");
+    assert_nothing_left(&mount.behind());
 }
 
 #[test]

@@ -12,21 +12,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{
-    Activity, Backoff, Error, Missing, Noticeboard, Peer, PeerFailure, Phase, PostOffice, Rank,
-};
+use fsgather_core::{Activity, Backoff, Error, Noticeboard, Peer, PeerFailure, Phase, Rank};
 use tokio::{sync::mpsc, task::JoinSet};
 use uuid::Uuid;
 
 use crate::{
     addresses::{self, Network},
     attempt::{Candidate, Ending, Joining, Outcome, attempt, await_welcome},
+    config::{self, Config},
+    findings::{Findings, Fruitless},
     markers::{self, Entered, Event, Searching},
     message::{Join, ToCoordinator, Welcome},
     noise::Credentials,
     objecting::{Objecting, Obstacle},
     record::{MarkerPlace, Objection, Record},
-    siblings::IsRunning,
+    refusal,
     transport::{Connection, Reader},
     waiting::AwakeDeadline,
     wire::VERSION,
@@ -52,10 +52,7 @@ pub(crate) enum Whereabouts {
 pub(crate) struct Search {
     pub(crate) whereabouts: Whereabouts,
     pub(crate) join: Join,
-    pub(crate) network_namespace: u64,
-    pub(crate) patience: Duration,
-    pub(crate) office: Option<Arc<dyn PostOffice>>,
-    pub(crate) is_running: Arc<IsRunning>,
+    pub(crate) config: Config,
 }
 
 /// A world that has taken us in.
@@ -91,7 +88,7 @@ enum Way {
 /// Looks for the world until it is in, refused, or out of time.
 pub(crate) async fn seek(search: Search) -> Result<Found, Error> {
     let started = Instant::now();
-    let mut deadline = AwakeDeadline::after(started, search.patience);
+    let mut deadline = AwakeDeadline::after(started, search.config.join_patience);
     let (events, mut marker_events) = mpsc::unbounded_channel();
     let mut seeker = Seeker::new(search, events);
     let (endings, mut ended) = mpsc::channel::<(String, Ending)>(8);
@@ -124,6 +121,10 @@ pub(crate) async fn seek(search: Search) -> Result<Found, Error> {
                 }
             }
             Some((name, event)) = marker_events.recv() => {
+                if let Event::Broken(error) = event {
+                    seeker.tell(&error).await;
+                    return Err(error);
+                }
                 if let Some(found) = seeker.hear(name, event, &mut is_in)? {
                     return Ok(found);
                 }
@@ -143,7 +144,11 @@ pub(crate) async fn seek(search: Search) -> Result<Found, Error> {
         }
         if is_in {
             // From here on rank 0 keeps the time; this is for the case that it stops.
-            let patience = seeker.search.patience.saturating_add(COORDINATOR_GRACE);
+            let patience = seeker
+                .search
+                .config
+                .join_patience
+                .saturating_add(COORDINATOR_GRACE);
             deadline = AwakeDeadline::after(Instant::now(), patience);
             seeker.tell_rivals().await;
         }
@@ -159,13 +164,7 @@ struct Seeker {
     searches: HashMap<String, Arc<Searching>>,
     events: mpsc::UnboundedSender<(String, Event)>,
     forming: Vec<Forming>,
-    /// What became of candidates, for the message at the end.
-    failures: HashMap<String, String>,
-    formed: Option<String>,
-    /// Why a world of this key is not ours.
-    elsewhere: Option<String>,
-    /// Of another build, where rank 0 should be.
-    foreign: Option<Error>,
+    findings: Findings,
     objecting: Objecting,
 }
 
@@ -178,10 +177,7 @@ impl Seeker {
             searches: HashMap::new(),
             events,
             forming: Vec::new(),
-            failures: HashMap::new(),
-            formed: None,
-            elsewhere: None,
-            foreign: None,
+            findings: Findings::default(),
             objecting: Objecting::default(),
         }
     }
@@ -233,6 +229,22 @@ impl Seeker {
         });
     }
 
+    /// Leaves word for the others that this rank cannot go on.
+    async fn tell(&self, error: &Error) {
+        let Whereabouts::Board(board) = &self.search.whereabouts else {
+            return;
+        };
+        let (board, config) = (Arc::clone(board), self.search.config.clone());
+        let joining = Activity::outside(Phase::Joining);
+        let failure = config::raised(&config::own_peer(&config), joining, &error.to_string());
+        let told = tokio::task::spawn_blocking(move || {
+            refusal::refuse_latecomers(&config, &*board, &failure);
+        });
+        if told.await.is_err() {
+            tracing::debug!("the others could not be told");
+        }
+    }
+
     async fn candidates(&mut self) -> Result<Vec<Candidate>, Error> {
         match &self.search.whereabouts {
             Whereabouts::Address {
@@ -249,7 +261,8 @@ impl Seeker {
                         credentials: credentials.clone(),
                     }]),
                     Err(error) => {
-                        self.failures
+                        self.findings
+                            .failures
                             .insert(name, format!("its name does not resolve ({error})"));
                         Ok(Vec::new())
                     }
@@ -257,9 +270,21 @@ impl Seeker {
             }
             Whereabouts::Board(board) => {
                 let board = Arc::clone(board);
-                let records = tokio::task::spawn_blocking(move || board.records())
+                let listed = tokio::task::spawn_blocking(move || board.records())
                     .await
-                    .map_err(|_| Error::rendezvous("looking for records was cut short"))??;
+                    .map_err(|_| Error::rendezvous("looking for records was cut short"))?;
+                let records = match listed {
+                    Ok(records) => records,
+                    // It is only a second rank 0 that might be missed.
+                    Err(error) if !self.forming.is_empty() => {
+                        tracing::debug!("cannot look for another rank 0: {error}");
+                        return Ok(Vec::new());
+                    }
+                    Err(error) => {
+                        self.tell(&error).await;
+                        return Err(error);
+                    }
+                };
                 let mut candidates = Vec::new();
                 for bytes in records {
                     candidates.extend(self.candidate(&bytes)?);
@@ -274,9 +299,11 @@ impl Seeker {
         let record = match Record::from_bytes(bytes) {
             Ok(record) => record,
             Err(error) => {
-                self.failures.insert("a record".into(), error.to_string());
+                self.findings
+                    .failures
+                    .insert("a record".into(), error.to_string());
                 if matches!(error, Error::Incompatible { .. }) {
-                    self.foreign = Some(error);
+                    self.findings.foreign = Some(error);
                 }
                 return Ok(None);
             }
@@ -306,12 +333,12 @@ impl Seeker {
         };
         let here = Network {
             boot_id: &process.boot_id,
-            namespace: self.search.network_namespace,
+            namespace: self.search.config.network_namespace,
         };
         let addresses = addresses::usable(&record.addresses, there, here);
         if addresses.is_empty() {
             let only = "published no address that can be reached from this host";
-            self.failures.insert(name, only.into());
+            self.findings.failures.insert(name, only.into());
             let world = Some(record.communicator);
             let tried = format!(
                 "none of {:?}, which mean this host itself",
@@ -330,19 +357,19 @@ impl Seeker {
 
     /// Asks a world over marker files, unless that is being done already.
     fn ask_through_markers(&mut self, name: String, place: MarkerPlace) {
-        if self.searches.contains_key(&name) || self.failures.contains_key(&name) {
+        if self.searches.contains_key(&name) || self.findings.failures.contains_key(&name) {
             return;
         }
-        let Some(office) = &self.search.office else {
+        let Some(office) = &self.search.config.office else {
             let none = "meets through marker files, for which this rank has no directory";
-            self.failures.insert(name, none.into());
+            self.findings.failures.insert(name, none.into());
             return;
         };
         let search = markers::Search {
             office: Arc::clone(office),
             place,
             join: self.search.join.clone(),
-            is_running: Arc::clone(&self.search.is_running),
+            is_running: Arc::clone(&self.search.config.is_running),
         };
         let (events, its) = (self.events.clone(), name.clone());
         let tell = move |event| {
@@ -354,7 +381,8 @@ impl Seeker {
                 self.searches.insert(name, Arc::new(searching));
             }
             Err(error) => {
-                self.failures
+                self.findings
+                    .failures
                     .insert(name, format!("no thread can be started: {error}"));
             }
         }
@@ -375,14 +403,14 @@ impl Seeker {
                     *is_in = true;
                 }
             }
-            Event::Formed(running) => self.formed = Some(running),
+            Event::Formed(running) => self.findings.formed = Some(running),
             Event::Elsewhere(why) => self.belongs_elsewhere(why),
-            Event::Refused(cause) => return Err(cause),
+            Event::Refused(cause) | Event::Broken(cause) => return Err(cause),
             Event::Welcome(entered) => return Ok(Some(Found::Markers(entered))),
             Event::Lost(how) => return Err(self.lost(&name, how)),
             Event::Failed(why) => {
                 self.searches.remove(&name);
-                self.failures.insert(name, why);
+                self.findings.failures.insert(name, why);
             }
         }
         Ok(None)
@@ -390,10 +418,10 @@ impl Seeker {
 
     /// Notes that a world is not ours, although it has our key.
     fn belongs_elsewhere(&mut self, why: String) {
-        if self.elsewhere.is_none() {
+        if self.findings.elsewhere.is_none() {
             tracing::info!("{why}; looking for another rank 0");
         }
-        self.elsewhere = Some(why);
+        self.findings.elsewhere = Some(why);
     }
 
     fn take_in(&mut self, name: String, coordinator: String, way: Way) {
@@ -414,7 +442,7 @@ impl Seeker {
             }
             Outcome::Refused(cause) => return Err(cause),
             Outcome::Formed(running) => {
-                self.formed = Some(running);
+                self.findings.formed = Some(running);
                 "has formed without this process".into()
             }
             Outcome::Elsewhere(why) => {
@@ -431,7 +459,7 @@ impl Seeker {
                 }
             }
             Outcome::Foreign(theirs, why) => {
-                self.foreign = Some(Error::Incompatible {
+                self.findings.foreign = Some(Error::Incompatible {
                     what: format!("the wire protocol of the process at {}", candidate.name),
                     ours: VERSION.to_string(),
                     theirs: theirs.to_string(),
@@ -446,7 +474,9 @@ impl Seeker {
                 why
             }
         };
-        self.failures.insert(candidate.name.clone(), failure);
+        self.findings
+            .failures
+            .insert(candidate.name.clone(), failure);
         if let Some((pauses, due)) = self.pauses.get_mut(&candidate.name) {
             *due = Some(Instant::now() + pauses.next_jittered(rand::random()));
         }
@@ -542,73 +572,15 @@ impl Seeker {
             Whereabouts::Board(board) => board.place(),
             Whereabouts::Address { host, port, .. } => format!("tcp://{host}:{port}"),
         };
-        let rank = self.search.join.rank;
-        if let Some(running) = &self.formed {
-            return Error::rendezvous(format!(
-                "rank {rank} looked in {place} and found only a world that has formed without it: \
-                 {running}. Set FSGATHER_JOB to a different name for each job"
-            ));
-        }
-        if let Some(forming) = self.forming.first() {
-            return timeout(
-                self.search.patience,
-                Some(&forming.coordinator),
-                "to say that all ranks have joined",
-                &place,
-            );
-        }
-        if let Some(why) = &self.elsewhere {
-            return Error::rendezvous(format!(
-                "rank {rank} looked in {place} and found no rank 0 that belongs to it: {why}. If they belong together, \
-                 set FSGATHER_JOB to the same name on all ranks"
-            ));
-        }
-        if let (Some(foreign), 1) = (&self.foreign, self.failures.len()) {
-            return foreign.clone();
-        }
-        if matches!(self.search.whereabouts, Whereabouts::Address { .. }) {
-            let what = match self.failures.values().next() {
-                Some(last) => format!("to appear; last try: {last}"),
-                None => "to appear".into(),
-            };
-            return timeout(self.search.patience, None, &what, &place);
-        }
-        if self.failures.is_empty() {
-            return timeout(self.search.patience, None, "to appear", &place);
-        }
-        let mut failures: Vec<String> = self
-            .failures
-            .iter()
-            .map(|(name, failure)| format!("{name}: {failure}"))
-            .collect();
-        failures.sort();
-        Error::rendezvous(format!(
-            "rank {rank} found no rank 0 of its world in {place} within {}; tried {}. See whether rank 0 \
-             is running; set FSGATHER_INTERFACE to the network that all hosts share, or \
-             FSGATHER_JOIN_TIMEOUT to wait longer",
-            fsgather_core::duration_text(self.search.patience),
-            failures.join("; ")
-        ))
-    }
-}
-
-fn timeout(patience: Duration, coordinator: Option<&str>, what: &str, place: &str) -> Error {
-    let process = coordinator
-        .and_then(|name| name.split_once(", pid "))
-        .map(|(host, pid)| (host.to_owned(), pid.parse().unwrap_or(0)));
-    Error::Timeout {
-        during: format!("meeting (looked in {place} for rank 0 {what})"),
-        patience,
-        missing: vec![Missing {
-            rank: Rank::ZERO,
-            last_seen: process
-                .is_some()
-                .then_some((Activity::outside(Phase::Joining), patience)),
-            process,
-        }],
-        hint: "see whether rank 0 was started and looks in the same place, or set \
-               FSGATHER_JOIN_TIMEOUT to wait longer"
-            .into(),
+        let at_address = matches!(self.search.whereabouts, Whereabouts::Address { .. });
+        let forming = self.forming.first();
+        self.findings.out_of_time(&Fruitless {
+            rank: self.search.join.rank,
+            patience: self.search.config.join_patience,
+            place: &place,
+            is_address: at_address,
+            coordinator: forming.map(|forming| forming.coordinator.as_str()),
+        })
     }
 }
 

@@ -37,6 +37,7 @@ mod attempt;
 mod baton;
 mod config;
 mod door;
+mod findings;
 mod forked;
 mod gate;
 mod hub;

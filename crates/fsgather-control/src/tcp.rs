@@ -7,7 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Activity, Backoff, ChannelId, Error, Noticeboard, Phase, ProcessId, Rank, Start, WorldSize};
+use fsgather_core::{
+    Activity, Backoff, ChannelId, Error, Noticeboard, Phase, ProcessId, Rank, Start, WorldSize,
+};
 use tokio::{net::TcpListener, runtime::Runtime, sync::oneshot};
 use uuid::Uuid;
 
@@ -106,7 +108,10 @@ pub(crate) fn host(config: &Config) -> Result<Hosted, Error> {
         .and_then(|board| leave_word(config, &**board, port, &credentials));
     let settled = match failed {
         Some(failed) => failed,
-        None => baton.run_asking(form(config, &hub, board.as_ref(), &credentials), &config.interrupt),
+        None => baton.run_asking(
+            form(config, &hub, board.as_ref(), &credentials),
+            &config.interrupt,
+        ),
     };
     let line = Line::new(Arc::clone(&hub), baton, board.clone());
     match settled {
@@ -232,10 +237,7 @@ pub(crate) fn seek_world(config: &Config) -> Result<(Found, Baton), Error> {
             },
         },
         join: config::join_request(config),
-        network_namespace: config.network_namespace,
-        patience: config.join_patience,
-        office: config.office.clone(),
-        is_running: Arc::clone(&config.is_running),
+        config: config.clone(),
     };
     let (interrupted, interruption) = oneshot::channel();
     let interrupted = Mutex::new(Some(interrupted));

@@ -123,7 +123,9 @@ impl FileBoard {
             match list(&place.directory) {
                 Ok(names) => {
                     is_readable = true;
-                    let paths = names.iter().filter(|name| self.is_meant(place, name, kinds));
+                    let paths = names
+                        .iter()
+                        .filter(|name| self.is_meant(place, name, kinds));
                     found.extend(paths.filter_map(|name| self.read(place, name)));
                 }
                 // It is made by whichever rank needs it first.
@@ -261,7 +263,7 @@ impl FileBoard {
             if refusals.is_empty() {
                 continue;
             }
-            let now = directory::try_writing(&place.directory).map(|(_, now)| now);
+            let now = directory::server_time(&place.directory);
             for (path, is_for_us) in refusals {
                 let Ok(found) = listing::examine_path(&path) else {
                     continue;
@@ -327,7 +329,7 @@ fn was_left_since_start(directory: &Path, path: &Path, me: &ProcessId) -> io::Re
     let Some(age) = process::age(me) else {
         return Ok(false);
     };
-    let (_, now) = directory::try_writing(directory)?;
+    let now = directory::server_time(directory)?;
     Ok(is_younger(left, now, age))
 }
 

@@ -215,9 +215,8 @@ fn a_refusal_stays_and_speaks_to_processes_that_ran_already() {
     let me = late.clone();
     // As one that is started an hour later, whatever the ticks.
     late.start_time += 360_000;
-    let board_of = |process: &ProcessId| {
-        FileBoard::new(vec![place.clone()], key(0), process.clone())
-    };
+    let board_of =
+        |process: &ProcessId| FileBoard::new(vec![place.clone()], key(0), process.clone());
     let old = ProcessId {
         start_time: me.start_time.saturating_sub(100),
         ..me.clone()

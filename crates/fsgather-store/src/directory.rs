@@ -272,6 +272,16 @@ pub(crate) fn try_writing(directory: &Path) -> io::Result<(OwnUid, SystemTime)> 
     Ok((OwnUid(found.uid), found.changed))
 }
 
+/// What time it is in a directory, as the server says: the time stamp of a small file, which is removed. Nothing is
+/// synced, so that the answer is not old already where that takes long; closing brings it to the server.
+pub(crate) fn server_time(directory: &Path) -> io::Result<SystemTime> {
+    let path = directory.join(RendezvousEntry::Probe(rand::random()).to_string());
+    let examined =
+        file::write_new(&path, 0o600, &[0x66], false).and_then(|()| listing::examine_path(&path));
+    remove::unlink(&path)?;
+    Ok(examined?.changed)
+}
+
 fn write_probe(path: &Path) -> io::Result<listing::Facts> {
     let created = file::create_new(path, 0o600)?;
     file::write_all(&created, &mut [io::IoSlice::new(&[0x66; 4096])])?;

@@ -401,6 +401,10 @@ mod tests {
         prop_oneof![
             (any::<u64>(), ids())
                 .prop_map(|(key, stamp)| RendezvousEntry::Record(RecordName { key, stamp })),
+            (any::<u64>(), ids())
+                .prop_map(|(key, stamp)| RendezvousEntry::Unreachable(RecordName { key, stamp })),
+            (any::<u64>(), ids())
+                .prop_map(|(key, stamp)| RendezvousEntry::Refusal(RecordName { key, stamp })),
             ids().prop_map(RendezvousEntry::Gather),
             any::<u64>().prop_map(RendezvousEntry::Probe),
             (ids(), any::<u32>()).prop_map(|(id, nonce)| RendezvousEntry::Condemned { id, nonce }),

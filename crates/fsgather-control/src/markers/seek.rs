@@ -47,8 +47,10 @@ pub(crate) enum Event {
     Formed(String),
     /// Somebody else has started the world; the search goes on.
     Elsewhere(String),
-    /// Rank 0 does not take this process in, the world has failed, or this process cannot go on.
+    /// Rank 0 does not take this process in, or the world has failed.
     Refused(Error),
+    /// This process cannot go on.
+    Broken(Error),
     /// The world has formed.
     Welcome(Box<Entered>),
     /// Rank 0 was lost after it had taken this process in.
@@ -199,7 +201,9 @@ fn run(search: Search, orders: &Orders, tell: &dyn Fn(Event)) -> Option<Event> {
     match event {
         Some(Event::Welcome(_)) => {}
         // Rank 0 still has to read our goodbye, and removes everything then.
-        Some(Event::Refused(_)) | None => asking.postbox.retire(Retirement::Over),
+        Some(Event::Refused(_) | Event::Broken(_)) | None => {
+            asking.postbox.retire(Retirement::Over)
+        }
         Some(Event::Lost(_)) if has_ended(&asking.search) => {
             asking.postbox.retire(Retirement::Deserted);
         }
@@ -246,7 +250,7 @@ impl Asking<'_> {
             outbox.put(letters.take_outgoing(false));
             match outbox.send(&*self.postbox, now) {
                 Ok(()) => {}
-                Err(error) if is_in => return Some(Event::Refused(error)),
+                Err(error) if is_in => return Some(Event::Broken(error)),
                 Err(error) => return Some(Event::Failed(error.to_string())),
             }
             let has_ended = now >= check_at && has_ended(&self.search);

@@ -1,0 +1,101 @@
+//! What a search for rank 0 has come to, for the message at its end: [`Findings`]. Pure.
+
+use std::{collections::HashMap, time::Duration};
+
+use fsgather_core::{Activity, Error, Missing, Phase, Rank};
+
+/// What was found, none of which led into a world.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    /// What became of candidates, by name.
+    pub(crate) failures: HashMap<String, String>,
+    /// A world that has formed without this rank.
+    pub(crate) formed: Option<String>,
+    /// Why a world of this key is not ours.
+    pub(crate) elsewhere: Option<String>,
+    /// Of another build, where rank 0 should be.
+    pub(crate) foreign: Option<Error>,
+}
+
+/// A search that is out of time.
+#[derive(Debug)]
+pub(crate) struct Fruitless<'a> {
+    pub(crate) rank: Rank,
+    pub(crate) patience: Duration,
+    /// Where this rank has looked.
+    pub(crate) place: &'a str,
+    /// Whether that is an address, not a board.
+    pub(crate) is_address: bool,
+    /// Rank 0 of a world that has taken this rank in, and has not formed.
+    pub(crate) coordinator: Option<&'a str>,
+}
+
+impl Findings {
+    /// The error of a search that is out of time.
+    pub(crate) fn out_of_time(&self, search: &Fruitless<'_>) -> Error {
+        let Fruitless { rank, place, .. } = *search;
+        if let Some(running) = &self.formed {
+            return Error::rendezvous(format!(
+                "rank {rank} looked in {place} and found only a world that has formed without it: \
+                 {running}. Set FSGATHER_JOB to a different name for each job"
+            ));
+        }
+        if search.coordinator.is_some() {
+            return search.timeout("to say that all ranks have joined");
+        }
+        if let Some(why) = &self.elsewhere {
+            return Error::rendezvous(format!(
+                "rank {rank} looked in {place} and found no rank 0 that belongs to it: {why}. If they belong together, \
+                 set FSGATHER_JOB to the same name on all ranks"
+            ));
+        }
+        if let (Some(foreign), 1) = (&self.foreign, self.failures.len()) {
+            return foreign.clone();
+        }
+        if search.is_address {
+            return match self.failures.values().next() {
+                Some(last) => search.timeout(&format!("to appear; last try: {last}")),
+                None => search.timeout("to appear"),
+            };
+        }
+        if self.failures.is_empty() {
+            return search.timeout("to appear");
+        }
+        let mut failures: Vec<String> = self
+            .failures
+            .iter()
+            .map(|(name, failure)| format!("{name}: {failure}"))
+            .collect();
+        failures.sort();
+        Error::rendezvous(format!(
+            "rank {rank} found no rank 0 of its world in {place} within {}; tried {}. See whether rank 0 \
+             is running; set FSGATHER_INTERFACE to the network that all hosts share, or \
+             FSGATHER_JOIN_TIMEOUT to wait longer",
+            fsgather_core::duration_text(search.patience),
+            failures.join("; ")
+        ))
+    }
+}
+
+impl Fruitless<'_> {
+    fn timeout(&self, what: &str) -> Error {
+        let process = self
+            .coordinator
+            .and_then(|name| name.split_once(", pid "))
+            .map(|(host, pid)| (host.to_owned(), pid.parse().unwrap_or(0)));
+        Error::Timeout {
+            during: format!("meeting (looked in {} for rank 0 {what})", self.place),
+            patience: self.patience,
+            missing: vec![Missing {
+                rank: Rank::ZERO,
+                last_seen: process
+                    .is_some()
+                    .then_some((Activity::outside(Phase::Joining), self.patience)),
+                process,
+            }],
+            hint: "see whether rank 0 was started and looks in the same place, or set \
+                   FSGATHER_JOIN_TIMEOUT to wait longer"
+                .into(),
+        }
+    }
+}
