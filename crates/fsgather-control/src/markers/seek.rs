@@ -202,7 +202,7 @@ fn run(search: Search, orders: &Orders, tell: &dyn Fn(Event)) -> Option<Event> {
         Some(Event::Welcome(_)) => {}
         // Rank 0 still has to read our goodbye, and removes everything then.
         Some(Event::Refused(_) | Event::Broken(_)) | None => {
-            asking.postbox.retire(Retirement::Over)
+            asking.postbox.retire(Retirement::Over);
         }
         Some(Event::Lost(_)) if has_ended(&asking.search) => {
             asking.postbox.retire(Retirement::Deserted);
