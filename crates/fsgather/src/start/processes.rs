@@ -92,10 +92,14 @@ fn parse(stat: &str) -> Option<Seen> {
     })
 }
 
-/// The session of this process; 0 when unknown.
+/// The session of this process; 0 when unknown, as where its leader is outside of the pid namespace that
+/// `/proc` shows.
 pub(super) fn session() -> u32 {
-    let session = rustix::process::getsid(None).map(rustix::process::Pid::as_raw_nonzero);
-    session.map_or(0, |session| session.get().unsigned_abs())
+    this_process().map_or(0, |seen| seen.session)
+}
+
+fn this_process() -> Option<Seen> {
+    parse(&fs::read_to_string("/proc/self/stat").ok()?)
 }
 
 /// How long ago a process of this host has started; a long time where that cannot be told.
@@ -113,8 +117,7 @@ pub(super) fn age(start_time: u64) -> Duration {
 
 /// How long ago this process has started.
 pub(super) fn age_of_this_process() -> Duration {
-    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    parse(&stat).map_or(Duration::MAX, |seen| age(seen.start_time))
+    this_process().map_or(Duration::MAX, |seen| age(seen.start_time))
 }
 
 #[cfg(test)]
