@@ -311,6 +311,8 @@ impl Seeker {
         let join = &self.search.join;
         if record.refuser.is_some() {
             let refusal = record.refusal_to(&join.process, join.start);
+            // Who is in hears it from rank 0, which would take an earlier end for the cause.
+            let refusal = refusal.filter(|_| self.forming.is_empty());
             return refusal.cloned().map_or(Ok(None), Err);
         }
         if let Some(cause) = record.refusal {
