@@ -22,8 +22,10 @@ from playing import JobSeen, RoundSeen, Seen
 BY_LIBRARY = {10: "time-out", 11: "peer failed", 12: "storage", 14: "desync", 15: "rendezvous"}
 """Exit codes of the rank program for errors of the library that may follow from harm."""
 
-NAMES_NOBODY = re.compile(r"/probe-[0-9a-f]+ \(\d+ bytes\)$|/rendezvous-[^/]* \(0 bytes\)$")
-"""Write probes, and records that were torn before their first byte."""
+NAMES_NOBODY = re.compile(
+    r"/probe-[0-9a-f]+ \(\d+ bytes\)$|/rendezvous-[^/]* \(0 bytes\)$|/gather-[^/]* \(directory\)$|/detour-[^/]* \(\d+ bytes\)$"
+)
+"""Write probes, records that were torn before their first byte, directories in the making, and messages on a detour."""
 
 SAYS_TWO_JOBS = re.compile(r"FSGATHER_JOB")
 

@@ -41,6 +41,7 @@ const DEAD_ENDS: &str = "
 /// Ranks that meet in a directory, and send payloads over the network.
 fn through_memory(ranks: u32, directory: &Path) -> World {
     World::new(ranks, directory)
+        .with("FSGATHER_JOB", "network")
         .with("FSGATHER_TRANSPORT", "memory")
         .with("FSGATHER_JOIN_TIMEOUT", "20s")
 }

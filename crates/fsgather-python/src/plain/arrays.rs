@@ -12,6 +12,7 @@ use pyo3::{
 use super::{
     decode::Decoder,
     encode::Encoder,
+    item_types::ReadType,
     known::ArrayTypes,
     refusal::{Refusal, Refused},
     stream::{Bad, OUT_OF_BAND, tag},
@@ -134,7 +135,11 @@ impl<'py> Decoder<'_, 'py> {
         let py = self.py;
         let numpy = py.import(intern!(py, "numpy"))?;
         let item = self.item_type(&numpy)?;
-        let (dtype, size) = (item.dtype, item.size);
+        let ReadType {
+            dtype,
+            size,
+            is_native,
+        } = item;
         let ndarray = numpy.getattr(intern!(py, "ndarray"))?;
         if tag == tag::SCALAR {
             let bytes = PyBytes::new(py, self.reader.bytes(size)?);
@@ -147,8 +152,9 @@ impl<'py> Decoder<'_, 'py> {
             order => return Err(self.reader.bad(&format!("order {order} of items"))),
         };
         let (shape, size) = self.shape(size)?;
-        if tag == tag::ARRAY && size <= LARGEST_OWNED {
-            // As numpy does it: down to the strides of empty arrays, which are its own affair.
+        if tag == tag::ARRAY && size <= LARGEST_OWNED && is_native {
+            // As numpy does it: down to the strides of empty arrays, which are its own affair. It turns other orders of
+            // bytes over.
             let array = ndarray.call1(((0,), intern!(py, "b")))?;
             let content = PyBytes::new(py, self.reader.bytes(size)?);
             let state = (1, PyTuple::new(py, shape)?, dtype, is_fortran, content);

@@ -99,6 +99,8 @@ pub(super) struct ReadType<'py> {
     pub(super) dtype: Bound<'py, PyAny>,
     /// Bytes of an item.
     pub(super) size: usize,
+    /// Whether its bytes are in the order of this machine.
+    pub(super) is_native: bool,
 }
 
 /// The types that the stream has told so far.
@@ -129,7 +131,12 @@ impl<'py> Decoder<'_, 'py> {
         if found != kind || size == 0 {
             return Err(self.reader.bad("no plain item type"));
         }
-        let known = ReadType { dtype, size };
+        let is_native = dtype.getattr(intern!(py, "isnative"))?.extract()?;
+        let known = ReadType {
+            dtype,
+            size,
+            is_native,
+        };
         self.item_types.push(known.clone());
         Ok(known)
     }
