@@ -355,3 +355,33 @@ fn a_rank_interrupted_in_a_ring_is_told_with_its_cause() {
         assert_nothing_left(place.path());
     }
 }
+
+#[test]
+fn a_rank_killed_before_its_part_of_a_decided_ring_keeps_nobody_waiting() {
+    const VICTIM: usize = 3;
+    let place = place();
+    // Longer than any test may take.
+    let world = World::new(RANKS, place.path())
+        .with("FSGATHER_TRANSPORT", "memory")
+        .with("FSGATHER_TIMEOUT", "10m");
+    let mut stage = Stage::new();
+    stage.start_all(&world, |rank| {
+        let stop = if rank == 0 { "at:here" } else { "" };
+        format!("join all_gather_bytes:300000 {stop} all_gather_bytes:300000 barrier close")
+    });
+    stage.wait_at([0], "here");
+    stage.wait_for_where(VICTIM, "a ring", |line| line.starts_with("done"));
+    // What it hands in takes no longer than that; if it does, the call fails before its verdict, as others do.
+    stage.let_pass(Duration::from_secs(1));
+    stage.signal(VICTIM, rustix::process::Signal::STOP);
+    stage.go(0);
+    // The others are in the ring, and wait for a link that will not come.
+    stage.let_pass(Duration::from_secs(1));
+    let killed = stage.kill(VICTIM);
+    let name = name_of(3, stage.pid(VICTIM));
+    for end in stage.end_all(others(RANKS, VICTIM)) {
+        assert!(end.error().starts_with(&name), "{}", stage.transcript());
+        let late = end.at.saturating_duration_since(killed);
+        assert!(late < Duration::from_secs(30), "after {late:?}");
+    }
+}

@@ -320,7 +320,7 @@ fn pass_on(
         &inner.members,
         own.as_slice(),
         &lens,
-        &mut |bytes| session.moved(bytes),
+        &mut session.turning(),
     )?;
     for ((part, passed), len) in incoming.iter_mut().zip(passed).zip(lens) {
         if len > 0 {

@@ -1,12 +1,19 @@
 //! One collective call from its number to its end: [`Session`].
 
-use std::{cell::Cell, sync::Arc, time::Duration};
+use std::{
+    cell::Cell,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use fsgather_core::{Call, Contribution, Error, PeerFailure, Phase, Round, Ticket, Verdict};
 
 #[cfg(feature = "ndarray")]
 use super::stream::OwnMoved;
 use crate::inner::Inner;
+
+/// How long nothing may move in a ring once the communicator has failed.
+const LAST_BYTES: Duration = Duration::from_secs(3);
 
 /// A call that has been numbered. If it is dropped unfinished, by a panic in the user's code or an
 /// early return, the call fails on all ranks instead of leaving them waiting.
@@ -49,6 +56,23 @@ impl Session {
         match self.phase.get() {
             Phase::Reading => note_read(&self.inner, &self.ticket, bytes),
             phase => self.inner.progress(&self.ticket, phase, bytes),
+        }
+    }
+
+    /// What notes that bytes have moved in a ring, which all members have to keep turning.
+    ///
+    /// After a failure it goes on as long as it turns: what comes may be all that this rank lacks. Where nothing
+    /// comes any more it is over, although the call was decided; the link on which it waits may never be made.
+    pub(crate) fn turning(&self) -> impl FnMut(u64) -> Result<(), Error> + '_ {
+        let mut moved_at = Instant::now();
+        move |bytes| {
+            if bytes > 0 {
+                moved_at = Instant::now();
+            }
+            let noted = self.inner.progress(&self.ticket, self.phase.get(), bytes);
+            let is_told_to_stop = self.inner.world.interrupt.reason().is_some();
+            let is_over = is_told_to_stop || moved_at.elapsed() >= LAST_BYTES;
+            noted.or_else(|failure| if is_over { Err(failure) } else { Ok(()) })
         }
     }
 
