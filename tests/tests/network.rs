@@ -96,7 +96,8 @@ fn strangers_at_the_port_do_not_disturb_a_running_job() {
     stage.succeed(everybody(4));
     let line = stage.end(3).stdout.into_iter();
     let mut counts = line.filter_map(|line| line.strip_prefix("barriers ")?.parse::<u64>().ok());
-    assert!(counts.next() > Some(100), "{}", stage.transcript());
+    // How many depends on the load; that they go on is the promise.
+    assert!(counts.next() > Some(10), "{}", stage.transcript());
     assert_nothing_left(place.path());
 }
 
