@@ -71,6 +71,8 @@ pub(crate) fn demo_rank(arguments: &DemoRankArguments) -> Result<u8, Failure> {
     let world = Communicator::builder()
         .rank(arguments.rank)
         .world_size(arguments.ranks)
+        // No other job knows the directory.
+        .job("demo")
         .directory(&arguments.directory)
         .timeout(PATIENCE)
         .join_timeout(PATIENCE)
