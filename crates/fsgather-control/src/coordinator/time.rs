@@ -33,6 +33,7 @@ impl Coordinator {
         }
         // First who is gone: nobody has to wait for them, and no time-out names them.
         self.tick_suspects(now);
+        self.tick_hearsay(now);
         if self.gone {
             return;
         }
@@ -71,7 +72,6 @@ impl Coordinator {
             self.send(waiting, ToMember::Patience { channel });
         }
         self.tick_closing(now);
-        self.tick_hearsay(now);
         self.look_after_staying(now);
         for step in late {
             if let Some(cause) = self.lateness(step, now) {

@@ -63,16 +63,23 @@ impl Session {
     ///
     /// After a failure it goes on as long as it turns: what comes may be all that this rank lacks. Where nothing
     /// comes any more it is over, although the call was decided; the link on which it waits may never be made.
+    /// What stood still before the failure, or with the whole job, has as long as the rest.
     pub(crate) fn turning(&self) -> impl FnMut(u64) -> Result<(), Error> + '_ {
-        let mut moved_at = Instant::now();
+        let mut over_at = None;
         move |bytes| {
-            if bytes > 0 {
-                moved_at = Instant::now();
-            }
             let noted = self.inner.progress(&self.ticket, self.phase.get(), bytes);
-            let is_told_to_stop = self.inner.world.interrupt.reason().is_some();
-            let is_over = is_told_to_stop || moved_at.elapsed() >= LAST_BYTES;
-            noted.or_else(|failure| if is_over { Err(failure) } else { Ok(()) })
+            let Err(failure) = noted else { return Ok(()) };
+            if self.inner.world.interrupt.reason().is_some() {
+                return Err(failure);
+            }
+            let now = Instant::now();
+            if bytes > 0 {
+                over_at = None;
+            }
+            if now >= *over_at.get_or_insert(now + LAST_BYTES) {
+                return Err(failure);
+            }
+            Ok(())
         }
     }
 
