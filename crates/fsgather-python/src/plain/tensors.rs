@@ -198,9 +198,12 @@ impl<'py> WrittenTensors<'py> {
         let (start, end) = tensor.range();
         let is_empty = start == end;
         // Storages of nothing may all lie at the same address.
-        let known = self.storages.iter_mut().position(|known| {
-            !is_empty && !like.is_pickle() && known.end > known.start && known.lies == lies
+        let may_share = !is_empty && !like.is_pickle();
+        let known = may_share.then(|| {
+            let mut known = self.storages.iter();
+            known.position(|known| known.end > known.start && known.lies == lies)
         });
+        let known = known.flatten();
         tensor.storage = known.unwrap_or(self.storages.len());
         match known {
             Some(known) => {
