@@ -241,15 +241,14 @@ impl<D: Driver> Seat<D> {
             return lock(departure).clone();
         }
         let driver = self.driver();
-        let (failed, undecided) = driver.act(|member, now| {
+        let failed = driver.act(|member, now| {
             let failed = member.failure(ChannelId::WORLD).is_some() || cause.is_some();
-            let undecided = member.undecided(*rank == Rank::ZERO);
             if interrupt.reason().is_none() {
                 member.stay(cause, *rank == Rank::ZERO, now);
             } else {
                 member.leave(cause);
             }
-            (failed, undecided)
+            failed
         });
         driver.settle(SETTLE_LIMIT);
         // Whoever waits for it to end can still end it.
@@ -274,6 +273,8 @@ impl<D: Driver> Seat<D> {
             !deserted
         };
         let is_well = driver.shut_down() && is_well;
+        // Only now nothing more is decided.
+        let undecided = driver.act(|member, _| member.undecided(*rank == Rank::ZERO));
         self.note_departure(Departure {
             in_good_hands: is_well,
             undecided,

@@ -41,13 +41,13 @@ impl Coordinator {
 
     fn readers_of(&self, rank: Rank) -> BTreeSet<Rank> {
         let channels = self.channels.values();
-        let mut readers: BTreeSet<Rank> = if rank == Rank::ZERO {
-            channels.flat_map(Channel::readers).collect()
-        } else {
-            channels
-                .flat_map(|channel| channel.readers_of(rank))
-                .collect()
-        };
+        let mut readers: BTreeSet<Rank> = channels
+            .clone()
+            .flat_map(|channel| channel.readers_of(rank))
+            .collect();
+        if rank == Rank::ZERO {
+            readers.extend(channels.flat_map(Channel::readers));
+        }
         readers.remove(&rank);
         readers
     }

@@ -7,7 +7,8 @@ use fsgather_core::{ChannelId, Epoch, Error, PeerFailure};
 use super::{Farewell, GRACE, Member, MemberAction, closed, staying::Staying};
 use crate::message::ToCoordinator;
 
-/// How long a rank that is the first to fail stays for those who read what it keeps, while they do not get on.
+/// How long a rank that is the first to fail, or has waited for rank 0 in vain, stays for those who read what it
+/// keeps, while they do not get on.
 const FAILING_PATIENCE: Duration = Duration::from_secs(10);
 
 impl Member {
@@ -26,7 +27,7 @@ impl Member {
         self.now = now;
         let is_first_to_fail = cause.is_some() && self.failure(ChannelId::WORLD).is_none();
         // Rank 0 says when the time is over; only where that says nothing at all it is over by itself.
-        let patience = if is_first_to_fail {
+        let patience = if is_first_to_fail || self.has_given_up {
             FAILING_PATIENCE.min(self.patience)
         } else {
             self.patience.saturating_add(GRACE)

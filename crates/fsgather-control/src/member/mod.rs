@@ -64,6 +64,8 @@ pub struct Member {
     close_at: Option<Site>,
     farewell: Option<Farewell>,
     lost: Option<String>,
+    /// Whether it has waited for rank 0 in vain.
+    has_given_up: bool,
     /// Why everything was ended from here, groups made later included.
     interrupted: Option<Error>,
     /// What it has published and has not been told to remove.
@@ -88,6 +90,7 @@ impl Member {
             close_at: None,
             farewell: None,
             lost: None,
+            has_given_up: false,
             interrupted: None,
             keeping: Keeping::default(),
             staying: None,
@@ -451,6 +454,7 @@ impl Member {
                     .into(),
             };
             self.fail_channel(id, &cause);
+            self.has_given_up = true;
         }
     }
 

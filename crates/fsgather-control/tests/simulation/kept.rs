@@ -2,6 +2,23 @@
 
 use crate::script::{Fault, Harm, Line, Parting, Script, Twist, Verb, What};
 
+/// The same as words, as a failing test prints them.
+pub(crate) const WORDS: [(&str, &str); 3] = [
+    (
+        "a failure that nobody is left to hear",
+        "0203040000000600370000040200010001010308000b0129012292111600520000",
+    ),
+    (
+        "a group decides a call while rank 0 goes",
+        "0404060066000002360201000400000100042200010000010e03000a4c3adc73970190ac5cdc",
+    ),
+    (
+        "a rank that has waited for rank 0 in vain stays for others",
+        "02040200000002000000020000000b000e00010003001400012400044c22001400445c000567000000312bbebe41658b00500700\
+         002f00008900000000000000",
+    ),
+];
+
 /// All of them, each with what it has found.
 #[expect(clippy::too_many_lines, reason = "it is a table")]
 pub(crate) fn scripts() -> Vec<(&'static str, Script)> {

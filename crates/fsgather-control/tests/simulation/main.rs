@@ -232,6 +232,8 @@ fn p10_five_hundred_groups_of_a_large_world_are_fast() {
 #[test]
 fn scripts_that_once_failed_keep_all_promises() {
     let mut scripts = kept::scripts();
+    let kept = kept::WORDS.map(|(name, word)| (name, Script::from_word(word).unwrap()));
+    scripts.extend(kept);
     if let Ok(file) = std::env::var("FSGATHER_SIMULATION_REPLAY") {
         let lines = std::fs::read_to_string(&file).unwrap();
         let words = lines
@@ -272,6 +274,8 @@ fn simulated_worlds_end_in_every_possible_way() {
         "raised",
         "unknown outcome",
         "abandoned",
+        "stayed until all had read",
+        "went although others had not read",
         "reclaimed",
         "gone before its payload was",
         "a group failed alone",

@@ -17,9 +17,9 @@ pub(crate) enum Task {
         what: Option<What>,
         slot: Slot,
     },
+    /// An `all_gather` that is not waited for.
     Start {
-        leaves: bool,
-        rounds: u8,
+        verb: Verb,
         slot: Slot,
     },
     Open {
@@ -89,11 +89,9 @@ pub(crate) fn program(script: &Script, rank: Rank) -> VecDeque<Task> {
                     tasks.push_back(Task::Abandon);
                 }
             }
-            (Verb::Start { leaves, rounds }, _) => tasks.push_back(Task::Start {
-                leaves: bit(leaves),
-                rounds,
-                slot,
-            }),
+            (verb @ (Verb::Start { .. } | Verb::StartKeeping { .. }), _) => {
+                tasks.push_back(Task::Start { verb, slot });
+            }
             (Verb::Split { .. }, _) => {
                 let group = script.group(number, rank);
                 tasks.extend(group.map(|group| Task::Open {

@@ -113,6 +113,10 @@ pub(crate) struct Ledger {
     late_releases: usize,
     /// Calls that have failed with nobody left to be told, of which rank 0 has had payloads removed.
     given_up: BTreeSet<CallId>,
+    /// Who makes no more calls and has stayed, and whether something was to be read then.
+    stayed: BTreeMap<Rank, bool>,
+    stays_to_the_end: usize,
+    stays_given_up: usize,
     reclaims: usize,
     reclaims_for_others: usize,
     reclaims_of_abandoned: usize,
@@ -294,9 +298,12 @@ impl Ledger {
                     lane.has_to_fail = true;
                 }
             }
-            ToCoordinator::Leave { cause } => {
+            ToCoordinator::Leave { cause } | ToCoordinator::Stay { cause } => {
                 if cause.is_some() {
                     self.breaks_all_of(from);
+                }
+                if matches!(message, ToCoordinator::Stay { .. }) {
+                    self.stays(from, connected);
                 }
                 promise!(
                     !self.interrupted.contains(&from)
@@ -371,6 +378,9 @@ impl Ledger {
                 }
                 Ok(())
             }
+            ToMember::Needed { by } if by.is_empty() => to
+                .iter()
+                .try_for_each(|rank| self.may_go(*rank, now, connected)),
             ToMember::Bye { orderly } => {
                 for rank in to {
                     self.goodbyes.insert(*rank, *orderly);
@@ -420,12 +430,16 @@ impl Ledger {
         let calls: Vec<&Call> = exchange.handed_in.values().map(|(call, _)| call).collect();
         let different = calls.iter().any(|call| call.difference(calls[0]).is_some());
         promise!(!different, "P2: {step:?} is released for different calls");
-        let owners: BTreeSet<Rank> = exchange
-            .handed_in
-            .iter()
-            .filter(|(_, (_, contribution))| contribution.leaves == Leaves::ForOwner)
-            .map(|(rank, _)| *rank)
-            .collect();
+        let who_leaves = |leaves: Leaves| -> BTreeSet<Rank> {
+            let handed_in = exchange.handed_in.iter();
+            handed_in
+                .filter(|(_, (_, contribution))| contribution.leaves == leaves)
+                .map(|(rank, _)| *rank)
+                .collect()
+        };
+        let mut owners = who_leaves(Leaves::ForOwner);
+        let keepers = who_leaves(Leaves::WithOwner);
+        owners.extend(&keepers);
         let expected = !owners.is_empty() && bodies.is_some();
         promise!(
             acknowledge == expected,
@@ -452,6 +466,7 @@ impl Ledger {
         if !owners.is_empty() {
             let payloads = self.payloads.entry((step.channel, step.epoch)).or_default();
             payloads.owners = owners;
+            payloads.keepers = keepers;
             payloads.recipients = recipients;
         }
         promise!(
@@ -540,7 +555,9 @@ impl Ledger {
             );
         }
         for (call, payloads) in &self.payloads {
-            let left: Vec<_> = payloads.owners.difference(&payloads.reclaimed).collect();
+            let left = payloads.owners.difference(&payloads.reclaimed);
+            let is_gone = |owner: &Rank| payloads.keepers.contains(owner) && !connected(*owner);
+            let left: Vec<_> = left.filter(|owner| !is_gone(owner)).collect();
             promise!(
                 left.is_empty() || !self.readers(*call, connected).is_empty(),
                 "P4: nobody reads call {call:?} any more, but the payloads of {left:?} stay"

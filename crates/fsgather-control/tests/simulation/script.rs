@@ -83,6 +83,15 @@ pub(crate) enum Verb {
     Settle,
     /// So many seconds outside of any call.
     Compute(u8),
+    /// A gather to this rank, or to all, of payloads that are gone with their owners' processes.
+    Keep {
+        root: Option<u32>,
+        leaves: u8,
+    },
+    /// The same to all, without waiting for it.
+    StartKeeping {
+        leaves: u8,
+    },
 }
 
 impl Verb {
@@ -99,6 +108,10 @@ impl Verb {
                 leaves,
                 by_owner,
             },
+            Self::Keep { root, leaves } => Self::Keep {
+                root: root.map(|root| root % ranks),
+                leaves,
+            },
             other => other,
         }
     }
@@ -107,7 +120,12 @@ impl Verb {
     fn exchanges(self) -> usize {
         match self {
             Self::AllGather { rounds, .. } | Self::Start { rounds, .. } => 1 + usize::from(rounds),
-            Self::Barrier | Self::Broadcast(_) | Self::Gather { .. } | Self::EndGroup => 1,
+            Self::Barrier
+            | Self::Broadcast(_)
+            | Self::Gather { .. }
+            | Self::Keep { .. }
+            | Self::StartKeeping { .. }
+            | Self::EndGroup => 1,
             Self::Settle
             | Self::Compute(_)
             | Self::Abandon(_)
@@ -477,6 +495,8 @@ fn verb(payloads: bool) -> BoxedStrategy<Verb> {
     let gathers = prop_oneof![
         3 => (any::<u8>(), 0..=2_u8).prop_map(|(leaves, rounds)| Verb::AllGather { leaves, rounds }),
         3 => (any::<u8>(), 0..=1_u8).prop_map(|(leaves, rounds)| Verb::Start { leaves, rounds }),
+        2 => (any::<Option<u32>>(), any::<u8>()).prop_map(|(root, leaves)| Verb::Keep { root, leaves }),
+        1 => any::<u8>().prop_map(|leaves| Verb::StartKeeping { leaves }),
     ];
     let gather = |(root, leaves, by_owner)| Verb::Gather {
         root,

@@ -42,6 +42,8 @@ impl Ledger {
             ),
             (unknown, "unknown outcome"),
             (self.abandoned, "abandoned"),
+            (self.stays_to_the_end > 0, "stayed until all had read"),
+            (self.stays_given_up > 0, "went although others had not read"),
             (self.reclaims > 0, "reclaimed"),
             (self.reclaims_for_others > 0, "gone before its payload was"),
         ];

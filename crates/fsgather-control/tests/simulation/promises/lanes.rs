@@ -82,6 +82,9 @@ impl Ledger {
         lane.is_unheard |= !lane.members.is_empty() && lane.listeners(connected).is_empty();
         lane.members = members.to_vec();
         lane.here.insert(from);
+        // Who makes no more calls does not come.
+        let stayed = members.iter().filter(|rank| self.stayed.contains_key(rank));
+        lane.left.extend(stayed);
         if lane.abort.is_some() {
             // It has to be told now what the others have been told.
             lane.untold.insert(from);

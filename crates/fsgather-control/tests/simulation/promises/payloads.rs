@@ -1,10 +1,11 @@
 //! How long payloads stay, and who removes them.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use fsgather_core::{ChannelId, Epoch, Leaves, Rank, Round, Step};
 
 use super::{Checked, Connected, Ledger, promise};
+use crate::script::PATIENCE;
 
 /// A call within its channel.
 pub(super) type CallId = (ChannelId, Epoch);
@@ -13,6 +14,8 @@ pub(super) type CallId = (ChannelId, Epoch);
 #[derive(Default)]
 pub(super) struct Payloads {
     pub(super) owners: BTreeSet<Rank>,
+    /// Whose payload is gone with its process.
+    pub(super) keepers: BTreeSet<Rank>,
     /// Who gets them.
     pub(super) recipients: BTreeSet<Rank>,
     /// Whose payload is to be removed, or is removed by rank 0.
@@ -154,6 +157,53 @@ impl Ledger {
                 kept.map(|owner| (*call, *owner))
             })
             .collect()
+    }
+
+    /// Who reads something that is gone with `keeper`: with rank 0, which removes everything, all that there is.
+    fn readers_of_keeper(&self, keeper: Rank, connected: Connected<'_>) -> BTreeSet<Rank> {
+        let calls = self.payloads.iter();
+        let kept = calls
+            .filter(|(_, payloads)| keeper == Rank::ZERO || payloads.keepers.contains(&keeper));
+        let mut readers: BTreeSet<Rank> = kept
+            .flat_map(|(call, _)| self.readers(*call, connected))
+            .collect();
+        readers.remove(&keeper);
+        readers
+    }
+
+    /// A rank makes no more calls and stays for those who read what it keeps.
+    pub(super) fn stays(&mut self, rank: Rank, connected: Connected<'_>) {
+        let channels: Vec<ChannelId> = self.lanes.keys().copied().collect();
+        for channel in channels {
+            if self.members(channel).contains(&rank) {
+                self.retires(rank, channel);
+            }
+        }
+        let is_read = !self.readers_of_keeper(rank, connected).is_empty();
+        self.stayed.insert(rank, is_read);
+    }
+
+    /// Rank 0 tells a rank that it may go: what it keeps has been read, unless those who read it do not get on.
+    pub(super) fn may_go(
+        &mut self,
+        rank: Rank,
+        now: Duration,
+        connected: Connected<'_>,
+    ) -> Checked {
+        let Some(was_read) = self.stayed.get(&rank).copied() else {
+            return Ok(());
+        };
+        let readers = self.readers_of_keeper(rank, connected);
+        self.stays_to_the_end += usize::from(was_read && readers.is_empty());
+        self.stays_given_up += usize::from(!readers.is_empty());
+        for reader in readers {
+            let moved = self.moved.get(&reader).copied().unwrap_or_default();
+            promise!(
+                now >= moved + Duration::from_secs(PATIENCE) || self.rank_0_was_disturbed,
+                "P4: rank {rank} may go at {now:?} while rank {reader}, which got on at {moved:?}, reads what it keeps"
+            );
+        }
+        Ok(())
     }
 
     /// Who still reads payloads of a call.

@@ -35,6 +35,7 @@ impl Process {
         let call = |operation| Call::new(operation, site(self.rank));
         // Only one rank needs the further rounds; all take part in them.
         let needs_rounds = own == Rank::ZERO || own.get() + 1 == size;
+        let kept = |bits| leaves(bits, Leaves::WithOwner);
         let (call, leaves, sends, rounds) = match verb.within(size) {
             Verb::Broadcast(root) => (
                 call(Operation::Broadcast).with_root(Rank::new(root)),
@@ -43,6 +44,10 @@ impl Process {
                 0,
             ),
             Verb::AllGather {
+                leaves: bits,
+                rounds,
+            }
+            | Verb::Start {
                 leaves: bits,
                 rounds,
             } => {
@@ -62,6 +67,14 @@ impl Process {
                 let call = call(Operation::Gather).with_root(Rank::new(root));
                 (call, leaves(bits, left), true, 0)
             }
+            Verb::Keep { root, leaves } => {
+                let call = match root {
+                    None => call(Operation::AllGather),
+                    Some(root) => call(Operation::Gather).with_root(Rank::new(root)),
+                };
+                (call, kept(leaves), true, 0)
+            }
+            Verb::StartKeeping { leaves } => (call(Operation::AllGather), kept(leaves), true, 0),
             Verb::EndGroup => (call(Operation::Close), Leaves::Nothing, false, 0),
             _ => (call(Operation::Barrier), Leaves::Nothing, false, 0),
         };

@@ -19,7 +19,7 @@ use self::work::{Current, Doing};
 use crate::{
     program::{Task, program},
     promises::{Checked, Ledger, is_poisoned, promise},
-    script::{Group, PATIENCE, Script, Verb},
+    script::{Group, PATIENCE, Script},
 };
 
 /// How long a rank that reports a failure waits for the agreed one.
@@ -85,6 +85,8 @@ pub(crate) struct Process {
     groups: BTreeMap<usize, Group>,
     /// Whether the world has failed for it, so that it goes on with its groups only.
     world_failed: bool,
+    /// Whether its user wants it to end.
+    interrupted: bool,
     doing: Doing,
     /// Whether something has happened to its member that it has not looked at.
     awake: bool,
@@ -127,6 +129,7 @@ impl Process {
             pending: Vec::new(),
             groups: BTreeMap::new(),
             world_failed: false,
+            interrupted: false,
             doing: Doing::Idle,
             awake: false,
         }
@@ -181,7 +184,11 @@ impl Process {
             Doing::Publishing(_, work) | Doing::Reading(_, work) => {
                 Some(work.until.min(work.next_report))
             }
-            Doing::Idle | Doing::Waiting(_) | Doing::Closing | Doing::Ended => None,
+            Doing::Idle
+            | Doing::Waiting(_)
+            | Doing::Closing
+            | Doing::Staying { .. }
+            | Doing::Ended => None,
         }
     }
 
@@ -190,7 +197,9 @@ impl Process {
         let due = self.next_due().is_some_and(|due| due <= now);
         match &self.doing {
             Doing::Idle => true,
-            Doing::Waiting(_) | Doing::Closing | Doing::Failing { .. } => self.awake || due,
+            Doing::Waiting(_) | Doing::Closing | Doing::Failing { .. } | Doing::Staying { .. } => {
+                self.awake || due
+            }
             Doing::Ended => false,
             _ => due,
         }
@@ -243,9 +252,13 @@ impl Process {
                 }
             }
             Doing::Closing => self.look_for_the_end(clock, ledger)?,
+            Doing::Staying { failed } => self.look_for_readers(failed, clock),
             ended @ (Doing::Departing { .. } | Doing::Ended) => self.doing = ended,
         }
-        let blocked = matches!(self.doing, Doing::Waiting(_) | Doing::Closing);
+        let blocked = matches!(
+            self.doing,
+            Doing::Waiting(_) | Doing::Closing | Doing::Staying { .. }
+        );
         self.blocked_since = blocked.then(|| self.blocked_since.unwrap_or(clock.now));
         Ok(())
     }
@@ -278,15 +291,7 @@ impl Process {
             },
             Some(Task::DropGroups) => self.drop_groups(clock, ledger),
             Some(Task::Abandon) => self.abandon(clock, ledger),
-            Some(Task::Start {
-                leaves,
-                rounds,
-                slot,
-            }) => {
-                let verb = Verb::AllGather {
-                    leaves: u8::from(leaves) * u8::MAX,
-                    rounds,
-                };
+            Some(Task::Start { verb, slot }) => {
                 if let Some(current) = self.begin(verb, None, slot, clock, ledger)?
                     && self.hand_in(&current, clock, ledger)?
                 {
@@ -295,6 +300,7 @@ impl Process {
             }
             Some(Task::Interrupt) => {
                 ledger.interrupts(self.rank);
+                self.interrupted = true;
                 self.member.interrupt(&raised(self.rank));
             }
             Some(Task::Leave { raise }) => {
@@ -380,7 +386,28 @@ impl Process {
 
     fn leave(&mut self, cause: Option<Error>, clock: Clock) {
         let failed = self.member.failure(ChannelId::WORLD).is_some() || cause.is_some();
-        self.member.leave(cause);
+        if self.interrupted {
+            self.member.leave(cause);
+            self.go(failed, clock);
+        } else {
+            let looks_after_all = self.rank == Rank::ZERO;
+            self.member.stay(cause, looks_after_all, clock.instant());
+            self.blocked_since = None;
+            self.look_for_readers(failed, clock);
+        }
+    }
+
+    /// Stays as long as others read what it keeps.
+    fn look_for_readers(&mut self, failed: bool, clock: Clock) {
+        if self.member.is_needed() {
+            self.doing = Doing::Staying { failed };
+        } else {
+            self.member.end_stay();
+            self.go(failed, clock);
+        }
+    }
+
+    fn go(&mut self, failed: bool, clock: Clock) {
         self.doing = if self.rank == Rank::ZERO {
             let limit = DEPARTURE_LIMITS[usize::from(!failed)];
             Doing::Departing {

@@ -70,6 +70,10 @@ pub(super) enum Doing {
         until: Duration,
     },
     Closing,
+    /// Makes no more calls, and stays for those who read what it keeps.
+    Staying {
+        failed: bool,
+    },
     /// Rank 0 waits for the others to leave.
     Departing {
         until: Duration,
