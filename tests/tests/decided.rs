@@ -5,7 +5,11 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{End, PEER_FAILED, Stage, World, assert_nothing_left, everybody, name_of, place};
+use common::{
+    End, NOTICED, PEER_FAILED, Stage, World, assert_nothing_left, everybody, in_step, name_of,
+    place,
+};
+use fsgather_testkit::pace::allowed;
 use rustix::process::Signal;
 
 /// How payloads travel.
@@ -117,6 +121,79 @@ fn a_stopped_reader_is_waited_for_as_long_as_the_time_out() {
         assert!(stayed > Duration::from_secs(4), "{stayed:?}");
         assert!(says_for_whom(&stage, &end), "{}", stage.transcript());
     }
+    stage.kill(1);
+}
+
+#[test]
+fn a_job_that_is_suspended_while_ranks_stay_goes_on() {
+    let place = place();
+    let mut stage = with_a_late_reader("memory", "8s", place.path());
+    stage.let_pass(Duration::from_secs(1));
+    for rank in everybody(3) {
+        stage.signal(rank, Signal::STOP);
+    }
+    stage.let_pass(Duration::from_secs(12));
+    for rank in everybody(3) {
+        stage.signal(rank, Signal::CONT);
+    }
+    stage.let_pass(Duration::from_secs(1));
+    assert!(stage.runs(0), "{}", stage.transcript());
+    stage.go(1);
+    stage.succeed(everybody(3));
+    assert_nothing_left(place.path());
+}
+
+#[test]
+fn a_later_failure_ends_no_stay() {
+    for transport in BY_FILES_OR_MEMORY {
+        let place = place();
+        let world = World::new(3, place.path()).with("FSGATHER_TRANSPORT", transport);
+        let mut stage = Stage::new();
+        stage.start_all(&world, |rank| match rank {
+            0 => "join start_all_gather:300000 barrier fails:barrier drop".into(),
+            1 => "join start_all_gather:300000 barrier at:late wait:0 fails:barrier drop".into(),
+            _ => "join start_all_gather:300000 barrier fails:encode_fails drop".into(),
+        });
+        stage.wait_at([1], "late");
+        for (rank, step) in [(0, "fails:barrier"), (2, "fails:encode_fails")] {
+            stage.wait_for(rank, &format!("done {step}"));
+        }
+        stage.let_pass(A_WHILE);
+        assert!(stage.runs(0), "{}", stage.transcript());
+        stage.go(1);
+        stage.succeed(everybody(3));
+        assert_nothing_left(place.path());
+    }
+}
+
+#[test]
+fn who_asks_a_rank_to_end_is_told_for_whom_it_has_stayed() {
+    let place = place();
+    let file = place.path().join("end");
+    let world = World::new(2, place.path()).with("FSGATHER_TRANSPORT", "memory");
+    let mut stage = Stage::new();
+    stage.start_all(&world, |rank| match rank {
+        0 => format!(
+            "join_asking:{} start_all_gather:300000 barrier wait:0 drop",
+            in_step(&file)
+        ),
+        _ => "join start_all_gather:300000 barrier at:late".into(),
+    });
+    stage.wait_at([1], "late");
+    stage.wait_for(0, "done wait:0");
+    stage.let_pass(Duration::from_secs(1));
+    assert!(stage.runs(0), "{}", stage.transcript());
+    let since = Instant::now();
+    std::fs::write(&file, "").expect("a file");
+    let end = stage.end(0);
+    let took = end.at.saturating_duration_since(since);
+    assert!(took < allowed(NOTICED), "{took:?}\n{}", stage.transcript());
+    let told = format!(
+        "this process ends although {} has not read what was handed over; KeyboardInterrupt",
+        name_of(1, stage.pid(1))
+    );
+    let is_told = end.stderr.iter().any(|line| line.contains(&told));
+    assert!(is_told, "{}", stage.transcript());
     stage.kill(1);
 }
 

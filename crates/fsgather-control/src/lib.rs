@@ -31,6 +31,7 @@ mod machines;
 mod seat;
 mod threads;
 mod waiting;
+mod warnings;
 
 mod addresses;
 mod attempt;

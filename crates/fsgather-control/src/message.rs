@@ -136,6 +136,8 @@ pub enum ToCoordinator {
         /// Why, if something went wrong.
         cause: Option<Error>,
     },
+    /// Is rank 0 there?
+    Ask,
 }
 
 /// What rank 0 says to everybody once all have joined.
@@ -216,4 +218,6 @@ pub enum ToMember {
         /// Those ranks.
         by: Vec<Peer>,
     },
+    /// Rank 0 has been asked whether it is there, and is.
+    Here,
 }

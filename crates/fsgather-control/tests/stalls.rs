@@ -7,26 +7,40 @@ mod machines;
 
 use std::time::{Duration, Instant};
 
-use fsgather_control::{coordinator::Action, member::MemberAction};
-use fsgather_core::{Activity, ChannelId, Epoch, Operation, Phase, Rank};
+use bytes::Bytes;
+use fsgather_control::{
+    coordinator::Action,
+    member::{Member, MemberAction},
+    message::{ToCoordinator, ToMember},
+};
+use fsgather_core::{
+    Activity, Call, ChannelId, Contribution, Epoch, Operation, Phase, Rank, Round, Site,
+};
 use proptest::prelude::*;
 
-/// A ring in which some ranks are stopped, for so many seconds; each warning with its second.
+/// How often a rank notes that nothing moves.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// A ring in which some ranks are stopped, for so many seconds; each warning with its second. Ranks came to a rest
+/// a little one after the other, and look only so often.
 fn warnings(ranks: u32, stopped: &[u32], seconds: u64) -> Vec<(u64, String)> {
     let start = Instant::now();
     let (mut coordinator, mut members) = machines::formed(ranks, Duration::from_mins(30), start);
     let doing = Activity::within(Phase::Reading, Operation::AllGather, Epoch::new(3));
     let mut warnings = Vec::new();
-    for second in 0..=seconds {
-        let idle = Duration::from_secs(second);
-        let now = start + idle;
+    for look in 0..=seconds * 2 {
+        let (second, passed) = (look / 2, LOOK_EVERY * u32::try_from(look).unwrap());
+        let now = start + passed;
         for (rank, member) in (0..).zip(&mut members) {
             if stopped.contains(&rank) {
                 continue;
             }
+            let idle = passed + Duration::from_millis(7) * (rank + 1);
             let left = Rank::new((rank + ranks - 1) % ranks);
             member.stalled(ChannelId::WORLD, doing, &[left], idle, now);
             for action in member.take_actions() {
+                // Rank 0 is there, and tells for all.
+                assert!(matches!(action, MemberAction::Send(_)), "{action:?}");
                 if let MemberAction::Send(message) = action {
                     coordinator.hear(Rank::new(rank), message, now);
                 }
@@ -82,4 +96,103 @@ fn all_are_named_where_all_wait_for_each_other() {
 #[test]
 fn nobody_is_warned_of_a_short_rest() {
     assert_eq!(warnings(4, &[2], 29), []);
+}
+
+/// What a member does, by its second, that waits for a rank 0 that answers until `stopped_at`, and says nothing
+/// from then on.
+fn asks_and_warnings(
+    mut wait: impl FnMut(&mut Member, Duration, Instant),
+    stopped_at: u64,
+    seconds: u64,
+) -> Vec<(u64, String)> {
+    let start = Instant::now();
+    let (_, mut members) = machines::formed(2, Duration::from_mins(30), start);
+    let member = &mut members[1];
+    let mut done = Vec::new();
+    for second in 0..=seconds {
+        let passed = Duration::from_secs(second);
+        let now = start + passed;
+        wait(member, passed, now);
+        while member.next_tick().is_some_and(|due| due <= now) {
+            member.tick(now);
+        }
+        for action in member.take_actions() {
+            match action {
+                MemberAction::Send(ToCoordinator::Ask) => {
+                    done.push((second, "asks".into()));
+                    if second < stopped_at {
+                        member.hear(ToMember::Here, now);
+                    }
+                }
+                MemberAction::Warn(text) => done.push((second, text)),
+                _ => {}
+            }
+        }
+    }
+    done
+}
+
+/// Waits for the verdict on the first call.
+fn for_a_verdict(member: &mut Member, passed: Duration, now: Instant) {
+    if passed == Duration::from_secs(1) {
+        let call = Call::new(Operation::Barrier, Site::default());
+        let ticket = member.begin(ChannelId::WORLD, call).unwrap();
+        let nothing = Contribution::inline(Bytes::new());
+        member
+            .contribute(&ticket, Round::VERDICT, nothing, now)
+            .unwrap();
+    }
+}
+
+/// Waits for payloads that go from rank to rank.
+fn for_neighbours(member: &mut Member, passed: Duration, now: Instant) {
+    let doing = Activity::within(Phase::Reading, Operation::AllGather, Epoch::new(3));
+    let idle = passed.saturating_sub(Duration::from_secs(1));
+    member.stalled(ChannelId::WORLD, doing, &[Rank::ZERO], idle, now);
+}
+
+fn for_the_end(member: &mut Member, passed: Duration, now: Instant) {
+    if passed == Duration::from_secs(1) {
+        member.close(Site::default(), now);
+    }
+}
+
+type Wait = fn(&mut Member, Duration, Instant);
+
+/// Each kind of wait, and what it is called.
+const WAITS: [(Wait, &str); 3] = [
+    (for_a_verdict, "barrier #0"),
+    (for_neighbours, "all_gather #3"),
+    (for_the_end, "close"),
+];
+
+#[test]
+fn who_waits_for_a_rank_0_that_does_not_answer_warns_itself() {
+    for (wait, what) in WAITS {
+        let done = asks_and_warnings(wait, 0, 250);
+        let times: Vec<u64> = done.iter().map(|(at, _)| *at).collect();
+        assert_eq!(times, [21, 31, 61, 121, 241], "{what}: {done:?}");
+        assert_eq!(
+            done[1].1,
+            format!(
+                "{what} is still waiting for rank 0 on here (pid 1), which has not said for 30s that it is there; see \
+                 whether it is stopped or its host unreachable"
+            )
+        );
+    }
+}
+
+#[test]
+fn who_waits_for_a_rank_0_that_answers_asks_now_and_then_and_says_nothing() {
+    for (wait, what) in WAITS {
+        let done = asks_and_warnings(wait, u64::MAX, 250);
+        let expected: Vec<u64> = (1..=12).map(|ask| 1 + 20 * ask).collect();
+        let times: Vec<u64> = done.iter().map(|(at, _)| *at).collect();
+        assert_eq!(times, expected, "{what}: {done:?}");
+        assert!(done.iter().all(|(_, what)| what == "asks"), "{done:?}");
+        // It stops later on.
+        let done = asks_and_warnings(wait, 50, 100);
+        let times: Vec<u64> = done.iter().map(|(at, _)| *at).collect();
+        assert_eq!(times, [21, 41, 61, 71], "{what}: {done:?}");
+    }
 }

@@ -90,6 +90,7 @@ fn every_message_to_rank_0_has_its_documented_number() {
         },
         ToCoordinator::Here,
         ToCoordinator::Stay { cause: None },
+        ToCoordinator::Ask,
     ];
     let numbers: Vec<u8> = messages
         .iter()
@@ -97,7 +98,7 @@ fn every_message_to_rank_0_has_its_documented_number() {
         .collect();
     assert_eq!(
         numbers,
-        [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]
+        [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]
     );
 }
 
@@ -137,12 +138,13 @@ fn every_message_to_members_has_its_documented_number() {
         ToMember::Elsewhere { why: String::new() },
         ToMember::Ask,
         ToMember::Needed { by: Vec::new() },
+        ToMember::Here,
     ];
     let numbers: Vec<u8> = messages
         .iter()
         .map(|message| bytes_of(message)[0])
         .collect();
-    assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]);
+    assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
 }
 
 #[test]

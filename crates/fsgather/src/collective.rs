@@ -82,9 +82,9 @@ impl<'a> Started<'a> {
             early: None,
         };
         if manner == Manner::Kept {
-            // Nobody waits yet, so that the announcement has to be sent on its way.
-            let session = &started.session;
-            session.moved(0).map_err(|failure| session.over(failure))?;
+            // Nobody waits yet, so that the announcement has to be sent on its way. All may have come by now, and one
+            // of them may be gone already: only the verdict tells whether the call has failed.
+            drop(started.session.moved(0));
             if matches!(started.place, Place::Relay) {
                 started.early = started.receive(None)?;
             }
@@ -282,7 +282,13 @@ fn publish<'a>(
         let next = inner.exchange.rank().index() + 1;
         let next = inner.members.get(next % inner.members.len());
         if let (Some(next), Manner::Passing) = (next, manner) {
-            mesh.prepare(*next, &mut |bytes| session.moved(bytes))?;
+            let patience = session.ticket.call.patience;
+            mesh.prepare_for(
+                call_id(&session.ticket),
+                *next,
+                patience.unwrap_or(mesh.patience()),
+                &mut |bytes| session.moved(bytes),
+            )?;
         }
     }
     Ok(ready)

@@ -7,6 +7,8 @@
 
 #[path = "../agreement.rs"]
 mod agreement;
+#[path = "../decided.rs"]
+mod decided;
 #[path = "../lost_ranks.rs"]
 mod lost_ranks;
 #[path = "../meeting.rs"]

@@ -42,7 +42,10 @@ use self::{
     round::{Arrival, Clock, Round},
     staying::Told,
 };
-use crate::message::{ToCoordinator, ToMember};
+use crate::{
+    message::{ToCoordinator, ToMember},
+    warnings::FIRST_WARNING,
+};
 
 /// What the coordinator wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,6 +123,8 @@ pub struct Coordinator {
     staying: BTreeMap<Rank, Told>,
     tell_staying: Option<Instant>,
     looked_after_staying: Instant,
+    /// When this process has last gone on after it was stopped.
+    woke: Option<Instant>,
     gone: bool,
     actions: Vec<Action>,
 }
@@ -135,7 +140,7 @@ impl Coordinator {
             started: now,
             open: false,
             channels: BTreeMap::from([(ChannelId::WORLD, channel)]),
-            next_forming_warning: round::FIRST_WARNING,
+            next_forming_warning: FIRST_WARNING,
             latecomers: BTreeSet::new(),
             strangers: BTreeMap::new(),
             suspects: BTreeMap::new(),
@@ -146,6 +151,7 @@ impl Coordinator {
             staying: BTreeMap::new(),
             tell_staying: None,
             looked_after_staying: now,
+            woke: None,
             gone: false,
             actions: Vec::new(),
         }
@@ -229,6 +235,7 @@ impl Coordinator {
         }
         match message {
             ToCoordinator::Join(_) | ToCoordinator::Watch { .. } | ToCoordinator::Here => {}
+            ToCoordinator::Ask => self.send(vec![from], ToMember::Here),
             ToCoordinator::Rival { other } => self.rival(from, &other),
             ToCoordinator::Contribute {
                 step,

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use fsgather_core::{Call, Leaves, Operation};
 
+use crate::warnings::{FIRST_WARNING, warning_after};
+
 /// What one rank has handed in.
 #[derive(Clone, Debug)]
 pub(super) struct Arrival {
@@ -113,17 +115,6 @@ impl Clock {
 
 /// How often waiting members are told that somebody else made progress, at most.
 pub(super) const NOTICE_EVERY: Duration = Duration::from_secs(2);
-
-/// Warnings come at 30 s, 1 min, 2 min, ... up to this far apart.
-const LONGEST_WARNING_GAP: Duration = Duration::from_mins(30);
-
-/// When the next warning is due after one that came at `idle`.
-pub(super) fn warning_after(idle: Duration) -> Duration {
-    (idle * 2).min(idle + LONGEST_WARNING_GAP)
-}
-
-/// How long nothing moves before the first warning names whom we wait for.
-pub(super) const FIRST_WARNING: Duration = Duration::from_secs(30);
 
 impl Round {
     /// One that nobody has come to; `patience` is that of ranks that say nothing of it.

@@ -11,18 +11,21 @@ use std::{
 
 use fsgather_core::{Activity, ChannelId, Epoch, Operation, Rank, Round as RoundNumber, Step};
 
-use super::{
-    Coordinator,
-    round::{FIRST_WARNING, warning_after},
-    step_text,
+use super::{Coordinator, step_text};
+use crate::{
+    message::ToMember,
+    warnings::{FIRST_WARNING, warning_after},
 };
-use crate::message::ToMember;
 
 /// Who does not answer within so long is not there.
 const ANSWER: Duration = Duration::from_secs(9);
 
 /// When nothing has moved for so long the others are asked, so that they have answered when it is time to warn.
 const ASK_AT: Duration = Duration::from_secs(20);
+
+/// For so long after rank 0 was stopped itself, what members say of a rest is old: they waited for rank 0. Where nothing
+/// moves still, it comes again.
+const STALE: Duration = Duration::from_secs(2);
 
 /// For so long a member's word holds; it comes again before.
 const FRESH: Duration = Duration::from_secs(45);
@@ -115,6 +118,10 @@ impl Coordinator {
         now: Instant,
     ) {
         self.note_activity(from, activity);
+        // Who was stopped itself hears now what was said of that.
+        if self.woke.is_some_and(|woke| now < woke + STALE) {
+            return;
+        }
         let channel = self.channels.get_mut(&id);
         let channel = channel.filter(|channel| channel.failure.is_none());
         let (Some(channel), Some((operation, epoch))) = (channel, activity.call) else {

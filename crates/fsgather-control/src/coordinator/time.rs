@@ -87,6 +87,7 @@ impl Coordinator {
         if self.gone {
             return;
         }
+        self.woke = Some(now);
         let mut notices = Vec::new();
         for channel in self.channels.values_mut() {
             let rounds = channel.undecided.values_mut();

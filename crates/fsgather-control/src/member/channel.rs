@@ -20,11 +20,19 @@ const STATUS_EVERY: Duration = Duration::from_secs(1);
 /// How often rank 0 is told that nothing moves: at first, so that it knows of all when it is time to warn,
 const STALLED_EVERY: Duration = Duration::from_secs(10);
 
-/// and once it has warned.
+/// and from here on, where warnings are as far apart.
 const STALLED_LATER: Duration = Duration::from_secs(30);
 
 /// Of so many calls it is known what rank 0 was told last.
 const REPORTS: usize = 8;
+
+/// How often rank 0 has been told of a rest by the time it lasts so long; the times at which it warns are among
+/// those.
+fn stall_reports(idle: Duration) -> u64 {
+    let early = idle.min(STALLED_LATER).as_secs() / STALLED_EVERY.as_secs();
+    let later = idle.saturating_sub(STALLED_LATER).as_secs() / STALLED_LATER.as_secs();
+    early + later
+}
 
 /// A call to which this rank has contributed and of which it has not taken the last verdict.
 #[derive(Debug)]
@@ -94,8 +102,8 @@ pub(super) struct Channel {
     /// How many bytes this rank has moved for calls of this channel.
     bytes: u64,
     reports: BTreeMap<Epoch, Report>,
-    /// When rank 0 was last told that nothing moves.
-    stalled: Option<Instant>,
+    /// For how long nothing had moved in a call when rank 0 was last told so.
+    stalled: BTreeMap<Epoch, Duration>,
     /// When rank 0 last said something about it, or began to owe an answer.
     heard: Instant,
     /// Whether this rank leaves it as soon as nobody needs it for an abandoned call.
@@ -115,7 +123,7 @@ impl Channel {
             started: BTreeMap::new(),
             bytes: 0,
             reports: BTreeMap::new(),
-            stalled: None,
+            stalled: BTreeMap::new(),
             heard: now,
             is_retiring: false,
         }
@@ -158,6 +166,11 @@ impl Channel {
     pub(super) fn first_awaited(&self) -> Option<(Operation, Epoch)> {
         let (step, awaited) = self.awaited.first_key_value()?;
         Some((awaited.operation, step.epoch))
+    }
+
+    /// Since when rank 0 owes a verdict, if it does.
+    pub(super) fn awaiting_since(&self) -> Option<Instant> {
+        self.awaited.values().map(|awaited| awaited.since).min()
     }
 
     /// The verdict that is the first to be overdue, of those that rank 0 owes; `patience` is that of calls
@@ -404,17 +417,19 @@ impl Channel {
         })
     }
 
-    /// Whether it is time to tell rank 0 that nothing has moved for so long.
-    pub(super) fn tells_of_stall(&mut self, idle: Duration, now: Instant) -> bool {
-        let pause = if idle <= STALLED_LATER {
-            STALLED_EVERY
-        } else {
-            STALLED_LATER
-        };
-        let silent = |told: Instant| now.saturating_duration_since(told) >= pause;
-        let is_due = idle >= STALLED_EVERY && self.stalled.is_none_or(silent);
+    /// Whether it is time to tell rank 0 that nothing has moved in a call for so long.
+    pub(super) fn tells_of_stall(&mut self, epoch: Epoch, idle: Duration) -> bool {
+        let told = self.stalled.entry(epoch).or_default();
+        if idle < *told {
+            // It has moved on since.
+            *told = Duration::ZERO;
+        }
+        let is_due = stall_reports(idle) > stall_reports(*told);
         if is_due {
-            self.stalled = Some(now);
+            *told = idle;
+        }
+        if self.stalled.len() > REPORTS {
+            self.stalled.pop_first();
         }
         is_due
     }
@@ -422,6 +437,7 @@ impl Channel {
     /// Says that this rank has read all payloads of a call.
     pub(super) fn done(&mut self, epoch: Epoch) -> ToCoordinator {
         self.reports.remove(&epoch);
+        self.stalled.remove(&epoch);
         ToCoordinator::Done {
             channel: self.id,
             epoch,

@@ -50,6 +50,20 @@ impl Member {
         !is_over && self.staying.as_ref().is_some_and(Staying::is_needed)
     }
 
+    /// Ends a stay because somebody wants this process to end.
+    pub(super) fn interrupt_stay(&mut self, cause: &Error) {
+        let why = match cause {
+            Error::PeerFailed {
+                failure: PeerFailure::Raised { message },
+                ..
+            } => message.clone(),
+            other => other.to_string(),
+        };
+        let staying = self.staying.as_mut();
+        let said = staying.and_then(|staying| staying.interrupt(&why));
+        self.actions.extend(said.map(MemberAction::Warn));
+    }
+
     /// Says that this rank goes, if it has stayed.
     pub fn end_stay(&mut self) {
         if self.staying.take().is_some() {

@@ -3,7 +3,9 @@
 mod channel;
 mod keeping;
 mod leaving;
+mod silence;
 mod staying;
+mod time;
 
 use std::{
     collections::BTreeMap,
@@ -11,11 +13,16 @@ use std::{
 };
 
 use fsgather_core::{
-    Activity, Call, ChannelId, Contribution, Deadline, Epoch, Error, Missing, Operation, Peer,
-    PeerFailure, Phase, Rank, Round, Site, Step, Table, Ticket, Verdict,
+    Activity, Call, ChannelId, Contribution, Epoch, Error, Operation, Peer, PeerFailure, Phase,
+    Rank, Round, Site, Step, Table, Ticket, Verdict,
 };
 
-use self::{channel::Channel, keeping::Keeping, staying::Staying};
+use self::{
+    channel::Channel,
+    keeping::Keeping,
+    silence::{Silence, Stall},
+    staying::Staying,
+};
 use crate::message::{ToCoordinator, ToMember};
 
 /// How much longer than the time-out a member waits for rank 0 to say that it has passed.
@@ -59,7 +66,8 @@ pub struct Member {
     /// When rank 0 last said anything, or this rank came to the end.
     heard: Instant,
     doing: Activity,
-    closing: bool,
+    /// Since when this rank comes to the orderly end.
+    closing: Option<Instant>,
     /// Where this rank has come to the end, as long as others may need it for calls that it has abandoned.
     close_at: Option<Site>,
     farewell: Option<Farewell>,
@@ -72,6 +80,9 @@ pub struct Member {
     keeping: Keeping,
     /// For whom it stays, once it makes no more calls.
     staying: Option<Staying>,
+    /// What nothing moves in, of what goes from rank to rank.
+    stall: Option<Stall>,
+    silence: Silence,
     actions: Vec<MemberAction>,
 }
 
@@ -86,7 +97,7 @@ impl Member {
             now,
             heard: now,
             doing: Activity::outside(Phase::Computing),
-            closing: false,
+            closing: None,
             close_at: None,
             farewell: None,
             lost: None,
@@ -94,6 +105,8 @@ impl Member {
             interrupted: None,
             keeping: Keeping::default(),
             staying: None,
+            stall: None,
+            silence: Silence::new(now),
             actions: Vec::new(),
         }
     }
@@ -286,7 +299,8 @@ impl Member {
             | ToMember::Formed { .. }
             | ToMember::Elsewhere { .. }
             | ToMember::Welcome(_)
-            | ToMember::Moved => {}
+            | ToMember::Moved
+            | ToMember::Here => {}
         }
     }
 
@@ -327,6 +341,7 @@ impl Member {
     /// Fails all communicators here and now, those that are to come as well, and tells rank 0.
     pub fn interrupt(&mut self, cause: &Error) {
         self.interrupted.get_or_insert_with(|| cause.clone());
+        self.interrupt_stay(cause);
         for id in self.channel_ids() {
             self.interrupt_channel(id, cause);
         }
@@ -378,10 +393,14 @@ impl Member {
         idle: Duration,
         now: Instant,
     ) {
-        let Some(lane) = self.channels.get_mut(&channel) else {
+        let (Some(lane), Some((operation, epoch))) = (self.channels.get_mut(&channel), doing.call)
+        else {
             return;
         };
-        if lane.failure().is_none() && lane.tells_of_stall(idle, now) {
+        if lane.failure().is_some() {
+            return;
+        }
+        if lane.tells_of_stall(epoch, idle) {
             self.say(ToCoordinator::Stalled {
                 channel,
                 activity: doing,
@@ -389,6 +408,8 @@ impl Member {
                 idle,
             });
         }
+        self.stall = Some(Stall::new((operation, epoch), idle, now));
+        self.look_at_silence(now);
     }
 
     /// Says that this rank has read all payloads of a call.
@@ -403,7 +424,7 @@ impl Member {
     /// Says that this rank has come to the orderly end, once the others do not need it any more for calls that
     /// it has abandoned.
     pub fn close(&mut self, site: Site, now: Instant) {
-        self.closing = true;
+        self.closing = Some(now);
         self.close_at = Some(site);
         self.now = now;
         self.heard = now;
@@ -413,75 +434,6 @@ impl Member {
     /// Tells rank 0 of the end of another process on this host.
     pub fn sibling_exited(&mut self, rank: Rank) {
         self.say(ToCoordinator::SiblingExited { rank });
-    }
-
-    /// Lets time pass: gives up on a rank 0 that is long overdue with what it owes.
-    pub fn tick(&mut self, now: Instant) {
-        self.now = now;
-        let said = self.staying.as_mut().and_then(|staying| staying.tick(now));
-        self.actions.extend(said.map(MemberAction::Warn));
-        let overdue = self.channels.values().filter_map(|channel| {
-            let is_due = self.due(channel).is_some_and(|due| now >= due);
-            let owed = channel.first_owed(self.patience);
-            is_due.then(|| (channel.id(), owed, channel.heard()))
-        });
-        let overdue: Vec<_> = overdue.collect();
-        for (id, owed, heard) in overdue {
-            let (during, patience) = match owed {
-                Some(owed) => (
-                    format!(
-                        "{} #{}, of which the outcome is unknown",
-                        owed.operation, owed.epoch
-                    ),
-                    owed.patience,
-                ),
-                None => ("close".into(), self.patience),
-            };
-            let missing = Missing {
-                rank: Rank::ZERO,
-                process: Some((self.coordinator.host.clone(), self.coordinator.pid)),
-                last_seen: Some((
-                    Activity::outside(Phase::Coordinating),
-                    now.saturating_duration_since(heard),
-                )),
-            };
-            let cause = Error::Timeout {
-                during,
-                patience: patience.saturating_add(GRACE),
-                missing: vec![missing],
-                hint: "see whether rank 0 is stopped or its host unreachable; set FSGATHER_TIMEOUT to \
-                       wait longer"
-                    .into(),
-            };
-            self.fail_channel(id, &cause);
-            self.has_given_up = true;
-        }
-    }
-
-    /// When [`tick`](Member::tick) has to be called next, if nothing else happens before.
-    #[must_use]
-    pub fn next_tick(&self) -> Option<Instant> {
-        let due = self
-            .channels
-            .values()
-            .filter_map(|channel| self.due(channel));
-        let staying = self.staying.as_ref().filter(|_| self.is_needed());
-        due.chain(staying.and_then(Staying::next_tick)).min()
-    }
-
-    /// When rank 0 is overdue with what it owes of a channel.
-    fn due(&self, channel: &Channel) -> Option<Instant> {
-        // Rank 0 knows of the closing once nothing has to be done before.
-        let is_closing = self.closing && self.close_at.is_none();
-        let is_closing = is_closing && self.farewell.is_none() && self.lost.is_none();
-        let is_end = is_closing && channel.id() == ChannelId::WORLD && channel.failure().is_none();
-        let owed = channel.first_owed(self.patience);
-        let patience = self.patience.saturating_add(GRACE);
-        let end = is_end.then(|| Deadline::after(channel.heard(), patience).at());
-        owed.map(|owed| owed.due(GRACE))
-            .into_iter()
-            .chain(end)
-            .min()
     }
 
     fn release(&mut self, step: Step, verdict: Verdict, now: Instant) {
@@ -590,6 +542,7 @@ fn about(message: &ToMember) -> Option<ChannelId> {
         | ToMember::Bye { .. }
         | ToMember::Moved
         | ToMember::Ask
+        | ToMember::Here
         | ToMember::Needed { .. } => None,
     }
 }

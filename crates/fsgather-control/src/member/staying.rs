@@ -39,6 +39,11 @@ impl Staying {
         }
     }
 
+    /// Since when this rank stays.
+    pub(super) const fn since(&self) -> Instant {
+        self.since
+    }
+
     /// Rank 0 says who has still to read, because that has changed or somebody got on.
     pub(super) fn needed(&mut self, by: Vec<Peer>, now: Instant) {
         self.by = Some(by);
@@ -58,14 +63,10 @@ impl Staying {
         if self.end().is_some_and(|end| now >= end) {
             self.is_over = true;
             let patience = duration_text(self.patience);
-            return Some(match self.readers() {
-                Some(readers) => format!(
-                    "this process ends although {readers} not read what was handed over; no progress for {patience}"
-                ),
-                None => format!(
-                    "this process ends although rank 0 has not said who has still to read what was handed over; \
-                     nothing was heard for {patience}"
-                ),
+            return Some(if self.by.is_some() {
+                self.ends_although(&format!("no progress for {patience}"))
+            } else {
+                self.ends_although(&format!("nothing was heard for {patience}"))
             });
         }
         if now < self.next_warning {
@@ -78,6 +79,24 @@ impl Staying {
             "this process stays, for {} now, until {readers} read what was handed over",
             duration_text(now.saturating_duration_since(self.since)),
         ))
+    }
+
+    /// Somebody wants this process to end; what to tell the user.
+    pub(super) fn interrupt(&mut self, why: &str) -> Option<String> {
+        let is_needed = self.is_needed();
+        self.is_over = true;
+        is_needed.then(|| self.ends_although(why))
+    }
+
+    fn ends_although(&self, why: &str) -> String {
+        match self.readers() {
+            Some(readers) => {
+                format!("this process ends although {readers} not read what was handed over; {why}")
+            }
+            None => format!(
+                "this process ends although rank 0 has not said who has still to read what was handed over; {why}"
+            ),
+        }
     }
 
     /// When [`tick`](Self::tick) has something to do.
@@ -147,6 +166,22 @@ mod tests {
              handed over; no progress for 1m 40s"
         );
         assert!(!staying.is_needed());
+    }
+
+    #[test]
+    fn who_has_it_end_is_told_for_whom_it_has_stayed() {
+        let start = Instant::now();
+        let mut staying = Staying::new(PATIENCE, start);
+        staying.needed(vec![peer(1)], start);
+        let said = staying.interrupt("ended by SIGTERM");
+        assert_eq!(
+            said.as_deref(),
+            Some(
+                "this process ends although rank 1 on n7 (pid 41) has not read what was handed over; ended by SIGTERM"
+            )
+        );
+        assert!(!staying.is_needed());
+        assert_eq!(staying.interrupt("again"), None);
     }
 
     #[test]

@@ -20,12 +20,34 @@ use super::{attend::attend, core::Core, header::Greeting, link::Link};
 /// How often all addresses of a rank are tried.
 const ROUNDS: u32 = 4;
 
+/// What to do about a rank whose host takes connections and that does not answer on them, as one that is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Silent {
+    /// It counts as out of reach: other ways are tried instead.
+    GiveUp,
+    /// It is waited for, until the caller has enough of it.
+    Wait,
+}
+
 /// Why there is no link.
 enum Refusal {
     /// It may work next time.
-    Failed(String),
+    Failed {
+        why: String,
+        /// Whether the host takes connections, and nobody answers.
+        is_silent: bool,
+    },
     /// It will not.
     Final(Error),
+}
+
+impl From<TransportError> for Refusal {
+    fn from(error: TransportError) -> Self {
+        Self::Failed {
+            why: error.to_string(),
+            is_silent: matches!(error, TransportError::Silent),
+        }
+    }
 }
 
 /// Makes a link to another rank.
@@ -33,23 +55,29 @@ enum Refusal {
 /// # Errors
 ///
 /// [`Error::Rendezvous`] naming both ranks and what was tried.
-pub(super) async fn dial(core: &Core, to: Rank) -> Result<Link, Error> {
+pub(super) async fn dial(core: &Core, to: Rank, silent: Silent) -> Result<Link, Error> {
     let groups = groups(core, to)?;
     let mut pauses = Backoff::new(Duration::from_millis(50), Duration::from_millis(400));
     let mut failures = String::new();
-    for round in 0..ROUNDS {
-        if round > 0 {
-            tokio::time::sleep(pauses.next_jittered(rand::random())).await;
-        }
+    let mut round = 0;
+    loop {
+        let mut waits = false;
         for addresses in &groups {
             match try_all(core, to, addresses).await {
                 Ok(link) => return Ok(link),
                 Err(Refusal::Final(error)) => return Err(error),
-                Err(Refusal::Failed(failure)) => failures = failure,
+                Err(Refusal::Failed { why, is_silent }) => {
+                    waits |= is_silent && silent == Silent::Wait;
+                    failures = why;
+                }
             }
         }
+        round += u32::from(!waits);
+        if round == ROUNDS {
+            return Err(no_way(core, to, &failures));
+        }
+        tokio::time::sleep(pauses.next_jittered(rand::random())).await;
     }
-    Err(no_way(core, to, &failures))
 }
 
 /// Which addresses to try together: loopback alone first, where it means that rank, then all.
@@ -102,21 +130,28 @@ async fn try_all(core: &Core, to: Rank, addresses: &[SocketAddr]) -> Result<Link
         });
     }
     let mut failures = Vec::new();
+    let mut is_any_silent = false;
     while let Some(tried) = tries.join_next().await {
         let Ok((address, opened)) = tried else {
             continue;
         };
         let greeted = match opened {
             Ok(connection) => greet(core, to, connection).await,
-            Err(error) => Err(Refusal::Failed(error.to_string())),
+            Err(error) => Err(error.into()),
         };
         match greeted {
-            Err(Refusal::Failed(failure)) => failures.push(format!("{address}: {failure}")),
+            Err(Refusal::Failed { why, is_silent }) => {
+                is_any_silent |= is_silent;
+                failures.push(format!("{address}: {why}"));
+            }
             decided => return decided,
         }
     }
     failures.sort();
-    Err(Refusal::Failed(failures.join(", ")))
+    Err(Refusal::Failed {
+        why: failures.join(", "),
+        is_silent: is_any_silent,
+    })
 }
 
 /// Says who we are, and hears whether the other side agrees.
@@ -132,13 +167,11 @@ async fn greet(core: &Core, to: Rank, mut connection: Connection) -> Result<Link
     let theirs = tokio::time::timeout(HANDSHAKE_LIMIT, asked)
         .await
         .unwrap_or(Err(TransportError::Silent))
-        .map_err(|error| Refusal::Failed(error.to_string()))?;
+        .map_err(Refusal::from)?;
     if theirs.rank != to || theirs.encrypted != ours.encrypted {
         return Err(Refusal::Final(disagreement(core, to, theirs)));
     }
-    let bare = connection
-        .into_bare()
-        .map_err(|error| Refusal::Failed(error.to_string()))?;
+    let bare = connection.into_bare().map_err(Refusal::from)?;
     Ok(Link::new(to, bare, ours.encrypted))
 }
 

@@ -13,10 +13,11 @@ use fsgather_core::{Error, Rank};
 use crate::{baton::Baton, door, transport};
 
 use super::{
-    MeshConfig, Progress, SLICE,
+    CallId, MeshConfig, Progress, SLICE,
     core::Core,
-    dial::{answer, dial},
+    dial::{Silent, answer, dial},
     link::Link,
+    stalls::Eye,
 };
 
 /// The shared state of a mesh and the right to run it.
@@ -123,7 +124,27 @@ impl Engine {
         if let Some(link) = self.core.idle.take(to) {
             return Ok(link);
         }
-        self.wait(dial(&self.core, to), progress)
+        self.wait(dial(&self.core, to, Silent::GiveUp), progress)
+    }
+
+    /// The same in a call that cannot go on without it: a rank that is stopped has as long as in every other wait.
+    pub(super) fn link_for(
+        &self,
+        call: CallId,
+        to: Rank,
+        patience: Duration,
+        progress: &mut Progress<'_>,
+    ) -> Result<Link, Error> {
+        let core = &self.core;
+        if let Some(link) = core.idle.take(to) {
+            return Ok(link);
+        }
+        let mut eye = Eye::new(&core.stalls, call, patience);
+        self.wait(dial(core, to, Silent::Wait), &mut |moved| {
+            eye.saw(moved, || vec![to]);
+            progress(moved)?;
+            eye.check(|| core.timed_out(call, &[to], patience))
+        })
     }
 
     /// Has others served from now on, though no caller is here.

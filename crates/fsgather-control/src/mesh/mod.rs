@@ -211,6 +211,26 @@ impl Mesh {
         Ok(())
     }
 
+    /// The same for a call that is going to need the link: a rank that is stopped is waited for as long as
+    /// `patience` without progress, and [`stalled`](Self::stalled) tells so.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`prepare`](Self::prepare), and [`Error::Timeout`] naming that rank.
+    pub fn prepare_for(
+        &self,
+        call: CallId,
+        to: Rank,
+        patience: Duration,
+        progress: &mut Progress<'_>,
+    ) -> Result<(), Error> {
+        if to != self.engine.core().rank {
+            let link = self.engine.link_for(call, to, patience, progress)?;
+            self.engine.core().idle.put(link);
+        }
+        Ok(())
+    }
+
     /// Brings the payloads of all `members` of a group to all of them; all must call this.
     ///
     /// `members` are ranks of the world in the order of the group, `own` is this rank's payload, and `lens`
@@ -270,7 +290,7 @@ impl Mesh {
     ) -> Result<(), Error> {
         let engine = &self.engine;
         if let Some(right) = ring.needs_link_to() {
-            ring.send_over(engine.link_to(right, progress)?);
+            ring.send_over(engine.link_for(call, right, patience, progress)?);
         }
         let core = engine.core();
         let mut eye = Eye::new(&core.stalls, call, patience);

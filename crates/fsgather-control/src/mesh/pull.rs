@@ -159,7 +159,8 @@ impl Pull {
     ) -> Result<(), Error> {
         let engine = Arc::clone(&self.engine);
         if self.link.is_none() {
-            self.link = Some(engine.link_to(self.from, progress)?);
+            let link = engine.link_for(self.call, self.from, self.patience, progress)?;
+            self.link = Some(link);
         }
         let wanted = self.receiving.verified() + 1;
         let core = engine.core();

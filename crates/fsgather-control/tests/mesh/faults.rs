@@ -246,3 +246,59 @@ fn an_error_of_progress_ends_a_transfer_at_once() {
     });
     assert_eq!(waiting, Err(stop));
 }
+
+/// A mesh of two ranks in which rank 1 is as good as stopped: its host takes connections, and nobody answers.
+fn with_a_stopped_rank(patience: Duration) -> (Vec<Mesh>, Proxy) {
+    let bed = Bed {
+        patience,
+        ..Bed::new(2)
+    };
+    let (meshes, proxy) = with_proxy(&bed, 1, Meddling::default());
+    proxy.seen.holds_back.store(true, Ordering::SeqCst);
+    meshes[1].offer(call(0), Source::Memory(payload(1, 3_000_000).into()));
+    (meshes, proxy)
+}
+
+#[test]
+fn a_rank_that_is_stopped_before_there_is_a_link_times_out_as_any_other() {
+    let patience = Duration::from_secs(3);
+    let (meshes, _proxy) = with_a_stopped_rank(patience);
+    let mesh = &meshes[0];
+    let mut told = None;
+    let mut look = |_| {
+        told = mesh.stalled(call(0)).or(told.take());
+        Ok(())
+    };
+    let pull = mesh.pull(call(0), Rank::new(1), 3_000_000).unwrap();
+    let error = pull.read_to_end(&mut look).unwrap_err();
+    let (waits_for, idle) = told.unwrap();
+    assert_eq!(waits_for, [Rank::new(1)]);
+    assert!(idle >= patience / 2, "{idle:?}");
+    match error {
+        Error::Timeout { missing, .. } => assert_eq!(missing[0].rank, Rank::new(1)),
+        other => panic!("{other}"),
+    }
+    let error = mesh
+        .prepare_for(call(0), Rank::new(1), patience, &mut ignore)
+        .unwrap_err();
+    assert!(matches!(error, Error::Timeout { .. }), "{error}");
+}
+
+#[test]
+fn a_rank_that_goes_on_after_a_stop_is_reached() {
+    // Longer than ranks of a world look for a way to each other before the first call.
+    const STOP: Duration = Duration::from_secs(11);
+    let (meshes, proxy) = with_a_stopped_rank(Duration::from_mins(1));
+    let mesh = &meshes[0];
+    let mut look = |_| {
+        let idle = mesh.stalled(call(0)).map(|(_, idle)| idle);
+        if idle.is_some_and(|idle| idle >= STOP) {
+            proxy.seen.holds_back.store(false, Ordering::SeqCst);
+        }
+        Ok(())
+    };
+    let pull = mesh.pull(call(0), Rank::new(1), 3_000_000).unwrap();
+    let got = pull.read_to_end(&mut look).unwrap();
+    assert!(got == payload(1, 3_000_000));
+    assert!(!proxy.seen.holds_back.load(Ordering::SeqCst));
+}

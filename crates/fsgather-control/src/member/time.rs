@@ -1,0 +1,134 @@
+//! What time does to a member: it asks a silent rank 0 whether it is there, warns, and gives it up in the end.
+
+use std::time::Instant;
+
+use fsgather_core::{Activity, ChannelId, Deadline, Error, Missing, Phase, Rank, duration_text};
+
+use super::{
+    GRACE, Member, MemberAction,
+    channel::Channel,
+    silence::{Due, Stall},
+    staying::Staying,
+};
+use crate::message::ToCoordinator;
+
+impl Member {
+    /// Lets time pass: gives up on a rank 0 that is long overdue with what it owes.
+    pub fn tick(&mut self, now: Instant) {
+        self.now = now;
+        self.look_at_silence(now);
+        let said = self.staying.as_mut().and_then(|staying| staying.tick(now));
+        self.actions.extend(said.map(MemberAction::Warn));
+        let overdue = self.channels.values().filter_map(|channel| {
+            let is_due = self.due(channel).is_some_and(|due| now >= due);
+            let owed = channel.first_owed(self.patience);
+            is_due.then(|| (channel.id(), owed, channel.heard()))
+        });
+        let overdue: Vec<_> = overdue.collect();
+        for (id, owed, heard) in overdue {
+            let (during, patience) = match owed {
+                Some(owed) => (
+                    format!(
+                        "{} #{}, of which the outcome is unknown",
+                        owed.operation, owed.epoch
+                    ),
+                    owed.patience,
+                ),
+                None => ("close".into(), self.patience),
+            };
+            let missing = Missing {
+                rank: Rank::ZERO,
+                process: Some((self.coordinator.host.clone(), self.coordinator.pid)),
+                last_seen: Some((
+                    Activity::outside(Phase::Coordinating),
+                    now.saturating_duration_since(heard),
+                )),
+            };
+            let cause = Error::Timeout {
+                during,
+                patience: patience.saturating_add(GRACE),
+                missing: vec![missing],
+                hint: "see whether rank 0 is stopped or its host unreachable; set FSGATHER_TIMEOUT to \
+                       wait longer"
+                    .into(),
+            };
+            self.fail_channel(id, &cause);
+            self.has_given_up = true;
+        }
+    }
+
+    /// When [`tick`](Member::tick) has to be called next, if nothing else happens before.
+    #[must_use]
+    pub fn next_tick(&self) -> Option<Instant> {
+        let due = self
+            .channels
+            .values()
+            .filter_map(|channel| self.due(channel));
+        let staying = self.staying.as_ref().filter(|_| self.is_needed());
+        let silence = self.waiting_since().map(|since| self.silence.due(since));
+        due.chain(staying.and_then(Staying::next_tick))
+            .chain(silence)
+            .min()
+    }
+
+    /// Since when this rank waits for word of rank 0, if it does.
+    fn waiting_since(&self) -> Option<Instant> {
+        let is_over = self.farewell.is_some() || self.lost.is_some();
+        let channels = self.channels.values();
+        let channels = channels.filter(|channel| channel.failure().is_none());
+        let awaited = channels.filter_map(Channel::awaiting_since);
+        let staying = self.staying.as_ref().filter(|_| self.is_needed());
+        awaited
+            .chain(staying.map(Staying::since))
+            .chain(
+                self.closing
+                    .filter(|_| self.failure(ChannelId::WORLD).is_none()),
+            )
+            .chain(self.stall.as_ref().and_then(|stall| stall.since(self.now)))
+            .min()
+            .filter(|_| !is_over)
+    }
+
+    /// Asks a rank 0 that has said nothing for long whether it is there, and warns if it does not answer: only it
+    /// could tell whom all wait for.
+    pub(super) fn look_at_silence(&mut self, now: Instant) {
+        self.now = now;
+        let Some(since) = self.waiting_since() else {
+            return;
+        };
+        match self.silence.look(since, self.heard, now) {
+            None => {}
+            Some(Due::Ask) => self.say(ToCoordinator::Ask),
+            Some(Due::Warning(silent)) => {
+                let mut channels = self.channel_ids().into_iter();
+                let call = channels.find_map(|id| self.first_awaited(id));
+                let call = call.or_else(|| self.stall.as_ref().map(Stall::call));
+                let during = call.map_or_else(
+                    || "close".into(),
+                    |(operation, epoch)| format!("{operation} #{epoch}"),
+                );
+                self.actions.push(MemberAction::Warn(format!(
+                    "{during} is still waiting for {}, which has not said for {} that it is there; see whether it \
+                     is stopped or its host unreachable",
+                    self.coordinator,
+                    duration_text(silent)
+                )));
+            }
+        }
+    }
+
+    /// When rank 0 is overdue with what it owes of a channel.
+    fn due(&self, channel: &Channel) -> Option<Instant> {
+        // Rank 0 knows of the closing once nothing has to be done before.
+        let is_closing = self.closing.is_some() && self.close_at.is_none();
+        let is_closing = is_closing && self.farewell.is_none() && self.lost.is_none();
+        let is_end = is_closing && channel.id() == ChannelId::WORLD && channel.failure().is_none();
+        let owed = channel.first_owed(self.patience);
+        let patience = self.patience.saturating_add(GRACE);
+        let end = is_end.then(|| Deadline::after(channel.heard(), patience).at());
+        owed.map(|owed| owed.due(GRACE))
+            .into_iter()
+            .chain(end)
+            .min()
+    }
+}
