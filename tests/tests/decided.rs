@@ -6,14 +6,22 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{
-    End, NOTICED, PEER_FAILED, Stage, World, assert_nothing_left, everybody, in_step, name_of,
+    End, NOTICED, OVER_MARKERS, PEER_FAILED, Stage, World, assert_nothing_left, everybody, in_step, name_of,
     place,
 };
 use fsgather_testkit::pace::allowed;
 use rustix::process::Signal;
 
-/// How payloads travel.
-const BY_FILES_OR_MEMORY: [&str; 2] = ["filesys", "memory"];
+/// How payloads travel for which somebody may have to stay. Over marker files those in memory go through rank 0, and
+/// nobody keeps any.
+const BY_FILES_OR_MEMORY: &[&str] = if OVER_MARKERS {
+    &["filesys"]
+} else {
+    &["filesys", "memory"]
+};
+
+/// The one for which most ranks have to.
+const BY_MEMORY: &str = if OVER_MARKERS { "filesys" } else { "memory" };
 
 /// Longer than anybody stays for nothing.
 const A_WHILE: Duration = Duration::from_secs(7);
@@ -78,7 +86,7 @@ fn a_rank_that_ends_without_close_stays_until_others_have_read() {
         }
         assert!(says_for_whom(&stage, &ends[0]), "{}", stage.transcript());
         // With files the others need not stay; rank 0 does so for all.
-        assert_eq!(says_for_whom(&stage, &ends[2]), transport == "memory");
+        assert_eq!(says_for_whom(&stage, &ends[2]), *transport == "memory");
         assert_nothing_left(place.path());
     }
 }
@@ -112,10 +120,12 @@ fn a_dead_reader_keeps_nobody() {
 #[test]
 fn a_stopped_reader_is_waited_for_as_long_as_the_time_out() {
     let place = place();
-    let mut stage = with_a_late_reader("memory", "15s", place.path());
+    let mut stage = with_a_late_reader(BY_MEMORY, "15s", place.path());
     let since = Instant::now();
     stage.signal(1, Signal::STOP);
-    for end in stage.end_all([0, 2]) {
+    // With files rank 0 stays for all.
+    let staying: &[usize] = if OVER_MARKERS { &[0] } else { &[0, 2] };
+    for end in stage.end_all(staying.iter().copied()) {
         assert_eq!(end.code, 0, "{}", stage.transcript());
         let stayed = end.at.saturating_duration_since(since);
         assert!(stayed > Duration::from_secs(4), "{stayed:?}");
@@ -127,7 +137,7 @@ fn a_stopped_reader_is_waited_for_as_long_as_the_time_out() {
 #[test]
 fn a_job_that_is_suspended_while_ranks_stay_goes_on() {
     let place = place();
-    let mut stage = with_a_late_reader("memory", "8s", place.path());
+    let mut stage = with_a_late_reader(BY_MEMORY, "8s", place.path());
     stage.let_pass(Duration::from_secs(1));
     for rank in everybody(3) {
         stage.signal(rank, Signal::STOP);
@@ -170,7 +180,7 @@ fn a_later_failure_ends_no_stay() {
 fn who_asks_a_rank_to_end_is_told_for_whom_it_has_stayed() {
     let place = place();
     let file = place.path().join("end");
-    let world = World::new(2, place.path()).with("FSGATHER_TRANSPORT", "memory");
+    let world = World::new(2, place.path()).with("FSGATHER_TRANSPORT", BY_MEMORY);
     let mut stage = Stage::new();
     stage.start_all(&world, |rank| match rank {
         0 => format!(
