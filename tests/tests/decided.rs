@@ -6,8 +6,8 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{
-    End, NOTICED, OVER_MARKERS, PEER_FAILED, Stage, World, assert_nothing_left, everybody, in_step, name_of,
-    place,
+    End, NOTICED, OVER_MARKERS, PEER_FAILED, Stage, World, assert_nothing_left, everybody, in_step,
+    name_of, place,
 };
 use fsgather_testkit::pace::allowed;
 use rustix::process::Signal;
