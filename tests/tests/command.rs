@@ -193,6 +193,50 @@ fn gather_refuses_to_keep_names_that_are_alike_on_all_ranks() {
 }
 
 #[test]
+fn gather_keeps_names_that_are_not_utf_8() {
+    use std::os::unix::ffi::OsStringExt;
+    let (directory, work) = (place(), work(10));
+    succeed(&run(
+        directory.path(),
+        work.path(),
+        r#"f=$(printf "x\\37$FSGATHER_RANK"); cp part.$FSGATHER_RANK "$f"; $TOOL gather "$f" --out got --keep-names"#,
+    ));
+    let got = fs::read_dir(work.path().join("got")).expect("a directory");
+    let mut got: Vec<Vec<u8>> = got
+        .map(|entry| entry.expect("an entry").file_name().into_vec())
+        .collect();
+    got.sort();
+    assert_eq!(got, [b"x\xf8", b"x\xf9", b"x\xfa"]);
+}
+
+#[test]
+fn a_closed_standard_stream_is_an_error_on_all_ranks_and_loses_nothing() {
+    let scripts = [
+        (
+            "if [ $FSGATHER_RANK = 0 ]; then exec >&-; fi; $TOOL gather part.$FSGATHER_RANK",
+            "output",
+        ),
+        (
+            "if [ $FSGATHER_RANK = 1 ]; then exec <&-; fi; echo x | cat - >/dev/null; $TOOL gather",
+            "input",
+        ),
+        ("exec <&-; $TOOL broadcast", "input"),
+    ];
+    for (script, stream) in scripts {
+        let (directory, work) = (place(), work(10));
+        let script = format!("{script}; echo code $? >&2");
+        let end = run(directory.path(), work.path(), &script);
+        let said = |text: &str| end.stderr.iter().filter(|line| line.contains(text)).count();
+        assert!(
+            said(&format!("standard {stream} is closed")) >= 1,
+            "{end:?}"
+        );
+        assert_eq!(said("code 0"), 0, "{end:?}");
+        assert_eq!(said("code "), 3, "{end:?}");
+    }
+}
+
+#[test]
 fn an_existing_output_is_an_error_on_all_ranks_without_force() {
     let (directory, work) = (place(), work(10));
     fs::write(work.path().join("whole"), "precious").expect("a file");

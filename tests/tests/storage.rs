@@ -164,7 +164,13 @@ fn inodes_that_run_out_while_ranks_talk_through_files_are_told_to_all_by_one_tex
     let world = World::new(1, place.path());
     stage.start(&mut mounted.tool(&world, 0, &["clean", &named, "--execute"]));
     stage.succeed([0]);
-    assert!(!mounted.directory().join("all_gather_via_filesys").exists());
+    let left = mounted.directory().join("all_gather_via_filesys");
+    assert!(
+        !left.exists(),
+        "{:?}\n{}\n{ends:?}",
+        left_in(&mounted.directory()),
+        stage.transcript()
+    );
 }
 
 #[expect(clippy::disallowed_methods, reason = "what an administrator does")]

@@ -61,10 +61,21 @@ impl NewFile {
     }
 }
 
-/// Why a file must not be written to, if it must not.
+/// Why a file must not be written to, if it must not: a file is replaced, and what is not one is not.
 pub(crate) fn objection(path: &Path, force: bool) -> Option<String> {
-    (!force && fs::symlink_metadata(path).is_ok())
-        .then(|| format!("{} exists; use --force to replace it", path.display()))
+    let name = path.display();
+    match fs::metadata(path) {
+        Ok(there) if there.is_dir() => Some(format!("{name} is a directory; name a file")),
+        Ok(there) if !there.is_file() => Some(format!(
+            "{name} is not a file, and a file would take its place; to write into it, redirect standard output"
+        )),
+        _ if force => None,
+        // A link to nothing is in the way as well.
+        _ if fs::symlink_metadata(path).is_ok() => {
+            Some(format!("{name} exists; use --force to replace it"))
+        }
+        _ => None,
+    }
 }
 
 /// Writes to standard output. Binary data is not let loose on a terminal.
@@ -113,7 +124,24 @@ fn default_permissions() -> fs::Permissions {
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{CWD, Mode};
+
     use super::*;
+
+    #[test]
+    fn what_is_not_a_file_is_never_replaced() {
+        let place = tempfile::tempdir().unwrap();
+        let [fifo, link, nowhere] = ["fifo", "link", "nowhere"].map(|name| place.path().join(name));
+        rustix::fs::mkfifoat(CWD, &fifo, Mode::RUSR).unwrap();
+        std::os::unix::fs::symlink("/dev/null", &link).unwrap();
+        std::os::unix::fs::symlink("/nowhere/at/all", &nowhere).unwrap();
+        for path in [&fifo, &link, Path::new("/dev/null"), place.path()] {
+            assert!(objection(path, true).is_some(), "{}", path.display());
+            assert_eq!(objection(path, true), objection(path, false));
+        }
+        assert!(objection(&nowhere, false).is_some_and(|said| said.contains("--force")));
+        assert_eq!(objection(&nowhere, true), None);
+    }
 
     #[test]
     fn files_appear_whole_and_replace_nothing_unasked() {

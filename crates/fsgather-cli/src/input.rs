@@ -1,6 +1,7 @@
 //! What a rank hands over: [`Input`].
 
 use std::{
+    ffi::OsStr,
     fs::File,
     io::{self, IsTerminal, Read},
     path::{Path, PathBuf},
@@ -11,7 +12,7 @@ use rustix::{
     io::Errno,
 };
 
-use crate::failure::Failure;
+use crate::{failure::Failure, standard_streams};
 
 /// A file or standard input, opened when it is first read.
 ///
@@ -38,9 +39,13 @@ impl Input {
                 "standard input is a terminal; name a FILE, or - to type the payload",
             ));
         }
+        let refusal = match path {
+            Some(_) => None,
+            None => standard_streams::input_objection().map(str::to_owned),
+        };
         Ok(Self {
             path: path.map(Path::to_owned),
-            refusal: None,
+            refusal,
             open: None,
             read: 0,
         })
@@ -52,9 +57,8 @@ impl Input {
     }
 
     /// The file's own name, if it has one.
-    pub(crate) fn file_name(&self) -> Option<String> {
-        let name = self.path.as_ref()?.file_name()?;
-        Some(name.to_string_lossy().into_owned())
+    pub(crate) fn file_name(&self) -> Option<&OsStr> {
+        self.path.as_ref()?.file_name()
     }
 
     /// How many bytes have been read so far.

@@ -15,11 +15,13 @@ mod heeded;
 mod input;
 mod interruption;
 mod invocation;
+mod kept_names;
 mod log;
 mod membership;
 mod output;
 mod progress;
 mod run;
+mod standard_streams;
 mod table;
 mod verbs;
 

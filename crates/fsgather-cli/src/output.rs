@@ -11,6 +11,8 @@ use std::{
 use rustix::event::{PollFd, PollFlags};
 use serde::Serialize;
 
+use crate::standard_streams;
+
 /// Where bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stream {
@@ -37,7 +39,10 @@ struct Versioned<'a, T> {
 /// Whatever the system says but "try again", above all a broken pipe.
 pub(crate) fn write(stream: Stream, bytes: &[u8]) -> io::Result<()> {
     match stream {
-        Stream::Stdout => write_all(io::stdout().as_fd(), bytes),
+        Stream::Stdout => match standard_streams::output_objection() {
+            Some(objection) => Err(io::Error::other(objection)),
+            None => write_all(io::stdout().as_fd(), bytes),
+        },
         Stream::Stderr => write_all(io::stderr().as_fd(), bytes),
     }
 }

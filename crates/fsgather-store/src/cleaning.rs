@@ -23,6 +23,7 @@ use rustix::fs::{CWD, FileType};
 
 use crate::{
     condemnation::{self, Mark},
+    detours,
     directory::OwnUid,
     judgement::{GatherState, Removable, Rules},
     layout::RendezvousEntry,
@@ -414,8 +415,13 @@ fn remove(surveyor: &mut Surveyor, gather: &SurveyedGather, what: &str, patient:
         take_back();
         return Outcome::Failed(reasons(&removal));
     }
+    let names = listing::names(rendezvous).unwrap_or_default();
+    for name in detours::of_gather(&names, gather.id) {
+        if let Err(reason) = remove_file(&rendezvous.join(name), own) {
+            tracing::debug!(name, reason, "a message beside it stays");
+        }
+    }
     if now.leaves_nobody() {
-        let names = listing::names(rendezvous).unwrap_or_default();
         // Those of cleaners that were cut short, too.
         for name in condemnation::marks_of(&names, gather.id) {
             if let Err(reason) = remove_file(&rendezvous.join(name), own) {

@@ -50,6 +50,19 @@ impl DetourName {
     }
 }
 
+/// Those of these names that belong to a gather directory.
+pub(crate) fn of_gather(names: &[String], id: GatherId) -> impl Iterator<Item = &String> {
+    let belongs = move |name: &&String| DetourName::parse(name).is_some_and(|name| name.id == id);
+    names.iter().filter(belongs)
+}
+
+/// Whether detours may belong to a gather directory in another rendezvous directory than the one they are in: in this
+/// host's private one.
+pub(crate) fn may_belong_elsewhere(rendezvous: &Path) -> bool {
+    let uid = rustix::process::geteuid().as_raw();
+    rendezvous == layout::rendezvous_path(&directory::local_path(uid))
+}
+
 /// One rank's detours.
 #[derive(Debug)]
 pub(crate) struct Detours {
@@ -155,6 +168,21 @@ impl Detours {
             }
         }
         messages
+    }
+
+    /// Removes those of all ranks, when the gather directory that they belong to is gone.
+    pub(crate) fn remove_all(&self) {
+        let uid = rustix::process::geteuid().as_raw();
+        let here = layout::rendezvous_path(&directory::local_path(uid));
+        for (place, own) in [(here, OwnUid(uid)), (self.shared.clone(), self.own)] {
+            let names = listing::names(&place).unwrap_or_default();
+            for name in of_gather(&names, self.id) {
+                let path = place.join(name);
+                if listing::examine_path(&path).is_ok_and(|found| found.uid == own.0) {
+                    remove::or_leave(&path);
+                }
+            }
+        }
     }
 
     /// Takes back what was left: everybody has read it, or nobody is to.

@@ -370,6 +370,7 @@ impl MarkerBox {
                 Ok(false) | Err(_) => return,
             }
         }
+        self.detours.take_back();
     }
 
     /// Leaves a directory whose rank 0 is gone: the last one removes it, the others say how it is.
@@ -556,11 +557,11 @@ impl Postbox for MarkerBox {
         }
         match how {
             Retirement::Over if self.role == Role::Coordinator => {
-                self.detours.take_back();
                 let removal = self.directory.remove();
                 if !removal.is_complete() {
                     tracing::warn!("{removal}");
                 }
+                self.detours.remove_all();
             }
             // Rank 0 still has to read what this rank has left last.
             Retirement::Over => self.linger(),

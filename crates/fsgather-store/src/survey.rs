@@ -14,7 +14,7 @@ use crate::{
     board::Unread,
     condemnation,
     contents::Contents,
-    detours::DetourName,
+    detours::{self, DetourName},
     directory::{self, OwnUid},
     gather_dir::is_not_seen,
     judgement::{BeatEvidence, Evidence, Judgement, OwnerEvidence, Removable, Rules, assess},
@@ -251,19 +251,42 @@ impl Surveyor {
                         survey.leftovers.extend(mark);
                     }
                 }
-                None if DetourName::parse(name).is_some() => {
-                    let rules = self.rules.for_nameless();
-                    let message = old_file(&path, LeftoverKind::Message, view, &rules);
-                    survey.leftovers.extend(message);
-                }
                 None if leftovers::is_of_python_original(name) => {
                     let kind = LeftoverKind::PythonOriginal;
                     let payload = old_file(&path, kind, view, &self.rules);
                     survey.leftovers.extend(payload);
                 }
-                None => {}
+                None => {
+                    let detour = DetourName::parse(name);
+                    let message =
+                        detour.and_then(|detour| self.message(place, names, detour, view));
+                    survey.leftovers.extend(message);
+                }
             }
         }
+    }
+
+    /// Judges a message beside the gather directory that it belongs to; none if that is there, as the message
+    /// goes with it.
+    fn message(
+        &self,
+        place: &Place,
+        names: &[String],
+        detour: DetourName,
+        view: View,
+    ) -> Option<Leftover> {
+        let gather = RendezvousEntry::Gather(detour.id).to_string();
+        if names.contains(&gather) {
+            return None;
+        }
+        let path = place.rendezvous.join(detour.to_string());
+        let rules = self.rules.for_nameless();
+        let mut message = old_file(&path, LeftoverKind::Message, view, &rules)?;
+        if message.uid == view.own.0 && !detours::may_belong_elsewhere(&place.rendezvous) {
+            message.removable = true;
+            message.reason = "the gather directory that it belongs to is gone".into();
+        }
+        Some(message)
     }
 
     /// Looks at one gather directory; none if it is gone, or only looks like one.

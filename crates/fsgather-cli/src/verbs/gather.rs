@@ -1,8 +1,9 @@
 //! The verb `gather`: everybody's bytes for one rank, or for all.
 
 use std::{
-    collections::BTreeMap,
+    ffi::OsString,
     io::{ErrorKind, Read},
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     time::Instant,
 };
@@ -17,9 +18,11 @@ use crate::{
     failure::Failure,
     input::Input,
     invocation::Invocation,
+    kept_names,
     membership::{JoinArguments, Membership, for_rank, needs_rank},
     output,
     progress::Received,
+    standard_streams,
 };
 
 const EXAMPLES: &str = "\
@@ -205,28 +208,20 @@ impl GatherArguments {
         &self,
         communicator: &Communicator,
         input: &Input,
-    ) -> Result<Option<Vec<String>>, Failure> {
+    ) -> Result<Option<Vec<OsString>>, Failure> {
         if !self.keep_names {
             return Ok(None);
         }
         let own = input.file_name().unwrap_or_default();
-        let names = communicator.all_gather(&own)?;
-        let mut first: BTreeMap<&str, usize> = BTreeMap::new();
-        for (rank, name) in names.iter().enumerate() {
-            if let Some(other) = first.insert(name, rank) {
-                return Err(Failure::usage(format!(
-                    "ranks {other} and {rank} both call their file {name}; leave out --keep-names"
-                )));
-            }
-        }
-        Ok(Some(names))
+        let names = communicator.all_gather(&own.as_bytes().to_vec())?;
+        kept_names::agree(names).map(Some)
     }
 
     fn destination(
         &self,
         rank: Rank,
         communicator: &Communicator,
-        names: Option<Vec<String>>,
+        names: Option<Vec<OsString>>,
     ) -> Destination {
         let expand = |template: &str| {
             if self.all {
@@ -242,7 +237,7 @@ impl GatherArguments {
                     communicator
                         .world_size()
                         .ranks()
-                        .map(|rank| format!("rank-{:05}", rank.get()))
+                        .map(|rank| format!("rank-{:05}", rank.get()).into())
                         .collect()
                 });
                 Destination::Files(names.iter().map(|name| directory.join(name)).collect())
@@ -260,7 +255,7 @@ impl Destination {
                 .iter()
                 .find_map(|path| delivery::objection(path, force)),
             Self::File(path) => delivery::objection(path, force),
-            Self::Stdout => None,
+            Self::Stdout => standard_streams::output_objection().map(str::to_owned),
         }
     }
 }

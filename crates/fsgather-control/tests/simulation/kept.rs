@@ -3,7 +3,11 @@
 use crate::script::{Fault, Harm, Line, Parting, Script, Twist, Verb, What};
 
 /// The same as words, as a failing test prints them.
-pub(crate) const WORDS: [(&str, &str); 3] = [
+pub(crate) const WORDS: [(&str, &str); 4] = [
+    (
+        "rank 0 is stopped when it has been told that a rank has ended",
+        "0302020001000200000000020b02011200040312450000bc0000000097070100000000000000",
+    ),
     (
         "a failure that nobody is left to hear",
         "0203040000000600370000040200010001010308000b0129012292111600520000",

@@ -408,8 +408,7 @@ impl World {
                 let blocked = &mut self.processes[rank].blocked_since;
                 *blocked = blocked.map(|_| now);
                 if rank == 0 {
-                    // It says now that it goes on.
-                    self.ledger.last_progress = now;
+                    self.ledger.rank_0_goes_on(now);
                     self.coordinator.wake(self.clock_of(0).instant());
                     if self.serves() {
                         return self.serve();

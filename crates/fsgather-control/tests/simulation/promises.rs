@@ -25,6 +25,7 @@ use self::{
     lanes::Lane,
     payloads::{CallId, Payloads},
 };
+use crate::rank::HEARING;
 
 /// How long last words may take after the end of a process has been reported.
 const LAST_WORDS: Duration = Duration::from_millis(500);
@@ -150,6 +151,15 @@ impl Ledger {
     pub(crate) fn disturbs_rank_0(&mut self) {
         self.rank_0_was_disturbed = true;
         self.excused.extend(self.all());
+    }
+
+    /// Rank 0 runs again after it was stopped. It says now that it goes on, and hears what has been said before
+    /// it judges.
+    pub(crate) fn rank_0_goes_on(&mut self, now: Duration) {
+        self.last_progress = now;
+        for reported in self.reported.values_mut() {
+            *reported = now + HEARING;
+        }
     }
 
     // What ranks do and learn.

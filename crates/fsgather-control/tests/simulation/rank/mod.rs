@@ -55,7 +55,7 @@ impl Clock {
 const COUNTED: Duration = Duration::from_secs(2);
 
 /// After a stop a process judges nothing for so long.
-const HEARING: Duration = Duration::from_millis(500);
+pub(crate) const HEARING: Duration = Duration::from_millis(500);
 
 /// What keeps a process from running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
