@@ -301,6 +301,79 @@ fn who_comes_to_a_meeting_that_has_failed_is_told_why() {
     assert_eq!(refusals_in(place.path()).len(), 1);
 }
 
+/// A rank that runs, and has not begun to meet, while something happens to a meeting.
+fn runs_already(stage: &mut Stage, world: &World, rank: u32) -> usize {
+    let index = stage.start(&mut world.rank(rank, "at:late join close"));
+    stage.wait_at([index], "late");
+    // What is meant for a process is told from what is not by time stamps, which count in ticks.
+    stage.let_pass(Duration::from_secs(1));
+    index
+}
+
+/// What a rank says that comes now, at once.
+fn told_at_once(stage: &mut Stage, late: usize) -> common::End {
+    let came = Instant::now();
+    stage.go(late);
+    let end = stage.end(late);
+    let took = end.at.saturating_duration_since(came);
+    assert!(took < allowed(TOLD), "{took:?}\n{}", stage.transcript());
+    end
+}
+
+#[test]
+fn a_rank_that_is_ended_before_it_has_met_anybody_leaves_word() {
+    let place = place();
+    let world = World::new(2, place.path()).with("FSGATHER_JOB", "ended");
+    let mut stage = Stage::new();
+    let rank0 = runs_already(&mut stage, &world, 0);
+    let ended = stage.start(&mut world.tool(1, &["barrier"]));
+    let looks = "looking for rank 0";
+    let log = place.path().join("all_gather_via_filesys");
+    stage.wait_until(looks, || log.exists());
+    stage.signal(ended, Signal::TERM);
+    assert_eq!(stage.end(ended).code, 143);
+    let told = told_at_once(&mut stage, rank0);
+    assert_eq!(told.code, PEER_FAILED, "{}", stage.transcript());
+    let name = name_of(1, stage.pid(ended));
+    let expected = format!("{name} failed (ended by SIGTERM) while joining");
+    assert_eq!(told.error(), expected);
+}
+
+#[test]
+fn who_comes_when_rank_0_was_killed_is_told_so() {
+    let place = place();
+    let world = World::new(3, place.path())
+        .with("FSGATHER_JOB", "killed")
+        .with("FSGATHER_JOIN_TIMEOUT", "60s");
+    let mut stage = Stage::new();
+    let late = runs_already(&mut stage, &world, 2);
+    let rank0 = stage.start(&mut world.rank(0, "join close"));
+    let member = stage.start(&mut world.rank(1, "join close"));
+    stage.wait_until_taken_in(member);
+    stage.kill(rank0);
+    let end = stage.end(member);
+    assert_eq!(end.code, PEER_FAILED, "{}", stage.transcript());
+    let name = name_of(0, stage.pid(rank0));
+    assert!(end.error().starts_with(&name), "{end:?}");
+    let told = told_at_once(&mut stage, late);
+    assert_eq!((told.code, told.error()), (end.code, end.error()));
+}
+
+#[test]
+fn a_rank_0_that_comes_when_the_others_have_given_up_is_told_at_once() {
+    let place = place();
+    let world = World::new(2, place.path()).with("FSGATHER_JOB", "slow");
+    let mut stage = Stage::new();
+    let rank0 = runs_already(&mut stage, &world, 0);
+    let impatient = world.with("FSGATHER_JOIN_TIMEOUT", "1s");
+    let member = stage.start(&mut impatient.rank(1, "join close"));
+    let end = stage.end(member);
+    assert_eq!(end.code, TIMED_OUT, "{}", stage.transcript());
+    let told = told_at_once(&mut stage, rank0);
+    assert_eq!((told.code, told.error()), (end.code, end.error()));
+    assert_nothing_left(place.path());
+}
+
 #[test]
 fn the_next_attempt_of_a_job_whose_meeting_has_failed_succeeds() {
     let place = place();

@@ -57,6 +57,11 @@ pub struct Config {
     pub process: ProcessId,
     /// By whom it was started, where its job has no id of its own.
     pub start: Option<Start>,
+    /// How often its launcher has started the job again, where it counts that. Launchers may count on each host for
+    /// themselves.
+    pub attempt: Option<u32>,
+    /// What keeps this rank from taking part. It meets the others to tell them.
+    pub problem: Option<Error>,
     /// The inode of this process's network namespace; 0 when unknown.
     pub network_namespace: u64,
     /// What messages call this job.
@@ -101,6 +106,7 @@ pub(crate) fn join_request(config: &Config) -> Join {
         process: config.process.clone(),
         patience: config.patience,
         start: config.start,
+        attempt: config.attempt,
     }
 }
 

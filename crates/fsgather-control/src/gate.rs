@@ -6,6 +6,7 @@ use fsgather_core::{Backoff, Rank};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::{
+    aside::Aside,
     door,
     hub::Hub,
     message::{ToCoordinator, ToMember},
@@ -89,8 +90,8 @@ async fn await_return(hub: &Hub, rank: Rank, is_running: Arc<IsRunning>) {
     let missed = || hub.coordinate(|coordinator, _| coordinator.is_missed(rank));
     while let Some(process) = missed().flatten() {
         let is_running = Arc::clone(&is_running);
-        let runs = tokio::task::spawn_blocking(move || is_running(&process));
-        if let Ok(false) = runs.await {
+        let runs = Aside::start(move || is_running(&process));
+        if let Ok(false) = runs.finish().await {
             hub.coordinate(|coordinator, _| coordinator.stays_away(rank));
         } else {
             tokio::time::sleep(pauses.next_pause()).await;
@@ -160,6 +161,7 @@ mod tests {
             process: ProcessId::default(),
             patience: Duration::from_mins(1),
             start: None,
+            attempt: None,
         }
     }
 
@@ -177,6 +179,8 @@ mod tests {
                 world_size: WorldSize::new(2).unwrap(),
                 process: ProcessId::default(),
                 start: None,
+                attempt: None,
+                problem: None,
                 network_namespace: 0,
                 job: "a test".into(),
                 patience: Duration::from_mins(1),

@@ -7,7 +7,7 @@
 
 use std::{
     collections::HashMap,
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, SocketAddr, ToSocketAddrs as _},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -18,15 +18,15 @@ use uuid::Uuid;
 
 use crate::{
     addresses::{self, Network},
+    aside::{Aside, without_a_thread},
     attempt::{Candidate, Ending, Joining, Outcome, attempt, await_welcome},
-    config::{self, Config},
+    config::Config,
     findings::{Findings, Fruitless},
     markers::{self, Entered, Event, Searching},
     message::{Join, ToCoordinator, Welcome},
     noise::Credentials,
     objecting::{Objecting, Obstacle},
     record::{MarkerPlace, Objection, Record},
-    refusal,
     transport::{Connection, Reader},
     waiting::AwakeDeadline,
     wire::VERSION,
@@ -85,8 +85,23 @@ enum Way {
     Markers(Arc<Searching>),
 }
 
+/// Why a search has come to nothing.
+#[derive(Debug)]
+pub(crate) enum Unmet {
+    /// The others hear this from nobody else.
+    Own(Error),
+    /// The others know, or it concerns this rank alone.
+    Known(Error),
+}
+
+impl From<Error> for Unmet {
+    fn from(error: Error) -> Self {
+        Self::Known(error)
+    }
+}
+
 /// Looks for the world until it is in, refused, or out of time.
-pub(crate) async fn seek(search: Search) -> Result<Found, Error> {
+pub(crate) async fn seek(search: Search) -> Result<Found, Unmet> {
     let started = Instant::now();
     let mut deadline = AwakeDeadline::after(started, search.config.join_patience);
     let (events, mut marker_events) = mpsc::unbounded_channel();
@@ -121,20 +136,16 @@ pub(crate) async fn seek(search: Search) -> Result<Found, Error> {
                 }
             }
             Some((name, event)) = marker_events.recv() => {
-                if let Event::Broken(error) = event {
-                    seeker.tell(&error).await;
-                    return Err(error);
-                }
                 if let Some(found) = seeker.hear(name, event, &mut is_in)? {
                     return Ok(found);
                 }
             }
             Some((name, ending)) = ended.recv() => match ending {
                 Ending::Welcome(welcome, reader) => {
-                    return seeker.settle(&name, welcome, reader);
+                    return Ok(seeker.settle(&name, welcome, reader)?);
                 }
-                Ending::Aborted(cause) => return Err(cause),
-                Ending::Lost(how) => return Err(seeker.lost(&name, how)),
+                Ending::Aborted(cause) => return Err(Unmet::Known(cause)),
+                Ending::Lost(how) => return Err(Unmet::Own(seeker.lost(&name, how))),
                 Ending::Moved => {
                     seeker.forget(&name);
                     listings.reset();
@@ -183,7 +194,7 @@ impl Seeker {
     }
 
     /// Starts a try of every candidate that is due for one.
-    async fn look(&mut self) -> Result<(), Error> {
+    async fn look(&mut self) -> Result<(), Unmet> {
         for candidate in self.candidates().await? {
             let now = Instant::now();
             let (_, due) = self
@@ -222,30 +233,14 @@ impl Seeker {
             tried,
         };
         let board = Arc::clone(board);
-        tokio::task::spawn_blocking(move || {
+        drop(Aside::start(move || {
             if let Err(error) = board.object(&objection.to_bytes()) {
                 tracing::debug!("rank 0 cannot be told that it cannot be reached: {error}");
             }
-        });
+        }));
     }
 
-    /// Leaves word for the others that this rank cannot go on.
-    async fn tell(&self, error: &Error) {
-        let Whereabouts::Board(board) = &self.search.whereabouts else {
-            return;
-        };
-        let (board, config) = (Arc::clone(board), self.search.config.clone());
-        let joining = Activity::outside(Phase::Joining);
-        let failure = config::raised(&config::own_peer(&config), joining, &error.to_string());
-        let told = tokio::task::spawn_blocking(move || {
-            refusal::refuse_latecomers(&config, &*board, &failure);
-        });
-        if told.await.is_err() {
-            tracing::debug!("the others could not be told");
-        }
-    }
-
-    async fn candidates(&mut self) -> Result<Vec<Candidate>, Error> {
+    async fn candidates(&mut self) -> Result<Vec<Candidate>, Unmet> {
         match &self.search.whereabouts {
             Whereabouts::Address {
                 host,
@@ -253,11 +248,13 @@ impl Seeker {
                 credentials,
             } => {
                 let name = format!("{host}:{port}");
-                match tokio::net::lookup_host((host.as_str(), *port)).await {
+                let asked = (host.clone(), *port);
+                let found = Aside::start(move || asked.to_socket_addrs().map(Iterator::collect));
+                match found.finish().await.flatten() {
                     Ok(addresses) => Ok(vec![Candidate {
                         name,
                         communicator: None,
-                        addresses: addresses.collect(),
+                        addresses,
                         credentials: credentials.clone(),
                     }]),
                     Err(error) => {
@@ -270,9 +267,10 @@ impl Seeker {
             }
             Whereabouts::Board(board) => {
                 let board = Arc::clone(board);
-                let listed = tokio::task::spawn_blocking(move || board.records())
+                let listed = Aside::start(move || board.records())
+                    .finish()
                     .await
-                    .map_err(|_| Error::rendezvous("looking for records was cut short"))?;
+                    .unwrap_or_else(|error| Err(without_a_thread(&error)));
                 let records = match listed {
                     Ok(records) => records,
                     // It is only a second rank 0 that might be missed.
@@ -280,10 +278,7 @@ impl Seeker {
                         tracing::debug!("cannot look for another rank 0: {error}");
                         return Ok(Vec::new());
                     }
-                    Err(error) => {
-                        self.tell(&error).await;
-                        return Err(error);
-                    }
+                    Err(error) => return Err(Unmet::Own(error)),
                 };
                 let mut candidates = Vec::new();
                 for bytes in records {
@@ -396,7 +391,7 @@ impl Seeker {
         name: String,
         event: Event,
         is_in: &mut bool,
-    ) -> Result<Option<Found>, Error> {
+    ) -> Result<Option<Found>, Unmet> {
         match event {
             Event::Forming(coordinator) => {
                 if let Some(searching) = self.searches.get(&name) {
@@ -405,17 +400,26 @@ impl Seeker {
                     *is_in = true;
                 }
             }
-            Event::Formed(running) => self.findings.formed = Some(running),
+            Event::Formed(running) => self.has_formed(running),
             Event::Elsewhere(why) => self.belongs_elsewhere(why),
-            Event::Refused(cause) | Event::Broken(cause) => return Err(cause),
+            Event::Refused(cause) => return Err(Unmet::Known(cause)),
+            Event::Broken(cause) => return Err(Unmet::Own(cause)),
             Event::Welcome(entered) => return Ok(Some(Found::Markers(entered))),
-            Event::Lost(how) => return Err(self.lost(&name, how)),
+            Event::Lost(how) => return Err(Unmet::Own(self.lost(&name, how))),
             Event::Failed(why) => {
                 self.searches.remove(&name);
                 self.findings.failures.insert(name, why);
             }
         }
         Ok(None)
+    }
+
+    /// Notes that a world of our key has formed without us: the job of another time, or of another attempt.
+    fn has_formed(&mut self, running: String) {
+        if self.findings.formed.as_ref() != Some(&running) {
+            tracing::warn!("found a world that has formed without this rank: {running}; looking for another rank 0");
+        }
+        self.findings.formed = Some(running);
     }
 
     /// Notes that a world is not ours, although it has our key.
@@ -444,7 +448,7 @@ impl Seeker {
             }
             Outcome::Refused(cause) => return Err(cause),
             Outcome::Formed(running) => {
-                self.findings.formed = Some(running);
+                self.has_formed(running);
                 "has formed without this process".into()
             }
             Outcome::Elsewhere(why) => {
@@ -569,20 +573,25 @@ impl Seeker {
         }
     }
 
-    fn out_of_time(&self) -> Error {
+    fn out_of_time(&self) -> Unmet {
         let place = match &self.search.whereabouts {
             Whereabouts::Board(board) => board.place(),
             Whereabouts::Address { host, port, .. } => format!("tcp://{host}:{port}"),
         };
         let at_address = matches!(self.search.whereabouts, Whereabouts::Address { .. });
         let forming = self.forming.first();
-        self.findings.out_of_time(&Fruitless {
+        let failure = self.findings.out_of_time(&Fruitless {
             rank: self.search.join.rank,
             patience: self.search.config.join_patience,
             place: &place,
             is_address: at_address,
             coordinator: forming.map(|forming| forming.coordinator.as_str()),
-        })
+        });
+        match failure {
+            // A rank 0 that comes yet would wait for this rank in vain.
+            Error::Timeout { .. } => Unmet::Own(failure),
+            _ => Unmet::Known(failure),
+        }
     }
 }
 

@@ -34,6 +34,7 @@ mod waiting;
 mod warnings;
 
 mod addresses;
+mod aside;
 mod attempt;
 mod baton;
 mod config;

@@ -7,7 +7,7 @@ use fsgather_core::{Activity, Error, Noticeboard, Phase, PostOffice, Rank};
 pub use crate::config::{Config, Control, Joined, Meeting};
 use crate::{
     config::{own_peer, raised},
-    join::Found,
+    join::{Found, Unmet},
     markers, refusal,
     tcp::{self, Hosted},
 };
@@ -22,35 +22,44 @@ use crate::{
 /// - [`Error::PeerFailed`] when a rank was lost after it had joined.
 /// - [`Error::Config`] and [`Error::Storage`] when rank 0 cannot listen or leave word.
 pub fn join(config: &Config) -> Result<Joined, Error> {
-    config.interrupt.poll();
-    if let Some(reason) = config.interrupt.reason() {
-        return Err(raised(
-            &own_peer(config),
-            Activity::outside(Phase::Joining),
-            &reason,
-        ));
-    }
     if config.control == Control::Markers {
         // Every rank says so for itself: there may be no way to tell the others.
         place_of_markers(config)?;
     }
-    let started = Instant::now();
+    find(config).map_err(|unmet| match (unmet, &config.problem) {
+        (Unmet::Own(failure), None) => leave_word(config, failure),
+        (Unmet::Own(_), Some(problem)) => leave_word(config, problem.clone()),
+        (Unmet::Known(failure), problem) => problem.clone().unwrap_or(failure),
+    })
+}
+
+/// Brings the world together, or finds it.
+fn find(config: &Config) -> Result<Joined, Unmet> {
+    config.interrupt.poll();
+    if let Some(reason) = config.interrupt.reason() {
+        let joining = Activity::outside(Phase::Joining);
+        return Err(Unmet::Own(raised(&own_peer(config), joining, &reason)));
+    }
     if config.rank == Rank::ZERO {
-        return host(config, started).inspect_err(|failure| {
-            if let Meeting::Board(board) = &config.meeting {
-                refusal::refuse_latecomers(config, &**board, failure);
-            }
-        });
+        return host(config, Instant::now()).map_err(Unmet::Own);
     }
     let found = tcp::seek_world(config);
     if let Meeting::Board(board) = &config.meeting {
         // Objections, which have done what they were for.
         board.take_down();
     }
-    match found? {
-        (Found::Tcp(found), baton) => tcp::enter(config, *found, baton),
-        (Found::Markers(entered), _) => markers::enter(config, *entered),
+    Ok(match found? {
+        (Found::Tcp(found), baton) => tcp::enter(config, *found, baton)?,
+        (Found::Markers(entered), _) => markers::enter(config, *entered)?,
+    })
+}
+
+/// Leaves word of a failure that others can hear of in no other way.
+fn leave_word(config: &Config, failure: Error) -> Error {
+    if let Meeting::Board(board) = &config.meeting {
+        refusal::refuse_latecomers(config, board, &failure);
     }
+    failure
 }
 
 /// Brings the world together on rank 0.

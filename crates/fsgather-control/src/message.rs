@@ -27,6 +27,8 @@ pub struct Join {
     pub patience: Duration,
     /// By whom it was started, where its job has no id of its own.
     pub start: Option<Start>,
+    /// How often its launcher has started the job again, where it counts that.
+    pub attempt: Option<u32>,
 }
 
 /// What a member says.

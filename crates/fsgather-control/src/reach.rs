@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use crate::{
     addresses::{self, InterfaceFilter, Network},
+    aside::without_a_thread,
     baton::Baton,
     noise::Credentials,
     record::Record,
@@ -55,7 +56,7 @@ impl Reception {
         interfaces: &InterfaceFilter,
     ) -> Result<Self, Error> {
         let baton = Baton::new(runtime()?, "fsgather-reception".into())
-            .map_err(|error| Error::config(format!("cannot start a thread: {error}")))?;
+            .map_err(|error| without_a_thread(&error))?;
         let cannot_listen = |error| {
             let host = &place.process.host;
             Error::rendezvous(format!("cannot listen on {host}: {error}"))

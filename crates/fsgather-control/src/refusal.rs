@@ -7,11 +7,12 @@
 //! over only to processes that ran already when it was left.
 
 use std::{
-    sync::mpsc,
+    sync::{Arc, mpsc},
+    thread,
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Backoff, Error, Noticeboard, ProcessId, Start};
+use fsgather_core::{Activity, Backoff, Error, Noticeboard, Phase, ProcessId, Start};
 use uuid::Uuid;
 
 use crate::{
@@ -24,6 +25,9 @@ const SEEN_BY_ALL: Duration = Duration::from_secs(3);
 
 /// How long those who have objected have at most to take that back once they know why.
 const LIMIT: Duration = Duration::from_secs(10);
+
+/// How long leaving word may take.
+const WORD_LIMIT: Duration = Duration::from_secs(2);
 
 /// Tells everybody who has tried to reach this world why it has failed.
 pub(crate) fn refuse(
@@ -85,18 +89,45 @@ fn show(
 }
 
 /// Leaves word that there will be no world, for ranks that come later; best effort, since it may be the directory
-/// that fails.
-pub(crate) fn refuse_latecomers(config: &Config, board: &dyn Noticeboard, failure: &Error) {
+/// that fails. It does not wait for one that hangs.
+pub(crate) fn refuse_latecomers(config: &Config, board: &Arc<dyn Noticeboard>, failure: &Error) {
     let record = Record {
-        refusal: Some(failure.clone()),
+        refusal: Some(with_a_name(config, failure)),
         refuser: Some(Refuser {
             process: config.process.clone(),
             start: config.start,
         }),
         ..config::record(config)
     };
-    if let Err(error) = board.refuse(&record.to_bytes()) {
-        tracing::debug!("ranks that come later cannot be told: {error}");
+    let leave = move |board: &dyn Noticeboard| {
+        if let Err(error) = board.refuse(&record.to_bytes()) {
+            tracing::debug!("ranks that come later cannot be told: {error}");
+        }
+    };
+    let (done, told) = mpsc::channel();
+    let thread = thread::Builder::new().name("fsgather-word".into());
+    let (its, leave_there) = (Arc::clone(board), leave.clone());
+    let started = thread.spawn(move || {
+        leave_there(&*its);
+        // Nobody waits any more if it has taken long.
+        let _ = done.send(());
+    });
+    match started {
+        Ok(_) => drop(told.recv_timeout(WORD_LIMIT)),
+        // The want of threads may be what has to be told.
+        Err(_) => leave(&**board),
+    }
+}
+
+/// A failure as others have to read it, who cannot know whose it is.
+fn with_a_name(config: &Config, failure: &Error) -> Error {
+    match failure {
+        Error::Config { .. } | Error::Storage { .. } | Error::Incompatible { .. } => config::raised(
+            &config::own_peer(config),
+            Activity::outside(Phase::Joining),
+            &failure.to_string(),
+        ),
+        failure => failure.clone(),
     }
 }
 

@@ -15,13 +15,14 @@ use uuid::Uuid;
 
 use crate::{
     addresses,
+    aside::{Aside, without_a_thread},
     baton::Baton,
     config::{self, Config, Control, Joined, Meeting},
     coordinator::Coordinator,
     driver::Driver,
     gate,
     hub::Hub,
-    join::{Found, FoundTcp, Search, Whereabouts, seek},
+    join::{Found, FoundTcp, Search, Unmet, Whereabouts, seek},
     line::Line,
     machines::Machines,
     message::ToCoordinator,
@@ -58,7 +59,7 @@ fn start_baton(config: &Config) -> Result<Baton, Error> {
         .build()
         .map_err(|error| Error::config(format!("cannot start the network runtime: {error}")))?;
     Baton::new(runtime, format!("fsgather-{}", config.rank))
-        .map_err(|error| Error::config(format!("cannot start a thread: {error}")))
+        .map_err(|error| without_a_thread(&error))
 }
 
 /// Brings a world together on rank 0.
@@ -217,8 +218,8 @@ fn cannot_be_reached(why: &str) -> Error {
 }
 
 /// Looks for the world until this rank is in; the baton runs a world over TCP from then on.
-pub(crate) fn seek_world(config: &Config) -> Result<(Found, Baton), Error> {
-    let baton = start_baton(config)?;
+pub(crate) fn seek_world(config: &Config) -> Result<(Found, Baton), Unmet> {
+    let baton = start_baton(config).map_err(Unmet::Own)?;
     let search = Search {
         whereabouts: match &config.meeting {
             Meeting::Board(board) => Whereabouts::Board(Arc::clone(board)),
@@ -254,7 +255,10 @@ pub(crate) fn seek_world(config: &Config) -> Result<(Found, Baton), Error> {
     let seeking = async {
         tokio::select! {
             found = seek(search) => found,
-            Ok(reason) = interruption => Err(config::raised(&config::own_peer(config), joining, &reason)),
+            Ok(reason) = interruption => {
+                let failure = config::raised(&config::own_peer(config), joining, &reason);
+                Err(Unmet::Own(failure))
+            }
         }
     };
     let found = baton.run_asking(seeking, &config.interrupt)?;
@@ -370,20 +374,24 @@ impl Tending {
             let board = Arc::clone(&self.board);
             if let Ok(formed) = tokio::time::timeout(pause, settled).await {
                 if formed {
-                    tokio::task::spawn_blocking(move || board.sweep());
+                    drop(Aside::start(move || board.sweep()));
                 }
                 return;
             }
             let communicator = self.communicator;
-            let tended = tokio::task::spawn_blocking(move || {
+            let tended = Aside::start(move || {
                 let others = board.tend(posted.elapsed()).unwrap_or_else(|error| {
                     tracing::debug!("the rendezvous record could not be tended: {error}");
                     Vec::new()
                 });
                 (others, refusal::objections(&*board, communicator))
             });
-            let Ok((others, objections)) = tended.await else {
-                continue;
+            let (others, objections) = match tended.finish().await {
+                Ok(found) => found,
+                Err(error) => {
+                    tracing::debug!("the rendezvous record was not tended: {error}");
+                    continue;
+                }
             };
             if let Some(refusal) = refusal::refusal_in(&others, &self.process, self.start) {
                 self.hub.coordinate(|coordinator, _| {

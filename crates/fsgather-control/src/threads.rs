@@ -50,6 +50,7 @@ pub fn threads(
                 process: process.clone(),
                 patience,
                 start: None,
+                attempt: None,
             },
             now,
         );

@@ -89,6 +89,8 @@ impl Bed {
             office: Some(self.post.office(&process)),
             process,
             start: None,
+            attempt: None,
+            problem: None,
             network_namespace: 0,
             job: "a test".into(),
             patience: Duration::from_mins(1),

@@ -43,6 +43,8 @@ fn tcp_world_by(board: MemoryBoard, ranks: u32, patience: Duration) -> Vec<Seat>
             world_size,
             process: process(),
             start: None,
+            attempt: None,
+            problem: None,
             network_namespace: 0,
             job: "a test".into(),
             patience,

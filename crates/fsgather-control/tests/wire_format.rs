@@ -41,6 +41,7 @@ fn every_message_to_rank_0_has_its_documented_number() {
             process: ProcessId::default(),
             patience: Duration::from_secs(1),
             start: None,
+            attempt: None,
         }),
         ToCoordinator::Watch {
             rank: Rank::ZERO,

@@ -76,6 +76,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "it is what users do")]
     fn calls_on_threads_for_blocking_calls_are_made() {
         for runtime in [
             tokio::runtime::Builder::new_current_thread().build(),

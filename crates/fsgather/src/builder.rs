@@ -226,7 +226,6 @@ impl Builder {
         if self.is_for_diagnosis {
             prepared.ground.problem = None;
         }
-        let problem = prepared.ground.problem.clone();
         let introduction = prepared.introduction.clone();
         let config = self.config(&settings, process, start, &mut prepared);
         let links = LinkSettings {
@@ -241,10 +240,7 @@ impl Builder {
                 introduction.refuse(&config.process, config.world_size, failure);
             }
         });
-        let joined = match (joined, problem) {
-            (Err(_), Some(problem)) => return Err(problem),
-            (joined, _) => joined?,
-        };
+        let joined = joined?;
         let route = Route {
             transport: settings.transport.value,
             directory: None,
@@ -296,6 +292,7 @@ impl Builder {
         let interfaces = settings.interfaces.value.clone();
         let own = process.clone();
         let job = settings.job.value.as_ref();
+        let attempt = settings.detection.attempt.as_ref();
         meet::Config {
             rank: settings.detection.rank,
             world_size: settings.detection.world_size,
@@ -322,6 +319,8 @@ impl Builder {
             is_running: Arc::new(move |process: &ProcessId| !liveness(process, &own).has_ended()),
             process,
             start,
+            attempt: attempt.and_then(|count| count.trim().parse().ok()),
+            problem: prepared.ground.problem.clone(),
         }
     }
 

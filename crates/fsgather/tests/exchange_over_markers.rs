@@ -88,6 +88,8 @@ fn config(directory: &Path, rank: Rank, world_size: WorldSize, setting: &Setting
         world_size,
         process,
         start: None,
+        attempt: None,
+        problem: None,
         network_namespace: if setting.apart { rank.get().into() } else { 0 },
         job: "a test".into(),
         patience: setting.patience,

@@ -130,6 +130,59 @@ fn two_worlds_of_one_name() {
     }
 }
 
+/// A rank of a job of three as an agent of torchrun starts it.
+fn of_attempt(restarts: u32, rank: u32, mut command: Command) -> Command {
+    command
+        .env_remove("FSGATHER_RANK")
+        .env_remove("FSGATHER_WORLD_SIZE")
+        .env("RANK", rank.to_string())
+        .env("WORLD_SIZE", "3")
+        .env("MASTER_ADDR", "n1")
+        .env("MASTER_PORT", "29500")
+        .env("TORCHELASTIC_RUN_ID", "job")
+        .env("TORCHELASTIC_RESTART_COUNT", restarts.to_string());
+    command
+}
+
+/// What ranks 0, 1 and 1 of these attempts say, the second of which is taken in before the third comes; be they programs or the
+/// tool.
+fn attempts(counts: [u32; 3], fail: &[usize], test: &str) {
+    let says = |is_tool: bool| {
+        let place = place();
+        let world = World::new(3, place.path()).with("FSGATHER_LOG", "info");
+        let mut stage = new_stage();
+        for (rank, count) in [0, 1, 1].into_iter().zip(counts) {
+            let command = if is_tool {
+                world.tool(rank, &["barrier"])
+            } else {
+                world.rank(rank, "join")
+            };
+            let index = stage.start(&mut of_attempt(count, rank, command));
+            if index == 1 {
+                stage.wait_until_taken_in(index);
+            }
+        }
+        let fail = fail.iter().copied();
+        if is_tool {
+            all_tools_say(&mut stage, fail, test);
+        } else {
+            all_say(&mut stage, fail, test);
+        }
+    };
+    says(false);
+    says(true);
+}
+
+#[test]
+fn a_rank_of_an_earlier_attempt() {
+    attempts([1, 1, 0], &[2], "a_rank_of_an_earlier_attempt");
+}
+
+#[test]
+fn two_attempts_in_one_world() {
+    attempts([1, 0, 1], &[0, 1, 2], "two_attempts_in_one_world");
+}
+
 #[test]
 fn a_port_that_is_taken() {
     let taken = TcpListener::bind("0.0.0.0:0").expect("a port");

@@ -7,6 +7,8 @@
 
 #[path = "../agreement.rs"]
 mod agreement;
+#[path = "../attempts.rs"]
+mod attempts;
 #[path = "../decided.rs"]
 mod decided;
 #[path = "../lost_ranks.rs"]

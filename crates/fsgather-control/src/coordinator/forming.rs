@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use fsgather_core::{ChannelId, Error, ProcessId, Rank, duration_text};
 
-use super::{Action, Coordinator, JoinAnswer};
+use super::{Action, Coordinator, JoinAnswer, roster::Member};
 use crate::message::{Join, ToMember, Welcome};
 
 /// How long a process may take to ask again after the connection has closed over which it has asked.
@@ -32,6 +32,12 @@ impl Coordinator {
         }
         if let Some(member) = self.roster.get(rank) {
             let same = member.nonce == join.nonce;
+            if !same
+                && let Some((its, later)) = counts_of(&join, member)
+                && its < later
+            {
+                return self.refuse_outdated(&join, its, later);
+            }
             if !same && self.open {
                 return self.answer_latecomer(&join);
             }
@@ -228,7 +234,32 @@ impl Coordinator {
         ))
     }
 
+    /// Answers a process of an earlier attempt at this job, which its launcher has not ended yet.
+    fn refuse_outdated(&self, join: &Join, its: u32, later: u32) -> JoinAnswer {
+        let rank = join.rank;
+        refused(Error::rendezvous(format!(
+            "rank {rank} ({}) belongs to an attempt after {its} restarts, but one after {later} restarts is here \
+             already, in which {} is rank {rank}; that one goes on",
+            text_of(&join.process),
+            self.name_of(rank)
+        )))
+    }
+
     fn reject_double(&mut self, join: &Join) -> JoinAnswer {
+        let member = self.roster.get(join.rank);
+        if let Some((its, earlier)) = member.and_then(|member| counts_of(join, member))
+            && its > earlier
+        {
+            let cause = Error::rendezvous(format!(
+                "processes of two attempts say that they are rank {}: {} after {earlier} restarts and {} after {its} \
+                 restarts; the launcher has not ended the first one in time",
+                join.rank,
+                self.name_of(join.rank),
+                text_of(&join.process)
+            ));
+            self.give_up(&cause);
+            return refused(cause);
+        }
         let cause = Error::rendezvous(format!(
             "two processes say that they are rank {}: {} and {}. Either two jobs meet in one place (set \
              FSGATHER_JOB to a different name for each), or the launcher's ranks were not recognised (set \
@@ -245,6 +276,13 @@ impl Coordinator {
         let peer = self.roster.peer(rank);
         format!("{}, pid {}", peer.host, peer.pid)
     }
+}
+
+/// How often a launcher had started the job again before a process and before the one that is this rank, where the
+/// same launcher has counted.
+fn counts_of(join: &Join, member: &Member) -> Option<(u32, u32)> {
+    let is_there = join.process.sees_pids_of(&member.process);
+    join.attempt.zip(member.attempt).filter(|_| is_there)
 }
 
 fn text_of(process: &ProcessId) -> String {

@@ -25,6 +25,7 @@ fn join(rank: u32, nonce: u128, host: &str, starter: Option<u32>) -> Join {
             starter: Some(Starter { pid, start_time: 1 }),
             session: pid,
         }),
+        attempt: None,
     }
 }
 
@@ -43,6 +44,37 @@ fn world(now: Instant, starter: Option<u32>) -> Coordinator {
 
 fn is_sent_elsewhere(answer: &JoinAnswer) -> bool {
     matches!(answer, JoinAnswer::Refused(ToMember::Elsewhere { .. }))
+}
+
+#[test]
+fn a_process_of_an_earlier_attempt_is_told_and_the_later_one_goes_on() {
+    let now = Instant::now();
+    let of_attempt = |nonce, attempt| Join {
+        attempt: Some(attempt),
+        ..join(1, nonce, "n1", None)
+    };
+    let mut coordinator = world(now, None);
+    let first = coordinator.join(of_attempt(201, 2), now);
+    assert_eq!(first, JoinAnswer::Accepted);
+    let is_told = |answer: JoinAnswer| {
+        matches!(answer, JoinAnswer::Refused(ToMember::Abort { cause, .. })
+            if cause.to_string().contains("after 1 restarts"))
+    };
+    assert!(is_told(coordinator.join(of_attempt(202, 1), now)));
+    assert!(coordinator.failure().is_none());
+    coordinator.join(join(2, 203, "n1", None), now);
+    assert!(coordinator.is_open());
+    assert!(is_told(coordinator.join(of_attempt(202, 1), now)));
+    // One of a later attempt, or counted on another host, goes on looking.
+    let elsewhere = Join {
+        process: join(1, 205, "n2", None).process,
+        ..of_attempt(205, 1)
+    };
+    for late in [of_attempt(204, 3), elsewhere] {
+        let answer = coordinator.join(late, now);
+        let is_formed = matches!(answer, JoinAnswer::Refused(ToMember::Formed { .. }));
+        assert!(is_formed, "{answer:?}");
+    }
 }
 
 #[test]

@@ -16,6 +16,7 @@ use super::{
     outbox::Outbox,
 };
 use crate::{
+    aside::without_a_thread,
     config::{self, Config, Joined},
     coordinator::Coordinator,
     driver::Driver,
@@ -131,5 +132,5 @@ fn tend(config: &Config, board: Arc<dyn Noticeboard>, desk: Arc<Desk>) -> Result
             }
         })
         .map(drop)
-        .map_err(|error| Error::config(format!("cannot start a thread: {error}")))
+        .map_err(|error| without_a_thread(&error))
 }

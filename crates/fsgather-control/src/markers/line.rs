@@ -15,6 +15,7 @@ use super::{
     seek::Entered,
 };
 use crate::{
+    aside::without_a_thread,
     config::{self, Config, Joined},
     coordinator::Coordinator,
     driver::Driver,
@@ -70,7 +71,7 @@ impl MarkerLine {
         let courier = thread::Builder::new()
             .name(format!("fsgather-{}", config.rank))
             .spawn(move || courier.run())
-            .map_err(|error| Error::config(format!("cannot start a thread: {error}")))?;
+            .map_err(|error| without_a_thread(&error))?;
         Ok(Self {
             pid: std::process::id(),
             rank: config.rank,

@@ -9,9 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use tokio::task::JoinHandle;
-
-use crate::waiting::AwakeDeadline;
+use crate::{aside::Aside, waiting::AwakeDeadline};
 
 use super::{
     CallId, PIECE, Source,
@@ -146,7 +144,7 @@ async fn complain(link: &mut Link, error: &io::Error) -> io::Result<()> {
 enum Reading {
     Done(io::Result<Bytes>),
     /// File calls may take long, so another thread makes them.
-    UnderWay(JoinHandle<io::Result<Bytes>>),
+    UnderWay(Aside<io::Result<Bytes>>),
 }
 
 impl Reading {
@@ -165,7 +163,7 @@ impl Reading {
             }
             Source::File { file, .. } => {
                 let file = Arc::clone(file);
-                Self::UnderWay(tokio::task::spawn_blocking(move || {
+                Self::UnderWay(Aside::start(move || {
                     let len = usize::try_from(range.end - range.start).unwrap_or(CHUNK_LEN);
                     let mut chunk = vec![0; len];
                     file.read_exact_at(&mut chunk, range.start)?;
@@ -178,7 +176,7 @@ impl Reading {
     async fn finish(self) -> io::Result<Bytes> {
         match self {
             Self::Done(chunk) => chunk,
-            Self::UnderWay(reading) => reading.await.map_err(io::Error::other)?,
+            Self::UnderWay(reading) => reading.finish().await?,
         }
     }
 }

@@ -10,7 +10,7 @@ use std::{
 
 use fsgather_core::{Error, Rank};
 
-use crate::{baton::Baton, door, transport};
+use crate::{aside::without_a_thread, baton::Baton, door, transport};
 
 use super::{
     CallId, MeshConfig, Progress, SLICE,
@@ -37,7 +37,7 @@ impl Engine {
             .build()
             .map_err(|error| Error::config(format!("cannot start the network runtime: {error}")))?;
         let baton = Baton::new(runtime, format!("fsg-mesh-{}", config.rank))
-            .map_err(|error| Error::config(format!("cannot start a thread: {error}")))?;
+            .map_err(|error| without_a_thread(&error))?;
         let core = Arc::new(Core::new(config));
         let host = core.peer(config.rank).host;
         let listener = baton.run(async {

@@ -29,6 +29,7 @@ pub(crate) fn formed(ranks: u32, patience: Duration, now: Instant) -> (Coordinat
             process: ProcessId::default(),
             patience,
             start: None,
+            attempt: None,
         };
         coordinator.join(join, now);
     }

@@ -106,6 +106,7 @@ pub(crate) fn join_request(rank: Rank, world_size: WorldSize, nonce: u128) -> Jo
         },
         patience: Duration::from_secs(PATIENCE),
         start: None,
+        attempt: None,
     }
 }
 
