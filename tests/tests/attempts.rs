@@ -9,9 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use common::{
-    End, OVER_MARKERS, RENDEZVOUS, Stage, assert_nothing_left, build, everybody, place,
-};
+use common::{End, OVER_MARKERS, RENDEZVOUS, Stage, assert_nothing_left, build, everybody, place};
 use fsgather_testkit::pace::allowed;
 
 /// How long those may take who are to be told at once.
@@ -97,9 +95,7 @@ fn play(job: &Job<'_>, counts: [u32; 2], fate: Fate) {
 fn records(rendezvous: &Path) -> usize {
     let entries = std::fs::read_dir(rendezvous).into_iter().flatten();
     let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    names
-        .filter(|name| name.starts_with("rendezvous-"))
-        .count()
+    names.filter(|name| name.starts_with("rendezvous-")).count()
 }
 
 /// Every order in which two agents may count four restarts: the first, the second, or both of them.

@@ -417,7 +417,9 @@ impl Seeker {
     /// Notes that a world of our key has formed without us: the job of another time, or of another attempt.
     fn has_formed(&mut self, running: String) {
         if self.findings.formed.as_ref() != Some(&running) {
-            tracing::warn!("found a world that has formed without this rank: {running}; looking for another rank 0");
+            tracing::warn!(
+                "found a world that has formed without this rank: {running}; looking for another rank 0"
+            );
         }
         self.findings.formed = Some(running);
     }

@@ -122,11 +122,13 @@ pub(crate) fn refuse_latecomers(config: &Config, board: &Arc<dyn Noticeboard>, f
 /// A failure as others have to read it, who cannot know whose it is.
 fn with_a_name(config: &Config, failure: &Error) -> Error {
     match failure {
-        Error::Config { .. } | Error::Storage { .. } | Error::Incompatible { .. } => config::raised(
-            &config::own_peer(config),
-            Activity::outside(Phase::Joining),
-            &failure.to_string(),
-        ),
+        Error::Config { .. } | Error::Storage { .. } | Error::Incompatible { .. } => {
+            config::raised(
+                &config::own_peer(config),
+                Activity::outside(Phase::Joining),
+                &failure.to_string(),
+            )
+        }
         failure => failure.clone(),
     }
 }

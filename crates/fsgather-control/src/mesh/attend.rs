@@ -8,8 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bytes::Bytes;
 use crate::{aside::Aside, waiting::AwakeDeadline};
+use bytes::Bytes;
 
 use super::{
     CallId, PIECE, Source,
