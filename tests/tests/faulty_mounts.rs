@@ -304,3 +304,29 @@ fn a_file_system_that_hangs_for_a_while_costs_that_while() {
     stage.succeed(0..2);
     assert_nothing_left(&mount.behind());
 }
+
+#[test]
+fn who_hangs_in_a_file_system_is_told_so_though_nobody_waits_for_it() {
+    let Some(mount) = DoubleMount::new() else {
+        return;
+    };
+    for host in [1, 2] {
+        mount.rules(host, "read payload-* hang");
+    }
+    let mut stage = start(&mount, "join all_gather_bytes:2500000 close");
+    let shown = common::in_step(&mount.directory());
+    for rank in [0, 1] {
+        let warning = stage.wait_for_where(rank, "a warning", |line| line.contains("WARN"));
+        assert!(
+            warning.contains("reading the payload of rank ")
+                && warning.contains(&shown)
+                && warning.ends_with("see whether that file system answers"),
+            "{warning}"
+        );
+    }
+    for host in [1, 2] {
+        mount.rules(host, "");
+    }
+    stage.succeed(0..2);
+    assert_nothing_left(&mount.behind());
+}

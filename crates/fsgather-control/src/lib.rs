@@ -31,7 +31,6 @@ mod machines;
 mod seat;
 mod threads;
 mod waiting;
-mod warnings;
 
 mod addresses;
 mod aside;

@@ -20,6 +20,7 @@ mod epoch;
 mod id;
 mod rank;
 mod text;
+mod warning;
 
 mod activity;
 mod call;
@@ -54,3 +55,4 @@ pub use rank::{Rank, WorldSize};
 pub use solo::Solo;
 pub use start::{Kinship, Start, Starter};
 pub use text::{bytes_text, duration_text};
+pub use warning::{FIRST_WARNING, warning_after};

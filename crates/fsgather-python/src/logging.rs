@@ -11,7 +11,7 @@ use std::{
 };
 
 use fsgather::{Error, environment::Variables};
-use pyo3::prelude::*;
+use pyo3::{exceptions::PyException, prelude::*};
 use tracing::{
     Event, Level, Subscriber,
     field::{Field, Visit},
@@ -70,14 +70,21 @@ pub(crate) fn install(py: Python<'_>) -> PyResult<()> {
 }
 
 /// Hands queued records to the logger `fsgather`. What goes wrong with that is nobody's failure.
-pub(crate) fn forward(py: Python<'_>) {
+///
+/// # Errors
+///
+/// What is no such failure: Ctrl-C is heard whenever Python runs, also in here.
+pub(crate) fn forward(py: Python<'_>) -> PyResult<()> {
     loop {
         let record = lock().pop_front();
         let Some(record) = record else {
-            return;
+            return Ok(());
         };
-        if let Err(error) = hand_over(py, &record) {
-            error.write_unraisable(py, None);
+        match hand_over(py, &record) {
+            Err(error) if error.is_instance_of::<PyException>(py) => {
+                error.write_unraisable(py, None);
+            }
+            handed_over => handed_over?,
         }
     }
 }

@@ -88,10 +88,10 @@ impl Waiting {
     /// What the caller gets. What a signal handler has raised goes before everything, also before a result that came
     /// at the same moment: the communicator is of no use any more.
     fn settle<T>(&self, py: Python<'_>, result: Result<T, Error>) -> PyResult<T> {
-        logging::forward(py);
+        let forwarded = logging::forward(py);
         match self.take_raised() {
             Some(raised) => Err(raised),
-            None => result.map_err(|error| errors::raise(py, &error)),
+            None => forwarded.and(result.map_err(|error| errors::raise(py, &error))),
         }
     }
 
@@ -107,8 +107,8 @@ impl Waiting {
 /// its text is what the other ranks are told.
 fn look_for_signals(raised: &Raised) -> Option<String> {
     Python::try_attach(|py| {
-        logging::forward(py);
-        let error = py.check_signals().err()?;
+        let heard = logging::forward(py).and_then(|()| py.check_signals());
+        let error = heard.err()?;
         let reason = if error.is_instance_of::<PyKeyboardInterrupt>(py) {
             "KeyboardInterrupt".to_owned()
         } else {

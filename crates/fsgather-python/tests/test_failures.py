@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import signal
 import time
@@ -119,6 +120,59 @@ def test_ctrl_c_ends_a_wait_on_all_ranks(world: World) -> None:
     world.go()
     ended = world.ends()
     assert ended[1].told == [[0, "KeyboardInterrupt"]], ended[1].err
+
+
+def test_ctrl_c_ends_the_stay_of_a_program_without_close(world: World) -> None:
+    world.start(
+        2,
+        """
+        pending = fsgather.start_all_gather(b"x" * 300_000)
+        fsgather.barrier()
+        if rank == 0:
+            tell(len(pending.wait()))
+        else:
+            tell("late")
+            wait_for_go()
+            tell(len(pending.wait()))
+        """,
+        FSGATHER_TRANSPORT="memory",
+    )
+    assert [world.hear(rank) for rank in range(2)] == [2, "late"]
+    stays = world.ranks[0]
+    assert stays.stderr is not None
+    # It says for whom, after some seconds.
+    said = stays.stderr.readline()
+    assert "this process stays, for" in said and f"until rank 1 on {os.uname().nodename} (pid {world.ranks[1].pid}) has read" in said
+    sent = time.monotonic()
+    world.signal(0, signal.SIGINT)
+    assert stays.wait() is not None
+    assert time.monotonic() - sent < SOON
+    said = stays.stderr.read()
+    assert "this process ends although rank 1 on" in said and "has not read what was handed over; KeyboardInterrupt" in said
+
+
+def test_a_program_without_close_stays_until_others_have_read(world: World) -> None:
+    world.start(
+        2,
+        """
+        pending = fsgather.start_all_gather(b"x" * 300_000)
+        fsgather.barrier()
+        if rank == 0:
+            tell(len(pending.wait()))
+        else:
+            tell("late")
+            wait_for_go()
+            tell([len(part) for part in pending.wait()])
+        """,
+        FSGATHER_TRANSPORT="memory",
+    )
+    assert [world.hear(rank) for rank in range(2)] == [2, "late"]
+    stays = world.ranks[0]
+    assert stays.stderr is not None
+    assert "this process stays, for" in stays.stderr.readline()
+    world.go()
+    assert world.told() == [[], [[300_000, 300_000]]]
+    assert world.left() in ([], ["all_gather_via_filesys"])
 
 
 def test_ctrl_c_reaches_the_main_thread_while_others_wait_too(world: World) -> None:

@@ -81,6 +81,7 @@ mod blocking;
 mod build_identity;
 mod collective;
 mod directories;
+mod file_calls;
 mod ground;
 mod inner;
 mod introduction;

@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use crate::{
     directories::{Directories, Ending},
+    file_calls::FileCalls,
     ground::Ground,
     inner::lock,
     links::Links,
@@ -52,6 +53,8 @@ pub(crate) struct World {
     pub(crate) links: Links,
     /// Gather directories, of all groups.
     pub(crate) directories: Directories,
+    /// Calls of the file system that may not come back.
+    pub(crate) file_calls: FileCalls,
     /// Calls of which something is still to be had, in all groups.
     pub(crate) open_calls: OpenCalls,
     /// Ranks that are known to be lost.
@@ -82,6 +85,7 @@ impl World {
             settled: OnceLock::new(),
             links: Links::default(),
             directories: Directories::default(),
+            file_calls: FileCalls::default(),
             open_calls: OpenCalls::default(),
             lost: Mutex::default(),
             process: std::process::id(),

@@ -31,8 +31,8 @@ use std::{
 };
 
 use fsgather_core::{
-    Activity, ChannelId, Epoch, Error, Leaves, Operation, PeerFailure, Phase, ProcessId, Rank,
-    Round as RoundNumber, Step, WorldSize,
+    Activity, ChannelId, Epoch, Error, FIRST_WARNING, Leaves, Operation, PeerFailure, Phase,
+    ProcessId, Rank, Round as RoundNumber, Step, WorldSize,
 };
 use uuid::Uuid;
 
@@ -42,10 +42,7 @@ use self::{
     round::{Arrival, Clock, Round},
     staying::Told,
 };
-use crate::{
-    message::{ToCoordinator, ToMember},
-    warnings::FIRST_WARNING,
-};
+use crate::message::{ToCoordinator, ToMember};
 
 /// What the coordinator wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]

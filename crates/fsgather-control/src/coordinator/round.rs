@@ -3,9 +3,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use fsgather_core::{Call, Leaves, Operation};
-
-use crate::warnings::{FIRST_WARNING, warning_after};
+use fsgather_core::{Call, FIRST_WARNING, Leaves, Operation, warning_after};
 
 /// What one rank has handed in.
 #[derive(Clone, Debug)]

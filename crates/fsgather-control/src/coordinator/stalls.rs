@@ -9,13 +9,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Activity, ChannelId, Epoch, Operation, Rank, Round as RoundNumber, Step};
+use fsgather_core::{
+    Activity, ChannelId, Epoch, FIRST_WARNING, Operation, Rank, Round as RoundNumber, Step,
+    warning_after,
+};
 
 use super::{Coordinator, step_text};
-use crate::{
-    message::ToMember,
-    warnings::{FIRST_WARNING, warning_after},
-};
+use crate::message::ToMember;
 
 /// Who does not answer within so long is not there.
 const ANSWER: Duration = Duration::from_secs(9);

@@ -5,9 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use fsgather_core::{Epoch, Operation};
-
-use crate::warnings::{FIRST_WARNING, warning_after};
+use fsgather_core::{Epoch, FIRST_WARNING, Operation, warning_after};
 
 /// When rank 0 has said nothing for so long it is asked, so that it has answered when it is time to warn.
 const ASK_AT: Duration = Duration::from_secs(20);

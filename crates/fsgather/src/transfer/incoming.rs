@@ -124,6 +124,11 @@ impl Incoming {
             Self::File(file) => {
                 let files = files_of(inner, rank, &file)?;
                 let directory = files.directory();
+                let call = inner.world.file_calls.begin(&reading(inner, rank, &files));
+                let moved: Moved<'_> = &mut |bytes| {
+                    call.moved();
+                    moved(bytes)
+                };
                 let collected = if rank == inner.exchange.rank() {
                     directory.collect_own(&file.locator, files.policy(), moved)
                 } else {
@@ -158,11 +163,16 @@ impl Incoming {
             Self::Here(payload) => Ok(Stream::held(payload)),
             Self::File(file) => {
                 let files = files_of(inner, rank, &file)?;
-                let reader = files
-                    .directory()
-                    .open_payload(&file.locator, files.policy(), moved)
-                    .map_err(|error| written_by(inner.peer(rank), error))?;
-                Ok(Stream::from_file(reader, inner.peer(rank).cloned()))
+                let what = reading(inner, rank, &files);
+                let reader = {
+                    let _call = inner.world.file_calls.begin(&what);
+                    let directory = files.directory();
+                    let opened = directory.open_payload(&file.locator, files.policy(), moved);
+                    opened.map_err(|error| written_by(inner.peer(rank), error))?
+                };
+                let writer = inner.peer(rank).cloned();
+                let calls = (Arc::clone(&inner.world), what);
+                Ok(Stream::from_file(reader, writer, calls))
             }
             Self::Linked(linked) => Ok(Stream::from_link(linked.pull(inner, rank)?, moved)),
             Self::Spooled(spool) => Ok(Stream::from_spool(spool)),
@@ -194,6 +204,15 @@ impl Incoming {
         {
             files.reclaim(file.locator.name);
         }
+    }
+}
+
+/// What the user is told of reading a file, if it does not get on.
+fn reading(inner: &Inner, rank: Rank, files: &FilePlace) -> Arc<str> {
+    let path = files.directory().path().display();
+    match inner.peer(rank) {
+        Some(peer) => format!("reading the payload of {peer} in {path}").into(),
+        None => format!("reading the payload of rank {rank} in {path}").into(),
     }
 }
 

@@ -1,11 +1,14 @@
 //! Taking a rank's payload and deciding how it travels: [`Outgoing`].
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use fsgather_control::mesh::{Mesh, Source as Offered};
 use fsgather_core::{Contribution, Error, Leaves, Recipients, bytes_text};
-use fsgather_store::{Encoding, PayloadId, PayloadWriter};
+use fsgather_store::{Encoding, Locator, PayloadId, PayloadWriter};
 
 use super::{
     announcement::{
@@ -18,7 +21,10 @@ use super::{
     source::{Own, Source},
     spool::Spool,
 };
-use crate::place::{FilePlace, Place, call_id};
+use crate::{
+    file_calls::FileCalls,
+    place::{FilePlace, Place, call_id},
+};
 
 type Progress<'a> = Box<dyn FnMut(u64) -> Result<(), Error> + 'a>;
 
@@ -47,8 +53,31 @@ pub(crate) struct Outgoing<'a> {
 /// Where pieces go that do not fit into the buffer.
 enum Beyond<'a> {
     Nowhere,
-    File(&'a FilePlace, Box<PayloadWriter<Progress<'a>>>),
+    File(&'a FilePlace, Box<Writer<'a>>),
     Spool(Spool),
+}
+
+/// A payload's file, and what the user is told of writing it, if that does not get on.
+struct Writer<'a> {
+    file: PayloadWriter<Progress<'a>>,
+    calls: &'a FileCalls,
+    what: Arc<str>,
+}
+
+impl Writer<'_> {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let _call = self.calls.begin(&self.what);
+        let file = &mut self.file;
+        file.write_all(bytes).map_err(|error| {
+            file.take_error()
+                .unwrap_or_else(|| Error::storage("write", "payload", &error))
+        })
+    }
+
+    fn publish(self) -> Result<Locator, Error> {
+        let _call = self.calls.begin(&self.what);
+        self.file.publish()
+    }
 }
 
 /// A payload that is ready to be announced.
@@ -122,7 +151,7 @@ impl<'a> Outgoing<'a> {
     fn expect(&mut self, len: u64) -> Result<(), Error> {
         self.open_file()?;
         if let Beyond::File(_, writer) = &mut self.beyond {
-            writer.expect_len(len);
+            writer.file.expect_len(len);
         }
         Ok(())
     }
@@ -183,7 +212,7 @@ impl<'a> Outgoing<'a> {
         }
         match &mut self.beyond {
             Beyond::Nowhere => self.buffer.extend_from_slice(bytes),
-            Beyond::File(_, writer) => write(writer, bytes)?,
+            Beyond::File(_, writer) => writer.write(bytes)?,
             Beyond::Spool(spool) => {
                 spool.append(bytes)?;
                 self.session.moved(bytes.len() as u64)?;
@@ -208,12 +237,20 @@ impl<'a> Outgoing<'a> {
         };
         let progress: Progress<'a> = Box::new(move |bytes| session.moved(bytes));
         let compression = session.inner.world.compression;
-        let mut writer =
-            files
-                .directory()
-                .create_payload(id, self.encoding, compression, progress)?;
-        let begun = std::mem::take(&mut self.buffer);
-        write(&mut writer, &begun)?;
+        let calls = &inner.world.file_calls;
+        let directory = files.directory();
+        let what: Arc<str> = format!(
+            "writing a payload of {} in {}",
+            inner.me(),
+            directory.path().display()
+        )
+        .into();
+        let file = {
+            let _call = calls.begin(&what);
+            directory.create_payload(id, self.encoding, compression, progress)?
+        };
+        let mut writer = Writer { file, calls, what };
+        writer.write(&std::mem::take(&mut self.buffer))?;
         self.beyond = Beyond::File(files, Box::new(writer));
         Ok(())
     }
@@ -374,14 +411,6 @@ fn joined(session: &Session, pieces: &[Bytes], len: u64) -> Result<Bytes, Error>
         bytes.extend_from_slice(piece);
     }
     Ok(bytes.into())
-}
-
-fn write(writer: &mut PayloadWriter<Progress<'_>>, bytes: &[u8]) -> Result<(), Error> {
-    writer.write_all(bytes).map_err(|error| {
-        writer
-            .take_error()
-            .unwrap_or_else(|| Error::storage("write", "payload", &error))
-    })
 }
 
 fn body(session: &Session, announcement: Announcement) -> Result<Bytes, Error> {

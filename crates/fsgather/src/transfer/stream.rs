@@ -1,6 +1,9 @@
 //! One payload read piece by piece: [`Stream`].
 
-use std::io::{self, Read};
+use std::{
+    io::{self, Read},
+    sync::Arc,
+};
 
 use bytes::{Buf, Bytes};
 use fsgather_control::mesh::Pull;
@@ -8,9 +11,13 @@ use fsgather_core::{Error, Peer};
 use fsgather_store::PayloadReader;
 
 use super::{incoming::written_by, spool::Spool};
+use crate::world::World;
 
 /// What is called with the number of bytes after each piece; kept as long as the stream is.
 pub(crate) type OwnMoved = Box<dyn FnMut(u64) -> Result<(), Error> + Send>;
+
+/// What looks after calls of the file system, and what the user is told of those here.
+type Watched = (Arc<World>, Arc<str>);
 
 /// One payload, read piece by piece; each piece is verified before it is handed out.
 ///
@@ -24,7 +31,7 @@ enum From {
     /// It is in memory already.
     Held(Bytes),
     /// It lies in a file, which that rank has written.
-    File(Box<PayloadReader<OwnMoved>>, Option<Peer>),
+    File(Box<PayloadReader<OwnMoved>>, Option<Peer>, Watched),
     /// It is this rank's own.
     Spool(Spool),
     /// It comes over a connection, chunk by chunk.
@@ -40,8 +47,12 @@ impl Stream {
         Self::new(From::Held(payload))
     }
 
-    pub(crate) fn from_file(reader: PayloadReader<OwnMoved>, writer: Option<Peer>) -> Self {
-        Self::new(From::File(Box::new(reader), writer))
+    pub(crate) fn from_file(
+        reader: PayloadReader<OwnMoved>,
+        writer: Option<Peer>,
+        watched: Watched,
+    ) -> Self {
+        Self::new(From::File(Box::new(reader), writer, watched))
     }
 
     pub(crate) const fn from_spool(spool: Spool) -> Self {
@@ -66,7 +77,7 @@ impl Stream {
     /// The first error, with its type, which [`io::Error`] does not show.
     pub(crate) fn take_error(&mut self) -> Option<Error> {
         match &mut self.from {
-            From::File(reader, writer) => {
+            From::File(reader, writer, _) => {
                 let error = reader.take_error()?;
                 Some(written_by(writer.as_ref(), error))
             }
@@ -78,7 +89,10 @@ impl Stream {
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let held = match &mut self.from {
-            From::File(reader, _) => return reader.read(buffer),
+            From::File(reader, _, (world, what)) => {
+                let _call = world.file_calls.begin(what);
+                return reader.read(buffer);
+            }
             From::Spool(spool) => return spool.read(buffer),
             From::Held(payload) => payload,
             From::Link { pull, chunk, moved } => {

@@ -1,0 +1,240 @@
+//! Calls of the file system that do not come back: [`FileCalls`].
+//!
+//! Whoever makes one can say nothing meanwhile. Other ranks that wait for it are told by rank 0; where all hang in the
+//! same file system nobody waits for anybody. So a thread that makes no such call looks after those that do.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, Thread},
+    time::{Duration, Instant},
+};
+
+use fsgather_core::{AwakeClock, FIRST_WARNING, duration_text, warning_after};
+
+use crate::inner::lock;
+
+/// How often the thread looks.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// So often it looks in vain before it sleeps: calls that follow each other need not wake it.
+const LOOKS: u32 = 10;
+
+/// One call, or several that make up one piece of work.
+struct Call {
+    what: Arc<str>,
+    moves: u64,
+    /// What the last look has found: how often it had moved, and since when that was so.
+    seen: Option<(u64, Instant)>,
+    next_warning: Duration,
+}
+
+/// What is going on.
+#[derive(Default)]
+struct Calls {
+    going_on: BTreeMap<u64, Call>,
+    begun: u64,
+    looks: u32,
+    is_asleep: bool,
+}
+
+impl Calls {
+    fn begin(&mut self, what: Arc<str>) -> u64 {
+        self.begun += 1;
+        let call = Call {
+            what,
+            moves: 0,
+            seen: None,
+            next_warning: FIRST_WARNING,
+        };
+        self.going_on.insert(self.begun, call);
+        self.begun
+    }
+
+    fn moved(&mut self, number: u64) {
+        if let Some(call) = self.going_on.get_mut(&number) {
+            call.moves += 1;
+        }
+    }
+
+    /// Looks at all of them; what to tell the user.
+    fn look(&mut self, now: Instant) -> Vec<String> {
+        let mut told = Vec::new();
+        for call in self.going_on.values_mut() {
+            let moves = call.moves;
+            let (_, since) = *call.seen.insert(
+                call.seen
+                    .filter(|seen| seen.0 == moves)
+                    .unwrap_or((moves, now)),
+            );
+            let idle = now.saturating_duration_since(since);
+            if idle.is_zero() {
+                call.next_warning = FIRST_WARNING;
+            }
+            if idle >= call.next_warning {
+                call.next_warning = warning_after(call.next_warning);
+                told.push(format!(
+                    "{} has not got on for {}; see whether that file system answers",
+                    call.what,
+                    duration_text(idle)
+                ));
+            }
+        }
+        told
+    }
+
+    /// Whether to look again, rather than sleep until a call begins.
+    fn goes_on(&mut self) -> bool {
+        self.looks = if self.going_on.is_empty() {
+            self.looks + 1
+        } else {
+            0
+        };
+        self.is_asleep = self.looks >= LOOKS;
+        !self.is_asleep
+    }
+}
+
+#[derive(Default)]
+struct Shared {
+    calls: Mutex<Calls>,
+    is_over: AtomicBool,
+}
+
+/// Calls of the file system that this rank is in, and a thread that warns of those that do not come back.
+#[derive(Default)]
+pub(crate) struct FileCalls {
+    shared: Arc<Shared>,
+    /// Started with the first call; nothing where it cannot be.
+    thread: OnceLock<Option<Thread>>,
+}
+
+impl FileCalls {
+    /// Notes that a call begins; `what` is what the user is told of it.
+    pub(crate) fn begin(&self, what: &Arc<str>) -> FileCall {
+        let thread = self.thread.get_or_init(|| {
+            let shared = Arc::clone(&self.shared);
+            let name = thread::Builder::new().name("fsgather-files".into());
+            name.spawn(move || watch(&shared))
+                .inspect_err(|error| tracing::debug!("nobody looks after file calls: {error}"))
+                .ok()
+                .map(|handle| handle.thread().clone())
+        });
+        let mut calls = lock(&self.shared.calls);
+        let number = calls.begin(Arc::clone(what));
+        if std::mem::take(&mut calls.is_asleep)
+            && let Some(thread) = thread
+        {
+            thread.unpark();
+        }
+        FileCall {
+            shared: Arc::clone(&self.shared),
+            number,
+        }
+    }
+}
+
+impl Drop for FileCalls {
+    fn drop(&mut self) {
+        // Without a lock: in a forked child somebody may hold it who is not there.
+        self.shared.is_over.store(true, Ordering::SeqCst);
+        if let Some(Some(thread)) = self.thread.get() {
+            thread.unpark();
+        }
+    }
+}
+
+/// A call, for as long as this exists.
+pub(crate) struct FileCall {
+    shared: Arc<Shared>,
+    number: u64,
+}
+
+impl FileCall {
+    /// Notes that it gets on.
+    pub(crate) fn moved(&self) {
+        lock(&self.shared.calls).moved(self.number);
+    }
+}
+
+impl Drop for FileCall {
+    fn drop(&mut self) {
+        lock(&self.shared.calls).going_on.remove(&self.number);
+    }
+}
+
+fn watch(shared: &Shared) {
+    let mut clock = AwakeClock::new(Instant::now());
+    while !shared.is_over.load(Ordering::SeqCst) {
+        let (told, goes_on) = {
+            let mut calls = lock(&shared.calls);
+            let now = clock.look(Instant::now());
+            (calls.look(now), calls.goes_on())
+        };
+        for text in told {
+            tracing::warn!("{text}");
+        }
+        if goes_on {
+            thread::park_timeout(LOOK_EVERY);
+        } else {
+            thread::park();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_does_not_get_on_is_told_now_and_then() {
+        let mut calls = Calls::default();
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let number = calls.begin("reading".into());
+        let mut told = Vec::new();
+        for second in 0..200 {
+            if second == 10 {
+                calls.moved(number);
+            }
+            told.extend(
+                calls
+                    .look(at(second))
+                    .into_iter()
+                    .map(|text| (second, text)),
+            );
+        }
+        let times: Vec<u64> = told.iter().map(|(at, _)| *at).collect();
+        assert_eq!(times, [40, 70, 130]);
+        assert_eq!(
+            told[0].1,
+            "reading has not got on for 30s; see whether that file system answers"
+        );
+        calls.moved(number);
+        assert_eq!(calls.look(at(200)), [""; 0]);
+        assert_eq!(calls.look(at(229)), [""; 0]);
+        assert_eq!(calls.look(at(230)).len(), 1);
+    }
+
+    #[test]
+    fn the_thread_sleeps_while_nothing_goes_on_and_ends_with_all() {
+        let calls = FileCalls::default();
+        drop(calls.begin(&"reading".into()));
+        let shared = Arc::downgrade(&calls.shared);
+        drop(calls);
+        let started = Instant::now();
+        while shared.strong_count() > 0 {
+            assert!(started.elapsed() < Duration::from_mins(1), "it goes on");
+            thread::yield_now();
+        }
+        let mut calls = Calls::default();
+        let looks = (0..).take_while(|_| calls.goes_on()).count();
+        assert_eq!(looks, LOOKS as usize - 1);
+        assert!(calls.is_asleep);
+        calls.begin("writing".into());
+        assert!(calls.goes_on());
+    }
+}
