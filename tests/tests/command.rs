@@ -237,6 +237,50 @@ fn a_closed_standard_stream_is_an_error_on_all_ranks_and_loses_nothing() {
 }
 
 #[test]
+fn a_rank_whose_command_has_failed_before_is_told_that_its_next_one_is_another() {
+    let (directory, work) = (place(), work(10));
+    let script = "if [ $FSGATHER_RANK != 1 ]; then $TOOL gather part.$FSGATHER_RANK --concat=a; echo a $? >&2; fi; \
+                  $TOOL gather part.$FSGATHER_RANK --concat=b --timeout 2s; echo b $? >&2";
+    let end = run(directory.path(), work.path(), script);
+    let said = |text: &str| end.stderr.iter().filter(|line| line.contains(text)).count();
+    assert_eq!(
+        said("ranks are in different commands: rank 0 on "),
+        3,
+        "{end:?}"
+    );
+    assert_eq!((said("a 14"), said("b 14")), (2, 1), "{end:?}");
+    assert!(!work.path().join("a").exists() && !work.path().join("b").exists());
+}
+
+#[test]
+fn what_is_one_command_although_it_differs_needs_a_name() {
+    let (directory, work) = (place(), work(10));
+    let script = "$TOOL gather part.$FSGATHER_RANK --concat=whole.$((FSGATHER_RANK * 10))";
+    let end = run(directory.path(), work.path(), script);
+    assert_eq!(end.code, 14, "{end:?}");
+    let end = run(
+        directory.path(),
+        work.path(),
+        &format!("{script} --name whole"),
+    );
+    succeed(&end);
+    assert!(work.path().join("whole.0").exists());
+}
+
+#[test]
+fn a_file_larger_than_this_process_may_write_is_an_error_of_that_rank() {
+    let (directory, work) = (place(), work(300_000));
+    let script = "export FSGATHER_TRANSPORT=filesys; if [ $FSGATHER_RANK = 1 ]; then ulimit -f 64; fi; $TOOL gather part.$FSGATHER_RANK --all --out 'got.{rank}'";
+    let end = run(directory.path(), work.path(), script);
+    assert_eq!(end.code, 12, "{end:?}");
+    let told = end
+        .stderr
+        .iter()
+        .filter(|line| line.contains("ulimit -f") && line.contains("rank 1 on "));
+    assert_eq!(told.count(), 3, "{end:?}");
+}
+
+#[test]
 fn an_existing_output_is_an_error_on_all_ranks_without_force() {
     let (directory, work) = (place(), work(10));
     fs::write(work.path().join("whole"), "precious").expect("a file");

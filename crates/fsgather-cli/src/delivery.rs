@@ -1,7 +1,7 @@
 //! Writing what was received: files that appear whole, or one stream.
 
 use std::{
-    fs,
+    fs::{self, File},
     io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
 };
@@ -13,69 +13,80 @@ use crate::{
     output::{self, Stream},
 };
 
-/// A file that appears under its name when it is whole, and not at all before.
+/// A file that appears under its name when it is whole, and not at all before; or what is there and is no file, such as a
+/// device or a FIFO, which takes what comes.
 pub(crate) struct NewFile {
     path: PathBuf,
-    staged: NamedTempFile,
     force: bool,
+    place: Place,
+}
+
+enum Place {
+    Staged(NamedTempFile),
+    There(File),
 }
 
 impl NewFile {
     /// Begins a file; its directory is made if need be.
     pub(crate) fn begin(path: &Path, force: bool) -> Result<Self, Failure> {
-        let parent = parent_of(path);
-        fs::create_dir_all(parent).map_err(Failure::file("make directory", parent))?;
-        let staged = tempfile::Builder::new()
-            .prefix(".fsgather-")
-            .permissions(default_permissions())
-            .tempfile_in(parent)
-            .map_err(Failure::file("make a file in", parent))?;
+        let place = if takes_what_comes(path) {
+            let there = File::options().write(true).open(path);
+            Place::There(there.map_err(Failure::file("open", path))?)
+        } else {
+            let parent = parent_of(path);
+            fs::create_dir_all(parent).map_err(Failure::file("make directory", parent))?;
+            let staged = tempfile::Builder::new()
+                .prefix(".fsgather-")
+                .permissions(default_permissions())
+                .tempfile_in(parent)
+                .map_err(Failure::file("make a file in", parent))?;
+            Place::Staged(staged)
+        };
         Ok(Self {
             path: path.to_owned(),
-            staged,
             force,
+            place,
         })
     }
 
     /// Adds to it.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        self.staged
-            .write_all(bytes)
-            .map_err(Failure::file("write", &self.path))
+        let written = match &mut self.place {
+            Place::Staged(staged) => staged.write_all(bytes),
+            Place::There(file) => file.write_all(bytes),
+        };
+        written.map_err(Failure::file("write", &self.path))
     }
 
     /// Lets it appear.
     pub(crate) fn finish(self) -> Result<PathBuf, Failure> {
-        let Self {
-            path,
-            staged,
-            force,
-        } = self;
-        let placed = if force {
-            staged.persist(&path)
-        } else {
-            staged.persist_noclobber(&path)
-        };
-        placed.map_err(|refused| Failure::file("place", &path)(refused.error))?;
+        let Self { path, force, place } = self;
+        if let Place::Staged(staged) = place {
+            let placed = if force {
+                staged.persist(&path)
+            } else {
+                staged.persist_noclobber(&path)
+            };
+            placed.map_err(|refused| Failure::file("place", &path)(refused.error))?;
+        }
         Ok(path)
     }
 }
 
-/// Why a file must not be written to, if it must not: a file is replaced, and what is not one is not.
+/// Whether something is there that is neither a file nor a directory.
+fn takes_what_comes(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir())
+}
+
+/// Why a file must not be written to, if it must not.
 pub(crate) fn objection(path: &Path, force: bool) -> Option<String> {
     let name = path.display();
-    match fs::metadata(path) {
-        Ok(there) if there.is_dir() => Some(format!("{name} is a directory; name a file")),
-        Ok(there) if !there.is_file() => Some(format!(
-            "{name} is not a file, and a file would take its place; to write into it, redirect standard output"
-        )),
-        _ if force => None,
-        // A link to nothing is in the way as well.
-        _ if fs::symlink_metadata(path).is_ok() => {
-            Some(format!("{name} exists; use --force to replace it"))
-        }
-        _ => None,
+    if path.is_dir() {
+        return Some(format!("{name} is a directory; name a file"));
     }
+    // A link to nothing is in the way as well.
+    let is_in_the_way = !force && !takes_what_comes(path) && fs::symlink_metadata(path).is_ok();
+    is_in_the_way.then(|| format!("{name} exists; use --force to replace it"))
 }
 
 /// Writes to standard output. Binary data is not let loose on a terminal.
@@ -124,21 +135,34 @@ fn default_permissions() -> fs::Permissions {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
     use rustix::fs::{CWD, Mode};
 
     use super::*;
 
     #[test]
-    fn what_is_not_a_file_is_never_replaced() {
+    fn what_is_not_a_file_takes_what_comes_and_is_never_replaced() {
         let place = tempfile::tempdir().unwrap();
         let [fifo, link, nowhere] = ["fifo", "link", "nowhere"].map(|name| place.path().join(name));
-        rustix::fs::mkfifoat(CWD, &fifo, Mode::RUSR).unwrap();
+        rustix::fs::mkfifoat(CWD, &fifo, Mode::RWXU).unwrap();
         std::os::unix::fs::symlink("/dev/null", &link).unwrap();
         std::os::unix::fs::symlink("/nowhere/at/all", &nowhere).unwrap();
-        for path in [&fifo, &link, Path::new("/dev/null"), place.path()] {
-            assert!(objection(path, true).is_some(), "{}", path.display());
-            assert_eq!(objection(path, true), objection(path, false));
+        // Both ways, so that nobody has to wait for the other side.
+        let mut reader = File::options().read(true).write(true).open(&fifo).unwrap();
+        for path in [&fifo, &link] {
+            for force in [false, true] {
+                assert_eq!(objection(path, force), None);
+                let mut file = NewFile::begin(path, force).unwrap();
+                file.write(b"whole").unwrap();
+                file.finish().unwrap();
+            }
+            assert!(takes_what_comes(path), "{}", path.display());
         }
+        let mut got = [0; 10];
+        reader.read_exact(&mut got).unwrap();
+        assert_eq!(&got, b"wholewhole");
+        assert!(objection(place.path(), true).is_some_and(|said| said.contains("directory")));
         assert!(objection(&nowhere, false).is_some_and(|said| said.contains("--force")));
         assert_eq!(objection(&nowhere, true), None);
     }

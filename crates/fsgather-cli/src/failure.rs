@@ -7,7 +7,7 @@ use std::{
     process::ExitStatus,
 };
 
-use fsgather::Error;
+use fsgather::{Error, Peer};
 
 use crate::exit;
 
@@ -38,6 +38,17 @@ pub(crate) enum Failure {
         rank: usize,
         /// How it ended; it has said why itself.
         status: ExitStatus,
+    },
+    /// Two ranks are in different commands of one job.
+    OtherStep {
+        /// One rank,
+        one: Peer,
+        /// and its command.
+        one_line: String,
+        /// The other rank,
+        other: Peer,
+        /// and its command.
+        other_line: String,
     },
     /// A signal.
     Signal {
@@ -78,6 +89,7 @@ impl Failure {
             }
             Self::System { .. } => exit::OTHER,
             Self::File { .. } => exit::STORAGE,
+            Self::OtherStep { .. } => exit::DIFFERENT_CALLS,
             Self::Signal { code, .. } => *code,
             Self::Rank { status, .. } => status
                 .code()
@@ -105,6 +117,17 @@ impl fmt::Display for Failure {
                 cause,
             } => write!(f, "cannot {operation} {}: {cause}", path.display()),
             Self::Rank { rank, status } => write!(f, "rank {rank} failed ({status})"),
+            Self::OtherStep {
+                one,
+                one_line,
+                other,
+                other_line,
+            } => write!(
+                f,
+                "ranks are in different commands: {one} in {one_line}, {other} in {other_line}; where a command has \
+                 failed on one rank, its script must not go on to the next (set -e), and what is one \
+                 command although it differs needs a --name"
+            ),
             Self::Signal { name, .. } => write!(f, "ended by {name}"),
         }
     }

@@ -24,6 +24,8 @@ pub(crate) struct Input {
     refusal: Option<String>,
     open: Option<File>,
     read: u64,
+    /// How long the file was when it was opened, if it was an ordinary one: it may grow, but not shrink.
+    least: u64,
 }
 
 impl Input {
@@ -48,6 +50,7 @@ impl Input {
             refusal,
             open: None,
             read: 0,
+            least: 0,
         })
     }
 
@@ -71,9 +74,22 @@ impl Input {
             Some(file) => file,
             None => File::open(path)?,
         };
-        let read = file.read(buffer);
+        if self.read == 0 {
+            let found = file.metadata()?;
+            self.least = if found.is_file() { found.len() } else { 0 };
+        }
+        let read = file.read(buffer)?;
         self.open = Some(file);
-        read
+        if read == 0 && !buffer.is_empty() && self.read < self.least {
+            return Err(io::Error::new(
+                io::ErrorKind::UnexpectedEof,
+                format!(
+                    "it has become shorter meanwhile: {} bytes of {} were read",
+                    self.read, self.least
+                ),
+            ));
+        }
+        Ok(read)
     }
 }
 
@@ -127,4 +143,33 @@ fn explain(path: &Path, error: &io::Error) -> io::Error {
         error.kind(),
         format!("cannot read {}: {error}", path.display()),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_may_grow_while_it_is_read_but_not_shrink() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("part");
+        for (len, is_whole) in [(500, false), (1000, true), (2000, true)] {
+            std::fs::write(&path, [7; 1000]).unwrap();
+            let mut input = Input::of(Some(&path)).unwrap();
+            input.read_exact(&mut [0; 100]).unwrap();
+            let file = File::options().write(true).open(&path).unwrap();
+            file.set_len(len).unwrap();
+            let rest = input.read_to_end(&mut Vec::new());
+            match rest {
+                Ok(read) => assert!(is_whole && read as u64 == len - 100, "{read}"),
+                Err(error) => {
+                    let said = error.to_string();
+                    assert!(
+                        !is_whole && said.contains("shorter meanwhile: 500 bytes of 1000"),
+                        "{said}"
+                    );
+                }
+            }
+        }
+    }
 }

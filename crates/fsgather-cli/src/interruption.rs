@@ -20,6 +20,13 @@ use signal_hook::{
 
 use crate::{exit, failure::Failure, heeded::heeded};
 
+/// Has a file that would become larger than this process may write be an error of the write, and not the end of
+/// the process.
+pub(crate) fn survive_large_files() {
+    // Whoever starts this program may have done so already. Where that fails it stays as it was.
+    let _ = signal_hook::flag::register(rustix::process::Signal::XFSZ.as_raw(), Arc::default());
+}
+
 /// How long a signalled command may take to tell the others and to clean up.
 const LAST_WORDS: Duration = Duration::from_secs(4);
 

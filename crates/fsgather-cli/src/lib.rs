@@ -22,6 +22,7 @@ mod output;
 mod progress;
 mod run;
 mod standard_streams;
+mod step;
 mod table;
 mod verbs;
 
@@ -50,6 +51,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, program: Vec<OsString
         Ok(arguments) => arguments,
         Err(code) => return code,
     };
+    interruption::survive_large_files();
     let (ended, end) = mpsc::channel();
     let invocation = Arc::new(Invocation::new(program, words, ended.clone()));
     if !arguments.verb.may_be_left_behind() {

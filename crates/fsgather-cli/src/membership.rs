@@ -7,7 +7,7 @@ use fsgather::{Builder, Communicator, Interrupt, settings::Transport};
 
 use crate::{
     arguments::positive_duration, failure::Failure, interruption::Interruption,
-    invocation::Invocation, log,
+    invocation::Invocation, log, step::Step,
 };
 
 /// Arguments that all verbs of ranks share.
@@ -21,6 +21,22 @@ pub(crate) struct JoinArguments {
     /// How long to wait for other ranks without progress, in meeting and in the call, such as 30s.
     #[arg(long, value_name = "D", value_parser = positive_duration)]
     timeout: Option<Duration>,
+
+    /// What this command is called: all ranks must say the same, so that none takes the data of another
+    /// command of its script for that of this one.
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+}
+
+impl JoinArguments {
+    /// The step that a command is, which says what it does, and where it wants what it receives.
+    pub(crate) fn step(&self, verb: impl Into<String>, output: Option<&str>) -> Step {
+        Step {
+            verb: verb.into(),
+            name: self.name.clone(),
+            output: output.map(Into::into),
+        }
+    }
 }
 
 /// Membership of the world that the launcher describes, for as long as a command runs.
@@ -28,6 +44,7 @@ pub(crate) struct Membership {
     pub(crate) communicator: Communicator,
     interrupt: Interrupt,
     interruption: Interruption,
+    line: String,
 }
 
 impl Membership {
@@ -64,17 +81,34 @@ impl Membership {
         let interrupt = Interrupt::default();
         let interruption = Interruption::watch(&interrupt, invocation.early_end())
             .map_err(Failure::system("watch signals"))?;
-        let builder = builder
-            .interrupt(&interrupt)
-            .call_site(invocation.command_line());
+        let line = invocation.command_line();
+        let builder = builder.interrupt(&interrupt).call_site(line.clone());
         match builder.build() {
             Ok(communicator) => Ok(Self {
                 communicator,
                 interrupt,
                 interruption,
+                line,
             }),
             Err(error) => Err(interruption.explain(error)),
         }
+    }
+
+    /// The same as [`complete`](Self::complete), once it is certain that all ranks are in this step.
+    ///
+    /// # Errors
+    ///
+    /// When they are not, the work's failure, or that of another rank.
+    pub(crate) fn complete_step<R>(
+        self,
+        step: Step,
+        work: impl FnOnce(&Communicator) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        let line = self.line.clone();
+        self.complete(|communicator| {
+            step.agree(communicator, line)?;
+            work(communicator)
+        })
     }
 
     /// Does the verb's work and ends the membership with its outcome: the other ranks learn of a failure,
@@ -91,6 +125,7 @@ impl Membership {
             communicator,
             interrupt,
             interruption,
+            line: _,
         } = self;
         match work(&communicator) {
             Ok(result) => match communicator.close() {

@@ -22,7 +22,8 @@ use crate::{
     attempt::{Candidate, Ending, Joining, Outcome, attempt, await_welcome},
     config::Config,
     findings::{Findings, Fruitless},
-    markers::{self, Entered, Event, Searching},
+    found::{Found, FoundTcp, Unmet},
+    markers::{self, Event, Searching},
     message::{Join, ToCoordinator, Welcome},
     noise::Credentials,
     objecting::{Objecting, Obstacle},
@@ -55,22 +56,6 @@ pub(crate) struct Search {
     pub(crate) config: Config,
 }
 
-/// A world that has taken us in.
-pub(crate) enum Found {
-    Tcp(Box<FoundTcp>),
-    Markers(Box<Entered>),
-}
-
-/// A world over TCP that has taken us in.
-pub(crate) struct FoundTcp {
-    pub(crate) welcome: Welcome,
-    pub(crate) nonce: u128,
-    pub(crate) connection: Connection,
-    /// How it was reached, for the second connection.
-    pub(crate) address: SocketAddr,
-    pub(crate) credentials: Credentials,
-}
-
 /// A world that is forming and has noted us.
 struct Forming {
     /// Tells it from others.
@@ -83,21 +68,6 @@ struct Forming {
 enum Way {
     Tcp(Joining),
     Markers(Arc<Searching>),
-}
-
-/// Why a search has come to nothing.
-#[derive(Debug)]
-pub(crate) enum Unmet {
-    /// The others hear this from nobody else.
-    Own(Error),
-    /// The others know, or it concerns this rank alone.
-    Known(Error),
-}
-
-impl From<Error> for Unmet {
-    fn from(error: Error) -> Self {
-        Self::Known(error)
-    }
 }
 
 /// Looks for the world until it is in, refused, or out of time.

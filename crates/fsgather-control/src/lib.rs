@@ -40,6 +40,7 @@ mod config;
 mod door;
 mod findings;
 mod forked;
+mod found;
 mod gate;
 mod hub;
 mod join;

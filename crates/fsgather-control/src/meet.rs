@@ -7,7 +7,7 @@ use fsgather_core::{Activity, Error, Noticeboard, Phase, PostOffice, Rank};
 pub use crate::config::{Config, Control, Joined, Meeting};
 use crate::{
     config::{own_peer, raised},
-    join::{Found, Unmet},
+    found::{Found, Unmet},
     markers, refusal,
     tcp::{self, Hosted},
 };

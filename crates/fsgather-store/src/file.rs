@@ -11,9 +11,11 @@ use std::{
     path::Path,
 };
 
+use fsgather_core::bytes_text;
 use rustix::{
     fs::{Mode, OFlags},
     io::{Errno, retry_on_intr},
+    process::{Resource, getrlimit},
 };
 
 /// Makes a new file for writing; an existing one, or a link, is an error.
@@ -63,7 +65,12 @@ pub(crate) fn examine(file: &File) -> io::Result<Opened> {
 }
 
 /// Writes all parts, in as few system calls as it takes.
+///
+/// Beyond the size that this process may give a file that is an error like others: the signal that the kernel would send
+/// ends processes that do not expect it.
 pub(crate) fn write_all(mut file: &File, mut parts: &mut [IoSlice<'_>]) -> io::Result<()> {
+    let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
+    check_size_limit(file, bytes)?;
     IoSlice::advance_slices(&mut parts, 0);
     while !parts.is_empty() {
         match file.write_vectored(parts) {
@@ -74,6 +81,23 @@ pub(crate) fn write_all(mut file: &File, mut parts: &mut [IoSlice<'_>]) -> io::R
         }
     }
     Ok(())
+}
+
+fn check_size_limit(file: &File, more: u64) -> io::Result<()> {
+    let Some(limit) = getrlimit(Resource::Fsize).current else {
+        return Ok(());
+    };
+    let at = rustix::fs::tell(file)?;
+    if at.saturating_add(more) <= limit {
+        return Ok(());
+    }
+    Err(io::Error::new(
+        io::ErrorKind::FileTooLarge,
+        format!(
+            "files of this process may have {} at most (see `ulimit -f`)",
+            bytes_text(limit)
+        ),
+    ))
 }
 
 /// Fills `buffer` from `offset` on; an early end is [`io::ErrorKind::UnexpectedEof`].

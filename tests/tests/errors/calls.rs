@@ -204,9 +204,6 @@ fn different_roots() {
     let world = World::new(2, place.path());
     let mut stage = two(&world, "join gather_bytes:0:10", "join gather_bytes:1:10");
     all_say(&mut stage, 0..2, "different_roots");
-    let to = |root| ["gather", "--root", root, "/dev/null"];
-    let mut stage = two_tools(&world, &to("0"), &to("1"));
-    all_tools_say(&mut stage, 0..2, "different_roots");
 }
 
 #[test]

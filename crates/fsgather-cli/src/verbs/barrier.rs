@@ -52,14 +52,15 @@ pub(crate) fn barrier(
     let started = Instant::now();
     // Nothing is handed over, so no directory is needed for it.
     let membership = Membership::join(&arguments.join, Some(Transport::Memory), invocation)?;
-    let report = membership.complete(|communicator| {
-        communicator.barrier()?;
-        Ok(Report {
-            rank: communicator.rank().get(),
-            world_size: communicator.world_size().get(),
-            seconds: started.elapsed().as_secs_f64(),
-        })
-    })?;
+    let report =
+        membership.complete_step(arguments.join.step("barrier", None), |communicator| {
+            communicator.barrier()?;
+            Ok(Report {
+                rank: communicator.rank().get(),
+                world_size: communicator.world_size().get(),
+                seconds: started.elapsed().as_secs_f64(),
+            })
+        })?;
     if json {
         output::json(&report).map_err(Failure::system("write standard output"))?;
     }

@@ -24,6 +24,7 @@ Examples:
 
 The root reads FILE, or standard input. With --out, which must contain {rank},
 each rank writes a file, which appears whole; without it, standard output.
+Ranks must agree on --root, --out and --name.
 
 With --json and --out, standard output carries
   {schema_version, rank, world_size, root, bytes, file, seconds}.";
@@ -81,7 +82,9 @@ pub(crate) fn broadcast(
         ));
     }
     let membership = Membership::join(&arguments.join, None, invocation)?;
-    let report = membership.complete(|communicator| {
+    let verb = format!("broadcast from {}", arguments.root);
+    let step = arguments.join.step(verb, arguments.out.as_deref());
+    let report = membership.complete_step(step, |communicator| {
         let rank = communicator.rank();
         let is_root = rank.get() == arguments.root;
         // Only the root's input is looked at.

@@ -23,6 +23,7 @@ use crate::{
     output,
     progress::Received,
     standard_streams,
+    step::Step,
 };
 
 const EXAMPLES: &str = "\
@@ -35,6 +36,11 @@ Examples:
       every rank gets everything, each in a directory of its own
 
 Each rank hands over FILE, or its standard input. Files appear whole, by rename.
+Several gathers in one script: end it where one fails, with `set -e`; this
+rank's next gather would meet the one in which the others still are. Ranks with
+different --name, --out or --concat= are told so; gathers to standard output are
+told apart by --name alone.
+
 With --all, --out and --concat= must contain {rank}, which is replaced by the
 rank's number, so that no two ranks write to the same place.
 
@@ -117,7 +123,7 @@ pub(crate) fn gather(
     arguments.check(json)?;
     let mut input = Input::of(arguments.file.as_deref())?;
     let membership = Membership::join(&arguments.join, None, invocation)?;
-    let report = membership.complete(|communicator| {
+    let report = membership.complete_step(arguments.step(), |communicator| {
         let rank = communicator.rank();
         let receives = arguments.all || rank.get() == arguments.root;
         let names = arguments.names(communicator, &input)?;
@@ -171,6 +177,16 @@ pub(crate) fn gather(
 }
 
 impl GatherArguments {
+    fn step(&self) -> Step {
+        let verb = if self.all {
+            "gather to all".to_owned()
+        } else {
+            format!("gather to {}", self.root)
+        };
+        let concat = self.concat.as_deref().filter(|concat| *concat != "-");
+        self.join.step(verb, self.out.as_deref().or(concat))
+    }
+
     fn check(&self, json: bool) -> Result<(), Failure> {
         if self.all {
             match (&self.out, self.concat.as_deref()) {
