@@ -2,7 +2,10 @@
 
 mod common;
 
-use std::time::{Duration, Instant};
+use std::{
+    process::Command,
+    time::{Duration, Instant},
+};
 
 use common::{
     PEER_FAILED, RENDEZVOUS, Stage, TIMED_OUT, World, assert_nothing_left, everybody, name_of,
@@ -447,4 +450,68 @@ fn jobs_without_an_id_that_one_process_starts_never_exchange_ranks() {
 fn one_job_without_an_id_meets() {
     let (well, mixed) = jobs_without_an_id(&[('a', 1), ('a', 0)], Duration::from_millis(10));
     assert_eq!((well, mixed), (2, Vec::new()));
+}
+
+/// Two jobs without an id that one shell starts in the background, the second one so many seconds after the first: exit code, what
+/// was gathered and what was said, for each of the four ranks.
+#[expect(
+    clippy::expect_used,
+    reason = "the tests that share it fail in the same way"
+)]
+fn started_by_one_shell(stagger: u32) -> Vec<(char, i32, String, String)> {
+    const SCRIPT: &str = r#"
+        for job in a b; do
+            [ $job = a ] || sleep "$STAGGER"
+            for rank in 0 1; do
+                (
+                    FSGATHER_RANK=$rank "$TOOL" gather --all --concat="$OUT/got-$job-{rank}" "$OUT/$job" 2>"$OUT/said-$job-$rank"
+                    echo $? >"$OUT/code-$job-$rank"
+                ) &
+            done
+        done
+        wait"#;
+    let (place, own) = (place(), place());
+    for job in ["a", "b"] {
+        std::fs::write(own.path().join(job), job).expect("a file");
+    }
+    let world = World::new(2, place.path()).with("FSGATHER_JOIN_TIMEOUT", "60s");
+    let mut shell = world.set_up(Command::new("sh"), 0, "");
+    shell
+        .args(["-c", SCRIPT])
+        .env_remove("FSGATHER_RANK")
+        .env("STAGGER", stagger.to_string())
+        .env("TOOL", common::build::command_line_tool())
+        .env("OUT", own.path());
+    let mut stage = Stage::new();
+    stage.start(&mut shell);
+    stage.succeed([0]);
+    let read = |name: String| std::fs::read_to_string(own.path().join(name)).unwrap_or_default();
+    let ranks = ['a', 'b'].map(|job| [0, 1].map(|rank| (job, rank)));
+    let ranks = ranks.into_iter().flatten();
+    let ends = ranks.map(|(job, rank)| {
+        let code = read(format!("code-{job}-{rank}"));
+        let code = code.trim().parse().unwrap_or(-1);
+        let got = read(format!("got-{job}-{rank}"));
+        (job, code, got, read(format!("said-{job}-{rank}")))
+    });
+    ends.collect()
+}
+
+#[test]
+fn jobs_without_an_id_that_one_shell_starts_at_once_are_all_told_to_take_names() {
+    for _ in 0..5 {
+        for (job, code, got, said) in started_by_one_shell(0) {
+            // Whoever is quick enough not to see the other job has what is its own.
+            let is_own = code == 0 && got == format!("{job}{job}");
+            let is_told = code == RENDEZVOUS && said.contains("FSGATHER_JOB to a different name");
+            assert!(is_own || is_told, "{job}: {code} {got:?} {said}");
+        }
+    }
+}
+
+#[test]
+fn jobs_without_an_id_that_one_shell_starts_one_after_the_other_both_succeed() {
+    for (job, code, got, said) in started_by_one_shell(5) {
+        assert_eq!((code, got), (0, format!("{job}{job}")), "{said}");
+    }
 }

@@ -19,12 +19,13 @@ use uuid::Uuid;
 use crate::{
     addresses::{self, Network},
     aside::{Aside, without_a_thread},
-    attempt::{Candidate, Ending, Joining, Outcome, attempt, await_welcome},
+    attempt::{Candidate, Ending, Outcome, attempt, await_welcome},
     config::Config,
+    expecting::{Expecting, GOODBYE_LIMIT, Way},
     findings::{Findings, Fruitless},
     found::{Found, FoundTcp, Unmet},
     markers::{self, Event, Searching},
-    message::{Join, ToCoordinator, Welcome},
+    message::{Join, Welcome},
     noise::Credentials,
     objecting::{Objecting, Obstacle},
     record::{MarkerPlace, Objection, Record},
@@ -56,26 +57,48 @@ pub(crate) struct Search {
     pub(crate) config: Config,
 }
 
-/// A world that is forming and has noted us.
-struct Forming {
-    /// Tells it from others.
-    name: String,
-    coordinator: String,
-    way: Way,
-}
-
-/// How to talk to a world that is forming.
-enum Way {
-    Tcp(Joining),
-    Markers(Arc<Searching>),
-}
-
 /// Looks for the world until it is in, refused, or out of time.
-pub(crate) async fn seek(search: Search) -> Result<Found, Unmet> {
-    let started = Instant::now();
-    let mut deadline = AwakeDeadline::after(started, search.config.join_patience);
-    let (events, mut marker_events) = mpsc::unbounded_channel();
+///
+/// Other worlds that count on this rank are told that it will not come, and why. `interrupted` ends the search.
+pub(crate) async fn seek(
+    search: Search,
+    interrupted: impl Future<Output = Error>,
+) -> Result<Found, Unmet> {
+    let (events, marker_events) = mpsc::unbounded_channel();
     let mut seeker = Seeker::new(search, events);
+    let found = tokio::select! {
+        found = seek_with(&mut seeker, marker_events) => found,
+        failure = interrupted => Err(Unmet::Own(failure)),
+    };
+    let cause = match &found {
+        Ok(_) => Error::rendezvous(format!(
+            "rank {} has found another rank 0 of a job with the same name. Set FSGATHER_JOB to a different name for each job",
+            seeker.search.join.rank
+        )),
+        Err(Unmet::Own(error) | Unmet::Known(error)) => {
+            let problem = seeker.search.config.problem.as_ref();
+            problem.unwrap_or(error).clone()
+        }
+    };
+    let goodbye = async move {
+        seeker.hear_answers().await;
+        seeker.expecting.say_goodbye(&cause).await;
+    };
+    if matches!(found, Ok(Found::Tcp(_))) {
+        // This world goes on meanwhile.
+        tokio::spawn(goodbye);
+    } else {
+        goodbye.await;
+    }
+    found
+}
+
+async fn seek_with(
+    seeker: &mut Seeker,
+    mut marker_events: mpsc::UnboundedReceiver<(String, Event)>,
+) -> Result<Found, Unmet> {
+    let started = Instant::now();
+    let mut deadline = AwakeDeadline::after(started, seeker.search.config.join_patience);
     let (endings, mut ended) = mpsc::channel::<(String, Ending)>(8);
     let mut listings = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
     let mut look_at = started;
@@ -114,10 +137,13 @@ pub(crate) async fn seek(search: Search) -> Result<Found, Unmet> {
                 Ending::Welcome(welcome, reader) => {
                     return Ok(seeker.settle(&name, welcome, reader)?);
                 }
-                Ending::Aborted(cause) => return Err(Unmet::Known(cause)),
+                Ending::Aborted(cause) => {
+                    seeker.expecting.remove(&name);
+                    return Err(Unmet::Known(cause));
+                }
                 Ending::Lost(how) => return Err(Unmet::Own(seeker.lost(&name, how))),
                 Ending::Moved => {
-                    seeker.forget(&name);
+                    seeker.expecting.remove(&name);
                     listings.reset();
                     look_at = Instant::now();
                 }
@@ -131,7 +157,7 @@ pub(crate) async fn seek(search: Search) -> Result<Found, Unmet> {
                 .join_patience
                 .saturating_add(COORDINATOR_GRACE);
             deadline = AwakeDeadline::after(Instant::now(), patience);
-            seeker.tell_rivals().await;
+            seeker.expecting.tell_rivals().await;
         }
     }
 }
@@ -144,7 +170,7 @@ struct Seeker {
     /// Worlds over marker files that are being asked.
     searches: HashMap<String, Arc<Searching>>,
     events: mpsc::UnboundedSender<(String, Event)>,
-    forming: Vec<Forming>,
+    expecting: Expecting,
     findings: Findings,
     objecting: Objecting,
 }
@@ -157,7 +183,7 @@ impl Seeker {
             pauses: HashMap::new(),
             searches: HashMap::new(),
             events,
-            forming: Vec::new(),
+            expecting: Expecting::default(),
             findings: Findings::default(),
             objecting: Objecting::default(),
         }
@@ -244,7 +270,7 @@ impl Seeker {
                 let records = match listed {
                     Ok(records) => records,
                     // It is only a second rank 0 that might be missed.
-                    Err(error) if !self.forming.is_empty() => {
+                    Err(error) if !self.expecting.is_empty() => {
                         tracing::debug!("cannot look for another rank 0: {error}");
                         return Ok(Vec::new());
                     }
@@ -277,7 +303,7 @@ impl Seeker {
         if record.refuser.is_some() {
             let refusal = record.refusal_to(&join.process, join.start);
             // Who is in hears it from rank 0, which would take an earlier end for the cause.
-            let refusal = refusal.filter(|_| self.forming.is_empty());
+            let refusal = refusal.filter(|_| self.expecting.is_empty());
             return refusal.cloned().map_or(Ok(None), Err);
         }
         if let Some(cause) = record.refusal {
@@ -404,11 +430,7 @@ impl Seeker {
 
     fn take_in(&mut self, name: String, coordinator: String, way: Way) {
         tracing::info!("rank 0 ({coordinator}) has taken this rank in and waits for the others");
-        self.forming.push(Forming {
-            name,
-            coordinator,
-            way,
-        });
+        self.expecting.add(name, coordinator, way);
     }
 
     /// Takes note of a try; the reader of a connection on which a welcome is to come.
@@ -461,25 +483,20 @@ impl Seeker {
         Ok(None)
     }
 
-    /// Two worlds of one key are forming: both are told, and both will fail.
-    async fn tell_rivals(&mut self) {
-        if self.forming.len() < 2 {
-            return;
-        }
-        let names: Vec<String> = self
-            .forming
-            .iter()
-            .map(|forming| forming.coordinator.clone())
-            .collect();
-        for (index, forming) in self.forming.iter_mut().enumerate() {
-            let other = names[(index + 1) % names.len()].clone();
-            match &mut forming.way {
-                Way::Tcp(joining) => {
-                    let _ = joining.writer.send(&ToCoordinator::Rival { other }).await;
+    /// Hears whether those that it has just asked have taken this rank in, to tell them that it will not come.
+    async fn hear_answers(&mut self) {
+        let answered = async {
+            while let Some(tried) = self.tries.join_next().await {
+                if let Ok((candidate, Outcome::Forming(coordinator, joining, reader))) = tried {
+                    // A connection that is closed with something unread in it is reset.
+                    tokio::spawn(await_welcome(reader));
+                    let way = Way::Tcp(joining);
+                    self.expecting.add(candidate.name, coordinator, way);
                 }
-                Way::Markers(searching) => searching.tell_rival(other),
             }
-        }
+        };
+        // Who has not answered by then may count on this rank for some seconds longer.
+        let _ = tokio::time::timeout(GOODBYE_LIMIT, answered).await;
     }
 
     fn settle(&mut self, name: &str, welcome: Welcome, reader: Reader) -> Result<Found, Error> {
@@ -490,7 +507,7 @@ impl Seeker {
             ));
         }
         let nonce = join.nonce;
-        match self.forget(name).map(|forming| forming.way) {
+        match self.expecting.remove(name) {
             Some(Way::Tcp(joining)) => Ok(Found::Tcp(Box::new(FoundTcp {
                 welcome,
                 nonce,
@@ -505,21 +522,11 @@ impl Seeker {
         }
     }
 
-    /// Takes a world off the list of those that are forming with us.
-    fn forget(&mut self, name: &str) -> Option<Forming> {
-        let index = self
-            .forming
-            .iter()
-            .position(|forming| forming.name == name)?;
-        Some(self.forming.swap_remove(index))
-    }
-
     fn lost(&self, name: &str, how: String) -> Error {
         let (host, pid) = self
-            .forming
-            .iter()
-            .find(|forming| forming.name == name)
-            .and_then(|forming| forming.coordinator.split_once(", pid "))
+            .expecting
+            .coordinator_of(name)
+            .and_then(|coordinator| coordinator.split_once(", pid "))
             .map_or(("an unknown host", 0), |(host, pid)| {
                 (host, pid.parse().unwrap_or(0))
             });
@@ -551,13 +558,12 @@ impl Seeker {
             Whereabouts::Address { host, port, .. } => format!("tcp://{host}:{port}"),
         };
         let at_address = matches!(self.search.whereabouts, Whereabouts::Address { .. });
-        let forming = self.forming.first();
         let failure = self.findings.out_of_time(&Fruitless {
             rank: self.search.join.rank,
             patience: self.search.config.join_patience,
             place: &place,
             is_address: at_address,
-            coordinator: forming.map(|forming| forming.coordinator.as_str()),
+            coordinator: self.expecting.first_coordinator(),
         });
         match failure {
             // A rank 0 that comes yet would wait for this rank in vain.

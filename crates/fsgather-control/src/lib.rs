@@ -27,6 +27,7 @@ pub mod coordinator;
 pub mod member;
 
 mod driver;
+mod expecting;
 mod machines;
 mod seat;
 mod threads;

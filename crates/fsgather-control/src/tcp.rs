@@ -252,17 +252,17 @@ pub(crate) fn seek_world(config: &Config) -> Result<(Found, Baton), Unmet> {
             let _ = sender.send(reason.to_owned());
         }
     });
-    let joining = Activity::outside(Phase::Joining);
-    let seeking = async {
-        tokio::select! {
-            found = seek(search) => found,
-            Ok(reason) = interruption => {
-                let failure = config::raised(&config::own_peer(config), joining, &reason);
-                Err(Unmet::Own(failure))
+    let interrupted = async {
+        match interruption.await {
+            Ok(reason) => {
+                let joining = Activity::outside(Phase::Joining);
+                config::raised(&config::own_peer(config), joining, &reason)
             }
+            // Nobody can throw the switch any more.
+            Err(_) => std::future::pending().await,
         }
     };
-    let found = baton.run_asking(seeking, &config.interrupt)?;
+    let found = baton.run_asking(seek(search, interrupted), &config.interrupt)?;
     Ok((found, baton))
 }
 

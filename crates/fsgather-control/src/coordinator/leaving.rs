@@ -21,6 +21,12 @@ impl Coordinator {
 
     pub(super) fn leave(&mut self, from: Rank, cause: Option<&Error>) {
         self.staying.remove(&from);
+        // It says what keeps all from meeting, and whose failure it is.
+        match cause {
+            Some(cause @ Error::Rendezvous { .. }) => self.give_up(cause),
+            Some(cause @ Error::PeerFailed { .. }) if !self.open => self.give_up(cause),
+            _ => {}
+        }
         self.part_with(from, cause, Standing::Gone);
     }
 

@@ -74,6 +74,8 @@ pub(crate) struct Entered {
 struct Told {
     is_over: bool,
     rivals: Vec<String>,
+    /// Why this rank ends the search, if that is not for its process alone to know.
+    cause: Option<Error>,
     /// Whether rank 0 may count on us, and has not been told otherwise.
     is_expected: bool,
 }
@@ -88,6 +90,13 @@ impl Searching {
     pub(crate) fn tell_rival(&self, other: String) {
         self.orders.lock().rivals.push(other);
         self.orders.told.notify_all();
+    }
+}
+
+impl Searching {
+    /// Says why this rank will not come, for when the search ends.
+    pub(crate) fn will_not_come(&self, cause: Error) {
+        self.orders.lock().cause = Some(cause);
     }
 }
 
@@ -322,8 +331,9 @@ impl Asking<'_> {
                 letters.say(join.clone());
             }
             let Some(rivals) = self.orders.wait(pace.pause(Instant::now())) else {
-                let cause = Error::rendezvous("it has stopped to wait for the others");
-                self.say_goodbye(letters, outbox, Some(cause));
+                let cause = self.orders.lock().cause.take();
+                let stopped = || Error::rendezvous("it has stopped to wait for the others");
+                self.say_goodbye(letters, outbox, Some(cause.unwrap_or_else(stopped)));
                 return None;
             };
             for other in rivals {
