@@ -6,7 +6,7 @@ use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
-        mpsc::{self, Receiver, RecvTimeoutError, Sender},
+        mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -15,17 +15,16 @@ use std::{
 use fsgather_core::{Deadline, Error, StorageCause};
 
 use crate::{
-    cleaning, condemnation, file,
+    condemnation, file,
     gather_dir::GatherDir,
     judgement::Rules,
     layout::{GatherEntry, PayloadName},
     listing,
+    neighbours::Neighbours,
     payload_writer::PayloadId,
     remove,
+    sweeping::Sweep,
 };
-
-/// How long a sweep may take; what is left then is left to the next.
-const SWEEPING: Duration = Duration::from_secs(1);
 
 /// How long [`Care::finish`] waits for a thread that may hang in a file call.
 const LAST_WAIT: Duration = Duration::from_secs(2);
@@ -102,12 +101,15 @@ impl Caretaker {
     pub fn care_for(&self, directory: GatherDir, beat: Option<Duration>) -> Care {
         let number = self.thread.next.fetch_add(1, Ordering::Relaxed);
         let condemned = Arc::new(Mutex::new(None));
+        let is_ending = Arc::new(AtomicBool::new(false));
         let work = Work {
             directory,
             beat: beat.map(|period| (period, Instant::now())),
             condemned: Arc::clone(&condemned),
+            is_ending: Arc::clone(&is_ending),
             counter: 0,
             has_warned: false,
+            sweeping: None,
             sweep_again: None,
         };
         self.thread.order(Order::Begin(number, Box::new(work)));
@@ -115,6 +117,7 @@ impl Caretaker {
             thread: Some(Arc::clone(&self.thread)),
             number,
             condemned,
+            is_ending,
         }
     }
 }
@@ -174,6 +177,8 @@ pub struct Care {
     thread: Option<Arc<Thread>>,
     number: Number,
     condemned: Arc<Mutex<Option<Error>>>,
+    /// Has what need not be done come to an end.
+    is_ending: Arc<AtomicBool>,
 }
 
 impl Care {
@@ -212,8 +217,9 @@ impl Care {
         lock(&self.condemned).clone().map_or(Ok(()), Err)
     }
 
-    /// Ends it after what has been asked for so far; a thread that hangs in a file call is not waited for
-    /// longer than 2 seconds. Returns whether all has been done.
+    /// Ends it after what has been asked for so far, but for a sweep that takes longer: the rest of that is left to
+    /// a later one. A thread that hangs in a file call is not waited for longer than 2 seconds. Returns whether
+    /// all has been done.
     #[must_use = "it tells whether something was left behind"]
     pub fn finish(mut self) -> bool {
         self.end()
@@ -226,6 +232,7 @@ impl Care {
         if thread.is_foreign() {
             return false;
         }
+        self.is_ending.store(true, Ordering::Relaxed);
         let (ending, end) = mpsc::channel();
         thread.order(Order::End(self.number, ending));
         thread.await_end(&end)
@@ -256,6 +263,17 @@ fn attend(to_do: &Receiver<Order>) {
         }
         let next = all.values().filter_map(|work| work.next_beat()).min();
         let order = match next {
+            // Between two entries of a sweep there is time for everything else.
+            _ if all.values().any(|work| work.sweeping.is_some()) => match to_do.try_recv() {
+                Ok(order) => Ok(order),
+                Err(TryRecvError::Disconnected) => Err(RecvTimeoutError::Disconnected),
+                Err(TryRecvError::Empty) => {
+                    for work in all.values_mut() {
+                        work.go_on_sweeping();
+                    }
+                    Err(RecvTimeoutError::Timeout)
+                }
+            },
             None => to_do.recv().map_err(|_| RecvTimeoutError::Disconnected),
             Some(next) => to_do.recv_timeout(next.saturating_duration_since(Instant::now())),
         };
@@ -283,7 +301,9 @@ fn attend(to_do: &Receiver<Order>) {
                 }
             }
             Ok(Order::End(number, ending)) => {
-                all.remove(&number);
+                if let Some(mut work) = all.remove(&number) {
+                    work.end_sweeping();
+                }
                 drop(ending);
             }
             Err(RecvTimeoutError::Timeout) => {}
@@ -298,8 +318,11 @@ struct Work {
     /// How often its beat is renewed, and when next.
     beat: Option<(Duration, Instant)>,
     condemned: Arc<Mutex<Option<Error>>>,
+    is_ending: Arc<AtomicBool>,
     counter: u64,
     has_warned: bool,
+    /// A sweep that is not through yet.
+    sweeping: Option<(Sweep, Option<String>)>,
     /// When to sweep again, and for which job.
     sweep_again: Option<(Instant, Option<String>)>,
 }
@@ -335,21 +358,37 @@ impl Work {
         }
     }
 
+    /// Begins a sweep; one that is not through yet begins anew.
     fn sweep(&mut self, job: Option<String>) {
         let Some(rendezvous) = self.directory.path().parent() else {
             return;
         };
-        let end = Deadline::after(Instant::now(), SWEEPING);
-        let is_enough = || end.has_passed(Instant::now());
-        let rules = Rules::default();
         let own = Some(self.directory.facts().id);
-        match cleaning::sweep(rendezvous, own, job.as_deref(), rules, &is_enough) {
-            Ok(false) => {}
-            Ok(true) => {
-                let at = Deadline::after(Instant::now(), rules.readers).at();
-                self.sweep_again = Some((at, job));
-            }
+        match Sweep::begin(rendezvous, own, job.as_deref(), Rules::default()) {
+            Ok(sweep) => self.sweeping = sweep.map(|sweep| (sweep, job)),
             Err(error) => tracing::debug!("cannot sweep: {error}"),
+        }
+    }
+
+    /// Looks at one more entry, if a sweep is not through yet.
+    fn go_on_sweeping(&mut self) {
+        let Some((mut sweep, job)) = self.sweeping.take() else {
+            return;
+        };
+        if sweep.go_on(&|| self.is_ending.load(Ordering::Relaxed)) {
+            self.sweeping = Some((sweep, job));
+        } else if sweep.is_unfinished() {
+            let at = Deadline::after(Instant::now(), Rules::default().readers).at();
+            self.sweep_again = Some((at, job));
+        }
+    }
+
+    /// Gives a sweep that is not through yet its share, no more.
+    fn end_sweeping(&mut self) {
+        while let Some((sweep, _)) = &self.sweeping
+            && !sweep.has_had_its_share()
+        {
+            self.go_on_sweeping();
         }
     }
 
@@ -389,7 +428,9 @@ impl Work {
             return;
         };
         let (id, own) = (self.directory.facts().id, self.directory.own());
-        let Some((mark, by)) = condemnation::condemned_by(rendezvous, id, own) else {
+        let names = listing::names(rendezvous).unwrap_or_default();
+        let marks = Neighbours::among(&names).beside(id).marks;
+        let Some((mark, by)) = condemnation::condemned_by(rendezvous, &marks, own) else {
             return;
         };
         self.condemn(format!(
@@ -405,181 +446,5 @@ impl Work {
 }
 
 #[cfg(test)]
-mod tests {
-    use fsgather_core::{ChannelId, Epoch, Rank};
-
-    use super::*;
-    use crate::{
-        collect::tests::gather_dir,
-        layout::RendezvousEntry,
-        patience::{Patience, Progress},
-    };
-
-    fn beats(directory: &GatherDir) -> Vec<u64> {
-        let names = listing::names(directory.path()).unwrap();
-        let beats = names.iter().filter_map(|name| GatherEntry::parse(name));
-        let mut counters: Vec<u64> = beats
-            .filter_map(|entry| match entry {
-                GatherEntry::Beat(counter) => Some(counter),
-                _ => None,
-            })
-            .collect();
-        counters.sort_unstable();
-        counters
-    }
-
-    fn wait_until(mut condition: impl FnMut() -> bool) {
-        let mut patience = Patience::new(Duration::from_secs(30));
-        let nobody: &mut Progress<'_> = &mut |_| Ok(());
-        while !condition() {
-            assert!(patience.pause(nobody).unwrap(), "waited in vain");
-        }
-    }
-
-    #[test]
-    fn payloads_of_a_rank_that_has_gone_are_removed_and_no_others() {
-        let (_place, directory) = gather_dir();
-        let id = |epoch| PayloadId {
-            channel: ChannelId::WORLD,
-            epoch: Epoch::new(epoch),
-            rank: Rank::ZERO,
-        };
-        let publish = |epoch| {
-            let encoding = crate::Encoding(0);
-            let writer = directory.create_payload(
-                id(epoch),
-                encoding,
-                crate::CompressionSetting::None,
-                |_| Ok(()),
-            );
-            writer.unwrap().publish().unwrap().name
-        };
-        publish(1);
-        let other = publish(2);
-        let care = Caretaker::start(&directory)
-            .unwrap()
-            .care_for(directory.clone(), None);
-        care.reclaim_of(id(1));
-        care.reclaim_of(id(1));
-        assert!(care.finish());
-        let left = listing::names(&directory.path().join("payloads")).unwrap();
-        assert_eq!(left, [other.to_string()]);
-    }
-
-    #[test]
-    fn the_beat_has_a_new_name_each_time_and_at_most_two_at_once() {
-        let (_place, directory) = gather_dir();
-        let care = Caretaker::start(&directory)
-            .unwrap()
-            .care_for(directory.clone(), Some(Duration::from_millis(5)));
-        wait_until(|| {
-            let counters = beats(&directory);
-            assert!(counters.len() <= 2, "{counters:?}");
-            counters.last().is_some_and(|&last| last >= 3)
-        });
-        assert!(care.finish());
-        assert_eq!(beats(&directory).len(), 1);
-        assert!(directory.remove().is_complete());
-    }
-
-    #[test]
-    fn members_do_not_beat_but_reclaim() {
-        let (_place, directory) = gather_dir();
-        let name = PayloadName::new(ChannelId::WORLD, Epoch::FIRST, Rank::ZERO, 9);
-        let path = directory.payloads().join(name.to_string());
-        std::fs::write(&path, b"").unwrap();
-        let care = Caretaker::start(&directory)
-            .unwrap()
-            .care_for(directory.clone(), None);
-        care.reclaim(name);
-        care.reclaim(name);
-        // What was asked for before is done before it ends.
-        assert!(care.finish());
-        assert!(!path.exists());
-        assert!(beats(&directory).is_empty());
-    }
-
-    #[test]
-    fn dropping_ends_it_long_before_the_next_beat() {
-        let (_place, directory) = gather_dir();
-        let started = Instant::now();
-        let hourly = Some(Duration::from_hours(1));
-        drop(
-            Caretaker::start(&directory)
-                .unwrap()
-                .care_for(directory, hourly),
-        );
-        assert!(started.elapsed() < Duration::from_mins(1));
-    }
-
-    #[test]
-    fn an_owner_whose_directory_has_vanished_is_told_so() {
-        let (_place, directory) = gather_dir();
-        let care = Caretaker::start(&directory)
-            .unwrap()
-            .care_for(directory.clone(), Some(Duration::from_millis(5)));
-        care.check().unwrap();
-        while !directory.remove().is_complete() {}
-        wait_until(|| care.check().is_err());
-        let text = care.check().unwrap_err().to_string();
-        let path = directory.path().to_str().unwrap();
-        assert!(
-            text.contains(path) && text.contains("it has vanished"),
-            "{text}"
-        );
-    }
-
-    #[test]
-    fn an_owner_whose_directory_was_condemned_is_told_by_whom() {
-        let (place, directory) = gather_dir();
-        let care = Caretaker::start(&directory)
-            .unwrap()
-            .care_for(directory.clone(), Some(Duration::from_millis(5)));
-        care.check().unwrap();
-        let mark = RendezvousEntry::Condemned {
-            id: directory.facts().id,
-            nonce: 7,
-        };
-        // Written elsewhere first, so that it is seen whole.
-        let draft = place.path().join("draft");
-        std::fs::write(&draft, "fsgather clean on n3 (pid 8)\n").unwrap();
-        std::fs::rename(draft, place.path().join(mark.to_string())).unwrap();
-        wait_until(|| care.check().is_err());
-        let text = care.check().unwrap_err().to_string();
-        assert!(
-            text.contains("condemned by fsgather clean on n3 (pid 8)"),
-            "{text}"
-        );
-    }
-
-    #[test]
-    fn one_thread_takes_care_of_all_directories() {
-        let (_first_place, first) = gather_dir();
-        let caretaker = Caretaker::start(&first).unwrap();
-        let all: Vec<_> = (0..20)
-            .map(|_| {
-                let (place, directory) = gather_dir();
-                let period = Some(Duration::from_millis(5));
-                let care = caretaker.care_for(directory.clone(), period);
-                (place, directory, care)
-            })
-            .collect();
-        for (_, directory, _) in &all {
-            wait_until(|| beats(directory).last().is_some_and(|&last| last >= 2));
-        }
-        let mut all = all.into_iter();
-        let (_place, ended, care) = all.next().unwrap();
-        assert!(care.finish());
-        let last = beats(&ended);
-        // The others go on, and one that has vanished is its own business.
-        let (_gone_place, gone, gone_care) = all.next().unwrap();
-        while !gone.remove().is_complete() {}
-        wait_until(|| gone_care.check().is_err());
-        for (_, directory, care) in all {
-            let before = beats(&directory);
-            wait_until(|| beats(&directory).last() > before.last());
-            assert_eq!(care.check(), Ok(()));
-        }
-        assert_eq!(beats(&ended), last);
-    }
-}
+#[path = "caretaker_tests.rs"]
+mod tests;

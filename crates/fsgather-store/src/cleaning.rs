@@ -14,19 +14,17 @@
 //! every byte is verified.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, HashSet},
     path::{Path, PathBuf},
 };
 
-use fsgather_core::{Error, GatherId, ProcessId, duration_text};
+use fsgather_core::{Error, ProcessId, duration_text};
 use rustix::fs::{CWD, FileType};
 
 use crate::{
-    condemnation::{self, Mark},
-    detours,
+    condemnation::Mark,
     directory::OwnUid,
     judgement::{GatherState, Removable, Rules},
-    layout::RendezvousEntry,
     leftovers::{self, LeftoverKind},
     listing,
     patience::{self, Progress},
@@ -125,91 +123,14 @@ pub fn clean(
             cleaner.remove_gather(gather);
         }
         for file in files {
-            cleaner.remove_leftover(&file);
+            cleaner.remove_leftover(file);
         }
+        cleaner.withdraw_kept();
         for (path, own) in rendezvous {
             cleaner.remove_rendezvous(&path, own);
         }
     }
     Ok(cleaner.done)
-}
-
-/// Removes the gather directories of earlier attempts at a job, in the rendezvous directory of a later one;
-/// whether some are to be left for now and can be tried again.
-///
-/// Only those whose owners are proved to be gone, and for a job without an id only those whose owner's
-/// process is: a survivor's word is not enough where jobs cannot be told apart. Whatever the job, what names
-/// nobody and holds nothing goes too, once nothing has changed in it for 10 minutes.
-pub(crate) fn sweep(
-    rendezvous: &Path,
-    own: Option<GatherId>,
-    job: Option<&str>,
-    rules: Rules,
-    is_enough: &dyn Fn() -> bool,
-) -> Result<bool, Error> {
-    // Usually there is nothing but the caller's own directory: then nobody's disk is touched.
-    let names = listing::names(rendezvous).unwrap_or_default();
-    let is_other = |name: &String| match RendezvousEntry::parse(name) {
-        Some(RendezvousEntry::Gather(id)) => Some(id) != own,
-        Some(RendezvousEntry::Probe(_)) => true,
-        _ => false,
-    };
-    if !names.iter().any(is_other) {
-        return Ok(false);
-    }
-    let mut surveyor = Surveyor::new(rules)?;
-    let survey = surveyor.survey(rendezvous)?;
-    let mut is_unfinished = false;
-    for leftover in survey.leftovers {
-        if matches!(leftover.kind, LeftoverKind::Probe | LeftoverKind::Message)
-            && leftover.removable
-            && let Err(reason) = remove_file(&leftover.path, OwnUid(leftover.uid))
-        {
-            tracing::debug!(path = %leftover.path.display(), reason, "not swept");
-        }
-    }
-    for gather in survey.gathers {
-        let is_same_job = gather
-            .owner
-            .as_ref()
-            .is_some_and(|owner| owner.job.as_deref() == job);
-        let is_nameless = gather.is_nameless && gather.judgement.removable == Removable::Yes;
-        let is_over = match gather.judgement.state {
-            GatherState::Stale => job.is_some() || gather.is_owner_seen_gone(&surveyor.me),
-            GatherState::Finished => job.is_some(),
-            GatherState::Unknown => {
-                // Its last sign of life may be too young.
-                is_unfinished |= is_same_job && job.is_some() && gather.is_suspected;
-                false
-            }
-            GatherState::Live => false,
-        };
-        if !(is_same_job && is_over || is_nameless) {
-            continue;
-        }
-        if gather.judgement.removable != Removable::Yes || is_enough() {
-            is_unfinished = true;
-            continue;
-        }
-        match remove(
-            &mut surveyor,
-            &gather,
-            "a later attempt at the same job",
-            false,
-        ) {
-            Outcome::Removed => {
-                tracing::info!(
-                    path = %gather.path.display(),
-                    "removed what an earlier run had left: {}", gather.judgement.reason
-                );
-            }
-            Outcome::Gone => {}
-            Outcome::Alive(reason) | Outcome::Failed(reason) => {
-                tracing::debug!(path = %gather.path.display(), reason, "not swept");
-            }
-        }
-    }
-    Ok(is_unfinished)
 }
 
 const EMPTY: &str = "it is empty";
@@ -220,7 +141,7 @@ struct Cleaner {
 }
 
 /// How removing a gather directory has ended.
-enum Outcome {
+pub(crate) enum Outcome {
     /// It went by itself while it was looked at.
     Gone,
     Removed,
@@ -269,26 +190,26 @@ impl Cleaner {
     }
 
     fn remove_gather(&mut self, gather: SurveyedGather) {
-        match remove(&mut self.surveyor, &gather, "fsgather clean", true) {
-            Outcome::Removed => self.removed(&gather.path),
+        let never = || false;
+        match remove(&mut self.surveyor, &gather, "fsgather clean", true, &never) {
+            Outcome::Removed => {
+                self.removed(gather.path, gather.bytes, gather.judgement.reason);
+            }
             // By somebody else, whose doing it is.
             Outcome::Gone => {}
-            Outcome::Alive(reason) => {
-                self.done.planned.retain(|item| item.path != gather.path);
-                self.keep(gather.path, reason);
-            }
+            Outcome::Alive(reason) => self.keep(gather.path, reason),
             Outcome::Failed(reason) => self.fail(gather.path, reason),
         }
     }
 
-    fn remove_leftover(&mut self, leftover: &Leftover) {
+    fn remove_leftover(&mut self, leftover: Leftover) {
         let result = match leftover.kind {
             LeftoverKind::Mmengine => remove_dist_test(&leftover.path, OwnUid(leftover.uid)),
             _ => remove_file(&leftover.path, OwnUid(leftover.uid)),
         };
         match result {
-            Ok(()) => self.removed(&leftover.path),
-            Err(reason) => self.fail(leftover.path.clone(), reason),
+            Ok(()) => self.removed(leftover.path, leftover.bytes, leftover.reason),
+            Err(reason) => self.fail(leftover.path, reason),
         }
     }
 
@@ -302,7 +223,7 @@ impl Cleaner {
                 if !self.done.planned.iter().any(|item| item.path == path) {
                     self.plan(path.to_owned(), 0, EMPTY);
                 }
-                self.removed(path);
+                self.removed(path.to_owned(), 0, EMPTY.to_owned());
             }
             // Somebody uses it, or something was to be left.
             Err(error) if remove::is_in_use(&error) => {
@@ -321,9 +242,18 @@ impl Cleaner {
         });
     }
 
-    fn removed(&mut self, path: &Path) {
-        let planned = self.done.planned.iter().find(|item| item.path == path);
-        self.done.removed.extend(planned.cloned());
+    fn removed(&mut self, path: PathBuf, bytes: u64, reason: String) {
+        self.done.removed.push(Planned {
+            path,
+            bytes,
+            reason,
+        });
+    }
+
+    /// What is kept after all was never to be removed.
+    fn withdraw_kept(&mut self) {
+        let kept: HashSet<&PathBuf> = self.done.kept.iter().map(|item| &item.path).collect();
+        self.done.planned.retain(|item| !kept.contains(&item.path));
     }
 
     fn keep(&mut self, path: PathBuf, reason: String) {
@@ -343,18 +273,22 @@ fn is_emptied(survey: &Survey) -> bool {
     let Ok(names) = listing::open(CWD, rendezvous).and_then(|open| listing::names_of(&open)) else {
         return false;
     };
-    let goes = |name: &str| {
-        let path = rendezvous.join(name);
-        let gathers = survey.gathers.iter();
-        let leftovers = survey.leftovers.iter();
-        // The mark of a directory of which nothing is proved stays for its owner.
-        gathers
-            .filter(|gather| gather.is_removable() && gather.leaves_nobody())
-            .any(|gather| gather.path == path)
-            || leftovers
-                .filter(|leftover| leftover.removable)
-                .any(|leftover| leftover.path == path)
-    };
+    // The mark of a directory of which nothing is proved stays for its owner.
+    let gathers = survey.gathers.iter();
+    let gathers = gathers
+        .filter(|gather| gather.is_removable() && gather.leaves_nobody())
+        .flat_map(|gather| {
+            let beside = gather.beside.detours.iter().chain(&gather.beside.marks);
+            beside
+                .map(|name| rendezvous.join(name))
+                .chain([gather.path.clone()])
+        });
+    let leftovers = survey.leftovers.iter();
+    let leftovers = leftovers
+        .filter(|leftover| leftover.removable)
+        .map(|leftover| leftover.path.clone());
+    let going: HashSet<PathBuf> = gathers.chain(leftovers).collect();
+    let goes = |name: &str| going.contains(&rendezvous.join(name));
     is_owned_by(rendezvous, *own) && names.iter().all(|name| name.as_deref().is_ok_and(goes))
 }
 
@@ -373,7 +307,7 @@ impl SurveyedGather {
             )
     }
 
-    fn is_owner_seen_gone(&self, me: &ProcessId) -> bool {
+    pub(crate) fn is_owner_seen_gone(&self, me: &ProcessId) -> bool {
         self.owner.as_ref().is_some_and(|owner| {
             let liveness = crate::process::liveness(&owner.process, me);
             liveness.has_ended() || liveness == crate::process::Liveness::Rebooted
@@ -381,8 +315,14 @@ impl SurveyedGather {
     }
 }
 
-/// Removes one gather directory by the protocol above.
-fn remove(surveyor: &mut Surveyor, gather: &SurveyedGather, what: &str, patient: bool) -> Outcome {
+/// Removes one gather directory by the protocol above. The removal is left to others when `is_enough` says so.
+pub(crate) fn remove(
+    surveyor: &mut Surveyor,
+    gather: &SurveyedGather,
+    what: &str,
+    patient: bool,
+    is_enough: &dyn Fn() -> bool,
+) -> Outcome {
     let own = OwnUid(gather.uid);
     let Some(rendezvous) = gather.path.parent() else {
         return Outcome::Failed("it has no parent directory".into());
@@ -410,20 +350,20 @@ fn remove(surveyor: &mut Surveyor, gather: &SurveyedGather, what: &str, patient:
         }
         Some(now) => now,
     };
-    let removal = removal::remove_abandoned(&gather.path, own, patient);
+    let removal = removal::remove_abandoned(&gather.path, own, patient, is_enough);
     if !removal.is_complete() {
         take_back();
         return Outcome::Failed(reasons(&removal));
     }
-    let names = listing::names(rendezvous).unwrap_or_default();
-    for name in detours::of_gather(&names, gather.id) {
+    for name in &gather.beside.detours {
         if let Err(reason) = remove_file(&rendezvous.join(name), own) {
             tracing::debug!(name, reason, "a message beside it stays");
         }
     }
     if now.leaves_nobody() {
+        take_back();
         // Those of cleaners that were cut short, too.
-        for name in condemnation::marks_of(&names, gather.id) {
+        for name in &gather.beside.marks {
             if let Err(reason) = remove_file(&rendezvous.join(name), own) {
                 tracing::debug!(name, reason, "a mark stays");
             }
@@ -443,7 +383,7 @@ fn reasons(removal: &Removal) -> String {
 }
 
 /// Removes a file, if it still is one and this user's.
-fn remove_file(path: &Path, own: OwnUid) -> Result<(), String> {
+pub(crate) fn remove_file(path: &Path, own: OwnUid) -> Result<(), String> {
     let told = |error: std::io::Error| error.to_string();
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Err("it has no name".into());
@@ -471,4 +411,4 @@ fn remove_dist_test(path: &Path, own: OwnUid) -> Result<(), String> {
 
 #[cfg(test)]
 #[path = "cleaning_tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -4,26 +4,33 @@ use std::{
 };
 
 use crate::{
-    GatherDir, check_writable, judgement::GatherState, layout, layout::RendezvousEntry,
-    make_rendezvous, owner::tests::record, process::this_process,
+    GatherDir, check_writable,
+    condemnation::{condemned_by, tests::marks_of},
+    judgement::GatherState,
+    layout,
+    layout::RendezvousEntry,
+    listing::tests::entries_read,
+    make_rendezvous,
+    owner::tests::record,
+    process::this_process,
 };
 
 use super::*;
 
 /// Whatever is silent counts as silent for long enough.
-const EAGER: Rules = Rules {
+pub(crate) const EAGER: Rules = Rules {
     older_than: Duration::ZERO,
     watch: Duration::from_millis(50),
     readers: Duration::ZERO,
 };
 
-struct Place {
-    directory: tempfile::TempDir,
-    rendezvous: PathBuf,
+pub(crate) struct Place {
+    pub(crate) directory: tempfile::TempDir,
+    pub(crate) rendezvous: PathBuf,
     own: OwnUid,
 }
 
-fn place() -> Place {
+pub(crate) fn place() -> Place {
     let directory = tempfile::tempdir().unwrap();
     let rendezvous = make_rendezvous(directory.path()).unwrap();
     let own = check_writable(&rendezvous).unwrap();
@@ -35,7 +42,7 @@ fn place() -> Place {
 }
 
 impl Place {
-    fn gather(&self, salt: u32, process: ProcessId, job: Option<&str>) -> GatherDir {
+    pub(crate) fn gather(&self, salt: u32, process: ProcessId, job: Option<&str>) -> GatherDir {
         let mut owner = record(salt);
         owner.ranks = vec![process.clone(); 4];
         owner.process = process;
@@ -48,7 +55,7 @@ impl Place {
         clean(&directories, rules, execute, &mut |_| Ok(())).unwrap()
     }
 
-    fn left(&self) -> Vec<String> {
+    pub(crate) fn left(&self) -> Vec<String> {
         let mut names = listing::names(&self.rendezvous).unwrap_or_default();
         names.sort();
         names
@@ -56,7 +63,7 @@ impl Place {
 }
 
 /// Everything in a directory is as if it had been there for an hour.
-fn age(path: &Path) {
+pub(crate) fn age(path: &Path) {
     let hour_ago = SystemTime::now() - Duration::from_hours(1);
     let found = std::fs::symlink_metadata(path).unwrap();
     if found.is_dir() {
@@ -71,7 +78,7 @@ fn age(path: &Path) {
     }
 }
 
-fn ended() -> ProcessId {
+pub(crate) fn ended() -> ProcessId {
     let mut command = std::process::Command::new("true");
     let mut child = fsgather_testkit::process::spawn(&mut command).unwrap();
     child.wait().unwrap();
@@ -81,7 +88,7 @@ fn ended() -> ProcessId {
     }
 }
 
-fn elsewhere() -> ProcessId {
+pub(crate) fn elsewhere() -> ProcessId {
     ProcessId {
         host: "n7".into(),
         boot_id: "another".into(),
@@ -145,7 +152,12 @@ fn a_silent_one_goes_only_after_its_age_and_its_mark_stays_for_its_owner() {
     let done = place.clean(EAGER, true);
     assert_eq!(paths(&done.removed), [silent.path()]);
     let id = record(1).gather;
-    let (_, by) = condemnation::condemned_by(&place.rendezvous, id, place.own).unwrap();
+    let (_, by) = condemned_by(
+        &place.rendezvous,
+        &marks_of(&place.rendezvous, id),
+        place.own,
+    )
+    .unwrap();
     assert!(by.contains("fsgather clean"), "{by}");
     // Once it is old itself, it goes.
     let mark = place.rendezvous.join(&place.left()[0]);
@@ -219,15 +231,7 @@ fn what_names_nobody_does_not_stay_for_a_day() {
     // Any later run takes what cannot be a part of somebody's meeting.
     leave();
     age_all();
-    let never = || false;
-    sweep(
-        &place.rendezvous,
-        None,
-        Some("other"),
-        Rules::default(),
-        &never,
-    )
-    .unwrap();
+    crate::sweeping::tests::sweep(&place.rendezvous, Some("other"), Rules::default());
     let left = place.left();
     assert_eq!(left.len(), 2, "{left:?}");
     assert!(left.contains(&record) && live.owner().is_ok());
@@ -374,57 +378,6 @@ fn files_of_other_programs_go_by_age_alone() {
 }
 
 #[test]
-fn a_sweep_takes_the_proved_dead_of_its_own_job_only() {
-    let place = place();
-    let gone = place.gather(1, ended(), Some("4711"));
-    let kept = [
-        place.gather(2, ended(), Some("4712")),
-        place.gather(3, ended(), None),
-        place.gather(4, this_process().unwrap(), Some("4711")),
-        place.gather(5, elsewhere(), Some("4711")),
-    ];
-    for directory in &kept {
-        age(directory.path());
-    }
-    let never = || false;
-    sweep(&place.rendezvous, None, Some("4711"), EAGER, &never).unwrap();
-    assert!(!gone.path().exists());
-    assert!(kept.iter().all(|directory| directory.owner().is_ok()));
-    // Without a job id only a process that is seen to be gone proves anything.
-    let believed = place.gather(6, elsewhere(), None);
-    believed.mark_aborted("rank 0 was lost").unwrap();
-    sweep(&place.rendezvous, None, None, EAGER, &never).unwrap();
-    assert!(!kept[1].path().exists());
-    assert!(believed.owner().is_ok());
-    assert!(place.left().iter().all(|name| name.starts_with("gather-")));
-}
-
-#[test]
-fn a_sweep_leaves_what_a_rank_may_still_read_for_later() {
-    let place = place();
-    let made = place.gather(1, elsewhere(), Some("4711"));
-    made.mark_aborted("rank 0 was lost").unwrap();
-    let id = crate::PayloadId {
-        channel: fsgather_core::ChannelId::WORLD,
-        epoch: fsgather_core::Epoch::FIRST,
-        rank: fsgather_core::Rank::ZERO,
-    };
-    let writer = made.create_payload(
-        id,
-        crate::Encoding(0),
-        crate::CompressionSetting::None,
-        |_| Ok(()),
-    );
-    writer.unwrap().publish().unwrap();
-    let sweep = |rules| sweep(&place.rendezvous, None, Some("4711"), rules, &|| false).unwrap();
-    assert!(sweep(Rules::default()), "some are left for later");
-    assert!(made.owner().is_ok());
-    age(made.path());
-    assert!(!sweep(Rules::default()));
-    assert!(!made.path().exists());
-}
-
-#[test]
 fn an_empty_rendezvous_directory_that_goes_away_is_made_again_by_who_needs_it() {
     let place = place();
     std::fs::remove_dir(&place.rendezvous).unwrap();
@@ -460,4 +413,35 @@ fn a_directory_is_freed_where_not_one_file_more_can_be_made() {
         [gone.path(), rendezvous.as_path()],
         "{done:?}"
     );
+}
+
+#[test]
+fn what_is_read_grows_with_what_is_left_and_not_faster() {
+    let place = place();
+    let id = |salt| record(salt).gather;
+    let count = 60;
+    for salt in 0..count {
+        let gather = RendezvousEntry::Gather(id(salt)).to_string();
+        std::fs::create_dir(place.rendezvous.join(gather)).unwrap();
+        let mark = RendezvousEntry::Condemned {
+            id: id(salt + count),
+            nonce: salt,
+        };
+        std::fs::write(place.rendezvous.join(mark.to_string()), b"x").unwrap();
+    }
+    for name in place.left() {
+        age(&place.rendezvous.join(name));
+    }
+    // Each entry, with `.` and `..` in each directory, a few times over.
+    let few_times = |times: u64| times * (u64::from(count) * 4 + 2);
+    let seen = entries_read(|| {
+        let survey = Surveyor::new(EAGER).unwrap().survey(&place.rendezvous);
+        assert_eq!(survey.unwrap().gathers.len(), count as usize);
+    });
+    assert!(seen <= few_times(1), "{seen}");
+    let seen = entries_read(|| {
+        let done = place.clean(EAGER, true);
+        assert_eq!(done.removed.len(), 2 * count as usize + 1, "{done:?}");
+    });
+    assert!(seen <= few_times(4), "{seen}");
 }

@@ -16,6 +16,7 @@ use rustix::fs::FileType;
 use crate::{
     directory::OwnUid,
     file,
+    gather_dir::is_not_seen,
     inventory::{self, Part, Table},
     layout::RendezvousEntry,
     listing,
@@ -120,32 +121,24 @@ fn taken_from(gather: &Path, mark: &Path) -> bool {
     false
 }
 
-/// Who has condemned a gather directory, in the words of the first mark that this user or root has left.
+/// Who has condemned a gather directory, in the words of the first of the marks beside it that this user or root
+/// has left.
 pub(crate) fn condemned_by(
     rendezvous: &Path,
-    id: GatherId,
+    marks: &[String],
     own: OwnUid,
 ) -> Option<(String, String)> {
-    let names = listing::names(rendezvous).unwrap_or_default();
-    marks_of(&names, id).find_map(|mark| {
+    marks.iter().find_map(|mark| {
         let by = match read_mark(&rendezvous.join(mark), own) {
             Ok(by) => by?,
+            // Taken back since it was listed.
+            Err(error) if is_not_seen(&error) => return None,
             Err(error) => {
                 tracing::debug!(mark, %error, "cannot read");
                 "somebody".to_owned()
             }
         };
         Some((mark.clone(), by))
-    })
-}
-
-/// The names of the marks beside a gather directory.
-pub(crate) fn marks_of(names: &[String], id: GatherId) -> impl Iterator<Item = &String> {
-    names.iter().filter(move |name| {
-        matches!(
-            RendezvousEntry::parse(name),
-            Some(RendezvousEntry::Condemned { id: condemned, .. }) if condemned == id
-        )
     })
 }
 
@@ -176,10 +169,17 @@ fn read_mark(path: &Path, own: OwnUid) -> io::Result<Option<String>> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use crate::owner::tests::record;
 
     use super::*;
+    use crate::neighbours::Neighbours;
+
+    pub(crate) fn marks_of(rendezvous: &Path, id: GatherId) -> Vec<String> {
+        Neighbours::among(&listing::names(rendezvous).unwrap())
+            .beside(id)
+            .marks
+    }
 
     #[test]
     fn a_mark_says_who_left_it_until_it_is_taken_back() {
@@ -192,7 +192,9 @@ mod tests {
             ..ProcessId::default()
         };
         let mark = Mark::leave(place.path(), id, "fsgather clean", &me, false).unwrap();
-        let by = |id, own| condemned_by(place.path(), id, own).map(|(_, by)| by);
+        let by = |id, own| {
+            condemned_by(place.path(), &marks_of(place.path(), id), own).map(|(_, by)| by)
+        };
         assert_eq!(by(id, own).unwrap(), "fsgather clean on n3 (pid 8)");
         assert_eq!(by(other, own), None);
         if own.0 != 0 {
@@ -214,7 +216,8 @@ mod tests {
             }
             .to_string(),
         );
-        let by = || condemned_by(place.path(), record(1).gather, own).map(|(_, by)| by);
+        let marks = || marks_of(place.path(), record(1).gather);
+        let by = || condemned_by(place.path(), &marks(), own).map(|(_, by)| by);
         assert!(link_of(made.path(), &mark));
         assert_eq!(by().as_deref(), Some("somebody"));
         assert!(made.owner().is_ok());

@@ -89,6 +89,7 @@ mod map;
 mod marker_names;
 mod message_file;
 mod mount;
+mod neighbours;
 mod owner;
 mod patience;
 mod payload;
@@ -116,6 +117,7 @@ mod probe;
 mod removal;
 mod source;
 mod survey;
+mod sweeping;
 
 pub use board::{BoardPlace, FileBoard};
 pub use caretaker::{Care, Caretaker};

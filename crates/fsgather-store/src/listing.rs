@@ -48,6 +48,8 @@ pub(crate) fn names_of(directory: &OwnedFd) -> io::Result<Vec<Result<String, Str
     let mut names = Vec::new();
     for entry in Dir::read_from(directory)? {
         let entry = entry?;
+        #[cfg(test)]
+        tests::SEEN.with(|seen| seen.set(seen.get() + 1));
         match entry.file_name().to_str() {
             Ok("." | "..") => {}
             Ok(name) => names.push(Ok(name.to_owned())),
@@ -121,10 +123,22 @@ pub(crate) fn refresh(path: &Path) {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{ffi::OsStr, os::unix::ffi::OsStrExt, os::unix::fs::symlink};
+pub(crate) mod tests {
+    use std::{cell::Cell, ffi::OsStr, os::unix::ffi::OsStrExt, os::unix::fs::symlink};
 
     use super::*;
+
+    thread_local! {
+        /// How many entries this thread has been shown.
+        pub(crate) static SEEN: Cell<u64> = const { Cell::new(0) };
+    }
+
+    /// How many entries of directories `work` reads.
+    pub(crate) fn entries_read(work: impl FnOnce()) -> u64 {
+        let before = SEEN.get();
+        work();
+        SEEN.get() - before
+    }
 
     #[test]
     fn a_listing_is_fresh_every_time() {

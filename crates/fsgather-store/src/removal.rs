@@ -134,19 +134,25 @@ impl GatherDir {
 /// stays at once.
 pub(crate) fn remove_gather_directory(path: &Path, own: OwnUid, patient: bool) -> Removal {
     let pauses: &[u64] = if patient { &PAUSES_MS } else { &[] };
-    remove_all(path, own, inventory::gather_directory, pauses, false)
+    remove_all(path, own, inventory::gather_directory, pauses, None)
 }
 
 /// The same for a directory that nobody uses any more: files that a client has hidden instead of removing
-/// them are taken for what they are, left over.
-pub(crate) fn remove_abandoned(path: &Path, own: OwnUid, patient: bool) -> Removal {
+/// them are taken for what they are, left over. It ends between two files when `is_enough` says so.
+pub(crate) fn remove_abandoned(
+    path: &Path,
+    own: OwnUid,
+    patient: bool,
+    is_enough: &dyn Fn() -> bool,
+) -> Removal {
     let pauses: &[u64] = if patient { &PAUSES_MS } else { &[] };
-    remove_all(path, own, inventory::gather_directory, pauses, true)
+    let table = inventory::gather_directory;
+    remove_all(path, own, table, pauses, Some(is_enough))
 }
 
 /// Removes another directory of which a table says what is ours.
 pub(crate) fn remove_directory(path: &Path, own: OwnUid, table: Table) -> Removal {
-    remove_all(path, own, table, &PAUSES_MS, false)
+    remove_all(path, own, table, &PAUSES_MS, None)
 }
 
 fn remove_all(
@@ -154,27 +160,27 @@ fn remove_all(
     own: OwnUid,
     table: Table,
     pauses: &'static [u64],
-    is_abandoned: bool,
+    abandoned: Option<&dyn Fn() -> bool>,
 ) -> Removal {
     let mut remover = Remover {
         own,
         pauses,
-        is_abandoned,
+        abandoned,
         removal: Removal::default(),
     };
     remover.remove(CWD, path, path, table);
     remover.removal
 }
 
-struct Remover {
+struct Remover<'a> {
     own: OwnUid,
     pauses: &'static [u64],
-    /// Whether nobody can have a file open any more.
-    is_abandoned: bool,
+    /// Where nobody can have a file open any more: what tells whether to leave the rest to somebody else.
+    abandoned: Option<&'a dyn Fn() -> bool>,
     removal: Removal,
 }
 
-impl Remover {
+impl Remover<'_> {
     /// Removes the directory `name` in `parent` with all in it that is in `table`; whether it is gone.
     /// `path` is how messages call it.
     fn remove(&mut self, parent: BorrowedFd<'_>, name: &Path, path: &Path, table: Table) -> bool {
@@ -187,6 +193,7 @@ impl Remover {
             };
             match self.empty(&directory, path, table) {
                 Err(Left::Below) => return false,
+                Err(Left::Rest) => return self.leave(path, "it was left to others".into()),
                 Err(Left::Stranger(stranger)) => {
                     return self.leave(path, format!("{stranger} is not ours"));
                 }
@@ -228,6 +235,9 @@ impl Remover {
         let mut last = Vec::new();
         let mut is_empty_below = true;
         for name in listing::names_of(directory).unwrap_or_default() {
+            if self.abandoned.is_some_and(|is_enough| is_enough()) {
+                return Err(Left::Rest);
+            }
             let name = match name {
                 Ok(name) => name,
                 Err(name) => {
@@ -249,7 +259,7 @@ impl Remover {
                     }
                 }
                 None if inventory::is_lingering(&name) => {
-                    if self.is_abandoned && self.is_own_file(directory, &name) {
+                    if self.abandoned.is_some() && self.is_own_file(directory, &name) {
                         unlink(directory, path, &name);
                     }
                 }
@@ -289,6 +299,8 @@ enum Left {
     Stranger(String),
     /// A directory in it stays, as has been noted.
     Below,
+    /// There is no time for it.
+    Rest,
 }
 
 fn unlink(directory: &OwnedFd, path: &Path, name: &str) {

@@ -21,6 +21,7 @@ use crate::{
     layout::{self, RendezvousEntry},
     leftovers::{self, LeftoverKind},
     listing,
+    neighbours::{Beside, Neighbours},
     owner::OwnerRecord,
     process::{Liveness, liveness, this_process},
     record::RecordError,
@@ -89,6 +90,10 @@ pub struct SurveyedGather {
     pub(crate) is_nameless: bool,
     /// Whether something speaks against its owner.
     pub(crate) is_suspected: bool,
+    /// What belongs to it and lies beside it.
+    pub(crate) beside: Beside,
+    /// How it was looked at.
+    pub(crate) view: View,
 }
 
 /// Something that was left beside gather directories.
@@ -137,8 +142,14 @@ struct Place {
     only: Option<GatherId>,
 }
 
+/// What an entry of a rendezvous directory was found to be.
+pub(crate) enum Found {
+    Gather(Box<SurveyedGather>),
+    Leftover(Leftover),
+}
+
 /// With whose eyes and at what time.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct View {
     pub(crate) own: OwnUid,
     pub(crate) now: SystemTime,
@@ -147,26 +158,35 @@ pub(crate) struct View {
 impl View {
     /// Whose files ours are in a directory, and the server's time. Where nothing can be written nothing
     /// can be removed either, and the local clock will do for what is shown.
-    fn of(directory: &Path) -> Self {
+    pub(crate) fn of(directory: &Path) -> Self {
         match directory::try_writing(directory) {
             Ok((own, now)) => Self { own, now },
             Err(error) => {
                 tracing::debug!(path = %directory.display(), %error, "cannot write");
-                // Where only room is lacking, things can be removed all the same.
-                let touched = directory::touch(directory)
-                    .and_then(|()| listing::examine_path(directory))
-                    .map(|found| found.changed);
                 Self {
                     own: OwnUid(rustix::process::geteuid().as_raw()),
-                    now: touched.unwrap_or_else(|_| SystemTime::now()),
+                    now: touched_at(directory),
                 }
             }
         }
     }
 
+    /// The same view at the server's present time.
+    fn again(self, directory: &Path) -> Self {
+        let now = directory::server_time(directory).unwrap_or_else(|_| touched_at(directory));
+        Self { now, ..self }
+    }
+
     pub(crate) fn age_of(self, changed: SystemTime) -> Duration {
         self.now.duration_since(changed).unwrap_or_default()
     }
+}
+
+/// The server's time where no file can be made. Where only room is lacking, things can be removed all the same.
+fn touched_at(directory: &Path) -> SystemTime {
+    directory::touch(directory)
+        .and_then(|()| listing::examine_path(directory))
+        .map_or_else(|_| SystemTime::now(), |found| found.changed)
 }
 
 impl Surveyor {
@@ -218,71 +238,67 @@ impl Surveyor {
     }
 
     fn look_at_all(&mut self, place: &Place, names: &[String], view: View, survey: &mut Survey) {
-        let rendezvous = &place.rendezvous;
+        // Gone through once: looking at an entry must not take longer the more there are.
+        let neighbours = Neighbours::among(names);
+        if let Some(only) = place.only {
+            let beside = neighbours.beside(only);
+            let gather = self.look_at(&place.rendezvous, only, beside, view);
+            survey.gathers.extend(gather);
+            return;
+        }
         for name in names {
-            let path = rendezvous.join(name);
-            let entry = RendezvousEntry::parse(name);
-            if let Some(only) = place.only {
-                if entry == Some(RendezvousEntry::Gather(only)) {
-                    survey.gathers.extend(self.look_at(rendezvous, only, view));
-                }
-                continue;
-            }
-            match entry {
-                Some(RendezvousEntry::Gather(id)) => {
-                    survey.gathers.extend(self.look_at(rendezvous, id, view));
-                }
-                Some(
-                    RendezvousEntry::Record(_)
-                    | RendezvousEntry::Unreachable(_)
-                    | RendezvousEntry::Refusal(_),
-                ) => {
-                    survey.leftovers.extend(self.record(&path, view));
-                }
-                Some(RendezvousEntry::Probe(_)) => {
-                    let rules = self.rules.for_nameless();
-                    let probe = old_file(&path, LeftoverKind::Probe, view, &rules);
-                    survey.leftovers.extend(probe);
-                }
-                Some(RendezvousEntry::Condemned { id, .. }) => {
-                    let condemned = RendezvousEntry::Gather(id).to_string();
-                    if !names.contains(&condemned) {
-                        let mark = old_file(&path, LeftoverKind::Mark, view, &self.rules);
-                        survey.leftovers.extend(mark);
-                    }
-                }
-                None if leftovers::is_of_python_original(name) => {
-                    let kind = LeftoverKind::PythonOriginal;
-                    let payload = old_file(&path, kind, view, &self.rules);
-                    survey.leftovers.extend(payload);
-                }
-                None => {
-                    let detour = DetourName::parse(name);
-                    let message =
-                        detour.and_then(|detour| self.message(place, names, detour, view));
-                    survey.leftovers.extend(message);
-                }
+            match self.look_at_entry(&place.rendezvous, name, &neighbours, view) {
+                Some(Found::Gather(gather)) => survey.gathers.push(*gather),
+                Some(Found::Leftover(leftover)) => survey.leftovers.push(leftover),
+                None => {}
             }
         }
     }
 
-    /// Judges a message beside the gather directory that it belongs to; none if that is there, as the message
-    /// goes with it.
-    fn message(
-        &self,
-        place: &Place,
-        names: &[String],
-        detour: DetourName,
+    /// Looks at one entry of a rendezvous directory; none if it is gone, or not ours.
+    pub(crate) fn look_at_entry(
+        &mut self,
+        rendezvous: &Path,
+        name: &str,
+        neighbours: &Neighbours,
         view: View,
-    ) -> Option<Leftover> {
-        let gather = RendezvousEntry::Gather(detour.id).to_string();
-        if names.contains(&gather) {
-            return None;
-        }
-        let path = place.rendezvous.join(detour.to_string());
+    ) -> Option<Found> {
+        let path = rendezvous.join(name);
+        let leftover = match RendezvousEntry::parse(name) {
+            Some(RendezvousEntry::Gather(id)) => {
+                let gather = self.look_at(rendezvous, id, neighbours.beside(id), view)?;
+                return Some(Found::Gather(Box::new(gather)));
+            }
+            Some(
+                RendezvousEntry::Record(_)
+                | RendezvousEntry::Unreachable(_)
+                | RendezvousEntry::Refusal(_),
+            ) => self.record(&path, view),
+            Some(RendezvousEntry::Probe(_)) => {
+                let rules = self.rules.for_nameless();
+                old_file(&path, LeftoverKind::Probe, view, &rules)
+            }
+            // What belongs to a directory that is there goes with it.
+            Some(RendezvousEntry::Condemned { id, .. }) if neighbours.has(id) => None,
+            Some(RendezvousEntry::Condemned { .. }) => {
+                old_file(&path, LeftoverKind::Mark, view, &self.rules)
+            }
+            None if leftovers::is_of_python_original(name) => {
+                old_file(&path, LeftoverKind::PythonOriginal, view, &self.rules)
+            }
+            None => match DetourName::parse(name) {
+                Some(detour) if !neighbours.has(detour.id) => self.message(rendezvous, &path, view),
+                _ => None,
+            },
+        };
+        leftover.map(Found::Leftover)
+    }
+
+    /// Judges a message beside the place of the gather directory that it belongs to, which is gone.
+    fn message(&self, rendezvous: &Path, path: &Path, view: View) -> Option<Leftover> {
         let rules = self.rules.for_nameless();
-        let mut message = old_file(&path, LeftoverKind::Message, view, &rules)?;
-        if message.uid == view.own.0 && !detours::may_belong_elsewhere(&place.rendezvous) {
+        let mut message = old_file(path, LeftoverKind::Message, view, &rules)?;
+        if message.uid == view.own.0 && !detours::may_belong_elsewhere(rendezvous) {
             message.removable = true;
             message.reason = "the gather directory that it belongs to is gone".into();
         }
@@ -294,6 +310,7 @@ impl Surveyor {
         &mut self,
         rendezvous: &Path,
         id: GatherId,
+        beside: Beside,
         view: View,
     ) -> Option<SurveyedGather> {
         let path = rendezvous.join(RendezvousEntry::Gather(id).to_string());
@@ -313,7 +330,7 @@ impl Surveyor {
             owner: evidence,
             finished: contents.as_ref().is_some_and(|contents| contents.finished),
             aborted: contents.as_ref().is_some_and(|contents| contents.aborted),
-            condemned: condemnation::condemned_by(rendezvous, id, OwnUid(found.uid))
+            condemned: condemnation::condemned_by(rendezvous, &beside.marks, OwnUid(found.uid))
                 .map(|(_, by)| by),
             beat: self.watch(&path, beat.map(|(counter, _)| counter)),
             last_beat: beat.map(|(_, at)| at),
@@ -341,6 +358,8 @@ impl Surveyor {
             mode: found.mode,
             is_nameless,
             is_suspected,
+            beside,
+            view,
             owner,
             path,
         })
@@ -349,7 +368,12 @@ impl Surveyor {
     /// Looks at one gather directory once more, by the server's present time.
     pub(crate) fn look_again(&mut self, gather: &SurveyedGather) -> Option<SurveyedGather> {
         let rendezvous = gather.path.parent()?;
-        self.look_at(rendezvous, gather.id, View::of(rendezvous))
+        self.look_at(
+            rendezvous,
+            gather.id,
+            gather.beside.clone(),
+            gather.view.again(rendezvous),
+        )
     }
 
     fn owner_evidence(
