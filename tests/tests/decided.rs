@@ -219,3 +219,22 @@ fn who_has_to_stay_can_be_ended() {
     stage.wait_for(1, "done wait:1");
     stage.wait_for(1, "done wait:0");
 }
+
+#[test]
+fn results_that_nobody_reads_go_with_the_last_rank_although_rank_0_has_ended_before() {
+    let place = place();
+    let world = World::new(3, place.path()).with("FSGATHER_TRANSPORT", "filesys");
+    let mut stage = Stage::new();
+    stage.start_all(&world, |rank| match rank {
+        0 => "join hold:300000 fails:barrier leave_with:told".into(),
+        1 => "join hold:300000 leave_with:boo".into(),
+        _ => "join hold:300000 at:late fails:barrier leave".into(),
+    });
+    stage.wait_at([2], "late");
+    for end in stage.end_all([0, 1]) {
+        assert_eq!(end.code, 0, "{}", stage.transcript());
+    }
+    stage.go(2);
+    assert_eq!(stage.end_all([2])[0].code, 0, "{}", stage.transcript());
+    assert_nothing_left(place.path());
+}

@@ -149,6 +149,9 @@ impl<T> Parts<T> {
             .map(Rank::new)
             .zip(incoming)
             .map(|(rank, part)| {
+                if !acknowledge {
+                    part.is_to_be_removed(&inner);
+                }
                 let file = part.file().cloned();
                 (rank, part, file)
             })

@@ -1,7 +1,7 @@
 //! Where payloads go that are too large for the control plane: [`Place`].
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     sync::{Arc, Mutex},
 };
 
@@ -60,6 +60,8 @@ pub(crate) struct FilePlace {
     care: Mutex<Option<Care>>,
     /// This rank's own payloads that somebody may still read.
     published: Mutex<BTreeMap<(ChannelId, Epoch), PayloadName>>,
+    /// Payloads that nobody but this rank reads, and that it removes.
+    ours_to_read: Mutex<HashSet<PayloadName>>,
 }
 
 impl FilePlace {
@@ -77,6 +79,7 @@ impl FilePlace {
             owner,
             care: Mutex::new(Some(care)),
             published: Mutex::default(),
+            ours_to_read: Mutex::default(),
         }
     }
 
@@ -103,6 +106,12 @@ impl FilePlace {
         lock(&self.published).insert((name.channel(), name.epoch()), name);
     }
 
+    /// Notes a payload that nobody but this rank reads: whatever becomes of its results, it is gone once this rank
+    /// has left.
+    pub(crate) fn is_ours_to_read(&self, name: PayloadName) {
+        lock(&self.ours_to_read).insert(name);
+    }
+
     /// Removes this rank's payload of a call, in the background.
     pub(crate) fn reclaim_own(&self, channel: ChannelId, epoch: Epoch) {
         let name = lock(&self.published).remove(&(channel, epoch));
@@ -113,6 +122,7 @@ impl FilePlace {
 
     /// Removes a payload, in the background.
     pub(crate) fn reclaim(&self, name: PayloadName) {
+        lock(&self.ours_to_read).remove(&name);
         match &*lock(&self.care) {
             Some(care) => care.reclaim(name),
             // The last words of a communicator that has been closed: there is no need to hurry.
@@ -143,8 +153,13 @@ impl FilePlace {
         lock(&self.care).as_ref().map_or(Ok(()), Care::check)
     }
 
-    /// Waits until what was to be removed is gone, or is not to be had in reasonable time.
+    /// Waits until what was to be removed is gone, or is not to be had in reasonable time. Results that nobody has
+    /// read by now, nobody will: a program may hold them until its process ends.
     pub(crate) fn finish(&self) {
+        let unread = std::mem::take(&mut *lock(&self.ours_to_read));
+        for name in unread {
+            self.reclaim(name);
+        }
         let care = lock(&self.care).take();
         if let Some(care) = care
             && !care.finish()

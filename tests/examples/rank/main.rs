@@ -214,6 +214,13 @@ fn take(state: &mut State, step: &str) -> Result<(), Failure> {
             drop(unread);
             closed?;
         }
+        ["hold", len] => {
+            let communicator = state.joined.as_ref().ok_or_else(not_joined)?;
+            let own = values::value(communicator.rank().get(), len);
+            // As a program in another language may hold them when it ends.
+            std::mem::forget(communicator.gather(&own, 0)?);
+        }
+        ["leave"] => state.joined.take().ok_or_else(not_joined)?.leave(),
         ["panic"] => panic!("as the script says"),
         ["job", number] => drop(fsgather_tests::generate_for(values::number(number).into())),
         ["slow", milliseconds] => values::read_slowly(values::number(milliseconds)),

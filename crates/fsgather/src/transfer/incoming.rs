@@ -197,6 +197,15 @@ impl Incoming {
         }
     }
 
+    /// Notes that this rank, a root that is the only reader of a payload, is to [remove](Self::remove) its file.
+    pub(crate) fn is_to_be_removed(&self, inner: &Inner) {
+        if let Some(file) = self.file()
+            && let Some(files) = inner.world.directories.of(file.directory)
+        {
+            files.is_ours_to_read(file.locator.name);
+        }
+    }
+
     /// Removes a payload's file; for a root that is the only reader.
     pub(crate) fn remove(inner: &Inner, file: Option<&FileAnnouncement>) {
         if let Some(file) = file
