@@ -38,6 +38,14 @@ pub struct GatherFacts {
     pub publish: PublishMode,
 }
 
+/// That a directory in use is gone, which is called `what`.
+pub(crate) fn is_gone(what: &str, error: &io::Error) -> StorageCause {
+    StorageCause {
+        os_code: error.raw_os_error(),
+        message: format!("{what} is gone: somebody has removed it while the job was running"),
+    }
+}
+
 /// A gather directory as this rank sees it.
 ///
 /// ```
@@ -205,14 +213,21 @@ impl GatherDir {
 
     /// Makes a directory inside; that it exists is success.
     pub(crate) fn make_directory(&self, path: &Path) -> Result<(), Error> {
-        let made = directory::make(path, self.facts.mode).map_err(|error| {
-            Error::storage("make directory", path, directory::explain(path, &error))
-        })?;
+        let made = directory::make(path, self.facts.mode)
+            .map_err(|error| Error::storage("make directory", path, self.explain(&error)))?;
         if made {
             self.make_private(path)
         } else {
             Ok(())
         }
+    }
+
+    /// Adds to an error of making something inside what it means, or what can be done about it.
+    pub(crate) fn explain(&self, error: &io::Error) -> StorageCause {
+        if error.kind() == io::ErrorKind::NotFound {
+            return is_gone("its directory", error);
+        }
+        directory::explain(&self.path, error)
     }
 
     /// Sets the mode asked for, and checks that the file system has taken it.

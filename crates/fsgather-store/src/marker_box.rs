@@ -18,7 +18,7 @@ use crate::{
     detours::Detours,
     directory, file,
     filesystem::Class,
-    gather_dir::{GatherDir, is_not_seen},
+    gather_dir::{self, GatherDir, is_not_seen},
     layout, listing,
     marker_names::{HostName, MarkerName},
     message_file,
@@ -183,7 +183,7 @@ impl MarkerBox {
             &sealed::seal(body),
             self.directory.must_sync(),
         )
-        .map_err(|error| Error::storage("write", path, directory::explain(path, &error)))
+        .map_err(|error| Error::storage("write", path, self.directory.explain(&error)))
     }
 
     fn read(&self, path: &Path) -> Result<Vec<u8>, String> {
@@ -205,11 +205,7 @@ impl MarkerBox {
                 Err(Error::storage(
                     "read messages in",
                     path,
-                    StorageCause {
-                        os_code: error.raw_os_error(),
-                        message: "it is gone: somebody has removed it while the job was running"
-                            .into(),
-                    },
+                    gather_dir::is_gone("it", &error),
                 ))
             }
             Err(error) => Err(Error::storage("list", path, &error)),
@@ -353,15 +349,17 @@ impl MarkerBox {
     }
 
     /// Keeps the last message visible until rank 0 has removed everything, or all clients must have seen
-    /// it.
+    /// it. With the directory the messages beside it have lost their readers.
     ///
     /// Where clients go by time stamps, a message that was left within a tick of another change may stay
     /// invisible until its writer touches the directory again; after this call nobody would.
     fn linger(&self) {
-        if self.is_local() {
-            return;
-        }
-        let mut patience = Patience::new(LINGER);
+        let wait = if self.is_local() {
+            Duration::ZERO
+        } else {
+            LINGER
+        };
+        let mut patience = Patience::new(wait);
         let nobody: &mut Progress<'_> = &mut |_| Ok(());
         while !listing::names(self.directory.path()).is_err_and(|error| is_not_seen(&error)) {
             self.tend();
@@ -378,7 +376,7 @@ impl MarkerBox {
         if !self.has_others() {
             let removal = self.directory.remove();
             if removal.is_complete() {
-                return;
+                return self.detours.remove_all();
             }
             tracing::debug!("{removal}");
         }
@@ -571,6 +569,7 @@ impl Postbox for MarkerBox {
                 }
             }
             Retirement::Deserted => {
+                self.detours.take_back();
                 self.take_back_all();
                 self.abandon();
             }

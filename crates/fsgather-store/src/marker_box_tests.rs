@@ -196,7 +196,34 @@ fn a_place_that_was_removed_is_an_error_at_once() {
         let text = gone.unwrap_err().to_string();
         assert!(text.contains("somebody has removed it"), "{text}");
     }
-    assert!(member.send(1, None, b"").is_err());
+    for gone in [member.send(1, None, b""), root.send(1, None, b"")] {
+        let text = gone.unwrap_err().to_string();
+        let why = "its directory is gone: somebody has removed it while the job was running";
+        assert!(text.ends_with(why), "{text}");
+    }
+}
+
+#[test]
+fn who_comes_too_late_leaves_nothing_beside_the_place_that_was_removed() {
+    for how in [Retirement::Over, Retirement::Deserted] {
+        let (place, directory) = made();
+        let (root, late) = (root(&directory), member(&directory, 1));
+        root.retire(Retirement::Over);
+        late.detour(2, None, b"farewell");
+        assert_eq!(files(place.path()).len(), 1);
+        late.retire(how);
+        assert!(files(place.path()).is_empty(), "{how:?}");
+    }
+}
+
+#[test]
+fn with_the_last_whom_rank_0_has_left_goes_what_it_has_left_beside() {
+    let (place, directory) = made();
+    let (root, last) = (root(&directory), member(&directory, 1));
+    root.detour(2, None, b"farewell");
+    last.detour(2, None, b"farewell");
+    last.retire(Retirement::Deserted);
+    assert!(files(place.path()).is_empty());
 }
 
 #[test]

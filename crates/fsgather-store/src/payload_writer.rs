@@ -83,11 +83,7 @@ impl GatherDir {
                     continue;
                 }
                 Err(error) => {
-                    return Err(Error::storage(
-                        "create",
-                        &path,
-                        crate::directory::explain(self.path(), &error),
-                    ));
+                    return Err(Error::storage("create", &path, self.explain(&error)));
                 }
             };
             let header = Header {

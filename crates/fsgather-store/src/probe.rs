@@ -82,7 +82,7 @@ impl GatherDir {
             contents.as_bytes(),
             self.must_sync(),
         )
-        .map_err(|error| Error::storage("write", &path, directory::explain(self.path(), &error)))?;
+        .map_err(|error| Error::storage("write", &path, self.explain(&error)))?;
         Ok(Planted {
             directory: probes,
             schedule: TouchSchedule::default(),
