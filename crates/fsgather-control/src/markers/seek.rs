@@ -332,7 +332,8 @@ impl Asking<'_> {
             }
             let Some(rivals) = self.orders.wait(pace.pause(Instant::now())) else {
                 let cause = self.orders.lock().cause.take();
-                let stopped = || Error::rendezvous("it has stopped to wait for the others");
+                // Not the reason of all: rank 0 says of which rank it is.
+                let stopped = || Error::config("it does not wait for the others any longer");
                 self.say_goodbye(letters, outbox, Some(cause.unwrap_or_else(stopped)));
                 return None;
             };

@@ -52,7 +52,11 @@ def start(job: str, output: Path, succeeds: bool = True, ranks: int = RANKS, **v
             said, _ = process.communicate(timeout=180)
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGTERM)
-            said, _ = process.communicate(timeout=60)
+            try:
+                said, _ = process.communicate(timeout=60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                said, _ = process.communicate()
             raise AssertionError(f"{job} did not end:\n{said[-4000:]}") from None
     assert (process.returncode == 0) == succeeds, f"{job} ended with {process.returncode}:\n{said[-4000:]}"
     return said
@@ -169,8 +173,10 @@ def a_rank_without_the_patch_is_named(directory: Path) -> None:
     start("without_patch.py", directory / "missing", FSGATHER_PATCH="torch", SWITCH_CASE="missing")
     for rank, said in results(directory / "missing").items():
         assert said == "alone" or ("rank 2 of process group" in said and "FSGATHER_PATCH" in said), (rank, said)
-    start("without_patch.py", directory / "late", FSGATHER_PATCH="torch", SWITCH_CASE="late")
+    said = start("without_patch.py", directory / "late", FSGATHER_PATCH="torch", SWITCH_CASE="late")
     assert set(results(directory / "late").values()) == {"in time"}
+    warned = [line for line in said.splitlines() if "still waiting, for " in line]
+    assert warned and all("for rank 2 of process group" in line for line in warned), said
 
 
 @proof

@@ -12,10 +12,11 @@ if os.environ["RANK"] == str(ODD_ONE_OUT) and os.environ["SWITCH_CASE"] == "miss
 
 import fsgather
 import torch.distributed as dist
-from fsgather._switch import meeting
+from fsgather._switch import introduction, meeting
 
 # Nobody wants to wait a minute for this test.
 meeting.GRACE = 2.0
+introduction.WARN_EVERY = 1.5
 
 
 def main() -> None:

@@ -17,8 +17,12 @@ from typing import Any, Callable, NamedTuple, Optional
 
 from fsgather import _errors
 from fsgather._switch.groups import Group
+from fsgather._switch.notices import once
 
 __all__ = ["GRACE", "Introduction", "mark_presence"]
+
+#: Seconds after which it is said for whom this rank waits, again and again.
+WARN_EVERY = 30.0
 
 #: Seconds within which ranks without fsgather are found out.
 GRACE = 60.0
@@ -110,15 +114,20 @@ class Introduction(NamedTuple):
         """Until the store has all ``keys``, or somebody is missing without whom it never will."""
         started = time.monotonic()
         grace = self.grace
+        warn_at = started + WARN_EVERY
         while True:
             waited = time.monotonic() - started
             limit = grace if waited < grace else self.patience
             # Rank 0 knows best who is missing: it answers first, and the others give it the time for that.
             if self.group.rank != 0:
                 limit += 5.0
-            if _wait_for(self.group.store, keys, started + limit):
+            if _wait_for(self.group.store, keys, min(started + limit, warn_at)):
                 return
             absent = self._absent()
+            if time.monotonic() < started + limit:
+                self._warn(absent, time.monotonic() - started)
+                warn_at += WARN_EVERY
+                continue
             waited = time.monotonic() - started
             silent = [place for place in absent if not self._is_present(place)]
             if silent and self.grace < self.patience:
@@ -155,6 +164,16 @@ class Introduction(NamedTuple):
         error.patience = self.patience
         error.during = "meeting"
         return error
+
+    def _warn(self, absent: list[int], waited: float) -> None:
+        """Says for whom the ranks wait, on the first of those who do."""
+        present = [place for place in range(len(self.group.ranks)) if place not in absent]
+        if not absent or present[0] != self.group.rank:
+            return
+        once(
+            f"fsgather: still waiting, for {waited:.0f} s now, for {self._name(absent)} to come to its first call; "
+            f"the time-out of the process group is {self.patience:.0f} s"
+        )
 
     def _name(self, places: list[int]) -> str:
         ranks = [self.group.ranks[place] for place in places]
