@@ -43,6 +43,9 @@ pub(crate) enum Verb {
     BenchRank(verbs::bench::BenchRankArguments),
     DemoRank(verbs::demo::DemoRankArguments),
     ExecRank(run::ExecRankArguments),
+    /// End the ranks of `fsgather run` when that is killed; it starts this by itself.
+    #[command(hide = true)]
+    GuardRun,
 }
 
 impl Verb {

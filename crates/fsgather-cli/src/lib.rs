@@ -105,6 +105,7 @@ fn act(arguments: &Arguments, invocation: &Invocation) -> u8 {
         Verb::BenchRank(rank) => ("bench", verbs::bench::bench_rank(rank, json, invocation)),
         Verb::DemoRank(rank) => ("demo-rank", verbs::demo::demo_rank(rank)),
         Verb::ExecRank(rank) => ("exec-rank", Ok(run::exec_rank(rank))),
+        Verb::GuardRun => ("guard-run", Ok(run::guard_run())),
     };
     result.unwrap_or_else(|failure| {
         output::say(&format!("fsgather {verb}: {failure}"));

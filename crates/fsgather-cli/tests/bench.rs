@@ -15,7 +15,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use common::{Finished, Running, finish, fsgather, start, watch};
+use common::{Finished, Running, children_of, finish, fsgather, is_guard, start, watch};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -243,9 +243,9 @@ fn endless(directory: &Path, options: &[&str]) -> Running {
 
 /// The pids of the ranks.
 fn ranks_of(running: &Running) -> Vec<String> {
-    let pid = running.pid();
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
-    children.split_whitespace().map(str::to_owned).collect()
+    let mut children = children_of(running.pid());
+    children.retain(|pid| !is_guard(pid));
+    children
 }
 
 #[test]

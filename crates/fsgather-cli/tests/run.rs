@@ -336,6 +336,20 @@ fn when_run_is_killed_so_are_the_ranks() {
 }
 
 #[test]
+fn when_run_is_killed_so_is_what_ranks_have_started() {
+    let script = "sleep 1000 & echo child $!; sleep 1000; true";
+    let mut running = start(&mut run_script(2, &[], script));
+    let children: Vec<_> = (0..2)
+        .map(|_| watch(running.wait_for("child ").split_once("child ").unwrap().1))
+        .collect();
+    running.signal(Signal::KILL);
+    for child in &children {
+        child.wait();
+    }
+    assert_eq!(running.finish().code, None);
+}
+
+#[test]
 fn what_ranks_leave_behind_is_ended_too() {
     let script = "sleep 1000 & echo left $!; cat; exit 5";
     let mut running = start(run_script(1, &[], script).stdin(Stdio::piped()));

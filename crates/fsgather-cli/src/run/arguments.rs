@@ -42,8 +42,9 @@ How it ends:
   get SIGTERM and, --kill-after later, SIGKILL. SIGINT, SIGTERM and SIGHUP are
   passed on to all ranks, which may then take as long as they need; a second
   signal kills them. A signal that was ignored when `run` started (nohup) stays
-  ignored. What ranks leave behind in their process groups is ended with them,
-  and if `run` itself is killed, so are the ranks.
+  ignored. What ranks leave behind in their process groups is ended with them.
+  If `run` itself is killed, the ranks are killed at once, with all that is in
+  their process groups.
 
   The exit code is that of the first rank that failed, 128 + n for signal n.
   Code 11 says that another rank was lost: if a signal killed that other one,

@@ -24,10 +24,6 @@ pub(crate) struct ExecRankArguments {
     #[arg(long)]
     parent: i32,
 
-    /// Whether the rank's standard input is sent over the channel; else it has none.
-    #[arg(long)]
-    with_stdin: bool,
-
     /// The command and its arguments.
     #[arg(required = true, trailing_var_arg = true)]
     command: Vec<OsString>,
@@ -65,11 +61,10 @@ fn prepare(arguments: &ExecRankArguments) -> io::Result<Option<Command>> {
     let Some((program, rest)) = arguments.command.split_first() else {
         return Ok(None);
     };
+    let input = handshake::wait_for_send_off(io::stdin())?;
     let mut command = Command::new(program);
-    command.args(rest).stdin(if arguments.with_stdin {
-        Stdio::from(handshake::receive_file(io::stdin())?)
-    } else {
-        Stdio::null()
-    });
+    command
+        .args(rest)
+        .stdin(input.map_or_else(Stdio::null, Stdio::from));
     Ok(Some(command))
 }

@@ -1,15 +1,15 @@
 //! The first words between `run` and a process that is about to become a rank.
 //!
 //! They speak over a socket that is the new process's standard input until it becomes the rank's
-//! command. Whoever starts the process may send it a file to have as standard input from then on. The
-//! process answers with an error number when the command cannot be executed; when it can, the socket
+//! command. The process waits until it is sent off; with that it may be given a file to have as standard
+//! input from then on. It answers with an error number when the command cannot be executed; when it can, the socket
 //! closes by itself.
 
 use std::{
     io::{self, IoSlice, IoSliceMut, Read, Write},
     mem::MaybeUninit,
     os::{
-        fd::{AsFd, OwnedFd},
+        fd::{AsFd, BorrowedFd, OwnedFd},
         unix::net::UnixStream,
     },
 };
@@ -19,39 +19,44 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-/// Sends a file to be the standard input of the rank.
-pub(super) fn send_file(channel: &UnixStream, file: impl AsFd) -> io::Result<()> {
-    let fds = [file.as_fd()];
+/// Lets the process become the rank, with this file as its standard input if there is one.
+pub(super) fn send_off(channel: &UnixStream, stdin: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    let fds = stdin.map(|file| [file]);
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
-    control.push(SendAncillaryMessage::ScmRights(&fds));
-    // A file travels only along with at least one byte.
+    if let Some(fds) = &fds {
+        control.push(SendAncillaryMessage::ScmRights(fds));
+    }
+    // A file travels only along with at least one byte, which says whether there is one.
     sendmsg(
         channel,
-        &[IoSlice::new(&[0])],
+        &[IoSlice::new(&[u8::from(stdin.is_some())])],
         &mut control,
         SendFlags::NOSIGNAL,
     )?;
     Ok(())
 }
 
-/// Receives what [`send_file`] has sent.
-pub(super) fn receive_file(channel: impl AsFd) -> io::Result<OwnedFd> {
-    let mut byte = [0];
+/// Waits for [`send_off`]; what it gives as standard input.
+pub(super) fn wait_for_send_off(channel: impl AsFd) -> io::Result<Option<OwnedFd>> {
+    let mut has_file = [0];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC;
-    recvmsg(
+    let received = recvmsg(
         channel,
-        &mut [IoSliceMut::new(&mut byte)],
+        &mut [IoSliceMut::new(&mut has_file)],
         &mut control,
         flags,
     )?;
+    if received.bytes == 1 && has_file == [0] {
+        return Ok(None);
+    }
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(mut files) = message
             && let Some(file) = files.next()
         {
-            return Ok(file);
+            return Ok(Some(file));
         }
     }
     Err(io::Error::new(
@@ -83,9 +88,9 @@ mod tests {
     fn a_file_arrives_as_the_same_file() {
         let (here, there) = UnixStream::pair().unwrap();
         let (mut writer, reader) = UnixStream::pair().unwrap();
-        send_file(&here, &reader).unwrap();
+        send_off(&here, Some(reader.as_fd())).unwrap();
         drop(reader);
-        let received = receive_file(&there).unwrap();
+        let received = wait_for_send_off(&there).unwrap().unwrap();
         writer.write_all(b"through").unwrap();
         drop(writer);
         let mut text = String::new();
@@ -93,6 +98,15 @@ mod tests {
             .read_to_string(&mut text)
             .unwrap();
         assert_eq!(text, "through");
+    }
+
+    #[test]
+    fn one_may_be_sent_off_without_a_file_but_waits_for_it() {
+        let (here, there) = UnixStream::pair().unwrap();
+        send_off(&here, None).unwrap();
+        assert!(wait_for_send_off(&there).unwrap().is_none());
+        drop(here);
+        assert!(wait_for_send_off(&there).is_err());
     }
 
     #[test]
@@ -108,8 +122,5 @@ mod tests {
         let (here, there) = UnixStream::pair().unwrap();
         drop(there);
         assert!(wait_for_start(here).is_ok());
-        let (here, there) = UnixStream::pair().unwrap();
-        drop(here);
-        assert!(receive_file(there).is_err());
     }
 }

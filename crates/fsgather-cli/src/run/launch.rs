@@ -3,12 +3,15 @@
 use std::{
     ffi::{OsStr, OsString},
     fmt, io,
-    os::{fd::OwnedFd, unix::net::UnixStream},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::net::UnixStream,
+    },
     path::Path,
     process::{Child, Stdio},
 };
 
-use super::{handshake, variables::Variable};
+use super::{guard::Guard, handshake, variables::Variable};
 use crate::{exit, invocation::Invocation};
 
 /// A rank whose command runs.
@@ -42,19 +45,14 @@ pub(super) enum StartFailure {
 /// Nothing is left behind then.
 pub(super) fn start(
     invocation: &Invocation,
+    guard: &mut Guard,
     command: &[OsString],
     variables: &[Variable],
     with_stdin: bool,
 ) -> Result<Started, StartFailure> {
     let (ours, theirs) = UnixStream::pair().map_err(StartFailure::System)?;
-    if with_stdin {
-        handshake::send_file(&ours, io::stdin()).map_err(StartFailure::System)?;
-    }
     let mut own = invocation.again().map_err(StartFailure::System)?;
     own.args(["exec-rank", "--parent", &std::process::id().to_string()]);
-    if with_stdin {
-        own.arg("--with-stdin");
-    }
     own.arg("--").args(command);
     for (name, value) in variables {
         match value {
@@ -68,6 +66,17 @@ pub(super) fn start(
     let mut child = own.spawn().map_err(StartFailure::System)?;
     // It holds an end of the channel, which would never close.
     drop(own);
+    // It starts nothing before it is known to the guard.
+    let sent_off = guard.add(child.id()).and_then(|()| {
+        let stdin = io::stdin();
+        handshake::send_off(&ours, with_stdin.then(|| stdin.as_fd()))
+    });
+    if let Err(cause) = sent_off {
+        // One that has ended by itself is a zombie until it is waited for, so that this cannot fail.
+        let _ = child.kill();
+        child.wait().map_err(StartFailure::System)?;
+        return Err(StartFailure::System(cause));
+    }
     if let Err(cause) = handshake::wait_for_start(ours) {
         // The process is ending; waiting leaves no zombie.
         child.wait().map_err(StartFailure::System)?;

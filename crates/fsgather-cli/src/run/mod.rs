@@ -2,11 +2,13 @@
 //! that need ranks of their own start them here as well, with [`run_own`].
 //!
 //! Three threads, however many ranks there are: this one starts ranks and decides ([`Supervision`], which
-//! is pure), one relays output, one waits for signals. All they tell each other is an [`Event`].
+//! is pure), one relays output, one waits for signals. All they tell each other is an [`Event`]. One process
+//! more ends the ranks if this one is killed ([`Guard`]).
 
 mod arguments;
 mod directory;
 mod exec_rank;
+mod guard;
 mod handshake;
 mod launch;
 mod lines;
@@ -33,12 +35,14 @@ use rustix::process::Signal;
 pub(crate) use arguments::{RunArguments, check_open_files};
 pub(crate) use directory::named as named_directory;
 pub(crate) use exec_rank::{ExecRankArguments, exec_rank};
+pub(crate) use guard::guard_run;
 
 use crate::{
     failure::Failure,
     invocation::Invocation,
     output::{self, Stream},
 };
+use guard::Guard;
 use launch::StartFailure;
 use lines::Lines;
 use processes::Processes;
@@ -179,6 +183,7 @@ fn execute(task: &Task<'_>, job: &Job, json: bool) -> Result<u8, Failure> {
 struct Run {
     supervision: Supervision,
     processes: Processes,
+    guard: Guard,
     relay: Relay,
     /// Events that came while ranks were being started.
     early: Vec<Event>,
@@ -193,6 +198,8 @@ impl Run {
         events: Sender<Event>,
         inbox: &Receiver<Event>,
     ) -> Result<Self, Failure> {
+        let mut guard =
+            Guard::start(task.invocation).map_err(Failure::system("start a process"))?;
         let mut processes = Processes::default();
         let mut sources = Vec::new();
         let mut early = Vec::new();
@@ -209,6 +216,7 @@ impl Run {
             }
             match launch::start(
                 task.invocation,
+                &mut guard,
                 task.command,
                 &job.variables_of(rank),
                 task.with_stdin && rank == Rank::ZERO,
@@ -235,6 +243,7 @@ impl Run {
         let mut run = Self {
             supervision: Supervision::new(task.policy, processes.pids().to_vec()),
             processes,
+            guard,
             relay: Relay::start(task.verb, sources, events)
                 .map_err(Failure::system("start a thread"))?,
             early,
@@ -317,6 +326,7 @@ impl Run {
         if !self.abandoned {
             self.relay.join();
         }
+        self.guard.dismiss();
         self.processes.reap();
         self.supervision.exit_code()
     }

@@ -85,7 +85,8 @@ fn outcome_of(raw: u32) -> Option<Outcome> {
     }
 }
 
-fn signal_group(raw: u32, signal: Signal) {
+/// Sends a signal to all processes of a group.
+pub(super) fn signal_group(raw: u32, signal: Signal) {
     if let Some(group) = pid(raw) {
         // A group that nobody is left in, or that has taken another user's rights, cannot be signalled.
         let _ = kill_process_group(group, signal);

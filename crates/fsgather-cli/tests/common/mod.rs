@@ -6,6 +6,7 @@
 
 use std::{
     collections::BTreeSet,
+    fs,
     io::{BufRead, BufReader},
     os::fd::OwnedFd,
     process::{Command, Stdio},
@@ -86,7 +87,7 @@ pub(crate) fn start(command: &mut Command) -> Running {
     for (stream, fd) in sources {
         let send = send.clone();
         thread::spawn(move || {
-            for line in BufReader::new(std::fs::File::from(fd)).split(b'\n') {
+            for line in BufReader::new(fs::File::from(fd)).split(b'\n') {
                 if send.send((stream, line.expect("read"))).is_err() {
                     break;
                 }
@@ -176,6 +177,19 @@ impl Running {
         });
         lines.collect::<Vec<_>>().join("\n")
     }
+}
+
+/// The pids of a process's children, in the order in which they were started.
+pub(crate) fn children_of(pid: u32) -> Vec<String> {
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    let children = fs::read_to_string(path).expect("a running process");
+    children.split_whitespace().map(str::to_owned).collect()
+}
+
+/// Whether a child of `run` is not a rank but what ends the ranks if `run` is killed.
+pub(crate) fn is_guard(pid: &str) -> bool {
+    let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    words.ends_with(b"\0guard-run\0")
 }
 
 fn pid(raw: u32) -> Pid {
