@@ -204,6 +204,43 @@ fn the_switch_to_memory_gives_everybody_the_list() {
 }
 
 #[test]
+fn where_the_transport_differs_that_of_rank_0_counts_and_others_warn() {
+    for (told, warned) in [
+        (["memory", "filesys", "memory"], [0, 1, 0]),
+        (["filesys", "memory", "auto"], [0, 1, 1]),
+        (["auto", "auto", "filesys"], [0, 0, 1]),
+    ] {
+        let place = place();
+        let world = World::new(3, place.path());
+        let mut stage = Stage::new();
+        for (rank, own) in (0..).zip(told) {
+            // As functions ask for it and as methods do.
+            let script =
+                "function:100000 function:100001 function_close join all_gather:100000 close";
+            let mut command = world.rank(rank, script);
+            stage.start(command.env("FSGATHER_TRANSPORT", own));
+        }
+        stage.succeed(everybody(3));
+        for (rank, end) in stage.end_all(everybody(3)).iter().enumerate() {
+            let warnings = end.warnings();
+            // Once for each world: that of the functions, and the other.
+            assert_eq!(warnings.len(), 2 * warned[rank], "{told:?} {warnings:?}");
+            let me = format!("this rank ({rank}) {}", told[rank]);
+            for warning in warnings {
+                for said in [
+                    "FSGATHER_TRANSPORT",
+                    &format!("rank 0 was told {}", told[0]),
+                    &me,
+                ] {
+                    assert!(warning.contains(said), "{told:?} {warning}");
+                }
+            }
+        }
+        assert_nothing_left(place.path());
+    }
+}
+
+#[test]
 fn the_switch_to_rank_0_gives_the_others_an_empty_list_and_one_warning() {
     let switch = [("MDETR_FILESYS_REDUCE_RANK_0_ONLY", "1")];
     let (got, warnings) = switched(&switch, "function:100000");

@@ -16,6 +16,8 @@ use crate::exit;
 pub(crate) enum Failure {
     /// The library's.
     Library(Error),
+    /// A file or stream of this rank, inside of a call: the library has told all ranks.
+    Own(Error),
     /// A system call's.
     System {
         /// What was tried, as a verb: `write standard output`.
@@ -88,8 +90,8 @@ impl Failure {
                 exit::BROKEN_PIPE
             }
             Self::System { .. } => exit::OTHER,
-            Self::File { .. } => exit::STORAGE,
             Self::OtherStep { .. } => exit::DIFFERENT_CALLS,
+            Self::File { .. } | Self::Own(_) => exit::STORAGE,
             Self::Signal { code, .. } => *code,
             Self::Rank { status, .. } => status
                 .code()
@@ -109,7 +111,7 @@ impl From<Error> for Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Library(error) => error.fmt(f),
+            Self::Library(error) | Self::Own(error) => error.fmt(f),
             Self::System { operation, cause } => write!(f, "cannot {operation}: {cause}"),
             Self::File {
                 operation,
@@ -143,5 +145,6 @@ mod tests {
         assert_eq!(failure(io::ErrorKind::BrokenPipe), exit::BROKEN_PIPE);
         assert_eq!(failure(io::ErrorKind::StorageFull), exit::OTHER);
         assert_eq!(Failure::from(Error::config("x")).exit_code(), exit::USAGE);
+        assert_eq!(Failure::Own(Error::config("x")).exit_code(), exit::STORAGE);
     }
 }

@@ -7,6 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use fsgather::{Error, PeerFailure, Rank};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
@@ -22,6 +23,8 @@ pub(crate) struct Input {
     path: Option<PathBuf>,
     /// A reason to fail instead of reading.
     refusal: Option<String>,
+    /// Whether reading has failed, of whatever reason.
+    has_failed: bool,
     open: Option<File>,
     read: u64,
     /// How long the file was when it was opened, if it was an ordinary one: it may grow, but not shrink.
@@ -48,6 +51,7 @@ impl Input {
         Ok(Self {
             path: path.map(Path::to_owned),
             refusal,
+            has_failed: false,
             open: None,
             read: 0,
             least: 0,
@@ -62,6 +66,20 @@ impl Input {
     /// The file's own name, if it has one.
     pub(crate) fn file_name(&self) -> Option<&OsStr> {
         self.path.as_ref()?.file_name()
+    }
+
+    /// The failure of the call that has read this: the rank's own, if this is why the call has failed. All ranks
+    /// are told the same, but here it was not another rank that failed.
+    pub(crate) fn explain(&self, error: Error, me: Rank) -> Failure {
+        let is_own = matches!(
+            error.root_cause(),
+            Error::PeerFailed { peer, failure: PeerFailure::Raised { .. }, .. } if peer.rank == me
+        );
+        if self.has_failed && is_own {
+            Failure::Own(error)
+        } else {
+            Failure::Library(error)
+        }
     }
 
     /// How many bytes have been read so far.
@@ -96,6 +114,7 @@ impl Input {
 impl Read for Input {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if let Some(reason) = &self.refusal {
+            self.has_failed = true;
             return Err(io::Error::other(reason.clone()));
         }
         let path = self.path.clone();
@@ -107,6 +126,9 @@ impl Read for Input {
             _ if error.kind() == io::ErrorKind::Interrupted => error,
             Some(path) => explain(path, &error),
             None => explain(Path::new("standard input"), &error),
+        });
+        let read = read.inspect_err(|error| {
+            self.has_failed |= error.kind() != io::ErrorKind::Interrupted;
         })?;
         self.read += read as u64;
         Ok(read)

@@ -136,6 +136,13 @@ impl Membership {
                 drop(communicator);
                 Err(interruption.explain(error))
             }
+            Err(Failure::Own(error)) => {
+                drop(communicator);
+                Err(match interruption.explain(error) {
+                    Failure::Library(error) => Failure::Own(error),
+                    signal => signal,
+                })
+            }
             Err(failure) => {
                 // Nobody else knows of a failure outside of the library yet.
                 interrupt.raise(failure.to_string());

@@ -128,6 +128,43 @@ impl Recipients {
     }
 }
 
+/// Which way a rank would have the payloads of a call go.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Way {
+    /// The transport, as it is written in settings.
+    pub transport: String,
+    /// Another directory than the communicator's own.
+    pub directory: Option<String>,
+}
+
+impl Way {
+    /// What keeps payloads from going both ways: the first difference, in words.
+    fn difference(&self, other: &Self) -> Option<&'static str> {
+        if self.transport != other.transport {
+            return Some(
+                "different transports: what FSGATHER_ROOT_ONLY, or the program for one call, says has to be the \
+                 same on all ranks",
+            );
+        }
+        if self.directory != other.directory {
+            return Some(
+                "different directories: what the program says for one call has to be the same on all ranks",
+            );
+        }
+        None
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "transport={}", self.transport)?;
+        match &self.directory {
+            Some(directory) => write!(f, " and directory={directory}"),
+            None => Ok(()),
+        }
+    }
+}
+
 /// One rank's description of the collective call it has entered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
@@ -144,6 +181,9 @@ pub struct Call {
     /// How long nothing may move before the call fails, if not the world's time-out. Never compared: the
     /// longest that a rank says counts.
     pub patience: Option<Duration>,
+    /// Which way its payloads go, if it has any; also said by the set-up of that way, so that ranks of which only
+    /// some need one are told the reason.
+    pub way: Option<Box<Way>>,
 }
 
 impl Call {
@@ -157,6 +197,7 @@ impl Call {
             type_tag: None,
             site,
             patience: None,
+            way: None,
         }
     }
 
@@ -202,8 +243,16 @@ impl Call {
     /// Call sites and time-outs are not compared, and type tags only between equal builds.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Option<&'static str> {
+        // It may be why an operation is another: one rank has to set up what another has already.
+        if let Some(difference) = self.difference_of_ways(other) {
+            return Some(difference);
+        }
         if self.operation != other.operation {
-            return Some("different operations");
+            return Some(if self.is_switched(other) {
+                "different operations at one place: what FSGATHER_ROOT_ONLY says has to be the same on all ranks"
+            } else {
+                "different operations"
+            });
         }
         if self.root != other.root {
             return Some("different roots");
@@ -221,6 +270,32 @@ impl Call {
             (Some(_), None) | (None, Some(_)) => Some("typed values and bytes"),
             _ => None,
         }
+    }
+
+    /// This call as it is told beside another from which it differs: with its way only if that is why.
+    #[must_use]
+    pub fn beside(&self, other: &Self) -> String {
+        match (&self.way, self.difference_of_ways(other)) {
+            (Some(way), Some(_)) => format!("{self} with {way}"),
+            _ => self.to_string(),
+        }
+    }
+
+    /// Whether these are what one line of a program does, by a switch that makes an all-gather one for rank 0 alone.
+    fn is_switched(&self, other: &Self) -> bool {
+        let switched = |one: &Self, two: &Self| {
+            one.operation == Operation::AllGather
+                && (two.operation, two.root) == (Operation::Gather, Some(Rank::ZERO))
+        };
+        self.site == other.site && (switched(self, other) || switched(other, self))
+    }
+
+    fn difference_of_ways(&self, other: &Self) -> Option<&'static str> {
+        let is_set_up = [self.operation, other.operation].contains(&Operation::SetUp);
+        if self.operation != other.operation && !is_set_up {
+            return None;
+        }
+        self.way.as_ref()?.difference(other.way.as_ref()?)
     }
 }
 
@@ -259,6 +334,62 @@ mod tests {
         assert_eq!(gather().difference(&elsewhere), None);
         let patient = gather().with_patience(Duration::from_secs(9));
         assert_eq!(gather().difference(&patient), None);
+    }
+
+    fn by(transport: &str, directory: Option<&str>, operation: Operation) -> Call {
+        Call {
+            way: Some(Box::new(Way {
+                transport: transport.into(),
+                directory: directory.map(Into::into),
+            })),
+            ..Call::new(operation, Site::named("a.rs:1:1"))
+        }
+    }
+
+    #[test]
+    fn ways_are_compared_before_operations_and_told_where_they_differ() {
+        let memory = by("memory", None, Operation::AllGather);
+        let files = by("filesys", None, Operation::SetUp);
+        let difference = memory.difference(&files).unwrap();
+        assert!(
+            difference.starts_with("different transports"),
+            "{difference}"
+        );
+        assert_eq!(
+            memory.beside(&files),
+            "all_gather at a.rs:1:1 with transport=memory"
+        );
+        let there = by("filesys", Some("/there"), Operation::SetUp);
+        let difference = files.difference(&there).unwrap();
+        assert!(
+            difference.starts_with("different directories"),
+            "{difference}"
+        );
+        assert_eq!(
+            there.beside(&files),
+            "set-up at a.rs:1:1 with transport=filesys and directory=/there"
+        );
+        // Calls that move nothing say nothing of it.
+        let barrier = Call::new(Operation::Barrier, Site::named("a.rs:1:1"));
+        assert_eq!(memory.difference(&barrier), Some("different operations"));
+        assert_eq!(memory.beside(&barrier), "all_gather at a.rs:1:1");
+        // Two calls of the program are what they are, whatever way they would go.
+        let gather = by("filesys", None, Operation::Gather).with_root(Rank::new(1));
+        assert_eq!(memory.difference(&gather), Some("different operations"));
+    }
+
+    #[test]
+    fn a_switch_that_differs_is_named() {
+        let all = by("auto", None, Operation::AllGather);
+        let one = by("filesys", None, Operation::Gather).with_root(Rank::ZERO);
+        for difference in [all.difference(&one), one.difference(&all)] {
+            assert!(difference.unwrap().contains("FSGATHER_ROOT_ONLY"));
+        }
+        let elsewhere = Call {
+            site: Site::named("b.rs:2:2"),
+            ..one
+        };
+        assert_eq!(all.difference(&elsewhere), Some("different operations"));
     }
 
     #[test]

@@ -38,7 +38,7 @@ mod solo;
 
 pub use activity::{Activity, Phase};
 pub use awake::AwakeClock;
-pub use call::{Call, Operation, Recipients, Site, TypeTag};
+pub use call::{Call, Operation, Recipients, Site, TypeTag, Way};
 pub use deadline::{Backoff, Deadline};
 pub use epoch::{ChannelId, Epoch, Round, Step};
 pub use error::{Error, PeerFailure, StorageCause};

@@ -246,7 +246,7 @@ impl Communicator {
         }
     }
 
-    fn member(&self) -> PyResult<Arc<Member>> {
+    pub(crate) fn member(&self) -> PyResult<Arc<Member>> {
         let member = self.member.read().unwrap_or_else(PoisonError::into_inner);
         let member = member.as_ref().map(Arc::clone);
         member.ok_or_else(|| PyValueError::new_err("this communicator is closed"))

@@ -2,16 +2,16 @@
 
 use std::sync::OnceLock;
 
-use fsgather::{Rank, Switches, WorldSize, path_choice::GatherPath};
+use fsgather::{Rank, Switches, path_choice::GatherPath};
 use pyo3::prelude::*;
 
-use crate::errors;
+use crate::{communicator::Communicator, errors};
 
 /// The way of one call: `"solo"`, `"filesys_root_only"`, `"filesys"`, `"memory"` or `"auto"`.
 #[pyfunction]
 pub(crate) fn choose_path(
     py: Python<'_>,
-    world_size: u32,
+    communicator: &Communicator,
     force_cpu: bool,
     force_filesys: bool,
 ) -> PyResult<&'static str> {
@@ -24,14 +24,17 @@ pub(crate) fn choose_path(
         let switches = Switches::from_env().map_err(raised)?;
         *SWITCHES.get_or_init(|| switches)
     };
-    let world_size = WorldSize::new(world_size).map_err(raised)?;
-    Ok(match switches.path(world_size, force_filesys, force_cpu) {
-        GatherPath::Solo => "solo",
-        GatherPath::FilesysRootOnly => "filesys_root_only",
-        GatherPath::Filesys => "filesys",
-        GatherPath::Memory => "memory",
-        GatherPath::Auto => "auto",
-    })
+    let member = communicator.member()?;
+    let switches = switches.agreed(&member);
+    Ok(
+        match switches.path(member.world_size(), force_filesys, force_cpu) {
+            GatherPath::Solo => "solo",
+            GatherPath::FilesysRootOnly => "filesys_root_only",
+            GatherPath::Filesys => "filesys",
+            GatherPath::Memory => "memory",
+            GatherPath::Auto => "auto",
+        },
+    )
 }
 
 /// Warns of the lists that are empty because rank 0 alone gets them: once for the whole job.

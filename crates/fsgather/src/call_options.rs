@@ -58,6 +58,15 @@ impl CallOptions {
                 "a time-out of 0 would fail every call; give a longer one",
             ));
         }
+        if self
+            .directory
+            .as_ref()
+            .is_some_and(|named| named.as_os_str().is_empty())
+        {
+            return Err(Error::config(
+                "the directory of this call has an empty name; name one on a shared file system, or none",
+            ));
+        }
         Ok(Call {
             bound: self.bound,
             patience: self.timeout.map(|timeout| timeout.min(FOR_EVER)),

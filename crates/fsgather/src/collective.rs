@@ -62,11 +62,12 @@ impl<'a> Started<'a> {
     pub(crate) fn new(
         inner: &Arc<Inner>,
         route: &Route,
-        call: Call,
+        mut call: Call,
         manner: Manner,
         encoding: Encoding,
         source: Source<'a>,
     ) -> Result<Self, Error> {
+        call.way = Some(Box::new(route.way()));
         let place = set_up::place_for(inner, route, &call)?;
         let session = Session::begin(inner, call)?;
         let ready = publish(&session, &place, manner, encoding, source)

@@ -70,7 +70,7 @@ where
     let site = Site::of(Location::caller());
     step_aside(|| {
         let own = own()?;
-        let path = own.switches.path(
+        let path = own.switches.agreed(&own.communicator).path(
             own.communicator.world_size(),
             options.force_filesys,
             options.force_cpu,

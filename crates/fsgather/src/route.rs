@@ -1,6 +1,8 @@
 //! Which place a call asks for: [`Route`].
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use fsgather_core::Way;
 
 use crate::settings::Transport;
 
@@ -11,4 +13,42 @@ pub(crate) struct Route {
     pub(crate) transport: Transport,
     /// Another directory than the communicator's own.
     pub(crate) directory: Option<PathBuf>,
+}
+
+impl Route {
+    /// The same for the other ranks, which have to ask for the same.
+    pub(crate) fn way(&self) -> Way {
+        Way {
+            transport: self.transport.to_string(),
+            directory: self.directory.as_deref().map(text),
+        }
+    }
+}
+
+/// A path without what makes no difference, such as a slash at its end.
+fn text(path: &Path) -> String {
+    let plain: PathBuf = path.components().collect();
+    plain.to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ways_to_the_same_directory_are_told_alike() {
+        let way = |directory: &str| {
+            let route = Route {
+                transport: Transport::Filesys,
+                directory: Some(directory.into()),
+            };
+            route.way()
+        };
+        assert_eq!(way("/shared/a/"), way("/shared//a"));
+        assert_ne!(way("/shared/a"), way("/shared/b"));
+        assert_eq!(
+            way("/shared/a").to_string(),
+            "transport=filesys and directory=/shared/a"
+        );
+    }
 }

@@ -82,6 +82,13 @@ pub(crate) fn place_for(inner: &Inner, route: &Route, call: &Call) -> Result<Pla
 /// Finds out where the payloads of a new world go, if nothing else is said; its groups have it from there.
 pub(crate) fn settle(inner: &Inner, route: &Route, call: &Call) -> Result<(), Error> {
     let (transport, place) = run(inner, route, call)?;
+    if transport != route.transport {
+        tracing::warn!(
+            "FSGATHER_TRANSPORT differs: rank 0 was told {transport}, this rank ({}) {}: {transport} it is on all ranks",
+            inner.world.rank,
+            route.transport
+        );
+    }
     let agreed = Route {
         transport,
         directory: route.directory.clone(),
@@ -148,7 +155,7 @@ impl SetUp<'_> {
             world.links.keep_secret(secret);
         }
         let place = match plan {
-            Plan::Memory => self.memory()?,
+            Plan::Memory => self.connect()?,
             Plan::NotShared(problem) => self.not_shared(problem, transport)?,
             Plan::Files {
                 directory,
@@ -302,17 +309,6 @@ impl SetUp<'_> {
         ))
     }
 
-    fn memory(&self) -> Result<Place, Error> {
-        if self.route.transport == Transport::Filesys {
-            tracing::warn!(
-                "rank {} was told to use memory, this rank ({}) to use files: memory it is",
-                self.root(),
-                self.inner.world.rank
-            );
-        }
-        self.connect()
-    }
-
     fn not_shared(&self, problem: Error, transport: Transport) -> Result<Place, Error> {
         if transport == Transport::Filesys {
             return Err(problem);
@@ -328,6 +324,7 @@ impl SetUp<'_> {
         let exchange = &self.inner.exchange;
         let ticket = exchange.begin(Call {
             patience: self.call.patience,
+            way: self.call.way.clone(),
             ..Call::new(Operation::SetUp, self.call.site.clone())
         })?;
         let body = part().map_err(|cause| exchange.fail(&ticket, Phase::Publishing, cause))?;

@@ -5,6 +5,7 @@ use std::sync::Once;
 use fsgather_core::{Error, Rank, WorldSize};
 
 use crate::{
+    communicator::Communicator,
     environment::Variables,
     path_choice::{GatherPath, PathConditions, choose_path},
     settings::{Settings, Transport},
@@ -21,7 +22,7 @@ use crate::{
 ///
 /// let switches = Switches::from_env()?;
 /// let communicator = Communicator::solo();
-/// let path = switches.path(communicator.world_size(), true, false);
+/// let path = switches.agreed(&communicator).path(communicator.world_size(), true, false);
 /// assert_eq!(path, GatherPath::Solo);
 /// # Ok::<(), fsgather::Error>(())
 /// ```
@@ -45,6 +46,16 @@ impl Switches {
             root_only: settings.root_only.value,
             transport: settings.transport.value,
         })
+    }
+
+    /// The same for calls of a communicator, whose ranks have agreed on a transport when they met: where they were
+    /// told different ones, rank 0's counts.
+    #[must_use]
+    pub fn agreed<C>(self, communicator: &Communicator<C>) -> Self {
+        Self {
+            transport: communicator.inner.default_route().transport,
+            ..self
+        }
     }
 
     /// The way of one call, in the order of [`choose_path`].

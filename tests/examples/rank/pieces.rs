@@ -33,7 +33,7 @@ pub(crate) fn take(communicator: &Communicator, words: &[&str]) -> Result<bool, 
                     "memory" => Transport::Memory,
                     other => panic!("{other} is no transport"),
                 }),
-                directory: Some((*directory).into()),
+                directory: (*directory != "-").then(|| (*directory).into()),
                 ..plain
             };
             all_gather(communicator, len, &how)?;

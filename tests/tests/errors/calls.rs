@@ -13,7 +13,7 @@ use rustix::{
 };
 
 use crate::{
-    common::{PEER_FAILED, Stage, World, everybody, mounts::say, payloads, place},
+    common::{PEER_FAILED, STORAGE, Stage, World, everybody, mounts::say, payloads, place},
     page::confirm,
     said::{all_say, all_tools_say, input, new_stage, text, two, two_tools},
 };
@@ -35,22 +35,21 @@ fn a_rank_that_stands_still() {
     all_say(&mut stage, [1], "a_rank_that_stands_still");
 }
 
+/// The argument by which a gather writes one file.
+fn whole(directory: &Path) -> String {
+    format!("--concat={}", text(&directory.join("whole")))
+}
+
 #[test]
 fn an_input_that_does_not_end() {
     let (place, work) = (place(), place());
     let world = World::new(2, place.path());
     let input = input(work.path(), 300_000);
+    let whole = whole(work.path());
     let mut stage = two_tools(
         &world,
-        &[
-            "gather",
-            "--timeout",
-            "2s",
-            &input,
-            "--concat=/dev/null",
-            "--force",
-        ],
-        &["gather", "--timeout", "2s"],
+        &["gather", "--timeout", "2s", &input, &whole],
+        &["gather", "--timeout", "2s", "-", &whole],
     );
     all_tools_say(&mut stage, 0..2, "an_input_that_does_not_end");
 }
@@ -169,10 +168,15 @@ fn an_input_that_is_not_there() {
     let world = World::new(2, place.path());
     let mut stage = two_tools(
         &world,
-        &["gather", &input, "--concat=/dev/null", "--force"],
-        &["gather", text(&missing)],
+        &["gather", &input, &whole(work.path())],
+        &["gather", text(&missing), &whole(work.path())],
     );
-    all_tools_say(&mut stage, 0..2, "an_input_that_is_not_there");
+    // The text is the same; the code says on which rank it was.
+    let ends = stage.end_all(0..2);
+    let said = ends[0].told_by_tool();
+    assert_eq!(said, ends[1].told_by_tool(), "{}", stage.transcript());
+    confirm("an_input_that_is_not_there", "", ends[0].code, said);
+    assert_eq!(ends[1].code, STORAGE, "{}", stage.transcript());
 }
 
 #[test]
@@ -184,6 +188,25 @@ fn different_calls() {
         0..2,
         "different_calls",
     );
+}
+
+#[test]
+fn different_transports() {
+    // The world is made with files, so that only who asks for memory has something to set up.
+    let place = place();
+    let world = World::new(2, place.path());
+    let by = |transport| format!("join by:{transport}:-:300000");
+    let mut stage = two(&world, &by("memory"), &by("filesys"));
+    all_say(&mut stage, 0..2, "different_transports");
+}
+
+#[test]
+fn different_directories() {
+    let (place, one, other) = (place(), place(), place());
+    let world = World::new(2, place.path());
+    let by = |directory: &Path| format!("join by:filesys:{}:300000", text(directory));
+    let mut stage = two(&world, &by(one.path()), &by(other.path()));
+    all_say(&mut stage, 0..2, "different_directories");
 }
 
 #[test]

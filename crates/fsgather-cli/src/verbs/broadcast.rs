@@ -94,7 +94,9 @@ pub(crate) fn broadcast(
             Input::of(Some("-".as_ref()))
         }?;
         let out = arguments.out.as_ref().map(|out| for_rank(out, rank));
-        let payload = communicator.broadcast_from_reader(&mut input, arguments.root)?;
+        let payload = communicator
+            .broadcast_from_reader(&mut input, arguments.root)
+            .map_err(|error| input.explain(error, rank))?;
         let file = match out {
             None => {
                 delivery::print(&payload)?;

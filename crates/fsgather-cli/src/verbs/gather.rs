@@ -141,14 +141,16 @@ pub(crate) fn gather(
         let progress = Received::begin(rank, ranks, reports)?;
         let mut sink = Sink::new(&destination, arguments.force, progress);
         if arguments.all {
-            for (index, payload) in communicator
-                .all_gather_from(&mut input)?
-                .into_iter()
-                .enumerate()
-            {
+            let parts = communicator.all_gather_from(&mut input);
+            let parts = parts.map_err(|error| input.explain(error, rank))?;
+            for (index, payload) in parts.into_iter().enumerate() {
                 sink.take(index, &mut &*payload)?;
             }
-        } else if let Some(parts) = communicator.gather_from(&mut input, arguments.root)?.all() {
+        } else if let Some(parts) = communicator
+            .gather_from(&mut input, arguments.root)
+            .map_err(|error| input.explain(error, rank))?
+            .all()
+        {
             // As streams: nobody has to hold the largest of them in memory.
             for (index, part) in parts.into_readers().enumerate() {
                 let mut part = part?;

@@ -84,9 +84,9 @@ impl Coordinator {
             epoch: step.epoch,
             difference: first.difference(call)?.into(),
             one: self.roster.peer(channel.rank_at(place)?),
-            one_call: format!("{first}{name}"),
+            one_call: format!("{}{name}", first.beside(call)),
             other: self.roster.peer(from),
-            other_call: format!("{call}{name}"),
+            other_call: format!("{}{name}", call.beside(first)),
         })
     }
 

@@ -10,7 +10,7 @@ import weakref
 from types import TracebackType
 from typing import Any, Callable, Iterator, Optional, Sequence, Union
 
-from fsgather import _arrays, _fsgather, _trust
+from fsgather import _arguments, _arrays, _fsgather, _trust
 
 __all__ = ["Communicator", "Gathering", "Pending"]
 
@@ -18,6 +18,9 @@ PathLike = Union[str, "os.PathLike[str]"]
 
 HEAD = 16
 """What our layout adds to an object's bytes; not counted against bounds."""
+
+_MOST_RANKS = 2**32 - 1
+"""What the library counts to; it says itself how many a world may have."""
 
 
 class Communicator:
@@ -72,19 +75,26 @@ class Communicator:
         _publish: Optional[Callable[[bytes], object]] = None,
         _fetch: Optional[Callable[[float], bytes]] = None,
     ) -> None:
+        if rank is not None:
+            rank = _arguments.whole("rank", rank, high=_MOST_RANKS - 1)
+        if world_size is not None:
+            world_size = _arguments.whole("world_size", world_size, low=1, high=_MOST_RANKS)
+        if inline_limit is not None:
+            inline_limit = _arguments.whole("inline_limit", inline_limit)
+        rendezvous = _arguments.text("rendezvous", rendezvous)
         allow_pickle = _trust.allows_pickle(rendezvous, is_introduced=_publish is not None)
         self._adopt(
             _fsgather.Communicator.join(
                 rank=rank,
                 world_size=world_size,
-                directory=None if directory is None else os.fspath(directory),
+                directory=_arguments.path("directory", directory),
                 rendezvous=rendezvous,
-                transport=transport,
-                control=control,
-                timeout=timeout,
-                join_timeout=join_timeout,
+                transport=_arguments.text("transport", transport),
+                control=_arguments.text("control", control),
+                timeout=_arguments.seconds("timeout", timeout),
+                join_timeout=_arguments.seconds("join_timeout", join_timeout),
                 inline_limit=inline_limit,
-                job=job,
+                job=_arguments.text("job", job),
                 publish=_publish,
                 fetch=_fetch,
             ),
@@ -177,7 +187,8 @@ class Communicator:
         Raises:
             fsgather.TooLarge: on every rank; names the rank whose object does not fit, and what it needs.
         """
-        return self._member.all_gather(data, self._how(max_size=max_size + HEAD, **how))
+        bound = _arguments.whole("max_size", max_size) + HEAD
+        return self._member.all_gather(data, self._how(max_size=bound, **how))
 
     def gather(self, data: Any, dst: int = 0, **how: Any) -> Optional[list[Any]]:
         """Gathers everybody's object on rank ``dst``.
@@ -185,7 +196,7 @@ class Communicator:
         Returns:
             On ``dst`` one object for each rank, in rank order; ``None`` elsewhere.
         """
-        parts = self._member.gather(data, dst, self._how(**how))
+        parts = self._member.gather(data, self._rank("dst", dst), self._how(**how))
         return None if parts is None else list(parts)
 
     def gather_iter(self, data: Any, dst: int = 0, **how: Any) -> Gathering:
@@ -197,10 +208,13 @@ class Communicator:
             On ``dst`` an iterator over one object for each rank, in rank order, each read when it is asked for;
             elsewhere one that is empty.
         """
-        return Gathering(self._member.gather(data, dst, self._how(**how)), self.world_size)
+        parts = self._member.gather(data, self._rank("dst", dst), self._how(**how))
+        return Gathering(parts, self.world_size)
 
     def gather_array(self, array: Any, dim: int = 0, dst: Optional[int] = None, **how: Any) -> Any:
         """Joins the arrays or tensors of all ranks along ``dim``; see :func:`fsgather.gather`."""
+        if dst is not None:
+            dst = self._rank("dst", dst)
         return _arrays.gather(self, array, dim, dst, self._how(**how))
 
     def broadcast(self, data: Any, src: int = 0, **how: Any) -> Any:
@@ -209,7 +223,7 @@ class Communicator:
         Returns:
             The object; on ``src`` itself the very one that was passed in.
         """
-        return self._member.broadcast(data, src, self._how(**how))
+        return self._member.broadcast(data, self._rank("src", src), self._how(**how))
 
     def start_all_gather(self, data: Any, **how: Any) -> Pending:
         """Starts an :meth:`all_gather` whose result is asked for later.
@@ -221,20 +235,25 @@ class Communicator:
 
     def start_gather(self, data: Any, dst: int = 0, **how: Any) -> Pending:
         """Starts a :meth:`gather` whose result is asked for later, like :meth:`start_all_gather`."""
-        return Pending(self._member.start_gather(data, dst, self._how(**how)), as_list=True)
+        call = self._member.start_gather(data, self._rank("dst", dst), self._how(**how))
+        return Pending(call, as_list=True)
 
     def group(self, ranks: Sequence[int]) -> Communicator:
         """Makes a communicator of some of this one's ranks, in the order given.
 
         Collective over these ranks alone. Several groups may gather at the same time, from several threads.
         """
-        return Communicator._of(self._member.group(list(ranks), self._how()), self._allow_pickle)
+        members = [self._rank("ranks", rank) for rank in ranks]
+        return Communicator._of(self._member.group(members, self._how()), self._allow_pickle)
 
     def split(self, color: Optional[int], key: int = 0) -> Optional[Communicator]:
         """Parts all ranks into groups, one for each color; ``None`` for a rank that gave none.
 
         Within a group ranks are ordered by ``key``, and by their rank here where keys are equal, as in MPI.
         """
+        if color is not None:
+            color = _arguments.whole("color", color, high=2**32 - 1)
+        key = _arguments.whole("key", key, low=-_arguments.LARGEST)
         group = self._member.split(color, key, self._how())
         return None if group is None else Communicator._of(group, self._allow_pickle)
 
@@ -256,6 +275,9 @@ class Communicator:
         if self._pid == os.getpid():
             self._member.leave(cause if isinstance(cause, str) else _text(cause))
 
+    def _rank(self, name: str, value: Any) -> int:
+        return _arguments.rank(name, value, self.world_size)
+
     def _how(
         self,
         site: Optional[str] = None,
@@ -273,11 +295,13 @@ class Communicator:
         """
         return {
             "like": _like,
-            "site": _caller() if site is None else site,
-            "timeout": timeout,
-            "allow_pickle": self._allow_pickle if allow_pickle is None else allow_pickle,
-            "transport": transport,
-            "directory": None if directory is None else os.fspath(directory),
+            "site": _caller() if site is None else _arguments.text("site", site),
+            "timeout": _arguments.seconds("timeout", timeout),
+            "allow_pickle": self._allow_pickle
+            if allow_pickle is None
+            else _arguments.switch("allow_pickle", allow_pickle),
+            "transport": _arguments.text("transport", transport),
+            "directory": _arguments.path("directory", directory),
             "max_size": max_size,
         }
 
@@ -364,7 +388,7 @@ class Pending:
         Raises:
             TimeoutError: when somebody is still waited for after ``timeout``. Nothing is lost: wait again.
         """
-        if not self._look(timeout):
+        if not self._look(_arguments.seconds("timeout", timeout, low=0)):
             raise TimeoutError(f"the call has not come to its end after {timeout} s; it goes on")
         assert self._result is not None
         return self._result[0]

@@ -7,7 +7,7 @@ import sys
 import threading
 from typing import Any, Optional, Union
 
-from fsgather import _fsgather
+from fsgather import _arguments, _fsgather
 from fsgather._communicator import Communicator, Gathering, Pending
 
 __all__ = [
@@ -101,8 +101,9 @@ def all_gather(
     Raises:
         fsgather.Error: on every rank alike.
     """
+    filesys_save_dir = _arguments.path("filesys_save_dir", filesys_save_dir)
     communicator = _communicator_of(None)
-    path = _fsgather.choose_path(communicator.world_size, force_cpu, force_filesys)
+    path = _fsgather.choose_path(communicator._member, force_cpu, force_filesys)
     if path == "solo":
         return [data]
     how: dict[str, Any] = {"timeout": timeout, "allow_pickle": allow_pickle}
@@ -140,6 +141,7 @@ def all_gather_via_filesys(
         fsgather.NotShared: ranks do not see one directory.
         fsgather.Error: on every rank alike.
     """
+    filesys_save_dir = _arguments.path("filesys_save_dir", filesys_save_dir)
     communicator = _communicator_of(None)
     if communicator.world_size == 1:
         return [data]

@@ -1,0 +1,109 @@
+"""What callers pass in, checked before anything is sent: a wrong argument is an error of this rank alone.
+
+Each function returns the argument as the extension module takes it, or raises :class:`fsgather.Config`, which names
+the argument, what was given and what is allowed.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import os
+import reprlib
+from typing import Any, Optional, Union
+
+from fsgather._errors import Config
+
+LARGEST = 2**63 - 1
+"""Larger numbers are none that anybody means."""
+
+LONGEST = 1e19
+"""What no clock counts to, in seconds."""
+
+SHORTEST = 1e-9
+"""What clocks can tell from nothing, in seconds."""
+
+
+def whole(name: str, value: Any, low: int = 0, high: int = LARGEST) -> int:
+    """A whole number, of any type that counts as one."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = None
+    if number is None or not low <= number <= high:
+        raise _wrong(name, value, f"a whole number from {low} to {high}")
+    return number
+
+
+def rank(name: str, value: Any, world_size: int) -> int:
+    """A rank of a world of this size."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = -1
+    if not 0 <= number < world_size:
+        raise Config(f"{name}={_shown(value)} is no rank of a world of {world_size}; give 0 to {world_size - 1}")
+    return number
+
+
+def seconds(name: str, value: Any, low: float = SHORTEST) -> Optional[float]:
+    """A time, or ``None``."""
+    if value is None:
+        return None
+    number = math.nan
+    if not isinstance(value, (str, bytes, bytearray)):
+        try:
+            number = float(value)
+        except (TypeError, ValueError, OverflowError):
+            pass
+    if not low <= number < LONGEST:
+        least = "0 or more" if low == 0 else "above 0"
+        raise _wrong(name, value, f"a number of seconds {least} and below {LONGEST:g}, such as 1800")
+    return number
+
+
+def text(name: str, value: Any) -> Optional[str]:
+    """A text, or ``None``."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        try:
+            value.encode()
+            return value
+        except UnicodeEncodeError:
+            pass
+    raise _wrong(name, value, "a text of valid characters")
+
+
+def path(name: str, value: Any) -> Optional[str]:
+    """A directory, or ``None``."""
+    if value is None:
+        return None
+    given: Union[str, bytes, None]
+    try:
+        given = os.fspath(value)
+    except TypeError:
+        given = None
+    if not isinstance(given, str) or not given or "\0" in given:
+        raise _wrong(name, value, "the path of a directory, such as '/shared/scratch'")
+    return given
+
+
+def switch(name: str, value: Any) -> bool:
+    """``True`` or ``False``, also one of numpy."""
+    if isinstance(value, bool) or type(value).__name__ in ("bool", "bool_"):
+        return bool(value)
+    raise _wrong(name, value, "True or False")
+
+
+def _wrong(name: str, value: Any, right: str) -> Config:
+    return Config(f"{name}={_shown(value)} is not {right}")
+
+
+def _shown(value: Any) -> str:
+    """What was given, shortened."""
+    try:
+        return reprlib.repr(value)
+    except Exception:
+        # Objects may refuse to be shown, and so do numbers of more than 4300 digits.
+        return f"<{type(value).__name__}>"

@@ -1,0 +1,114 @@
+"""Wrong arguments: an error that names them, before anything is sent."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+import fsgather
+from conftest import World
+
+WRONG_HOW: list[tuple[dict[str, Any], str]] = [
+    ({"timeout": 0}, "timeout=0 is not a number of seconds above 0"),
+    ({"timeout": -1}, "timeout=-1 is not a number of seconds"),
+    ({"timeout": math.nan}, "timeout=nan is not"),
+    ({"timeout": math.inf}, "timeout=inf is not"),
+    ({"timeout": 1e300}, r"timeout=1e\+300 is not"),
+    ({"timeout": 1e-300}, "timeout=1e-300 is not"),
+    ({"timeout": 10**400}, r"timeout=10000.*\.\.\..*0000 is not"),
+    ({"timeout": 10**5000}, "timeout=.* is not"),
+    ({"timeout": "5"}, "timeout='5' is not"),
+    ({"timeout": [1]}, r"timeout=\[1\] is not"),
+    ({"site": 5}, "site=5 is not a text"),
+    ({"site": "\ud800"}, "site=.* is not a text of valid characters"),
+    ({"directory": ""}, "directory='' is not the path of a directory"),
+    ({"directory": b"/tmp"}, "directory=b'/tmp' is not"),
+    ({"directory": "a\0b"}, "directory=.* is not"),
+    ({"directory": 7}, "directory=7 is not"),
+    ({"transport": 7}, "transport=7 is not"),
+    ({"transport": "pigeon"}, "transport=.pigeon. is none of"),
+    ({"allow_pickle": "no"}, "allow_pickle='no' is not True or False"),
+]
+
+
+@pytest.mark.parametrize(("how", "said"), WRONG_HOW, ids=range(len(WRONG_HOW)))
+def test_how_a_call_is_made(how: dict[str, Any], said: str) -> None:
+    communicator = fsgather.Communicator.solo()
+    with pytest.raises(ValueError, match=said) as raised:
+        communicator.all_gather(1, **how)
+    assert len(str(raised.value)) < 200
+    assert communicator.all_gather(2, timeout=5, site="here", allow_pickle=False) == [2]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"rank": -1},
+        {"rank": "0"},
+        {"world_size": 0},
+        {"world_size": 2**64},
+        {"inline_limit": -1},
+        {"timeout": "5"},
+        {"join_timeout": 0},
+        {"directory": ""},
+        {"job": 7},
+        {"rendezvous": 7},
+        {"control": 7},
+    ],
+    ids=str,
+)
+def test_how_a_communicator_is_made(settings: dict[str, Any]) -> None:
+    (name,) = settings
+    with pytest.raises(fsgather.Config, match=f"^{name}="):
+        fsgather.Communicator(**{"rank": 0, "world_size": 1, **settings})
+
+
+def test_nothing_is_sent_and_the_communicator_goes_on(world: World) -> None:
+    told = world.start(
+        2,
+        """
+        communicator = fsgather.Communicator()
+        calls = [
+            lambda: communicator.gather(1, dst=-1),
+            lambda: communicator.gather(1, dst=2),
+            lambda: communicator.gather_iter(1, dst=2**64),
+            lambda: communicator.start_gather(1, dst="0"),
+            lambda: communicator.broadcast(1, src=0.5),
+            lambda: communicator.gather_array([1], dst=-1),
+            lambda: communicator.group([0, -1]),
+            lambda: communicator.split(-1),
+            lambda: communicator.split(0, key="x"),
+            lambda: communicator.all_gather_list(1, max_size=-1),
+            lambda: communicator.all_gather_list(1, max_size=2**64),
+            lambda: communicator.all_gather_list(1, max_size=0.5),
+            lambda: communicator.all_gather(1, timeout="5"),
+            lambda: communicator.barrier(timeout=1e300),
+            lambda: fsgather.all_gather(1, filesys_save_dir=""),
+        ]
+        said = []
+        # One rank alone: the other waits in the next call, and would hear of anything that was sent.
+        for call in calls if rank == 0 else []:
+            try:
+                call()
+            except fsgather.Config as error:
+                said.append(str(error))
+        tell([said, communicator.all_gather(rank), communicator.all_gather_list(rank, max_size=2**63 - 1)])
+        """,
+    ).told()
+    ((said, first, second),) = told[0]
+    names = ["dst", "dst", "dst", "dst", "src", "dst", "ranks", "color", "key"]
+    names += ["max_size", "max_size", "max_size", "timeout", "timeout", "filesys_save_dir"]
+    assert [text.partition("=")[0] for text in said] == names
+    assert said[0] == "dst=-1 is no rank of a world of 2; give 0 to 1"
+    assert said[9] == "max_size=-1 is not a whole number from 0 to 9223372036854775807"
+    assert told[1] == [[[], first, second]]
+    assert first == second == [0, 1]
+
+
+def test_numbers_of_other_types_are_numbers() -> None:
+    numpy = pytest.importorskip("numpy")
+    communicator = fsgather.Communicator.solo()
+    assert communicator.gather(1, numpy.int64(0), timeout=numpy.float32(5)) == [1]
+    assert communicator.all_gather_list(1, max_size=numpy.uint8(200), allow_pickle=numpy.bool_(True)) == [1]
