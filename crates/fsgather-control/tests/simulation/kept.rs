@@ -3,7 +3,11 @@
 use crate::script::{Fault, Harm, Line, Parting, Script, Twist, Verb, What};
 
 /// The same as words, as a failing test prints them.
-pub(crate) const WORDS: [(&str, &str); 4] = [
+pub(crate) const WORDS: [(&str, &str); 5] = [
+    (
+        "the end is waited for in vain while a rank that has left stays",
+        "0302020000000c74000302020700020601020a0009000000000000000000",
+    ),
     (
         "rank 0 is stopped when it has been told that a rank has ended",
         "0302020001000200000000020b02011200040312450000bc0000000097070100000000000000",

@@ -161,7 +161,8 @@ impl Ledger {
         }
         let mut arrived = BTreeSet::new();
         let (missing, since) = if during == "close" {
-            let all = self.all().filter(|rank| connected(*rank));
+            let is_in = |rank: &Rank| connected(*rank) && !self.stayed.contains_key(rank);
+            let all = self.all().filter(is_in);
             let missing = all
                 .filter(|rank| !self.came_to_close.contains(rank) || self.reads(*rank, connected))
                 .collect();
