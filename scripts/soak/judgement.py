@@ -4,7 +4,8 @@
 2. Where nobody was ended everybody succeeds, whatever was stopped for less than the time-out, and when a whole job was stopped for longer.
 3. All have ended some time after the last harm.
 4. All survivors that fail say the same, and it names one that was ended, by its rank and process id. After rank 0 has been ended, or several have,
-   they may say different things, each of which names one of them.
+   they may say different things, each of which names one of them. Who is started when the meeting has failed already cannot tell that from
+   the next attempt, and misses rank 0, which has failed and said why.
 5. A call has one verdict: where one survivor's has succeeded, nobody's fails, unless it reads from the memory of a process that is gone.
 6. Where nobody was ended nothing is left; and otherwise nothing that `fsgather clean --execute` does not remove at once, or a little later
    where a thing names nobody and holds nothing.
@@ -96,7 +97,8 @@ def judge_errors(seen: JobSeen, failed: dict[int, Seen], ended: dict[int, Seen])
         right = {(rank, its.pid) for rank, its in ended.items()}
         if seen.harmed_while_meeting:
             # Who was not known yet has no process, and is missed under its number.
-            if not any(re.search(rf"rank {rank}\b", text) for rank in ended):
+            came_too_late = "waiting for rank 0 (never joined)" in text and 0 in failed
+            if not came_too_late and not any(re.search(rf"rank {rank}\b", text) for rank in ended):
                 problems.append(f"4: names nobody that was ended: {text}")
         elif not named or named[0] not in right:
             problems.append(f"4: names somebody that was not ended, or nobody: {text}")

@@ -1,6 +1,9 @@
 //! Joining the other ranks from a command: [`Membership`].
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use clap::Args;
 use fsgather::{Builder, Communicator, Interrupt, settings::Transport};
@@ -29,12 +32,16 @@ pub(crate) struct JoinArguments {
 }
 
 impl JoinArguments {
-    /// The step that a command is, which says what it does, and where it wants what it receives.
+    /// The step that a command is, which says what it does, and where it wants what it receives. Of that the last
+    /// part of the path counts: directories may be each rank's own.
     pub(crate) fn step(&self, verb: impl Into<String>, output: Option<&str>) -> Step {
         Step {
             verb: verb.into(),
             name: self.name.clone(),
-            output: output.map(Into::into),
+            output: output.and_then(|output| {
+                let name = Path::new(output).file_name()?;
+                Some(name.to_string_lossy().into_owned())
+            }),
         }
     }
 }

@@ -15,7 +15,7 @@ pub(crate) struct Step {
     pub(crate) verb: String,
     /// What the user calls it.
     pub(crate) name: Option<String>,
-    /// Where the user wants what is received.
+    /// What the file or directory is called in which the user wants what is received.
     pub(crate) output: Option<String>,
 }
 

@@ -3,7 +3,11 @@
 use crate::script::{Fault, Harm, Line, Parting, Script, Twist, Verb, What};
 
 /// The same as words, as a failing test prints them.
-pub(crate) const WORDS: [(&str, &str); 5] = [
+pub(crate) const WORDS: [(&str, &str); 6] = [
+    (
+        "a rank leaves before its call is decided, and stays",
+        "030309000ccc00050400010203070000",
+    ),
     (
         "the end is waited for in vain while a rank that has left stays",
         "0302020000000c74000302020700020601020a0009000000000000000000",

@@ -2,7 +2,7 @@
 
 use fsgather_core::{ChannelId, Rank};
 
-use super::{Clock, Process, work::Current};
+use super::{Clock, Process, Way, work::Current};
 use crate::{
     program::Slot,
     promises::{Checked, Ledger, promise},
@@ -78,7 +78,7 @@ impl Process {
 
     /// Whether it has waited for everything that it has started, or does not want it.
     pub(crate) fn has_settled(&self) -> bool {
-        self.pending.is_empty()
+        self.pending.is_empty() && self.way != Way::Left
     }
 
     /// How many communicators it has.

@@ -65,6 +65,17 @@ pub(crate) enum Health {
     Dead,
 }
 
+/// What a rank's user makes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// It goes on with its program.
+    On,
+    /// It is to end.
+    Interrupted,
+    /// It has left before the end, with whatever it had not waited for.
+    Left,
+}
+
 /// A rank's process.
 pub(crate) struct Process {
     pub(crate) rank: Rank,
@@ -85,8 +96,7 @@ pub(crate) struct Process {
     groups: BTreeMap<usize, Group>,
     /// Whether the world has failed for it, so that it goes on with its groups only.
     world_failed: bool,
-    /// Whether its user wants it to end.
-    interrupted: bool,
+    way: Way,
     doing: Doing,
     /// Whether something has happened to its member that it has not looked at.
     awake: bool,
@@ -129,7 +139,7 @@ impl Process {
             pending: Vec::new(),
             groups: BTreeMap::new(),
             world_failed: false,
-            interrupted: false,
+            way: Way::On,
             doing: Doing::Idle,
             awake: false,
         }
@@ -300,7 +310,7 @@ impl Process {
             }
             Some(Task::Interrupt) => {
                 ledger.interrupts(self.rank);
-                self.interrupted = true;
+                self.way = Way::Interrupted;
                 self.member.interrupt(&raised(self.rank));
             }
             Some(Task::Leave { raise }) => {
@@ -386,7 +396,8 @@ impl Process {
 
     fn leave(&mut self, cause: Option<Error>, clock: Clock) {
         let failed = self.member.failure(ChannelId::WORLD).is_some() || cause.is_some();
-        if self.interrupted {
+        let way = mem::replace(&mut self.way, Way::Left);
+        if way == Way::Interrupted {
             self.member.leave(cause);
             self.go(failed, clock);
         } else {
