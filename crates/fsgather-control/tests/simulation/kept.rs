@@ -3,7 +3,11 @@
 use crate::script::{Fault, Harm, Line, Parting, Script, Twist, Verb, What};
 
 /// The same as words, as a failing test prints them.
-pub(crate) const WORDS: [(&str, &str); 6] = [
+pub(crate) const WORDS: [(&str, &str); 7] = [
+    (
+        "rank 0 is stopped after it has said that it is there",
+        "02030600bf000004000001000801000100000a011300043903970c00",
+    ),
     (
         "a rank leaves before its call is decided, and stays",
         "030309000ccc00050400010203070000",

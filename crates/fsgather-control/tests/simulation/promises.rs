@@ -87,6 +87,8 @@ pub(crate) struct Ledger {
     abandoned_calls: BTreeSet<(Rank, ChannelId, Epoch)>,
     /// When anything last moved.
     pub(crate) last_progress: Duration,
+    /// When rank 0 last said that it is there; whoever asked goes on waiting for its judgement.
+    pub(crate) answered: Duration,
     bytes: BTreeMap<(ChannelId, Rank), u64>,
     /// When each rank last handed in something or moved bytes.
     moved: BTreeMap<Rank, Duration>,
@@ -391,6 +393,10 @@ impl Ledger {
             ToMember::Needed { by } if by.is_empty() => to
                 .iter()
                 .try_for_each(|rank| self.may_go(*rank, now, connected)),
+            ToMember::Here => {
+                self.answered = now;
+                Ok(())
+            }
             ToMember::Bye { orderly } => {
                 for rank in to {
                     self.goodbyes.insert(*rank, *orderly);

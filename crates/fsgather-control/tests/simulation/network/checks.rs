@@ -35,7 +35,9 @@ impl World {
         let limit = Duration::from_secs(PATIENCE) + GRACE + NOTICE + 3 * LATENCY;
         for process in &self.processes {
             if let Some(since) = process.blocked_since.filter(|_| process.is_running()) {
-                let since = since.max(self.ledger.last_progress);
+                let since = since
+                    .max(self.ledger.last_progress)
+                    .max(self.ledger.answered);
                 promise!(
                     self.clock.now <= since + limit,
                     "P6: rank {} still waits at {:?}, nothing has moved since {since:?}: {}",
