@@ -80,6 +80,10 @@ pub(crate) async fn seek(
             problem.unwrap_or(error).clone()
         }
     };
+    // Those that have been asked through files and have not answered yet, too.
+    for searching in seeker.searches.values() {
+        searching.will_not_come(cause.clone());
+    }
     let goodbye = async move {
         seeker.hear_answers().await;
         seeker.expecting.say_goodbye(&cause).await;

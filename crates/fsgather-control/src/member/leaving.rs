@@ -101,8 +101,10 @@ impl Member {
             Farewell::Disorderly
         });
         for id in self.channel_ids() {
-            // Of groups that this rank has left it does not know what was decided.
-            self.forget_undecided(id);
+            // Of groups that this rank has left it does not know what was decided, nor of any since it stays.
+            if self.staying.is_none() {
+                self.forget_undecided(id);
+            }
             let cause = self.coordinator_failed(self.first_awaited(id), PeerFailure::Departed);
             self.fail_channel(id, &cause);
         }

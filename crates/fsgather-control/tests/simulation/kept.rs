@@ -3,7 +3,12 @@
 use crate::script::{Fault, Harm, Line, Parting, Script, Twist, Verb, What};
 
 /// The same as words, as a failing test prints them.
-pub(crate) const WORDS: [(&str, &str); 7] = [
+pub(crate) const WORDS: [(&str, &str); 8] = [
+    (
+        "rank 0 is interrupted while another stays for calls of which it does not hear any more",
+        "050606002500000c1a01000c000002340101000900020000000200020903020700329bda203f362a6234175e02871f4a082febb46aca08d20c\
+         0708468d851f240227151909242808000000000000000000000000",
+    ),
     (
         "rank 0 is stopped after it has said that it is there",
         "02030600bf000004000001000801000100000a011300043903970c00",
