@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import collections
 import json
+import re
 import shutil
 import sys
 import tempfile
@@ -36,6 +37,7 @@ class Tally:
         self.next = 0
         self.kinds: collections.Counter[str] = collections.Counter()
         self.wrong: list[int] = []
+        self.broken: set[int] = set()
         self.slowest: list[tuple[float, int]] = []
 
     def take(self) -> int:
@@ -57,6 +59,7 @@ def one(seed: int, programs: Programs, base: Path, keep: Path, tally: Tally) -> 
         tally.slowest = sorted([*tally.slowest, (round(seen.slowest, 1), seed)])[-5:]
         if problems:
             tally.wrong.append(seed)
+            tally.broken.update(map(rule_of, problems))
     if problems:
         save(drawn, seen.told(), problems, logs, keep / str(seed))
         print(f"WRONG round {seed}, kept in {keep / str(seed)}", *problems, sep="\n    ", flush=True)
@@ -64,6 +67,12 @@ def one(seed: int, programs: Programs, base: Path, keep: Path, tally: Tally) -> 
         base.mkdir()
     shutil.rmtree(logs)
     return problems
+
+
+def rule_of(problem: str) -> int:
+    """Which rule was broken; each problem begins with its number, behind the job that it is about."""
+    found = re.match(r"(?:job \d+: )?(\d+): ", problem)
+    return int(found[1]) if found else 1
 
 
 def save(drawn: Round, told: object, problems: list[str], logs: Path, place: Path) -> None:
@@ -86,6 +95,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rank", type=Path, default=built / "examples/rank", help="the example program of the tests")
     parser.add_argument("--fsgather", type=Path, default=built / "fsgather", help="the command")
     parser.add_argument("--python", type=Path, help="an interpreter with the Python package; without it no ranks are in Python")
+    parser.add_argument(
+        "--fail-on",
+        type=int,
+        nargs="+",
+        metavar="RULE",
+        help="exit with 1 only where one of these rules of judgement.py was broken (default: any)",
+    )
     parser.add_argument("--keep", type=Path, default=Path("soak-failures"), help="where wrong rounds are kept")
     return parser.parse_args()
 
@@ -142,7 +158,8 @@ def main() -> int:
             print(f"{count:6} jobs: {kind}")
         print("slowest ends after the last harm:", ", ".join(f"{took} s ({seed})" for took, seed in tally.slowest))
         print(f"soak: seed {first}, {tally.next} rounds, {len(tally.wrong)} wrong {tally.wrong[:20]}")
-    return 1 if tally.wrong or crashed else 0
+    counts = tally.broken if asked.fail_on is None else tally.broken.intersection(asked.fail_on)
+    return 1 if counts or crashed else 0
 
 
 if __name__ == "__main__":
