@@ -51,6 +51,9 @@ all=$(tr '\n' , <<<"$features")
 combinations+=("${alone[@]}" "${all%,}")
 if [ "${1:-}" = --extremes ]; then
     combinations=("" "${all%,}")
+else
+    echo "the store's tests without compression"
+    cargo test --quiet -p fsgather-store --lib compression
 fi
 
 check() {
