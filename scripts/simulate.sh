@@ -15,7 +15,7 @@ test_program() {
 }
 
 if [ "${1:-}" = --replay ]; then
-    FSGATHER_SIMULATION_REPLAY=$(realpath "$2") test_program scripts_that_once_failed
+    SIMULATION_REPLAY=$(realpath "$2") test_program scripts_that_once_failed
     exit
 fi
 
@@ -26,7 +26,7 @@ properties=(p1_ p2_ p3_ p4_ p5_ p6_ p7_ p8_ p9_)
 count=11
 each=$(((scripts + count - 1) / count))
 [ "$each" -lt 10000 ] || each=10000
-kept=${FSGATHER_SIMULATION_KEPT:-target/simulation-failures.txt}
+kept=${SIMULATION_KEPT:-target/simulation-failures.txt}
 mkdir -p "$(dirname "$kept")"
 
 test_program --no-run
@@ -34,7 +34,7 @@ done_so_far=0
 failed=0
 began=$SECONDS
 while [ "$done_so_far" -lt "$scripts" ]; do
-    said=$(FSGATHER_SIMULATION_SCRIPTS=$each PROPTEST_RNG_SEED=$seed PROPTEST_DISABLE_FAILURE_PERSISTENCE=1 \
+    said=$(SIMULATION_SCRIPTS=$each PROPTEST_RNG_SEED=$seed PROPTEST_DISABLE_FAILURE_PERSISTENCE=1 \
         nice -n 10 cargo test --quiet --release -p fsgather-control --test simulation -- "${properties[@]}" 2>&1) || {
         failed=$((failed + 1))
         {

@@ -22,14 +22,14 @@ use promises::Ledger;
 use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
 use script::{Fault, Harm, Line, Parting, Script, Twist, Verb, What, scripts};
 
-/// How many scripts each property is tried with, if `FSGATHER_SIMULATION_SCRIPTS` does not say; tens of thousands
+/// How many scripts each property is tried with, if `SIMULATION_SCRIPTS` does not say; tens of thousands
 /// take a minute each.
 const SCRIPTS: u32 = 800;
 
 /// As many scripts as are asked for.
 #[expect(clippy::disallowed_methods, reason = "it is for this program alone")]
 fn config() -> ProptestConfig {
-    let asked = std::env::var("FSGATHER_SIMULATION_SCRIPTS");
+    let asked = std::env::var("SIMULATION_SCRIPTS");
     let asked = asked.ok().and_then(|scripts| scripts.parse().ok());
     ProptestConfig::with_cases(asked.unwrap_or(SCRIPTS))
 }
@@ -226,7 +226,7 @@ fn p10_five_hundred_groups_of_a_large_world_are_fast() {
     assert!(elapsed < allowed(Duration::from_secs(20)), "{elapsed:?}");
 }
 
-/// Scripts that once failed, and those of the file that `FSGATHER_SIMULATION_REPLAY` names: a failing script is
+/// Scripts that once failed, and those of the file that `SIMULATION_REPLAY` names: a failing script is
 /// printed with the word that stands for it.
 #[expect(clippy::disallowed_methods, reason = "it is for this program alone")]
 #[test]
@@ -234,7 +234,7 @@ fn scripts_that_once_failed_keep_all_promises() {
     let mut scripts = kept::scripts();
     let kept = kept::WORDS.map(|(name, word)| (name, Script::from_word(word).unwrap()));
     scripts.extend(kept);
-    if let Ok(file) = std::env::var("FSGATHER_SIMULATION_REPLAY") {
+    if let Ok(file) = std::env::var("SIMULATION_REPLAY") {
         let lines = std::fs::read_to_string(&file).unwrap();
         let words = lines
             .lines()
