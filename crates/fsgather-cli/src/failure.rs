@@ -42,7 +42,7 @@ pub(crate) enum Failure {
         status: ExitStatus,
     },
     /// Two ranks are in different commands of one job.
-    OtherStep {
+    DifferentCommands {
         /// One rank,
         one: Peer,
         /// and its command.
@@ -90,7 +90,7 @@ impl Failure {
                 exit::BROKEN_PIPE
             }
             Self::System { .. } => exit::OTHER,
-            Self::OtherStep { .. } => exit::DIFFERENT_CALLS,
+            Self::DifferentCommands { .. } => exit::DIFFERENT_CALLS,
             Self::File { .. } | Self::Own(_) => exit::STORAGE,
             Self::Signal { code, .. } => *code,
             Self::Rank { status, .. } => status
@@ -119,7 +119,7 @@ impl fmt::Display for Failure {
                 cause,
             } => write!(f, "cannot {operation} {}: {cause}", path.display()),
             Self::Rank { rank, status } => write!(f, "rank {rank} failed ({status})"),
-            Self::OtherStep {
+            Self::DifferentCommands {
                 one,
                 one_line,
                 other,

@@ -20,9 +20,9 @@ mod log;
 mod membership;
 mod output;
 mod progress;
+mod purpose;
 mod run;
 mod standard_streams;
-mod step;
 mod table;
 mod verbs;
 

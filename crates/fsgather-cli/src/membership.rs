@@ -10,7 +10,7 @@ use fsgather::{Builder, Communicator, Interrupt, settings::Transport};
 
 use crate::{
     arguments::positive_duration, failure::Failure, interruption::Interruption,
-    invocation::Invocation, log, step::Step,
+    invocation::Invocation, log, purpose::Purpose,
 };
 
 /// Arguments that all verbs of ranks share.
@@ -32,10 +32,10 @@ pub(crate) struct JoinArguments {
 }
 
 impl JoinArguments {
-    /// The step that a command is, which says what it does, and where it wants what it receives. Of that the last
+    /// What a command is for: what it does, and where it wants what it receives. Of that the last
     /// part of the path counts: directories may be each rank's own.
-    pub(crate) fn step(&self, verb: impl Into<String>, output: Option<&str>) -> Step {
-        Step {
+    pub(crate) fn purpose(&self, verb: impl Into<String>, output: Option<&str>) -> Purpose {
+        Purpose {
             verb: verb.into(),
             name: self.name.clone(),
             output: output.and_then(|output| {
@@ -101,19 +101,19 @@ impl Membership {
         }
     }
 
-    /// The same as [`complete`](Self::complete), once it is certain that all ranks are in this step.
+    /// The same as [`complete`](Self::complete), once it is certain that all ranks are in this command.
     ///
     /// # Errors
     ///
     /// When they are not, the work's failure, or that of another rank.
-    pub(crate) fn complete_step<R>(
+    pub(crate) fn complete_as<R>(
         self,
-        step: Step,
+        purpose: Purpose,
         work: impl FnOnce(&Communicator) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
         let line = self.line.clone();
         self.complete(|communicator| {
-            step.agree(communicator, line)?;
+            purpose.agree(communicator, line)?;
             work(communicator)
         })
     }

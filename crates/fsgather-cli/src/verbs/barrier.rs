@@ -53,7 +53,7 @@ pub(crate) fn barrier(
     // Nothing is handed over, so no directory is needed for it.
     let membership = Membership::join(&arguments.join, Some(Transport::Memory), invocation)?;
     let report =
-        membership.complete_step(arguments.join.step("barrier", None), |communicator| {
+        membership.complete_as(arguments.join.purpose("barrier", None), |communicator| {
             communicator.barrier()?;
             Ok(Report {
                 rank: communicator.rank().get(),

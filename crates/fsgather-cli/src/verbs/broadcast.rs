@@ -83,8 +83,8 @@ pub(crate) fn broadcast(
     }
     let membership = Membership::join(&arguments.join, None, invocation)?;
     let verb = format!("broadcast from {}", arguments.root);
-    let step = arguments.join.step(verb, arguments.out.as_deref());
-    let report = membership.complete_step(step, |communicator| {
+    let purpose = arguments.join.purpose(verb, arguments.out.as_deref());
+    let report = membership.complete_as(purpose, |communicator| {
         let rank = communicator.rank();
         let is_root = rank.get() == arguments.root;
         // Only the root's input is looked at.

@@ -22,8 +22,8 @@ use crate::{
     membership::{JoinArguments, Membership, for_rank, needs_rank},
     output,
     progress::Received,
+    purpose::Purpose,
     standard_streams,
-    step::Step,
 };
 
 const EXAMPLES: &str = "\
@@ -123,7 +123,7 @@ pub(crate) fn gather(
     arguments.check(json)?;
     let mut input = Input::of(arguments.file.as_deref())?;
     let membership = Membership::join(&arguments.join, None, invocation)?;
-    let report = membership.complete_step(arguments.step(), |communicator| {
+    let report = membership.complete_as(arguments.purpose(), |communicator| {
         let rank = communicator.rank();
         let receives = arguments.all || rank.get() == arguments.root;
         let names = arguments.names(communicator, &input)?;
@@ -179,14 +179,14 @@ pub(crate) fn gather(
 }
 
 impl GatherArguments {
-    fn step(&self) -> Step {
+    fn purpose(&self) -> Purpose {
         let verb = if self.all {
             "gather to all".to_owned()
         } else {
             format!("gather to {}", self.root)
         };
         let concat = self.concat.as_deref().filter(|concat| *concat != "-");
-        self.join.step(verb, self.out.as_deref().or(concat))
+        self.join.purpose(verb, self.out.as_deref().or(concat))
     }
 
     fn check(&self, json: bool) -> Result<(), Failure> {

@@ -1,4 +1,4 @@
-//! What a command is among the several of one job: [`Step`].
+//! What a command is for, by which the several of one job are told apart: [`Purpose`].
 //!
 //! Commands of one job meet one after the other, each as a world of its own. Where a rank's command has ended before it
 //! met the others, its next one meets theirs, and every later one too: each would take another's data for its own.
@@ -10,7 +10,7 @@ use crate::failure::Failure;
 
 /// What one rank's command is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Step {
+pub(crate) struct Purpose {
     /// The verb and who receives.
     pub(crate) verb: String,
     /// What the user calls it.
@@ -22,14 +22,14 @@ pub(crate) struct Step {
 /// The same, with who says it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Said {
-    step: Step,
+    purpose: Purpose,
     line: String,
     host: String,
     pid: u32,
 }
 
-impl Step {
-    /// Whether both may be the same step, this one that of rank `me` and the other that of `they`. Only who receives has to
+impl Purpose {
+    /// Whether both may be of one purpose, this one that of rank `me` and the other that of `they`. Only who receives has to
     /// say where; what has a name needs no other sign.
     fn may_be(&self, me: Rank, other: &Self, they: Rank) -> bool {
         let alike = match (&self.output, &other.output) {
@@ -39,14 +39,14 @@ impl Step {
         self.verb == other.verb && self.name == other.name && (self.name.is_some() || alike)
     }
 
-    /// Makes sure that all ranks are in the same step.
+    /// Makes sure that all ranks are in the same command.
     ///
     /// # Errors
     ///
     /// On all ranks alike when two are not.
     pub(crate) fn agree(self, communicator: &Communicator, line: String) -> Result<(), Failure> {
         let said = communicator.all_gather(&Said {
-            step: self,
+            purpose: self,
             line,
             host: rustix::system::uname()
                 .nodename()
@@ -82,19 +82,19 @@ fn pieces(text: &str) -> Vec<&str> {
     pieces
 }
 
-/// What to say of two ranks that are in different steps: the first that differ.
+/// What to say of two ranks that are in different commands: the first that differ.
 fn different(said: &[Said]) -> Option<Failure> {
     let ranked = || (0..).map(Rank::new).zip(said);
     ranked().find_map(|(rank, one)| {
         let mut others = ranked().filter(|(other, _)| *other > rank);
-        let (other_rank, other) =
-            others.find(|(other_rank, other)| !one.step.may_be(rank, &other.step, *other_rank))?;
+        let (other_rank, other) = others
+            .find(|(other_rank, other)| !one.purpose.may_be(rank, &other.purpose, *other_rank))?;
         let peer = |rank, said: &Said| Peer {
             rank,
             host: said.host.clone(),
             pid: said.pid,
         };
-        Some(Failure::OtherStep {
+        Some(Failure::DifferentCommands {
             one: peer(rank, one),
             one_line: one.line.clone(),
             other: peer(other_rank, other),
@@ -109,7 +109,7 @@ mod tests {
 
     fn said(verb: &str, name: Option<&str>, output: Option<&str>) -> Said {
         Said {
-            step: Step {
+            purpose: Purpose {
                 verb: verb.into(),
                 name: name.map(Into::into),
                 output: output.map(Into::into),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_told_apart_by_what_ranks_say_of_them() {
+    fn commands_are_told_apart_by_what_ranks_say_of_them() {
         let a = said("gather", None, Some("A"));
         let silent = said("gather", None, None);
         let b = said("gather", None, Some("B"));
