@@ -91,9 +91,7 @@ impl Searching {
         self.orders.lock().rivals.push(other);
         self.orders.told.notify_all();
     }
-}
 
-impl Searching {
     /// Says why this rank will not come, for when the search ends.
     pub(crate) fn will_not_come(&self, cause: Error) {
         self.orders.lock().cause = Some(cause);

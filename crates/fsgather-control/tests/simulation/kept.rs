@@ -3,7 +3,11 @@
 use crate::script::{Fault, Harm, Line, Parting, Script, Twist, Verb, What};
 
 /// The same as words, as a failing test prints them.
-pub(crate) const WORDS: [(&str, &str); 8] = [
+pub(crate) const WORDS: [(&str, &str); 9] = [
+    (
+        "rank 0 hears late of a time-out, and has moved something since",
+        "040506002e000002020001000600550000040000010d0801530100000a0100030000",
+    ),
     (
         "rank 0 is interrupted while another stays for calls of which it does not hear any more",
         "050606002500000c1a01000c000002340101000900020000000200020903020700329bda203f362a6234175e02871f4a082febb46aca08d20c\

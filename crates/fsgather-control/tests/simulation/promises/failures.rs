@@ -188,9 +188,13 @@ impl Ledger {
             *named == missing,
             "P7: {during} timed out for {named:?}, missing are {missing:?}"
         );
+        let after = |since: Duration| since + Duration::from_secs(PATIENCE);
+        // What is told late has happened before, and what has moved after that made no difference to it.
+        let is_late_news = since.map(after) < Some(now)
+            && self.lanes.get(&channel).is_some_and(|lane| lane.is_unheard);
         // Whoever waits for a rank that gets on with something else is not stuck.
         let since = since.max(self.last_movement(&missing, now, connected));
-        let due = since.map(|since| since + Duration::from_secs(PATIENCE));
+        let due = since.map(after);
         // In between it may have waited for others in turn, and what they moved counted as well. That takes
         // something else that ranks wait in: another group, a call that was started before, the end.
         let mut undecided = self.exchanges.values();
@@ -205,9 +209,8 @@ impl Ledger {
                 && due.is_none_or(|due| due < now)
                 && moment.is_some_and(|moment| self.movements.contains(&moment))
         };
-        let is_late_news = self.lanes.get(&channel).is_some_and(|lane| lane.is_unheard);
         promise!(
-            due == Some(now) || counted() || (is_late_news && due < Some(now)),
+            due == Some(now) || counted() || is_late_news,
             "P7: {during} timed out at {now:?} instead of {due:?}"
         );
         Ok(())
