@@ -67,10 +67,8 @@ fn a_rank_that_starts_late_is_waited_for() {
     assert_nothing_left(place.path());
 }
 
-#[test]
-fn rank_0_that_starts_late_is_waited_for() {
-    let place = place();
-    let world = World::new(3, place.path());
+/// A world of three whose members look before rank 0 has left its record.
+fn succeeds_with_rank_0_last(world: &World) {
     let mut stage = Stage::new();
     for rank in [1, 2] {
         stage.start(&mut world.rank(rank, "join barrier close"));
@@ -78,6 +76,12 @@ fn rank_0_that_starts_late_is_waited_for() {
     stage.let_pass(Duration::from_secs(1));
     stage.start(&mut world.rank(0, "join barrier close"));
     stage.succeed(everybody(3));
+}
+
+#[test]
+fn rank_0_that_starts_late_is_waited_for() {
+    let place = place();
+    succeeds_with_rank_0_last(&World::new(3, place.path()));
 }
 
 #[test]
@@ -304,6 +308,32 @@ fn who_comes_to_a_meeting_that_has_failed_is_told_why() {
     assert_eq!(refusals_in(place.path()).len(), 1);
 }
 
+/// It cannot be told from a rank of the next attempt, which must not fail for what became of the one before.
+#[test]
+fn who_is_started_after_a_meeting_has_failed_hears_of_it() {
+    let place = place();
+    let world = World::new(3, place.path())
+        .with("FSGATHER_JOB", "too late")
+        .with("FSGATHER_JOIN_TIMEOUT", "3s");
+    let (_earlier, error) = a_failed_meeting(&world);
+    let expected =
+        format!("a meeting of this job had failed before this rank was started: {error}");
+    for rank in [1, 0] {
+        // What the other one leaves in its turn is news for nobody here.
+        let mut stage = Stage::new();
+        stage.start(&mut world.rank(rank, "join close"));
+        let end = stage.end(0);
+        assert_eq!(end.code, TIMED_OUT, "{}", stage.transcript());
+        assert!(end.error().ends_with(&format!("; {expected}")));
+        assert_eq!(end.error().matches("had failed before").count(), 1);
+        let warnings = end.warnings();
+        assert!(
+            warnings.iter().any(|warning| warning.contains(&expected)),
+            "{warnings:?}"
+        );
+    }
+}
+
 /// A rank that runs, and has not begun to meet, while something happens to a meeting.
 fn runs_already(stage: &mut Stage, world: &World, rank: u32) -> usize {
     let index = stage.start(&mut world.rank(rank, "at:late join close"));
@@ -382,25 +412,19 @@ fn the_next_attempt_of_a_job_whose_meeting_has_failed_succeeds() {
     let place = place();
     let world = World::new(3, place.path()).with("FSGATHER_JOB", "again");
     let (stage, _) = a_failed_meeting(&world);
-    // Members look before rank 0 has left its record, so that they see only what was left before.
-    let mut again = Stage::new();
-    for rank in [1, 2] {
-        again.start(&mut world.rank(rank, "join barrier close"));
-    }
-    again.let_pass(Duration::from_secs(1));
-    again.start(&mut world.rank(0, "join barrier close"));
-    again.succeed(everybody(3));
+    // Its members see only what was left before.
+    succeeds_with_rank_0_last(&world);
     assert_nothing_left(place.path());
     assert_eq!(refusals_in(place.path()).len(), 0);
     drop(stage);
 }
 
+/// Starts ranks of several jobs without an id one after the other, in this order; how many ranks have ended
+/// well, and whether any of those has got what is another job's.
 #[expect(
     clippy::expect_used,
     reason = "the tests that share it fail in the same way"
 )]
-/// Starts ranks of several jobs without an id one after the other, in this order; how many ranks have ended
-/// well, and whether any of those has got what is another job's.
 fn jobs_without_an_id(order: &[(char, u32)], pause: Duration) -> (usize, Vec<String>) {
     let place = place();
     let own = common::place();

@@ -13,6 +13,8 @@ pub(crate) struct Findings {
     pub(crate) formed: Option<String>,
     /// Why a world of this key is not ours.
     pub(crate) elsewhere: Option<String>,
+    /// What an earlier meeting has come to.
+    pub(crate) earlier: Option<String>,
     /// Of another build, where rank 0 should be.
     pub(crate) foreign: Option<Error>,
 }
@@ -41,7 +43,7 @@ impl Findings {
             ));
         }
         if search.coordinator.is_some() {
-            return search.timeout("to say that all ranks have joined");
+            return search.timeout("to say that all ranks have joined", None);
         }
         if let Some(why) = &self.elsewhere {
             return Error::rendezvous(format!(
@@ -54,12 +56,12 @@ impl Findings {
         }
         if search.is_address {
             return match self.failures.values().next() {
-                Some(last) => search.timeout(&format!("to appear; last try: {last}")),
-                None => search.timeout("to appear"),
+                Some(last) => search.timeout(&format!("to appear; last try: {last}"), None),
+                None => search.timeout("to appear", None),
             };
         }
         if self.failures.is_empty() {
-            return search.timeout("to appear");
+            return search.timeout("to appear", self.earlier.as_deref());
         }
         let mut failures: Vec<String> = self
             .failures
@@ -78,7 +80,8 @@ impl Findings {
 }
 
 impl Fruitless<'_> {
-    fn timeout(&self, what: &str) -> Error {
+    fn timeout(&self, what: &str, earlier: Option<&str>) -> Error {
+        let earlier = earlier.map_or_else(String::new, |earlier| format!("; {earlier}"));
         let process = self
             .coordinator
             .and_then(|name| name.split_once(", pid "))
@@ -93,9 +96,10 @@ impl Fruitless<'_> {
                     .then_some((Activity::outside(Phase::Joining), self.patience)),
                 process,
             }],
-            hint: "see whether rank 0 was started and looks in the same place, or set \
-                   FSGATHER_JOIN_TIMEOUT to wait longer"
-                .into(),
+            hint: format!(
+                "see whether rank 0 was started and looks in the same place, or set FSGATHER_JOIN_TIMEOUT to wait longer\
+                 {earlier}"
+            ),
         }
     }
 }

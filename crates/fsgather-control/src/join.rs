@@ -8,6 +8,7 @@
 use std::{
     collections::HashMap,
     net::{IpAddr, SocketAddr, ToSocketAddrs as _},
+    pin::pin,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -29,6 +30,7 @@ use crate::{
     noise::Credentials,
     objecting::{Objecting, Obstacle},
     record::{MarkerPlace, Objection, Record},
+    refusal,
     transport::{Connection, Reader},
     waiting::AwakeDeadline,
     wire::VERSION,
@@ -106,6 +108,7 @@ async fn seek_with(
     let (endings, mut ended) = mpsc::channel::<(String, Ending)>(8);
     let mut listings = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
     let mut look_at = started;
+    let mut earlier = pin!(seeker.look_back());
     loop {
         let mut is_in = false;
         tokio::select! {
@@ -120,6 +123,10 @@ async fn seek_with(
                     None => return Err(seeker.out_of_time()),
                 }
                 look_at = Instant::now() + listings.next_jittered(rand::random());
+            }
+            failure = &mut earlier, if seeker.findings.earlier.is_none() => {
+                tracing::warn!("{failure}; rank 0 is still looked for");
+                seeker.findings.earlier = Some(failure);
             }
             Some(tried) = seeker.tries.join_next() => {
                 let Ok((candidate, outcome)) = tried else { continue };
@@ -211,6 +218,27 @@ impl Seeker {
             }
         }
         Ok(())
+    }
+
+    /// What an earlier meeting of this job has come to; never ends where there is nothing to tell.
+    fn look_back(&self) -> impl Future<Output = String> + use<> {
+        let Search {
+            whereabouts,
+            join,
+            config,
+        } = &self.search;
+        let board = match whereabouts {
+            Whereabouts::Board(board) => Some(Arc::clone(board)),
+            Whereabouts::Address { .. } => None,
+        };
+        let patience = config.join_patience;
+        let (process, start) = (join.process.clone(), join.start);
+        async move {
+            match board {
+                Some(board) => refusal::look_back(board, patience, process, start).await,
+                None => std::future::pending().await,
+            }
+        }
     }
 
     /// Notes that a world cannot be reached; tells its rank 0 so, once that is clear.

@@ -16,6 +16,7 @@ use fsgather_core::{Activity, Backoff, Error, Noticeboard, Phase, ProcessId, Sta
 use uuid::Uuid;
 
 use crate::{
+    aside::Aside,
     config::{self, Config},
     record::{Objection, Record, Refuser},
 };
@@ -25,6 +26,12 @@ const SEEN_BY_ALL: Duration = Duration::from_secs(3);
 
 /// How long those who have objected have at most to take that back once they know why.
 const LIMIT: Duration = Duration::from_secs(10);
+
+/// How long a meeting may take before it looks for what became of an earlier one.
+const LOOK_BACK: Duration = Duration::from_secs(5);
+
+/// How ranks speak of that.
+const HAD_FAILED: &str = "a meeting of this job had failed before this rank was started";
 
 /// How long leaving word may take.
 const WORD_LIMIT: Duration = Duration::from_secs(2);
@@ -143,6 +150,45 @@ pub(crate) fn refusal_in(
         .iter()
         .filter_map(|bytes| Record::from_bytes(bytes).ok());
     records.find_map(|record| record.refusal_to(process, start).cloned())
+}
+
+/// What an earlier meeting of this job has come to, where it failed in the minutes before this process was started: it may
+/// come too late for the only one.
+pub(crate) fn earlier_failure(
+    board: &dyn Noticeboard,
+    process: &ProcessId,
+    start: Option<Start>,
+) -> Option<String> {
+    let records = board.earlier_refusals();
+    let records = records
+        .iter()
+        .filter_map(|bytes| Record::from_bytes(bytes).ok());
+    let mut causes = records.filter_map(|record| record.refusal_to(process, start).cloned());
+    // Who has come too late itself has only repeated what it has read.
+    let is_repeated =
+        |cause: &Error| matches!(cause, Error::Timeout { hint, .. } if hint.contains(HAD_FAILED));
+    let cause = causes.find(|cause| !is_repeated(cause))?;
+    Some(format!("{HAD_FAILED}: {cause}"))
+}
+
+/// When to look for it, if there is no world by then.
+pub(crate) fn looking_back_after(join_patience: Duration) -> Duration {
+    LOOK_BACK.min(join_patience / 2)
+}
+
+/// Waits for a while, and then looks for what an earlier meeting has come to; never ends where there is nothing to tell.
+pub(crate) async fn look_back(
+    board: Arc<dyn Noticeboard>,
+    join_patience: Duration,
+    process: ProcessId,
+    start: Option<Start>,
+) -> String {
+    tokio::time::sleep(looking_back_after(join_patience)).await;
+    let looked = Aside::start(move || earlier_failure(&*board, &process, start));
+    match looked.finish().await {
+        Ok(Some(failure)) => failure,
+        Ok(None) | Err(_) => std::future::pending().await,
+    }
 }
 
 /// The objections to one world's record.

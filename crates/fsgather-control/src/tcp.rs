@@ -189,6 +189,12 @@ async fn form(
             process: config.process.clone(),
             start: config.start,
         };
+        let (its, board, patience) = (Arc::clone(hub), Arc::clone(board), config.join_patience);
+        let earlier = refusal::look_back(board, patience, config.process.clone(), config.start);
+        tokio::spawn(async move {
+            let failure = earlier.await;
+            its.coordinate(|coordinator, _| coordinator.note_earlier_failure(failure));
+        });
         tokio::spawn(tending.run(object));
     }
     let settled = hub.until(|member, coordinator| {

@@ -73,6 +73,12 @@ pub trait Noticeboard: Send + Sync {
         ))
     }
 
+    /// What [`refuse`](Self::refuse) has left in the minutes before this process was started, the latest first, for messages:
+    /// another attempt at this world has failed, or this process comes too late for the only one.
+    fn earlier_refusals(&self) -> Vec<Vec<u8>> {
+        Vec::new()
+    }
+
     /// Removes records of crashed runs; rank 0 calls this once its world has formed.
     fn sweep(&self) {}
 

@@ -73,8 +73,8 @@ struct State {
     left_at: Option<Instant>,
     /// Whole records, which never change, and whose names are never used twice.
     read: BTreeMap<PathBuf, Record>,
-    /// For each refusal that stays, whether it was left while this process ran.
-    refusals: BTreeMap<PathBuf, bool>,
+    /// When each refusal that stays was left.
+    refusals: BTreeMap<PathBuf, Left>,
 }
 
 /// What is left on a board.
@@ -83,6 +83,17 @@ enum Kind {
     Record,
     Objection,
     Refusal,
+}
+
+/// When a refusal was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    /// While this process ran: it speaks to it.
+    SinceStart,
+    /// In the minutes before: it speaks of an earlier attempt, or this process comes too late.
+    Before,
+    /// Too long ago to be of interest.
+    LongAgo,
 }
 
 /// How often a directory is listed before an error of doing so is believed, and the pauses before doing so again.
@@ -151,24 +162,25 @@ impl FileBoard {
         };
         kinds.contains(&kind)
             && parsed.is_for(self.key)
-            && (kind != Kind::Refusal || self.is_of_our_time(&place.directory, name))
+            && (kind != Kind::Refusal
+                || self.time_of(&place.directory, name) == Some(Left::SinceStart))
     }
 
-    /// Whether a refusal was left while this process ran: if not, it speaks of an earlier attempt.
-    fn is_of_our_time(&self, directory: &Path, name: &str) -> bool {
+    /// When a refusal was left; none where that cannot be told.
+    fn time_of(&self, directory: &Path, name: &str) -> Option<Left> {
         let path = directory.join(name);
         if let Some(known) = self.lock().refusals.get(&path) {
-            return *known;
+            return Some(*known);
         }
-        let is = match was_left_since_start(directory, &path, &self.me) {
-            Ok(is) => is,
+        let left = match time_left(directory, &path, &self.me) {
+            Ok(left) => left?,
             Err(error) => {
                 tracing::debug!(path = %path.display(), %error, "cannot tell when this was left");
-                return false;
+                return None;
             }
         };
-        self.lock().refusals.insert(path, is);
-        is
+        self.lock().refusals.insert(path, left);
+        Some(left)
     }
 
     fn read(&self, place: &BoardPlace, name: &str) -> Option<(PathBuf, Record)> {
@@ -322,15 +334,20 @@ fn list(directory: &Path) -> io::Result<Vec<String>> {
     listing::names(directory)
 }
 
-/// Whether a file was written while this process ran, by the clock of the directory's server.
-fn was_left_since_start(directory: &Path, path: &Path, me: &ProcessId) -> io::Result<bool> {
+/// When a file was written, by the clock of the directory's server; none where this process's own age is unknown.
+fn time_left(directory: &Path, path: &Path, me: &ProcessId) -> io::Result<Option<Left>> {
     let left = listing::examine_path(path)?.changed;
     // Before the server is asked for the time, so that the process seems rather too young.
     let Some(age) = process::age(me) else {
-        return Ok(false);
+        return Ok(None);
     };
     let now = directory::server_time(directory)?;
-    Ok(is_younger(left, now, age))
+    let ago = now.duration_since(left).unwrap_or_default();
+    Ok(Some(match is_younger(left, now, age) {
+        true => Left::SinceStart,
+        false if ago < REFUSAL_KEPT => Left::Before,
+        false => Left::LongAgo,
+    }))
 }
 
 /// Whether what was left then is younger than a process of this age now, with certainty.
@@ -425,6 +442,23 @@ impl Noticeboard for FileBoard {
         }
         let found = self.read_all(&[Kind::Record, Kind::Refusal])?;
         Ok(found.into_iter().map(|(_, record)| record.body).collect())
+    }
+
+    fn earlier_refusals(&self) -> Vec<Vec<u8>> {
+        let mut found = Vec::new();
+        for place in &self.places {
+            for name in list(&place.directory).unwrap_or_default() {
+                let Some(RendezvousEntry::Refusal(parsed)) = RendezvousEntry::parse(&name) else {
+                    continue;
+                };
+                let is_earlier = parsed.is_for(self.key)
+                    && self.time_of(&place.directory, &name) == Some(Left::Before);
+                let read = is_earlier.then(|| self.read(place, &name)).flatten();
+                found.extend(read.map(|(_, record)| (parsed.stamp(), record.body)));
+            }
+        }
+        found.sort_by(|one, other| other.cmp(one));
+        found.into_iter().map(|(_, body)| body).collect()
     }
 
     /// Removes records of the same key, and objections to them, whose poster is proved to be gone; and refusals.

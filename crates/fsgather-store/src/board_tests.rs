@@ -228,6 +228,8 @@ fn a_refusal_stays_and_speaks_to_processes_that_ran_already() {
     assert_eq!(board_of(&old).records().unwrap(), [b"no world"]);
     assert_eq!(board_of(&old).tend(Duration::ZERO).unwrap(), [b"no world"]);
     assert!(board_of(&late).records().unwrap().is_empty());
+    assert_eq!(board_of(&late).earlier_refusals(), [b"no world"]);
+    assert!(board_of(&old).earlier_refusals().is_empty());
     // Another job leaves it alone, the next world of the same one removes it.
     FileBoard::new(vec![place.clone()], key(1), me.clone()).sweep();
     only_file(&place);

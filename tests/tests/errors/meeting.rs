@@ -239,6 +239,68 @@ fn a_record_of_a_rank_0_that_is_gone() {
     all_tools_say(&mut stage, [rank], test);
 }
 
+/// By whom ranks are started that belong elsewhere, as far as can be seen.
+fn another_start() -> [String; 3] {
+    ["setsid", "--fork", "--wait"].map(ToOwned::to_owned)
+}
+
+/// Rank 0, and rank 1 of another start.
+fn ranks_of_two_starts(place: &Path) -> common::Stage {
+    let world = World::new(2, place).with("FSGATHER_JOIN_TIMEOUT", "2s");
+    let mut stage = new_stage();
+    stage.start(&mut world.rank(0, "join"));
+    stage.start(&mut world.rank_behind(&another_start(), 1, "join"));
+    stage
+}
+
+#[test]
+fn a_rank_0_of_another_start() {
+    let place = place();
+    let mut stage = ranks_of_two_starts(place.path());
+    all_say(&mut stage, [1], "a_rank_0_of_another_start");
+}
+
+#[test]
+fn a_rank_of_another_start() {
+    let place = place();
+    let mut stage = ranks_of_two_starts(place.path());
+    all_say(&mut stage, [0], "a_rank_of_another_start");
+}
+
+#[test]
+fn two_starts_on_one_host() {
+    let elsewhere = ["unshare", "--pid", "--fork", "--mount-proc"];
+    let tried = process::output(Command::new("unshare").args(&elsewhere[1..]).arg("true"));
+    if !tried.is_ok_and(|tried| tried.status.success()) {
+        return say("skipped: cannot make pid namespaces here");
+    }
+    let elsewhere = elsewhere.map(ToOwned::to_owned);
+    let place = place();
+    let world = World::new(3, place.path());
+    let mut stage = new_stage();
+    stage.start(&mut world.rank_behind(&elsewhere, 0, "join"));
+    stage.start(&mut world.rank(1, "join"));
+    stage.start(&mut world.rank_behind(&another_start(), 2, "join"));
+    let ends = stage.end_all(0..3);
+    // Whichever came first is named first.
+    for end in ends {
+        let text = end.error().replace("rank 2 (", "rank 1 (");
+        let text = text.replacen(" and rank 1 (", " and rank 2 (", 1);
+        confirm("two_starts_on_one_host", end.kind(), end.code, &text);
+    }
+}
+
+#[test]
+fn a_meeting_that_had_failed_before() {
+    let place = place();
+    let world = World::new(2, place.path()).with("FSGATHER_JOIN_TIMEOUT", "2s");
+    let mut stage = new_stage();
+    stage.start(&mut world.rank(0, "join"));
+    stage.end(0);
+    let late = stage.start(&mut world.rank(1, "join"));
+    all_say(&mut stage, [late], "a_meeting_that_had_failed_before");
+}
+
 #[test]
 fn a_rank_that_does_not_come() {
     let place = place();
@@ -246,6 +308,8 @@ fn a_rank_that_does_not_come() {
     let mut stage = two(&world, "join", "join");
     all_say(&mut stage, 0..2, "a_rank_that_does_not_come");
     let barrier = ["barrier"];
+    // Where no meeting has failed before.
+    let world = world.with("FSGATHER_JOB", "another");
     let mut stage = two_tools(&world, &barrier, &barrier);
     all_tools_say(&mut stage, 0..2, "a_rank_that_does_not_come");
 }
@@ -257,6 +321,7 @@ fn a_rank_0_that_does_not_come() {
     let mut stage = new_stage();
     stage.start(&mut world.rank(1, "join"));
     all_say(&mut stage, [0], "a_rank_0_that_does_not_come");
+    let world = world.with("FSGATHER_JOB", "another");
     let mut stage = new_stage();
     stage.start(&mut world.tool(1, &["barrier"]));
     all_tools_say(&mut stage, [0], "a_rank_0_that_does_not_come");

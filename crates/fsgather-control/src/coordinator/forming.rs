@@ -119,6 +119,29 @@ impl Coordinator {
         self.channels.get(&ChannelId::WORLD)?.failure.clone()
     }
 
+    /// Notes what an earlier meeting of this job has come to, while ranks are waited for: they may have been in it.
+    pub fn note_earlier_failure(&mut self, failure: String) {
+        if self.open || self.failure().is_some() {
+            return;
+        }
+        self.actions.push(Action::Warn(format!(
+            "{failure}; ranks are still waited for"
+        )));
+        self.earlier_failure = Some(failure);
+    }
+
+    /// What may be done about ranks that do not come.
+    pub(super) fn missing_hint(&self) -> String {
+        self.strangers_text().unwrap_or_else(|| {
+            let earlier = self.earlier_failure.as_ref();
+            let earlier = earlier.map_or_else(String::new, |earlier| format!("; {earlier}"));
+            format!(
+                "see whether these processes were started and look in the same place, or set FSGATHER_JOIN_TIMEOUT to \
+                 wait longer{earlier}"
+            )
+        })
+    }
+
     pub(super) fn rival(&mut self, from: Rank, other: &str) {
         if !self.open {
             let here = self.name_of(Rank::ZERO);
@@ -215,7 +238,8 @@ impl Coordinator {
     /// Processes of one host that come from two starts, and rank 0 is on another host.
     fn reject_mixture(&mut self, join: &Join, other: Rank) -> JoinAnswer {
         let cause = Error::rendezvous(format!(
-            "rank {} ({}) and rank {other} ({}) are on one host, but were not started by the same process: two jobs              without an id meet in one place. Set FSGATHER_JOB to a different name for each job",
+            "rank {} ({}) and rank {other} ({}) are on one host, but were not started by the same process: two jobs \
+             without an id meet in one place. Set FSGATHER_JOB to a different name for each job",
             join.rank,
             text_of(&join.process),
             self.name_of(other)
@@ -225,7 +249,7 @@ impl Coordinator {
     }
 
     /// Which ranks are still to come although processes of other starts have asked to be them.
-    pub(super) fn strangers_text(&self) -> Option<String> {
+    fn strangers_text(&self) -> Option<String> {
         let mut absent = self.roster.absent();
         let (rank, stranger) = absent.find_map(|rank| Some((rank, self.strangers.get(&rank)?)))?;
         Some(format!(

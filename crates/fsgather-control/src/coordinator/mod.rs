@@ -106,6 +106,8 @@ pub struct Coordinator {
     latecomers: BTreeSet<Rank>,
     /// What came from another start than rank 0 and asked to be these ranks.
     strangers: BTreeMap<Rank, String>,
+    /// What an earlier meeting of this job has come to.
+    earlier_failure: Option<String>,
     /// Ranks whose process is reported to have ended, and until when their last words may arrive.
     suspects: BTreeMap<Rank, Instant>,
     /// Ranks whose connection has closed before they knew that they are in, until when they may come again,
@@ -140,6 +142,7 @@ impl Coordinator {
             next_forming_warning: FIRST_WARNING,
             latecomers: BTreeSet::new(),
             strangers: BTreeMap::new(),
+            earlier_failure: None,
             suspects: BTreeMap::new(),
             missed: BTreeMap::new(),
             closing: None,

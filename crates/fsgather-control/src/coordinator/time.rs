@@ -258,11 +258,7 @@ impl Coordinator {
                 ),
                 patience: self.world.join_patience,
                 missing,
-                hint: self.strangers_text().unwrap_or_else(|| {
-                    "see whether these processes were started and look in the same place, or set \
-                     FSGATHER_JOIN_TIMEOUT to wait longer"
-                        .into()
-                }),
+                hint: self.missing_hint(),
             });
         } else if elapsed >= self.next_forming_warning {
             self.next_forming_warning *= 2;

@@ -102,6 +102,7 @@ pub(crate) fn host(
 /// of its own, since each of these calls may hang.
 fn tend(config: &Config, board: Arc<dyn Noticeboard>, desk: Arc<Desk>) -> Result<(), Error> {
     let (process, start) = (config.process.clone(), config.start);
+    let mut look_back = Some(refusal::looking_back_after(config.join_patience));
     thread::Builder::new()
         .name("fsgather-0-board".into())
         .spawn(move || {
@@ -116,6 +117,12 @@ fn tend(config: &Config, board: Arc<dyn Noticeboard>, desk: Arc<Desk>) -> Result
                     Some(true) => return board.sweep(),
                     Some(false) => return,
                     None => {}
+                }
+                if look_back.is_some_and(|after| posted.elapsed() >= after) {
+                    look_back = None;
+                    if let Some(failure) = refusal::earlier_failure(&*board, &process, start) {
+                        desk.coordinate(|coordinator, _| coordinator.note_earlier_failure(failure));
+                    }
                 }
                 let others = board.tend(posted.elapsed()).unwrap_or_else(|error| {
                     tracing::debug!("the rendezvous record could not be tended: {error}");
