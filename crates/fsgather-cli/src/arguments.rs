@@ -40,6 +40,7 @@ pub(crate) enum Verb {
     Clean(verbs::clean::CleanArguments),
     Doctor(verbs::doctor::DoctorArguments),
     Bench(verbs::bench::BenchArguments),
+    Licences(verbs::licences::LicencesArguments),
     BenchRank(verbs::bench::BenchRankArguments),
     DemoRank(verbs::demo::DemoRankArguments),
     ExecRank(run::ExecRankArguments),

@@ -101,6 +101,7 @@ fn act(arguments: &Arguments, invocation: &Invocation) -> u8 {
         Verb::Clean(clean) => ("clean", verbs::clean::clean(clean, json)),
         Verb::Doctor(doctor) => ("doctor", verbs::doctor::doctor(doctor, json, invocation)),
         Verb::Bench(bench) => ("bench", verbs::bench::bench(bench, json, invocation)),
+        Verb::Licences(_) => ("licences", verbs::licences::licences(json)),
         // To the user a part of the same command.
         Verb::BenchRank(rank) => ("bench", verbs::bench::bench_rank(rank, json, invocation)),
         Verb::DemoRank(rank) => ("demo-rank", verbs::demo::demo_rank(rank)),

@@ -8,3 +8,4 @@ pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod gather;
 pub(crate) mod inspect;
+pub(crate) mod licences;
