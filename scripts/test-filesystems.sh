@@ -88,7 +88,7 @@ complain() {
 }
 
 long_lived() {
-  everywhere "exec $ROUNDS $gathers $small $large" || other_lines call | complain
+  everywhere "FSGATHER_JOB=calls exec $ROUNDS $gathers $small $large" || other_lines call | complain
   times_of_calls | figures "$name $control calls" "$gathers" || touch "$state/failed"
   warnings | complain
   awk '$1 == "joined" { print $2 }' "$state"/rank.* | figures "$name $control meeting" "$ranks" || touch "$state/failed"

@@ -136,18 +136,24 @@ fn said(end: &End, what: &str) -> usize {
 
 const MET: &str = "found a world that has formed without this rank";
 
+/// An earlier attempt's world that runs (ranks 0 and 1), and a rank 1 of an attempt after so many restarts that has found it.
+fn a_newcomer_to_a_running_world(job: &Job, restarts: u32) -> (Stage, usize) {
+    let mut stage = Stage::new();
+    for rank in 0..2 {
+        stage.start(&mut job.rank(rank, 0, "join at:running barrier close"));
+    }
+    stage.wait_at(everybody(2), "running");
+    let newcomer = stage.start(&mut job.rank(1, restarts, "join barrier close"));
+    stage.wait_for_where(newcomer, MET, |line| line.contains(MET));
+    (stage, newcomer)
+}
+
 #[test]
 fn a_later_attempt_waits_for_its_own_world_while_an_earlier_one_runs() {
     for counts in [[1, 0], [0, 1], [1, 1]] {
         let place = place();
         let job = Job::patient(place.path());
-        let mut stage = Stage::new();
-        for rank in 0..2 {
-            stage.start(&mut job.rank(rank, 0, "join at:running barrier close"));
-        }
-        stage.wait_at(everybody(2), "running");
-        let newcomer = stage.start(&mut job.rank(1, counts[1], "join barrier close"));
-        stage.wait_for_where(newcomer, MET, |line| line.contains(MET));
+        let (mut stage, newcomer) = a_newcomer_to_a_running_world(&job, counts[1]);
         // It asks more than once, and says so once.
         stage.let_pass(Duration::from_secs(3));
         stage.go_all(everybody(2));
@@ -165,13 +171,7 @@ fn a_later_attempt_waits_for_its_own_world_while_an_earlier_one_runs() {
 fn a_later_attempt_meets_after_an_earlier_world_was_killed() {
     let place = place();
     let job = Job::patient(place.path());
-    let mut stage = Stage::new();
-    for rank in 0..2 {
-        stage.start(&mut job.rank(rank, 0, "join at:running barrier close"));
-    }
-    stage.wait_at(everybody(2), "running");
-    let newcomer = stage.start(&mut job.rank(1, 1, "join barrier close"));
-    stage.wait_for_where(newcomer, MET, |line| line.contains(MET));
+    let (mut stage, newcomer) = a_newcomer_to_a_running_world(&job, 1);
     stage.kill(0);
     stage.kill(1);
     let rank0 = stage.start(&mut job.rank(0, 0, "join barrier close"));

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import subprocess
 import time
 
 import pytest
@@ -122,36 +123,8 @@ def test_ctrl_c_ends_a_wait_on_all_ranks(world: World) -> None:
     assert ended[1].told == [[0, "KeyboardInterrupt"]], ended[1].err
 
 
-def test_ctrl_c_ends_the_stay_of_a_program_without_close(world: World) -> None:
-    world.start(
-        2,
-        """
-        pending = fsgather.start_all_gather(b"x" * 300_000)
-        fsgather.barrier()
-        if rank == 0:
-            tell(len(pending.wait()))
-        else:
-            tell("late")
-            wait_for_go()
-            tell(len(pending.wait()))
-        """,
-        FSGATHER_TRANSPORT="memory",
-    )
-    assert [world.hear(rank) for rank in range(2)] == [2, "late"]
-    stays = world.ranks[0]
-    assert stays.stderr is not None
-    # It says for whom, after some seconds.
-    said = stays.stderr.readline()
-    assert "this process stays, for" in said and f"until rank 1 on {os.uname().nodename} (pid {world.ranks[1].pid}) has read" in said
-    sent = time.monotonic()
-    world.signal(0, signal.SIGINT)
-    assert stays.wait() is not None
-    assert time.monotonic() - sent < SOON
-    said = stays.stderr.read()
-    assert "this process ends although rank 1 on" in said and "has not read what was handed over; KeyboardInterrupt" in said
-
-
-def test_a_program_without_close_stays_until_others_have_read(world: World) -> None:
+def start_with_a_late_reader(world: World) -> subprocess.Popen[str]:
+    """Rank 0 ends without close while rank 1 has not read yet, which it does when told to go on; rank 0's process."""
     world.start(
         2,
         """
@@ -167,7 +140,25 @@ def test_a_program_without_close_stays_until_others_have_read(world: World) -> N
         FSGATHER_TRANSPORT="memory",
     )
     assert [world.hear(rank) for rank in range(2)] == [2, "late"]
-    stays = world.ranks[0]
+    return world.ranks[0]
+
+
+def test_ctrl_c_ends_the_stay_of_a_program_without_close(world: World) -> None:
+    stays = start_with_a_late_reader(world)
+    assert stays.stderr is not None
+    # It says for whom, after some seconds.
+    said = stays.stderr.readline()
+    assert "this process stays, for" in said and f"until rank 1 on {os.uname().nodename} (pid {world.ranks[1].pid}) has read" in said
+    sent = time.monotonic()
+    world.signal(0, signal.SIGINT)
+    assert stays.wait() is not None
+    assert time.monotonic() - sent < SOON
+    said = stays.stderr.read()
+    assert "this process ends although rank 1 on" in said and "has not read what was handed over; KeyboardInterrupt" in said
+
+
+def test_a_program_without_close_stays_until_others_have_read(world: World) -> None:
+    stays = start_with_a_late_reader(world)
     assert stays.stderr is not None
     assert "this process stays, for" in stays.stderr.readline()
     world.go()

@@ -417,7 +417,8 @@ impl Surveyor {
                 (weak, _) => weak,
             };
         }
-        let are_known = record.ranks.len() >= record.world_size.count();
+        // All that use it or none: a group has a directory of its own.
+        let are_known = !record.ranks.is_empty();
         if are_known || all == Liveness::Running {
             all
         } else {

@@ -109,14 +109,13 @@ fn watching_tells_a_beat_that_changes_from_one_that_does_not() {
     assert_eq!(survey.gathers[1].judgement.state, GatherState::Unknown);
 }
 
-#[test]
-fn ranks_that_run_keep_what_their_dead_owner_has_left() {
-    let place = tempfile::tempdir().unwrap();
-    let rendezvous = make_rendezvous(place.path()).unwrap();
+/// A directory with a payload, of an owner that has ended and of these ranks of a world of four.
+fn left_with_a_payload(place: &Path, ranks: Vec<ProcessId>) -> (GatherDir, crate::PayloadName) {
+    let rendezvous = make_rendezvous(place).unwrap();
     let own = check_writable(&rendezvous).unwrap();
     let mut owner = record(1);
     owner.process = ended();
-    owner.ranks = vec![ended(), ended(), ended(), this_process().unwrap()];
+    owner.ranks = ranks;
     let made = GatherDir::create(&rendezvous, 0o700, &owner, own).unwrap();
     let id = crate::PayloadId {
         channel: fsgather_core::ChannelId::WORLD,
@@ -130,6 +129,14 @@ fn ranks_that_run_keep_what_their_dead_owner_has_left() {
         |_| Ok(()),
     );
     let name = writer.unwrap().publish().unwrap().name;
+    (made, name)
+}
+
+#[test]
+fn ranks_that_run_keep_what_their_dead_owner_has_left() {
+    let place = tempfile::tempdir().unwrap();
+    let ranks = vec![ended(), ended(), ended(), this_process().unwrap()];
+    let (made, name) = left_with_a_payload(place.path(), ranks);
     let mut eager = Surveyor::new(OLD).unwrap();
     let mut look = || eager.survey(place.path()).unwrap().gathers.remove(0);
     let seen = look();
@@ -138,6 +145,18 @@ fn ranks_that_run_keep_what_their_dead_owner_has_left() {
     assert_eq!((seen.payload_files, seen.ranks_present), (1, 1));
     made.reclaim(name).unwrap();
     assert!(look().is_removable(), "there is nothing to read");
+}
+
+#[test]
+fn what_a_group_has_left_goes_when_its_own_ranks_have_ended() {
+    let place = tempfile::tempdir().unwrap();
+    left_with_a_payload(place.path(), vec![ended(), ended()]);
+    let seen = surveyor().survey(place.path()).unwrap().gathers.remove(0);
+    assert!(seen.is_removable(), "{:?}", seen.judgement);
+    let elsewhere = tempfile::tempdir().unwrap();
+    left_with_a_payload(elsewhere.path(), Vec::new());
+    let unknown = surveyor().survey(elsewhere.path()).unwrap();
+    assert!(!unknown.gathers[0].is_removable(), "{unknown:?}");
 }
 
 #[test]
