@@ -1,6 +1,18 @@
-//! Signals that a command hears: those that it was not told to ignore.
+//! Signals that a command hears: those that it was not told to ignore, and which of them are new.
 
-use std::fs;
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+/// The same signal once more within this time is the same wish: `timeout`, for example, signals both a
+/// process and its group, and some launchers pass a signal on that the whole group has got already.
+pub(crate) const ECHO: Duration = Duration::from_millis(300);
+
+/// Whether a signal only repeats the one that came then.
+pub(crate) fn is_echo(signal: i32, (earlier, at): (i32, Instant), now: Instant) -> bool {
+    signal == earlier && now.saturating_duration_since(at) < ECHO
+}
 
 /// Those of `signals` that are not ignored: `nohup`, and shells for what runs in the background, do that on purpose.
 pub(crate) fn heeded(signals: &[i32]) -> Vec<i32> {
@@ -20,7 +32,7 @@ fn is_ignored(status: &str, signal: i32) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use signal_hook::consts::{SIGHUP, SIGINT};
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
     use super::*;
 
@@ -31,5 +43,14 @@ mod tests {
         assert!(is_ignored(status, 13));
         assert!(!is_ignored(status, SIGINT));
         assert!(!is_ignored("", SIGHUP));
+    }
+
+    #[test]
+    fn a_signal_that_comes_twice_at_once_is_one_wish() {
+        let first = (SIGTERM, Instant::now());
+        let later = |after| first.1 + after;
+        assert!(is_echo(SIGTERM, first, later(ECHO / 2)));
+        assert!(!is_echo(SIGTERM, first, later(ECHO)));
+        assert!(!is_echo(SIGINT, first, later(Duration::ZERO)));
     }
 }

@@ -8,7 +8,7 @@ use std::{
         mpsc::Sender,
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use fsgather::{Error, Interrupt};
@@ -18,7 +18,11 @@ use signal_hook::{
     low_level::signal_name,
 };
 
-use crate::{exit, failure::Failure, heeded::heeded};
+use crate::{
+    exit,
+    failure::Failure,
+    heeded::{heeded, is_echo},
+};
 
 /// Has a file that would become larger than this process may write be an error of the write, and not the end of
 /// the process.
@@ -33,8 +37,8 @@ const LAST_WORDS: Duration = Duration::from_secs(4);
 /// Watches for signals that end the command.
 ///
 /// The first one makes all calls fail, so that the other ranks are told and files are removed. If that
-/// takes long, because a file server is away, or if another signal comes, the command ends at once and
-/// leaves its verb behind.
+/// takes long, because a file server is away, or if another signal comes that is no echo of the first, the command ends
+/// at once and leaves its verb behind.
 pub(crate) struct Interruption {
     signal: Arc<AtomicI32>,
 }
@@ -51,11 +55,12 @@ impl Interruption {
             .spawn(move || {
                 let mut signals = signals.forever();
                 let Some(first) = signals.next() else { return };
+                let came = Instant::now();
                 seen.store(first, Ordering::SeqCst);
                 let _watchdog = end_after(LAST_WORDS, code(first), early_end.clone());
                 let name = signal_name(first).unwrap_or("a signal");
                 interrupt.raise(format!("ended by {name}"));
-                if signals.next().is_some() {
+                if signals.any(|next| !is_echo(next, (first, came), Instant::now())) {
                     end(code(first), &early_end);
                 }
             })?;
@@ -85,7 +90,7 @@ fn end_after(
     early_end: Sender<u8>,
 ) -> io::Result<thread::JoinHandle<()>> {
     thread::Builder::new().spawn(move || {
-        let started = std::time::Instant::now();
+        let started = Instant::now();
         while started.elapsed() < delay {
             thread::park_timeout(delay.saturating_sub(started.elapsed()));
         }

@@ -12,11 +12,7 @@ use super::{
     outcome::{Outcome, rank_list},
     signals,
 };
-use crate::exit;
-
-/// The same signal once more within this time is the same wish: `timeout`, for example, signals both a
-/// process and its group.
-const ECHO: Duration = Duration::from_millis(300);
+use crate::{exit, heeded::is_echo};
 
 /// How patient we are.
 #[derive(Clone, Copy, Debug)]
@@ -274,8 +270,7 @@ impl Supervision {
     fn signalled(&mut self, now: Instant, signal: Signal, actions: &mut Vec<Action>) {
         match (self.stage, self.passed_on) {
             (Stage::Finished, _) => {}
-            (_, Some((_, last, at)))
-                if last == signal && now.saturating_duration_since(at) < ECHO => {}
+            (_, Some((_, last, at))) if is_echo(signal.as_raw(), (last.as_raw(), at), now) => {}
             (Stage::Leftovers(_) | Stage::Delivering | Stage::Killed, _) => {
                 actions.push(Action::SignalAll(Signal::KILL));
                 actions.push(Action::Abandon);

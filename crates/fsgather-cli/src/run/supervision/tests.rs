@@ -1,6 +1,7 @@
 //! What a run promises, without a single process.
 
 use super::*;
+use crate::heeded::ECHO;
 
 const GRACE: Duration = Duration::from_secs(5);
 const KILL_AFTER: Duration = Duration::from_secs(3);
