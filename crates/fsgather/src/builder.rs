@@ -199,6 +199,9 @@ impl Builder {
             tracing::warn!("{warning}");
         }
         tracing::info!("{}", settings.detection.summary());
+        if let Some(warning) = &settings.detection.warning {
+            tracing::warn!("{warning}");
+        }
         if !self.is_for_diagnosis {
             settings.log();
         }

@@ -313,17 +313,30 @@ impl fmt::Debug for Variables {
 }
 
 fn unknown(name: &str) -> String {
+    let text = format!("{name} is not a known variable and has no effect");
+    match nearest(name) {
+        Some(nearest) => format!("{text}; did you mean {nearest}?"),
+        None => text,
+    }
+}
+
+/// The known name that was probably meant, if one is near enough.
+fn nearest(name: &str) -> Option<&'static str> {
+    /// How alike two names have to be.
+    const LIKE: f64 = 0.6;
+    let own = |name: &'static str| name.strip_prefix(PREFIX).unwrap_or(name);
+    let name = name.strip_prefix(PREFIX).unwrap_or(name);
     // Differences count for more in short names, and what all begin with counts for nothing.
-    let likeness = |known: &str| {
-        let [name, known] = [name, known].map(|text| text.strip_prefix(PREFIX).unwrap_or(text));
-        strsim::normalized_damerau_levenshtein(name, known)
+    let likeness = |known: &str| strsim::normalized_damerau_levenshtein(name, known);
+    let known = || ALL.iter().map(|known| known.name);
+    // Somebody has written a word out, or cut it short.
+    let longer =
+        known().filter(|known| name.starts_with(own(known)) || own(known).starts_with(name));
+    let alike = known().filter(|known| likeness(own(known)) >= LIKE);
+    let best = |one: &&'static str, other: &&'static str| {
+        likeness(own(one)).total_cmp(&likeness(own(other)))
     };
-    let nearest = ALL
-        .iter()
-        .map(|known| known.name)
-        .max_by(|one, other| likeness(one).total_cmp(&likeness(other)))
-        .unwrap_or(DIR);
-    format!("{name} is not a known variable and has no effect; did you mean {nearest}?")
+    longer.max_by(best).or_else(|| alike.max_by(best))
 }
 
 /// The error for a value that cannot be used: which variable, what it holds, why not, and what would do.
@@ -362,6 +375,15 @@ mod tests {
     }
 
     #[test]
+    fn names_like_none_get_no_advice() {
+        for strange in ["FSGATHER_XYZZY", "FSGATHER_SIMULATE"] {
+            let warnings = warnings_of(strange);
+            assert_eq!(warnings.len(), 1);
+            assert!(warnings[0].ends_with("has no effect"), "{warnings:?}");
+        }
+    }
+
+    #[test]
     fn misspelt_names_are_answered_with_the_nearest_known_one() {
         for (misspelt, meant) in [
             ("FSGATHER_DRI", DIR),
@@ -369,6 +391,7 @@ mod tests {
             ("FSGATHER_WORLDSIZE", WORLD_SIZE),
             ("FSGATHER_LOCAL_SIZE", LOCAL_WORLD_SIZE),
             ("FSGATHER_INTERFACES", INTERFACE),
+            ("FSGATHER_DIRECTORY", DIR),
         ] {
             let [warning] = &warnings_of(misspelt)[..] else {
                 panic!("{misspelt} is worth exactly one warning");

@@ -1,6 +1,11 @@
 //! The verb `clean`: removes what crashes have left in shared directories.
 
-use std::{fmt::Write, path::PathBuf, time::Duration};
+use std::{
+    fmt::Write,
+    io::{self, IsTerminal},
+    path::PathBuf,
+    time::Duration,
+};
 
 use clap::Args;
 use fsgather::{
@@ -52,6 +57,28 @@ pub(crate) struct CleanArguments {
     /// Remove; without it nothing is removed.
     #[arg(long)]
     execute: bool,
+
+    /// Show what would be removed, and why; so does no option at all.
+    #[arg(long, short = 'n', conflicts_with = "execute")]
+    dry_run: bool,
+}
+
+impl CleanArguments {
+    /// The options that choose what is removed, as a command line has them, each with a space after it.
+    fn repeated(&self) -> String {
+        let named = self.directories.iter();
+        let mut words: String = named
+            .map(|path| inspect::word(&path.display().to_string()) + " ")
+            .collect();
+        if self.older_than != Rules::default().older_than {
+            let _ = write!(
+                words,
+                "--older-than {} ",
+                inspect::word(&humantime::format_duration(self.older_than).to_string())
+            );
+        }
+        words
+    }
 }
 
 #[derive(Serialize)]
@@ -92,8 +119,8 @@ pub(crate) fn clean(arguments: &CleanArguments, json: bool) -> Result<u8, Failur
     let execute = arguments.execute;
     let mut has_said = false;
     let done = housekeeping::clean(&directories, rules, execute, &mut |_| {
-        // Called only while beats are watched.
-        if !std::mem::replace(&mut has_said, true) {
+        // Called only while beats are watched. A log or a mail from cron is to hold what needs a reader.
+        if !std::mem::replace(&mut has_said, true) && io::stderr().is_terminal() {
             let watch = duration_text(rules.watch);
             output::say(&format!(
                 "fsgather clean: watching for {watch} whether beats change where nothing is proved"
@@ -104,7 +131,7 @@ pub(crate) fn clean(arguments: &CleanArguments, json: bool) -> Result<u8, Failur
     let shown = if json {
         output::json(&report(&done, execute))
     } else {
-        let text = text(&done, execute, &arguments.directories);
+        let text = text(&done, arguments);
         output::write(Stream::Stdout, text.as_bytes())
     };
     inspect::is_read(shown)?;
@@ -126,7 +153,8 @@ fn bytes_of(items: &[Planned]) -> u64 {
     bytes.fold(0, u64::saturating_add)
 }
 
-fn text(done: &Cleaning, execute: bool, named: &[PathBuf]) -> String {
+fn text(done: &Cleaning, arguments: &CleanArguments) -> String {
+    let execute = arguments.execute;
     let mut text = String::new();
     let mut line = |verb: &str, path: &PathBuf, size: Option<u64>, reason: &str| {
         let path = plain(&path.display().to_string());
@@ -159,14 +187,10 @@ fn text(done: &Cleaning, execute: bool, named: &[PathBuf]) -> String {
     } else if count == 0 {
         let _ = writeln!(text, "nothing to remove, {kept} kept");
     } else {
-        let named: Vec<String> = named
-            .iter()
-            .map(|path| format!("{} ", inspect::word(&path.display().to_string())))
-            .collect();
         let _ = writeln!(
             text,
             "{count} to remove ({bytes}), {kept} kept; nothing was removed yet: fsgather clean {}--execute",
-            named.concat()
+            arguments.repeated()
         );
     }
     text
@@ -206,5 +230,48 @@ fn report(done: &Cleaning, executed: bool) -> Report {
                 reason: kept.reason.clone(),
             })
             .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Parser, error::ErrorKind};
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Command {
+        #[command(flatten)]
+        arguments: CleanArguments,
+    }
+
+    fn read(words: &str) -> Result<CleanArguments, clap::Error> {
+        let command = Command::try_parse_from(words.split(' '))?;
+        Ok(command.arguments)
+    }
+
+    #[test]
+    fn what_is_suggested_chooses_what_was_shown() {
+        for (given, suggested) in [
+            ("clean", ""),
+            ("clean /shared -n", "/shared "),
+            (
+                "clean --older-than 7d /shared /scratch",
+                "/shared /scratch --older-than 7days ",
+            ),
+            ("clean --older-than 90m --dry-run", "--older-than '1h 30m' "),
+        ] {
+            let arguments = read(given).unwrap();
+            assert!(!arguments.execute);
+            assert_eq!(arguments.repeated(), suggested);
+        }
+        let again = read("clean /shared --older-than 7days --execute").unwrap();
+        assert_eq!(again.older_than, Duration::from_hours(7 * 24));
+    }
+
+    #[test]
+    fn a_dry_run_removes_nothing() {
+        let refused = read("clean --dry-run --execute").unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::ArgumentConflict);
     }
 }

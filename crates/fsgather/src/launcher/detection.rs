@@ -39,6 +39,8 @@ pub struct Detection {
     pub others: Vec<Family>,
     /// What was chosen and why, what was passed over, and what else was there, for one line of the log.
     pub notes: Vec<String>,
+    /// What the user should know: this is a world of one where a job of several may be meant.
+    pub warning: Option<String>,
 }
 
 /// The host that a launcher singles out, and the port there if it names one.
@@ -119,6 +121,7 @@ impl Detection {
             hosts: Vec::new(),
             others: Vec::new(),
             notes: vec![note],
+            warning: None,
         }
     }
 

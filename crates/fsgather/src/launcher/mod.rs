@@ -63,7 +63,10 @@ pub fn detect(variables: &Variables) -> Result<Detection, Error> {
     }
 
     let mut detection = match found {
-        None => Detection::alone(),
+        None => Detection {
+            warning: slurm::warning_for_a_shell(variables),
+            ..Detection::alone()
+        },
         Some((row, rank, world_size)) => {
             check_against_mpi(variables, row, rank, world_size)?;
             Detection::claimed(variables, row, rank, world_size)

@@ -59,6 +59,18 @@ pub(super) fn place(variables: &Variables) -> Place {
     Place::Task
 }
 
+/// What to say where a shell of a job of several tasks is a world of one.
+pub(super) fn warning_for_a_shell(variables: &Variables) -> Option<String> {
+    let Place::Shell(how) = place(variables) else {
+        return None;
+    };
+    let tasks = number(variables, "SLURM_NTASKS").filter(|tasks| *tasks > 1)?;
+    Some(format!(
+        "SLURM_NTASKS={tasks}, but this process is no task of a Slurm step ({how}), so it is a world of one; start it \
+         with srun to have {tasks} ranks"
+    ))
+}
+
 /// How many tasks of the step run on this node.
 ///
 /// Tasks need not be spread evenly, so that this cannot be had from the number of nodes.

@@ -459,7 +459,14 @@ fn slurm_counts_inside_a_step_only() {
         let summary = detection.summary();
         assert!(summary.contains("passed over Slurm"), "{summary}");
         assert!(summary.contains(how), "{summary}");
+        let warning = detection.warning.unwrap();
+        assert!(
+            warning.contains(how) && warning.contains("srun"),
+            "{warning}"
+        );
     }
+    let single = changed("slurm-srun-rank3", "SLURM_STEP_ID= SLURM_NTASKS=1");
+    assert_eq!(detect(&single).unwrap().warning, None);
     let last_step = changed("slurm-srun-rank3", "SLURM_STEP_ID=4294967289");
     assert_eq!(detect(&last_step).unwrap().family, Family::Slurm);
 }
