@@ -238,7 +238,9 @@ class Playing:
             if rank in hung:
                 seen.code = None
             # Where the signal came when it had ended already, nothing has happened to it.
-            if seen.harmed and seen.code is not None and seen.code >= 0 and seen.code != 130:
+            # Python's own way to end while it starts: nothing of ours was there yet.
+            by_python = seen.code == 1 and seen.err.rstrip().endswith("KeyboardInterrupt") and "joined" not in seen.out
+            if seen.harmed and seen.code is not None and seen.code >= 0 and seen.code != 130 and not by_python:
                 seen.harmed = None
         return JobSeen(self.ranks, self.last_harm, self.harmed_while_meeting, left)
 
