@@ -199,7 +199,6 @@ fn work(what: &str, setting: &Setting, rank: usize) {
         ports: 0..=0,
         interfaces: Arc::new(|_, _| true),
         network_namespace: 0,
-        encrypt: false,
         patience: Duration::from_mins(1),
         processes: processes.collect(),
     })

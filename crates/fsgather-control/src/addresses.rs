@@ -1,8 +1,10 @@
 //! Which addresses a rank publishes, and which of them others try.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
 
 use fsgather_core::Error;
+
+use crate::transport::Place;
 
 /// Decides by interface name and address whether to publish an address.
 pub type InterfaceFilter = dyn Fn(&str, IpAddr) -> bool + Send + Sync;
@@ -45,6 +47,82 @@ pub(crate) fn publishable(port: u16, wanted: &InterfaceFilter) -> Result<Vec<Soc
         .into_iter()
         .map(|address| SocketAddr::new(address, port))
         .collect())
+}
+
+/// Where a rank listens that publishes its addresses: everywhere, or, if `wanted` leaves any out, on those that it
+/// publishes; and where its host is `named` to others, there too.
+///
+/// # Errors
+///
+/// Those of [`publishable`].
+pub(crate) fn to_listen_at(wanted: &InterfaceFilter, named: Option<&str>) -> Result<Place, Error> {
+    if let Some(own) = named.and_then(loopback_meant_by) {
+        return Ok(Place::At(own));
+    }
+    if !leaves_any_out(wanted) {
+        return Ok(Place::Everywhere);
+    }
+    let published = publishable(0, wanted)?;
+    let mut addresses: Vec<IpAddr> = published.iter().map(SocketAddr::ip).collect();
+    for address in named.into_iter().flat_map(resolve) {
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    Ok(Place::At(addresses))
+}
+
+/// Whether an address or name can mean this host only, wherever it is used: then nobody from elsewhere is expected.
+/// A host's own name may mean a loopback address on that host, and the host on others.
+#[must_use]
+pub fn means_loopback_only(host: &str) -> bool {
+    loopback_meant_by(host).is_some()
+}
+
+fn loopback_meant_by(host: &str) -> Option<Vec<IpAddr>> {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return address.is_loopback().then(|| vec![address]);
+    }
+    let host = host.trim_end_matches('.').to_ascii_lowercase();
+    let is_local = [
+        "localhost",
+        "localhost.localdomain",
+        "ip6-localhost",
+        "ip6-loopback",
+    ]
+    .contains(&&*host)
+        || host.ends_with(".localhost");
+    if !is_local {
+        return None;
+    }
+    let found = resolve(&host);
+    let found = if found.is_empty() {
+        vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]
+    } else {
+        found
+    };
+    found.iter().all(IpAddr::is_loopback).then_some(found)
+}
+
+/// The addresses that a name has here, none if it has none.
+fn resolve(host: &str) -> Vec<IpAddr> {
+    let found = (host, 0).to_socket_addrs().into_iter().flatten();
+    let mut addresses: Vec<IpAddr> = Vec::new();
+    for address in found.map(|address| address.ip()) {
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    addresses
+}
+
+/// Whether this host has an address that is not wanted; loopback ones are, always.
+fn leaves_any_out(wanted: &InterfaceFilter) -> bool {
+    // Without a list of them nothing is known to be wanted.
+    if_addrs::get_if_addrs().map_or(true, |interfaces| {
+        let mut all = interfaces.iter();
+        all.any(|interface| !interface.is_loopback() && !wanted(&interface.name, interface.ip()))
+    })
 }
 
 fn is_link_local(address: IpAddr) -> bool {
@@ -93,6 +171,46 @@ mod tests {
         let all = publishable(7, &|_, _| true).unwrap();
         assert!(all.iter().all(|address| address.port() == 7));
         assert!(all.last().unwrap().ip().is_loopback());
+    }
+
+    #[test]
+    fn a_name_that_is_said_to_be_this_host_means_loopback_only() {
+        let alone = [
+            "127.0.0.1",
+            "127.9.8.7",
+            "::1",
+            "localhost",
+            "LOCALHOST.",
+            "a.localhost",
+        ];
+        for host in alone {
+            assert!(means_loopback_only(host), "{host}");
+        }
+        for host in [
+            "10.0.0.1",
+            "0.0.0.0",
+            "::",
+            "node1",
+            "localhost.example.org",
+        ] {
+            assert!(!means_loopback_only(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_wanted_is_not_listened_at() {
+        let loopback: &InterfaceFilter = &|_, address| address.is_loopback();
+        let everything: &InterfaceFilter = &|_, _| true;
+        let wanted: IpAddr = [127, 0, 0, 1].into();
+        assert_eq!(to_listen_at(everything, None), Ok(Place::Everywhere));
+        let named = to_listen_at(everything, Some("127.0.0.1"));
+        assert_eq!(named, Ok(Place::At(vec![wanted])));
+        if leaves_any_out(loopback) {
+            let Ok(Place::At(addresses)) = to_listen_at(loopback, None) else {
+                panic!("everywhere");
+            };
+            assert!(addresses.iter().all(IpAddr::is_loopback));
+        }
     }
 
     #[test]

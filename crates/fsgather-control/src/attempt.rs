@@ -21,6 +21,8 @@ pub(crate) struct Candidate {
     pub(crate) communicator: Option<Uuid>,
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) credentials: Credentials,
+    /// What a connection is for: to join, or to hear why that cannot be.
+    pub(crate) purpose: Purpose,
 }
 
 /// A connection over which a world has taken us in.
@@ -62,9 +64,9 @@ pub(crate) async fn attempt(candidate: Candidate, join: Join) -> (Candidate, Out
     let mut connects = JoinSet::new();
     for address in candidate.addresses.clone() {
         let credentials = candidate.credentials.clone();
+        let purpose = candidate.purpose;
         connects.spawn(async move {
-            let connection =
-                Connection::open(address, &credentials, Purpose::Control, Rank::ZERO).await;
+            let connection = Connection::open(address, &credentials, purpose, Rank::ZERO).await;
             (address, connection)
         });
     }
@@ -82,7 +84,13 @@ pub(crate) async fn attempt(candidate: Candidate, join: Join) -> (Candidate, Out
                 if let TransportError::Version(theirs) = error {
                     foreign = Some(theirs);
                 }
-                failures.push(format!("{address}: {error}"));
+                failures.push(match (&error, candidate.communicator) {
+                    // Nothing tells the two apart where there is no record.
+                    (TransportError::NotAuthentic, None) => {
+                        format!("{address}: {error}, or one that was given another FSGATHER_SECRET")
+                    }
+                    _ => format!("{address}: {error}"),
+                });
             }
             Err(_) => {}
         }

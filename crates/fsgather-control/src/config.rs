@@ -9,8 +9,8 @@ use fsgather_core::{
 use uuid::Uuid;
 
 use crate::{
-    addresses::InterfaceFilter, driver::Driver, message::Join, record::Record, seat::Seat,
-    siblings::IsRunning,
+    addresses::InterfaceFilter, bond::Bond, driver::Driver, message::Join, random::fresh,
+    record::Record, seat::Seat, siblings::IsRunning,
 };
 
 /// All contributions to one exchange together stay below this, in bytes.
@@ -76,6 +76,10 @@ pub struct Config {
     pub interfaces: Arc<InterfaceFilter>,
     /// How ranks find rank 0.
     pub meeting: Meeting,
+    /// What processes of this job know alike.
+    pub bond: Bond,
+    /// Whether nothing may go over a network in plain text: then no world moves to marker files.
+    pub encrypt: bool,
     /// What carries messages; rank 0's choice counts.
     pub control: Control,
     /// Where marker files are left, if they can be.
@@ -107,6 +111,7 @@ pub(crate) fn join_request(config: &Config) -> Join {
         patience: config.patience,
         start: config.start,
         attempt: config.attempt,
+        belonging: config.bond.belonging(),
     }
 }
 
@@ -114,7 +119,7 @@ pub(crate) fn join_request(config: &Config) -> Join {
 pub(crate) fn record(config: &Config) -> Record {
     Record {
         communicator: Uuid::nil(),
-        secret: rand::random(),
+        secret: fresh(),
         addresses: Vec::new(),
         markers: None,
         refusal: None,
@@ -123,6 +128,7 @@ pub(crate) fn record(config: &Config) -> Record {
         host: config.process.host.clone(),
         boot_id: config.process.boot_id.clone(),
         network_namespace: config.network_namespace,
+        belonging: config.bond.belonging(),
     }
 }
 

@@ -5,7 +5,7 @@
 //! more comes, the oldest goes. Somebody who belongs here and is pushed out this way tries again. So ten
 //! thousand silent connections cost thirty-two descriptors and do not disturb those who are in.
 
-use std::{collections::VecDeque, future::Future, time::Duration};
+use std::{collections::VecDeque, future::Future, io, task::Poll, time::Duration};
 
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -22,14 +22,14 @@ const WAITING_LIMIT: usize = 32;
 ///
 /// Once the other side is known, what follows has to run in a task of its own, so that `answer` is
 /// finished and not to be aborted.
-pub(crate) async fn keep<F>(listener: TcpListener, answer: impl Fn(TcpStream) -> F)
+pub(crate) async fn keep<F>(listeners: Vec<TcpListener>, answer: impl Fn(TcpStream) -> F)
 where
     F: Future<Output = ()> + Send + 'static,
 {
     let mut waiting: VecDeque<AbortHandle> = VecDeque::new();
     loop {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => {
+        let stream = match accept(&listeners).await {
+            Ok(stream) => {
                 keep_from_children(&stream);
                 stream
             }
@@ -51,4 +51,20 @@ where
         }
         waiting.push_back(tokio::spawn(answer(stream)).abort_handle());
     }
+}
+
+/// The next connection at any of these.
+pub(crate) async fn accept(listeners: &[TcpListener]) -> io::Result<TcpStream> {
+    std::future::poll_fn(|context| {
+        let ready = listeners
+            .iter()
+            .find_map(|listener| match listener.poll_accept(context) {
+                Poll::Ready(accepted) => Some(accepted),
+                Poll::Pending => None,
+            });
+        ready.map_or(Poll::Pending, |accepted| {
+            Poll::Ready(accepted.map(|(stream, _)| stream))
+        })
+    })
+    .await
 }

@@ -19,11 +19,11 @@ use crate::{
 /// Accepts connections for as long as it is run.
 pub(crate) async fn serve(
     hub: Arc<Hub>,
-    listener: TcpListener,
+    listeners: Vec<TcpListener>,
     credentials: Credentials,
     is_running: Arc<IsRunning>,
 ) {
-    door::keep(listener, |stream| {
+    door::keep(listeners, |stream| {
         answer(
             Arc::clone(&hub),
             stream,
@@ -69,6 +69,12 @@ async fn answer(
                 }
             });
             if let (Some(refusal), Some(connection)) = (refusal, refused) {
+                tokio::spawn(refuse(connection, refusal));
+            }
+        }
+        (Purpose::Mismatch, ToCoordinator::Join(join)) => {
+            let refusal = hub.coordinate(|coordinator, _| coordinator.tell_mismatch(&join));
+            if let Some(refusal) = refusal {
                 tokio::spawn(refuse(connection, refusal));
             }
         }
@@ -138,6 +144,7 @@ mod tests {
 
     use super::*;
     use crate::{
+        bond::{Belonging, Bond},
         config::{Config, Control, Meeting},
         coordinator::Coordinator,
         machines::Machines,
@@ -162,6 +169,7 @@ mod tests {
             patience: Duration::from_mins(1),
             start: None,
             attempt: None,
+            belonging: Belonging::default(),
         }
     }
 
@@ -170,6 +178,7 @@ mod tests {
             let credentials = Credentials {
                 communicator: Uuid::nil(),
                 secret: [1; 32],
+                bond: Bond::default(),
             };
             let runs = Arc::new(AtomicBool::new(true));
             let its = Arc::clone(&runs);
@@ -193,6 +202,8 @@ mod tests {
                     communicator: credentials.communicator,
                     secret: credentials.secret,
                 },
+                bond: Bond::default(),
+                encrypt: false,
                 control: Control::Tcp,
                 office: None,
                 interrupt: Interrupt::default(),
@@ -203,7 +214,7 @@ mod tests {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
             let (its, known) = (Arc::clone(&hub), credentials.clone());
-            tokio::spawn(serve(its, listener, known, is_running));
+            tokio::spawn(serve(its, vec![listener], known, is_running));
             let its = Arc::clone(&hub);
             tokio::spawn(async move { its.keep_time().await });
             hub.join_self(join(0));

@@ -6,7 +6,7 @@
 //! files by `markers::search`.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     net::{IpAddr, SocketAddr, ToSocketAddrs as _},
     pin::pin,
     sync::Arc,
@@ -33,7 +33,7 @@ use crate::{
     refusal,
     transport::{Connection, Reader},
     waiting::AwakeDeadline,
-    wire::VERSION,
+    wire::{Purpose, VERSION},
 };
 
 /// How much longer than the time-out a member that was taken in waits for rank 0's verdict.
@@ -180,6 +180,8 @@ struct Seeker {
     pauses: HashMap<String, (Backoff, Option<Instant>)>,
     /// Worlds over marker files that are being asked.
     searches: HashMap<String, Arc<Searching>>,
+    /// Those of them that were given another secret.
+    unlike: HashSet<String>,
     events: mpsc::UnboundedSender<(String, Event)>,
     expecting: Expecting,
     findings: Findings,
@@ -193,6 +195,7 @@ impl Seeker {
             tries: JoinSet::new(),
             pauses: HashMap::new(),
             searches: HashMap::new(),
+            unlike: HashSet::new(),
             events,
             expecting: Expecting::default(),
             findings: Findings::default(),
@@ -284,6 +287,7 @@ impl Seeker {
                         communicator: None,
                         addresses,
                         credentials: credentials.clone(),
+                        purpose: Purpose::Control,
                     }]),
                     Err(error) => {
                         self.findings
@@ -318,7 +322,7 @@ impl Seeker {
     }
 
     /// What a record leads to: a world over TCP that can be tried, or nothing that has to be done here.
-    fn candidate(&mut self, bytes: &[u8]) -> Result<Option<Candidate>, Error> {
+    fn candidate(&mut self, bytes: &[u8]) -> Result<Option<Candidate>, Unmet> {
         let record = match Record::from_bytes(bytes) {
             Ok(record) => record,
             Err(error) => {
@@ -331,23 +335,38 @@ impl Seeker {
                 return Ok(None);
             }
         };
-        let join = &self.search.join;
+        let (join, config) = (&self.search.join, &self.search.config);
+        if record.belonging.key != join.belonging.key {
+            let moved =
+                "belongs to the rank 0 of another job, from whose place somebody has moved it";
+            self.findings
+                .failures
+                .insert("a record".into(), moved.into());
+            return Ok(None);
+        }
         if record.refuser.is_some() {
             let refusal = record.refusal_to(&join.process, join.start);
             // Who is in hears it from rank 0, which would take an earlier end for the cause.
             let refusal = refusal.filter(|_| self.expecting.is_empty());
-            return refusal.cloned().map_or(Ok(None), Err);
+            return refusal.cloned().map_or(Ok(None), |cause| Err(cause.into()));
         }
         if let Some(cause) = record.refusal {
             // It may be left over from another run; then we have not heard of that world.
             return if self.objecting.has_tried(record.communicator) {
-                Err(cause)
+                Err(cause.into())
             } else {
                 Ok(None)
             };
         }
         let name = format!("{} ({})", record.host, short(&record));
+        let is_like_ours = record.belonging.secret == join.belonging.secret;
         if let Some(place) = record.markers {
+            if config.encrypt && config.office.is_none() {
+                return Err(Unmet::Own(in_plain_text(&record.host)));
+            }
+            if !is_like_ours {
+                self.unlike.insert(name.clone());
+            }
             self.ask_through_markers(name, place);
             return Ok(None);
         }
@@ -376,7 +395,12 @@ impl Seeker {
             name,
             communicator: Some(record.communicator),
             addresses,
-            credentials: record.credentials(),
+            credentials: record.credentials(&self.search.config.bond),
+            purpose: if is_like_ours {
+                Purpose::Control
+            } else {
+                Purpose::Mismatch
+            },
         }))
     }
 
@@ -421,6 +445,14 @@ impl Seeker {
         is_in: &mut bool,
     ) -> Result<Option<Found>, Unmet> {
         match event {
+            // Whoever has taken us in there cannot be our rank 0, which would have refused us.
+            Event::Forming(coordinator) if self.unlike.contains(&name) => {
+                return Err(Unmet::Own(Error::rendezvous(format!(
+                    "rank 0 ({coordinator}) was given another FSGATHER_SECRET than rank {}; set FSGATHER_SECRET or \
+                     FSGATHER_SECRET_FILE alike on all ranks",
+                    self.search.join.rank
+                ))));
+            }
             Event::Forming(coordinator) => {
                 if let Some(searching) = self.searches.get(&name) {
                     let way = Way::Markers(Arc::clone(searching));
@@ -603,6 +635,13 @@ impl Seeker {
             _ => Unmet::Known(failure),
         }
     }
+}
+
+fn in_plain_text(host: &str) -> Error {
+    Error::rendezvous(format!(
+        "rank 0 on {host} has its messages go through files in plain text, which FSGATHER_ENCRYPT=1 does not allow on \
+         this rank; set it alike on all ranks"
+    ))
 }
 
 fn short(record: &Record) -> String {

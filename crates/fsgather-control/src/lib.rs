@@ -18,6 +18,7 @@
 //! ([`Noticeboard`](fsgather_core::Noticeboard)) and where messages are left
 //! ([`Postbox`](fsgather_core::Postbox)) is somebody else's business.
 
+pub mod bond;
 pub mod message;
 pub mod noise;
 pub mod record;
@@ -47,6 +48,7 @@ mod hub;
 mod join;
 mod line;
 mod objecting;
+mod random;
 mod records;
 mod refusal;
 mod siblings;
@@ -59,7 +61,8 @@ pub mod meet;
 pub mod mesh;
 pub mod reach;
 
-pub use addresses::InterfaceFilter;
+pub use addresses::{InterfaceFilter, means_loopback_only};
+pub use random::fresh;
 pub use siblings::IsRunning;
 pub use tcp::descriptors_needed;
 pub use threads::threads;

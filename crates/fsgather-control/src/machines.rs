@@ -42,6 +42,7 @@ impl Machines {
             job: config.job.clone(),
             patience: config.patience,
             join_patience: config.join_patience,
+            belonging: config.bond.belonging(),
         };
         let me = coordinator_peer(&config.process);
         let member = Member::new(me, config.patience, started);

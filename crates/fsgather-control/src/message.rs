@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use uuid::Uuid;
 
+use crate::bond::Belonging;
+
 /// A process asks to be a rank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Join {
@@ -29,6 +31,8 @@ pub struct Join {
     pub start: Option<Start>,
     /// How often its launcher has started the job again, where it counts that.
     pub attempt: Option<u32>,
+    /// Which job it belongs to, and which secret it was given.
+    pub belonging: Belonging,
 }
 
 /// What a member says.

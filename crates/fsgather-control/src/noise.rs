@@ -1,8 +1,9 @@
 //! Authentication and encryption of one connection: [`Handshake`] and [`Sealed`].
 //!
 //! The handshake is Noise `NNpsk0`: both sides prove that they know the world's secret, and agree on
-//! fresh keys in one round trip. The prologue binds version, communicator, purpose and the rank that
-//! answers, so that a recorded or reflected handshake fits nowhere else. Handshake messages change no
+//! fresh keys in one round trip. The prologue binds version, communicator, job key, purpose and the rank that
+//! answers, so that a recorded or reflected handshake fits nowhere else. A secret that the user has given is mixed
+//! into that of the record, but for [`Purpose::Mismatch`], by which a process asks why it does not fit. Handshake messages change no
 //! state of the world: the first message that does comes after, encrypted with keys that only this
 //! connection has.
 
@@ -12,9 +13,13 @@ use fsgather_core::Rank;
 use snow::{Builder, HandshakeState, StatelessTransportState};
 use uuid::Uuid;
 
-use crate::wire::{PLAIN_LIMIT, Purpose, TAG_LEN, VERSION};
+use crate::{
+    bond::Bond,
+    wire::{PLAIN_LIMIT, Purpose, TAG_LEN, VERSION},
+};
 
-const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
+/// docs/adr/0020-links-between-hosts-are-encrypted.md has the measurements.
+const PATTERN: &str = "Noise_NNpsk0_25519_AESGCM_BLAKE2s";
 
 /// What members of a world know before they connect.
 #[derive(Clone, PartialEq, Eq)]
@@ -23,6 +28,18 @@ pub struct Credentials {
     pub communicator: Uuid,
     /// What only its members know.
     pub secret: [u8; 32],
+    /// What members know besides.
+    pub bond: Bond,
+}
+
+impl Credentials {
+    /// What both sides of a connection have to know.
+    fn shared_key(&self, purpose: Purpose) -> [u8; 32] {
+        match purpose {
+            Purpose::Mismatch => self.secret,
+            Purpose::Control | Purpose::Watch | Purpose::Payload => self.bond.mix(&self.secret),
+        }
+    }
 }
 
 impl fmt::Debug for Credentials {
@@ -59,8 +76,8 @@ impl Handshake {
         purpose: Purpose,
         responder: Rank,
     ) -> Result<(Self, Vec<u8>), NotAuthentic> {
-        let prologue = prologue(credentials.communicator, purpose, responder);
-        let mut state = builder(&prologue, &credentials.secret)?
+        let prologue = prologue(credentials, purpose, responder);
+        let mut state = builder(&prologue, &credentials.shared_key(purpose))?
             .build_initiator()
             .map_err(|_| NotAuthentic)?;
         let mut message = vec![0; HANDSHAKE_LEN];
@@ -95,8 +112,8 @@ impl Handshake {
         responder: Rank,
         first: &[u8],
     ) -> Result<(Sealed, Vec<u8>), NotAuthentic> {
-        let prologue = prologue(credentials.communicator, purpose, responder);
-        let mut state = builder(&prologue, &credentials.secret)?
+        let prologue = prologue(credentials, purpose, responder);
+        let mut state = builder(&prologue, &credentials.shared_key(purpose))?
             .build_responder()
             .map_err(|_| NotAuthentic)?;
         state
@@ -182,10 +199,11 @@ impl fmt::Debug for Sealed {
 }
 
 /// What both sides must know alike.
-fn prologue(communicator: Uuid, purpose: Purpose, responder: Rank) -> Vec<u8> {
+fn prologue(credentials: &Credentials, purpose: Purpose, responder: Rank) -> Vec<u8> {
     let mut prologue = b"fsgather".to_vec();
     prologue.extend_from_slice(&VERSION.to_le_bytes());
-    prologue.extend_from_slice(communicator.as_bytes());
+    prologue.extend_from_slice(credentials.communicator.as_bytes());
+    prologue.extend_from_slice(&credentials.bond.key.to_le_bytes());
     prologue.push(purpose.code());
     prologue.extend_from_slice(&responder.get().to_le_bytes());
     prologue
@@ -207,6 +225,7 @@ mod tests {
         Credentials {
             communicator: Uuid::from_u128(7),
             secret: [secret; 32],
+            bond: Bond::default(),
         }
     }
 
@@ -248,6 +267,27 @@ mod tests {
         assert!(connect(&credentials(1), &other).is_err());
         let (_, first) = Handshake::initiate(&credentials(1), Purpose::Watch, Rank::ZERO).unwrap();
         assert!(Handshake::respond(&credentials(1), Purpose::Control, Rank::ZERO, &first).is_err());
+    }
+
+    #[test]
+    fn another_key_or_another_secret_that_was_given_is_refused() {
+        let bound = |key, given: Option<u8>| Credentials {
+            bond: Bond {
+                key,
+                secret: given.map(|byte| [byte; 32]),
+            },
+            ..credentials(1)
+        };
+        assert!(connect(&bound(5, Some(1)), &bound(5, Some(1))).is_ok());
+        for other in [bound(6, Some(1)), bound(5, Some(2)), bound(5, None)] {
+            assert!(connect(&bound(5, Some(1)), &other).is_err());
+            assert!(connect(&other, &bound(5, Some(1))).is_err());
+        }
+        // Who was given another secret can still be told, and only that.
+        let (ours, other) = (bound(5, Some(1)), bound(5, Some(2)));
+        let (_, first) = Handshake::initiate(&other, Purpose::Mismatch, Rank::ZERO).unwrap();
+        assert!(Handshake::respond(&ours, Purpose::Mismatch, Rank::ZERO, &first).is_ok());
+        assert!(Handshake::respond(&ours, Purpose::Control, Rank::ZERO, &first).is_err());
     }
 
     #[test]

@@ -19,7 +19,10 @@ use crate::{
     addresses::{self, InterfaceFilter, Network},
     aside::without_a_thread,
     baton::Baton,
+    bond::{Belonging, Bond},
+    door,
     noise::Credentials,
+    random::fresh,
     record::Record,
     transport::{self, Connection},
     wire::Purpose,
@@ -61,19 +64,20 @@ impl Reception {
             let host = &place.process.host;
             Error::rendezvous(format!("cannot listen on {host}: {error}"))
         };
-        let (listener, port, taken) = baton
+        let listening_at = addresses::to_listen_at(interfaces, None)?;
+        let (listeners, port, taken) = baton
             .run(async {
-                match transport::listen(ports.clone()) {
-                    Ok((listener, port)) => Ok((listener, port, None)),
-                    Err(error) if *ports != (0..=0) => transport::listen(0..=0)
-                        .map(|(listener, port)| (listener, port, Some(error.to_string()))),
+                match transport::listen(&listening_at, ports.clone()) {
+                    Ok((listeners, port)) => Ok((listeners, port, None)),
+                    Err(error) if *ports != (0..=0) => transport::listen(&listening_at, 0..=0)
+                        .map(|(listeners, port)| (listeners, port, Some(error.to_string()))),
                     Err(error) => Err(error),
                 }
             })
             .map_err(cannot_listen)?;
         let record = Record {
             communicator: Uuid::new_v4(),
-            secret: rand::random(),
+            secret: fresh(),
             addresses: addresses::publishable(port, interfaces)?,
             markers: None,
             refusal: None,
@@ -82,8 +86,9 @@ impl Reception {
             host: place.process.host.clone(),
             boot_id: place.process.boot_id.clone(),
             network_namespace: place.network_namespace,
+            belonging: Belonging::default(),
         };
-        baton.spawn(serve(listener, record.credentials()));
+        baton.spawn(serve(listeners, record.credentials(&Bond::default())));
         Ok(Self {
             record,
             taken,
@@ -112,11 +117,11 @@ impl Reception {
 }
 
 /// Shakes hands with whoever comes, and lets them go.
-async fn serve(listener: TcpListener, credentials: Credentials) {
+async fn serve(listeners: Vec<TcpListener>, credentials: Credentials) {
     let credentials = Arc::new(credentials);
     loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
+        match door::accept(&listeners).await {
+            Ok(stream) => {
                 let credentials = Arc::clone(&credentials);
                 tokio::spawn(async move {
                     if let Err(error) = Connection::accept(stream, &credentials, Rank::ZERO).await {
@@ -161,7 +166,7 @@ pub fn visit(card: &[u8], place: &Whereabouts) -> Result<Vec<Visit>, Error> {
         namespace: place.network_namespace,
     };
     let usable = addresses::usable(&record.addresses, there, here);
-    let credentials = record.credentials();
+    let credentials = record.credentials(&Bond::default());
     let mut visits = runtime()?.block_on(async {
         let mut tries = JoinSet::new();
         for address in usable {

@@ -6,7 +6,11 @@ use fsgather_core::{Error, Kinship, Peer, ProcessId, Start, WorldSize};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::{noise::Credentials, wire::VERSION};
+use crate::{
+    bond::{Belonging, Bond},
+    noise::Credentials,
+    wire::VERSION,
+};
 
 /// How to reach a world, and the secret that opens it.
 ///
@@ -35,6 +39,8 @@ pub struct Record {
     pub boot_id: String,
     /// The inode of rank 0's network namespace; 0 when unknown.
     pub network_namespace: u64,
+    /// Which job rank 0 belongs to, and which secret it was given.
+    pub belonging: Belonging,
 }
 
 /// A process on which a meeting has failed.
@@ -135,12 +141,13 @@ impl Record {
         self.refusal.as_ref().filter(|_| !is_foreign)
     }
 
-    /// What it takes to shake hands.
+    /// What it takes to shake hands, for a process that knows this besides.
     #[must_use]
-    pub fn credentials(&self) -> Credentials {
+    pub fn credentials(&self, bond: &Bond) -> Credentials {
         Credentials {
             communicator: self.communicator,
             secret: self.secret,
+            bond: bond.clone(),
         }
     }
 }
@@ -167,6 +174,7 @@ mod tests {
             host: "n1".into(),
             boot_id: "b".into(),
             network_namespace: 3,
+            belonging: Belonging::default(),
         }
     }
 

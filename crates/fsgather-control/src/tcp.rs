@@ -17,6 +17,7 @@ use crate::{
     addresses,
     aside::{Aside, without_a_thread},
     baton::Baton,
+    bond::Bond,
     config::{self, Config, Control, Joined, Meeting},
     coordinator::Coordinator,
     driver::Driver,
@@ -28,6 +29,7 @@ use crate::{
     machines::Machines,
     message::ToCoordinator,
     noise::Credentials,
+    random::fresh,
     record::{Objection, Record},
     refusal,
     transport::{self, Connection, TransportError},
@@ -69,7 +71,7 @@ pub(crate) fn host(config: &Config) -> Result<Hosted, Error> {
     check_descriptors(config.world_size)?;
     let now = Instant::now();
     let (credentials, ports) = match &config.meeting {
-        Meeting::Board(_) => (fresh_credentials(), config.ports.clone()),
+        Meeting::Board(_) => (fresh_credentials(&config.bond), config.ports.clone()),
         Meeting::Address {
             port,
             communicator,
@@ -79,6 +81,7 @@ pub(crate) fn host(config: &Config) -> Result<Hosted, Error> {
             let credentials = Credentials {
                 communicator: *communicator,
                 secret: *secret,
+                bond: bond_at_an_address(&config.bond),
             };
             (credentials, *port..=*port)
         }
@@ -87,11 +90,10 @@ pub(crate) fn host(config: &Config) -> Result<Hosted, Error> {
     let machines = Machines::of_root(config, communicator, now);
     let hub = Arc::new(Hub::new(machines, config.world_size.count()));
     // From here on members can be told what goes wrong.
-    let listener = baton.run(async { listen(config, ports) })?;
-    let port = listener.local_addr().map_or(0, |address| address.port());
+    let (listeners, port) = listen(config, &baton, ports)?;
     baton.spawn(gate::serve(
         Arc::clone(&hub),
-        listener,
+        listeners,
         credentials.clone(),
         Arc::clone(&config.is_running),
     ));
@@ -127,7 +129,7 @@ pub(crate) fn host(config: &Config) -> Result<Hosted, Error> {
             Err(failure)
         }
         Settled::Unreachable { why, .. }
-            if config.control == Control::Auto && config.office.is_some() =>
+            if config.control == Control::Auto && config.office.is_some() && !config.encrypt =>
         {
             hub.coordinate(|coordinator, _| coordinator.move_on());
             line.settle(Duration::from_secs(1));
@@ -135,7 +137,7 @@ pub(crate) fn host(config: &Config) -> Result<Hosted, Error> {
             Ok(Hosted::Unreachable(why))
         }
         Settled::Unreachable { why, is_posted } => {
-            let failure = cannot_be_reached(&why);
+            let failure = cannot_be_reached(&why, config.encrypt);
             line.give_up(&failure);
             match board {
                 Some(board) if is_posted => {
@@ -217,7 +219,13 @@ async fn form(
     }
 }
 
-fn cannot_be_reached(why: &str) -> Error {
+fn cannot_be_reached(why: &str, encrypt: bool) -> Error {
+    if encrypt {
+        return Error::rendezvous(format!(
+            "{why}, and FSGATHER_ENCRYPT=1 does not let messages go through files in plain text instead. Set \
+             FSGATHER_INTERFACE to the network that all hosts share, or FSGATHER_ENCRYPT=0 on all ranks"
+        ));
+    }
     Error::rendezvous(format!(
         "{why}. Set FSGATHER_INTERFACE to the network that all hosts share, or FSGATHER_CONTROL=auto \
          and a shared FSGATHER_DIR to go through files where TCP does not work"
@@ -241,6 +249,7 @@ pub(crate) fn seek_world(config: &Config) -> Result<(Found, Baton), Unmet> {
                 credentials: Credentials {
                     communicator: *communicator,
                     secret: *secret,
+                    bond: bond_at_an_address(&config.bond),
                 },
             },
         },
@@ -427,19 +436,34 @@ fn record(config: &Config, port: u16, credentials: &Credentials) -> Result<Recor
     })
 }
 
-fn fresh_credentials() -> Credentials {
+fn fresh_credentials(bond: &Bond) -> Credentials {
     Credentials {
         communicator: Uuid::new_v4(),
-        secret: rand::random(),
+        secret: fresh(),
+        bond: bond.clone(),
     }
 }
 
-fn listen(config: &Config, ports: RangeInclusive<u16>) -> Result<TcpListener, Error> {
-    let setting = match config.meeting {
-        Meeting::Board(_) => "FSGATHER_PORT",
-        Meeting::Address { .. } => "FSGATHER_RENDEZVOUS",
+/// Where there is no record, the secret of the handshake is the one that was given, or stands for it.
+fn bond_at_an_address(bond: &Bond) -> Bond {
+    Bond {
+        key: bond.key,
+        secret: None,
+    }
+}
+
+fn listen(
+    config: &Config,
+    baton: &Baton,
+    ports: RangeInclusive<u16>,
+) -> Result<(Vec<TcpListener>, u16), Error> {
+    let (setting, named) = match &config.meeting {
+        Meeting::Board(_) => ("FSGATHER_PORT", None),
+        Meeting::Address { host, .. } => ("FSGATHER_RENDEZVOUS", Some(host.as_str())),
     };
-    transport::listen_as(Rank::ZERO, &config.process.host, ports, setting)
+    let place = addresses::to_listen_at(&*config.interfaces, named)?;
+    let host = &config.process.host;
+    baton.run(async { transport::listen_as(Rank::ZERO, host, &place, ports, setting) })
 }
 
 /// How many files rank 0 of such a world must be allowed to have open (`ulimit -n`): members take two

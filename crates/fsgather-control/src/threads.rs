@@ -12,6 +12,7 @@ use fsgather_core::{
 use uuid::Uuid;
 
 use crate::{
+    bond::Belonging,
     coordinator::{Action, Coordinator, World},
     driver::Driver,
     member::{Member, MemberAction},
@@ -38,6 +39,7 @@ pub fn threads(
         job: "this process".into(),
         patience,
         join_patience: patience,
+        belonging: Belonging::default(),
     };
     let mut coordinator = Coordinator::new(world, now);
     for rank in world_size.ranks() {
@@ -51,6 +53,7 @@ pub fn threads(
                 patience,
                 start: None,
                 attempt: None,
+                belonging: Belonging::default(),
             },
             now,
         );

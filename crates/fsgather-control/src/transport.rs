@@ -76,34 +76,87 @@ impl TransportError {
     }
 }
 
-/// Listens on the first free port of a range (0 for any), for both families where the host has both.
+/// Where to listen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// On all addresses, of both families where the host has both.
+    Everywhere,
+    /// On these alone, those of them that the host has.
+    At(Vec<IpAddr>),
+}
+
+/// How many free ports are tried until one is free on all addresses.
+const PORTS_TRIED: u32 = 16;
+
+/// Listens on the first free port of a range (0 for any).
 ///
 /// A port that somebody else listens on is an error. One on which connections of an earlier run linger
 /// is not: Linux gives it away again (`SO_REUSEADDR`) as long as nobody listens there, so that a job at a
 /// fixed address can be started anew at once.
-pub(crate) fn listen(ports: RangeInclusive<u16>) -> io::Result<(TcpListener, u16)> {
+pub(crate) fn listen(
+    place: &Place,
+    ports: RangeInclusive<u16>,
+) -> io::Result<(Vec<TcpListener>, u16)> {
     let mut refused = io::Error::from(io::ErrorKind::AddrInUse);
     for port in ports {
-        let families = [
-            (Domain::IPV6, IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
-            (Domain::IPV4, IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
-        ];
-        for (domain, any) in families {
-            match listen_on(domain, SocketAddr::new(any, port)) {
-                Ok(listener) => {
-                    let port = listener.local_addr()?.port();
-                    return Ok((listener, port));
-                }
-                // In use for one family is in use: the other one would be somebody else's.
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                    refused = error;
-                    break;
-                }
-                Err(error) => refused = error,
+        let listening = match place {
+            Place::Everywhere => everywhere(port).map(|listener| vec![listener]),
+            Place::At(addresses) => at(addresses, port),
+        };
+        match listening {
+            Ok(listeners) => {
+                let port = listeners.first().map(TcpListener::local_addr);
+                return Ok((listeners, port.transpose()?.map_or(0, |own| own.port())));
             }
+            Err(error) => refused = error,
         }
     }
     Err(refused)
+}
+
+fn everywhere(port: u16) -> io::Result<TcpListener> {
+    let six = listen_on(Ipv6Addr::UNSPECIFIED.into(), port, false);
+    match six {
+        // In use for one family is in use: the other one would be somebody else's.
+        Err(error) if error.kind() != io::ErrorKind::AddrInUse => {
+            listen_on(Ipv4Addr::UNSPECIFIED.into(), port, false)
+        }
+        other => other,
+    }
+}
+
+/// One listener for each address. Those that this host has not, or not any more, are left out, unless none is left.
+fn at(addresses: &[IpAddr], port: u16) -> io::Result<Vec<TcpListener>> {
+    let mut tried = 0;
+    loop {
+        tried += 1;
+        let mut listeners: Vec<TcpListener> = Vec::new();
+        let mut refused = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        for address in addresses {
+            // The first one chooses a port for the others.
+            let chosen = listeners.first().map(TcpListener::local_addr).transpose()?;
+            let port = chosen.map_or(port, |first| first.port());
+            match listen_on(*address, port, true) {
+                Ok(listener) => listeners.push(listener),
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                    refused = error;
+                    listeners.clear();
+                    break;
+                }
+                Err(error) => {
+                    tracing::debug!("cannot listen at {address}: {error}");
+                    refused = error;
+                }
+            }
+        }
+        if !listeners.is_empty() {
+            return Ok(listeners);
+        }
+        let is_taken = refused.kind() == io::ErrorKind::AddrInUse;
+        if port != 0 || !is_taken || tried == PORTS_TRIED {
+            return Err(refused);
+        }
+    }
 }
 
 /// The same for a rank of a world; a failure names it and the setting that chooses the ports.
@@ -114,26 +167,29 @@ pub(crate) fn listen(ports: RangeInclusive<u16>) -> io::Result<(TcpListener, u16
 pub(crate) fn listen_as(
     rank: Rank,
     host: &str,
+    place: &Place,
     ports: RangeInclusive<u16>,
     setting: &str,
-) -> Result<TcpListener, Error> {
+) -> Result<(Vec<TcpListener>, u16), Error> {
     let text = if ports.start() == ports.end() {
         format!("port {}", ports.start())
     } else {
         format!("any of the ports {} to {}", ports.start(), ports.end())
     };
-    listen(ports).map(|(listener, _)| listener).map_err(|error| {
+    listen(place, ports).map_err(|error| {
         Error::rendezvous(format!(
             "rank {rank} cannot listen on {text} of {host}: {error}; choose another one with {setting}"
         ))
     })
 }
 
-fn listen_on(domain: Domain, address: SocketAddr) -> io::Result<TcpListener> {
+fn listen_on(address: IpAddr, port: u16, is_alone: bool) -> io::Result<TcpListener> {
+    let address = SocketAddr::new(address, port);
+    let domain = Domain::for_address(address);
     let socket = Socket::new(domain, Type::STREAM, None)?;
     keep_from_children(&socket);
     if domain == Domain::IPV6 {
-        socket.set_only_v6(false)?;
+        socket.set_only_v6(is_alone)?;
     }
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
@@ -250,6 +306,12 @@ impl Connection {
         })
         .await
         .map_err(|_| TransportError::Silent)?
+    }
+
+    /// Whether it cannot have left this host: then nobody but root can be in between.
+    pub(crate) fn is_within_host(&self) -> bool {
+        let peer = self.reader.half.peer_addr();
+        peer.is_ok_and(|peer| peer.ip().to_canonical().is_loopback())
     }
 
     /// The connection as it is below messages, for those who have said all they had to say in them.

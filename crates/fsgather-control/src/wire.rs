@@ -12,7 +12,7 @@ use serde::{Serialize, de::DeserializeOwned};
 ///
 /// 1: first version. 2: one welcome for all, moving to marker files. 3: groups; who removes a payload.
 /// 4: time-outs of single calls. 5: who could not be reached; time namespaces of processes; who has started a
-/// rank.
+/// rank; keys and secrets that were given; links between hosts are encrypted.
 pub const VERSION: u16 = 5;
 
 /// The largest frame, in bytes without its length.
@@ -38,6 +38,8 @@ pub enum Purpose {
     Watch,
     /// Payloads, between any two ranks.
     Payload,
+    /// To hear why one cannot be a member: from a process that was given another secret than rank 0.
+    Mismatch,
 }
 
 impl Purpose {
@@ -48,6 +50,7 @@ impl Purpose {
             Self::Control => 1,
             Self::Watch => 2,
             Self::Payload => 3,
+            Self::Mismatch => 4,
         }
     }
 
@@ -56,6 +59,7 @@ impl Purpose {
             1 => Some(Self::Control),
             2 => Some(Self::Watch),
             3 => Some(Self::Payload),
+            4 => Some(Self::Mismatch),
             _ => None,
         }
     }
@@ -67,7 +71,7 @@ impl Purpose {
 /// |---|---|---|
 /// | 0 | 4 | `f` `s` `g` 0x01 |
 /// | 4 | 2 | version, little-endian |
-/// | 6 | 1 | purpose: 1 control, 2 watch, 3 payload |
+/// | 6 | 1 | purpose: 1 control, 2 watch, 3 payload, 4 mismatch |
 /// | 7 | 1 | 0 |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Preamble {

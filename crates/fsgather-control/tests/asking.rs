@@ -98,6 +98,8 @@ impl Bed {
             ports: 0..=0,
             interfaces: Arc::new(|_, address| address.is_loopback()),
             meeting: Meeting::Board(self.board.clone()),
+            bond: fsgather_control::bond::Bond::default(),
+            encrypt: false,
             control: self.control,
             interrupt,
             is_running: Arc::new(|_| true),

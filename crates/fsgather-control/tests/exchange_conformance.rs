@@ -52,6 +52,8 @@ fn tcp_world_by(board: MemoryBoard, ranks: u32, patience: Duration) -> Vec<Seat>
             ports: 0..=0,
             interfaces: Arc::new(|_, address| address.is_loopback()),
             meeting: Meeting::Board(board.clone()),
+            bond: fsgather_control::bond::Bond::default(),
+            encrypt: false,
             control: Control::Tcp,
             office: None,
             interrupt: Interrupt::default(),
@@ -95,6 +97,7 @@ fn records_of_crashed_runs_neither_capture_nor_hang_a_world() {
         host: "here".into(),
         boot_id: "this boot".into(),
         network_namespace: 0,
+        belonging: fsgather_control::bond::Belonging::default(),
     };
     // A port that nobody listens on, one that belongs to somebody else now, who says nothing, another
     // version, and no record at all.

@@ -295,7 +295,7 @@ impl FileBoard {
     }
 
     fn post_in(&self, place: &BoardPlace, kind: Kind, contents: &[u8]) -> Result<PathBuf, Error> {
-        let stamp = GatherId::new(SystemTime::now(), Salt::from_random(rand::random()));
+        let stamp = GatherId::new(SystemTime::now(), Salt::from_random(crate::random::fresh()));
         let name = RecordName::new(self.key, stamp);
         let entry = match kind {
             Kind::Record => RendezvousEntry::Record(name),

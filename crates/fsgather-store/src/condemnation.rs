@@ -45,7 +45,7 @@ impl Mark {
     ) -> io::Result<Self> {
         let entry = RendezvousEntry::Condemned {
             id,
-            nonce: rand::random(),
+            nonce: crate::random::fresh(),
         };
         let path = rendezvous.join(entry.to_string());
         let text = format!("{what} on {} (pid {})\n", me.host, me.pid);

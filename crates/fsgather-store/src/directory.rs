@@ -264,7 +264,7 @@ pub fn remove_empty_rendezvous(directory: &Path) {
 /// Whose files of this process are in a directory, and what time it is there: owner and time stamp of a
 /// small file, which is written, synced, closed and removed.
 pub(crate) fn try_writing(directory: &Path) -> io::Result<(OwnUid, SystemTime)> {
-    let path = directory.join(RendezvousEntry::Probe(rand::random()).to_string());
+    let path = directory.join(RendezvousEntry::Probe(crate::random::fresh()).to_string());
     let written = write_probe(&path);
     let removed = remove::unlink(&path);
     let found = written?;
@@ -275,7 +275,7 @@ pub(crate) fn try_writing(directory: &Path) -> io::Result<(OwnUid, SystemTime)> 
 /// What time it is in a directory, as the server says: the time stamp of a small file, which is removed. Nothing is
 /// synced, so that the answer is not old already where that takes long; closing brings it to the server.
 pub(crate) fn server_time(directory: &Path) -> io::Result<SystemTime> {
-    let path = directory.join(RendezvousEntry::Probe(rand::random()).to_string());
+    let path = directory.join(RendezvousEntry::Probe(crate::random::fresh()).to_string());
     let examined =
         file::write_new(&path, 0o600, &[0x66], false).and_then(|()| listing::examine_path(&path));
     remove::unlink(&path)?;

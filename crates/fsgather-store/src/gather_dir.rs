@@ -196,7 +196,7 @@ impl GatherDir {
             let path = self.path.join(name);
             self.make_directory(&path)?;
         }
-        reveal::detect(&self.staging(), &self.payloads(), rand::random())
+        reveal::detect(&self.staging(), &self.payloads(), crate::random::fresh())
     }
 
     /// Whether hard links can be made here, found out by making one and removing it again.
@@ -206,8 +206,12 @@ impl GatherDir {
     /// [`Error::Storage`] when that cannot be tried.
     pub fn has_links(&self) -> Result<bool, Error> {
         let only = [PublishMode::Link];
-        let possible =
-            reveal::first_possible(&only, &self.staging(), &self.payloads(), rand::random())?;
+        let possible = reveal::first_possible(
+            &only,
+            &self.staging(),
+            &self.payloads(),
+            crate::random::fresh(),
+        )?;
         Ok(possible.is_some())
     }
 

@@ -94,6 +94,7 @@ mod owner;
 mod patience;
 mod payload;
 mod process;
+mod random;
 mod record;
 mod remove;
 mod reserves;

@@ -133,7 +133,7 @@ impl MarkerBox {
 
     /// A new name for a message; every try has its own.
     fn new_name(&self, number: u64, to: Option<Rank>) -> MarkerName {
-        let nonce = rand::random();
+        let nonce = crate::random::fresh();
         match self.role {
             Role::Coordinator => MarkerName::Bulletin { number, to, nonce },
             Role::Member { rank, sender } => MarkerName::Letter {
@@ -499,7 +499,7 @@ impl Postbox for MarkerBox {
         let name = MarkerName::Beat {
             from: self.rank(),
             number,
-            nonce: rand::random(),
+            nonce: crate::random::fresh(),
         };
         let path = self.live(self.host).join(name.to_string());
         let before = self.lock().beat.as_ref().map(|(_, path)| path.clone());

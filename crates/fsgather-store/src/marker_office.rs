@@ -88,7 +88,7 @@ impl MarkerOffice {
             user: self.owner.user.clone(),
             job: self.owner.job.clone(),
             world_size,
-            gather: GatherId::new(now, Salt::from_random(rand::random())),
+            gather: GatherId::new(now, Salt::from_random(crate::random::fresh())),
             communicator,
             created: now,
             // Who comes is not known yet.

@@ -64,7 +64,7 @@ impl GatherDir {
         let packer = Packer::new(compression)?;
         let mut names_left = NAMES_TRIED;
         loop {
-            let name = PayloadName::new(id.channel, id.epoch, id.rank, rand::random());
+            let name = PayloadName::new(id.channel, id.epoch, id.rank, crate::random::fresh());
             let target = self.payloads().join(name.to_string());
             let path = match self.facts().publish {
                 PublishMode::Direct => target.clone(),

@@ -29,7 +29,7 @@ impl ProbeNonce {
     /// Draws one.
     #[must_use]
     pub fn random() -> Self {
-        Self(rand::random())
+        Self(crate::random::fresh())
     }
 
     /// The part that is the file's name; the whole is in the file, so that seeing the name does not

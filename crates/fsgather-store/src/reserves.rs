@@ -31,7 +31,7 @@ impl Reserves {
         while self.lock().len() < FILES {
             let name = MarkerName::Reserve {
                 from: rank,
-                nonce: rand::random(),
+                nonce: crate::random::fresh(),
             };
             let path = outbox.join(name.to_string());
             let mode = directory.file_mode();

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use fsgather_control::meet;
+use fsgather_control::{means_loopback_only, meet};
 use fsgather_core::{Call, Error, Interrupt, Operation, ProcessId, Site, Solo, Start};
 use fsgather_store::{liveness, this_process};
 
@@ -234,7 +234,6 @@ impl Builder {
         let links = LinkSettings {
             ports: config.ports.clone(),
             interfaces: Arc::clone(&config.interfaces),
-            encrypt: settings.encrypt.value,
             patience: config.patience,
             network_namespace: config.network_namespace,
         };
@@ -293,6 +292,9 @@ impl Builder {
         prepared: &mut Prepared,
     ) -> meet::Config {
         let interfaces = settings.interfaces.value.clone();
+        let is_at_home = matches!(
+            &prepared.meeting, meet::Meeting::Address { host, .. } if means_loopback_only(host)
+        );
         let own = process.clone();
         let job = settings.job.value.as_ref();
         let attempt = settings.detection.attempt.as_ref();
@@ -308,10 +310,17 @@ impl Builder {
                 (Some(_), _) => settings.join_timeout.value.min(TELL_PROBLEM),
             },
             ports: settings.port.value.ports(),
+            // Ranks that meet on the loopback of their host have their links there as well.
             interfaces: Arc::new(move |name: &str, address: IpAddr| {
-                interfaces.matches(name, address)
+                if is_at_home {
+                    address.is_loopback()
+                } else {
+                    interfaces.matches(name, address)
+                }
             }),
             meeting: prepared.meeting.clone(),
+            bond: prepared.bond.clone(),
+            encrypt: settings.encrypt.value,
             control: match settings.control.value {
                 Control::Auto => meet::Control::Auto,
                 Control::Tcp => meet::Control::Tcp,

@@ -86,7 +86,7 @@ variables! {
     RENDEZVOUS = "FSGATHER_RENDEZVOUS";
     values "`file://DIR` or `tcp://HOST:PORT`";
     default "the directory of `FSGATHER_DIR`";
-    "Where ranks meet."
+    "Where ranks meet. At a loopback address, or `localhost`, nobody from another host can."
 
     JOB = "FSGATHER_JOB";
     values "any text";
@@ -95,18 +95,18 @@ variables! {
 
     SECRET = "FSGATHER_SECRET";
     values "32 random bytes in hexadecimal or base64";
-    default "drawn by rank 0 when ranks meet in a directory, else derived from the job";
-    "What a process must know to join."
+    default "none; at an address it is derived from the job then";
+    "What a process must know to join, wherever ranks meet; in a directory besides what rank 0 draws. Ranks that were given different ones are told so."
 
     SECRET_FILE = "FSGATHER_SECRET_FILE";
     values "a path";
     default "none";
-    "A file that holds the secret; it counts when `FSGATHER_SECRET` is not set."
+    "A file that holds the secret, of this user or root and closed to others, as by mode `0600`; it counts when `FSGATHER_SECRET` is not set."
 
     ENCRYPT = "FSGATHER_ENCRYPT";
     values "`0` or `1`";
     default "`0`";
-    "With `1` payloads that go over the network between hosts are encrypted whichever way they take; what goes along with control messages over TCP always is."
+    "What goes over connections between hosts is always encrypted. With `1` nothing takes another way over a network either: messages do not move to marker files, `auto` puts no payloads into files that are not on a local disk, and `markers` and `filesys` are refused there."
 
     RANK = "FSGATHER_RANK";
     values "a number from 0";
@@ -146,7 +146,7 @@ variables! {
     INTERFACE = "FSGATHER_INTERFACE";
     values "a comma list of names, prefixes of names, and address blocks such as `10.1.0.0/16`; `^` before one leaves it out, before the first leaves all of them out";
     default "all";
-    "The network interfaces whose addresses are published."
+    "The network interfaces whose addresses are published, and listened at, beside the loopback."
 
     INLINE_LIMIT = "FSGATHER_INLINE_LIMIT";
     values "a size";

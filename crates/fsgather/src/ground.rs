@@ -7,7 +7,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use fsgather_control::InterfaceFilter;
+use fsgather_control::{InterfaceFilter, fresh};
 use fsgather_core::{Error, GatherId, ProcessId, Salt, WorldSize};
 use fsgather_store::{OwnUid, OwnerRecord, check_writable, make_rendezvous};
 use uuid::Uuid;
@@ -24,6 +24,8 @@ pub(crate) struct Ground {
     pub(crate) known: Vec<(PathBuf, OwnUid)>,
     /// Why this rank cannot use the directory, although it can see it: to be told to all.
     pub(crate) problem: Option<Error>,
+    /// Whether payloads may not go over a network in plain text.
+    pub(crate) encrypt: bool,
     pub(crate) mode: u32,
     pub(crate) uid: u32,
     pub(crate) user: String,
@@ -37,8 +39,6 @@ pub(crate) struct Ground {
 pub(crate) struct LinkSettings {
     pub(crate) ports: RangeInclusive<u16>,
     pub(crate) interfaces: Arc<InterfaceFilter>,
-    /// Whether payloads are encrypted on their way to other hosts.
-    pub(crate) encrypt: bool,
     pub(crate) patience: Duration,
     pub(crate) network_namespace: u64,
 }
@@ -52,6 +52,7 @@ impl Ground {
             shared_default: None,
             known: Vec::new(),
             problem: None,
+            encrypt: false,
             mode: 0o700,
             uid: 0,
             user: String::new(),
@@ -98,7 +99,7 @@ impl Ground {
             user: self.user.clone(),
             job: self.job.clone(),
             world_size,
-            gather: GatherId::new(now, Salt::from_random(rand::random())),
+            gather: GatherId::new(now, Salt::from_random(fresh())),
             communicator,
             created: now,
             ranks: processes.to_vec(),

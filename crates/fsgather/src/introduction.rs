@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_control::record::Record;
+use fsgather_control::{bond::Belonging, record::Record};
 use fsgather_core::{Error, Missing, Noticeboard, ProcessId, Rank, WorldSize};
 use uuid::Uuid;
 
@@ -79,6 +79,7 @@ impl Introduction {
             host: process.host.clone(),
             boot_id: process.boot_id.clone(),
             network_namespace: 0,
+            belonging: Belonging::default(),
         };
         if let Err(why) = self.bootstrap.publish(&record.to_bytes()) {
             tracing::debug!("the others could not be told: {why}");

@@ -91,6 +91,7 @@ mod open_calls;
 mod place;
 mod places;
 mod route;
+mod secret_file;
 mod set_up;
 mod sharing;
 mod start;

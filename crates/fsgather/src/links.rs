@@ -2,7 +2,10 @@
 
 use std::sync::{Arc, Mutex, OnceLock};
 
-use fsgather_control::mesh::{Mesh, MeshConfig};
+use fsgather_control::{
+    fresh,
+    mesh::{Mesh, MeshConfig},
+};
 use fsgather_core::Error;
 
 use crate::{ground::LinkSettings, inner::lock, world::World};
@@ -20,7 +23,7 @@ pub(crate) struct Links {
 impl Links {
     /// The secret that rank 0 tells all ranks.
     pub(crate) fn draw_secret(&self) -> [u8; 32] {
-        *self.secret.get_or_init(rand::random)
+        *self.secret.get_or_init(fresh)
     }
 
     /// Keeps what rank 0 has told.
@@ -45,7 +48,6 @@ impl Links {
             secret,
             ports: settings.ports.clone(),
             interfaces: Arc::clone(&settings.interfaces),
-            encrypt: settings.encrypt,
             patience: settings.patience,
             processes: world.processes.clone(),
             network_namespace: settings.network_namespace,

@@ -1,15 +1,12 @@
 //! From settings to a way to meet: which directories, which address, which secret.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+use std::{path::PathBuf, sync::Arc};
 
-use fsgather_control::meet::Meeting;
+use fsgather_control::{bond::Bond, means_loopback_only, meet::Meeting};
 use fsgather_core::{Error, JobKey, PostOffice, ProcessId, Rank};
 use fsgather_store::{
-    BoardPlace, FileBoard, MarkerOffice, MarkerOwner, OwnUid, check_writable, default_local,
-    make_rendezvous, user_name,
+    BoardPlace, Class, FileBoard, FileSystem, MarkerOffice, MarkerOwner, OwnUid, check_writable,
+    default_local, make_rendezvous, user_name,
 };
 use uuid::Uuid;
 
@@ -17,7 +14,8 @@ use crate::{
     ground::Ground,
     introduction::Introduction,
     rendezvous::Rendezvous,
-    settings::{Control, Secret, SecretSetting, Settings},
+    secret_file,
+    settings::{Control, SecretSetting, Settings},
 };
 
 /// The directory that is used when all ranks run on this host and none was named:
@@ -33,6 +31,8 @@ pub fn local_directory() -> Result<PathBuf, Error> {
 /// A way to meet, and what set-ups need.
 pub(crate) struct Prepared {
     pub(crate) meeting: Meeting,
+    /// What ranks of this job know alike.
+    pub(crate) bond: Bond,
     /// Where messages are left if TCP does not work; none without a directory in which ranks meet.
     pub(crate) office: Option<Arc<dyn PostOffice>>,
     /// The program's own rendezvous, if it has one.
@@ -49,6 +49,13 @@ pub(crate) fn prepare(
     process: &ProcessId,
 ) -> Result<Prepared, Error> {
     let is_root = settings.detection.rank == Rank::ZERO;
+    let given = given_secret(settings)?;
+    let is_introduced = matches!(rendezvous, Some(Rendezvous::Custom(_)));
+    let bond = Bond {
+        // Those that a channel introduces need not have the same one.
+        key: if is_introduced { 0 } else { key.hash().get() },
+        secret: given,
+    };
     let mut ground = ground(settings, key.uid);
     let mut introduction = None;
     let (meeting, places) = match rendezvous {
@@ -67,7 +74,7 @@ pub(crate) fn prepare(
             };
             (Meeting::Board(begun), places)
         }
-        Some(Rendezvous::Tcp(address)) => (by_address(address, settings, key)?, Vec::new()),
+        Some(Rendezvous::Tcp(address)) => (by_address(address, settings, key, given)?, Vec::new()),
         Some(Rendezvous::File(directory)) => by_directories(
             std::slice::from_ref(directory),
             key,
@@ -90,14 +97,49 @@ pub(crate) fn prepare(
         job: ground.job.clone(),
         mode: ground.mode,
     };
+    let places = sealed_enough(settings, places)?;
     let office = (!places.is_empty())
         .then(|| Arc::new(MarkerOffice::new(places, owner)) as Arc<dyn PostOffice>);
     Ok(Prepared {
         meeting,
+        bond,
         office,
         introduction,
         ground,
     })
+}
+
+/// The places for messages in files: none if nothing may go over a network in plain text, and any is not of this host
+/// alone.
+fn sealed_enough(settings: &Settings, places: Vec<BoardPlace>) -> Result<Vec<BoardPlace>, Error> {
+    let mut places = places;
+    if settings.encrypt.value {
+        let mut elsewhere = places.iter().filter_map(|place| {
+            let file_system = FileSystem::of(&place.directory).ok()?;
+            (file_system.class() != Class::Local).then_some((place, file_system))
+        });
+        if let Some((place, file_system)) = elsewhere.next() {
+            if settings.control.value == Control::Markers {
+                return Err(Error::config(format!(
+                    "FSGATHER_CONTROL=markers has messages go through {} ({}) in plain text, which FSGATHER_ENCRYPT=1 \
+                     does not allow; set FSGATHER_CONTROL=tcp, or FSGATHER_ENCRYPT=0",
+                    place.directory.display(),
+                    file_system.name()
+                )));
+            }
+            places.clear();
+        }
+    }
+    Ok(places)
+}
+
+/// The secret that the user has given, if one was.
+fn given_secret(settings: &Settings) -> Result<Option<[u8; 32]>, Error> {
+    match &settings.secret.value {
+        Some(SecretSetting::Given(secret)) => Ok(Some(*secret.bytes())),
+        Some(SecretSetting::File(path)) => secret_file::read(path).map(Some),
+        None => Ok(None),
+    }
 }
 
 /// The directories of a rank with these settings.
@@ -122,6 +164,7 @@ pub(crate) fn ground(settings: &Settings, uid: u32) -> Ground {
         },
         known: Vec::new(),
         problem: None,
+        encrypt: settings.encrypt.value,
         mode: settings.dir_mode.value.bits(),
         uid,
         user: user_name(uid).unwrap_or_else(|| uid.to_string()),
@@ -193,7 +236,12 @@ fn places(
     Ok(places)
 }
 
-fn by_address(address: &str, settings: &Settings, key: &JobKey) -> Result<Meeting, Error> {
+fn by_address(
+    address: &str,
+    settings: &Settings,
+    key: &JobKey,
+    given: Option<[u8; 32]>,
+) -> Result<Meeting, Error> {
     let wrong = || {
         Error::config(format!(
             "FSGATHER_RENDEZVOUS: tcp://{address} is no address such as tcp://node1:60001"
@@ -205,39 +253,25 @@ fn by_address(address: &str, settings: &Settings, key: &JobKey) -> Result<Meetin
         .ok()
         .filter(|port| *port != 0)
         .ok_or_else(wrong)?;
-    let secret = match &settings.secret.value {
-        Some(SecretSetting::Given(secret)) => *secret.bytes(),
-        Some(SecretSetting::File(path)) => read_secret(path)?,
-        None => {
-            if settings.detection.rank == Rank::ZERO {
-                tracing::warn!(
-                    "no FSGATHER_SECRET is set for tcp://{address}: whoever can reach that port and knows the \
-                     job can join it"
-                );
-            }
-            key.derived_secret()
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let secret = given.unwrap_or_else(|| {
+        if settings.detection.rank == Rank::ZERO {
+            let whoever = if means_loopback_only(host) {
+                "whoever is on this host"
+            } else {
+                "whoever can reach that port"
+            };
+            tracing::warn!(
+                "no FSGATHER_SECRET is set for tcp://{address}: {whoever} and knows the job can join it"
+            );
         }
-    };
+        key.derived_secret()
+    });
     Ok(Meeting::Address {
-        host: host
-            .trim_start_matches('[')
-            .trim_end_matches(']')
-            .to_owned(),
+        host: host.to_owned(),
         port,
         // Only a name for the handshake; the world's own identity comes with the welcome.
         communicator: Uuid::from_u64_pair(key.hash().get(), 0),
         secret,
     })
-}
-
-pub(crate) fn read_secret(path: &Path) -> Result<[u8; 32], Error> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Error::storage("read the secret in", path, &error))?;
-    let secret = Secret::parse(text.trim()).ok_or_else(|| {
-        Error::config(format!(
-            "FSGATHER_SECRET_FILE: {} does not hold 32 bytes in hexadecimal or base64",
-            path.display()
-        ))
-    })?;
-    Ok(*secret.bytes())
 }

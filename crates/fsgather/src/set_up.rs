@@ -24,8 +24,8 @@ use std::{
 use bytes::Bytes;
 use fsgather_core::{Call, Contribution, Error, Operation, Phase, ProcessId, Rank, Round};
 use fsgather_store::{
-    BEAT_PERIOD, CollectPolicy, FileSystem, GatherDir, GatherFacts, OwnUid, cannot_be_shared,
-    check_writable, probers,
+    BEAT_PERIOD, Class, CollectPolicy, FileSystem, GatherDir, GatherFacts, OwnUid,
+    cannot_be_shared, check_writable, probers,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -174,7 +174,7 @@ impl SetUp<'_> {
                     None
                 };
                 match problem {
-                    None => self.files(opened)?,
+                    None => self.files(self.encrypted_enough(&path, opened))?,
                     Some(problem) => self.not_shared(problem, transport)?,
                 }
             }
@@ -208,6 +208,9 @@ impl SetUp<'_> {
             };
             return Ok((Plan::NotShared(problem), None));
         }
+        if let Err(problem) = self.allows_files(&rendezvous, &file_system) {
+            return Ok((Plan::NotShared(problem), None));
+        }
         // Payloads are named by the numbers that ranks have in the world.
         let world_size = world.size()?;
         let ground = &world.ground;
@@ -219,6 +222,31 @@ impl SetUp<'_> {
             is_in_doubt: probers(&self.processes).len() > 1,
         };
         Ok((plan, Some(directory)))
+    }
+
+    /// Whether this rank lets payloads lie in files of this directory in plain text.
+    fn allows_files(&self, rendezvous: &Path, file_system: &FileSystem) -> Result<(), Error> {
+        if !self.inner.world.ground.encrypt || file_system.class() == Class::Local {
+            return Ok(());
+        }
+        Err(Error::config(format!(
+            "payloads in {} ({}) would go over the network in plain text, which FSGATHER_ENCRYPT=1 does not allow on \
+             rank {}; set FSGATHER_TRANSPORT=memory, or FSGATHER_ENCRYPT=0, on all ranks",
+            rendezvous.display(),
+            file_system.name(),
+            self.inner.world.rank
+        )))
+    }
+
+    /// The directory that was opened, if this rank lets payloads lie in it.
+    fn encrypted_enough(
+        &self,
+        rendezvous: &Path,
+        opened: Result<GatherDir, Error>,
+    ) -> Result<GatherDir, Error> {
+        let opened = opened?;
+        self.allows_files(rendezvous, &FileSystem::of(rendezvous)?)?;
+        Ok(opened)
     }
 
     /// The rendezvous directory to make the gather directory in.

@@ -97,6 +97,8 @@ fn config(directory: &Path, rank: Rank, world_size: WorldSize, setting: &Setting
         ports: 0..=0,
         interfaces: setting.interfaces.clone(),
         meeting: Meeting::Board(Arc::new(board)),
+        bond: fsgather_control::bond::Bond::default(),
+        encrypt: false,
         control: setting.control,
         office: Some(Arc::new(MarkerOffice::new(places, owner))),
         interrupt: Interrupt::default(),

@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{Read, Write},
-    net::{Ipv4Addr, TcpListener, TcpStream},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     time::Duration,
 };
 
@@ -13,8 +13,15 @@ pub(crate) fn free_port() -> u16 {
     listener.local_addr().expect("an address").port()
 }
 
-/// Where a process listens.
+/// The ports at which a process listens; those of several addresses once for each.
 pub(crate) fn ports_of(pid: u32) -> Vec<u16> {
+    let ports: Vec<u16> = listening(pid).iter().map(SocketAddr::port).collect();
+    assert!(!ports.is_empty(), "process {pid} listens nowhere");
+    ports
+}
+
+/// Where a process listens.
+pub(crate) fn listening(pid: u32) -> Vec<SocketAddr> {
     let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).expect("a running process");
     let sockets: Vec<String> = descriptors
         .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok())
@@ -23,7 +30,7 @@ pub(crate) fn ports_of(pid: u32) -> Vec<u16> {
             Some(inode.strip_suffix(']')?.to_owned())
         })
         .collect();
-    let mut ports = Vec::new();
+    let mut addresses = Vec::new();
     for table in ["tcp", "tcp6"] {
         let table = fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
         for line in table.lines().skip(1) {
@@ -34,13 +41,28 @@ pub(crate) fn ports_of(pid: u32) -> Vec<u16> {
                     .get(9)
                     .is_some_and(|inode| sockets.iter().any(|own| own == inode))
             {
-                let port = fields[1].rsplit(':').next();
-                ports.extend(port.and_then(|port| u16::from_str_radix(port, 16).ok()));
+                addresses.extend(address_of(fields[1]));
             }
         }
     }
-    assert!(!ports.is_empty(), "process {pid} listens nowhere");
-    ports
+    addresses
+}
+
+/// As the kernel shows it: words of the address in the order of this machine, each in hexadecimal, and the port.
+fn address_of(text: &str) -> Option<SocketAddr> {
+    let (address, port) = text.split_once(':')?;
+    let port = u16::from_str_radix(port, 16).ok()?;
+    let words: Option<Vec<[u8; 4]>> = (0..address.len())
+        .step_by(8)
+        .map(|at| u32::from_str_radix(address.get(at..at + 8)?, 16).ok())
+        .map(|word| word.map(u32::to_ne_bytes))
+        .collect();
+    let bytes = words?.concat();
+    let ip = match bytes.len() {
+        4 => IpAddr::from(<[u8; 4]>::try_from(bytes).ok()?),
+        _ => IpAddr::from(<[u8; 16]>::try_from(bytes).ok()?),
+    };
+    Some(SocketAddr::new(ip, port))
 }
 
 fn connect(port: u16) -> TcpStream {

@@ -4,6 +4,7 @@ use std::{
     fs,
     io::{Read, Write},
     net::TcpListener,
+    os::unix::fs::PermissionsExt as _,
     path::Path,
     process::Command,
 };
@@ -13,7 +14,7 @@ use fsgather_testkit::process;
 use crate::{
     common::{self, World, build::command_line_tool, mounts::say, place, strangers},
     page::confirm,
-    said::{all_say, all_tools_say, new_stage, two, two_tools},
+    said::{all_say, all_tools_say, new_stage, text, two, two_tools},
 };
 
 #[test]
@@ -216,6 +217,47 @@ fn a_rank_without_a_network() {
     stage.start(&mut world.tool_behind(&alone, 1, &["barrier"]));
     all_say(&mut stage, 0..2, "a_rank_without_a_network");
     all_tools_say(&mut stage, 2..4, "a_rank_without_a_network");
+}
+
+#[test]
+fn a_rank_that_has_another_secret() {
+    let place = place();
+    let with = |secret: &str| {
+        let world = World::new(2, place.path()).with("FSGATHER_JOB", "of two minds");
+        world.with("FSGATHER_SECRET", &secret.repeat(32))
+    };
+    let mut stage = new_stage();
+    stage.start(&mut with("5c").rank(0, "join"));
+    stage.start(&mut with("5d").rank(1, "join"));
+    all_say(&mut stage, 0..2, "a_rank_that_has_another_secret");
+}
+
+#[test]
+fn a_secret_that_others_can_read() {
+    let place = place();
+    let file = place.path().join("secret");
+    fs::write(&file, "5c".repeat(32)).expect("a file");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).expect("its mode");
+    let world = World::new(2, place.path()).with("FSGATHER_SECRET_FILE", text(&file));
+    let test = "a_secret_that_others_can_read";
+    all_say(&mut two(&world, "join", "join"), 0..2, test);
+    let barrier = ["barrier"];
+    all_tools_say(&mut two_tools(&world, &barrier, &barrier), 0..2, test);
+}
+
+#[test]
+fn no_network_and_nothing_in_plain_text() {
+    let alone = ["unshare".to_owned(), "--net".to_owned()];
+    let tried = process::output(Command::new("unshare").args(["--net", "true"]));
+    if !tried.is_ok_and(|tried| tried.status.success()) {
+        return say("skipped: cannot make network namespaces here");
+    }
+    let place = place();
+    let world = World::new(2, place.path()).with("FSGATHER_ENCRYPT", "1");
+    let mut stage = new_stage();
+    stage.start(&mut world.rank(0, "join"));
+    stage.start(&mut world.rank_behind(&alone, 1, "join"));
+    all_say(&mut stage, 0..2, "no_network_and_nothing_in_plain_text");
 }
 
 #[test]

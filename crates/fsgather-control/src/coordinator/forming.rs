@@ -20,6 +20,9 @@ impl Coordinator {
     /// the messages in [`take_actions`](Coordinator::take_actions) for that rank go there.
     pub fn join(&mut self, join: Join, now: Instant) -> JoinAnswer {
         let rank = join.rank;
+        if join.belonging.secret != self.world.belonging.secret {
+            return JoinAnswer::Refused(self.tell_mismatch(&join));
+        }
         if let Err(cause) = self.check_join(&join) {
             return refused(cause);
         }
@@ -65,6 +68,32 @@ impl Coordinator {
             self.welcome(self.world.world_size.ranks().collect());
         }
         JoinAnswer::Accepted
+    }
+
+    /// Handles a process that says that it cannot be a member, for it was given another secret than rank 0: tells it
+    /// so, and the others while the world forms.
+    pub fn tell_mismatch(&mut self, join: &Join) -> ToMember {
+        let has = |is_given: bool| if is_given { "one" } else { "none" };
+        let [ours, theirs] = [self.world.belonging, join.belonging].map(|its| its.secret.is_some());
+        let what = if ours && theirs {
+            "another FSGATHER_SECRET than rank 0".to_owned()
+        } else {
+            format!("{} FSGATHER_SECRET and rank 0 {}", has(theirs), has(ours))
+        };
+        let cause = Error::rendezvous(format!(
+            "rank {} ({}) was given {what} ({}); set FSGATHER_SECRET or FSGATHER_SECRET_FILE alike on all ranks, or \
+             FSGATHER_JOB to a different name for each job",
+            join.rank,
+            text_of(&join.process),
+            self.name_of(Rank::ZERO)
+        ));
+        if !self.open && self.failure().is_none() {
+            self.give_up(&cause);
+        }
+        ToMember::Abort {
+            channel: ChannelId::WORLD,
+            cause,
+        }
     }
 
     /// Handles the end of a member's connection, noticed as `how` says.
@@ -154,6 +183,14 @@ impl Coordinator {
     }
 
     fn check_join(&self, join: &Join) -> Result<(), Error> {
+        if join.belonging.key != self.world.belonging.key {
+            return Err(Error::rendezvous(format!(
+                "rank {} ({}) is of another job than rank 0 ({}), whose record or messages somebody has moved",
+                join.rank,
+                text_of(&join.process),
+                self.name_of(Rank::ZERO),
+            )));
+        }
         let ours = self.world.world_size;
         if join.world_size != ours || !ours.contains(join.rank) {
             return Err(Error::rendezvous(format!(

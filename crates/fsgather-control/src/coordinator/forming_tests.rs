@@ -26,6 +26,7 @@ fn join(rank: u32, nonce: u128, host: &str, starter: Option<u32>) -> Join {
             session: pid,
         }),
         attempt: None,
+        belonging: crate::bond::Belonging::default(),
     }
 }
 
@@ -36,6 +37,7 @@ fn world(now: Instant, starter: Option<u32>) -> Coordinator {
         job: "a test".into(),
         patience: Duration::from_secs(9),
         join_patience: Duration::from_secs(9),
+        belonging: crate::bond::Belonging::default(),
     };
     let mut coordinator = Coordinator::new(world, now);
     coordinator.join(join(0, 100, "n1", starter), now);

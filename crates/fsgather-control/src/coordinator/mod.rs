@@ -42,7 +42,10 @@ use self::{
     round::{Arrival, Clock, Round},
     staying::Told,
 };
-use crate::message::{ToCoordinator, ToMember};
+use crate::{
+    bond::Belonging,
+    message::{ToCoordinator, ToMember},
+};
 
 /// What the coordinator wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,6 +94,8 @@ pub struct World {
     pub patience: Duration,
     /// How long joining may take in all.
     pub join_patience: Duration,
+    /// Which job rank 0 belongs to, and which secret it was given.
+    pub belonging: Belonging,
 }
 
 /// The state machine of rank 0: events in, [`Action`]s out; it owns no clock, socket or thread.

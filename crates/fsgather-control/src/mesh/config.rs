@@ -24,9 +24,6 @@ pub struct MeshConfig {
     pub interfaces: Arc<InterfaceFilter>,
     /// The inode of this process's network namespace; 0 when unknown.
     pub network_namespace: u64,
-    /// Whether payloads between hosts are encrypted. Two ranks are on one host if their boot ids are the
-    /// same and known.
-    pub encrypt: bool,
     /// How long nothing may move before a transfer fails.
     pub patience: Duration,
     /// Where every rank of the world runs, in rank order.

@@ -15,7 +15,12 @@ use fsgather_core::{
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-use crate::{addresses::Network, noise::Credentials, transport::TransportError};
+use crate::{
+    addresses::Network,
+    bond::Bond,
+    noise::Credentials,
+    transport::{Connection, TransportError},
+};
 
 use super::{
     CallId, MeshAddress, MeshConfig,
@@ -29,7 +34,6 @@ pub(super) struct Core {
     pub(super) rank: Rank,
     pub(super) credentials: Credentials,
     pub(super) patience: Duration,
-    encrypt: bool,
     network_namespace: u64,
     processes: Vec<ProcessId>,
     /// What the others have told, by rank.
@@ -50,9 +54,10 @@ impl Core {
             credentials: Credentials {
                 communicator: config.communicator,
                 secret: config.secret,
+                // The secret is this very world's.
+                bond: Bond::default(),
             },
             patience: config.patience,
-            encrypt: config.encrypt,
             network_namespace: config.network_namespace,
             processes: config.processes.clone(),
             addresses: Mutex::new(vec![None; config.processes.len()]),
@@ -123,10 +128,10 @@ impl Core {
             .map_or("", |process| process.boot_id.as_str())
     }
 
-    /// Whether payloads between this rank and another one are encrypted; both come to the same answer.
-    pub(super) fn encrypts_with(&self, other: Rank) -> bool {
+    /// Whether a connection to another rank needs no protection: it is on this host, and so is all of the connection.
+    pub(super) fn is_safe(&self, other: Rank, connection: &Connection) -> bool {
         let (ours, theirs) = (self.boot_id(self.rank), self.boot_id(other));
-        self.encrypt && (ours != theirs || ours.is_empty())
+        ours == theirs && !ours.is_empty() && connection.is_within_host()
     }
 
     /// A transfer failed because of what the operating system says of the link to a rank.

@@ -158,7 +158,7 @@ async fn try_all(core: &Core, to: Rank, addresses: &[SocketAddr]) -> Result<Link
 async fn greet(core: &Core, to: Rank, mut connection: Connection) -> Result<Link, Refusal> {
     let ours = Greeting {
         rank: core.rank,
-        encrypted: core.encrypts_with(to),
+        encrypted: !core.is_safe(to, &connection),
     };
     let asked = async {
         connection.writer.send(&ours).await?;
@@ -168,23 +168,15 @@ async fn greet(core: &Core, to: Rank, mut connection: Connection) -> Result<Link
         .await
         .unwrap_or(Err(TransportError::Silent))
         .map_err(Refusal::from)?;
-    if theirs.rank != to || theirs.encrypted != ours.encrypted {
-        return Err(Refusal::Final(disagreement(core, to, theirs)));
+    if theirs.rank != to {
+        let (ours, other) = (core.peer(core.rank), core.peer(to));
+        return Err(Refusal::Final(Error::config(format!(
+            "{ours} looked for {other} and found rank {}",
+            theirs.rank
+        ))));
     }
     let bare = connection.into_bare().map_err(Refusal::from)?;
-    Ok(Link::new(to, bare, ours.encrypted))
-}
-
-fn disagreement(core: &Core, to: Rank, theirs: Greeting) -> Error {
-    let (ours, other) = (core.peer(core.rank), core.peer(to));
-    Error::config(if theirs.rank == to {
-        format!(
-            "{ours} and {other} do not agree on whether payloads between them are encrypted; set \
-             FSGATHER_ENCRYPT alike on all ranks"
-        )
-    } else {
-        format!("{ours} looked for {other} and found rank {}", theirs.rank)
-    })
+    Ok(Link::new(to, bare, ours.encrypted || theirs.encrypted))
 }
 
 /// Brings a connection that somebody has made to this rank from its first byte to a link.
@@ -212,16 +204,10 @@ async fn welcome(core: &Core, stream: TcpStream) -> Result<Link, TransportError>
         }
         let ours = Greeting {
             rank: core.rank,
-            encrypted: core.encrypts_with(peer),
+            encrypted: !core.is_safe(peer, &connection),
         };
         connection.writer.send(&ours).await?;
-        if theirs.encrypted != ours.encrypted {
-            // The other side reads our answer and says so to its user.
-            connection.writer.shut().await;
-            connection.reader.drain().await;
-            return Err(TransportError::Stranger);
-        }
-        Ok((peer, ours.encrypted))
+        Ok((peer, ours.encrypted || theirs.encrypted))
     };
     let (peer, encrypted) = tokio::time::timeout(HANDSHAKE_LIMIT, greeted)
         .await

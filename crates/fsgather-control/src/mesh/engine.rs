@@ -10,7 +10,7 @@ use std::{
 
 use fsgather_core::{Error, Rank};
 
-use crate::{aside::without_a_thread, baton::Baton, door, transport};
+use crate::{addresses, aside::without_a_thread, baton::Baton, door, transport};
 
 use super::{
     CallId, MeshConfig, Progress, SLICE,
@@ -40,20 +40,18 @@ impl Engine {
             .map_err(|error| without_a_thread(&error))?;
         let core = Arc::new(Core::new(config));
         let host = core.peer(config.rank).host;
-        let listener = baton.run(async {
+        let place = addresses::to_listen_at(&*config.interfaces, None)?;
+        let (listeners, port) = baton.run(async {
             transport::listen_as(
                 config.rank,
                 &host,
+                &place,
                 config.ports.clone(),
                 "FSGATHER_PORT: each rank of a host needs one for itself, and rank 0 another one",
             )
         })?;
-        let port = listener
-            .local_addr()
-            .map_err(|error| Error::rendezvous(format!("a listener without a port: {error}")))?
-            .port();
         let its = Arc::clone(&core);
-        baton.spawn(door::keep(listener, move |stream| {
+        baton.spawn(door::keep(listeners, move |stream| {
             answer(Arc::clone(&its), stream)
         }));
         baton.nudge();

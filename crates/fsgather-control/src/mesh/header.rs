@@ -37,7 +37,7 @@ pub(super) const RECEIVED: u8 = 6;
 pub(super) struct Greeting {
     /// Who says it.
     pub(super) rank: Rank,
-    /// Whether what follows is encrypted.
+    /// Whether it wants what follows to be encrypted.
     pub(super) encrypted: bool,
 }
 

@@ -29,7 +29,7 @@ pub(super) struct Link {
     pub(super) peer: Rank,
     /// Shared with nobody, but for copies that a forked child must not close.
     stream: Arc<TcpStream>,
-    /// Between hosts, if it was asked for.
+    /// Unless both ends are sure that it does not leave their host.
     seal: Option<Seal>,
     /// The process that made it.
     pid: u32,

@@ -9,8 +9,7 @@
 //! # Links
 //!
 //! A *link* is one TCP connection from one rank to another, for transfers that the first one begins. It is
-//! authenticated like connections of the control plane, and encrypted beyond the handshake only where
-//! that was asked for. One transfer at a time goes over it; when that ended well the link is kept for the
+//! authenticated and encrypted like connections of the control plane, unless it does not leave the host. One transfer at a time goes over it; when that ended well the link is kept for the
 //! next one, else it is closed. So a transfer that stalls or fails is no other's business, and what a
 //! receiver does not want yet stays with its sender. `docs/design/wire-protocol.md` has the bytes.
 //!
@@ -386,7 +385,6 @@ mod tests {
                 ports: 0..=0,
                 interfaces: Arc::new(|_, _| true),
                 network_namespace: 0,
-                encrypt: false,
                 patience: Duration::from_secs(20),
                 processes: vec![ProcessId::default(); 2],
             })

@@ -74,6 +74,8 @@ impl Bed {
             ports: 0..=0,
             interfaces: Arc::new(|_, address| address.is_loopback()),
             meeting: Meeting::Board(self.board.clone()),
+            bond: fsgather_control::bond::Bond::default(),
+            encrypt: false,
             control: Control::Markers,
             interrupt: Interrupt::default(),
             is_running: Arc::new(move |process| {

@@ -44,6 +44,7 @@ fn leave_stale(bed: &Bed, process: ProcessId, number: u128) {
         refuser: None,
         world_size: bed.world_size,
         network_namespace: 0,
+        belonging: fsgather_control::bond::Belonging::default(),
     };
     bed.board.post(&record.to_bytes()).unwrap();
 }

@@ -19,6 +19,7 @@ pub(crate) fn formed(ranks: u32, patience: Duration, now: Instant) -> (Coordinat
         job: "a test".into(),
         patience,
         join_patience: patience,
+        belonging: fsgather_control::bond::Belonging::default(),
     };
     let mut coordinator = Coordinator::new(world, now);
     for rank in world_size.ranks() {
@@ -30,6 +31,7 @@ pub(crate) fn formed(ranks: u32, patience: Duration, now: Instant) -> (Coordinat
             patience,
             start: None,
             attempt: None,
+            belonging: fsgather_control::bond::Belonging::default(),
         };
         coordinator.join(join, now);
     }

@@ -11,7 +11,6 @@ use uuid::Uuid;
 pub(crate) struct Bed {
     pub(crate) communicator: Uuid,
     pub(crate) secret: [u8; 32],
-    pub(crate) encrypt: bool,
     pub(crate) patience: Duration,
     pub(crate) processes: Vec<ProcessId>,
 }
@@ -28,7 +27,6 @@ impl Bed {
         Self {
             communicator: Uuid::new_v4(),
             secret: [7; 32],
-            encrypt: false,
             patience: Duration::from_secs(20),
             processes: (0..ranks).map(process).collect(),
         }
@@ -43,7 +41,6 @@ impl Bed {
             ports: 0..=0,
             interfaces: Arc::new(|_, address| address.is_loopback()),
             network_namespace: 0,
-            encrypt: self.encrypt,
             patience: self.patience,
             processes: self.processes.clone(),
         })

@@ -89,10 +89,7 @@ fn a_byte_of_a_pulled_payload_that_changes_is_noticed() {
 
 #[test]
 fn an_encrypted_byte_that_changes_ends_the_link() {
-    let mut bed = Bed {
-        encrypt: true,
-        ..Bed::new(2)
-    };
+    let mut bed = Bed::new(2);
     bed.processes[1].boot_id = "another host".into();
     let meddling = Meddling {
         flip_back: Some(1_200_000),

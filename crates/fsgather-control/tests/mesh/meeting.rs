@@ -10,6 +10,7 @@ use std::{
 use fsgather_control::mesh::{MeshAddress, Source};
 use fsgather_core::{Error, Rank};
 use fsgather_testkit::pace::allowed;
+use twox_hash::{XxHash3_64, XxHash3_128};
 use uuid::Uuid;
 
 use crate::{
@@ -153,13 +154,8 @@ fn strangers_do_not_disturb() {
     assert_eq!(meshes[1].links_accepted(), 1);
 }
 
-/// A bed of two hosts, and what is heard between them while a ring and a pull go on.
-fn heard_between_hosts(encrypt: bool) -> Vec<u8> {
-    let mut bed = Bed {
-        encrypt,
-        ..Bed::new(2)
-    };
-    bed.processes[1].boot_id = "another host".into();
+/// What is heard between two ranks while a ring and a pull go on.
+fn heard_between(bed: &Bed) -> Vec<u8> {
     let proxies = Mutex::new(Vec::new());
     let meshes = bed.meshes_by(|_, address| {
         let proxy = Proxy::before(address.addresses[0], Meddling::default());
@@ -188,38 +184,79 @@ fn heard_between_hosts(encrypt: bool) -> Vec<u8> {
     heard
 }
 
-#[test]
-fn payloads_between_hosts_are_encrypted_if_that_was_asked_for() {
-    let marks = [payload(0, 64), payload(1, 64)];
-    let holds = |heard: &[u8], mark: &[u8]| heard.windows(mark.len()).any(|part| part == mark);
-    let clear = heard_between_hosts(false);
-    let sealed = heard_between_hosts(true);
-    for mark in &marks {
-        assert!(holds(&clear, mark));
-        assert!(!holds(&sealed, mark));
+/// Ranks 0 and 1 on hosts with these boot ids.
+fn on_hosts(boot_ids: [&str; 2]) -> Bed {
+    let mut bed = Bed::new(2);
+    for (process, boot_id) in bed.processes.iter_mut().zip(boot_ids) {
+        process.boot_id = boot_id.into();
     }
-    assert!(sealed.len() > 7_000_000);
+    bed
 }
 
 #[test]
-fn ranks_that_do_not_agree_on_encryption_are_told() {
-    let mut bed = Bed::new(2);
-    bed.processes[0].boot_id = String::new();
-    let other = Bed {
-        encrypt: true,
-        ..bed.clone()
-    };
-    let (dialling, answering) = (bed.listen(0), other.listen(1));
-    let address = MeshAddress {
-        boot_id: String::new(),
-        ..answering.address().clone()
-    };
-    know_all(&dialling, [address.clone(), address]);
-    let error = dialling.prepare(Rank::new(1), &mut ignore).unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .contains("do not agree on whether payloads"),
-        "{error}"
-    );
+fn payloads_between_hosts_are_encrypted_and_within_a_host_they_are_not() {
+    let marks = [payload(0, 64), payload(1, 64)];
+    let holds = |heard: &[u8], mark: &[u8]| heard.windows(mark.len()).any(|part| part == mark);
+    let clear = heard_between(&on_hosts(["one host"; 2]));
+    for mark in &marks {
+        assert!(holds(&clear, mark));
+    }
+    // Where nobody knows which host it is, nobody can say that it is the same.
+    for hosts in [["one host", "another host"], ["", ""]] {
+        let sealed = heard_between(&on_hosts(hosts));
+        assert!(!marks.iter().any(|mark| holds(&sealed, mark)), "{hosts:?}");
+        assert!(sealed.len() > 7_000_000);
+    }
+}
+
+/// A payload of rank 1 that somebody has made instead of the one that it sends, and all that proves it for who knows the
+/// world: what the reader makes of it.
+fn forged(hosts: [&str; 2]) -> Result<Vec<u8>, Error> {
+    const LEN: usize = 160_064;
+    /// Preamble, handshake, greeting and reply come before the payload where links are bare.
+    const BEFORE: usize = 8 + 48 + 24 + 24;
+    let bed = on_hosts(hosts);
+    let mut forged = vec![0xbd; LEN];
+    let check = XxHash3_64::oneshot(&forged).to_le_bytes();
+    let digest = [
+        bed.communicator.as_bytes().as_slice(),
+        &0_u64.to_le_bytes(),
+        &0_u64.to_le_bytes(),
+        &1_u32.to_le_bytes(),
+        &(LEN as u64).to_le_bytes(),
+        &check,
+    ]
+    .concat();
+    let digest = XxHash3_128::oneshot(&digest).to_le_bytes();
+    forged.extend_from_slice(&check);
+    forged.push(0);
+    forged.extend_from_slice(&digest);
+    let proxy = Mutex::new(None);
+    let meshes = bed.meshes_by(|rank, address| {
+        if rank != 1 {
+            return address;
+        }
+        let mut proxy = proxy.lock().unwrap();
+        let proxy = proxy.get_or_insert_with(|| {
+            let meddling = Meddling {
+                replace_back: Some((BEFORE, forged.clone())),
+                ..Meddling::default()
+            };
+            Proxy::before(address.addresses[0], meddling)
+        });
+        proxy.in_place_of(address)
+    });
+    meshes[1].offer(call(0), Source::Memory(payload(1, LEN).into()));
+    let pull = meshes[0].pull(call(0), Rank::new(1), LEN as u64).unwrap();
+    pull.read_to_end(&mut ignore)
+}
+
+#[test]
+fn a_payload_that_is_replaced_between_hosts_with_all_its_checksums_is_refused() {
+    // The forgery is a good one: checksums alone do not notice it.
+    assert!(forged(["one host"; 2]).unwrap() == vec![0xbd; 160_064]);
+    for hosts in [["one host", "another host"], ["", ""]] {
+        let error = forged(hosts).unwrap_err().to_string();
+        assert!(error.contains("a forged record came"), "{error}");
+    }
 }

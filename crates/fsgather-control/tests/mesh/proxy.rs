@@ -19,6 +19,8 @@ pub(crate) struct Meddling {
     pub(crate) flip: Option<usize>,
     /// The same for bytes from it.
     pub(crate) flip_back: Option<usize>,
+    /// From there on bytes from it are replaced by these.
+    pub(crate) replace_back: Option<(usize, Vec<u8>)>,
     /// After so many bytes from the listening rank the connection is cut.
     pub(crate) cut_back: Option<usize>,
 }
@@ -81,6 +83,12 @@ fn pass_on(client: &TcpStream, server: &TcpStream, meddling: &Arc<Meddling>, see
     thread::spawn(move || {
         pump(&from, &to, |start, bytes| {
             flip(its.flip_back, start, bytes);
+            if let Some((from, others)) = &its.replace_back {
+                for (at, byte) in (start..).zip(bytes.iter_mut()) {
+                    let other = at.checked_sub(*from).and_then(|at| others.get(at));
+                    *byte = other.copied().unwrap_or(*byte);
+                }
+            }
             noted.back.fetch_add(bytes.len(), Ordering::SeqCst);
             while noted.holds_back.load(Ordering::SeqCst) {
                 thread::park_timeout(std::time::Duration::from_millis(1));

@@ -107,6 +107,7 @@ pub(crate) fn join_request(rank: Rank, world_size: WorldSize, nonce: u128) -> Jo
         patience: Duration::from_secs(PATIENCE),
         start: None,
         attempt: None,
+        belonging: fsgather_control::bond::Belonging::default(),
     }
 }
 
@@ -118,6 +119,7 @@ pub(crate) fn setting(world_size: WorldSize) -> Setting {
         job: "the simulation".into(),
         patience: Duration::from_secs(PATIENCE),
         join_patience: Duration::from_secs(100),
+        belonging: fsgather_control::bond::Belonging::default(),
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{
     builder::network_namespace,
     ground::Ground,
     launcher::Detection,
-    meeting,
+    secret_file,
     settings::{Control, Origin, RendezvousSetting, SecretSetting, Settings, Transport},
 };
 
@@ -84,7 +84,7 @@ fn wrong_settings(settings: &Settings) -> Vec<String> {
             );
         }
         if let Some(SecretSetting::File(path)) = &settings.secret.value
-            && let Err(error) = meeting::read_secret(path)
+            && let Err(error) = secret_file::read(path)
         {
             wrong.push(format!(
                 "{error}; give a file with what this prints: openssl rand -hex 32"
@@ -179,7 +179,7 @@ fn directory_facts(settings: &Settings, ground: &Ground) -> Option<DirectoryFact
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::environment::Variables;
+    use crate::{environment::Variables, meeting};
 
     fn of(pairs: &[(&str, &str)]) -> RankFacts {
         let settings = Settings::resolve(&pairs.iter().copied().collect::<Variables>()).unwrap();

@@ -78,9 +78,9 @@ pub struct Settings {
     pub rendezvous: Setting<Option<RendezvousSetting>>,
     /// What tells this job apart from others; the launcher's job id if nobody says otherwise.
     pub job: Setting<Option<String>>,
-    /// What members must know to join. `None`: rank 0 draws it, or it is derived.
+    /// What members must know to join besides what rank 0 draws. `None`: nothing; at an address it is derived.
     pub secret: Setting<Option<SecretSetting>>,
-    /// Whether payloads that go over the network between hosts are encrypted whichever way they take.
+    /// Whether nothing may go over a network in plain text by any way. Connections between hosts never do.
     pub encrypt: Setting<bool>,
     /// How long ranks wait for each other to meet.
     pub join_timeout: Setting<Duration>,

@@ -1,0 +1,98 @@
+//! What processes of one job know alike before they have met: [`Bond`], and what they show of it: [`Belonging`].
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// What processes of one job know alike before they have met.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Bond {
+    /// Stands for the job's key; 0 where a channel of the program's own introduces ranks, whose keys may differ.
+    pub key: u64,
+    /// The secret that the user has given, if one was, where ranks meet by a record.
+    pub secret: Option<[u8; 32]>,
+}
+
+/// What a record, or a process that asks to join, shows of its [`Bond`]: it tells what differs, and proves nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Belonging {
+    /// That of the bond.
+    pub key: u64,
+    /// The beginning of a hash of the secret that was given. Secrets are random, so it does not help to guess one.
+    pub secret: Option<[u8; 16]>,
+}
+
+impl Bond {
+    /// What may be shown to others.
+    #[must_use]
+    pub fn belonging(&self) -> Belonging {
+        let shown = |secret: &[u8; 32]| {
+            let digest: [u8; 32] = digest(b"fsgather shown 1", &[secret]);
+            let mut beginning = [0; 16];
+            beginning.copy_from_slice(&digest[..16]);
+            beginning
+        };
+        Belonging {
+            key: self.key,
+            secret: self.secret.as_ref().map(shown),
+        }
+    }
+
+    /// A record's secret together with the one that was given: who knows only one of them knows nothing.
+    pub(crate) fn mix(&self, secret: &[u8; 32]) -> [u8; 32] {
+        match &self.secret {
+            None => *secret,
+            Some(given) => digest(b"fsgather mixed 1", &[secret, given]),
+        }
+    }
+}
+
+/// All parts have one length.
+fn digest(purpose: &[u8; 16], parts: &[&[u8; 32]]) -> [u8; 32] {
+    let mut hasher = Sha256::new();
+    hasher.update(purpose);
+    for part in parts {
+        hasher.update(part);
+    }
+    hasher.finalize().into()
+}
+
+impl fmt::Debug for Bond {
+    /// Without the secret: what is printed ends up in logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bond")
+            .field("key", &self.key)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bond(secret: Option<u8>) -> Bond {
+        Bond {
+            key: 7,
+            secret: secret.map(|byte| [byte; 32]),
+        }
+    }
+
+    #[test]
+    fn what_is_shown_tells_secrets_apart_and_does_not_hold_them() {
+        let shown = [None, Some(1), Some(2)].map(|secret| bond(secret).belonging());
+        assert!(shown[0] != shown[1] && shown[1] != shown[2] && shown[0] != shown[2]);
+        assert_eq!(shown[1], bond(Some(1)).belonging());
+        assert_ne!(shown[1].secret, Some([1; 16]));
+        assert!(!format!("{:?}", bond(Some(77))).contains("77"));
+    }
+
+    #[test]
+    fn both_secrets_are_needed() {
+        let mixed = |given, secret| bond(given).mix(&[secret; 32]);
+        assert_eq!(mixed(None, 3), [3; 32]);
+        assert_ne!(mixed(Some(1), 3), mixed(Some(2), 3));
+        assert_ne!(mixed(Some(1), 3), mixed(Some(1), 4));
+        assert_ne!(mixed(Some(1), 3), mixed(Some(3), 1));
+    }
+}

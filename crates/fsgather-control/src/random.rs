@@ -1,0 +1,33 @@
+//! Random numbers: [`fresh`].
+
+use rand::{
+    RngExt,
+    distr::{Distribution, StandardUniform},
+    rand_core::UnwrapErr,
+    rngs::SysRng,
+};
+
+/// Draws a secret, a nonce or any other number that must never come twice, from the system's generator. A generator of
+/// the process's own would give a forked child what it gives its parent.
+///
+/// # Panics
+///
+/// Where the system has no random numbers: nothing could be secret there.
+#[must_use]
+pub fn fresh<T>() -> T
+where
+    StandardUniform: Distribution<T>,
+{
+    UnwrapErr(SysRng).random()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_drawn_twice() {
+        let drawn: [[u8; 32]; 2] = [fresh(), fresh()];
+        assert_ne!(drawn[0], drawn[1]);
+    }
+}
