@@ -103,3 +103,19 @@ impl Fruitless<'_> {
         }
     }
 }
+
+/// The error of a rank that nothing may be told to in plain text.
+pub(crate) fn in_plain_text(host: &str) -> Error {
+    Error::rendezvous(format!(
+        "rank 0 on {host} has its messages go through files in plain text, which FSGATHER_ENCRYPT=1 does not allow on \
+         this rank; set it alike on all ranks"
+    ))
+}
+
+/// The error of a rank that was taken in by one that must have refused it.
+pub(crate) fn another_secret(rank: Rank, coordinator: &str) -> Error {
+    Error::rendezvous(format!(
+        "rank 0 ({coordinator}) was given another FSGATHER_SECRET than rank {rank}; set FSGATHER_SECRET or \
+         FSGATHER_SECRET_FILE alike on all ranks"
+    ))
+}

@@ -105,7 +105,7 @@ fn connected_to_nothing() -> Option<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use std::{
-        io::{ErrorKind, Read},
+        io::{ErrorKind, Read, Write},
         net::{TcpListener, TcpStream},
     };
 
@@ -117,6 +117,28 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         (one, listener.accept().unwrap().0)
+    }
+
+    #[test]
+    fn a_forked_child_draws_other_numbers_than_its_parent() {
+        // A generator of the process's own would have its state by now.
+        let _: [u8; 32] = crate::fresh();
+        let (mut told, mut tell) = std::io::pipe().unwrap();
+        // SAFETY: the child does nothing but draw a number, say it and end.
+        let child = unsafe { libc::fork() };
+        let own: [u8; 32] = crate::fresh();
+        if child == 0 {
+            let well = tell.write_all(&own).is_ok();
+            // SAFETY: it ends this process.
+            unsafe { libc::_exit(i32::from(!well)) };
+        }
+        drop(tell);
+        let mut its = Vec::new();
+        told.read_to_end(&mut its).unwrap();
+        let child = rustix::process::Pid::from_raw(child);
+        waitpid(child, WaitOptions::empty()).unwrap();
+        assert_eq!(its.len(), own.len());
+        assert_ne!(its, own);
     }
 
     #[test]

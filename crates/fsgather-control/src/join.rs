@@ -21,16 +21,17 @@ use crate::{
     addresses::{self, Network},
     aside::{Aside, without_a_thread},
     attempt::{Candidate, Ending, Outcome, attempt, await_welcome},
-    config::Config,
     expecting::{Expecting, GOODBYE_LIMIT, Way},
-    findings::{Findings, Fruitless},
+    findings::{self, Findings, Fruitless},
     found::{Found, FoundTcp, Unmet},
     markers::{self, Event, Searching},
-    message::{Join, Welcome},
+    message::Welcome,
     noise::Credentials,
     objecting::{Objecting, Obstacle},
+    random::fresh,
     record::{MarkerPlace, Objection, Record},
     refusal,
+    search::{Search, Whereabouts},
     transport::{Connection, Reader},
     waiting::AwakeDeadline,
     wire::{Purpose, VERSION},
@@ -38,26 +39,6 @@ use crate::{
 
 /// How much longer than the time-out a member that was taken in waits for rank 0's verdict.
 const COORDINATOR_GRACE: Duration = Duration::from_secs(10);
-
-/// Where rank 0 may be.
-#[derive(Clone)]
-pub(crate) enum Whereabouts {
-    /// It leaves word here.
-    Board(Arc<dyn Noticeboard>),
-    /// It listens at a known address.
-    Address {
-        host: String,
-        port: u16,
-        credentials: Credentials,
-    },
-}
-
-/// What a member knows when it starts to look.
-pub(crate) struct Search {
-    pub(crate) whereabouts: Whereabouts,
-    pub(crate) join: Join,
-    pub(crate) config: Config,
-}
 
 /// Looks for the world until it is in, refused, or out of time.
 ///
@@ -122,7 +103,7 @@ async fn seek_with(
                     Some(looked) => looked?,
                     None => return Err(seeker.out_of_time()),
                 }
-                look_at = Instant::now() + listings.next_jittered(rand::random());
+                look_at = Instant::now() + listings.next_jittered(fresh());
             }
             failure = &mut earlier, if seeker.findings.earlier.is_none() => {
                 tracing::warn!("{failure}; rank 0 is still looked for");
@@ -362,7 +343,7 @@ impl Seeker {
         let is_like_ours = record.belonging.secret == join.belonging.secret;
         if let Some(place) = record.markers {
             if config.encrypt && config.office.is_none() {
-                return Err(Unmet::Own(in_plain_text(&record.host)));
+                return Err(Unmet::Own(findings::in_plain_text(&record.host)));
             }
             if !is_like_ours {
                 self.unlike.insert(name.clone());
@@ -447,11 +428,8 @@ impl Seeker {
         match event {
             // Whoever has taken us in there cannot be our rank 0, which would have refused us.
             Event::Forming(coordinator) if self.unlike.contains(&name) => {
-                return Err(Unmet::Own(Error::rendezvous(format!(
-                    "rank 0 ({coordinator}) was given another FSGATHER_SECRET than rank {}; set FSGATHER_SECRET or \
-                     FSGATHER_SECRET_FILE alike on all ranks",
-                    self.search.join.rank
-                ))));
+                let rank = self.search.join.rank;
+                return Err(Unmet::Own(findings::another_secret(rank, &coordinator)));
             }
             Event::Forming(coordinator) => {
                 if let Some(searching) = self.searches.get(&name) {
@@ -542,7 +520,7 @@ impl Seeker {
             .failures
             .insert(candidate.name.clone(), failure);
         if let Some((pauses, due)) = self.pauses.get_mut(&candidate.name) {
-            *due = Some(Instant::now() + pauses.next_jittered(rand::random()));
+            *due = Some(Instant::now() + pauses.next_jittered(fresh()));
         }
         Ok(None)
     }
@@ -635,13 +613,6 @@ impl Seeker {
             _ => Unmet::Known(failure),
         }
     }
-}
-
-fn in_plain_text(host: &str) -> Error {
-    Error::rendezvous(format!(
-        "rank 0 on {host} has its messages go through files in plain text, which FSGATHER_ENCRYPT=1 does not allow on \
-         this rank; set it alike on all ranks"
-    ))
 }
 
 fn short(record: &Record) -> String {

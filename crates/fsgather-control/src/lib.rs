@@ -51,6 +51,7 @@ mod objecting;
 mod random;
 mod records;
 mod refusal;
+mod search;
 mod siblings;
 mod tcp;
 mod transport;

@@ -24,7 +24,7 @@ use crate::{
     found::{Found, FoundTcp, Unmet},
     gate,
     hub::Hub,
-    join::{Search, Whereabouts, seek},
+    join::seek,
     line::Line,
     machines::Machines,
     message::ToCoordinator,
@@ -32,6 +32,7 @@ use crate::{
     random::fresh,
     record::{Objection, Record},
     refusal,
+    search::{Search, Whereabouts},
     transport::{self, Connection, TransportError},
     wire::Purpose,
 };
@@ -355,7 +356,7 @@ impl WatchLine {
                 }
                 Err(error) => {
                     tracing::debug!("no second connection to rank 0 yet: {error}");
-                    tokio::time::sleep(pauses.next_jittered(rand::random())).await;
+                    tokio::time::sleep(pauses.next_jittered(fresh())).await;
                     opened = self.open().await;
                 }
             }

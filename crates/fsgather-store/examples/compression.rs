@@ -124,7 +124,7 @@ fn measure(place: &Path, bytes: &[u8], setting: CompressionSetting) -> Result<Me
 }
 
 fn gather_dir(rendezvous: &Path) -> Result<GatherDir, Error> {
-    let gather = GatherId::new(SystemTime::now(), Salt::from_random(rand::random()));
+    let gather = GatherId::new(SystemTime::now(), Salt::from_random(1));
     let owner = OwnerRecord {
         process: ProcessId::default(),
         uid: 0,

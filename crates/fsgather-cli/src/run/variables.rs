@@ -8,6 +8,7 @@ use std::{
 };
 
 use fsgather::{Rank, WorldSize};
+use rand::{RngExt, rand_core::UnwrapErr, rngs::SysRng};
 
 use crate::failure::Failure;
 
@@ -40,7 +41,11 @@ impl Job {
         directory: PathBuf,
     ) -> Result<Self, Failure> {
         Ok(Self {
-            name: format!("run-{}-{:016x}", std::process::id(), rand::random::<u64>()),
+            name: format!(
+                "run-{}-{:016x}",
+                std::process::id(),
+                UnwrapErr(SysRng).random::<u64>()
+            ),
             world,
             directory,
             timeout,

@@ -87,7 +87,9 @@ impl Coordinator {
             text_of(&join.process),
             self.name_of(Rank::ZERO)
         ));
-        if !self.open && self.failure().is_none() {
+        // Who shows the same secret has no reason to ask this, and harms nobody but itself.
+        let is_so = join.belonging.secret != self.world.belonging.secret;
+        if is_so && !self.open && self.failure().is_none() {
             self.give_up(&cause);
         }
         ToMember::Abort {

@@ -11,6 +11,7 @@ use tokio::{net::TcpStream, task::JoinSet};
 
 use crate::{
     addresses::{self, Network},
+    random::fresh,
     transport::{Connection, HANDSHAKE_LIMIT, TransportError},
     wire::Purpose,
 };
@@ -76,7 +77,7 @@ pub(super) async fn dial(core: &Core, to: Rank, silent: Silent) -> Result<Link, 
         if round == ROUNDS {
             return Err(no_way(core, to, &failures));
         }
-        tokio::time::sleep(pauses.next_jittered(rand::random())).await;
+        tokio::time::sleep(pauses.next_jittered(fresh())).await;
     }
 }
 

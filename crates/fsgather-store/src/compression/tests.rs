@@ -267,7 +267,12 @@ fn forge(
         compression,
         communicator: directory.facts().communicator,
         world_size: directory.facts().world_size,
-        name: PayloadName::new(id(1).channel, id(1).epoch, id(1).rank, rand::random()),
+        name: PayloadName::new(
+            id(1).channel,
+            id(1).epoch,
+            id(1).rank,
+            crate::random::fresh(),
+        ),
     };
     let table: Vec<u8> = chunks
         .iter()

@@ -7,6 +7,7 @@ use std::{
 };
 
 use fsgather::Communicator;
+use rand::{RngExt, rand_core::UnwrapErr, rngs::SysRng};
 
 use crate::failure::Failure;
 
@@ -39,7 +40,7 @@ pub(super) fn connect(
 ) -> Result<Links, Failure> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failure)?;
     let port = listener.local_addr().map_err(failure)?.port();
-    let secret: u64 = rand::random();
+    let secret: u64 = UnwrapErr(SysRng).random();
     let known = world.all_gather(&(port, secret))?;
     let mut made = Vec::with_capacity(to.len());
     for &rank in to {
