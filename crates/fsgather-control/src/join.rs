@@ -7,13 +7,13 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    net::{IpAddr, SocketAddr, ToSocketAddrs as _},
+    net::ToSocketAddrs as _,
     pin::pin,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Activity, Backoff, Error, Noticeboard, Peer, PeerFailure, Phase, Rank};
+use fsgather_core::{Activity, Backoff, Error, Peer, PeerFailure, Phase, Rank};
 use tokio::{sync::mpsc, task::JoinSet};
 use uuid::Uuid;
 
@@ -26,11 +26,9 @@ use crate::{
     found::{Found, FoundTcp, Unmet},
     markers::{self, Event, Searching},
     message::Welcome,
-    noise::Credentials,
     objecting::{Objecting, Obstacle},
     random::fresh,
     record::{MarkerPlace, Objection, Record},
-    refusal,
     search::{Search, Whereabouts},
     transport::{Connection, Reader},
     waiting::AwakeDeadline,
@@ -89,7 +87,7 @@ async fn seek_with(
     let (endings, mut ended) = mpsc::channel::<(String, Ending)>(8);
     let mut listings = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
     let mut look_at = started;
-    let mut earlier = pin!(seeker.look_back());
+    let mut earlier = pin!(seeker.search.look_back());
     loop {
         let mut is_in = false;
         tokio::select! {
@@ -202,27 +200,6 @@ impl Seeker {
             }
         }
         Ok(())
-    }
-
-    /// What an earlier meeting of this job has come to; never ends where there is nothing to tell.
-    fn look_back(&self) -> impl Future<Output = String> + use<> {
-        let Search {
-            whereabouts,
-            join,
-            config,
-        } = &self.search;
-        let board = match whereabouts {
-            Whereabouts::Board(board) => Some(Arc::clone(board)),
-            Whereabouts::Address { .. } => None,
-        };
-        let patience = config.join_patience;
-        let (process, start) = (join.process.clone(), join.start);
-        async move {
-            match board {
-                Some(board) => refusal::look_back(board, patience, process, start).await,
-                None => std::future::pending().await,
-            }
-        }
     }
 
     /// Notes that a world cannot be reached; tells its rank 0 so, once that is clear.
@@ -494,7 +471,11 @@ impl Seeker {
             Outcome::Unreachable(why) => {
                 let world = candidate.communicator;
                 self.cannot_reach(world, Obstacle::Unconnected, why.clone());
-                if self.means_this_host(&candidate.addresses) {
+                if self
+                    .search
+                    .whereabouts
+                    .means_this_host(&candidate.addresses)
+                {
                     format!("{why}, which is this host itself")
                 } else {
                     why
@@ -583,22 +564,8 @@ impl Seeker {
         }
     }
 
-    /// Whether a name that others may have resolved otherwise means this host here.
-    fn means_this_host(&self, addresses: &[SocketAddr]) -> bool {
-        match &self.search.whereabouts {
-            Whereabouts::Board(_) => false,
-            Whereabouts::Address { host, .. } => {
-                host.parse::<IpAddr>().is_err()
-                    && addresses.iter().all(|address| address.ip().is_loopback())
-            }
-        }
-    }
-
     fn out_of_time(&self) -> Unmet {
-        let place = match &self.search.whereabouts {
-            Whereabouts::Board(board) => board.place(),
-            Whereabouts::Address { host, port, .. } => format!("tcp://{host}:{port}"),
-        };
+        let place = self.search.whereabouts.place();
         let at_address = matches!(self.search.whereabouts, Whereabouts::Address { .. });
         let failure = self.findings.out_of_time(&Fruitless {
             rank: self.search.join.rank,

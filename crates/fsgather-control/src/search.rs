@@ -1,10 +1,13 @@
 //! What a member knows when it starts to look for its world: [`Search`].
 
-use std::sync::Arc;
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
 
 use fsgather_core::Noticeboard;
 
-use crate::{config::Config, message::Join, noise::Credentials};
+use crate::{config::Config, message::Join, noise::Credentials, refusal};
 
 /// Where rank 0 may be.
 #[derive(Clone)]
@@ -24,4 +27,48 @@ pub(crate) struct Search {
     pub(crate) whereabouts: Whereabouts,
     pub(crate) join: Join,
     pub(crate) config: Config,
+}
+
+impl Whereabouts {
+    /// As messages name it.
+    pub(crate) fn place(&self) -> String {
+        match self {
+            Self::Board(board) => board.place(),
+            Self::Address { host, port, .. } => format!("tcp://{host}:{port}"),
+        }
+    }
+
+    /// Whether a name that others may have resolved otherwise means this host here.
+    pub(crate) fn means_this_host(&self, addresses: &[SocketAddr]) -> bool {
+        match self {
+            Self::Board(_) => false,
+            Self::Address { host, .. } => {
+                host.parse::<IpAddr>().is_err()
+                    && addresses.iter().all(|address| address.ip().is_loopback())
+            }
+        }
+    }
+}
+
+impl Search {
+    /// What an earlier meeting of this job has come to; never ends where there is nothing to tell.
+    pub(crate) fn look_back(&self) -> impl Future<Output = String> + use<> {
+        let Self {
+            whereabouts,
+            join,
+            config,
+        } = self;
+        let board = match whereabouts {
+            Whereabouts::Board(board) => Some(Arc::clone(board)),
+            Whereabouts::Address { .. } => None,
+        };
+        let patience = config.join_patience;
+        let (process, start) = (join.process.clone(), join.start);
+        async move {
+            match board {
+                Some(board) => refusal::look_back(board, patience, process, start).await,
+                None => std::future::pending().await,
+            }
+        }
+    }
 }
