@@ -9,8 +9,14 @@ use fsgather_core::{
 use uuid::Uuid;
 
 use crate::{
-    addresses::InterfaceFilter, bond::Bond, driver::Driver, message::Join, random::fresh,
-    record::Record, seat::Seat, siblings::IsRunning,
+    addresses::InterfaceFilter,
+    bond::Bond,
+    driver::Driver,
+    message::Join,
+    random::fresh,
+    record::{Hearer, Record},
+    seat::Seat,
+    siblings::IsRunning,
 };
 
 /// All contributions to one exchange together stay below this, in bytes.
@@ -112,6 +118,15 @@ pub(crate) fn join_request(config: &Config) -> Join {
         start: config.start,
         attempt: config.attempt,
         belonging: config.bond.belonging(),
+    }
+}
+
+/// Whom a refusal has to concern to be this rank's business.
+pub(crate) fn hearer(config: &Config) -> Hearer {
+    Hearer {
+        process: config.process.clone(),
+        start: config.start,
+        key: config.bond.key,
     }
 }
 

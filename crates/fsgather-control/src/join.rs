@@ -21,6 +21,7 @@ use crate::{
     addresses::{self, Network},
     aside::{Aside, without_a_thread},
     attempt::{Candidate, Ending, Outcome, attempt, await_welcome},
+    config,
     expecting::{Expecting, GOODBYE_LIMIT, Way},
     findings::{self, Findings, Fruitless},
     found::{Found, FoundTcp, Unmet},
@@ -303,7 +304,7 @@ impl Seeker {
             return Ok(None);
         }
         if record.refuser.is_some() {
-            let refusal = record.refusal_to(&join.process, join.start);
+            let refusal = record.refusal_to(&config::hearer(config));
             // Who is in hears it from rank 0, which would take an earlier end for the cause.
             let refusal = refusal.filter(|_| self.expecting.is_empty());
             return refusal.cloned().map_or(Ok(None), |cause| Err(cause.into()));

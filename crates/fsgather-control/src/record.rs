@@ -52,6 +52,16 @@ pub struct Refuser {
     pub start: Option<Start>,
 }
 
+/// Whom a refusal may concern.
+#[derive(Clone, Debug)]
+pub(crate) struct Hearer {
+    pub(crate) process: ProcessId,
+    /// By whom it was started, where its job has no id of its own.
+    pub(crate) start: Option<Start>,
+    /// That of its job.
+    pub(crate) key: u64,
+}
+
 /// Where ranks leave messages for each other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MarkerPlace {
@@ -132,13 +142,20 @@ impl Record {
         postcard::from_bytes(rest).map_err(|_| no_record())
     }
 
-    /// Why there will be no world, if this says so to a process of such a start. Two jobs without an id may share a key.
-    pub(crate) fn refusal_to(&self, process: &ProcessId, start: Option<Start>) -> Option<&Error> {
+    /// Why there will be no world, if this says so to such a process. Two jobs without an id may share a key; a refusal of
+    /// another key was moved.
+    pub(crate) fn refusal_to(&self, hearer: &Hearer) -> Option<&Error> {
+        let Hearer {
+            process,
+            start,
+            key,
+        } = hearer;
         let refuser = self.refuser.as_ref()?;
         let is_foreign = start.zip(refuser.start).is_some_and(|(own, its)| {
             own.kinship(process, &its, &refuser.process) == Kinship::Foreign
         });
-        self.refusal.as_ref().filter(|_| !is_foreign)
+        let is_for_it = !is_foreign && self.belonging.key == *key;
+        self.refusal.as_ref().filter(|_| is_for_it)
     }
 
     /// What it takes to shake hands, for a process that knows this besides.
@@ -192,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_of_another_start_is_none_of_ours() {
+    fn a_refusal_of_another_start_or_another_key_is_none_of_ours() {
         let process = ProcessId {
             boot_id: "b".into(),
             pid_namespace: 1,
@@ -211,9 +228,16 @@ mod tests {
             }),
             ..record([0; 32], 1)
         };
-        assert_eq!(record.refusal_to(&process, Some(by(10))), Some(&cause));
-        assert_eq!(record.refusal_to(&process, None), Some(&cause));
-        assert_eq!(record.refusal_to(&process, Some(by(11))), None);
+        let hearer = |start, key| Hearer {
+            process: process.clone(),
+            start,
+            key,
+        };
+        assert_eq!(record.refusal_to(&hearer(Some(by(10)), 0)), Some(&cause));
+        assert_eq!(record.refusal_to(&hearer(None, 0)), Some(&cause));
+        assert_eq!(record.refusal_to(&hearer(Some(by(11)), 0)), None);
+        // Somebody has moved it.
+        assert_eq!(record.refusal_to(&hearer(Some(by(10)), 1)), None);
     }
 
     #[test]

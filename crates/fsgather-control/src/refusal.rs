@@ -12,13 +12,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Activity, Backoff, Error, Noticeboard, Phase, ProcessId, Start};
+use fsgather_core::{Activity, Backoff, Error, Noticeboard, Phase};
 use uuid::Uuid;
 
 use crate::{
     aside::Aside,
     config::{self, Config},
-    record::{Objection, Record, Refuser},
+    record::{Hearer, Objection, Record, Refuser},
 };
 
 /// How long a record has to be there so that everybody has seen it: they look once a second.
@@ -141,29 +141,21 @@ fn with_a_name(config: &Config, failure: &Error) -> Error {
 }
 
 /// Why there will be no world, if one of these records says so to this rank.
-pub(crate) fn refusal_in(
-    records: &[Vec<u8>],
-    process: &ProcessId,
-    start: Option<Start>,
-) -> Option<Error> {
+pub(crate) fn refusal_in(records: &[Vec<u8>], hearer: &Hearer) -> Option<Error> {
     let mut records = records
         .iter()
         .filter_map(|bytes| Record::from_bytes(bytes).ok());
-    records.find_map(|record| record.refusal_to(process, start).cloned())
+    records.find_map(|record| record.refusal_to(hearer).cloned())
 }
 
 /// What an earlier meeting of this job has come to, where it failed in the minutes before this process was started: it may
 /// come too late for the only one.
-pub(crate) fn earlier_failure(
-    board: &dyn Noticeboard,
-    process: &ProcessId,
-    start: Option<Start>,
-) -> Option<String> {
+pub(crate) fn earlier_failure(board: &dyn Noticeboard, hearer: &Hearer) -> Option<String> {
     let records = board.earlier_refusals();
     let records = records
         .iter()
         .filter_map(|bytes| Record::from_bytes(bytes).ok());
-    let mut causes = records.filter_map(|record| record.refusal_to(process, start).cloned());
+    let mut causes = records.filter_map(|record| record.refusal_to(hearer).cloned());
     // Who has come too late itself has only repeated what it has read.
     let is_repeated =
         |cause: &Error| matches!(cause, Error::Timeout { hint, .. } if hint.contains(HAD_FAILED));
@@ -180,11 +172,10 @@ pub(crate) fn looking_back_after(join_patience: Duration) -> Duration {
 pub(crate) async fn look_back(
     board: Arc<dyn Noticeboard>,
     join_patience: Duration,
-    process: ProcessId,
-    start: Option<Start>,
+    hearer: Hearer,
 ) -> String {
     tokio::time::sleep(looking_back_after(join_patience)).await;
-    let looked = Aside::start(move || earlier_failure(&*board, &process, start));
+    let looked = Aside::start(move || earlier_failure(&*board, &hearer));
     match looked.finish().await {
         Ok(Some(failure)) => failure,
         Ok(None) | Err(_) => std::future::pending().await,

@@ -7,7 +7,12 @@ use std::{
 
 use fsgather_core::Noticeboard;
 
-use crate::{config::Config, message::Join, noise::Credentials, refusal};
+use crate::{
+    config::{self, Config},
+    message::Join,
+    noise::Credentials,
+    refusal,
+};
 
 /// Where rank 0 may be.
 #[derive(Clone)]
@@ -55,18 +60,18 @@ impl Search {
     pub(crate) fn look_back(&self) -> impl Future<Output = String> + use<> {
         let Self {
             whereabouts,
-            join,
             config,
+            ..
         } = self;
         let board = match whereabouts {
             Whereabouts::Board(board) => Some(Arc::clone(board)),
             Whereabouts::Address { .. } => None,
         };
         let patience = config.join_patience;
-        let (process, start) = (join.process.clone(), join.start);
+        let hearer = config::hearer(config);
         async move {
             match board {
-                Some(board) => refusal::look_back(board, patience, process, start).await,
+                Some(board) => refusal::look_back(board, patience, hearer).await,
                 None => std::future::pending().await,
             }
         }

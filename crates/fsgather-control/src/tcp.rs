@@ -8,7 +8,7 @@ use std::{
 };
 
 use fsgather_core::{
-    Activity, Backoff, ChannelId, Error, Noticeboard, Phase, ProcessId, Rank, Start, WorldSize,
+    Activity, Backoff, ChannelId, Error, Noticeboard, Phase, ProcessId, Rank, WorldSize,
 };
 use tokio::{net::TcpListener, runtime::Runtime, sync::oneshot};
 use uuid::Uuid;
@@ -30,7 +30,7 @@ use crate::{
     message::ToCoordinator,
     noise::Credentials,
     random::fresh,
-    record::{Objection, Record},
+    record::{Hearer, Objection, Record},
     refusal,
     search::{Search, Whereabouts},
     transport::{self, Connection, TransportError},
@@ -189,11 +189,10 @@ async fn form(
             board: Arc::clone(board),
             hub: Arc::clone(hub),
             communicator: credentials.communicator,
-            process: config.process.clone(),
-            start: config.start,
+            hearer: config::hearer(config),
         };
         let (its, board, patience) = (Arc::clone(hub), Arc::clone(board), config.join_patience);
-        let earlier = refusal::look_back(board, patience, config.process.clone(), config.start);
+        let earlier = refusal::look_back(board, patience, config::hearer(config));
         tokio::spawn(async move {
             let failure = earlier.await;
             its.coordinate(|coordinator, _| coordinator.note_earlier_failure(failure));
@@ -369,9 +368,8 @@ struct Tending {
     board: Arc<dyn Noticeboard>,
     hub: Arc<Hub>,
     communicator: Uuid,
-    /// This process, and who started it.
-    process: ProcessId,
-    start: Option<Start>,
+    /// This rank.
+    hearer: Hearer,
 }
 
 impl Tending {
@@ -410,7 +408,7 @@ impl Tending {
                     continue;
                 }
             };
-            if let Some(refusal) = refusal::refusal_in(&others, &self.process, self.start) {
+            if let Some(refusal) = refusal::refusal_in(&others, &self.hearer) {
                 self.hub.coordinate(|coordinator, _| {
                     if !coordinator.is_open() {
                         coordinator.give_up(&refusal);

@@ -101,7 +101,7 @@ pub(crate) fn host(
 /// Keeps the record visible until the world has formed, then removes those of crashed runs; on a thread
 /// of its own, since each of these calls may hang.
 fn tend(config: &Config, board: Arc<dyn Noticeboard>, desk: Arc<Desk>) -> Result<(), Error> {
-    let (process, start) = (config.process.clone(), config.start);
+    let hearer = config::hearer(config);
     let mut look_back = Some(refusal::looking_back_after(config.join_patience));
     thread::Builder::new()
         .name("fsgather-0-board".into())
@@ -120,7 +120,7 @@ fn tend(config: &Config, board: Arc<dyn Noticeboard>, desk: Arc<Desk>) -> Result
                 }
                 if look_back.is_some_and(|after| posted.elapsed() >= after) {
                     look_back = None;
-                    if let Some(failure) = refusal::earlier_failure(&*board, &process, start) {
+                    if let Some(failure) = refusal::earlier_failure(&*board, &hearer) {
                         desk.coordinate(|coordinator, _| coordinator.note_earlier_failure(failure));
                     }
                 }
@@ -128,7 +128,7 @@ fn tend(config: &Config, board: Arc<dyn Noticeboard>, desk: Arc<Desk>) -> Result
                     tracing::debug!("the rendezvous record could not be tended: {error}");
                     Vec::new()
                 });
-                if let Some(refusal) = refusal::refusal_in(&others, &process, start) {
+                if let Some(refusal) = refusal::refusal_in(&others, &hearer) {
                     desk.coordinate(|coordinator, _| {
                         if !coordinator.is_open() {
                             coordinator.give_up(&refusal);
