@@ -1,7 +1,7 @@
 //! Rendezvous through files: [`FileBoard`].
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     io,
     path::{Path, PathBuf},
     sync::{Mutex, MutexGuard, PoisonError},
@@ -19,7 +19,7 @@ use crate::{
     listing, patience,
     process::{self, liveness},
     record::{self, Record, RecordError},
-    remove,
+    remove, rendezvous_directory,
     touching::TouchSchedule,
 };
 
@@ -75,6 +75,30 @@ struct State {
     read: BTreeMap<PathBuf, Record>,
     /// When each refusal that stays was left.
     refusals: BTreeMap<PathBuf, Left>,
+    /// What is of other users, so that any number of names that they leave is looked at once in a while only.
+    foreign: Foreign,
+}
+
+/// The names that were found to be of other users in each directory.
+#[derive(Debug, Default)]
+struct Foreign {
+    names: BTreeMap<PathBuf, HashSet<String>>,
+    since: Option<Instant>,
+}
+
+impl Foreign {
+    /// Takes out what is known of one directory; nothing after a while: a server may have shown a wrong owner for a
+    /// moment.
+    fn take(&mut self, directory: &Path, now: Instant) -> HashSet<String> {
+        if self
+            .since
+            .is_none_or(|since| now.saturating_duration_since(since) >= FOREIGN_KEPT)
+        {
+            self.names.clear();
+            self.since = Some(now);
+        }
+        self.names.remove(directory).unwrap_or_default()
+    }
 }
 
 /// What is left on a board.
@@ -106,6 +130,9 @@ const TICK: Duration = Duration::from_millis(50);
 /// The same where time stamps are whole seconds.
 const LONG_TICK: Duration = Duration::from_secs(2);
 
+/// How long the owner that a file was seen to have is believed.
+const FOREIGN_KEPT: Duration = Duration::from_secs(10);
+
 /// How long a refusal is kept for ranks that come late.
 const REFUSAL_KEPT: Duration = Duration::from_mins(10);
 
@@ -131,13 +158,11 @@ impl FileBoard {
         let mut failure = None;
         let mut is_readable = false;
         for place in &self.places {
-            match list(&place.directory) {
+            match self.own(place, |name| self.is_meant(name, kinds)) {
                 Ok(names) => {
                     is_readable = true;
-                    let paths = names
-                        .iter()
-                        .filter(|name| self.is_meant(place, name, kinds));
-                    found.extend(paths.filter_map(|name| self.read(place, name)));
+                    let current = names.iter().filter(|name| self.is_current(place, name));
+                    found.extend(current.filter_map(|name| self.read(place, name)));
                 }
                 // It is made by whichever rank needs it first.
                 Err(error) if is_not_seen(&error) => is_readable = true,
@@ -153,17 +178,48 @@ impl FileBoard {
         }
     }
 
-    fn is_meant(&self, place: &BoardPlace, name: &str, kinds: &[Kind]) -> bool {
+    fn is_meant(&self, name: &str, kinds: &[Kind]) -> bool {
         let (kind, parsed) = match RendezvousEntry::parse(name) {
             Some(RendezvousEntry::Record(parsed)) => (Kind::Record, parsed),
             Some(RendezvousEntry::Unreachable(parsed)) => (Kind::Objection, parsed),
             Some(RendezvousEntry::Refusal(parsed)) => (Kind::Refusal, parsed),
             _ => return false,
         };
-        kinds.contains(&kind)
-            && parsed.is_for(self.key)
-            && (kind != Kind::Refusal
-                || self.time_of(&place.directory, name) == Some(Left::SinceStart))
+        kinds.contains(&kind) && parsed.is_for(self.key)
+    }
+
+    /// Whether what was left speaks to this process: all but refusals of earlier attempts.
+    fn is_current(&self, place: &BoardPlace, name: &str) -> bool {
+        !matches!(
+            RendezvousEntry::parse(name),
+            Some(RendezvousEntry::Refusal(_))
+        ) || self.time_of(&place.directory, name) == Some(Left::SinceStart)
+    }
+
+    /// Lists those names that are wanted and not of other users. What others leave is looked at once in a while, however
+    /// much it is.
+    fn own(&self, place: &BoardPlace, is_wanted: impl Fn(&str) -> bool) -> io::Result<Vec<String>> {
+        let now = Instant::now();
+        // Where somebody else lists at the same time, names are looked at twice.
+        let mut foreign = self.lock().foreign.take(&place.directory, now);
+        let listed = list(&place.directory, &|name| {
+            !foreign.contains(name) && is_wanted(name)
+        });
+        let held = listing::hold(&place.directory);
+        let is_foreign = |name: &str| {
+            held.as_ref().is_ok_and(|held| {
+                listing::glance_in(held, Path::new(name))
+                    .is_ok_and(|found| found.uid != place.own.0)
+            })
+        };
+        let own = listed.map(|names| {
+            let (others, own) = names.into_iter().partition(|name| is_foreign(name));
+            foreign.extend::<Vec<String>>(others);
+            own
+        });
+        let directory = place.directory.clone();
+        self.lock().foreign.names.insert(directory, foreign);
+        own
     }
 
     /// When a refusal was left; none where that cannot be told.
@@ -260,7 +316,11 @@ impl FileBoard {
     /// those of other jobs of this user that are old by the server's clock. They are news, and own nothing.
     fn sweep_refusals(&self) {
         for place in &self.places {
-            let Ok(names) = list(&place.directory) else {
+            let is_refusal = |name: &str| {
+                let parsed = RendezvousEntry::parse(name);
+                matches!(parsed, Some(RendezvousEntry::Refusal(_)))
+            };
+            let Ok(names) = self.own(place, is_refusal) else {
                 continue;
             };
             let refusals: Vec<_> = names
@@ -275,7 +335,7 @@ impl FileBoard {
             if refusals.is_empty() {
                 continue;
             }
-            let now = directory::server_time(&place.directory);
+            let now = rendezvous_directory::server_time(&place.directory);
             for (path, is_for_us) in refusals {
                 let Ok(found) = listing::examine_path(&path) else {
                     continue;
@@ -305,7 +365,7 @@ impl FileBoard {
         let path = place.directory.join(entry.to_string());
         let is_local =
             FileSystem::of(&place.directory).is_ok_and(|system| system.class() == Class::Local);
-        directory::in_rendezvous(&place.directory, || {
+        rendezvous_directory::in_rendezvous(&place.directory, || {
             file::write_new(&path, 0o600, contents, !is_local)
         })
         .map_err(|error| {
@@ -320,9 +380,9 @@ impl FileBoard {
 }
 
 /// Lists a directory. An error of it is believed only when it comes again and again: servers have moments.
-fn list(directory: &Path) -> io::Result<Vec<String>> {
+fn list(directory: &Path, is_wanted: &dyn Fn(&str) -> bool) -> io::Result<Vec<String>> {
     for pause in PAUSES {
-        match listing::names(directory) {
+        match listing::names_if(directory, is_wanted) {
             Err(error) if !is_not_seen(&error) => {
                 tracing::debug!(path = %directory.display(), %error, "listing again");
                 // Nothing can cut this short.
@@ -331,7 +391,7 @@ fn list(directory: &Path) -> io::Result<Vec<String>> {
             listed => return listed,
         }
     }
-    listing::names(directory)
+    listing::names_if(directory, is_wanted)
 }
 
 /// When a file was written, by the clock of the directory's server; none where this process's own age is unknown.
@@ -341,7 +401,7 @@ fn time_left(directory: &Path, path: &Path, me: &ProcessId) -> io::Result<Option
     let Some(age) = process::age(me) else {
         return Ok(None);
     };
-    let now = directory::server_time(directory)?;
+    let now = rendezvous_directory::server_time(directory)?;
     let ago = now.duration_since(left).unwrap_or_default();
     Ok(Some(match is_younger(left, now, age) {
         true => Left::SinceStart,
@@ -447,12 +507,12 @@ impl Noticeboard for FileBoard {
     fn earlier_refusals(&self) -> Vec<Vec<u8>> {
         let mut found = Vec::new();
         for place in &self.places {
-            for name in list(&place.directory).unwrap_or_default() {
+            let names = self.own(place, |name| self.is_meant(name, &[Kind::Refusal]));
+            for name in names.unwrap_or_default() {
                 let Some(RendezvousEntry::Refusal(parsed)) = RendezvousEntry::parse(&name) else {
                     continue;
                 };
-                let is_earlier = parsed.is_for(self.key)
-                    && self.time_of(&place.directory, &name) == Some(Left::Before);
+                let is_earlier = self.time_of(&place.directory, &name) == Some(Left::Before);
                 let read = is_earlier.then(|| self.read(place, &name)).flatten();
                 found.extend(read.map(|(_, record)| (parsed.stamp(), record.body)));
             }

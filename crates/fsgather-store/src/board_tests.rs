@@ -3,7 +3,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use fsgather_core::{JobKey, WorldSize};
 
 use super::*;
-use crate::{directory::check_writable, process::this_process};
+use crate::{process::this_process, rendezvous_directory::check_writable};
 
 fn key(number: u32) -> KeyHash {
     JobKey {
@@ -161,6 +161,29 @@ fn records_of_other_users_are_passed_over() {
 }
 
 #[test]
+fn names_of_other_users_are_looked_at_once() {
+    let (_dir, place) = place();
+    let poster = board(&place);
+    poster.post(b"word").unwrap();
+    let stranger = BoardPlace {
+        own: OwnUid(place.own.0 + 1),
+        ..place.clone()
+    };
+    let mut finder = board(&stranger);
+    assert!(finder.records().unwrap().is_empty());
+    assert_eq!(
+        finder.lock().foreign.names[&finder.places[0].directory].len(),
+        1
+    );
+    // Now it would be one that counts, and nobody looks.
+    finder.places = vec![place];
+    assert!(finder.records().unwrap().is_empty());
+    // After a while it is looked at again: servers have moments.
+    finder.lock().foreign.since = Instant::now().checked_sub(FOREIGN_KEPT);
+    assert_eq!(finder.records().unwrap(), [b"word"]);
+}
+
+#[test]
 fn sweeping_removes_what_the_dead_have_left_and_nothing_else() {
     let (_dir, place) = place();
     let me = this_process().unwrap();
@@ -213,8 +236,9 @@ fn a_refusal_stays_and_speaks_to_processes_that_ran_already() {
     let (_dir, place) = place();
     let mut late = this_process().unwrap();
     let me = late.clone();
-    // As one that is started an hour later, whatever the ticks.
-    late.start_time += 360_000;
+    // As one that is started right now, give or take a tick.
+    let age = process::age(&me).unwrap();
+    late.start_time += u64::try_from(age.as_millis() / 10).unwrap();
     let board_of =
         |process: &ProcessId| FileBoard::new(vec![place.clone()], key(0), process.clone());
     let old = ProcessId {

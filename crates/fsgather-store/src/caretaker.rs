@@ -339,8 +339,13 @@ impl Work {
         if now < next {
             return;
         }
-        let is_there = self.renew();
+        // First, so that no beat is left in the wrong place.
+        let replaced = self.directory.check_place();
+        let is_there = replaced.is_err() || self.renew();
         self.look_for_condemnation();
+        if let Err(error) = replaced {
+            lock(&self.condemned).get_or_insert(error);
+        }
         if !is_there {
             self.condemn("it has vanished: somebody has removed it".into());
         }
@@ -430,7 +435,7 @@ impl Work {
         let (id, own) = (self.directory.facts().id, self.directory.own());
         let names = listing::names(rendezvous).unwrap_or_default();
         let marks = Neighbours::among(&names).beside(id).marks;
-        let Some((mark, by)) = condemnation::condemned_by(rendezvous, &marks, own) else {
+        let Some((mark, by)) = condemnation::condemned_by(rendezvous, &marks, id, own) else {
             return;
         };
         self.condemn(format!(

@@ -120,6 +120,29 @@ fn an_owner_whose_directory_has_vanished_is_told_so() {
 }
 
 #[test]
+fn an_owner_whose_directory_was_replaced_is_told_so() {
+    let (place, directory) = gather_dir();
+    let care = Caretaker::start(&directory)
+        .unwrap()
+        .care_for(directory.clone(), Some(Duration::from_millis(5)));
+    care.check().unwrap();
+    // Made elsewhere first, so that it is never missing for long enough to count as vanished.
+    let other = place.path().join("other");
+    std::fs::create_dir(&other).unwrap();
+    rustix::fs::renameat_with(
+        rustix::fs::CWD,
+        &other,
+        rustix::fs::CWD,
+        directory.path(),
+        rustix::fs::RenameFlags::EXCHANGE,
+    )
+    .unwrap();
+    wait_until(|| care.check().is_err());
+    let text = care.check().unwrap_err().to_string();
+    assert!(text.contains("is in its place"), "{text}");
+}
+
+#[test]
 fn an_owner_whose_directory_was_condemned_is_told_by_whom() {
     let (place, directory) = gather_dir();
     let care = Caretaker::start(&directory)
@@ -132,7 +155,8 @@ fn an_owner_whose_directory_was_condemned_is_told_by_whom() {
     };
     // Written elsewhere first, so that it is seen whole.
     let draft = place.path().join("draft");
-    std::fs::write(&draft, "fsgather clean on n3 (pid 8)\n").unwrap();
+    let text = format!("fsgather clean on n3 (pid 8)\n{}\n", directory.facts().id);
+    std::fs::write(&draft, text).unwrap();
     std::fs::rename(draft, place.path().join(mark.to_string())).unwrap();
     wait_until(|| care.check().is_err());
     let text = care.check().unwrap_err().to_string();

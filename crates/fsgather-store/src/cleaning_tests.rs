@@ -155,6 +155,7 @@ fn a_silent_one_goes_only_after_its_age_and_its_mark_stays_for_its_owner() {
     let (_, by) = condemned_by(
         &place.rendezvous,
         &marks_of(&place.rendezvous, id),
+        id,
         place.own,
     )
     .unwrap();

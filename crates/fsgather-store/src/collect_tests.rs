@@ -11,8 +11,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::format::{CHUNK_LEN, HEADER_LEN};
 use crate::{
-    compression::CompressionSetting, directory::check_writable, filesystem::Class,
-    format::Encoding, owner::tests::record, payload_writer::PayloadId,
+    compression::CompressionSetting, filesystem::Class, format::Encoding, owner::tests::record,
+    payload_writer::PayloadId, rendezvous_directory::check_writable,
 };
 
 /// A gather directory for tests.

@@ -16,11 +16,10 @@ use rustix::fs::FileType;
 use crate::{
     directory::OwnUid,
     file,
-    gather_dir::is_not_seen,
     inventory::{self, Part, Table},
-    layout::RendezvousEntry,
+    layout::{self, RendezvousEntry},
     listing,
-    owner::OwnerRecord,
+    owner::{self, OwnerRecord},
     remove, reveal,
 };
 
@@ -33,9 +32,10 @@ pub(crate) struct Mark {
 impl Mark {
     /// Condemns a gather directory, in the name of `what` in the process `me`.
     ///
-    /// Where there is no room for one more file the mark is a second name of a file that speaks for the
-    /// directory, which then says nothing of who has left it; and where files have one name only and the
-    /// owner `is_gone`, the directory's first other file becomes the mark, as it would be removed next.
+    /// Where there is no room for one more file the mark is a second name of the owner record,
+    /// which then says nothing of who has left it; and where files have one name only and the
+    /// owner `is_gone`, nobody has to be told, and the directory's first other file gives its room by taking the mark's
+    /// name, as it would be removed next.
     pub(crate) fn leave(
         rendezvous: &Path,
         id: GatherId,
@@ -48,7 +48,7 @@ impl Mark {
             nonce: crate::random::fresh(),
         };
         let path = rendezvous.join(entry.to_string());
-        let text = format!("{what} on {} (pid {})\n", me.host, me.pid);
+        let text = format!("{what} on {} (pid {})\n{id}\n", me.host, me.pid);
         match file::write_new(&path, 0o600, text.as_bytes(), true) {
             Ok(()) => {}
             Err(error) if file::is_lack_of_room(&error) => {
@@ -82,20 +82,11 @@ impl Mark {
     }
 }
 
-/// Has a file that speaks for the directory appear as the mark as well.
+/// Has the owner record appear as the mark as well.
 fn link_of(gather: &Path, mark: &Path) -> bool {
-    let names = listing::names(gather).unwrap_or_default();
-    let speaks = |name: &&String| {
-        matches!(
-            inventory::gather_directory(name),
-            Some(Part::File(kind)) if kind.is_about_the_directory()
-        )
-    };
-    names.iter().filter(speaks).any(|name| {
-        reveal::second_name(&gather.join(name), mark)
-            .inspect_err(|error| tracing::debug!(name, %error, "cannot be the mark"))
-            .is_ok()
-    })
+    reveal::second_name(&gather.join(layout::OWNER), mark)
+        .inspect_err(|error| tracing::debug!(%error, "the owner record cannot be the mark"))
+        .is_ok()
 }
 
 /// Has the first file below that does not speak for the directory become the mark.
@@ -121,59 +112,59 @@ fn taken_from(gather: &Path, mark: &Path) -> bool {
     false
 }
 
-/// Who has condemned a gather directory, in the words of the first of the marks beside it that this user or root
-/// has left.
+/// Who has condemned a gather directory, in the words of the first of the marks beside it that counts.
+///
+/// A name alone says nothing: anybody may make one here, or have one lead somewhere, or give it to a file of this user's. A
+/// mark is a file of this user or of root that says which directory it is about.
 pub(crate) fn condemned_by(
     rendezvous: &Path,
     marks: &[String],
+    id: GatherId,
     own: OwnUid,
 ) -> Option<(String, String)> {
     marks.iter().find_map(|mark| {
-        let by = match read_mark(&rendezvous.join(mark), own) {
-            Ok(by) => by?,
-            // Taken back since it was listed.
-            Err(error) if is_not_seen(&error) => return None,
-            Err(error) => {
-                tracing::debug!(mark, %error, "cannot read");
-                "somebody".to_owned()
-            }
-        };
-        Some((mark.clone(), by))
+        let by = read_mark(&rendezvous.join(mark), id, own).unwrap_or_else(|error| {
+            tracing::debug!(mark, %error, "cannot read");
+            None
+        });
+        by.map(|by| (mark.clone(), by))
     })
 }
 
-/// Who left a mark, in the words of its first line; `None` when another user did.
-fn read_mark(path: &Path, own: OwnUid) -> io::Result<Option<String>> {
+/// Who left a mark; `None` when it is none about this directory, or another user did.
+fn read_mark(path: &Path, id: GatherId, own: OwnUid) -> io::Result<Option<String>> {
     let file = file::open(path)?;
-    let uid = file::examine(&file)?.uid;
-    if uid != own.0 && uid != 0 {
+    let opened = file::examine(&file)?;
+    if !opened.is_regular || opened.uid != own.0 && opened.uid != 0 {
         return Ok(None);
     }
-    let bytes = file::read_bounded(&file, 200)?;
-    // A mark for which there was no room is another file's second name.
-    let text: String = str::from_utf8(&bytes)
-        .ok()
-        .filter(|text| !text.starts_with(OwnerRecord::TITLE_STEM))
-        .unwrap_or_default()
-        .lines()
-        .next()
-        .unwrap_or_default()
-        .chars()
-        .filter(|character| !character.is_control())
-        .collect();
-    Ok(Some(if text.is_empty() {
-        "somebody".to_owned()
-    } else {
-        text
-    }))
+    Ok(author(
+        &file::read_bounded(&file, owner::MAX_RECORD_LEN)?,
+        id,
+    ))
+}
+
+/// Who speaks in what a mark holds, if it is about this directory. Pure.
+fn author(contents: &[u8], id: GatherId) -> Option<String> {
+    // A mark for which there was no room is the owner record's second name.
+    if OwnerRecord::from_text(contents).is_ok_and(|record| record.gather == id) {
+        return Some("somebody".to_owned());
+    }
+    let mut lines = str::from_utf8(contents).ok()?.lines();
+    let (who, about) = (lines.next()?, lines.next()?);
+    if about != id.to_string() {
+        return None;
+    }
+    let shown = who.chars().filter(|character| !character.is_control());
+    Some(shown.take(200).collect())
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use crate::owner::tests::record;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
-    use crate::neighbours::Neighbours;
+    use crate::{neighbours::Neighbours, owner::tests::record};
 
     pub(crate) fn marks_of(rendezvous: &Path, id: GatherId) -> Vec<String> {
         Neighbours::among(&listing::names(rendezvous).unwrap())
@@ -193,7 +184,7 @@ pub(crate) mod tests {
         };
         let mark = Mark::leave(place.path(), id, "fsgather clean", &me, false).unwrap();
         let by = |id, own| {
-            condemned_by(place.path(), &marks_of(place.path(), id), own).map(|(_, by)| by)
+            condemned_by(place.path(), &marks_of(place.path(), id), id, own).map(|(_, by)| by)
         };
         assert_eq!(by(id, own).unwrap(), "fsgather clean on n3 (pid 8)");
         assert_eq!(by(other, own), None);
@@ -202,6 +193,48 @@ pub(crate) mod tests {
         }
         mark.take_back().unwrap();
         assert_eq!(by(id, own), None);
+    }
+
+    #[test]
+    fn a_name_alone_stops_nobody() {
+        let place = tempfile::tempdir().unwrap();
+        let own = crate::check_writable(place.path()).unwrap();
+        let (id, other) = (record(1).gather, record(2).gather);
+        let path = |nonce| {
+            let entry = RendezvousEntry::Condemned { id, nonce };
+            place.path().join(entry.to_string())
+        };
+        symlink("nowhere", path(1)).unwrap();
+        symlink(place.path(), path(2)).unwrap();
+        std::fs::create_dir(path(3)).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            path(4),
+            FileType::Fifo,
+            rustix::fs::Mode::from_raw_mode(0o600),
+            0,
+        )
+        .unwrap();
+        std::fs::write(path(5), b"").unwrap();
+        std::fs::write(path(6), b"fsgather clean on n3 (pid 8)\n").unwrap();
+        // Another mark, another owner record, and any other file that somebody has given this name.
+        let about_other = format!("fsgather clean on n3 (pid 8)\n{other}\n");
+        std::fs::write(path(7), &about_other).unwrap();
+        std::fs::write(path(8), record(2).to_text()).unwrap();
+        std::fs::write(path(9), [0xff; 9000]).unwrap();
+        let good = about_other.replace(&other.to_string(), &id.to_string());
+        std::fs::write(path(10), &good).unwrap();
+        std::fs::set_permissions(path(10), PermissionsExt::from_mode(0o000)).unwrap();
+        let by = || condemned_by(place.path(), &marks_of(place.path(), id), id, own);
+        if !rustix::process::geteuid().is_root() {
+            assert_eq!(by(), None, "it cannot be read");
+        }
+        std::fs::remove_file(path(10)).unwrap();
+        assert_eq!(by(), None);
+        std::fs::write(path(11), &good).unwrap();
+        assert_eq!(by().unwrap().1, "fsgather clean on n3 (pid 8)");
+        std::fs::write(path(11), record(1).to_text()).unwrap();
+        assert_eq!(by().unwrap().1, "somebody");
     }
 
     #[test]
@@ -217,7 +250,8 @@ pub(crate) mod tests {
             .to_string(),
         );
         let marks = || marks_of(place.path(), record(1).gather);
-        let by = || condemned_by(place.path(), &marks(), own).map(|(_, by)| by);
+        let id = record(1).gather;
+        let by = || condemned_by(place.path(), &marks(), id, own).map(|(_, by)| by);
         assert!(link_of(made.path(), &mark));
         assert_eq!(by().as_deref(), Some("somebody"));
         assert!(made.owner().is_ok());
@@ -226,7 +260,7 @@ pub(crate) mod tests {
         let name = "payload-c0000000000000000-e00000000000000000012-r00003-0000beef";
         std::fs::write(made.payloads().join(name), b"\x89FSG\xff").unwrap();
         assert!(taken_from(made.path(), &mark));
-        assert_eq!(by().as_deref(), Some("somebody"));
+        assert_eq!(by(), None, "nobody is left to be told");
         assert_eq!(std::fs::read_dir(made.payloads()).unwrap().count(), 0);
     }
 }

@@ -18,7 +18,7 @@ use crate::{
     directory::{self, OwnUid},
     file, layout, listing,
     marker_names::MarkerName,
-    message_file, remove,
+    message_file, remove, rendezvous_directory,
 };
 
 /// How often to look on this host.
@@ -103,8 +103,8 @@ impl Detours {
             message,
         };
         let uid = rustix::process::geteuid().as_raw();
-        let local =
-            directory::default_local(uid).and_then(|made| directory::make_rendezvous(&made));
+        let local = directory::default_local(uid)
+            .and_then(|made| rendezvous_directory::make_rendezvous(&made));
         for place in local.into_iter().chain([self.shared.clone()]) {
             let path = place.join(name.to_string());
             match file::write_new(&path, 0o600, sealed, true) {

@@ -7,29 +7,40 @@
 use std::{
     fs::File,
     io::{self, IoSlice, Read, Write},
-    os::unix::fs::{FileExt, MetadataExt},
+    os::{
+        fd::AsFd,
+        unix::fs::{FileExt, MetadataExt},
+    },
     path::Path,
 };
 
 use fsgather_core::bytes_text;
 use rustix::{
-    fs::{Mode, OFlags},
+    fs::{CWD, Mode, OFlags},
     io::{Errno, retry_on_intr},
     process::{Resource, getrlimit},
 };
 
 /// Makes a new file for writing; an existing one, or a link, is an error.
 pub(crate) fn create_new(path: &Path, mode: u32) -> io::Result<File> {
+    create_new_in(CWD, path, mode)
+}
+
+/// The same in a directory that is held.
+pub(crate) fn create_new_in(directory: impl AsFd, path: &Path, mode: u32) -> io::Result<File> {
+    let directory = directory.as_fd();
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let permissions = Mode::from_raw_mode(mode);
     let file = File::from(retry_on_intr(|| {
-        rustix::fs::open(path, flags, permissions)
+        rustix::fs::openat(directory, path, flags, permissions)
     })?);
-    // The umask takes away what sharing within a group was asked for; some file systems have no modes.
-    if mode & 0o077 != 0
+    // The umask takes away what sharing within a group was asked for, and what a directory has its files inherit may
+    // give more than was; some file systems have no modes.
+    let found = file.metadata()?.mode() & 0o777;
+    if found != mode
         && let Err(errno) = rustix::fs::fchmod(&file, permissions)
     {
-        tracing::debug!(path = %path.display(), %errno, "cannot set the mode");
+        tracing::debug!(path = %path.display(), found, %errno, "cannot set the mode");
     }
     Ok(file)
 }
@@ -134,6 +145,12 @@ pub(crate) fn forget_contents(file: &File) {
     if let Err(error) = file.set_len(0) {
         tracing::trace!(%error, "a file that is going to be removed cannot be emptied");
     }
+}
+
+/// Has a file's data brought to the server as closing does, and says how that went; it stays open.
+pub(crate) fn flush(file: &File) -> io::Result<()> {
+    // Every descriptor that is closed has that effect.
+    close(file.try_clone()?)
 }
 
 /// Closes a file and says how that went.

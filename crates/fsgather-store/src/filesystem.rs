@@ -4,7 +4,7 @@
 //! and what messages say; what is correct never depends on it, since everything built on FUSE shows one
 //! number.
 
-use std::{fs::File, io, path::Path};
+use std::{io, os::fd::AsFd, path::Path};
 
 use fsgather_core::Error;
 use rustix::io::{Errno, retry_on_intr};
@@ -65,6 +65,9 @@ const TABLE: &[(u32, &str, Class)] = &[
     (0x6573_5546, "fuse", Class::Unknown),
 ];
 
+/// Local types whose files belong to whom the mount says, and not to whom made them.
+const WITHOUT_OWNERS: [&str; 2] = ["vfat", "exfat"];
+
 /// Types on which a mapped file cannot shrink or vanish behind the reader's back.
 const MAPPABLE: [&str; 5] = ["ext4", "xfs", "btrfs", "tmpfs", "overlay"];
 
@@ -114,9 +117,9 @@ impl FileSystem {
         Ok(Self::from_magic(magic_of(&facts)))
     }
 
-    /// The type of the file system that an open file lies on.
-    pub(crate) fn of_file(file: &File) -> io::Result<Self> {
-        let facts = retry_on_intr(|| rustix::fs::fstatfs(file))?;
+    /// The type of the file system that an open file or directory lies on.
+    pub(crate) fn of_open(file: impl AsFd) -> io::Result<Self> {
+        let facts = retry_on_intr(|| rustix::fs::fstatfs(file.as_fd()))?;
         Ok(Self::from_magic(magic_of(&facts)))
     }
 
@@ -130,6 +133,13 @@ impl FileSystem {
     #[must_use]
     pub const fn class(&self) -> Class {
         self.class
+    }
+
+    /// Whether files on it are sure to belong to the user that made them, under that user's own number: local types
+    /// that have owners. Servers may show others.
+    #[must_use]
+    pub fn shows_makers(&self) -> bool {
+        self.class == Class::Local && !WITHOUT_OWNERS.contains(&self.name.as_str())
     }
 
     /// Whether files on it may be mapped: only the types known to be local and well-behaved.
@@ -196,8 +206,12 @@ mod tests {
             let system = FileSystem::from_magic(magic);
             assert_eq!(system.name(), name);
             assert!(!system.is_mappable() || class == Class::Local, "{name}");
+            assert!(!system.is_mappable() || system.shows_makers(), "{name}");
         }
         assert!(!FileSystem::from_magic(0x6573_5546).is_mappable());
+        for without in [0x4d44, 0x6969, 0x6573_5546, 7] {
+            assert!(!FileSystem::from_magic(without).shows_makers());
+        }
         assert!(!FileSystem::from_magic(0xdead_beef).is_mappable());
     }
 

@@ -3,11 +3,11 @@
 use std::{
     io,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use fsgather_core::{Error, GatherId, Rank, StorageCause, WorldSize, duration_text};
-use rustix::io::Errno;
+use rustix::{fs::FileType, io::Errno};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -16,10 +16,11 @@ use crate::{
     file,
     filesystem::{Class, FileSystem},
     layout::{self, GatherEntry, PayloadName, RendezvousEntry},
-    listing,
+    listing::{self, Identity},
     owner::{self, OwnerRecord},
     patience::{Patience, Progress},
     remove,
+    rendezvous_directory::{self, ANY_MODE},
     reveal::{self, PublishMode},
 };
 
@@ -32,7 +33,7 @@ pub struct GatherFacts {
     pub communicator: Uuid,
     /// How many ranks the world has, by whose numbers payloads are named.
     pub world_size: WorldSize,
-    /// The permissions of directories in it: 0700, or wider where sharing was asked for.
+    /// The permissions of directories in it: 0700, or wider where sharing was asked for, or [`ANY_MODE`].
     pub mode: u32,
     /// How files are published in it.
     pub publish: PublishMode,
@@ -44,6 +45,19 @@ pub(crate) fn is_gone(what: &str, error: &io::Error) -> StorageCause {
         os_code: error.raw_os_error(),
         message: format!("{what} is gone: somebody has removed it while the job was running"),
     }
+}
+
+/// That another directory has been put in the place of a gather directory.
+fn replaced(by: u32, own: OwnUid) -> StorageCause {
+    let whose = if by == own.0 {
+        "another directory".to_owned()
+    } else {
+        format!("a directory of uid {by}")
+    };
+    StorageCause::described(format!(
+        "{whose} is in its place: somebody has moved it away; name a directory with FSGATHER_DIR in which only this \
+         user can rename, or a sticky one (chmod +t)"
+    ))
 }
 
 /// A gather directory as this rank sees it.
@@ -89,6 +103,7 @@ pub struct GatherDir {
     facts: GatherFacts,
     file_system: FileSystem,
     own: OwnUid,
+    identity: Identity,
 }
 
 impl GatherDir {
@@ -98,8 +113,8 @@ impl GatherDir {
     /// # Errors
     ///
     /// [`Error::Storage`] when something cannot be made, when a directory of this id exists already, or
-    /// when the file system makes it accessible to more people than `mode` says. What was made before
-    /// is removed again.
+    /// when the file system makes it accessible to more people than `mode` says, unless that is [`ANY_MODE`]. What was
+    /// made before is removed again.
     pub fn create(
         rendezvous: &Path,
         mode: u32,
@@ -140,12 +155,26 @@ impl GatherDir {
                 directory::explain(rendezvous, &error),
             )
         };
-        let is_new = directory::in_rendezvous(rendezvous, || directory::make(&path, mode));
+        let since = SystemTime::now();
+        let is_new =
+            rendezvous_directory::in_rendezvous(rendezvous, || directory::make(&path, 0o700));
         if !is_new.map_err(failed)? && !is_empty_and_own(&path, own) {
             return Err(failed(io::ErrorKind::AlreadyExists.into()));
         }
+        let opened = directory::open(&path).map_err(failed)?;
+        let found = listing::examine_open(&opened).map_err(failed)?;
+        // What is private already and is to be shared: it had better be nothing but what was made.
+        let others_may = |mode: u32| mode & 0o077 != 0;
+        let is_opened = others_may(mode) && !others_may(found.mode);
+        let is_ours = found.uid == own.0
+            && (!is_opened
+                || rendezvous_directory::is_just_made(&opened, since).map_err(failed)?);
+        if !is_ours {
+            return Err(Error::storage("use", &path, replaced(found.uid, own)));
+        }
         let mut gather_dir = Self {
-            file_system: FileSystem::of(&path)?,
+            file_system: FileSystem::of_open(&opened).map_err(failed)?,
+            identity: found.identity,
             path: path.clone(),
             facts: GatherFacts {
                 id: owner.gather,
@@ -217,7 +246,7 @@ impl GatherDir {
 
     /// Makes a directory inside; that it exists is success.
     pub(crate) fn make_directory(&self, path: &Path) -> Result<(), Error> {
-        let made = directory::make(path, self.facts.mode)
+        let made = directory::make(path, 0o700)
             .map_err(|error| Error::storage("make directory", path, self.explain(&error)))?;
         if made {
             self.make_private(path)
@@ -235,24 +264,36 @@ impl GatherDir {
     }
 
     /// Sets the mode asked for, and checks that the file system has taken it.
+    ///
+    /// Where the group shares in it, that is the group of the directory above, and all that is made below gets it as well.
     fn make_private(&self, path: &Path) -> Result<(), Error> {
         let failed = |error: io::Error| Error::storage("set the mode of", path, &error);
-        let set = directory::set_mode(path, self.facts.mode);
-        let found = directory::look(path).map_err(failed)?;
-        if found.mode & 0o077 & !self.facts.mode != 0 {
+        let wanted = self.facts.mode & 0o777;
+        let directory = directory::open(path).map_err(failed)?;
+        let mut mode = wanted;
+        if mode & 0o070 != 0
+            && let Some(above) = path.parent()
+        {
+            let group = directory::look(above).map_err(failed)?.gid;
+            if directory::give_group(&directory, group).map_err(failed)? {
+                mode |= 0o2000;
+            }
+        }
+        let given = directory::give_mode(&directory, mode);
+        let found = listing::examine_open(&directory).map_err(failed)?;
+        if found.mode & 0o077 & !wanted != 0 && self.facts.mode & ANY_MODE != ANY_MODE {
             return Err(Error::storage(
                 "keep private",
                 path,
                 StorageCause::described(format!(
                     "its mode stays {:o} on this file system ({}); name another directory with \
-                     FSGATHER_DIR, or allow sharing with FSGATHER_DIR_MODE={:04o}",
+                     FSGATHER_DIR, or let whoever can read it join and read with FSGATHER_DIR_MODE=any",
                     found.mode,
                     self.file_system.name(),
-                    found.mode & 0o777
                 )),
             ));
         }
-        if let Err(error) = set {
+        if let Err(error) = given {
             tracing::debug!(path = %path.display(), %error, "mode not set, but narrow enough");
         }
         Ok(())
@@ -277,7 +318,7 @@ impl GatherDir {
         let path = rendezvous.join(RendezvousEntry::Gather(facts.id).to_string());
         let mut patience = Patience::new(visibility);
         let found = loop {
-            match directory::look(&path) {
+            match listing::glance(&path) {
                 Ok(found) => break found,
                 Err(error) if is_not_seen(&error) => {
                     if !patience.pause(progress)? {
@@ -304,7 +345,7 @@ impl GatherDir {
                 Err(error) => return Err(Error::storage("open", &path, &error)),
             }
         };
-        let problem = if !found.is_directory {
+        let problem = if found.kind != FileType::Directory {
             "it is not a directory".to_owned()
         } else if found.uid != own.0 {
             format!(
@@ -314,6 +355,7 @@ impl GatherDir {
         } else {
             return Ok(Self {
                 file_system: FileSystem::of(&path)?,
+                identity: found.identity,
                 path,
                 facts,
                 own,
@@ -323,6 +365,33 @@ impl GatherDir {
             "open",
             path,
             StorageCause::described(problem),
+        ))
+    }
+
+    /// Whether the directory at its path is still the one that was made or opened: whoever may write in the directory above
+    /// can put another one in its place. That it is gone is for others to say.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Storage`] when another one is there.
+    pub(crate) fn check_place(&self) -> Result<(), Error> {
+        let Ok(found) = listing::glance(&self.path) else {
+            return Ok(());
+        };
+        let is_ours = found.uid == self.own.0
+            && (found.identity == self.identity
+                // Where numbers of files do not last it is known by what no other user can have put there.
+                || self.owner().is_ok_and(|record| {
+                    record.gather == self.facts.id
+                        && record.communicator == self.facts.communicator
+                }));
+        if is_ours {
+            return Ok(());
+        }
+        Err(Error::storage(
+            "use",
+            &self.path,
+            replaced(found.uid, self.own),
         ))
     }
 
@@ -349,9 +418,9 @@ impl GatherDir {
         self.own
     }
 
-    /// The mode of files in it.
+    /// The mode of files in it: what others may change must not be mapped, nor believed once it has been verified.
     pub(crate) const fn file_mode(&self) -> u32 {
-        0o600 | (self.facts.mode & 0o066)
+        0o600 | (self.facts.mode & 0o044)
     }
 
     /// Whether data must be synced before it is announced.

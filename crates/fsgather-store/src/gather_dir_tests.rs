@@ -1,7 +1,7 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use super::*;
-use crate::{directory::check_writable, owner::tests::record, removal::Removal};
+use crate::{owner::tests::record, removal::Removal, rendezvous_directory::check_writable};
 
 /// A rendezvous directory for tests, and the uid its files have.
 fn rendezvous() -> (tempfile::TempDir, OwnUid) {
@@ -17,7 +17,7 @@ fn mode_of(path: &Path) -> u32 {
 #[test]
 fn everything_is_private_unless_sharing_was_asked_for() {
     let (place, own) = rendezvous();
-    for (salt, mode, file_mode) in [(1, 0o700, 0o600), (2, 0o770, 0o660)] {
+    for (salt, mode, file_mode) in [(1, 0o700, 0o600), (2, 0o770, 0o640)] {
         let made = GatherDir::create(place.path(), mode, &record(salt), own).unwrap();
         assert_eq!(mode_of(made.path()), mode);
         assert_eq!(mode_of(&made.payloads()), mode);
@@ -269,4 +269,92 @@ fn the_last_one_to_leave_removes_what_rank_0_cannot() {
     assert!(made.remove_if_unused(Rank::ZERO));
     assert!(!made.path().exists());
     assert!(made.remove_if_unused(Rank::ZERO), "gone is gone");
+}
+
+#[test]
+fn a_directory_in_the_place_of_this_one_is_noticed_and_nothing_is_left_in_it() {
+    let (place, own) = rendezvous();
+    let made = GatherDir::create(place.path(), 0o700, &record(1), own).unwrap();
+    let other = GatherDir::create(place.path(), 0o700, &record(2), own).unwrap();
+    let opened = GatherDir::open(
+        place.path(),
+        made.facts().clone(),
+        Rank::ZERO,
+        own,
+        Duration::ZERO,
+        &mut |_| Ok(()),
+    )
+    .unwrap();
+    for directory in [&made, &opened] {
+        directory.check_place().unwrap();
+    }
+    // One of this user's that is just like it, with numbers of its own.
+    let moved = place.path().join("moved");
+    std::fs::rename(made.path(), &moved).unwrap();
+    made.check_place().unwrap();
+    std::fs::rename(other.path(), made.path()).unwrap();
+    let id = crate::PayloadId {
+        channel: fsgather_core::ChannelId::WORLD,
+        epoch: fsgather_core::Epoch::FIRST,
+        rank: Rank::ZERO,
+    };
+    let none = crate::CompressionSetting::None;
+    for directory in [&made, &opened] {
+        let text = directory.check_place().unwrap_err().to_string();
+        assert!(text.contains("another directory is in its place"), "{text}");
+        assert!(text.contains("chmod +t"), "{text}");
+        let begun = directory.create_payload(id, crate::Encoding(0), none, |_| Ok(()));
+        assert_eq!(begun.unwrap_err().to_string(), text);
+    }
+    assert_eq!(std::fs::read_dir(made.staging()).unwrap().count(), 0);
+    // A file system on which numbers do not last shows the same directory with another one.
+    let owner = made.path().join(layout::OWNER);
+    std::fs::write(&owner, record(1).to_text()).unwrap();
+    made.check_place().unwrap();
+    let stranger = made.owned_by(own.0 + 1);
+    let text = stranger.check_place().unwrap_err().to_string();
+    assert!(
+        text.contains(&format!("a directory of uid {}", own.0)),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_is_swapped_while_a_payload_is_written_is_not_announced() {
+    let (place, own) = rendezvous();
+    let made = GatherDir::create(place.path(), 0o700, &record(1), own).unwrap();
+    let id = crate::PayloadId {
+        channel: fsgather_core::ChannelId::WORLD,
+        epoch: fsgather_core::Epoch::FIRST,
+        rank: Rank::ZERO,
+    };
+    let none = crate::CompressionSetting::None;
+    let writer = made
+        .create_payload(id, crate::Encoding(0), none, |_| Ok(()))
+        .unwrap();
+    let staged = made.staging().join(writer.name().to_string());
+    std::fs::rename(made.path(), place.path().join("moved")).unwrap();
+    let other = GatherDir::create(place.path(), 0o700, &record(2), own).unwrap();
+    std::fs::rename(other.path(), made.path()).unwrap();
+    std::fs::write(&staged, b"another payload").unwrap();
+    let text = writer.publish().unwrap_err().to_string();
+    assert!(text.contains("in its place"), "{text}");
+}
+
+#[test]
+fn what_is_shared_has_the_group_of_the_directory_above_and_files_that_it_cannot_change() {
+    let (place, own) = rendezvous();
+    let above = std::fs::metadata(place.path()).unwrap().gid();
+    for (number, mode, file) in [(1, 0o700, 0o600), (2, 0o750, 0o640), (3, 0o770, 0o640)] {
+        let made = GatherDir::create(place.path(), mode, &record(number), own).unwrap();
+        let expected = if mode == 0o700 { mode } else { mode | 0o2000 };
+        for path in [made.path(), &made.staging(), &made.payloads()] {
+            let found = std::fs::metadata(path).unwrap();
+            assert_eq!((found.mode() & 0o7777, found.gid()), (expected, above));
+        }
+        let owner = std::fs::metadata(made.path().join(layout::OWNER)).unwrap();
+        assert_eq!(owner.permissions().mode() & 0o777, file);
+        assert_eq!(made.file_mode(), file);
+        assert!(made.remove().is_complete());
+    }
 }

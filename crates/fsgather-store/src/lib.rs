@@ -31,7 +31,7 @@
 //!
 //! Pure modules (`layout`, `format`, `chunk_table`, `inventory`, `judgement`, `leftovers`, `locator`,
 //! `owner`, `record`, `touching`) touch nothing. Each kind of system call has one owner: `file` (open,
-//! write, sync, close), `listing` (statx, readdir), `directory` (mkdir, modes, touching), `reveal` (rename,
+//! write, sync, close), `listing` (statx, readdir, directories that are held), `directory` (mkdir, modes, touching), `reveal` (rename,
 //! link), `remove` (unlink, rmdir), `filesystem` (statfs), `map` (mmap), `patience` (sleeping), `process`
 //! (`/proc`), `mount` (its table of mounts), `caretaker` (the thread that stays), `crew` (threads that end
 //! with the call).
@@ -97,6 +97,7 @@ mod process;
 mod random;
 mod record;
 mod remove;
+mod rendezvous_directory;
 mod reserves;
 mod reveal;
 mod sealed;
@@ -125,10 +126,7 @@ pub use caretaker::{Care, Caretaker};
 pub use cleaning::{Cleaning, Kept, Planned, clean};
 pub use collect::{CollectPolicy, PayloadReader};
 pub use compression::CompressionSetting;
-pub use directory::{
-    Access, OwnUid, check_writable, check_writing, default_local, has_rendezvous, make_rendezvous,
-    remove_empty_rendezvous,
-};
+pub use directory::{Access, OwnUid, default_local};
 pub use filesystem::{Capacity, Class, FileSystem, free_bytes};
 pub use format::{Compression, Encoding};
 pub use gather_dir::{GatherDir, GatherFacts, read_owner};
@@ -148,6 +146,10 @@ pub use payload_writer::{PayloadId, PayloadWriter};
 pub use probe::{Planted, ProbeNonce, cannot_be_shared, probers};
 pub use process::{Liveness, Sighting, judge, liveness, this_process, user_name};
 pub use removal::Removal;
+pub use rendezvous_directory::{
+    ANY_MODE, check_writable, check_writing, has_rendezvous, make_rendezvous,
+    remove_empty_rendezvous,
+};
 pub use reveal::PublishMode;
 pub use survey::{Leftover, Survey, SurveyedGather, Surveyor};
 pub use writable::WritablePayload;

@@ -1,6 +1,7 @@
 //! What a directory holds now, as the server says: the one owner of `statx` and `readdir`.
 
 use std::{
+    ffi::CStr,
     io,
     os::fd::{AsFd, OwnedFd},
     path::Path,
@@ -22,9 +23,24 @@ use rustix::{
 ///
 /// Whatever opening or reading the directory gives.
 pub(crate) fn names(directory: &Path) -> io::Result<Vec<String>> {
+    names_if(directory, &|_| true)
+}
+
+/// The same, of those names only that are wanted: the others cost next to nothing.
+pub(crate) fn names_if(
+    directory: &Path,
+    is_wanted: &dyn Fn(&str) -> bool,
+) -> io::Result<Vec<String>> {
     refresh(directory);
-    let all = names_of(&open(CWD, directory)?)?;
-    Ok(all.into_iter().filter_map(Result::ok).collect())
+    let mut names = Vec::new();
+    read(&open(CWD, directory)?, |name| {
+        if let Ok(name) = name.to_str()
+            && is_wanted(name)
+        {
+            names.push(name.to_owned());
+        }
+    })?;
+    Ok(names)
 }
 
 /// Opens a directory, never through a link, as a place from which to look at what is in it: whatever is
@@ -37,26 +53,43 @@ pub(crate) fn open(parent: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
     })?)
 }
 
+/// Keeps hold of a directory, never through a link, without opening it for reading: what is made by way of this is
+/// made in this directory, whatever has its name then.
+pub(crate) fn hold(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(retry_on_intr(|| {
+        rustix::fs::open(path, flags, Mode::empty())
+    })?)
+}
+
 /// Lists an open directory afresh; names that are not text are errors that show them as well as can be.
 pub(crate) fn names_of(directory: &OwnedFd) -> io::Result<Vec<Result<String, String>>> {
+    let mut names = Vec::new();
+    read(directory, |name| {
+        let text = name.to_str().map(str::to_owned);
+        names.push(text.map_err(|_| name.to_string_lossy().into_owned()));
+    })?;
+    Ok(names)
+}
+
+/// Shows all names in an open directory but `.` and `..`, as the server says now.
+fn read(directory: &OwnedFd, mut show: impl FnMut(&CStr)) -> io::Result<()> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
     if let Err(errno) =
         retry_on_intr(|| rustix::fs::statx(directory, "", flags, StatxFlags::BASIC_STATS))
     {
         tracing::trace!(%errno, "forced statx failed");
     }
-    let mut names = Vec::new();
     for entry in Dir::read_from(directory)? {
         let entry = entry?;
         #[cfg(test)]
         tests::SEEN.with(|seen| seen.set(seen.get() + 1));
-        match entry.file_name().to_str() {
-            Ok("." | "..") => {}
-            Ok(name) => names.push(Ok(name.to_owned())),
-            Err(_) => names.push(Err(entry.file_name().to_string_lossy().into_owned())),
+        let name = entry.file_name();
+        if name != c"." && name != c".." {
+            show(name);
         }
     }
-    Ok(names)
+    Ok(())
 }
 
 /// What lies under a name, links not followed, as the server says now.
@@ -65,11 +98,23 @@ pub(crate) struct Facts {
     pub(crate) kind: FileType,
     /// The owner as the server shows it.
     pub(crate) uid: u32,
+    /// The group as the server shows it.
+    pub(crate) gid: u32,
     /// The permission bits.
     pub(crate) mode: u32,
     pub(crate) len: u64,
     /// The last change of the contents, by the server's time.
     pub(crate) changed: SystemTime,
+    /// When it was made, by the server's time, where that is told.
+    pub(crate) born: Option<SystemTime>,
+    pub(crate) identity: Identity,
+}
+
+/// Which file or directory it is, whatever its name. Not all file systems keep to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    device: (u32, u32),
+    inode: u64,
 }
 
 /// Looks at a name in a directory that is open.
@@ -81,33 +126,58 @@ pub(crate) fn examine(directory: impl AsFd, name: &Path) -> io::Result<Facts> {
     Ok(facts(&found))
 }
 
+/// Looks at a path as the client remembers it, which is enough for what never changes: whose it is and which it is.
+pub(crate) fn glance(path: &Path) -> io::Result<Facts> {
+    glance_in(CWD, path)
+}
+
+/// The same in a directory that is held.
+pub(crate) fn glance_in(directory: impl AsFd, name: &Path) -> io::Result<Facts> {
+    let (directory, flags) = (directory.as_fd(), AtFlags::SYMLINK_NOFOLLOW);
+    let found =
+        retry_on_intr(|| rustix::fs::statx(directory, name, flags, StatxFlags::BASIC_STATS))?;
+    Ok(facts(&found))
+}
+
 /// Looks at a path.
 pub(crate) fn examine_path(path: &Path) -> io::Result<Facts> {
     examine(CWD, path)
 }
 
-/// Looks at an open directory.
-pub(crate) fn examine_open(directory: &OwnedFd) -> io::Result<Facts> {
+/// Looks at a directory or file that is open: whatever has its name now does not matter.
+pub(crate) fn examine_open(opened: impl AsFd) -> io::Result<Facts> {
+    let opened = opened.as_fd();
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
-    let found = retry_on_intr(|| rustix::fs::statx(directory, "", flags, StatxFlags::BASIC_STATS))?;
+    let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+    let found = retry_on_intr(|| rustix::fs::statx(opened, "", flags, wanted))?;
     Ok(facts(&found))
 }
 
 fn facts(found: &Statx) -> Facts {
-    let seconds = Duration::from_secs(found.stx_mtime.tv_sec.unsigned_abs());
-    let changed = if found.stx_mtime.tv_sec < 0 {
-        UNIX_EPOCH.checked_sub(seconds)
-    } else {
-        let nanos = Duration::from_nanos(u64::from(found.stx_mtime.tv_nsec));
-        UNIX_EPOCH.checked_add(seconds + nanos)
-    };
+    let is_born = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::BTIME);
     Facts {
         kind: FileType::from_raw_mode(u32::from(found.stx_mode)),
         uid: found.stx_uid,
+        gid: found.stx_gid,
         mode: u32::from(found.stx_mode) & 0o7777,
         len: found.stx_size,
-        changed: changed.unwrap_or(UNIX_EPOCH),
+        changed: time(found.stx_mtime.tv_sec, found.stx_mtime.tv_nsec),
+        identity: Identity {
+            device: (found.stx_dev_major, found.stx_dev_minor),
+            inode: found.stx_ino,
+        },
+        born: is_born.then(|| time(found.stx_btime.tv_sec, found.stx_btime.tv_nsec)),
     }
+}
+
+fn time(seconds: i64, nanos: u32) -> SystemTime {
+    let length = Duration::from_secs(seconds.unsigned_abs());
+    let time = if seconds < 0 {
+        UNIX_EPOCH.checked_sub(length)
+    } else {
+        UNIX_EPOCH.checked_add(length + Duration::from_nanos(u64::from(nanos)))
+    };
+    time.unwrap_or(UNIX_EPOCH)
 }
 
 /// Makes the client ask the server about a file or directory instead of trusting its memory.

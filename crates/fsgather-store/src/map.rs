@@ -27,7 +27,7 @@ impl Mapping {
         let Ok(size) = usize::try_from(len) else {
             return Ok(None);
         };
-        if !FileSystem::of_file(file)?.is_mappable() || file.metadata()?.len() < len {
+        if !FileSystem::of_open(file)?.is_mappable() || file.metadata()?.len() < len {
             return Ok(None);
         }
         let mut options = MmapOptions::new();
@@ -39,7 +39,8 @@ impl Mapping {
         //   this host keeps the data for as long as the mapping lives.
         // - It is at least `len` bytes long (checked above), and no file of the store is ever truncated
         //   or written again after it has been published; spill files have no name and one user; whoever
-        //   maps a file of their own (`Payload::map_file`) is told to leave it alone. Other
+        //   maps a file of their own (`Payload::map_file`) is told to leave it alone. No file of the store is
+        //   writable for anybody but its owner, whatever the mode of its directory. Other
         //   processes of the same user could still do so on purpose; the documented trust boundary
         //   includes them.
         // - The mapping is private, so that nothing is written through it, also once it is writable.

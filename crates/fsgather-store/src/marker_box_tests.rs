@@ -2,8 +2,8 @@ use std::{fs, io::IoSlice, time::SystemTime};
 
 use super::*;
 use crate::{
-    directory::check_writable, filesystem::FileSystem, owner::tests::record,
-    payload_writer::tests::SmallDisk,
+    filesystem::FileSystem, owner::tests::record, payload_writer::tests::SmallDisk,
+    rendezvous_directory::check_writable,
 };
 
 const NETWORK: u32 = 0x6969;

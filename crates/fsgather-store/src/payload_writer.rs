@@ -62,6 +62,7 @@ impl GatherDir {
     {
         self.facts().world_size.rank(id.rank.get())?;
         let packer = Packer::new(compression)?;
+        self.check_place()?;
         let mut names_left = NAMES_TRIED;
         loop {
             let name = PayloadName::new(id.channel, id.epoch, id.rank, crate::random::fresh());
@@ -95,6 +96,7 @@ impl GatherDir {
             };
             return Ok(PayloadWriter {
                 header,
+                directory: self.clone(),
                 target,
                 mode: self.facts().publish,
                 synced: self.must_sync(),
@@ -130,6 +132,7 @@ impl GatherDir {
 /// removes what it has written.
 pub struct PayloadWriter<P> {
     header: Header,
+    directory: GatherDir,
     target: PathBuf,
     mode: PublishMode,
     synced: bool,
@@ -263,6 +266,8 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
             }
             self.storage("publish", &error)
         })?;
+        // Nobody is to be told of a payload that lies somewhere else.
+        self.directory.check_place()?;
         gate(Step::Published)?;
         Ok(Locator::new(&self.header, &footer))
     }

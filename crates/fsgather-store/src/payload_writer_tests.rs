@@ -8,7 +8,8 @@ use rand::{Rng, SeedableRng, rngs::StdRng};
 
 use super::*;
 use crate::{
-    collect::CollectPolicy, compression::supported, directory::check_writable, owner::tests::record,
+    collect::CollectPolicy, compression::supported, owner::tests::record,
+    rendezvous_directory::check_writable,
 };
 
 fn id() -> PayloadId {

@@ -16,9 +16,15 @@ use crate::patience::Patience;
 /// A client that closes behind one's back may take a file for open that was closed a moment ago, and refuse where it would
 /// have to be renamed and nothing can be (FUSE); so that is tried again for two seconds.
 pub(crate) fn unlink(path: &Path) -> io::Result<()> {
+    unlink_in(CWD, path)
+}
+
+/// The same in a directory that is held.
+pub(crate) fn unlink_in(directory: impl AsFd, name: &Path) -> io::Result<()> {
+    let directory = directory.as_fd();
     let mut patience = Patience::new(Duration::from_secs(2));
     loop {
-        let removed = retry_on_intr(|| rustix::fs::unlink(path));
+        let removed = retry_on_intr(|| rustix::fs::unlinkat(directory, name, AtFlags::empty()));
         if removed != Err(Errno::NOSYS) || !matches!(patience.pause(&mut |_| Ok(())), Ok(true)) {
             return gone(removed);
         }
@@ -36,14 +42,6 @@ pub(crate) fn or_leave(path: &Path) {
 pub(crate) fn rmdir(path: &Path) -> io::Result<()> {
     gone(retry_on_intr(|| {
         rustix::fs::unlinkat(CWD, path, AtFlags::REMOVEDIR)
-    }))
-}
-
-/// Removes a file in a directory that is open.
-pub(crate) fn unlink_in(directory: impl AsFd, name: &Path) -> io::Result<()> {
-    let directory = directory.as_fd();
-    gone(retry_on_intr(|| {
-        rustix::fs::unlinkat(directory, name, AtFlags::empty())
     }))
 }
 

@@ -437,7 +437,10 @@ impl Source {
 
     fn classify(&self, operation: &str, error: io::Error) -> Trouble {
         if is_not_seen(&error) {
-            return Trouble::NotSeen(error);
+            return match self.directory.check_place() {
+                Ok(()) => Trouble::NotSeen(error),
+                Err(replaced) => Trouble::Fatal(replaced),
+            };
         }
         match error.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::IO | Errno::TIMEDOUT | Errno::AGAIN) => Trouble::Flaky(error),

@@ -25,6 +25,7 @@ use crate::{
     owner::OwnerRecord,
     process::{Liveness, liveness, this_process},
     record::RecordError,
+    rendezvous_directory,
 };
 
 /// What was seen in one directory.
@@ -159,8 +160,11 @@ impl View {
     /// Whose files ours are in a directory, and the server's time. Where nothing can be written nothing
     /// can be removed either, and the local clock will do for what is shown.
     pub(crate) fn of(directory: &Path) -> Self {
-        match directory::try_writing(directory) {
-            Ok((own, now)) => Self { own, now },
+        match rendezvous_directory::try_writing(directory) {
+            Ok(tried) => Self {
+                own: tried.own,
+                now: tried.now,
+            },
             Err(error) => {
                 tracing::debug!(path = %directory.display(), %error, "cannot write");
                 Self {
@@ -173,7 +177,8 @@ impl View {
 
     /// The same view at the server's present time.
     fn again(self, directory: &Path) -> Self {
-        let now = directory::server_time(directory).unwrap_or_else(|_| touched_at(directory));
+        let now =
+            rendezvous_directory::server_time(directory).unwrap_or_else(|_| touched_at(directory));
         Self { now, ..self }
     }
 
@@ -330,7 +335,7 @@ impl Surveyor {
             owner: evidence,
             finished: contents.as_ref().is_some_and(|contents| contents.finished),
             aborted: contents.as_ref().is_some_and(|contents| contents.aborted),
-            condemned: condemnation::condemned_by(rendezvous, &beside.marks, OwnUid(found.uid))
+            condemned: condemnation::condemned_by(rendezvous, &beside.marks, id, OwnUid(found.uid))
                 .map(|(_, by)| by),
             beat: self.watch(&path, beat.map(|(counter, _)| counter)),
             last_beat: beat.map(|(_, at)| at),

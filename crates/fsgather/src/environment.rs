@@ -64,9 +64,9 @@ variables! {
     "The directory in which `all_gather_via_filesys/` is made, for meeting and for payloads."
 
     DIR_MODE = "FSGATHER_DIR_MODE";
-    values "`0700`, `0750` or `0770`";
+    values "`0700`, `0750`, `0770` or `any`";
     default "`0700`";
-    "The mode of gather directories; `0770` shares them within the group."
+    "The mode of gather directories. With `0750` and `0770` the group of the directory that they are made in may read them, with `0770` also remove what is in them; nobody else can change a file. `any` is for file systems without modes of their own, such as SMB and vfat: whoever can read what lies there can join the job and read its data."
 
     TRANSPORT = "FSGATHER_TRANSPORT" or MDETR_FILESYS_REDUCE MDETR_CPU_REDUCE;
     values "`auto`, `filesys` or `memory`";

@@ -9,7 +9,7 @@ use std::{
 
 use fsgather_control::{InterfaceFilter, fresh};
 use fsgather_core::{Error, GatherId, ProcessId, Salt, WorldSize};
-use fsgather_store::{OwnUid, OwnerRecord, check_writable, make_rendezvous};
+use fsgather_store::{OwnUid, OwnerRecord, check_writing, make_rendezvous};
 use uuid::Uuid;
 
 /// What a rank brings along to set-ups.
@@ -111,7 +111,7 @@ impl Ground {
         let path = make_rendezvous(directory)?;
         let own = match self.known_owner(&path) {
             Some(own) => own,
-            None => check_writable(&path)?,
+            None => check_writing(&path, self.mode)?.0,
         };
         Ok((path, own))
     }

@@ -5,7 +5,7 @@ use std::{path::PathBuf, sync::Arc};
 use fsgather_control::{bond::Bond, means_loopback_only, meet::Meeting};
 use fsgather_core::{Error, JobKey, PostOffice, ProcessId, Rank};
 use fsgather_store::{
-    BoardPlace, Class, FileBoard, FileSystem, MarkerOffice, MarkerOwner, OwnUid, check_writable,
+    BoardPlace, Class, FileBoard, FileSystem, MarkerOffice, MarkerOwner, OwnUid, check_writing,
     default_local, make_rendezvous, user_name,
 };
 use uuid::Uuid;
@@ -165,7 +165,7 @@ pub(crate) fn ground(settings: &Settings, uid: u32) -> Ground {
         known: Vec::new(),
         problem: None,
         encrypt: settings.encrypt.value,
-        mode: settings.dir_mode.value.bits(),
+        mode: settings.dir_mode.value.mode(),
         uid,
         user: user_name(uid).unwrap_or_else(|| uid.to_string()),
         job: settings.job.value.clone(),
@@ -200,8 +200,8 @@ fn places(
     for directory in directories {
         match make_rendezvous(directory) {
             Err(error) => problem = problem.or(Some(error)),
-            Ok(path) => match check_writable(&path) {
-                Ok(own) => {
+            Ok(path) => match check_writing(&path, ground.mode) {
+                Ok((own, _)) => {
                     ground.known.push((path.clone(), own));
                     places.push(BoardPlace {
                         directory: path,

@@ -25,7 +25,7 @@ use bytes::Bytes;
 use fsgather_core::{Call, Contribution, Error, Operation, Phase, ProcessId, Rank, Round};
 use fsgather_store::{
     BEAT_PERIOD, Class, CollectPolicy, FileSystem, GatherDir, GatherFacts, OwnUid,
-    cannot_be_shared, check_writable, probers,
+    cannot_be_shared, check_writing, probers,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -275,9 +275,10 @@ impl SetUp<'_> {
     }
 
     fn open(&self, rendezvous: &Path, facts: GatherFacts) -> Result<GatherDir, Error> {
-        let own = match self.inner.world.ground.known_owner(rendezvous) {
+        let ground = &self.inner.world.ground;
+        let own = match ground.known_owner(rendezvous) {
             Some(own) => own,
-            None => check_writable(rendezvous)?,
+            None => check_writing(rendezvous, ground.mode)?.0,
         };
         sharing::open(self, rendezvous, facts, self.root(), own)
     }

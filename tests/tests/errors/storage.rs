@@ -46,6 +46,42 @@ fn a_directory_that_cannot_be_written() {
 }
 
 #[test]
+fn a_directory_of_somebody_else() {
+    let place = place();
+    let rendezvous = place.path().join("all_gather_via_filesys");
+    fs::create_dir(&rendezvous).expect("a directory");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    fs::set_permissions(&rendezvous, mode).expect("ours");
+    if std::os::unix::fs::chown(&rendezvous, Some(54_300), None).is_err() {
+        println!("skipped: only root can give a directory away");
+        return;
+    }
+    let world = World::new(2, place.path());
+    let test = "a_directory_of_somebody_else";
+    all_say(&mut two(&world, "join", "join"), 0..2, test);
+    let gather = ["gather", "/dev/null"];
+    all_tools_say(&mut two_tools(&world, &gather, &gather), 0..2, test);
+}
+
+#[test]
+fn a_directory_that_is_replaced() {
+    let place = place();
+    let world = World::new(2, place.path()).with("FSGATHER_TRANSPORT", "filesys");
+    let script = |len: u32| format!("join all_gather_bytes:300000 at:ready all_gather_bytes:{len}");
+    let mut stage = two(&world, &script(10), &script(300_000));
+    stage.wait_at(0..2, "ready");
+    let is_gather = |path: &PathBuf| path.is_dir();
+    for gather in left_in(place.path()).into_iter().filter(is_gather) {
+        fs::rename(&gather, place.path().join("moved")).expect("a gather directory");
+        fs::create_dir(&gather).expect("another one");
+    }
+    for rank in 0..2 {
+        stage.go(rank);
+    }
+    all_say(&mut stage, 0..2, "a_directory_that_is_replaced");
+}
+
+#[test]
 fn a_disk_that_fills_up() {
     let (place, work) = (place(), place());
     let Some(mounted) = Mounted::over(place.path(), "size=2m", "true") else {

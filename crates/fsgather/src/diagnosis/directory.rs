@@ -151,7 +151,7 @@ impl Look {
     fn write(&self, rendezvous: &Path, depth: Depth) -> Result<(), Error> {
         self.begin("writing a file in it");
         let (since, before) = (Instant::now(), SystemTime::now());
-        let (own, server) = check_writing(rendezvous)?;
+        let (own, server) = check_writing(rendezvous, self.ground.mode)?;
         let (took, after) = (since.elapsed(), SystemTime::now());
         self.note(|facts| {
             facts.own_uid = Some(own.0);

@@ -20,7 +20,7 @@ use std::{
 use fsgather_control::reach::{Reception, visit};
 use fsgather_core::{Error, Rank};
 use fsgather_store::{
-    FileSystem, GatherDir, GatherFacts, Locator, ProbeNonce, cannot_be_shared, check_writable,
+    FileSystem, GatherDir, GatherFacts, Locator, ProbeNonce, cannot_be_shared, check_writing,
     make_rendezvous, probers,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -284,7 +284,7 @@ fn open(
     if let Some(directory) = rendezvous.parent() {
         make_rendezvous(directory)?;
     }
-    let own = check_writable(rendezvous)?;
+    let own = check_writing(rendezvous, facts.mode)?.0;
     sharing::open(communicator, rendezvous, facts, Rank::ZERO, own)
 }
 

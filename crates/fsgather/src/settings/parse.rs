@@ -5,6 +5,7 @@
 use std::{fmt, path::PathBuf, time::Duration};
 
 use bytesize::ByteSize;
+use fsgather_store::ANY_MODE;
 
 /// A duration with units, such as `30s` or `1h 30m`; neither a bare number nor nothing at all.
 pub(super) fn duration(text: &str) -> Option<Duration> {
@@ -28,13 +29,16 @@ pub(super) fn switch(text: &str) -> Option<bool> {
     }
 }
 
-/// The permission bits of gather directories: all for the owner, none for strangers.
+/// The permission bits of gather directories: all for the owner, none for strangers; or any that the file system gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DirMode(u32);
 
 impl DirMode {
     /// Nobody but the owner: `0700`.
     pub const PRIVATE: Self = Self(0o700);
+
+    /// `any`: `0700`, where the file system has modes; otherwise whoever it lets read what is there is trusted.
+    pub const ANY: Self = Self(ANY_MODE);
 
     /// Takes permission bits if they give everything to the owner and nothing to strangers: `0700`, `0750`
     /// (the group may read) and `0770` (the group may do everything).
@@ -49,16 +53,24 @@ impl DirMode {
     /// The permission bits.
     #[must_use]
     pub const fn bits(self) -> u32 {
+        self.0 & 0o777
+    }
+
+    /// As the store takes it.
+    pub(crate) const fn mode(self) -> u32 {
         self.0
     }
 
-    /// Whether the group shares in anything.
+    /// Whether anybody else may share in anything.
     #[must_use]
     pub const fn is_shared(self) -> bool {
         self.0 != Self::PRIVATE.0
     }
 
     pub(super) fn parse(text: &str) -> Option<Self> {
+        if text == "any" {
+            return Some(Self::ANY);
+        }
         let digits = text.bytes().all(|b| b.is_ascii_digit());
         if !digits {
             return None;
@@ -69,6 +81,9 @@ impl DirMode {
 
 impl fmt::Display for DirMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::ANY {
+            return f.write_str("any");
+        }
         write!(f, "{:04o}", self.0)
     }
 }
@@ -199,13 +214,15 @@ mod tests {
             ("700", 0o700, false),
             ("0750", 0o750, true),
             ("0770", 0o770, true),
+            ("any", 0o700, true),
         ] {
             let mode = DirMode::parse(text).unwrap();
             assert_eq!((mode.bits(), mode.is_shared()), (bits, shared));
             assert_eq!(DirMode::parse(&mode.to_string()), Some(mode));
         }
         for text in [
-            "", "0755", "0777", "0600", "0570", "2770", "0o700", "+700", "rwx",
+            "", "0755", "0777", "0600", "0570", "2770", "0o700", "+700", "rwx", "Any", "0o100700",
+            "100700",
         ] {
             assert_eq!(DirMode::parse(text), None, "{text}");
         }
