@@ -122,8 +122,8 @@ impl GatherDir {
 
 /// Writes one payload, in one go from front to back, and publishes it.
 ///
-/// As an [`io::Write`] it takes bytes in pieces of any size: whole chunks of 1 MiB go to the file
-/// straight from the caller's slice, smaller pieces are put together first. Checksums are computed on
+/// As an [`io::Write`] it takes bytes in pieces of any size, and copies them chunk by chunk: what is hashed is what is written, also
+/// where the caller's memory is written to meanwhile, as memory of other languages may be. Checksums are computed on
 /// the way. With compression it works on 4 chunks at a time, on up to four threads that end with the call,
 /// and needs some 10 MiB of memory.
 ///
@@ -367,10 +367,6 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
             return Err(failure.clone());
         }
         let window = self.packer.window();
-        if self.buffer.is_empty() && bytes.len() >= window {
-            self.write_chunks(&bytes[..window])?;
-            return Ok(window);
-        }
         let taken = bytes.len().min(window - self.buffer.len());
         self.buffer.extend_from_slice(&bytes[..taken]);
         if self.buffer.len() == window {
