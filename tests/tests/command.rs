@@ -253,6 +253,23 @@ fn a_rank_whose_command_has_failed_before_is_told_that_its_next_one_is_another()
 }
 
 #[test]
+fn the_command_line_of_another_rank_steers_no_terminal() {
+    let (directory, work) = (place(), work(10));
+    // Rank 1 names itself by what colours a terminal, sets its title and turns writing round.
+    let script = "if [ $FSGATHER_RANK = 1 ]; then name=$(printf '\\033[31mred\\033]0;title\\007\\342\\200\\256'); fi; \
+                  $TOOL gather part.$FSGATHER_RANK --concat=a --name \"mine$name\"";
+    let end = run(directory.path(), work.path(), script);
+    assert_eq!(end.code, 14, "{end:?}");
+    let told = end
+        .stderr
+        .iter()
+        .filter(|line| line.contains("mine?[31mred?]0;title??"));
+    assert_eq!(told.count(), 3, "{end:?}");
+    let steers = |line: &&String| line.contains(['\u{1b}', '\u{7}', '\u{202e}']);
+    assert_eq!(end.stderr.iter().find(steers), None);
+}
+
+#[test]
 fn what_is_one_command_although_it_differs_needs_a_name() {
     let (directory, work) = (place(), work(10));
     let script = "$TOOL gather part.$FSGATHER_RANK --concat=whole.$((FSGATHER_RANK * 10))";

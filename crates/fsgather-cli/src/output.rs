@@ -8,6 +8,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd},
 };
 
+use fsgather::plain_text;
 use rustix::event::{PollFd, PollFlags};
 use serde::Serialize;
 
@@ -48,8 +49,10 @@ pub(crate) fn write(stream: Stream, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Says one line on standard error. When nobody can hear it, that is not a failure.
+///
+/// Others may have written parts of it: command lines of other ranks, names of files. Nothing in it steers a terminal.
 pub(crate) fn say(line: &str) {
-    let _ = write(Stream::Stderr, format!("{line}\n").as_bytes());
+    let _ = write(Stream::Stderr, format!("{}\n", plain_text(line)).as_bytes());
 }
 
 /// Writes a document as one line of JSON on standard output, with its `schema_version` first.

@@ -62,6 +62,9 @@ pub mod meet;
 pub mod mesh;
 pub mod reach;
 
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
+
 pub use addresses::{InterfaceFilter, means_loopback_only};
 pub use random::fresh;
 pub use siblings::IsRunning;

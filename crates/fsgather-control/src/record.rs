@@ -2,7 +2,7 @@
 
 use std::{fmt, net::SocketAddr};
 
-use fsgather_core::{Error, Kinship, Peer, ProcessId, Start, WorldSize};
+use fsgather_core::{Error, Kinship, Peer, ProcessId, Start, WorldSize, read_message};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -93,7 +93,7 @@ impl Objection {
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (version, rest) = bytes.split_first_chunk::<2>()?;
-        (u16::from_le_bytes(*version) == VERSION).then(|| postcard::from_bytes(rest).ok())?
+        (u16::from_le_bytes(*version) == VERSION).then(|| read_message(rest).ok())?
     }
 }
 
@@ -139,7 +139,7 @@ impl Record {
                 theirs: version.to_string(),
             });
         }
-        postcard::from_bytes(rest).map_err(|_| no_record())
+        read_message(rest).map_err(|_| no_record())
     }
 
     /// Why there will be no world, if this says so to such a process. Two jobs without an id may share a key; a refusal of
@@ -238,6 +238,22 @@ mod tests {
         assert_eq!(record.refusal_to(&hearer(Some(by(11)), 0)), None);
         // Somebody has moved it.
         assert_eq!(record.refusal_to(&hearer(Some(by(10)), 1)), None);
+    }
+
+    #[test]
+    fn a_refusal_in_a_refusal_and_so_on_is_no_record() {
+        let record = Record {
+            refusal: Some(Error::config("no world, and this is why").poisoned()),
+            ..record([0; 32], 1)
+        };
+        let mut bytes = record.to_bytes();
+        assert_eq!(Record::from_bytes(&bytes), Ok(record));
+        let text = bytes.windows(2).position(|two| two == b"no").unwrap();
+        // Before the text its length, and before that the error, and the one around it.
+        let around = text - 3;
+        bytes.splice(around..around, vec![bytes[around]; 5000]);
+        let error = Record::from_bytes(&bytes).unwrap_err();
+        assert!(matches!(error, Error::Rendezvous { .. }), "{error}");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! length (4 bytes, little-endian) and one postcard-encoded message. Lengths are checked before
 //! anything is allocated. `docs/design/wire-protocol.md` has the tables.
 
+use fsgather_core::read_message;
 use serde::{Serialize, de::DeserializeOwned};
 
 /// The version of everything on the wire.
@@ -178,7 +179,7 @@ impl Deframer {
             self.make_room(length + 4);
             return Ok(None);
         };
-        let message = postcard::from_bytes(body).map_err(|_| WireError::Malformed)?;
+        let message = read_message(body).map_err(|_| WireError::Malformed)?;
         self.start += 4 + length;
         Ok(Some(message))
     }
@@ -202,14 +203,16 @@ impl Deframer {
 
 #[cfg(test)]
 mod tests {
+    use fsgather_core::Error;
     use proptest::prelude::*;
 
     use super::*;
+    use crate::message::ToCoordinator;
 
     proptest! {
         #[test]
         fn messages_survive_any_cut_into_records(
-            messages in proptest::collection::vec("\\PC{0,300}", 0..20),
+            messages in proptest::collection::vec("[ -~äΩ€]{0,300}", 0..20),
             record in 1_usize..500,
         ) {
             let stream: Vec<u8> = messages
@@ -234,7 +237,7 @@ mod tests {
             let mut deframer = Deframer::default();
             for piece in pieces {
                 deframer.push(&piece);
-                if !matches!(deframer.next_message::<crate::message::ToCoordinator>(), Ok(Some(_))) {
+                if !matches!(deframer.next_message::<ToCoordinator>(), Ok(Some(_))) {
                     break;
                 }
             }
@@ -257,6 +260,28 @@ mod tests {
         let refused = deframer.next_message::<String>();
         assert_eq!(refused, Err(WireError::FrameTooLong(u32::MAX as usize)));
         assert!(deframer.buffer.capacity() < 1024);
+    }
+
+    #[test]
+    fn an_error_in_an_error_and_so_on_is_no_message() {
+        let leaving = ToCoordinator::Leave {
+            cause: Some(Error::config("x").poisoned()),
+        };
+        let mut body = encode_frame(&leaving).unwrap().split_off(4);
+        let mut deframer = Deframer::default();
+        deframer.push(&frame(&body));
+        assert_eq!(deframer.next_message(), Ok(Some(leaving)));
+        // The variant, that there is a cause, and one byte for each error around it.
+        let around = body[2];
+        body.splice(2..2, vec![around; 50_000]);
+        deframer.push(&frame(&body));
+        let refused = deframer.next_message::<ToCoordinator>();
+        assert_eq!(refused, Err(WireError::Malformed));
+    }
+
+    fn frame(body: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(body.len()).unwrap();
+        [length.to_le_bytes().as_slice(), body].concat()
     }
 
     #[test]

@@ -31,10 +31,14 @@ mod interrupt;
 mod key;
 mod noticeboard;
 mod postbox;
+mod received;
 mod start;
 
 mod exchange;
 mod solo;
+
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
 
 pub use activity::{Activity, Phase};
 pub use awake::AwakeClock;
@@ -52,7 +56,8 @@ pub use noticeboard::Noticeboard;
 pub use peer::{Missing, Peer, ProcessId};
 pub use postbox::{Beat, Letter, PostOffice, Postbox, Retirement};
 pub use rank::{Rank, WorldSize};
+pub use received::{DEEPEST_VALUE, Unreadable, read_message, read_value};
 pub use solo::Solo;
 pub use start::{Kinship, Start, Starter};
-pub use text::{bytes_text, duration_text};
+pub use text::{bytes_text, duration_text, plain_text};
 pub use warning::{FIRST_WARNING, warning_after};

@@ -1,6 +1,6 @@
-//! How quantities read in messages.
+//! How quantities read in messages, and texts that others have written.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 /// A duration as people say it: `850ms`, `3s`, `2m 5s`. Finer units than are of use are dropped.
 #[must_use]
@@ -43,9 +43,46 @@ pub(crate) fn cut_text(text: &str, most: usize) -> String {
     format!("{}{note}", &text[..kept])
 }
 
+/// A text that others have written, as it may go to a terminal: what steers one, or turns writing round, is a `?`.
+/// Lines stay lines. It gets no longer by that.
+#[must_use]
+pub fn plain_text(text: &str) -> Cow<'_, str> {
+    if !text.contains(steers) {
+        return Cow::Borrowed(text);
+    }
+    let plain = |character: char| if steers(character) { '?' } else { character };
+    Cow::Owned(text.chars().map(plain).collect())
+}
+
+/// Whether terminals do something else with a character than to show it or to go on to the next line.
+fn steers(character: char) -> bool {
+    let turns = matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    turns || character.is_control() && !matches!(character, '\n' | '\t')
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn plain_texts_steer_no_terminal_and_keep_their_lines() {
+        assert!(matches!(
+            plain_text("a\n\tb ä €"),
+            Cow::Borrowed("a\n\tb ä €")
+        ));
+        let odd = "\u{1b}[31mred\u{1b}]0;title\u{7} \u{9b}2J\r\u{202e}\u{0}x\u{7f}";
+        assert_eq!(plain_text(odd), "?[31mred?]0;title? ?2J???x?");
+        for character in '\0'..=char::MAX {
+            let text = character.to_string();
+            let plain = plain_text(&text);
+            assert!(plain.len() <= text.len());
+            assert!(
+                plain
+                    .chars()
+                    .all(|kept| !kept.is_control() || "\n\t".contains(kept))
+            );
+        }
+    }
 
     #[test]
     fn long_texts_are_cut_between_characters_and_say_so() {

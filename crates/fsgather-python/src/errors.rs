@@ -1,10 +1,18 @@
 //! Failures as Python exceptions: [`raise`].
 
+use std::borrow::Cow;
+
 use fsgather::{Error, Peer, PeerFailure};
 use pyo3::{
     prelude::*,
     types::{PyDict, PyTuple},
 };
+
+/// A text that others have written, without what steers a terminal.
+#[pyfunction]
+pub(crate) fn plain_text(text: &str) -> Cow<'_, str> {
+    fsgather::plain_text(text)
+}
 
 /// The exception for a failure, with its facts as attributes; never fails itself.
 pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {

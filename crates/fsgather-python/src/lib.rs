@@ -27,6 +27,7 @@ mod _fsgather {
     use super::{
         command::command,
         communicator::Communicator,
+        errors::plain_text,
         parts::Parts,
         pending::Pending,
         switches::{choose_path, warn_of_empty_lists},

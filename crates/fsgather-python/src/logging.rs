@@ -10,7 +10,7 @@ use std::{
     sync::{Mutex, OnceLock, PoisonError},
 };
 
-use fsgather::{Error, environment::Variables};
+use fsgather::{Error, environment::Variables, plain_text};
 use pyo3::{exceptions::PyException, prelude::*};
 use tracing::{
     Event, Level, Subscriber,
@@ -129,7 +129,8 @@ impl<S: Subscriber> Layer<S> for Queueing {
         let record = Record {
             level: *event.metadata().level(),
             target: event.metadata().target().to_owned(),
-            message: text.message + &text.fields,
+            // Names of files that others have left may be in it.
+            message: plain_text(&(text.message + &text.fields)).into_owned(),
         };
         let mut queue = lock();
         if queue.len() == MOST {

@@ -121,6 +121,9 @@ mod source;
 mod survey;
 mod sweeping;
 
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
+
 pub use board::{BoardPlace, FileBoard};
 pub use caretaker::{Care, Caretaker};
 pub use cleaning::{Cleaning, Kept, Planned, clean};

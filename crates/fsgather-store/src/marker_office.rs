@@ -6,7 +6,9 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use fsgather_core::{Error, GatherId, PostOffice, Postbox, ProcessId, Rank, Salt, WorldSize};
+use fsgather_core::{
+    Error, GatherId, PostOffice, Postbox, ProcessId, Rank, Salt, WorldSize, read_message,
+};
 use uuid::Uuid;
 
 use crate::{
@@ -136,7 +138,7 @@ impl PostOffice for MarkerOffice {
         rank: Rank,
         sender: u64,
     ) -> Result<Option<Arc<dyn Postbox>>, Error> {
-        let facts: GatherFacts = postcard::from_bytes(facts).map_err(|_| {
+        let facts: GatherFacts = read_message(facts).map_err(|_| {
             Error::rendezvous("found a record whose directory cannot be understood")
         })?;
         let name = RendezvousEntry::Gather(facts.id).to_string();

@@ -71,6 +71,12 @@ impl Mount {
     }
 }
 
+/// Reads any bytes as a line of the table, for fuzzers.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn try_reading(line: &[u8]) {
+    let _ = Mount::parse(line).map(|mount| format!("{mount:?}"));
+}
+
 fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

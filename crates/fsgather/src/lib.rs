@@ -81,6 +81,7 @@ mod blocking;
 mod build_identity;
 mod collective;
 mod directories;
+mod exact_path;
 mod file_calls;
 mod ground;
 mod inner;
@@ -98,6 +99,9 @@ mod start;
 mod transfer;
 mod world;
 
+#[cfg(any(test, fuzzing))]
+pub mod fuzzing;
+
 pub use builder::Builder;
 pub use call_options::CallOptions;
 #[cfg(feature = "messagepack")]
@@ -108,7 +112,7 @@ pub use communicator::Communicator;
 pub use element::Element;
 pub use fsgather_core::{
     Activity, Deadline, Epoch, Error, GatherId, Interrupt, Missing, Operation, Peer, PeerFailure,
-    Phase, Rank, StorageCause, WorldSize, bytes_text, duration_text,
+    Phase, Rank, StorageCause, WorldSize, bytes_text, duration_text, plain_text,
 };
 pub use fsgather_store::{Payload, WritablePayload};
 pub use functions::{AllGatherOptions, all_gather, all_gather_via_filesys, close};

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use fsgather_core::Way;
+use fsgather_core::{Way, plain_text};
 
 use crate::settings::Transport;
 
@@ -28,7 +28,8 @@ impl Route {
 /// A path without what makes no difference, such as a slash at its end.
 fn text(path: &Path) -> String {
     let plain: PathBuf = path.components().collect();
-    plain.to_string_lossy().into_owned()
+    // As the others get to see it, with whose ways this rank's is compared.
+    plain_text(&plain.to_string_lossy()).into_owned()
 }
 
 #[cfg(test)]

@@ -22,7 +22,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use fsgather_core::{Call, Contribution, Error, Operation, Phase, ProcessId, Rank, Round};
+use fsgather_core::{
+    Call, Contribution, Error, Operation, Phase, ProcessId, Rank, Round, read_message,
+};
 use fsgather_store::{
     BEAT_PERIOD, Class, CollectPolicy, FileSystem, GatherDir, GatherFacts, OwnUid,
     cannot_be_shared, check_writing, probers,
@@ -30,6 +32,7 @@ use fsgather_store::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
+    exact_path,
     inner::Inner,
     place::{FilePlace, Place},
     route::Route,
@@ -55,13 +58,20 @@ enum Plan {
     Memory,
     /// Files in this rendezvous directory.
     Files {
-        directory: String,
+        #[serde(with = "exact_path")]
+        directory: PathBuf,
         facts: GatherFacts,
         /// Whether members may see different mounts, so that it has to be proved that they share it.
         is_in_doubt: bool,
     },
     /// Memory, or nothing: it is plain that members do not share the directory.
     NotShared(Error),
+}
+
+/// Reads any bytes as what the root tells, for fuzzers.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn try_reading(body: &Bytes) {
+    let _ = decode::<Told>(Some(body)).map(|told| format!("{told:?}"));
 }
 
 /// The place that a route leads to; found out together with all other members the first time, where `call` is
@@ -162,7 +172,7 @@ impl SetUp<'_> {
                 facts,
                 is_in_doubt,
             } => {
-                let path = PathBuf::from(directory);
+                let path = directory;
                 let opened = match made {
                     Some(directory) => Ok(directory.clone()),
                     None => self.open(&path, facts),
@@ -217,7 +227,7 @@ impl SetUp<'_> {
         let owner = ground.owner(&self.processes, world_size, world.communicator);
         let directory = GatherDir::create(&rendezvous, ground.mode, &owner, own)?;
         let plan = Plan::Files {
-            directory: rendezvous.to_string_lossy().into_owned(),
+            directory: rendezvous,
             facts: directory.facts().clone(),
             is_in_doubt: probers(&self.processes).len() > 1,
         };
@@ -390,7 +400,7 @@ pub(crate) fn encode<T: Serialize>(value: &T) -> Result<Bytes, Error> {
 }
 
 pub(crate) fn decode<T: DeserializeOwned>(body: Option<&Bytes>) -> Result<T, Error> {
-    body.and_then(|body| postcard::from_bytes(body).ok())
+    body.and_then(|body| read_message(body).ok())
         .ok_or_else(|| Error::Incompatible {
             what: "a set-up message".into(),
             ours: env!("CARGO_PKG_VERSION").into(),

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use fsgather_core::{Letter, Rank};
+use fsgather_core::{Letter, Rank, read_message};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::sequence::Sequence;
@@ -85,7 +85,17 @@ fn encode<T: Serialize>(body: &T) -> Vec<u8> {
 
 fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     let (version, rest) = bytes.split_first_chunk::<2>()?;
-    (u16::from_le_bytes(*version) == VERSION).then(|| postcard::from_bytes(rest).ok())?
+    (u16::from_le_bytes(*version) == VERSION).then(|| read_message(rest).ok())?
+}
+
+/// Reads any bytes as each of the bodies, for fuzzers.
+#[cfg(any(test, fuzzing))]
+pub(super) fn try_reading(bytes: &[u8]) {
+    if let Some(letter) = decode::<LetterBody>(bytes) {
+        assert_eq!(decode(&encode(&letter)), Some(letter));
+    }
+    let bulletin = decode_bulletin(bytes);
+    assert_eq!(decode(&encode(&bulletin)), Some(bulletin));
 }
 
 fn decode_bulletin(bytes: &[u8]) -> BulletinBody {

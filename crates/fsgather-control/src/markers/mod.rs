@@ -19,6 +19,13 @@ mod seek;
 mod sequence;
 mod tolerance;
 
+/// Reads any bytes as what any of the files says, for fuzzers.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn try_reading(bytes: &[u8]) {
+    mail::try_reading(bytes);
+    let _ = pulse::decode(bytes);
+}
+
 pub(crate) use host::host;
 pub(crate) use line::enter;
 pub(crate) use seek::{Entered, Event, Search, Searching, search};

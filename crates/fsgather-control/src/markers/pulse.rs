@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Beat, Rank};
+use fsgather_core::{Beat, Rank, read_message};
 
 /// How often a host shows that it is alive.
 pub(super) const BEAT_EVERY: Duration = Duration::from_secs(5);
@@ -142,7 +142,7 @@ pub(super) fn encode(gone: &[Rank]) -> Vec<u8> {
 
 /// Reads what a sign of life says; what cannot be read says nothing.
 pub(super) fn decode(body: &[u8]) -> Vec<Rank> {
-    postcard::from_bytes(body).unwrap_or_default()
+    read_message(body).unwrap_or_default()
 }
 
 #[cfg(test)]

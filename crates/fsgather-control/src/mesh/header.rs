@@ -93,6 +93,23 @@ impl Header {
     }
 }
 
+/// Reads any bytes as each of these, with the check that belongs to them, for fuzzers.
+#[cfg(any(test, fuzzing))]
+pub(super) fn try_reading(bytes: &[u8]) {
+    if let Some(mut header) = bytes.first_chunk().copied() {
+        seal(&mut header);
+        if let Some(read) = Header::from_bytes(header) {
+            assert_eq!(Header::from_bytes(read.to_bytes()), Some(read));
+        }
+    }
+    if let Some(mut reply) = bytes.first_chunk().copied() {
+        seal(&mut reply);
+        if let Some(read) = Reply::from_bytes(reply) {
+            assert_eq!(Reply::from_bytes(read.to_bytes()), Some(read));
+        }
+    }
+}
+
 /// The answer to a pull.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reply {

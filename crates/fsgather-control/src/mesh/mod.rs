@@ -46,6 +46,15 @@ mod outflow;
 mod pull;
 mod ring;
 
+/// Reads any bytes as what begins a transfer, for fuzzers.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn try_reading(bytes: &[u8]) {
+    header::try_reading(bytes);
+    if let Ok(address) = fsgather_core::read_message::<MeshAddress>(bytes) {
+        let _ = format!("{address:?}");
+    }
+}
+
 pub use call_id::CallId;
 pub use config::{MeshAddress, MeshConfig};
 pub use offers::Source;

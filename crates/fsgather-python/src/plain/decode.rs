@@ -2,8 +2,10 @@
 //!
 //! # Why no stream does harm
 //!
-//! Each count is compared with the bytes that are left before anything is made of it; so the memory that is used
-//! is a small multiple of the stream's length. Containers do not nest deeper than the encoder nests them. A tuple
+//! Each count is compared with the bytes that are left before anything is made of it, and each buffer beside the
+//! stream is used once; so the memory that is used is at most 128 bytes for each byte of the stream (a set takes 232,
+//! and two bytes stand for it), and what the buffers take. What it takes to look keys up is counted (`super::keys`).
+//! Containers do not nest deeper than the encoder nests them. A tuple
 //! can be referred to only when it is finished, and a list that can be referred to while it is being filled
 //! grows by one element at a time, so that nobody sees an empty place.
 
@@ -20,6 +22,7 @@ use pyo3::{
 use super::{
     collector::CollectorPause,
     item_types::ReadTypes,
+    keys::{Effort, Keys},
     make::{self, Row},
     read_tensors::start_of_tables,
     stream::{
@@ -57,7 +60,10 @@ pub(crate) fn decode(py: Python<'_>, stream: &[u8], buffers: &[Py<PyAny>]) -> Py
 pub(super) struct Decoder<'a, 'py> {
     pub(super) py: Python<'py>,
     pub(super) reader: Reader<'a>,
-    pub(super) buffers: &'a [Py<PyAny>],
+    buffers: &'a [Py<PyAny>],
+    /// Which of them have been used: a copy of each is made at most once.
+    used: Vec<bool>,
+    pub(super) effort: Effort,
     /// Objects that can be referred to; none while one is not finished.
     numbered: Vec<Option<Bound<'py, PyAny>>>,
     shapes: Vec<Shape<'py>>,
@@ -89,6 +95,8 @@ impl<'a, 'py> Decoder<'a, 'py> {
             py,
             reader: Reader::new(stream, HEADER),
             buffers,
+            used: vec![false; buffers.len()],
+            effort: Effort::for_stream(stream.len()),
             numbered: Vec::new(),
             shapes: Vec::new(),
             item_types: ReadTypes::default(),
@@ -211,10 +219,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
             tag::TUPLE => self.tuple(depth + 1)?,
             tag::INTS => self.ints()?,
             tag::SET => self.set(number, depth + 1)?,
-            tag::FROZENSET => {
-                let elements = self.list(None, depth + 1)?;
-                py.get_type::<PyFrozenSet>().call1((elements,))?
-            }
+            tag::FROZENSET => self.frozen_set(depth + 1)?,
             tag::BYTES => PyBytes::new(py, self.reader.counted()?).into_any(),
             tag::BYTES_BESIDE => PyBytes::new(py, self.beside()?.bytes()).into_any(),
             tag::BYTEARRAY => PyByteArray::new(py, self.reader.counted()?).into_any(),
@@ -256,12 +261,17 @@ impl<'a, 'py> Decoder<'a, 'py> {
         Ok(View::of(self.buffer()?.bind(self.py), Wanted::Bytes)?)
     }
 
-    /// A buffer beside the stream.
+    /// A buffer beside the stream, which no other object has.
     pub(super) fn buffer(&mut self) -> Result<&'a Py<PyAny>, Bad> {
         let index = self.reader.index()?;
         let count = self.buffers.len();
-        let buffer = self.buffers.get(index);
-        buffer.ok_or_else(|| self.reader.bad(&format!("buffer {index} of {count}")))
+        let (Some(buffer), Some(used)) = (self.buffers.get(index), self.used.get_mut(index)) else {
+            return Err(self.reader.bad(&format!("buffer {index} of {count}")));
+        };
+        if std::mem::replace(used, true) {
+            return Err(self.reader.bad(&format!("buffer {index} a second time")));
+        }
+        Ok(buffer)
     }
 
     /// Enters a container that is not filled yet under its number.
@@ -343,18 +353,36 @@ impl<'a, 'py> Decoder<'a, 'py> {
         let length = self.reader.count(1)?;
         let set = PySet::empty(self.py)?;
         self.enter(number, set.as_any());
+        let mut keys = Keys::of(length);
         for _ in 0..length {
-            set.add(self.value(depth)?)?;
+            let element = self.value(depth)?;
+            self.key(&mut keys, &element)?;
+            set.add(element)?;
         }
         Ok(set.into_any())
+    }
+
+    fn frozen_set(&mut self, depth: usize) -> Result<Bound<'py, PyAny>, Bad> {
+        let length = self.reader.count(1)?;
+        let mut keys = Keys::of(length);
+        let mut row = Row::list(self.py, length)?;
+        for _ in 0..length {
+            let element = self.value(depth)?;
+            self.key(&mut keys, &element)?;
+            row.push(element);
+        }
+        let elements = row.finish()?;
+        Ok(self.py.get_type::<PyFrozenSet>().call1((elements,))?)
     }
 
     fn dict(&mut self, number: Option<usize>, depth: usize) -> Result<Bound<'py, PyAny>, Bad> {
         let length = self.reader.count(2)?;
         let dict = PyDict::new(self.py);
         self.enter(number, dict.as_any());
+        let mut keys = Keys::of(length);
         for _ in 0..length {
             let key = self.value(depth)?;
+            self.key(&mut keys, &key)?;
             let value = self.value(depth)?;
             make::set(&dict, &key, &value)?;
         }

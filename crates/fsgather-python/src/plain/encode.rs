@@ -8,8 +8,10 @@
 //! # Containers that change
 //!
 //! Encoding most built-in types runs no Python code. Copying an array does, and lets other threads run; so does
-//! whatever makes containers, as the collector may then run finalizers. So each container is held while it is
-//! looked at, is asked for one element at a time, and is compared with itself afterwards. Where elements are
+//! whatever makes containers, as the collector may then run finalizers: an error is one, and so are a dictionary of
+//! arguments and an iterator. So each element is held before anything of Python's is called with it that can run
+//! code, each container while it is looked at; it is asked for one element at a time, and compared with itself
+//! afterwards. Where elements are
 //! noted before they are used, because that is faster, [`Encoder::disturbed`] counts the occasions on which they
 //! may have gone.
 #![expect(
@@ -253,7 +255,8 @@ impl<'py> Encoder<'py> {
     #[inline]
     fn int(&mut self, int: Int<'_, 'py>) -> Refused<()> {
         let Some(value) = int.get() else {
-            return self.big_int(int.0);
+            // What runs Python code may take it away from where it is.
+            return self.big_int(&int.0.to_owned());
         };
         if (SMALLEST_SMALL..=LARGEST_SMALL).contains(&value) {
             let small = (value - SMALLEST_SMALL).to_le_bytes()[0];
@@ -271,7 +274,7 @@ impl<'py> Encoder<'py> {
     }
 
     #[cold]
-    fn big_int(&mut self, int: Item<'_, 'py>) -> Refused<()> {
+    fn big_int(&mut self, int: &Bound<'py, PyAny>) -> Refused<()> {
         self.disturbed();
         let bits: usize = int.call_method0("bit_length")?.extract()?;
         let arguments = PyDict::new(int.py());
@@ -299,8 +302,10 @@ impl<'py> Encoder<'py> {
         if self.again(text.0)? {
             return Ok(());
         }
-        let Some(utf8) = text.utf8() else {
-            return self.text_with_surrogates(text);
+        // To find surrogates makes an error, which may run Python code, and that may take the text away.
+        let held = text.held();
+        let Some(utf8) = held.utf8() else {
+            return self.text_with_surrogates(&held.0);
         };
         if let Ok(length @ 0..64) = u8::try_from(utf8.len()) {
             self.out.byte(tag::SHORT_STR | length);
@@ -313,9 +318,9 @@ impl<'py> Encoder<'py> {
     }
 
     #[cold]
-    fn text_with_surrogates(&mut self, text: Str<'_, 'py>) -> Refused<()> {
+    fn text_with_surrogates(&mut self, text: &Bound<'py, PyAny>) -> Refused<()> {
         self.disturbed();
-        let bytes = text.0.call_method1("encode", ("utf-8", "surrogatepass"))?;
+        let bytes = text.call_method1("encode", ("utf-8", "surrogatepass"))?;
         self.out.byte(tag::STR_SURROGATES);
         self.out.counted(bytes.extract().map_err(PyErr::from)?);
         Ok(())

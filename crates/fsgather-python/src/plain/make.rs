@@ -44,6 +44,9 @@ pub(super) fn text_with_surrogates<'py>(
 }
 
 /// A list or tuple that is being filled, from its first element to its last.
+///
+/// The collector does not know it before it is full: through it Python code finds every container, and must not find
+/// an empty place.
 pub(super) struct Row<'py> {
     object: Bound<'py, PyAny>,
     filled: usize,
@@ -64,12 +67,7 @@ impl<'py> Row<'py> {
             let list = ffi::PyList_New(length.cast_signed());
             Bound::from_owned_ptr_or_err(py, list)?
         };
-        Ok(Self {
-            object,
-            filled: 0,
-            length,
-            is_list: true,
-        })
+        Ok(Self::hidden(object, length, true))
     }
 
     /// A tuple with room for `length` elements.
@@ -83,12 +81,23 @@ impl<'py> Row<'py> {
             let tuple = ffi::PyTuple_New(length.cast_signed());
             Bound::from_owned_ptr_or_err(py, tuple)?
         };
-        Ok(Self {
+        Ok(Self::hidden(object, length, false))
+    }
+
+    /// Hides a new list or tuple from the collector, if it has places.
+    #[inline]
+    fn hidden(object: Bound<'py, PyAny>, length: usize, is_list: bool) -> Self {
+        if length > 0 {
+            // SAFETY: the collector knows lists and tuples, and this one is ours alone: no Python code has run since it
+            // was made. One that is dropped before it is full is hidden once more, which does nothing.
+            unsafe { ffi::PyObject_GC_UnTrack(object.as_ptr().cast()) };
+        }
+        Self {
             object,
             filled: 0,
             length,
-            is_list: false,
-        })
+            is_list,
+        }
     }
 
     /// Fills the next place; there must be one.
@@ -96,8 +105,8 @@ impl<'py> Row<'py> {
     pub(super) fn push(&mut self, element: Bound<'py, PyAny>) {
         debug_assert!(self.filled < self.length, "the row is full");
         let index = self.filled.cast_signed();
-        // SAFETY: it is a list or tuple of ours that nobody else knows; the place is there, checked by the call,
-        // and empty. The reference goes to the row.
+        // SAFETY: it is a list or tuple of ours that nobody else knows, not even the collector; the place is there,
+        // checked by the call, and empty. The reference goes to the row.
         unsafe {
             if self.is_list {
                 ffi::PyList_SetItem(self.object.as_ptr(), index, element.into_ptr());
@@ -116,6 +125,10 @@ impl<'py> Row<'py> {
     #[inline]
     pub(super) fn finish(self) -> PyResult<Bound<'py, PyAny>> {
         if self.filled == self.length {
+            if self.length > 0 {
+                // SAFETY: it was hidden when it was made, and every place is filled.
+                unsafe { ffi::PyObject_GC_Track(self.object.as_ptr().cast()) };
+            }
             Ok(self.object)
         } else {
             Err(pyo3::exceptions::PySystemError::new_err(

@@ -16,6 +16,7 @@ mod decode;
 mod dicts;
 mod encode;
 mod item_types;
+mod keys;
 mod known;
 mod make;
 mod modes;

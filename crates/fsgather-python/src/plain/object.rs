@@ -7,7 +7,8 @@
 //!
 //! A `'py` proves that the interpreter's lock is held. [`Object::of`] alone makes the types below, having
 //! compared the object's type, so each call gets what it asks for. None of them runs code of Python's, except
-//! where it says so.
+//! where it says so, and but for errors: to make one may start the collector, which runs finalizers. Where a call can
+//! fail, what it works on is held by the caller, and nothing that was borrowed before is used after.
 #![expect(
     unsafe_code,
     reason = "the C API is called directly; the argument is above"
@@ -144,12 +145,15 @@ impl Int<'_, '_> {
     }
 }
 
-impl<'a> Str<'a, '_> {
-    /// The text, unless it has surrogates or there is no memory.
+/// A `str` that cannot go away.
+pub(super) struct HeldStr<'py>(pub(super) Bound<'py, PyAny>);
+
+impl HeldStr<'_> {
+    /// The text, unless it has surrogates or there is no memory: to find that out may run Python code.
     #[inline]
-    pub(super) fn utf8(self) -> Option<&'a [u8]> {
+    pub(super) fn utf8(&self) -> Option<&[u8]> {
         let mut length = 0;
-        // SAFETY: it is a str. The bytes belong to it and stay until it goes, which is not before `'a` ends.
+        // SAFETY: it is a str. The bytes belong to it and stay until it goes, which is not before the borrow ends.
         unsafe {
             let start = PyUnicode_AsUTF8AndSize(self.0.as_ptr(), &raw mut length);
             if start.is_null() {
@@ -161,7 +165,13 @@ impl<'a> Str<'a, '_> {
     }
 }
 
-impl Str<'_, '_> {
+impl<'py> Str<'_, 'py> {
+    /// The same one, held.
+    #[inline]
+    pub(super) fn held(self) -> HeldStr<'py> {
+        HeldStr(self.0.to_owned())
+    }
+
     /// Whether both are the same text.
     #[inline]
     pub(super) fn equals(self, other: Str<'_, '_>) -> bool {
@@ -193,8 +203,8 @@ impl<'py> List<'_, 'py> {
     ///
     /// # Safety
     ///
-    /// The list holds the element, and Python code may take it out: it must not be used any more after
-    /// something that runs Python code, unless somebody else holds it then.
+    /// The list holds the element, and Python code may take it out: it must not be used any more after something that
+    /// runs Python code, nor by it, unless somebody else holds it then.
     #[inline]
     pub(super) unsafe fn item<'b>(self, index: usize) -> Option<Item<'b, 'py>> {
         // SAFETY: it is a list, and the index is checked by it.

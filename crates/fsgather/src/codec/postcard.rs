@@ -7,6 +7,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use fsgather_core::{Unreadable, read_value};
 use postcard::ser_flavors::Flavor;
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -16,6 +17,9 @@ use super::{Codec, CodecError, probe, words::own_words};
 ///
 /// Types that a codec has to describe (`serde_json::Value`, untagged, internally tagged and flattened enums,
 /// sequences of unknown length) are refused; `MessagePack`, with the feature `messagepack`, carries them.
+///
+/// Values have at most 512 levels: structures, enums, sequences, maps and options in each other, each of which counts. So
+/// no bytes that another rank sends use up the stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Postcard;
 
@@ -111,13 +115,14 @@ impl Codec for Postcard {
     }
 
     fn decode<T: DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, CodecError> {
-        match postcard::take_from_bytes(bytes) {
+        match read_value(bytes) {
             Ok((value, [])) => Ok(value),
             Ok((_, rest)) => Err(CodecError::new(format_args!(
                 "it holds one such value and {} bytes more; do all ranks run the same program",
                 rest.len()
             ))),
-            Err(error) => Err(explain(error)),
+            Err(Unreadable::Malformed(error)) => Err(explain(error)),
+            Err(reason) => Err(CodecError::new(reason)),
         }
     }
 }

@@ -16,6 +16,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+/// Reads any bytes as what ranks tell each other for a diagnosis, for fuzzers.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn try_reading(body: &bytes::Bytes) {
+    trial::try_reading(body);
+    let _ = crate::set_up::decode::<RankFacts>(Some(body));
+}
+
 mod directory;
 mod examine;
 mod facts;

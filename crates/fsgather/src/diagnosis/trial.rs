@@ -34,6 +34,7 @@ use crate::{
     builder::network_namespace,
     call_options::CallOptions,
     communicator::Communicator,
+    exact_path,
     pieces::Pieces,
     settings::{Control, Settings},
     sharing::{self, Talk, patience_for},
@@ -50,10 +51,18 @@ struct Plan {
 
 #[derive(Debug, Serialize, Deserialize)]
 struct FilePlan {
-    directory: String,
-    rendezvous: String,
+    #[serde(with = "exact_path")]
+    directory: PathBuf,
+    #[serde(with = "exact_path")]
+    rendezvous: PathBuf,
     facts: GatherFacts,
     locator: Locator,
+}
+
+/// Reads any bytes as a plan, for fuzzers.
+#[cfg(any(test, fuzzing))]
+pub(super) fn try_reading(body: &bytes::Bytes) {
+    let _ = crate::set_up::decode::<Plan>(Some(body)).map(|plan| format!("{plan:?}"));
 }
 
 /// What rank 0 holds while the others try it.
@@ -213,8 +222,8 @@ fn prepare_files(
         inner.communicator,
     )?;
     let files = FilePlan {
-        directory: chosen.to_string_lossy().into_owned(),
-        rendezvous: rendezvous.to_string_lossy().into_owned(),
+        directory: chosen.to_path_buf(),
+        rendezvous,
         facts: directory.facts().clone(),
         locator,
     };
@@ -232,12 +241,12 @@ fn try_files(
 ) -> Result<Vec<Option<f64>>, Error> {
     let inner = &communicator.inner.world;
     let processes = &inner.processes;
-    let directory = Path::new(&files.directory);
-    let rendezvous = PathBuf::from(&files.rendezvous);
+    let directory = files.directory.as_path();
+    let rendezvous = files.rendezvous.as_path();
     let is_known = facts
         .directory
         .as_ref()
-        .is_some_and(|known| known.path == files.directory);
+        .is_some_and(|known| known.path == files.directory.to_string_lossy());
     if !is_known {
         let depth = Depth::Brief;
         let origin = "rank 0".to_owned();
@@ -245,15 +254,15 @@ fn try_files(
     }
     let opened = match &held.directory {
         Some(directory) => Ok(directory.0.clone()),
-        None => open(communicator, &rendezvous, files.facts.clone()),
+        None => open(communicator, rendezvous, files.facts.clone()),
     };
     trial.problem = opened.as_ref().err().map(ToString::to_string);
     let mut seen = Vec::new();
     if !world.sees_same_mounts {
         let me = communicator.rank();
-        let proved = sharing::prove(communicator, me, processes, &rendezvous, opened.as_ref())?;
+        let proved = sharing::prove(communicator, me, processes, rendezvous, opened.as_ref())?;
         match proved {
-            None => seen = time_files(communicator, &rendezvous, &opened, trial)?,
+            None => seen = time_files(communicator, rendezvous, &opened, trial)?,
             Some(blindness) => {
                 world.blind = numbers(&blindness.ranks);
                 world.blind_reason = Some(blindness.reason);

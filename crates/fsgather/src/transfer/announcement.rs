@@ -1,7 +1,7 @@
 //! What a rank tells the others of its payload: [`Announcement`].
 
 use bytes::{BufMut, Bytes, BytesMut};
-use fsgather_core::GatherId;
+use fsgather_core::{GatherId, read_message};
 use fsgather_store::Locator;
 use serde::{Deserialize, Serialize};
 
@@ -75,11 +75,9 @@ impl Announcement {
                 seal: rest.first_chunk().copied().map(u64::from_le_bytes)?,
                 payload: body.slice(INLINE_OVERHEAD..),
             }),
-            1 => postcard::from_bytes(rest).ok().map(Self::File),
-            2 => postcard::from_bytes(rest).ok().map(Self::Relayed),
-            3 => postcard::from_bytes(rest)
-                .ok()
-                .map(|len| Self::Linked { len }),
+            1 => read_message(rest).ok().map(Self::File),
+            2 => read_message(rest).ok().map(Self::Relayed),
+            3 => read_message(rest).ok().map(|len| Self::Linked { len }),
             _ => None,
         }
     }

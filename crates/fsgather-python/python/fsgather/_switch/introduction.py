@@ -15,7 +15,7 @@ import secrets
 import time
 from typing import Any, Callable, NamedTuple, Optional
 
-from fsgather import _errors
+from fsgather import _errors, _fsgather
 from fsgather._switch.groups import Group
 from fsgather._switch.notices import once
 
@@ -98,7 +98,8 @@ class Introduction(NamedTuple):
         kind, content = answer[:1], answer[1:]
         if kind == _WELCOME:
             return content
-        reason = content.decode("utf-8", "replace")
+        # Everybody can write into a store of torch.
+        reason = _fsgather.plain_text(content.decode("utf-8", "replace"))
         raise _errors.Timeout(reason) if kind == _LATENESS else _errors.Rendezvous(reason)
 
     def _hello(self, place: int) -> str:

@@ -1,0 +1,103 @@
+//! What fuzzers feed: each function takes any bytes, and panics where a promise is broken.
+#![allow(
+    clippy::missing_panics_doc,
+    reason = "every function panics, as the first sentence says"
+)]
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{
+    markers, mesh,
+    message::{ToCoordinator, ToMember},
+    record::{Objection, Record},
+    wire::{Deframer, Preamble, encode_frame},
+};
+
+/// What comes over a connection after its handshake, to rank 0 and to a member.
+pub fn frames(bytes: &[u8]) {
+    if let Some(first) = bytes.first_chunk() {
+        let _ = Preamble::from_bytes(*first);
+    }
+    messages::<ToCoordinator>(bytes);
+    messages::<ToMember>(bytes);
+}
+
+/// Frames of which only the messages are given, one.
+pub fn message(bytes: &[u8]) {
+    let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    frames(&[length.to_le_bytes().as_slice(), bytes].concat());
+}
+
+fn messages<M: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(bytes: &[u8]) {
+    let mut deframer = Deframer::default();
+    // Records cut frames anywhere.
+    for record in bytes.chunks(100) {
+        deframer.push(record);
+        while let Ok(Some(message)) = deframer.next_message::<M>() {
+            // It can be told on.
+            if let Ok(frame) = encode_frame(&message) {
+                let mut again = Deframer::default();
+                again.push(&frame);
+                assert_eq!(again.next_message(), Ok(Some(message)));
+            }
+        }
+    }
+}
+
+/// What is found where ranks leave word, and what programs hand each other by a channel of their own.
+pub fn record(bytes: &[u8]) {
+    for bytes in [bytes.to_vec(), of_this_version(bytes)] {
+        if let Ok(record) = Record::from_bytes(&bytes) {
+            let _ = format!("{record:?}");
+            assert!(Record::from_bytes(&record.to_bytes()) == Ok(record));
+        }
+        if let Some(objection) = Objection::from_bytes(&bytes) {
+            assert_eq!(
+                Objection::from_bytes(&objection.to_bytes()),
+                Some(objection)
+            );
+        }
+    }
+}
+
+/// Messages in files: letters, bulletins, signs of life.
+pub fn letter(bytes: &[u8]) {
+    markers::try_reading(bytes);
+    markers::try_reading(&of_this_version(bytes));
+}
+
+/// Links between ranks: heads, answers, and a payload with its checks.
+pub fn link(bytes: &[u8]) {
+    mesh::try_reading(bytes);
+}
+
+fn of_this_version(bytes: &[u8]) -> Vec<u8> {
+    [crate::wire::VERSION.to_le_bytes().as_slice(), bytes].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    use super::*;
+
+    #[test]
+    fn kept_inputs_do_no_harm() {
+        let corpora = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fuzz/corpus");
+        let targets = [
+            ("frames", frames as fn(&[u8])),
+            ("message", message),
+            ("record", record),
+            ("letter", letter),
+            ("link", link),
+        ];
+        for (target, run) in targets {
+            let mut count = 0;
+            for input in fs::read_dir(corpora.join(target)).unwrap() {
+                run(&fs::read(input.unwrap().path()).unwrap());
+                count += 1;
+            }
+            assert!(count > 0, "nothing is kept for {target}");
+        }
+    }
+}

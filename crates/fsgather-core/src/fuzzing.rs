@@ -1,0 +1,67 @@
+//! What fuzzers feed: each function takes any bytes, and panics where a promise is broken.
+#![expect(clippy::panic, reason = "a fuzzer learns of what is wrong by a panic")]
+#![allow(
+    clippy::missing_panics_doc,
+    reason = "every function panics, as the first sentence says"
+)]
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, read_message, read_value};
+
+/// A type of a program's that holds itself in each way there is.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+enum Tree {
+    Leaf(Option<String>, f64, ()),
+    Nodes(Vec<Tree>),
+    Named(std::collections::BTreeMap<String, Tree>),
+    Pair {
+        left: Box<Tree>,
+        right: Option<Box<Tree>>,
+    },
+}
+
+/// An error that another rank tells: its texts are plain, and it reads the same when it is told on.
+pub fn error(bytes: &[u8]) {
+    let Ok(error) = read_message::<Error>(bytes) else {
+        return;
+    };
+    let text = error.to_string();
+    let steers = |character: char| character.is_control() && !"\n\t".contains(character);
+    assert!(!text.contains(steers), "{text:?}");
+    let again = postcard::to_stdvec(&error).unwrap_or_default();
+    assert_eq!(read_message(&again), Ok(error));
+}
+
+/// A value of a program's.
+pub fn value(bytes: &[u8]) {
+    let Ok((value, _)) = read_value::<Tree>(bytes) else {
+        return;
+    };
+    let again = postcard::to_stdvec(&value).unwrap_or_default();
+    match read_value::<Tree>(&again) {
+        Ok((_, [])) => {}
+        other => panic!("read and written it is {other:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    #[test]
+    fn kept_inputs_do_no_harm() {
+        let corpora = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fuzz/corpus");
+        for (target, run) in [
+            ("error", super::error as fn(&[u8])),
+            ("value", super::value),
+        ] {
+            let mut count = 0;
+            for input in fs::read_dir(corpora.join(target)).unwrap() {
+                run(&fs::read(input.unwrap().path()).unwrap());
+                count += 1;
+            }
+            assert!(count > 0, "nothing is kept for {target}");
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Bounds of what is read from others.
+
+use std::{collections::BTreeMap, thread};
+
+use proptest::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use super::*;
+use crate::{Error as Failure, Missing, Peer, PeerFailure, Rank};
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+enum Tree {
+    Leaf(u8),
+    Nodes {
+        all: Vec<Tree>,
+        last: Option<Box<Tree>>,
+    },
+}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Listed {
+    number: u32,
+    rest: Option<Box<Listed>>,
+}
+
+/// A type that takes more of the stack.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Large {
+    rest: Option<Box<Large>>,
+    content: [[u64; 32]; 16],
+}
+
+/// The bytes of a list of so many numbers.
+fn listed(length: usize) -> Vec<u8> {
+    let mut bytes = [7, 1].repeat(length - 1);
+    bytes.extend([7, 0]);
+    bytes
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Everything {
+    whole: (u8, i8, u16, i16, u32, i32, u64, i64),
+    others: (u128, i128, f32, f64, bool, char),
+    text: String,
+    bytes: bytes::Bytes,
+    map: BTreeMap<String, Vec<Option<u64>>>,
+    rank: Rank,
+    unit: (),
+    tree: Tree,
+    result: Result<(), [u16; 3]>,
+}
+
+fn everything() -> Everything {
+    Everything {
+        whole: (1, -2, 3, -4, 5, -6, 7, -8),
+        others: (9, -10, 0.5, -0.25, true, 'ä'),
+        text: "text\nof lines".into(),
+        bytes: bytes::Bytes::from_static(b"\x1b\0"),
+        map: [("a".into(), vec![None, Some(3)])].into(),
+        rank: Rank::new(4),
+        unit: (),
+        tree: Tree::Nodes {
+            all: vec![Tree::Leaf(1), Tree::Leaf(2)],
+            last: Some(Box::new(Tree::Leaf(3))),
+        },
+        result: Err([1, 2, 3]),
+    }
+}
+
+#[test]
+fn what_is_within_the_bounds_is_read_as_it_was_written() {
+    let bytes = postcard::to_stdvec(&everything()).unwrap();
+    assert_eq!(read_message(&bytes), Ok(everything()));
+    let more = [bytes.as_slice(), b"more"].concat();
+    assert_eq!(read_value(&more), Ok((everything(), b"more".as_slice())));
+    let short = read_value::<Everything>(&bytes[..bytes.len() - 1]);
+    assert!(matches!(short, Err(Unreadable::Malformed(_))), "{short:?}");
+}
+
+#[test]
+fn a_nested_error_of_kilobytes_is_refused() {
+    // One byte for each error in an error, and it ends the process.
+    let poisoned = postcard::to_stdvec(&Failure::config("x").poisoned()).unwrap();
+    for levels in [1000, 5000, 50_000, 5_000_000] {
+        let bytes = [vec![poisoned[0]; levels], poisoned.clone()].concat();
+        let read = read_message::<Failure>(&bytes);
+        assert_eq!(read, Err(Unreadable::TooDeep(DEEPEST_MESSAGE)));
+    }
+    assert_eq!(read_message(&poisoned), Ok(Failure::config("x").poisoned()));
+}
+
+#[test]
+fn values_are_read_to_the_deepest_level_and_no_further_on_any_threads_stack() {
+    let read = || {
+        // Two levels each: the structure and what may follow.
+        let most = DEEPEST_VALUE / 2;
+        let bytes = listed(most);
+        let (longest, rest) = read_value::<Listed>(&bytes).unwrap();
+        assert_eq!((longest.number, rest), (7, [].as_slice()));
+        for length in [most + 1, 5000, 1_000_000] {
+            let bytes = listed(length);
+            let read = read_value::<Listed>(&bytes);
+            assert_eq!(read, Err(Unreadable::TooDeep(DEEPEST_VALUE)));
+        }
+        let trees = [[1, 1].repeat(1_000_000), vec![0, 7]].concat();
+        let read = read_value::<Tree>(&trees);
+        assert_eq!(read, Err(Unreadable::TooDeep(DEEPEST_VALUE)));
+    };
+    // As small as that of any thread: the library's own have 2 MiB.
+    let small = thread::Builder::new().stack_size(1 << 20);
+    small.spawn(read).unwrap().join().unwrap();
+    let read = || {
+        let bytes = [1].repeat(5000);
+        let read = read_value::<Large>(&bytes);
+        assert_eq!(read, Err(Unreadable::TooDeep(DEEPEST_VALUE)));
+    };
+    let small = thread::Builder::new().stack_size(1 << 20);
+    small.spawn(read).unwrap().join().unwrap();
+}
+
+#[test]
+fn a_message_of_many_small_elements_takes_a_stated_multiple_of_its_bytes() {
+    /// A sequence of so many elements, each of these bytes.
+    fn sequence(length: u32, element: &[u8]) -> Vec<u8> {
+        let mut bytes = postcard::to_stdvec(&length).unwrap();
+        bytes.extend(element.repeat(length as usize));
+        bytes
+    }
+    // Empty bodies, as in the release of a barrier of as many ranks: 32 bytes each.
+    let bodies: Vec<bytes::Bytes> = read_message(&sequence(100_000, &[0])).unwrap();
+    assert_eq!(bodies.len(), 100_000);
+    // Ranks of which nothing is known, as a time-out lists them.
+    let missing: Vec<Missing> = read_message(&sequence(100_000, &[9, 0, 0])).unwrap();
+    assert_eq!(missing.len(), 100_000);
+    // Anything larger is refused when so many of them have been read as the bound allows.
+    let large = read_message::<Vec<Option<[u64; 32]>>>(&sequence(100_000, &[0]));
+    assert_eq!(large, Err(Unreadable::TooLarge));
+    let few = read_message::<Vec<Option<[u64; 32]>>>(&sequence(1000, &[0]));
+    assert_eq!(few.unwrap().len(), 1000);
+}
+
+#[test]
+fn elements_of_no_bytes_take_no_endless_time() {
+    let endless = postcard::to_stdvec(&u64::MAX).unwrap();
+    assert_eq!(read_value::<Vec<()>>(&endless), Err(Unreadable::TooLarge));
+    assert_eq!(read_message::<Vec<()>>(&endless), Err(Unreadable::TooLarge));
+    let some = postcard::to_stdvec(&vec![(); 100_000]).unwrap();
+    assert_eq!(read_value::<Vec<()>>(&some).unwrap().0.len(), 100_000);
+}
+
+#[test]
+fn texts_of_messages_are_plain_whatever_they_stand_for() {
+    let said = Failure::PeerFailed {
+        peer: Peer {
+            rank: Rank::ZERO,
+            host: "\u{1b}[31mevil\u{1b}]0;title\u{7}".into(),
+            pid: 1,
+        },
+        activity: crate::Activity::outside(crate::Phase::Computing),
+        failure: PeerFailure::Raised {
+            message: "\u{9b}2Jone line\nand another".into(),
+        },
+    };
+    let bytes = postcard::to_stdvec(&said).unwrap();
+    let heard: Failure = read_message(&bytes).unwrap();
+    assert_eq!(
+        heard.to_string(),
+        "rank 0 on ?[31mevil?]0;title? (pid 1) failed (?2Jone line\nand another) while computing"
+    );
+    // What the program sends is its own.
+    let (value, _) = read_value::<String>(b"\x02\x1b[").unwrap();
+    assert_eq!(value, "\u{1b}[");
+}
+
+proptest! {
+    #[test]
+    fn arbitrary_bytes_are_refused_or_read(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        let _ = read_message::<Failure>(&bytes);
+        let _ = read_message::<Everything>(&bytes);
+        if let Ok((value, _)) = read_value::<Everything>(&bytes) {
+            let again = postcard::to_stdvec(&value).unwrap();
+            prop_assert_eq!(postcard::from_bytes::<Everything>(&again).is_ok(), true);
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! What fuzzers feed: each function takes any bytes, and panics where a promise is broken.
+#![allow(
+    clippy::missing_panics_doc,
+    reason = "it panics, as the first sentence says"
+)]
+
+use bytes::Bytes;
+
+use crate::{diagnosis, set_up, transfer::announcement::Announcement};
+
+/// Bodies of exchanges: announcements of payloads, set-ups, what ranks tell for a diagnosis.
+pub fn body(bytes: &[u8]) {
+    let body = Bytes::copy_from_slice(bytes);
+    if let Some(announcement) = Announcement::from_body(&body) {
+        let again = announcement.clone().into_body();
+        assert!(again.is_ok_and(|again| Announcement::from_body(&again) == Some(announcement)));
+    }
+    set_up::try_reading(&body);
+    diagnosis::try_reading(&body);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::Path};
+
+    #[test]
+    fn kept_inputs_do_no_harm() {
+        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fuzz/corpus/body");
+        let mut count = 0;
+        for input in fs::read_dir(corpus).unwrap() {
+            super::body(&fs::read(input.unwrap().path()).unwrap());
+            count += 1;
+        }
+        assert!(count > 0, "nothing is kept");
+    }
+}
