@@ -250,6 +250,21 @@ fn libraries_do_not_print_or_exit() {
 }
 
 #[test]
+fn bytes_of_others_are_read_in_one_place() {
+    let words = [
+        "postcard::from_bytes",
+        "postcard::take_from_bytes",
+        "postcard::Deserializer",
+    ];
+    let findings = shipped_occurrences(|_| true, &words);
+    let owner: Exception = (
+        "crates/fsgather-core/src/received.rs",
+        "it bounds depth and memory, and makes texts plain",
+    );
+    judge("one file reads postcard", &findings, &[owner]);
+}
+
+#[test]
 fn variables_are_read_in_one_place() {
     let words = [
         "env::var",
