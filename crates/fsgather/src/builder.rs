@@ -220,7 +220,9 @@ impl Builder {
         }
         let uid = rustix::process::geteuid().as_raw();
         let is_introduced = matches!(rendezvous, Some(Rendezvous::Custom(_)));
-        let knows_its_own = is_introduced || settings.secret.value.is_some();
+        // A secret that several jobs have tells them apart only where each has a port of its own.
+        let has_own_port = matches!(rendezvous, Some(Rendezvous::Tcp(_)));
+        let knows_its_own = is_introduced || has_own_port && settings.secret.value.is_some();
         let found = (!knows_its_own).then(|| start::find(&mut settings, &variables, &process));
         let (start, rival) = found.unwrap_or_default();
         let key = settings.job_key(uid, next_number(is_introduced));

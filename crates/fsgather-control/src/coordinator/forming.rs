@@ -73,6 +73,10 @@ impl Coordinator {
     /// Handles a process that says that it cannot be a member, for it was given another secret than rank 0: tells it
     /// so, and the others while the world forms.
     pub fn tell_mismatch(&mut self, join: &Join) -> ToMember {
+        if self.roster.stranger_to(join) == Some(Rank::ZERO) {
+            // Another job's, which has its own rank 0.
+            return self.elsewhere(join);
+        }
         let has = |is_given: bool| if is_given { "one" } else { "none" };
         let [ours, theirs] = [self.world.belonging, join.belonging].map(|its| its.secret.is_some());
         let what = if ours && theirs {
@@ -260,6 +264,10 @@ impl Coordinator {
 
     /// Answers a process that rank 0's own host shows to be of another start.
     fn send_elsewhere(&mut self, join: &Join) -> JoinAnswer {
+        JoinAnswer::Refused(self.elsewhere(join))
+    }
+
+    fn elsewhere(&mut self, join: &Join) -> ToMember {
         let rank = join.rank;
         let stranger = text_of(&join.process);
         if self.strangers.insert(rank, stranger.clone()).is_none() {
@@ -271,7 +279,7 @@ impl Coordinator {
             "rank 0 ({}) was not started by whoever started rank {rank} ({stranger})",
             self.name_of(Rank::ZERO)
         );
-        JoinAnswer::Refused(ToMember::Elsewhere { why })
+        ToMember::Elsewhere { why }
     }
 
     /// Processes of one host that come from two starts, and rank 0 is on another host.

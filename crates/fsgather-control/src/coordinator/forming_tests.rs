@@ -130,3 +130,28 @@ fn jobs_with_an_id_may_be_started_by_anybody() {
     }
     assert!(coordinator.is_open());
 }
+
+#[test]
+fn who_has_another_secret_is_told_and_who_was_started_by_somebody_else_belongs_elsewhere() {
+    let now = Instant::now();
+    let with_another = |starter| Join {
+        belonging: crate::bond::Belonging {
+            key: 0,
+            secret: Some([1; 16]),
+        },
+        ..join(1, 200, "n1", starter)
+    };
+    let mut coordinator = world(now, Some(7));
+    assert!(is_sent_elsewhere(
+        &coordinator.join(with_another(Some(8)), now)
+    ));
+    assert_eq!(coordinator.failure(), None);
+    let told = coordinator.tell_mismatch(&with_another(Some(7)));
+    let failure = coordinator.failure().unwrap();
+    assert!(failure.to_string().contains("FSGATHER_SECRET"), "{failure}");
+    assert!(matches!(told, ToMember::Abort { cause, .. } if cause == failure));
+    // Who shows the same secret harms nobody.
+    let mut coordinator = world(now, None);
+    coordinator.tell_mismatch(&join(1, 200, "n1", None));
+    assert_eq!(coordinator.failure(), None);
+}
