@@ -113,3 +113,39 @@ def test_tensors_are_joined(world: World) -> None:
         """,
     ).told()
     assert told == [["done"]] * 2
+
+
+@pytest.mark.parametrize("compress", ["none", "lz4"])
+def test_memory_that_is_written_to_while_it_goes_into_a_file_arrives_with_old_or_new_bytes(world: World, compress: str) -> None:
+    told = world.start(
+        2,
+        """
+        import threading
+
+        import numpy as np
+
+        states = [np.random.default_rng(seed).bytes(12 << 20) for seed in (1, 2)]  # what cannot be compressed is stored as it is
+        states = [np.frombuffer(state, dtype="u1") for state in states]
+        own = states[0].copy()
+        over = threading.Event()
+
+        def scribble():
+            while not over.is_set():
+                for state in states:
+                    own[:] = state
+
+        scribbling = threading.Thread(target=scribble)
+        scribbling.start()
+        try:
+            for _ in range(6):
+                for part in fsgather.all_gather(own):
+                    assert np.all((part == states[0]) | (part == states[1]))
+        finally:
+            over.set()
+            scribbling.join()
+        tell("done")
+        """,
+        FSGATHER_TRANSPORT="filesys",
+        FSGATHER_COMPRESS=compress,
+    ).told()
+    assert told == [["done"]] * 2
