@@ -30,6 +30,9 @@ results = []
 
 def report(attack, is_repelled, seen):
     results.append(is_repelled)
+    seen = seen.replace("\\n", " / ").replace("\n", " / ")
+    if is_repelled and len(seen) > 300:
+        seen = f"{seen[:300]} ..."
     print(f"{'held' if is_repelled else 'BROKEN':6} {attack}: {seen}", flush=True)
 
 
@@ -175,7 +178,7 @@ def untrusted_directory():
     where = directory("squatted", 0, 0, 0o1777)
     directory(f"squatted/{RENDEZVOUS}", MALLORY, PROJECT, 0o777)
     code, said = run_job(ALICE, where)
-    report("A1 a directory of a stranger", code == 12 and f"belongs to uid {MALLORY}" in said and "FSGATHER_DIR" in said, f"{code}, {said[-300:]}")
+    report("A1 a directory of a stranger", code == 12 and f"belongs to uid {MALLORY}" in said and "FSGATHER_DIR" in said, f"{code}, {said}")
 
 
 def colleagues():
