@@ -169,7 +169,7 @@ def own_uid():
     for _ in range(3):
         codes.add(run_job(ALICE, where)[0])
     end(kill=True)
-    report("A1 files in the place of a probe", seen == {str(ALICE)} and codes == {0},
+    report("files in the place of a probe", seen == {str(ALICE)} and codes == {0},
            f"{swaps.stat().st_size} swapped, own uid {sorted(seen)}, jobs ended with {sorted(codes)}")
 
 
@@ -178,7 +178,7 @@ def untrusted_directory():
     where = directory("squatted", 0, 0, 0o1777)
     directory(f"squatted/{RENDEZVOUS}", MALLORY, PROJECT, 0o777)
     code, said = run_job(ALICE, where)
-    report("A1 a directory of a stranger", code == 12 and f"belongs to uid {MALLORY}" in said and "FSGATHER_DIR" in said, f"{code}, {said}")
+    report("a directory of a stranger", code == 12 and f"belongs to uid {MALLORY}" in said and "FSGATHER_DIR" in said, f"{code}, {said}")
 
 
 def colleagues():
@@ -231,7 +231,7 @@ def exchanged_directory():
                     os.rename(where / name, where / path)
         shutil.rmtree(where / RENDEZVOUS, ignore_errors=True)
     end(kill=True)
-    report("A8 a private directory in its place", opened == 0, f"{len(list(swaps.iterdir())) - 1} exchanged, {opened} opened")
+    report("a private directory in its place", opened == 0, f"{len(list(swaps.iterdir())) - 1} exchanged, {opened} opened")
 
 
 def groups():
@@ -240,7 +240,7 @@ def groups():
     first = run_job(ALICE, scratch, group=PROJECT)
     mode = (scratch / RENDEZVOUS).stat().st_mode & 0o7777
     second = run_job(MALLORY, scratch, group=PROJECT)
-    report("A12 a scratch directory for all", (first[0], second[0], mode) == (0, 0, 0o1777), f"mode {mode:o}, {first}, {second}")
+    report("a scratch directory for all", (first[0], second[0], mode) == (0, 0, 0o1777), f"mode {mode:o}, {first}, {second}")
 
 
 def shared_files():
@@ -271,8 +271,8 @@ def shared_files():
     code = attacker(write)()
     job.ranks[0].stdin.write("\n")
     codes, said = job.end()
-    report("A7 payloads that the group may change", bool(payloads) and code == 0 and codes == [0, 0], f"{len(payloads)} files, {code}, {codes} {said}")
-    report("A12 the project's group below 0770", kept == [(PROJECT, "0o2770")] * 3, f"{kept}")
+    report("payloads that the group may change", bool(payloads) and code == 0 and codes == [0, 0], f"{len(payloads)} files, {code}, {codes} {said}")
+    report("the project's group below 0770", kept == [(PROJECT, "0o2770")] * 3, f"{kept}")
 
 
 def without_modes():
@@ -290,7 +290,7 @@ def without_modes():
         seen = [run_job(ALICE, where, FSGATHER_TRANSPORT=way) for way in ("memory", "filesys")]
         knowingly = [run_job(ALICE, where, FSGATHER_TRANSPORT=way, FSGATHER_DIR_MODE="any")[0] for way in ("memory", "filesys")]
         is_told = all(code == 12 and "FSGATHER_DIR_MODE=any" in said for code, said in seen)
-        report("A13 a mount without modes", is_told and knowingly == [0, 0], f"{seen}, with FSGATHER_DIR_MODE=any {knowingly}")
+        report("a mount without modes", is_told and knowingly == [0, 0], f"{seen}, with FSGATHER_DIR_MODE=any {knowingly}")
     finally:
         subprocess.run(["umount", where], check=False)
 
@@ -323,7 +323,7 @@ class Marks:
     def end(self):
         self.job.go()
         codes, said = self.job.end()
-        report("A5 names that condemn a job", codes == [0, 0], f"{codes} {said}")
+        report("names that condemn a job", codes == [0, 0], f"{codes} {said}")
 
 
 class Swap:
@@ -350,7 +350,7 @@ class Swap:
         self.job.go()
         codes, said = self.job.end()
         files = [path.name for path in self.planted.rglob("*") if path.is_file()]
-        report("A14 a directory in the place of a job's", 0 not in codes and not files and "in its place" in said, f"{codes}, {len(files)} files in it, {said}")
+        report("a directory in the place of a job's", 0 not in codes and not files and "in its place" in said, f"{codes}, {len(files)} files in it, {said}")
 
 
 def planted_names():
@@ -398,7 +398,7 @@ def planted_names():
     assert attacker(plant)() == 0
     disturbed = sorted(meet() for _ in range(3))[1]
     # A build without optimisation takes its time to read so many names.
-    report("A16 50,000 names", disturbed < 2 * undisturbed + 3, f"a meeting takes {disturbed:.2f} s, without them {undisturbed:.2f} s")
+    report("50,000 names", disturbed < 2 * undisturbed + 3, f"a meeting takes {disturbed:.2f} s, without them {undisturbed:.2f} s")
 
 
 def main():
