@@ -278,13 +278,13 @@ def shared_files():
 def without_modes():
     """A file system without modes shows the record to everybody."""
     if not shutil.which("bindfs"):
-        print("SKIPPED A13 a mount without modes: no bindfs")
+        print("SKIPPED a mount without modes: no bindfs")
         return
     under = directory("without-modes", 0, 0, 0o777)
     where = directory("mounted", 0, 0, 0o755)
     command = ["bindfs", "-o", "allow_other", "--perms=a=rwX", "--chmod-ignore", under, where]
     if subprocess.run(command, capture_output=True).returncode != 0:
-        print("SKIPPED A13 a mount without modes: cannot mount")
+        print("SKIPPED a mount without modes: cannot mount")
         return
     try:
         seen = [run_job(ALICE, where, FSGATHER_TRANSPORT=way) for way in ("memory", "filesys")]
