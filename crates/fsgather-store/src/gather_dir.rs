@@ -156,8 +156,9 @@ impl GatherDir {
             )
         };
         let since = SystemTime::now();
-        let is_new =
-            rendezvous_directory::in_rendezvous(rendezvous, || directory::make(&path, 0o700));
+        let is_new = rendezvous_directory::in_rendezvous(rendezvous, || {
+            directory::make(&path, mode & 0o700)
+        });
         if !is_new.map_err(failed)? && !is_empty_and_own(&path, own) {
             return Err(failed(io::ErrorKind::AlreadyExists.into()));
         }
