@@ -70,10 +70,10 @@ enum Fate {
 fn play(job: &Job<'_>, counts: [u32; 2], fate: Fate) {
     let mut stage = Stage::new();
     let script = "join all_gather_bytes:1000 at:running barrier close";
+    let rendezvous = job.directory.join("all_gather_via_filesys");
+    let known = records(&rendezvous);
     stage.start(&mut job.rank(0, counts[0], script));
     if let Fate::Rank0LeavesARecord = fate {
-        let rendezvous = job.directory.join("all_gather_via_filesys");
-        let known = records(&rendezvous);
         stage.wait_until("a record", || records(&rendezvous) > known);
         stage.kill(0);
         stage.end(0);

@@ -352,7 +352,13 @@ fn a_later_attempt_removes_what_an_earlier_one_has_left() {
     let owner = fs::read_to_string(left[0].join("owner")).expect("a record");
     assert!(owner.contains("\njob=4712\n"), "{owner}");
     clean(&[], place.path(), &["--execute"]);
-    let left = left_in(place.path());
+    let mut left = left_in(place.path());
+    // Whoever was killed in the middle of asking for the server's time has left it for ten minutes.
+    let is_probe = |path: &Path| {
+        let name = path.file_name().unwrap_or_default();
+        name.to_string_lossy().starts_with("probe-")
+    };
+    left.retain(|path| !is_probe(path));
     assert!(left.is_empty(), "{left:?}");
 }
 

@@ -234,11 +234,7 @@ fn dropping_the_board_takes_the_record_down_but_not_in_a_forked_child() {
 #[test]
 fn a_refusal_stays_and_speaks_to_processes_that_ran_already() {
     let (_dir, place) = place();
-    let mut late = this_process().unwrap();
-    let me = late.clone();
-    // As one that is started right now, give or take a tick.
-    let age = process::age(&me).unwrap();
-    late.start_time += u64::try_from(age.as_millis() / 10).unwrap();
+    let me = this_process().unwrap();
     let board_of =
         |process: &ProcessId| FileBoard::new(vec![place.clone()], key(0), process.clone());
     let old = ProcessId {
@@ -249,6 +245,12 @@ fn a_refusal_stays_and_speaks_to_processes_that_ran_already() {
     poster.refuse(b"no world").unwrap();
     poster.take_down();
     drop(poster);
+    // As one that is started right now, give or take a tick.
+    let age = process::age(&me).unwrap();
+    let late = ProcessId {
+        start_time: me.start_time + u64::try_from(age.as_millis() / 10).unwrap(),
+        ..me.clone()
+    };
     assert_eq!(board_of(&old).records().unwrap(), [b"no world"]);
     assert_eq!(board_of(&old).tend(Duration::ZERO).unwrap(), [b"no world"]);
     assert!(board_of(&late).records().unwrap().is_empty());

@@ -126,6 +126,8 @@ fn a_rank_0_that_is_killed_between_calls() {
     stage.wait_at(0..3, "here");
     stage.kill(0);
     stage.end(0);
+    // They notice it between calls, of which nothing is seen from here.
+    stage.let_pass(Duration::from_secs(2));
     stage.go_all(1..3);
     all_say(&mut stage, 1..3, "a_rank_0_that_is_killed_between_calls");
 }

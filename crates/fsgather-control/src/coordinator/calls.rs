@@ -79,14 +79,24 @@ impl Coordinator {
     fn difference(&self, step: Step, from: Rank, call: &Call) -> Option<Error> {
         let channel = self.channels.get(&step.channel)?;
         let (place, first) = channel.undecided.get(&step)?.first()?;
+        let difference = first.difference(call)?.into();
         let name = channel.name();
+        let said = |rank, one: &Call, other: &Call| {
+            let call = format!("{}{name}", one.beside(other));
+            (self.roster.peer(rank), call)
+        };
+        let earlier = channel.rank_at(place)?;
+        let mut both = [said(earlier, first, call), said(from, call, first)];
+        // The text is the same whoever comes first.
+        both.sort_by_key(|(peer, _)| peer.rank);
+        let [(one, one_call), (other, other_call)] = both;
         Some(Error::Desync {
             epoch: step.epoch,
-            difference: first.difference(call)?.into(),
-            one: self.roster.peer(channel.rank_at(place)?),
-            one_call: format!("{}{name}", first.beside(call)),
-            other: self.roster.peer(from),
-            other_call: format!("{}{name}", call.beside(first)),
+            difference,
+            one,
+            one_call,
+            other,
+            other_call,
         })
     }
 
