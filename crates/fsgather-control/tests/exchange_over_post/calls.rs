@@ -33,7 +33,7 @@ fn a_post_that_shows_everything_at_once_conforms() {
 
 #[test]
 fn a_post_with_faults_conforms() {
-    on_threads(1..=4, |seed| conform(|| MemoryPost::with_faults(seed), 3));
+    on_threads(1..=2, |seed| conform(|| MemoryPost::with_faults(seed), 3));
 }
 
 /// What a rank hands in: all ranks can tell.
