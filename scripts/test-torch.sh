@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Existing jobs of torch, MMEngine and others, without a change in them, under a real torchrun with 4 ranks.
 # Installs torch and the libraries once, 5 GB, into ${FSGATHER_TORCH_CACHE:-${XDG_CACHE_HOME:-~/.cache}/fsgather/torch}.
-# `install` as the only argument does no more than that. Other arguments name some of the proofs in crates/fsgather-python/tests/switch/prove.py.
+# `install` as the only argument does no more than that. Other arguments name some of the proofs in crates/fsgather-python/tests/switch/prove.py, or, as -NAME, those to leave out.
 # With FSGATHER_OLD_PYTHON=/usr/bin/python3, or another Python with a torch before 2.5, that is tried as well.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
