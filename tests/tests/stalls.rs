@@ -41,7 +41,9 @@ fn is_warned_of(stage: &mut Stage, stopped: usize, by: &[usize]) {
         }
     }
     let took = since.elapsed();
-    assert!(took >= WARNING, "{took:?}\n{}", stage.transcript());
+    // It may have been silent for a moment before it was stopped.
+    let earliest = WARNING.saturating_sub(Duration::from_secs(1));
+    assert!(took >= earliest, "{took:?}\n{}", stage.transcript());
     assert!(
         took < allowed(WARNING + LATER),
         "{took:?}\n{}",
