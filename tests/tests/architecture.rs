@@ -47,7 +47,7 @@ const GRAPH: [Row; 9] = [
     Row {
         name: "fsgather-core",
         uses: &[],
-        tests_use: &[],
+        tests_use: &[TEST_SUPPORT],
     },
     Row {
         name: "fsgather-digits",

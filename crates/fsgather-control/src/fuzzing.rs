@@ -77,27 +77,16 @@ fn of_this_version(bytes: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, path::Path};
-
     use super::*;
 
     #[test]
     fn kept_inputs_do_no_harm() {
-        let corpora = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fuzz/corpus");
-        let targets = [
-            ("frames", frames as fn(&[u8])),
+        fsgather_testkit::corpus::replay(&[
+            ("frames", frames),
             ("message", message),
             ("record", record),
             ("letter", letter),
             ("link", link),
-        ];
-        for (target, run) in targets {
-            let mut count = 0;
-            for input in fs::read_dir(corpora.join(target)).unwrap() {
-                run(&fs::read(input.unwrap().path()).unwrap());
-                count += 1;
-            }
-            assert!(count > 0, "nothing is kept for {target}");
-        }
+        ]);
     }
 }

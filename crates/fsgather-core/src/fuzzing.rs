@@ -47,21 +47,10 @@ pub fn value(bytes: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, path::Path};
+    use super::*;
 
     #[test]
     fn kept_inputs_do_no_harm() {
-        let corpora = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fuzz/corpus");
-        for (target, run) in [
-            ("error", super::error as fn(&[u8])),
-            ("value", super::value),
-        ] {
-            let mut count = 0;
-            for input in fs::read_dir(corpora.join(target)).unwrap() {
-                run(&fs::read(input.unwrap().path()).unwrap());
-                count += 1;
-            }
-            assert!(count > 0, "nothing is kept for {target}");
-        }
+        fsgather_testkit::corpus::replay(&[("error", error), ("value", value)]);
     }
 }

@@ -21,7 +21,8 @@ pub struct Starter {
 pub struct Start {
     /// The nearest process above the rank that does not have its number; none once that has ended.
     pub starter: Option<Starter>,
-    /// The session that the rank's process belongs to, by the pid of its leader; 0 when unknown.
+    /// The session that the rank's process belongs to, by the pid of its leader, or of the topmost process of
+    /// it in this pid namespace; 0 when unknown.
     pub session: u32,
 }
 
@@ -72,8 +73,9 @@ impl Start {
             (Some(mine), Some(theirs)) => {
                 is_one(mine, theirs) || started(mine, its) || started(theirs, own)
             }
+            _ if self.session == 0 || other.session == 0 => return Kinship::Unknown,
             // Whoever started one of them has ended, but a session outlives its leader.
-            _ => self.session == other.session && self.session != 0,
+            _ => self.session == other.session,
         };
         if is_same {
             Kinship::Same
@@ -128,7 +130,8 @@ mod tests {
             ((None, 10), (None, 10), Kinship::Same),
             ((None, 10), (None, 11), Kinship::Foreign),
             ((None, 10), (Some(11), 11), Kinship::Foreign),
-            ((None, 0), (None, 0), Kinship::Foreign),
+            ((None, 0), (None, 0), Kinship::Unknown),
+            ((None, 0), (Some(11), 11), Kinship::Unknown),
         ] {
             let found = compare(start(one.0, one.1), start(other.0, other.1));
             assert_eq!(found, expected, "{one:?} {other:?}");

@@ -1,5 +1,6 @@
 //! Support for tests of fsgather; not published.
 //!
+//! - [`corpus`]: inputs that fuzzers have kept.
 //! - [`exchange_conformance`]: what every implementation of the exchange must do. One line in an
 //!   implementation's tests runs all of it.
 //! - [`MemoryBoard`]: a rendezvous without files, for tests inside one process.
@@ -15,6 +16,7 @@
     reason = "checks report by panicking, and by saying why something was ended"
 )]
 
+pub mod corpus;
 pub mod exchange_conformance;
 mod memory_board;
 mod memory_post;

@@ -21,16 +21,10 @@ pub fn body(bytes: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, path::Path};
+    use super::*;
 
     #[test]
     fn kept_inputs_do_no_harm() {
-        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fuzz/corpus/body");
-        let mut count = 0;
-        for input in fs::read_dir(corpus).unwrap() {
-            super::body(&fs::read(input.unwrap().path()).unwrap());
-            count += 1;
-        }
-        assert!(count > 0, "nothing is kept");
+        fsgather_testkit::corpus::replay(&[("body", body)]);
     }
 }

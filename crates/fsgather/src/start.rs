@@ -58,7 +58,7 @@ pub(crate) fn find(
         };
         let start = Start {
             starter,
-            session: processes::session(),
+            session: processes.session_of(std::process::id()),
         };
         let rival = rival(settings, &claim, start, me, &processes);
         return (Some(start), rival);

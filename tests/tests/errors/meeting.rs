@@ -199,11 +199,16 @@ fn a_port_that_is_taken() {
     all_tools_say(&mut stage, [0], "a_port_that_is_taken");
 }
 
+/// Whether a process can be started behind these words, which put it into a namespace of its own.
+fn can_be_alone(words: &[String]) -> bool {
+    let tried = process::output(Command::new(&words[0]).args(&words[1..]).arg("true"));
+    tried.is_ok_and(|tried| tried.status.success())
+}
+
 #[test]
 fn a_rank_without_a_network() {
     let alone = ["unshare".to_owned(), "--net".to_owned()];
-    let tried = process::output(Command::new("unshare").args(["--net", "true"]));
-    if !tried.is_ok_and(|tried| tried.status.success()) {
+    if !can_be_alone(&alone) {
         return say("skipped: cannot make network namespaces here");
     }
     let place = place();
@@ -248,8 +253,7 @@ fn a_secret_that_others_can_read() {
 #[test]
 fn no_network_and_nothing_in_plain_text() {
     let alone = ["unshare".to_owned(), "--net".to_owned()];
-    let tried = process::output(Command::new("unshare").args(["--net", "true"]));
-    if !tried.is_ok_and(|tried| tried.status.success()) {
+    if !can_be_alone(&alone) {
         return say("skipped: cannot make network namespaces here");
     }
     let place = place();
@@ -311,12 +315,10 @@ fn a_rank_of_another_start() {
 
 #[test]
 fn two_starts_on_one_host() {
-    let elsewhere = ["unshare", "--pid", "--fork", "--mount-proc"];
-    let tried = process::output(Command::new("unshare").args(&elsewhere[1..]).arg("true"));
-    if !tried.is_ok_and(|tried| tried.status.success()) {
+    let elsewhere = ["unshare", "--pid", "--fork", "--mount-proc"].map(ToOwned::to_owned);
+    if !can_be_alone(&elsewhere) {
         return say("skipped: cannot make pid namespaces here");
     }
-    let elsewhere = elsewhere.map(ToOwned::to_owned);
     let place = place();
     let world = World::new(3, place.path());
     let mut stage = new_stage();

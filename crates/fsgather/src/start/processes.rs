@@ -9,6 +9,8 @@ const TICK_MILLIS: u64 = 10;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) parent: u32,
+    /// The pid of the leader of its session. Where that is outside of the pid namespace that `/proc` shows,
+    /// the topmost process of the session above it, that came in from there; 0 when that has ended.
     pub(super) session: u32,
     /// In clock ticks since boot.
     pub(super) start_time: u64,
@@ -42,7 +44,14 @@ impl Processes {
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
             Some((pid, parse(&stat)?))
         });
-        Self(seen.collect())
+        let mut all: BTreeMap<u32, Seen> = seen.collect();
+        lead_sessions_from_outside(&mut all);
+        Self(all)
+    }
+
+    /// The session of a process; 0 when unknown.
+    pub(super) fn session_of(&self, pid: u32) -> u32 {
+        self.0.get(&pid).map_or(0, |seen| seen.session)
     }
 }
 
@@ -92,10 +101,31 @@ fn parse(stat: &str) -> Option<Seen> {
     })
 }
 
-/// The session of this process; 0 when unknown, as where its leader is outside of the pid namespace that
-/// `/proc` shows.
-pub(super) fn session() -> u32 {
-    this_process().map_or(0, |seen| seen.session)
+/// Gives processes whose session has its leader outside of this pid namespace another one: whoever came in
+/// from there, as by `docker exec`, by `kubectl exec` or as the first process of the namespace.
+fn lead_sessions_from_outside(all: &mut BTreeMap<u32, Seen>) {
+    let leader = |pid: u32| {
+        let mut at = pid;
+        for _ in 0..all.len() {
+            let parent = all.get(&at)?.parent;
+            if parent == 0 {
+                return Some(at);
+            }
+            // Whoever is left behind by that process is a child of one that belongs to another session.
+            all.get(&parent).filter(|seen| seen.session == 0)?;
+            at = parent;
+        }
+        None
+    };
+    let without = all.iter().filter(|(_, seen)| seen.session == 0);
+    let leaders: Vec<(u32, u32)> = without
+        .filter_map(|(pid, _)| Some((*pid, leader(*pid)?)))
+        .collect();
+    for (pid, leader) in leaders {
+        if let Some(seen) = all.get_mut(&pid) {
+            seen.session = leader;
+        }
+    }
 }
 
 fn this_process() -> Option<Seen> {
@@ -130,13 +160,47 @@ mod tests {
         let pid = std::process::id();
         let me = &processes.all()[&pid];
         assert_eq!(me.parent, std::os::unix::process::parent_id());
-        assert_eq!(me.session, session());
+        assert_eq!(me.session, processes.session_of(pid));
         assert!(processes.all().contains_key(&me.parent));
         assert!(!processes.arguments(pid).is_empty());
         assert!(!processes.variables(pid).is_empty());
         assert!(processes.working_directory(pid).is_some());
         assert!(age(me.start_time) < Duration::from_hours(1));
         assert!(age_of_this_process() < Duration::from_hours(1));
+    }
+
+    #[test]
+    fn a_session_from_outside_is_led_by_whoever_came_in() {
+        let seen = |parent, session| Seen {
+            parent,
+            session,
+            ..Seen::default()
+        };
+        let sessions = |all: &[(u32, Seen)]| -> Vec<u32> {
+            let mut all = all.iter().cloned().collect();
+            lead_sessions_from_outside(&mut all);
+            all.values().map(|seen| seen.session).collect()
+        };
+        // As the first process of a namespace, whose child leads a session of its own.
+        let all = [
+            (1, seen(0, 0)),
+            (5, seen(1, 0)),
+            (6, seen(5, 6)),
+            (7, seen(5, 0)),
+        ];
+        assert_eq!(sessions(&all), [1, 1, 6, 1]);
+        // Twice by `docker exec`; process 23 has lost the one that came in.
+        let all = [
+            (1, seen(0, 1)),
+            (20, seen(0, 0)),
+            (21, seen(20, 0)),
+            (22, seen(0, 0)),
+            (23, seen(1, 0)),
+            (24, seen(23, 0)),
+        ];
+        assert_eq!(sessions(&all), [1, 20, 20, 22, 0, 0]);
+        // Hidden parents.
+        assert_eq!(sessions(&[(9, seen(8, 0))]), [0]);
     }
 
     #[test]
