@@ -385,3 +385,39 @@ fn threads_at_work_on_several_calls_do_not_flood_rank_0() {
     // At the start, and after one second.
     assert_eq!(member.take_actions().len(), 2 * tickets.len());
 }
+
+#[test]
+fn who_is_left_in_a_group_by_rank_0_learns_what_rank_0_has_failed_with() {
+    let channel = ChannelId::new(7);
+    for of_world in [Some(Error::config("no room")), None] {
+        let mut room = Room::new(4);
+        room.open(1, channel, &[1, 3]);
+        room.open(3, channel, &[1, 3]);
+        let ticket = room.call(1, channel, Leaves::Nothing);
+        if let Some(cause) = of_world.clone() {
+            let doing = Activity::outside(Phase::Computing);
+            room.members[2].fail(ChannelId::WORLD, None, cause, doing);
+            room.pump();
+        }
+        assert_eq!(room.members[1].failure(channel), None, "groups go on");
+        room.coordinator.abandon();
+        room.pump();
+        let verdict = room.members[1].take_verdict(ticket.step(Round::VERDICT));
+        let learnt = verdict.unwrap().unwrap_err();
+        let text = learnt.to_string();
+        match of_world.clone() {
+            Some(cause) => assert_eq!(learnt, cause),
+            None => assert!(
+                text.contains("rank 0 on here (pid 1) had already left"),
+                "{text}"
+            ),
+        }
+        // As does who opens a group now.
+        room.open(3, ChannelId::new(8), &[1, 3]);
+        let failure = room.members[3].failure(ChannelId::new(8)).cloned();
+        assert_eq!(
+            failure.is_some_and(|failure| failure.to_string() == text),
+            of_world.is_some()
+        );
+    }
+}

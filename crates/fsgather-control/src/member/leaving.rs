@@ -100,13 +100,23 @@ impl Member {
         } else {
             Farewell::Disorderly
         });
+        let why = self.why_rank_0_left().cloned();
         for id in self.channel_ids() {
             // Of groups that this rank has left it does not know what was decided, nor of any since it stays.
             if self.staying.is_none() {
                 self.forget_undecided(id);
             }
-            let cause = self.coordinator_failed(self.first_awaited(id), PeerFailure::Departed);
+            let departed =
+                || self.coordinator_failed(self.first_awaited(id), PeerFailure::Departed);
+            let cause = why.clone().unwrap_or_else(departed);
             self.fail_channel(id, &cause);
         }
+    }
+
+    /// What rank 0 has failed with before it left, as far as is known: of a group it is the end as well.
+    pub(super) fn why_rank_0_left(&self) -> Option<&Error> {
+        let left_for_it = matches!(self.farewell, Some(Farewell::Disorderly));
+        let failure = self.failure(ChannelId::WORLD).filter(|_| left_for_it);
+        failure.map(Error::root_cause)
     }
 }

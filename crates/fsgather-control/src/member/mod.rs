@@ -173,7 +173,11 @@ impl Member {
                 let how = how.clone();
                 Some(self.coordinator_failed(None, PeerFailure::Lost { how }))
             }
-            (_, Some(_), _) => Some(self.coordinator_failed(None, PeerFailure::Departed)),
+            (_, Some(_), _) => Some(
+                self.why_rank_0_left()
+                    .cloned()
+                    .unwrap_or_else(|| self.coordinator_failed(None, PeerFailure::Departed)),
+            ),
             (_, _, Some(cause)) => {
                 let cause = cause.clone();
                 self.fail(id, None, cause.clone(), self.doing);

@@ -239,8 +239,11 @@ impl Ledger {
             failure.root_cause(),
             Error::PeerFailed { peer, failure: PeerFailure::Departed, .. } if peer.rank == Rank::ZERO
         );
+        // Rank 0 has failed with the world and has left, which ends groups that the failure does not concern.
+        let is_of_world = self.abort().map(Error::root_cause) == Some(failure.root_cause());
         promise!(
-            agreed == Some(failure.root_cause()) || (self.abandoned && rank_0_left),
+            agreed == Some(failure.root_cause())
+                || (self.abandoned && (rank_0_left || is_of_world)),
             "P3: rank {rank} learns \"{failure}\", but rank 0 has decided on {agreed:?}"
         );
         Ok(())
