@@ -19,7 +19,15 @@ use fsgather_testkit::process;
 use tempfile::TempDir;
 
 /// What the tests need besides the package.
-const NEEDED: [&str; 3] = ["pytest>=8,<10", "hypothesis>=6.100", "numpy"];
+const NEEDED: [&str; 4] = [
+    "pytest>=8,<10",
+    "pytest-xdist>=3",
+    "hypothesis>=6.100",
+    "numpy",
+];
+
+/// So many run at once: most of them wait for ranks most of the time.
+const AT_ONCE: &str = "3";
 
 /// Each test of the package has a limit of its own (`tests/conftest.py`).
 const ALL_TOGETHER: Duration = Duration::from_mins(30);
@@ -41,7 +49,7 @@ fn the_python_package_passes_its_own_tests() {
     let mut tests = Command::new(&python);
     tests
         .args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"])
-        .args(["--ignore", "tests/switch"])
+        .args(["--ignore", "tests/switch", "-n", AT_ONCE])
         .current_dir(package)
         .env("PYTHONPATH", stage.path())
         .env("PYTHONDONTWRITEBYTECODE", "1")

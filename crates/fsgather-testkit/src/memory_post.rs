@@ -22,7 +22,7 @@ const NOT_THERE: i32 = 2;
 const TICK: Duration = Duration::from_millis(4);
 
 /// How soon and how seldom boxes look.
-const PACE: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(20));
+const PACE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
 
 /// Places for messages in memory, for ranks that are threads of one process.
 ///
