@@ -80,7 +80,7 @@ test_space() {
   # Room for one payload, not for four; a host takes 3 MB into its memory without asking the server.
   on 1 "head -c 7000000 /dev/zero >$SHARED/filler && sync"
   everywhere "yes part | head -c 3000000 >$OWN/part.\$FSGATHER_RANK
-    $FSGATHER gather $OWN/part.\$FSGATHER_RANK --concat=$OWN/all; echo exit \$?" || true
+    FSGATHER_TRANSPORT=filesys $FSGATHER gather $OWN/part.\$FSGATHER_RANK --concat=$OWN/all; echo exit \$?" || true
   verdict "an export that is full: all ranks say so" all_exit_alike
   verdict "it was found out when the payload was synced" grep -q ': cannot sync ' "$state/errors"
   verdict "no output was made" on 1 "rm $SHARED/filler && [ ! -e $OWN/all ]"

@@ -16,7 +16,7 @@ use std::{
 };
 
 use common::{
-    PEER_FAILED, STORAGE, Stage, TIMED_OUT, assert_nothing_left, double_mount::DoubleMount,
+    PEER_FAILED, STORAGE, Stage, TIMED_OUT, World, assert_nothing_left, double_mount::DoubleMount,
     refusals_in,
 };
 use fsgather_testkit::pace::allowed;
@@ -25,10 +25,13 @@ use fsgather_testkit::pace::allowed;
 const STEPS: &str = "join all_gather_bytes:2500000 gather_from:0:1500000 close";
 
 fn start(mount: &DoubleMount, script: &str) -> Stage {
+    start_in(&mount.world(), mount, script)
+}
+
+fn start_in(world: &World, mount: &DoubleMount, script: &str) -> Stage {
     let mut stage = Stage::new();
-    let world = mount.world();
     for rank in [0, 1] {
-        stage.start(&mut mount.rank(&world, rank, script));
+        stage.start(&mut mount.rank(world, rank, script));
     }
     stage
 }
@@ -97,6 +100,36 @@ fn errors_of_creating_writing_syncing_and_closing_fail_the_call_on_all() {
             error.contains(&format!("cannot {operation} ")) && error.contains(words),
             "{rule}: {error}"
         );
+    }
+}
+
+#[test]
+fn a_payload_whose_file_takes_no_more_goes_through_memory() {
+    let Some(mount) = DoubleMount::new() else {
+        return;
+    };
+    for rule in [
+        "write payload-* ENOSPC after=3",
+        "fsync payload-* ENOSPC count=1",
+        "fsync payload-* EDQUOT count=1",
+        "flush payload-* EIO count=1",
+        "create payload-* ENOSPC",
+        "rename payload-* EIO",
+    ] {
+        mount.rules(2, rule);
+        let steps = "join all_gather_bytes:2500000 all_gather:2500000 gather_from:0:1500000 close";
+        let world = mount.world().with("FSGATHER_TRANSPORT", "auto");
+        let mut stage = start_in(&world, &mount, steps);
+        stage.succeed(0..2);
+        let ends = stage.end_all(0..2);
+        let warnings: Vec<&str> = ends.iter().flat_map(common::End::warnings).collect();
+        assert_eq!(warnings.len(), 1, "{rule}: {warnings:?}");
+        assert!(
+            warnings[0].contains("a payload of rank 1 on "),
+            "{warnings:?}"
+        );
+        mount.rules(2, "");
+        assert_nothing_left(&mount.behind());
     }
 }
 

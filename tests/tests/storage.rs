@@ -60,7 +60,7 @@ fn on_a_mount(options: &str, then: &str, step: &str) -> Option<String> {
     let mounted = Mounted::over(place.path(), options, then)?;
     let before = left_in(&mounted.directory());
     let mut stage = Stage::new();
-    let world = World::new(4, place.path());
+    let world = World::new(4, place.path()).with("FSGATHER_TRANSPORT", "filesys");
     for rank in 0..4 {
         stage.start(&mut mounted.rank(&world, rank, &format!("join {step} close")));
     }

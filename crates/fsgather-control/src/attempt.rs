@@ -7,6 +7,7 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use crate::{
+    descriptors,
     message::{Join, ToCoordinator, ToMember, Welcome},
     noise::Credentials,
     transport::{Connection, HANDSHAKE_LIMIT, Reader, TransportError, Writer},
@@ -48,6 +49,8 @@ pub(crate) enum Outcome {
     Foreign(u16, String),
     /// It is not ours, or does not answer.
     Failed(String),
+    /// This process cannot try.
+    Unable(Error),
 }
 
 /// What a world that is forming came to.
@@ -73,6 +76,7 @@ pub(crate) async fn attempt(candidate: Candidate, join: Join) -> (Candidate, Out
     let mut failures = Vec::new();
     let mut somebody_answers = false;
     let mut foreign = None;
+    let mut unable = None;
     while let Some(connected) = connects.join_next().await {
         match connected {
             Ok((address, Ok(connection))) => {
@@ -81,8 +85,13 @@ pub(crate) async fn attempt(candidate: Candidate, join: Join) -> (Candidate, Out
             }
             Ok((address, Err(error))) => {
                 somebody_answers |= !matches!(error, TransportError::Unreachable(_));
-                if let TransportError::Version(theirs) = error {
-                    foreign = Some(theirs);
+                match &error {
+                    TransportError::Version(theirs) => foreign = Some(*theirs),
+                    TransportError::Unreachable(own) if descriptors::is_exhausted(own) => {
+                        let why = format!("this rank cannot connect to rank 0: {error}");
+                        unable = Some(Error::rendezvous(why));
+                    }
+                    _ => {}
                 }
                 failures.push(match (&error, candidate.communicator) {
                     // Nothing tells the two apart where there is no record.
@@ -97,10 +106,11 @@ pub(crate) async fn attempt(candidate: Candidate, join: Join) -> (Candidate, Out
     }
     failures.sort();
     let failures = failures.join(", ");
-    let outcome = match foreign {
-        Some(theirs) => Outcome::Foreign(theirs, failures),
-        None if somebody_answers => Outcome::Failed(failures),
-        None => Outcome::Unreachable(failures),
+    let outcome = match (foreign, unable) {
+        (Some(theirs), _) => Outcome::Foreign(theirs, failures),
+        (None, Some(own)) => Outcome::Unable(own),
+        (None, None) if somebody_answers => Outcome::Failed(failures),
+        (None, None) => Outcome::Unreachable(failures),
     };
     (candidate, outcome)
 }

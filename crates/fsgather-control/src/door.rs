@@ -7,12 +7,13 @@
 
 use std::{collections::VecDeque, future::Future, io, task::Poll, time::Duration};
 
+use fsgather_core::Backoff;
 use tokio::{
     net::{TcpListener, TcpStream},
     task::AbortHandle,
 };
 
-use crate::forked::keep_from_children;
+use crate::{descriptors, forked::keep_from_children};
 
 /// How many connections may be unauthenticated at a time.
 const WAITING_LIMIT: usize = 32;
@@ -21,25 +22,39 @@ const WAITING_LIMIT: usize = 32;
 /// by `answer`.
 ///
 /// Once the other side is known, what follows has to run in a task of its own, so that `answer` is
-/// finished and not to be aborted.
-pub(crate) async fn keep<F>(listeners: Vec<TcpListener>, answer: impl Fn(TcpStream) -> F)
-where
+/// finished and not to be aborted. `exhausted` is told that this process may not open more files, each time that it
+/// begins to be so: whoever has connected is not heard then.
+pub(crate) async fn keep<F>(
+    listeners: Vec<TcpListener>,
+    answer: impl Fn(TcpStream) -> F,
+    exhausted: impl Fn(&io::Error),
+) where
     F: Future<Output = ()> + Send + 'static,
 {
     let mut waiting: VecDeque<AbortHandle> = VecDeque::new();
+    let mut pauses = Backoff::new(Duration::from_millis(10), Duration::from_millis(200));
+    let mut is_exhausted = false;
     loop {
         let stream = match accept(&listeners).await {
             Ok(stream) => {
                 keep_from_children(&stream);
+                pauses.reset();
+                is_exhausted = false;
                 stream
             }
             Err(error) => {
-                // Out of descriptors, most likely: make room rather than spin.
+                if descriptors::is_exhausted(&error) && !is_exhausted {
+                    is_exhausted = true;
+                    let why = descriptors::explain(&error);
+                    tracing::warn!("connections of other ranks have to wait: {why}");
+                    exhausted(&error);
+                }
                 tracing::debug!("cannot accept a connection: {error}");
+                // Room may be made by those who are not let in yet.
                 if let Some(oldest) = waiting.pop_front() {
                     oldest.abort();
                 }
-                tokio::time::sleep(Duration::from_millis(10)).await;
+                tokio::time::sleep(pauses.next_pause()).await;
                 continue;
             }
         };

@@ -1,13 +1,13 @@
 //! Rank 0's door: [`serve`] lets members in, and refuses those who cannot be.
 
-use std::{sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
-use fsgather_core::{Backoff, Rank};
+use fsgather_core::{Backoff, Error, Rank};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::{
     aside::Aside,
-    door,
+    descriptors, door,
     hub::Hub,
     message::{ToCoordinator, ToMember},
     noise::Credentials,
@@ -23,15 +23,26 @@ pub(crate) async fn serve(
     credentials: Credentials,
     is_running: Arc<IsRunning>,
 ) {
-    door::keep(listeners, |stream| {
+    let answering = |stream| {
         answer(
             Arc::clone(&hub),
             stream,
             credentials.clone(),
             Arc::clone(&is_running),
         )
-    })
-    .await;
+    };
+    door::keep(listeners, answering, |error| give_up(&hub, error)).await;
+}
+
+/// Ends a world that cannot form, since nobody else can be let in.
+fn give_up(hub: &Hub, error: &io::Error) {
+    let why = descriptors::explain(error);
+    let cause = Error::rendezvous(format!("rank 0 cannot let all ranks join: {why}"));
+    hub.coordinate(|coordinator, _| {
+        if !coordinator.is_open() && coordinator.failure().is_none() {
+            coordinator.give_up(&cause);
+        }
+    });
 }
 
 /// Brings one connection from its first byte to its purpose. What follows runs in tasks of its own,
@@ -139,7 +150,7 @@ mod tests {
         time::Instant,
     };
 
-    use fsgather_core::{Activity, ChannelId, Error, Interrupt, Phase, ProcessId, WorldSize};
+    use fsgather_core::{Activity, ChannelId, Interrupt, Phase, ProcessId, WorldSize};
     use uuid::Uuid;
 
     use super::*;

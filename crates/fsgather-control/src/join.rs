@@ -454,13 +454,14 @@ impl Seeker {
     }
 
     /// Takes note of a try; the reader of a connection on which a welcome is to come.
-    fn note(&mut self, candidate: &Candidate, outcome: Outcome) -> Result<Option<Reader>, Error> {
+    fn note(&mut self, candidate: &Candidate, outcome: Outcome) -> Result<Option<Reader>, Unmet> {
         let failure = match outcome {
             Outcome::Forming(coordinator, joining, reader) => {
                 self.take_in(candidate.name.clone(), coordinator, Way::Tcp(joining));
                 return Ok(Some(reader));
             }
-            Outcome::Refused(cause) => return Err(cause),
+            Outcome::Refused(cause) => return Err(Unmet::Known(cause)),
+            Outcome::Unable(own) => return Err(Unmet::Own(own)),
             Outcome::Formed(running) => {
                 self.has_formed(running);
                 "has formed without this process".into()

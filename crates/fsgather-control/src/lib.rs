@@ -39,6 +39,7 @@ mod aside;
 mod attempt;
 mod baton;
 mod config;
+mod descriptors;
 mod door;
 mod findings;
 mod forked;
@@ -66,7 +67,7 @@ pub mod reach;
 pub mod fuzzing;
 
 pub use addresses::{InterfaceFilter, means_loopback_only};
+pub use descriptors::descriptors_needed;
 pub use random::fresh;
 pub use siblings::IsRunning;
-pub use tcp::descriptors_needed;
 pub use threads::threads;

@@ -7,9 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{
-    Activity, Backoff, ChannelId, Error, Noticeboard, Phase, ProcessId, Rank, WorldSize,
-};
+use fsgather_core::{Activity, Backoff, ChannelId, Error, Noticeboard, Phase, ProcessId, Rank};
 use tokio::{net::TcpListener, runtime::Runtime, sync::oneshot};
 use uuid::Uuid;
 
@@ -20,6 +18,7 @@ use crate::{
     bond::Bond,
     config::{self, Config, Control, Joined, Meeting},
     coordinator::Coordinator,
+    descriptors,
     driver::Driver,
     found::{Found, FoundTcp, Unmet},
     gate,
@@ -57,11 +56,17 @@ enum Settled {
     },
 }
 
+/// That a runtime cannot be had.
+pub(crate) fn no_runtime(error: &std::io::Error) -> Error {
+    let why = descriptors::explain(error);
+    Error::config(format!("cannot start the network runtime: {why}"))
+}
+
 fn start_baton(config: &Config) -> Result<Baton, Error> {
     let runtime: Runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Error::config(format!("cannot start the network runtime: {error}")))?;
+        .map_err(|error| no_runtime(&error))?;
     Baton::new(runtime, format!("fsgather-{}", config.rank))
         .map_err(|error| without_a_thread(&error))
 }
@@ -69,7 +74,7 @@ fn start_baton(config: &Config) -> Result<Baton, Error> {
 /// Brings a world together on rank 0.
 pub(crate) fn host(config: &Config) -> Result<Hosted, Error> {
     let baton = start_baton(config)?;
-    check_descriptors(config.world_size)?;
+    descriptors::check(config.world_size)?;
     let now = Instant::now();
     let (credentials, ports) = match &config.meeting {
         Meeting::Board(_) => (fresh_credentials(&config.bond), config.ports.clone()),
@@ -463,24 +468,4 @@ fn listen(
     let place = addresses::to_listen_at(&*config.interfaces, named)?;
     let host = &config.process.host;
     baton.run(async { transport::listen_as(Rank::ZERO, host, &place, ports, setting) })
-}
-
-/// How many files rank 0 of such a world must be allowed to have open (`ulimit -n`): members take two
-/// connections each, and the door some more.
-#[must_use]
-pub fn descriptors_needed(world_size: WorldSize) -> u64 {
-    const OTHERS: u64 = 128;
-    2 * u64::from(world_size.get()) + OTHERS
-}
-
-fn check_descriptors(world_size: WorldSize) -> Result<(), Error> {
-    let needed = descriptors_needed(world_size);
-    let allowed = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    match allowed {
-        Some(allowed) if allowed < needed => Err(Error::config(format!(
-            "rank 0 of a world of {world_size} needs {needed} open files, the limit is {allowed}; raise it \
-             with `ulimit -n {needed}` before the job starts"
-        ))),
-        _ => Ok(()),
-    }
 }

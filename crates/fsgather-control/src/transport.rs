@@ -19,6 +19,7 @@ use tokio::{
 };
 
 use crate::{
+    descriptors,
     forked::keep_from_children,
     noise::{Credentials, HANDSHAKE_LEN, Handshake, Sealed},
     records::Unsealing,
@@ -37,10 +38,10 @@ const KEEPALIVE_PROBES: u32 = 4;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TransportError {
     /// Connecting failed, or nothing came back.
-    #[error("{0}")]
+    #[error("{}", descriptors::explain(.0))]
     Unreachable(#[source] io::Error),
     /// The operating system says so.
-    #[error("{0}")]
+    #[error("{}", descriptors::explain(.0))]
     Io(#[source] io::Error),
     /// The other side closed the connection.
     #[error("its connection closed")]
@@ -177,8 +178,14 @@ pub(crate) fn listen_as(
         format!("any of the ports {} to {}", ports.start(), ports.end())
     };
     listen(place, ports).map_err(|error| {
+        let way_out = if descriptors::is_exhausted(&error) {
+            String::new()
+        } else {
+            format!("; choose another one with {setting}")
+        };
+        let why = descriptors::explain(&error);
         Error::rendezvous(format!(
-            "rank {rank} cannot listen on {text} of {host}: {error}; choose another one with {setting}"
+            "rank {rank} cannot listen on {text} of {host}: {why}{way_out}"
         ))
     })
 }

@@ -11,6 +11,7 @@ use fsgather_core::{Error, StorageCause};
 use rustix::{
     fs::{CWD, FileType, Gid, Mode, Timespec, Timestamps, UTIME_NOW},
     io::{Errno, retry_on_intr},
+    process::{Resource, getrlimit},
 };
 use serde::{Deserialize, Serialize};
 
@@ -191,6 +192,11 @@ pub(crate) fn explain(path: &Path, error: &io::Error) -> StorageCause {
         }
         Some(Errno::ROFS | Errno::ACCESS | Errno::PERM) => {
             "name a directory that you may write in with FSGATHER_DIR".to_owned()
+        }
+        Some(Errno::MFILE) => {
+            let allowed = getrlimit(Resource::Nofile).current;
+            let allowed = allowed.map_or_else(String::new, |allowed| format!(" (now {allowed})"));
+            format!("raise the limit of open files with `ulimit -n`{allowed} before the job starts")
         }
         Some(Errno::NOTDIR | Errno::NOENT) => {
             "name an existing directory with FSGATHER_DIR".to_owned()

@@ -14,7 +14,7 @@ use std::{
     path::Path,
 };
 
-use fsgather_core::bytes_text;
+use fsgather_core::{Error, bytes_text};
 use rustix::{
     fs::{CWD, Mode, OFlags},
     io::{Errno, retry_on_intr},
@@ -194,6 +194,29 @@ pub(crate) fn is_lack_of_room(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error().map(Errno::from_raw_os_error),
         Some(Errno::NOSPC | Errno::DQUOT)
+    )
+}
+
+/// Whether an error of storing something says that the file system takes no more data: for want of room or quota, or
+/// because the device fails.
+///
+/// ```
+/// use std::io;
+///
+/// use fsgather_core::Error;
+///
+/// let full = Error::storage("write", "/x/payload", &io::Error::from_raw_os_error(28));
+/// assert!(fsgather_store::takes_no_data(&full));
+/// assert!(!fsgather_store::takes_no_data(&Error::storage("open", "/x", &io::Error::from_raw_os_error(2))));
+/// ```
+#[must_use]
+pub fn takes_no_data(error: &Error) -> bool {
+    let Error::Storage { cause, .. } = error else {
+        return false;
+    };
+    matches!(
+        cause.os_code.map(Errno::from_raw_os_error),
+        Some(Errno::NOSPC | Errno::DQUOT | Errno::IO)
     )
 }
 

@@ -130,6 +130,7 @@ pub use cleaning::{Cleaning, Kept, Planned, clean};
 pub use collect::{CollectPolicy, PayloadReader};
 pub use compression::CompressionSetting;
 pub use directory::{Access, OwnUid, default_local};
+pub use file::takes_no_data;
 pub use filesystem::{Capacity, Class, FileSystem, free_bytes};
 pub use format::{Compression, Encoding};
 pub use gather_dir::{GatherDir, GatherFacts, read_owner};

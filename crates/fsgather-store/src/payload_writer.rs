@@ -15,10 +15,13 @@ use fsgather_core::{ChannelId, Epoch, Error, Rank, StorageCause, bytes_text};
 use rustix::io::Errno;
 
 use crate::{
-    compression::{CompressionSetting, Packer},
+    compression::{CompressionSetting, Packer, decompressor},
     file,
     filesystem::free_bytes,
-    format::{CHUNK_LEN, Compression, ENTRY_LEN, Encoding, FOOTER_LEN, Footer, HEADER_LEN, Header},
+    format::{
+        CHUNK_LEN, ChunkEntry, Compression, ENTRY_LEN, Encoding, FOOTER_LEN, Footer, HEADER_LEN,
+        Header, chunk_len,
+    },
     gather_dir::GatherDir,
     layout::PayloadName,
     locator::Locator,
@@ -221,11 +224,55 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
     /// [`Error::Storage`] when any of that failed: lack of space may show as late as here. Then nothing
     /// is visible, and what was written is removed. An error of the progress hook is returned as it is.
     pub fn publish(mut self) -> Result<Locator, Error> {
+        self.try_publish()
+    }
+
+    /// As [`publish`](Self::publish), but what was to be published can be [taken back](Self::take_back) if that failed.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`publish`](Self::publish).
+    pub fn try_publish(&mut self) -> Result<Locator, Error> {
         let published = self.run(&mut |_| Ok(()));
         if published.is_ok() {
             self.staged.is_settled = true;
         }
         published
+    }
+
+    /// All bytes that a writer was given before its file has failed, read back from there and verified; `None` where
+    /// they cannot be had, or not held in memory. What it has written is removed.
+    ///
+    /// So a payload for which a file system has no room can go another way, wherever its bytes have come from.
+    pub fn take_back(self) -> Option<Vec<u8>> {
+        let mut taken = Vec::new();
+        let len = usize::try_from(self.written()).ok()?;
+        taken.try_reserve_exact(len).ok()?;
+        let (entries, _) = self.table.as_chunks::<ENTRY_LEN>();
+        if !entries.is_empty() {
+            let file = file::open(&self.staged.path).ok()?;
+            let mut decompressor = decompressor(self.header.compression);
+            let is_packed = self.header.compression != Compression::NONE;
+            let mut offset = HEADER_LEN as u64;
+            for (index, entry) in (0..).zip(entries) {
+                let entry = ChunkEntry::from_bytes(entry).ok()?;
+                let mut stored = vec![0; usize::try_from(entry.stored_len).ok()?];
+                file::read_exact_at(&file, &mut stored, offset).ok()?;
+                if ChunkEntry::of(&stored, entry.is_raw) != entry {
+                    return None;
+                }
+                offset += u64::from(entry.stored_len);
+                if is_packed && !entry.is_raw {
+                    let mut raw = vec![0; chunk_len(self.raw_len, index)];
+                    let made = decompressor.as_mut()?.decompress(&stored, &mut raw).ok()?;
+                    taken.extend_from_slice(raw.get(..made)?);
+                } else {
+                    taken.extend_from_slice(&stored);
+                }
+            }
+        }
+        taken.extend_from_slice(&self.buffer);
+        (taken.len() == len).then_some(taken)
     }
 
     /// The steps of [`publish`](Self::publish), with a gate after each.
@@ -275,6 +322,7 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
     /// Writes the last chunks, the chunk table and the footer.
     fn finish_writing(&mut self) -> Result<Footer, Error> {
         let last = std::mem::take(&mut self.buffer);
+        let before = self.mark();
         let mut packer = std::mem::take(&mut self.packer);
         let mut parts = self.pack(&mut packer, &last);
         let footer = Footer::seal(
@@ -283,20 +331,36 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
             self.raw_len,
             self.stored_len,
         );
-        let (table, end) = (std::mem::take(&mut self.table), footer.to_bytes());
+        let (table, end) = (self.table.clone(), footer.to_bytes());
         parts.extend([&table[..], &end]);
-        self.append(&parts)?;
+        self.append(&parts)
+            .inspect_err(|_| self.go_back(before, &last))?;
         (self.progress)(last.len() as u64).map_err(|error| self.fail(error))?;
         Ok(footer)
     }
 
     /// Writes whole chunks, at most a window of them.
     fn write_chunks(&mut self, raw: &[u8]) -> Result<(), Error> {
+        let before = self.mark();
         let mut packer = std::mem::take(&mut self.packer);
         let parts = self.pack(&mut packer, raw);
-        self.append(&parts)?;
+        let appended = self.append(&parts);
         self.packer = packer;
+        appended.inspect_err(|_| self.go_back(before, raw))?;
         (self.progress)(raw.len() as u64).map_err(|error| self.fail(error))
+    }
+
+    /// How far the file has come.
+    fn mark(&self) -> (usize, u64, u64) {
+        (self.table.len(), self.raw_len, self.stored_len)
+    }
+
+    /// Forgets chunks that are not in the file after all, but not the bytes that were to be in them.
+    fn go_back(&mut self, (entries, raw_len, stored_len): (usize, u64, u64), raw: &[u8]) {
+        self.table.truncate(entries);
+        self.raw_len = raw_len;
+        self.stored_len = stored_len;
+        self.buffer = raw.to_vec();
     }
 
     /// What to store of these bytes; it is in the table already.

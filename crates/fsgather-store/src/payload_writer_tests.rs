@@ -109,6 +109,65 @@ fn an_error_of_the_progress_hook_ends_the_writing_and_sticks() {
     assert!(names_in(&directory.payloads()).is_empty());
 }
 
+/// Bytes of which some chunks can be compressed and others not.
+fn uneven(len: usize) -> Vec<u8> {
+    let mut bytes = vec![7; len];
+    StdRng::seed_from_u64(3).fill_bytes(&mut bytes[len / 3..len / 2]);
+    bytes
+}
+
+#[test]
+fn what_was_taken_can_be_taken_back_wherever_the_writer_has_come_to() {
+    let place = tempfile::tempdir().unwrap();
+    let directory = make(place.path());
+    for setting in supported() {
+        for len in [0, 9, CHUNK_LEN, 9 * CHUNK_LEN + 5] {
+            for step in [None, Some(Step::Written), Some(Step::Closed)] {
+                let mut writer = directory
+                    .create_payload(id(), Encoding(0), setting, |_| Ok(()))
+                    .unwrap();
+                let bytes = uneven(len);
+                writer.write_all(&bytes).unwrap();
+                if step.is_some() {
+                    let stopped = writer.run(&mut |reached| {
+                        if step == Some(reached) {
+                            return Err(Error::config("no room"));
+                        }
+                        Ok(())
+                    });
+                    stopped.unwrap_err();
+                }
+                assert_eq!(
+                    writer.take_back(),
+                    Some(bytes),
+                    "{setting:?} {len} {step:?}"
+                );
+                assert!(names_in(&directory.staging()).is_empty());
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_not_in_the_file_any_more_is_not_taken_back() {
+    let place = tempfile::tempdir().unwrap();
+    let directory = make(place.path());
+    let mut writer = directory
+        .create_payload(id(), Encoding(0), CompressionSetting::None, |_| Ok(()))
+        .unwrap();
+    writer.write_all(&vec![7; 2 * CHUNK_LEN]).unwrap();
+    let [name] = &names_in(&directory.staging())[..] else {
+        panic!("one staged file");
+    };
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(directory.staging().join(name))
+        .unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, b"x", CHUNK_LEN as u64).unwrap();
+    assert_eq!(writer.take_back(), None);
+    assert!(names_in(&directory.staging()).is_empty());
+}
+
 /// Stops publishing after `step`, as a crash would, and returns what was announced, if anything.
 fn crash_after(directory: &GatherDir, step: Option<Step>) -> Option<Locator> {
     let mut writer = directory

@@ -16,10 +16,12 @@ use fsgather_store::{Encoding, Payload};
 use crate::transfer::stream::Stream;
 use crate::{
     gathered::{Parts, Take},
+    ground::is_dispensable,
     inner::Inner,
     place::{Place, call_id},
     route::Route,
     set_up,
+    settings::Transport,
     transfer::{
         announcement::Announcement,
         incoming::{self, Incoming},
@@ -70,7 +72,7 @@ impl<'a> Started<'a> {
         call.way = Some(Box::new(route.way()));
         let place = set_up::place_for(inner, route, &call)?;
         let session = Session::begin(inner, call)?;
-        let ready = publish(&session, &place, manner, encoding, source)
+        let ready = publish(&session, route, &place, manner, encoding, source)
             .map_err(|cause| session.fail(cause))?;
         session
             .contribute(ready.contribution)
@@ -268,6 +270,7 @@ impl<'a> Started<'a> {
 
 fn publish<'a>(
     session: &Session,
+    route: &Route,
     place: &Place,
     manner: Manner,
     encoding: Encoding,
@@ -276,7 +279,13 @@ fn publish<'a>(
     if let Place::Files(files) = place {
         files.check()?;
     }
-    let ready = Outgoing::new(session, place, manner, encoding).take_all(source)?;
+    let ground = &session.inner.world.ground;
+    let is_named = route.directory.is_some() || ground.named.is_some();
+    // Messages that go through files had better not carry payloads for which there is no room.
+    let has_another_way = route.transport == Transport::Auto && ground.links.is_some();
+    let is_dispensable = |problem: &Error| has_another_way && is_dispensable(problem, is_named);
+    let outgoing = Outgoing::new(session, place, manner, encoding, &is_dispensable);
+    let ready = outgoing.take_all(source)?;
     if let (Place::Mesh(mesh), 1..) = (place, ready.own.len()) {
         // A neighbour that cannot be reached is better told of before the verdict than after it.
         let inner = &session.inner;

@@ -60,8 +60,8 @@ macro_rules! variables {
 variables! {
     DIR = "FSGATHER_DIR" or EXP_DIR;
     values "a path";
-    default "`/tmp/fsgather-<uid>` when the launcher says that all ranks are on one host, else the working directory";
-    "The directory in which `all_gather_via_filesys/` is made, for meeting and for payloads."
+    default "`/tmp/fsgather-<uid>` when the launcher says that all ranks are on one host, else the working directory; ranks that a program's own channel introduces, as torch's do, use the former where they see the same mounts, and none elsewhere";
+    "The directory in which `all_gather_via_filesys/` is made, for meeting and for payloads. One that is not named is done without where it cannot be used, unless `FSGATHER_TRANSPORT` is `filesys`."
 
     DIR_MODE = "FSGATHER_DIR_MODE";
     values "`0700`, `0750`, `0770` or `any`";
@@ -71,7 +71,7 @@ variables! {
     TRANSPORT = "FSGATHER_TRANSPORT" or MDETR_FILESYS_REDUCE MDETR_CPU_REDUCE;
     values "`auto`, `filesys` or `memory`";
     default "`auto`";
-    "The way payloads take; `MDETR_FILESYS_REDUCE=1` means `filesys`, `MDETR_CPU_REDUCE=1` means `memory`."
+    "The way payloads take. With `auto` they go through files where there is a directory that can be used and has room, and through memory elsewhere; `MDETR_FILESYS_REDUCE=1` means `filesys`, `MDETR_CPU_REDUCE=1` means `memory`."
 
     ROOT_ONLY = "FSGATHER_ROOT_ONLY" or MDETR_FILESYS_REDUCE_RANK_0_ONLY;
     values "`0` or `1`";

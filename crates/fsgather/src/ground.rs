@@ -9,7 +9,9 @@ use std::{
 
 use fsgather_control::{InterfaceFilter, fresh};
 use fsgather_core::{Error, GatherId, ProcessId, Salt, WorldSize};
-use fsgather_store::{OwnUid, OwnerRecord, check_writing, make_rendezvous};
+use fsgather_store::{
+    OwnUid, OwnerRecord, check_writing, default_local, make_rendezvous, takes_no_data,
+};
 use uuid::Uuid;
 
 /// What a rank brings along to set-ups.
@@ -17,9 +19,12 @@ use uuid::Uuid;
 pub(crate) struct Ground {
     /// The directory that was named, if one was.
     pub(crate) named: Option<PathBuf>,
-    /// What is used when all ranks see the same mounts and none was named, and what otherwise.
-    pub(crate) local_default: Option<PathBuf>,
+    /// Whether the private directory of this host is used when all ranks see the same mounts and none was named.
+    pub(crate) has_local_default: bool,
+    /// What is used otherwise: the working directory.
     pub(crate) shared_default: Option<PathBuf>,
+    /// Whether a channel of the program's own has introduced the ranks, so that they need no directory to meet.
+    pub(crate) is_introduced: bool,
     /// Rendezvous directories that have been tried, and the owner that files in them have.
     pub(crate) known: Vec<(PathBuf, OwnUid)>,
     /// Why this rank cannot use the directory, although it can see it: to be told to all.
@@ -43,13 +48,20 @@ pub(crate) struct LinkSettings {
     pub(crate) network_namespace: u64,
 }
 
+/// Whether a directory with this problem can be done without where there is another way: one that nobody has named, and
+/// any that takes no more data.
+pub(crate) fn is_dispensable(problem: &Error, is_named: bool) -> bool {
+    matches!(problem, Error::Storage { .. }) && (!is_named || takes_no_data(problem))
+}
+
 impl Ground {
     /// For worlds without a directory.
     pub(crate) fn nowhere() -> Self {
         Self {
             named: None,
-            local_default: None,
+            has_local_default: false,
             shared_default: None,
+            is_introduced: false,
             known: Vec::new(),
             problem: None,
             encrypt: false,
@@ -67,17 +79,25 @@ impl Ground {
     }
 
     /// The directory for payloads; `all_here` says whether all ranks see the same mounts.
-    pub(crate) fn choose(&self, all_here: bool) -> Result<&Path, Error> {
-        let local = self.local_default.as_ref().filter(|_| all_here);
-        let chosen = self.named.as_ref().or(local);
-        chosen
-            .or(self.shared_default.as_ref())
-            .map(PathBuf::as_path)
-            .ok_or_else(|| {
-                Error::config(
-                    "no directory for payloads; name one on a shared file system with FSGATHER_DIR",
-                )
-            })
+    pub(crate) fn choose(&self, all_here: bool) -> Result<PathBuf, Error> {
+        if let Some(named) = &self.named {
+            return Ok(named.clone());
+        }
+        if let Some(local) = self.local_default().filter(|_| all_here) {
+            return local;
+        }
+        self.shared_default.clone().ok_or_else(|| {
+            Error::config(
+                "no directory for payloads; name one on a shared file system with FSGATHER_DIR",
+            )
+        })
+    }
+
+    /// The private directory of this host, where that is used if all ranks see the same mounts; why not, if it cannot
+    /// be used.
+    pub(crate) fn local_default(&self) -> Option<Result<PathBuf, Error>> {
+        let is_used = self.named.is_none() && self.has_local_default;
+        is_used.then(|| default_local(self.uid))
     }
 
     /// Whether a directory that was chosen is the working directory, for want of a better one.

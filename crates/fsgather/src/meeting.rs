@@ -57,6 +57,9 @@ pub(crate) fn prepare(
         secret: given,
     };
     let mut ground = ground(settings, key.uid);
+    ground.is_introduced = is_introduced;
+    // Its ranks need no directory to meet, so that nobody but they has to agree on one for payloads.
+    ground.has_local_default |= is_introduced;
     let mut introduction = None;
     let (meeting, places) = match rendezvous {
         Some(Rendezvous::Custom(bootstrap)) => {
@@ -67,7 +70,7 @@ pub(crate) fn prepare(
             let named: Vec<PathBuf> = ground.named.iter().cloned().collect();
             let places = if settings.control.value == Control::Markers {
                 let size = settings.detection.world_size;
-                places(&named, key, is_root, &mut ground)
+                places(&named, None, key, is_root, &mut ground)
                     .inspect_err(|failure| begun.refuse(process, size, failure))?
             } else {
                 Vec::new()
@@ -77,6 +80,7 @@ pub(crate) fn prepare(
         Some(Rendezvous::Tcp(address)) => (by_address(address, settings, key, given)?, Vec::new()),
         Some(Rendezvous::File(directory)) => by_directories(
             std::slice::from_ref(directory),
+            None,
             key,
             process,
             is_root,
@@ -85,9 +89,13 @@ pub(crate) fn prepare(
         None => {
             // Without a named directory rank 0 leaves word in both defaults, and members look in both:
             // containers on one host need not share /tmp.
-            let candidates = [&ground.named, &ground.local_default, &ground.shared_default];
-            let candidates: Vec<PathBuf> = candidates.into_iter().flatten().cloned().collect();
-            by_directories(&candidates, key, process, is_root, &mut ground)?
+            let (local, problem) = match ground.local_default().transpose() {
+                Ok(local) => (local, None),
+                Err(problem) => (None, Some(problem)),
+            };
+            let candidates = [ground.named.clone(), local, ground.shared_default.clone()];
+            let candidates: Vec<PathBuf> = candidates.into_iter().flatten().collect();
+            by_directories(&candidates, problem, key, process, is_root, &mut ground)?
         }
     };
     let owner = MarkerOwner {
@@ -146,22 +154,15 @@ fn given_secret(settings: &Settings) -> Result<Option<[u8; 32]>, Error> {
 pub(crate) fn ground(settings: &Settings, uid: u32) -> Ground {
     let named = settings.directory.value.clone();
     let is_named = named.is_some();
-    let local_default = (!is_named && settings.detection.is_on_one_host())
-        .then(|| default_local(uid))
-        .and_then(|made| {
-            made.inspect_err(|error| {
-                tracing::warn!("the default directory cannot be used: {error}");
-            })
-            .ok()
-        });
     Ground {
         named,
-        local_default,
+        has_local_default: settings.detection.is_on_one_host(),
         shared_default: if is_named {
             None
         } else {
             std::env::current_dir().ok()
         },
+        is_introduced: false,
         known: Vec::new(),
         problem: None,
         encrypt: settings.encrypt.value,
@@ -173,15 +174,17 @@ pub(crate) fn ground(settings: &Settings, uid: u32) -> Ground {
     }
 }
 
-/// Rank 0 leaves word in each of these directories that it can use; the others look in all.
+/// Rank 0 leaves word in each of these directories that it can use; the others look in all. `problem` is why
+/// another one is none of them.
 fn by_directories(
     directories: &[PathBuf],
+    problem: Option<Error>,
     key: &JobKey,
     process: &ProcessId,
     is_root: bool,
     ground: &mut Ground,
 ) -> Result<(Meeting, Vec<BoardPlace>), Error> {
-    let places = places(directories, key, is_root, ground)?;
+    let places = places(directories, problem, key, is_root, ground)?;
     let board = FileBoard::new(places.clone(), key.hash(), process.clone());
     Ok((Meeting::Board(Arc::new(board)), places))
 }
@@ -191,12 +194,12 @@ fn by_directories(
 /// Every rank tries for itself whether it can write, so that all say the same if none can.
 fn places(
     directories: &[PathBuf],
+    mut problem: Option<Error>,
     key: &JobKey,
     is_root: bool,
     ground: &mut Ground,
 ) -> Result<Vec<BoardPlace>, Error> {
     let mut places = Vec::new();
-    let mut problem = None;
     for directory in directories {
         match make_rendezvous(directory) {
             Err(error) => problem = problem.or(Some(error)),

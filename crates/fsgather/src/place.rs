@@ -2,12 +2,15 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use fsgather_control::mesh::{CallId, Mesh};
-use fsgather_core::{ChannelId, Epoch, Error, Rank, Ticket};
-use fsgather_store::{Care, CollectPolicy, GatherDir, PayloadId, PayloadName};
+use fsgather_core::{ChannelId, Epoch, Error, Peer, Rank, Ticket};
+use fsgather_store::{Care, CollectPolicy, GatherDir, PayloadId, PayloadName, free_bytes};
 
 use crate::inner::lock;
 
@@ -62,6 +65,10 @@ pub(crate) struct FilePlace {
     published: Mutex<BTreeMap<(ChannelId, Epoch), PayloadName>>,
     /// Payloads that nobody but this rank reads, and that it removes.
     ours_to_read: Mutex<HashSet<PayloadName>>,
+    /// Why a payload of this rank had to go another way, if one had to.
+    refused: Mutex<Option<Error>>,
+    /// Whether the user has been told that payloads go another way.
+    has_warned: AtomicBool,
 }
 
 impl FilePlace {
@@ -80,6 +87,8 @@ impl FilePlace {
             care: Mutex::new(Some(care)),
             published: Mutex::default(),
             ours_to_read: Mutex::default(),
+            refused: Mutex::default(),
+            has_warned: AtomicBool::new(false),
         }
     }
 
@@ -104,6 +113,29 @@ impl FilePlace {
     /// Notes that this rank has published a payload.
     pub(crate) fn published(&self, name: PayloadName) {
         lock(&self.published).insert((name.channel(), name.epoch()), name);
+    }
+
+    /// Notes that a payload of this rank has to go another way.
+    pub(crate) fn refused(&self, problem: &Error) {
+        lock(&self.refused).get_or_insert_with(|| problem.clone());
+    }
+
+    /// Why a payload of this length had better not be tried: another one was refused, and there still is no room for
+    /// this one.
+    pub(crate) fn refuses(&self, len: u64) -> Option<Error> {
+        let refused = lock(&self.refused).clone()?;
+        let free = free_bytes(self.directory.path())?;
+        (free < len).then_some(refused)
+    }
+
+    /// Warns, the first time, of payloads that could not go through the directory.
+    pub(crate) fn warn_of_detour(&self, whose: &Peer, why: &str) {
+        if !self.has_warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "a payload of {whose} goes through memory, by way of rank 0, which is slower than through files: {why}; \
+                 FSGATHER_TRANSPORT=memory has payloads go from rank to rank"
+            );
+        }
     }
 
     /// Notes a payload that nobody but this rank reads: whatever becomes of its results, it is gone once this rank

@@ -11,14 +11,16 @@
 //!    ([`sharing::prove`]).
 //! 3. All say that they have what they need to use it.
 //!
-//! If it is not shared, the transport `auto` goes through memory with one warning, and `filesys` is an error. How
-//! ranks connect to each other for that is in [`links`].
+//! If it is not shared, the transport `auto` goes through memory with one warning, and `filesys` is an error. The same
+//! holds of a directory that cannot be used, if nobody has named it, and of one without room. How ranks connect to
+//! each other for that is in [`links`].
 
 mod links;
 
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
-    sync::{Arc, Once},
+    sync::{Arc, Mutex},
 };
 
 use bytes::Bytes;
@@ -33,7 +35,8 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     exact_path,
-    inner::Inner,
+    ground::is_dispensable,
+    inner::{Inner, lock},
     place::{FilePlace, Place},
     route::Route,
     settings::Transport,
@@ -63,9 +66,11 @@ enum Plan {
         facts: GatherFacts,
         /// Whether members may see different mounts, so that it has to be proved that they share it.
         is_in_doubt: bool,
+        /// Whether somebody has named it, so that a member that cannot use it is not passed over.
+        is_named: bool,
     },
-    /// Memory, or nothing: it is plain that members do not share the directory.
-    NotShared(Error),
+    /// Memory, or nothing: members do not share the directory, or it cannot be used.
+    WithoutFiles(Error),
 }
 
 /// Reads any bytes as what the root tells, for fuzzers.
@@ -166,11 +171,12 @@ impl SetUp<'_> {
         }
         let place = match plan {
             Plan::Memory => self.connect()?,
-            Plan::NotShared(problem) => self.not_shared(problem, transport)?,
+            Plan::WithoutFiles(problem) => self.without_files(&problem, transport)?,
             Plan::Files {
                 directory,
                 facts,
                 is_in_doubt,
+                is_named,
             } => {
                 let path = directory;
                 let opened = match made {
@@ -183,9 +189,19 @@ impl SetUp<'_> {
                 } else {
                     None
                 };
-                match problem {
-                    None => self.files(self.encrypted_enough(&path, opened))?,
-                    Some(problem) => self.not_shared(problem, transport)?,
+                let used = match problem {
+                    None => {
+                        let opened = self.encrypted_enough(&path, opened);
+                        let is_needed = |problem: &Error| {
+                            !self.can_do_without_files(problem, transport, is_named)
+                        };
+                        self.files(opened, is_needed)?
+                    }
+                    Some(problem) => Err(problem),
+                };
+                match used {
+                    Ok(files) => files,
+                    Err(problem) => self.without_files(&problem, transport)?,
                 }
             }
         };
@@ -201,12 +217,49 @@ impl SetUp<'_> {
         self.inner.in_world(Rank::ZERO)
     }
 
-    /// What the root means to do; it makes the gather directory at once, so that a lack of room or
-    /// permission is known now rather than after hours of work.
+    /// What the root means to do.
     fn plan(&self) -> Result<(Plan, Option<GatherDir>), Error> {
-        if self.route.transport == Transport::Memory {
+        let transport = self.route.transport;
+        if transport == Transport::Memory || transport == Transport::Auto && self.is_at_large() {
             return Ok((Plan::Memory, None));
         }
+        match self.plan_files() {
+            Err(problem) if self.can_do_without_files(&problem, transport, self.is_named()) => {
+                Ok((Plan::WithoutFiles(problem), None))
+            }
+            planned => planned,
+        }
+    }
+
+    /// Whether payloads can go another way where the directory has this problem. Where messages go through files, that
+    /// would be through files again.
+    fn can_do_without_files(&self, problem: &Error, transport: Transport, is_named: bool) -> bool {
+        let is_networked = self.inner.world.ground.links.is_some();
+        transport == Transport::Auto && is_networked && is_dispensable(problem, is_named)
+    }
+
+    /// Whether somebody has named the directory.
+    fn is_named(&self) -> bool {
+        self.route.directory.is_some() || self.inner.world.ground.named.is_some()
+    }
+
+    /// Whether these ranks have met without a directory, see different mounts, and were given none for payloads: what
+    /// they run in is not ours to write in.
+    fn is_at_large(&self) -> bool {
+        let is_introduced = self.inner.world.ground.is_introduced;
+        let is_at_large = is_introduced && !self.is_named() && probers(&self.processes).len() > 1;
+        if is_at_large {
+            tracing::info!(
+                "no directory was named, so payloads go from memory to memory; name one that all ranks share with \
+                 FSGATHER_DIR to have them go through files"
+            );
+        }
+        is_at_large
+    }
+
+    /// The plan with files. It makes the gather directory at once, so that a lack of room or permission is known now
+    /// rather than after hours of work.
+    fn plan_files(&self) -> Result<(Plan, Option<GatherDir>), Error> {
         let world = &self.inner.world;
         let (rendezvous, own) = self.choose()?;
         let file_system = FileSystem::of(&rendezvous)?;
@@ -216,10 +269,10 @@ impl SetUp<'_> {
                 hosts,
                 reason: format!("{} is a file system of one host", file_system.name()),
             };
-            return Ok((Plan::NotShared(problem), None));
+            return Ok((Plan::WithoutFiles(problem), None));
         }
         if let Err(problem) = self.allows_files(&rendezvous, &file_system) {
-            return Ok((Plan::NotShared(problem), None));
+            return Ok((Plan::WithoutFiles(problem), None));
         }
         // Payloads are named by the numbers that ranks have in the world.
         let world_size = world.size()?;
@@ -230,6 +283,7 @@ impl SetUp<'_> {
             directory: rendezvous,
             facts: directory.facts().clone(),
             is_in_doubt: probers(&self.processes).len() > 1,
+            is_named: self.is_named(),
         };
         Ok((plan, Some(directory)))
     }
@@ -267,19 +321,14 @@ impl SetUp<'_> {
         }
         let all_here = probers(&self.processes).len() == 1;
         let chosen = ground.choose(all_here)?;
-        let entered = ground.enter(chosen)?;
-        if ground.is_working_directory(chosen) {
-            // Once, also where the ranks of a job meet again and again, as groups of torch do.
-            static SAID: Once = Once::new();
+        let entered = ground.enter(&chosen)?;
+        if ground.is_working_directory(&chosen) {
             let file_system = FileSystem::of(&entered.0)?;
-            SAID.call_once(|| {
-                tracing::warn!(
-                    "no directory was named, so payloads go to the working directory {} ({}); name one with \
-                     FSGATHER_DIR",
-                    chosen.display(),
-                    file_system.name()
-                );
-            });
+            warn_once(format!(
+                "no directory was named, so payloads go to the working directory {} ({}); name one with FSGATHER_DIR",
+                chosen.display(),
+                file_system.name()
+            ));
         }
         Ok(entered)
     }
@@ -310,21 +359,38 @@ impl SetUp<'_> {
         Ok(proved.map(|blindness| blindness.into_error(rendezvous, processes)))
     }
 
-    /// Begins to use a directory, if every member can; a rank that cannot after all must not leave the others
-    /// alone with their first call, nor without the reason.
-    fn files(&self, directory: Result<GatherDir, Error>) -> Result<Place, Error> {
+    /// Begins to use a directory, if every member can; why one cannot, where it is not needed. A rank that cannot after
+    /// all must not leave the others alone with their first call, nor without the reason.
+    fn files(
+        &self,
+        directory: Result<GatherDir, Error>,
+        is_needed: impl Fn(&Error) -> bool,
+    ) -> Result<Result<Place, Error>, Error> {
         let mut furnished = None;
-        self.agree(|| {
-            furnished = Some(self.furnish(directory?)?);
-            Ok(Bytes::new())
+        let told = self.agree(|| {
+            let able = match directory.and_then(|directory| self.furnish(directory)) {
+                Ok(files) => {
+                    furnished = Some(files);
+                    Ok(())
+                }
+                Err(problem) if is_needed(&problem) => return Err(problem),
+                Err(problem) => Err(problem),
+            };
+            encode(&able)
         })?;
+        for able in &told {
+            let able: Result<(), Error> = decode(Some(able)).map_err(|error| self.fail(error))?;
+            if let Err(problem) = able {
+                return Ok(Err(problem));
+            }
+        }
         let files = furnished.ok_or_else(|| Error::config("a set-up came to no result"))?;
         let files = Arc::new(files);
         if self.is_root() {
             files.sweep(self.inner.world.ground.job.clone());
         }
         self.inner.world.directories.add(Arc::clone(&files));
-        Ok(Place::Files(files))
+        Ok(Ok(Place::Files(files)))
     }
 
     fn furnish(&self, directory: GatherDir) -> Result<FilePlace, Error> {
@@ -348,12 +414,12 @@ impl SetUp<'_> {
         ))
     }
 
-    fn not_shared(&self, problem: Error, transport: Transport) -> Result<Place, Error> {
+    fn without_files(&self, problem: &Error, transport: Transport) -> Result<Place, Error> {
         if transport == Transport::Filesys {
-            return Err(problem);
+            return Err(problem.clone());
         }
         if self.is_root() {
-            tracing::warn!("{problem}; payloads go through memory instead");
+            warn_once(format!("{problem}; payloads go through memory instead"));
         }
         self.connect()
     }
@@ -370,6 +436,16 @@ impl SetUp<'_> {
         exchange.contribute(&ticket, Round::VERDICT, Contribution::inline(body))?;
         let verdict = exchange.wait(&ticket, Round::VERDICT)?;
         Ok(verdict.table.map(|table| table.bodies).unwrap_or_default())
+    }
+}
+
+/// Warns of something once in this process, also where ranks set up again and again, as groups of torch do.
+pub(crate) fn warn_once(text: String) {
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let mut said = lock(&SAID);
+    if !said.contains(&text) {
+        tracing::warn!("{text}");
+        said.insert(text);
     }
 }
 

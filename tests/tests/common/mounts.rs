@@ -45,6 +45,14 @@ impl Mounted {
         world.rank_behind(&self.prefix(), rank, script)
     }
 
+    /// The same with a working directory.
+    pub(crate) fn rank_at(&self, at: &Path, world: &World, rank: u32, script: &str) -> Command {
+        let mut prefix = self.prefix().to_vec();
+        prefix.extend(["env", "-C"].map(str::to_owned));
+        prefix.push(at.to_str().expect("text").to_owned());
+        world.rank_behind(&prefix, rank, script)
+    }
+
     /// A rank that sees these mounts and runs the command-line tool.
     pub(crate) fn tool(&self, world: &World, rank: u32, arguments: &[&str]) -> Command {
         world.tool_behind(&self.prefix(), rank, arguments)

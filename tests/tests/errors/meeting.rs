@@ -86,6 +86,21 @@ fn everything_to_every_standard_output() {
 }
 
 #[test]
+fn rank_0_without_descriptors() {
+    let place = place();
+    let open = "ulimit -n 160; for n in $(seq 12 156); do eval \"exec $n</dev/null\"; done; exec \"$0\" \"$@\"";
+    let full = ["bash", "-c", open].map(str::to_owned);
+    let world = World::new(2, place.path());
+    let test = "rank_0_without_descriptors";
+    let mut stage = new_stage();
+    stage.start(&mut world.rank_behind(&full, 0, "join"));
+    all_say(&mut stage, [0], test);
+    let mut stage = new_stage();
+    stage.start(&mut world.tool_behind(&full, 0, &["barrier"]));
+    all_tools_say(&mut stage, [0], test);
+}
+
+#[test]
 fn one_rank_twice() {
     let place = place();
     let world = World::new(3, place.path()).with("FSGATHER_JOB", "twice");

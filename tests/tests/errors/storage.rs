@@ -87,7 +87,7 @@ fn a_disk_that_fills_up() {
     let Some(mounted) = Mounted::over(place.path(), "size=2m", "true") else {
         return;
     };
-    let world = World::new(2, place.path());
+    let world = World::new(2, place.path()).with("FSGATHER_TRANSPORT", "filesys");
     let test = "a_disk_that_fills_up";
     let mut stage = new_stage();
     for (rank, len) in [(0, 10), (1, 4_000_000)] {

@@ -10,7 +10,7 @@ use std::{
 
 use fsgather_core::{Error, Rank};
 
-use crate::{addresses, aside::without_a_thread, baton::Baton, door, transport};
+use crate::{addresses, aside::without_a_thread, baton::Baton, door, tcp::no_runtime, transport};
 
 use super::{
     CallId, MeshConfig, Progress, SLICE,
@@ -35,7 +35,7 @@ impl Engine {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(|error| Error::config(format!("cannot start the network runtime: {error}")))?;
+            .map_err(|error| no_runtime(&error))?;
         let baton = Baton::new(runtime, format!("fsg-mesh-{}", config.rank))
             .map_err(|error| without_a_thread(&error))?;
         let core = Arc::new(Core::new(config));
@@ -51,9 +51,8 @@ impl Engine {
             )
         })?;
         let its = Arc::clone(&core);
-        baton.spawn(door::keep(listeners, move |stream| {
-            answer(Arc::clone(&its), stream)
-        }));
+        let answering = move |stream| answer(Arc::clone(&its), stream);
+        baton.spawn(door::keep(listeners, answering, |_| {}));
         baton.nudge();
         let engine = Self {
             pid: std::process::id(),

@@ -164,7 +164,7 @@ fn directory_facts(settings: &Settings, ground: &Ground) -> Option<DirectoryFact
         (false, false) => Depth::Brief,
     };
     let path: PathBuf = match ground.choose(settings.detection.is_on_one_host()) {
-        Ok(path) => path.to_owned(),
+        Ok(path) => path,
         Err(error) => {
             return Some(DirectoryFacts {
                 problem: Some(error.to_string()),

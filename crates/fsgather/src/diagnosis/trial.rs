@@ -205,14 +205,14 @@ fn prepare_files(
     let processes = &inner.processes;
     let chosen = inner.ground.choose(world.sees_same_mounts)?;
     world.directory = Some(chosen.display().to_string());
-    let file_system = FileSystem::of(chosen)?;
+    let file_system = FileSystem::of(&chosen)?;
     if cannot_be_shared(&file_system, processes).is_some() {
         let name = file_system.name();
         world.blind_reason = Some(format!("{name} is a file system of one host"));
         world.blind = numbers(&probers(processes));
         return Ok(None);
     }
-    let (rendezvous, own) = inner.ground.enter(chosen)?;
+    let (rendezvous, own) = inner.ground.enter(&chosen)?;
     let (directory, payload, locator) = directory::publish(
         &inner.ground,
         &rendezvous,
@@ -222,7 +222,7 @@ fn prepare_files(
         inner.communicator,
     )?;
     let files = FilePlan {
-        directory: chosen.to_path_buf(),
+        directory: chosen,
         rendezvous,
         facts: directory.facts().clone(),
         locator,

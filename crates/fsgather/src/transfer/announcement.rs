@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 /// |---|---|
 /// | 0 | seal (u64, little-endian) and the payload |
 /// | 1 | gather id and locator of a payload file |
-/// | 2 | length (u64) and digest (u128) of a payload that comes in further rounds |
+/// | 2 | length (u64) and digest (u128) of a payload that comes in further rounds, and an optional text: why it is in no file |
 /// | 3 | length (u64) of a payload that comes over connections between ranks |
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Announcement {
@@ -44,12 +44,14 @@ pub(crate) struct FileAnnouncement {
 }
 
 /// What must have arrived at the end of the rounds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RelayAnnouncement {
     /// In bytes.
     pub(crate) len: u64,
     /// Of its [origin](super::origin::Origin) and its bytes.
     pub(crate) digest: u128,
+    /// Why it lies in no file, where others of the call do.
+    pub(crate) instead: Option<String>,
 }
 
 /// What an announcement adds to an inline payload, in bytes: the kind and the seal.
@@ -103,9 +105,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn announcements_convert_both_ways(payload: Vec<u8>, seal: u64, len: u64, digest: u128) {
+        fn announcements_convert_both_ways(
+            payload: Vec<u8>, seal: u64, len: u64, digest: u128, instead in prop::option::of("[a-z ]{0,20}"),
+        ) {
             let inline = Announcement::Inline { seal, payload: payload.into() };
-            let relayed = Announcement::Relayed(RelayAnnouncement { len, digest });
+            let relayed = Announcement::Relayed(RelayAnnouncement { len, digest, instead });
             for announcement in [inline, relayed, Announcement::Linked { len }] {
                 let body = announcement.clone().into_body().unwrap();
                 prop_assert_eq!(Announcement::from_body(&body), Some(announcement));

@@ -4,7 +4,7 @@ use std::{io::Read, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use fsgather_control::mesh::{CallId, Mesh, Pull};
-use fsgather_core::{Error, Peer, Rank, Table, Ticket};
+use fsgather_core::{Error, Peer, Rank, Recipients, Table, Ticket};
 use fsgather_store::Payload;
 
 use super::{
@@ -98,6 +98,12 @@ impl Incoming {
                         let is_whole = pieces.len() as u64 == announced.len;
                         if !is_whole || origin.digest(&pieces) != announced.digest {
                             return broken("a payload sent through rank 0");
+                        }
+                        if let (Some(why), Place::Files(files)) = (&announced.instead, place)
+                            && warns(inner, ticket)
+                            && let Some(whose) = inner.peer(rank)
+                        {
+                            files.warn_of_detour(whose, why);
                         }
                         Ok(Self::Here(pieces.into()))
                     }
@@ -213,6 +219,15 @@ impl Incoming {
         {
             files.reclaim(file.locator.name);
         }
+    }
+}
+
+/// Whether this rank warns of what all recipients of a call see alike.
+fn warns(inner: &Inner, ticket: &Ticket) -> bool {
+    let me = inner.exchange.rank();
+    match ticket.call.recipients() {
+        Recipients::Only(root) => me == root,
+        Recipients::All => me == Rank::ZERO,
     }
 }
 

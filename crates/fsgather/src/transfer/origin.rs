@@ -192,6 +192,7 @@ mod tests {
             Announcement::Relayed(RelayAnnouncement {
                 len: payload.len() as u64,
                 digest: origin.digest(payload),
+                instead: None,
             })
         }),
         ("payload-c", |_, origin, payload| {

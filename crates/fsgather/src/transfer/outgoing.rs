@@ -31,8 +31,14 @@ type Progress<'a> = Box<dyn FnMut(u64) -> Result<(), Error> + 'a>;
 /// Streams that have to be kept until they are asked for are held in memory up to this length, in bytes.
 const HELD: usize = 8 << 20;
 
+/// Of why a payload is in no file others are told so many characters at most.
+const REASON: usize = 400;
+
 /// Receives a payload in pieces: small ones stay in memory, large ones go to a file as they come, or
 /// stay in memory where there is no file.
+///
+/// A payload whose file fails, where files need not be, goes through rank 0 in further rounds: of that all ranks learn
+/// with the verdict, whatever way their own payloads go.
 ///
 /// As an [`io::Write`] it keeps the first error, which [`finish`](Self::finish) returns with its type.
 pub(crate) struct Outgoing<'a> {
@@ -47,6 +53,11 @@ pub(crate) struct Outgoing<'a> {
     taken: u64,
     buffer: Vec<u8>,
     beyond: Beyond<'a>,
+    /// Whether what is taken can be had once more, so that it need not be kept here.
+    has_source: bool,
+    /// Why the payload goes through no file, where it could not.
+    instead: Option<Error>,
+    is_dispensable: &'a dyn Fn(&Error) -> bool,
     failure: Option<Error>,
 }
 
@@ -54,6 +65,7 @@ pub(crate) struct Outgoing<'a> {
 enum Beyond<'a> {
     Nowhere,
     File(&'a FilePlace, Box<Writer<'a>>),
+    Published(&'a FilePlace, Locator),
     Spool(Spool),
 }
 
@@ -74,9 +86,9 @@ impl Writer<'_> {
         })
     }
 
-    fn publish(self) -> Result<Locator, Error> {
+    fn publish(&mut self) -> Result<Locator, Error> {
         let _call = self.calls.begin(&self.what);
-        self.file.publish()
+        self.file.try_publish()
     }
 }
 
@@ -88,11 +100,13 @@ pub(crate) struct Ready<'b> {
 }
 
 impl<'a> Outgoing<'a> {
+    /// `is_dispensable` says of an error of a payload's file whether another way will do.
     pub(crate) fn new(
         session: &'a Session,
         place: &'a Place,
         manner: Manner,
         encoding: Encoding,
+        is_dispensable: &'a dyn Fn(&Error) -> bool,
     ) -> Self {
         Self {
             session,
@@ -107,6 +121,9 @@ impl<'a> Outgoing<'a> {
             taken: 0,
             buffer: Vec::new(),
             beyond: Beyond::Nowhere,
+            has_source: false,
+            instead: None,
+            is_dispensable,
             failure: None,
         }
     }
@@ -119,11 +136,11 @@ impl<'a> Outgoing<'a> {
             Source::Shared(bytes) if self.can_wait(bytes.len()) => Own::Held(bytes),
             Source::Slice(bytes) => {
                 self.take_at_once(bytes)?;
-                Own::Gone
+                self.settled_or(Own::Slice(bytes))?
             }
             Source::Shared(bytes) => {
                 self.take_at_once(&bytes)?;
-                Own::Gone
+                self.settled_or(Own::Held(bytes))?
             }
             Source::Pieces(pieces) => return self.take_pieces(&pieces),
             Source::Written(write) => {
@@ -140,6 +157,7 @@ impl<'a> Outgoing<'a> {
     }
 
     fn take_at_once(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.has_source = true;
         if bytes.len() > self.inline_limit {
             self.expect(bytes.len() as u64)?;
         }
@@ -149,6 +167,12 @@ impl<'a> Outgoing<'a> {
     /// Prepares for more than fits into an announcement, so that a lack of space is noticed before it is
     /// written.
     fn expect(&mut self, len: u64) -> Result<(), Error> {
+        if let Place::Files(files) = self.place
+            && let Some(refused) = files.refuses(len)
+            && (self.is_dispensable)(&refused)
+        {
+            self.instead = Some(refused);
+        }
         self.open_file()?;
         if let Beyond::File(_, writer) = &mut self.beyond {
             writer.file.expect_len(len);
@@ -175,11 +199,26 @@ impl<'a> Outgoing<'a> {
             let joined = joined(self.session, pieces, len)?;
             return self.finish(Own::Held(joined));
         }
+        self.has_source = true;
         self.expect(len)?;
         for piece in pieces {
             self.take(piece)?;
         }
-        self.finish(Own::Gone)
+        self.settle_file()?;
+        let own = match self.instead {
+            None => Own::Gone,
+            Some(_) => Own::Held(joined(self.session, pieces, len)?),
+        };
+        self.finish(own)
+    }
+
+    /// Nothing, if what has been taken is settled; else where it came from.
+    fn settled_or<'b>(&mut self, source: Own<'b>) -> Result<Own<'b>, Error> {
+        self.settle_file()?;
+        Ok(match self.instead {
+            None => Own::Gone,
+            Some(_) => source,
+        })
     }
 
     /// Takes more of the payload.
@@ -211,8 +250,20 @@ impl<'a> Outgoing<'a> {
             self.open_spool()?;
         }
         match &mut self.beyond {
+            Beyond::Nowhere if self.instead.is_some() && self.has_source => {}
             Beyond::Nowhere => self.buffer.extend_from_slice(bytes),
-            Beyond::File(_, writer) => writer.write(bytes)?,
+            Beyond::File(_, writer) => {
+                let before = writer.file.written();
+                if let Err(problem) = writer.write(bytes) {
+                    self.take_back(problem)?;
+                    let came = (self.buffer.len() as u64).saturating_sub(before);
+                    let came = usize::try_from(came).unwrap_or(usize::MAX);
+                    if !self.has_source {
+                        self.buffer.extend(bytes.iter().skip(came));
+                    }
+                }
+            }
+            Beyond::Published(..) => {}
             Beyond::Spool(spool) => {
                 spool.append(bytes)?;
                 self.session.moved(bytes.len() as u64)?;
@@ -221,9 +272,59 @@ impl<'a> Outgoing<'a> {
         Ok(())
     }
 
+    /// Does without the payload's file, which has failed, and holds what is in it; the problem where that cannot be.
+    fn take_back(&mut self, problem: Error) -> Result<(), Error> {
+        let Beyond::File(files, writer) = std::mem::replace(&mut self.beyond, Beyond::Nowhere)
+        else {
+            return Err(problem);
+        };
+        if !(self.is_dispensable)(&problem) {
+            return Err(problem);
+        }
+        if !self.has_source {
+            match writer.file.take_back() {
+                Some(taken) => self.buffer = taken,
+                None => return Err(problem),
+            }
+        }
+        self.do_without(files, problem);
+        Ok(())
+    }
+
+    fn do_without(&mut self, files: &FilePlace, problem: Error) {
+        tracing::debug!("a payload goes through memory instead: {problem}");
+        files.refused(&problem);
+        self.instead = Some(problem);
+    }
+
+    /// Publishes the payload's file, if it has one; or does without it.
+    fn settle_file(&mut self) -> Result<(), Error> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        if self.bound.is_some_and(|bound| self.taken > bound) {
+            // It is not going to be announced.
+            self.beyond = Beyond::Nowhere;
+        }
+        let Beyond::File(files, writer) = &mut self.beyond else {
+            return Ok(());
+        };
+        match writer.publish() {
+            Ok(locator) => {
+                let files = *files;
+                files.published(locator.name);
+                self.beyond = Beyond::Published(files, locator);
+                Ok(())
+            }
+            Err(problem) => self.take_back(problem),
+        }
+    }
+
     /// Begins the payload's file, where there is a place for one, with what has come so far.
     fn open_file(&mut self) -> Result<(), Error> {
-        let (Place::Files(files), Beyond::Nowhere) = (self.place, &self.beyond) else {
+        let (Place::Files(files), Beyond::Nowhere, None) =
+            (self.place, &self.beyond, &self.instead)
+        else {
             return Ok(());
         };
         let session = self.session;
@@ -245,13 +346,23 @@ impl<'a> Outgoing<'a> {
             directory.path().display()
         )
         .into();
-        let file = {
+        let created = {
             let _call = calls.begin(&what);
-            directory.create_payload(id, self.encoding, compression, progress)?
+            directory.create_payload(id, self.encoding, compression, progress)
         };
-        let mut writer = Writer { file, calls, what };
-        writer.write(&std::mem::take(&mut self.buffer))?;
-        self.beyond = Beyond::File(files, Box::new(writer));
+        let written = created.and_then(|file| {
+            let mut writer = Writer { file, calls, what };
+            writer.write(&self.buffer)?;
+            Ok(writer)
+        });
+        match written {
+            Ok(writer) => {
+                self.buffer = Vec::new();
+                self.beyond = Beyond::File(files, Box::new(writer));
+            }
+            Err(problem) if (self.is_dispensable)(&problem) => self.do_without(files, problem),
+            Err(problem) => return Err(problem),
+        }
         Ok(())
     }
 
@@ -267,10 +378,8 @@ impl<'a> Outgoing<'a> {
     }
 
     /// Publishes the payload and says how it travels.
-    fn finish(self, own: Own<'_>) -> Result<Ready<'_>, Error> {
-        if let Some(failure) = self.failure {
-            return Err(failure);
-        }
+    fn finish(mut self, own: Own<'_>) -> Result<Ready<'_>, Error> {
+        self.settle_file()?;
         let session = self.session;
         let len = self.taken.max(own.len());
         if let Some(bound) = self.bound.filter(|bound| len > *bound) {
@@ -281,9 +390,7 @@ impl<'a> Outgoing<'a> {
             });
         }
         let own = match (own, self.beyond) {
-            (Own::Gone, Beyond::File(files, writer)) => {
-                let locator = writer.publish()?;
-                files.published(locator.name);
+            (Own::Gone, Beyond::Published(files, locator)) => {
                 let announcement = Announcement::File(FileAnnouncement {
                     directory: files.directory().facts().id,
                     locator,
@@ -311,7 +418,7 @@ impl<'a> Outgoing<'a> {
         };
         match self.place {
             Place::Mesh(mesh) => link(session, mesh, self.manner, own),
-            _ => relayed(session, own),
+            _ => relayed(session, own, self.instead.as_ref()),
         }
     }
 }
@@ -353,12 +460,17 @@ fn link<'b>(
     })
 }
 
-/// Announces a payload that goes through rank 0 in further rounds.
-fn relayed<'b>(session: &Session, own: Own<'b>) -> Result<Ready<'b>, Error> {
+/// Announces a payload that goes through rank 0 in further rounds; `instead` is why it is in no file.
+fn relayed<'b>(
+    session: &Session,
+    own: Own<'b>,
+    instead: Option<&Error>,
+) -> Result<Ready<'b>, Error> {
     let bytes = own.as_slice();
     let announcement = Announcement::Relayed(RelayAnnouncement {
         len: bytes.len() as u64,
         digest: own_origin(session).digest(bytes),
+        instead: instead.map(|problem| problem.to_string().chars().take(REASON).collect()),
     });
     let piece = session.inner.exchange.body_limit();
     Ok(Ready {

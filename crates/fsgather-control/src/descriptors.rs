@@ -1,0 +1,116 @@
+//! How many files this process may have open, and what to say where that is not enough: [`check`], [`explain`].
+//!
+//! Nothing is raised here: a program that waits with `select` breaks on descriptors above 1023, and whether it does,
+//! a library cannot know.
+
+use std::io;
+
+use fsgather_core::{Error, WorldSize};
+use rustix::{
+    io::Errno,
+    process::{Resource, getrlimit},
+};
+
+/// What a process has open besides the connections of one world.
+const OTHERS: u64 = 128;
+
+/// What a world takes besides its members' connections: what it listens on, and those who are not let in yet.
+const SPARE: u64 = 8;
+
+/// How many files rank 0 of such a world must be allowed to have open (`ulimit -n`): members take two
+/// connections each, and the door some more.
+#[must_use]
+pub fn descriptors_needed(world_size: WorldSize) -> u64 {
+    2 * u64::from(world_size.get()) + OTHERS
+}
+
+/// Whether rank 0 can have as many connections as its world needs, before others count on that.
+pub(crate) fn check(world_size: WorldSize) -> Result<(), Error> {
+    let Some(allowed) = allowed() else {
+        return Ok(());
+    };
+    let needed = descriptors_needed(world_size);
+    if allowed < needed {
+        return Err(Error::config(format!(
+            "rank 0 of a world of {world_size} needs {needed} open files, the limit is {allowed}; raise it \
+             with `ulimit -n {needed}` before the job starts"
+        )));
+    }
+    let more = 2 * u64::from(world_size.get().saturating_sub(1)) + SPARE;
+    let left = left(more);
+    if left < more {
+        return Err(Error::config(format!(
+            "out of file descriptors (`ulimit -n` is {allowed}): rank 0 of a world of {world_size} needs {more} more, \
+             and {left} are left; raise the limit with `ulimit -n {}` or higher before the job starts",
+            2 * allowed
+        )));
+    }
+    Ok(())
+}
+
+/// An error of the system, with the limit where descriptors are what is missing.
+pub(crate) fn explain(error: &io::Error) -> String {
+    if !is_exhausted(error) {
+        return error.to_string();
+    }
+    match allowed() {
+        Some(allowed) => format!(
+            "out of file descriptors (`ulimit -n` is {allowed}); raise the limit with `ulimit -n {}` or higher before \
+             the job starts",
+            2 * allowed
+        ),
+        None => format!("out of file descriptors ({error})"),
+    }
+}
+
+/// Whether an error says that this process may not open more files.
+pub(crate) fn is_exhausted(error: &io::Error) -> bool {
+    error.raw_os_error().map(Errno::from_raw_os_error) == Some(Errno::MFILE)
+}
+
+fn allowed() -> Option<u64> {
+    getrlimit(Resource::Nofile).current
+}
+
+/// How many files this process may still open, as far as `enough`; found out by opening them.
+fn left(enough: u64) -> u64 {
+    let Ok((held, other)) = io::pipe() else {
+        return 0;
+    };
+    let copies: Vec<_> = (2..enough).map_while(|_| held.try_clone().ok()).collect();
+    drop(other);
+    copies.len() as u64 + 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_world_fits_and_a_huge_one_is_told_how_much_it_needs() {
+        assert_eq!(check(WorldSize::new(2).unwrap()), Ok(()));
+        let Some(allowed) = allowed() else { return };
+        let Ok(ranks) = u32::try_from(allowed / 2) else {
+            return;
+        };
+        let huge = WorldSize::new(ranks).unwrap();
+        let error = check(huge).unwrap_err().to_string();
+        assert!(
+            error.contains(&format!("the limit is {allowed}")),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn as_many_are_left_as_can_be_opened() {
+        assert_eq!(left(40), 40);
+    }
+
+    #[test]
+    fn only_a_lack_of_descriptors_is_told_with_the_limit() {
+        let lack = io::Error::from_raw_os_error(Errno::MFILE.raw_os_error());
+        assert!(explain(&lack).contains("`ulimit -n`"));
+        let other = io::Error::from(io::ErrorKind::ConnectionRefused);
+        assert_eq!(explain(&other), other.to_string());
+    }
+}
