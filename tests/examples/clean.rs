@@ -22,7 +22,9 @@ fn main() -> ExitCode {
         ..Rules::default()
     };
     let directories = [PathBuf::from(directory)];
-    match clean(&directories, rules, true, &mut |_| Ok(())) {
+    match clean(&directories, rules, true, &mut |_| {
+        std::ops::ControlFlow::Continue(())
+    }) {
         Ok(done) => {
             let _ = writeln!(io::stdout(), "{done:?}");
             ExitCode::SUCCESS

@@ -501,3 +501,101 @@ fn users_of_one_project_directory_stay_apart() {
 fn users_who_share_within_their_group_still_clean_only_their_own() {
     two_users(Some("0770"));
 }
+
+/// Many copies of what one crashed job has left, under names of other jobs; their number.
+fn many_leftovers(directory: &Path, count: u32) -> u32 {
+    let mut stage = Stage::new();
+    let world = World::new(2, directory).with("FSGATHER_JOB", "4711");
+    waiting(&mut stage, &world);
+    stage.kill(0);
+    stage.kill(1);
+    stage.end_all(everybody(2));
+    let [gather] = &gather_dirs(directory)[..] else {
+        return 0;
+    };
+    let rendezvous = gather.parent().expect("a directory");
+    for number in 1..count {
+        let copy = rendezvous.join(format!("gather-20261121t033336z-{number:08x}"));
+        fs::create_dir(&copy).expect("a copy");
+        for name in ["payloads", "staging"] {
+            fs::create_dir(copy.join(name)).expect("a copy");
+        }
+        fs::copy(gather.join("owner"), copy.join("owner")).expect("a copy");
+    }
+    count
+}
+
+#[test]
+fn a_cleaning_that_is_interrupted_says_what_has_gone_and_what_has_not() {
+    use std::io::{BufRead, BufReader, Read};
+    let place = place();
+    let count = many_leftovers(place.path(), 1200);
+    assert!(count > 0);
+    for (signal, name, code) in [(Signal::INT, "SIGINT", 130), (Signal::TERM, "SIGTERM", 143)] {
+        let before = gather_dirs(place.path()).len();
+        let mut command = Command::new(command_line_tool());
+        command
+            .args(["clean", "--execute"])
+            .arg(place.path())
+            .env_clear()
+            .stdout(std::process::Stdio::piped());
+        let mut child = process::spawn(&mut command).expect("a program that can be started");
+        let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut said = String::new();
+        // It tells each removal as it happens, and cannot go on for long while nobody reads.
+        output.read_line(&mut said).expect("text");
+        assert!(said.starts_with("removed  "), "{said}");
+        let pid = i32::try_from(child.id()).expect("a pid");
+        let pid = rustix::process::Pid::from_raw(pid).expect("a pid");
+        rustix::process::kill_process(pid, signal).expect("ours");
+        output.read_to_string(&mut said).expect("text");
+        assert_eq!(child.wait().expect("an end").code(), Some(code), "{said}");
+        let removed = said.lines().filter(|line| line.starts_with("removed  "));
+        let removed = removed.count();
+        let left = gather_dirs(place.path()).len();
+        assert_eq!(before - left, removed, "{said}");
+        assert!(left > 0, "{said}");
+        let summary = said.lines().last().expect("a summary");
+        let expected = format!("stopped by {name}: {removed} removed (");
+        assert!(summary.starts_with(&expected), "{summary}");
+        assert!(summary.contains(" not touched ("), "{summary}");
+    }
+    let done = clean(&[], place.path(), &["--execute"]);
+    assert_eq!(done["stopped"], false);
+    assert_eq!(done["untouched"].as_array().map(Vec::len), Some(0));
+    assert_eq!(fs::read_dir(place.path()).expect("a directory").count(), 0);
+}
+
+#[test]
+fn a_world_that_lives_has_left_nothing() {
+    let place = place();
+    let named = place.path().to_str().expect("text");
+    let mut stage = Stage::new();
+    let world = World::new(2, place.path());
+    // The first rank of two: it waits for the other one.
+    stage.start(&mut world.rank(0, "join close"));
+    let of_inspect = || json(&[], &["inspect", "--json", named], 0)["directories"][0].clone();
+    stage.wait_until("a record", || {
+        let seen = of_inspect();
+        assert_eq!(
+            seen["leftovers"].as_array().map(Vec::len),
+            Some(0),
+            "{seen}"
+        );
+        seen["meetings"][0]["forming"] == true
+    });
+    let shown = command(&[], command_line_tool(), &["inspect", named]);
+    let shown = text(&shown.stdout);
+    assert!(shown.contains("1 forming, 0 live, "), "{shown}");
+    assert!(shown.contains(", 0 leftovers;"), "{shown}");
+    fs::write(place.path().join("all_gather_via_filesys/thesis.tex"), "x").expect("a file");
+    let plan = clean(&[], place.path(), &["--execute", "--older-than", "1ms"]);
+    assert_eq!(plan["removed"].as_array().map(Vec::len), Some(0), "{plan}");
+    let kept = plan["kept"].to_string();
+    assert!(
+        kept.contains("thesis.tex") && kept.contains("not written by fsgather"),
+        "{kept}"
+    );
+    stage.start(&mut world.rank(1, "join close"));
+    stage.succeed(everybody(2));
+}

@@ -226,7 +226,7 @@ fn a_closed_standard_stream_is_an_error_on_all_ranks_and_loses_nothing() {
         let (directory, work) = (place(), work(10));
         let script = format!("{script}; echo code $? >&2");
         let end = run(directory.path(), work.path(), &script);
-        let said = |text: &str| end.stderr.iter().filter(|line| line.contains(text)).count();
+        let said = |text: &str| said_times(&end, text);
         assert!(
             said(&format!("standard {stream} is closed")) >= 1,
             "{end:?}"
@@ -242,7 +242,7 @@ fn a_rank_whose_command_has_failed_before_is_told_that_its_next_one_is_another()
     let script = "if [ $FSGATHER_RANK != 1 ]; then $TOOL gather part.$FSGATHER_RANK --concat=a; echo a $? >&2; fi; \
                   $TOOL gather part.$FSGATHER_RANK --concat=b --timeout 2s; echo b $? >&2";
     let end = run(directory.path(), work.path(), script);
-    let said = |text: &str| end.stderr.iter().filter(|line| line.contains(text)).count();
+    let said = |text: &str| said_times(&end, text);
     assert_eq!(
         said("ranks are in different commands: rank 0 on "),
         3,
@@ -260,11 +260,8 @@ fn the_command_line_of_another_rank_steers_no_terminal() {
                   $TOOL gather part.$FSGATHER_RANK --concat=a --name \"mine$name\"";
     let end = run(directory.path(), work.path(), script);
     assert_eq!(end.code, 14, "{end:?}");
-    let told = end
-        .stderr
-        .iter()
-        .filter(|line| line.contains("mine?[31mred?]0;title??"));
-    assert_eq!(told.count(), 3, "{end:?}");
+    let told = said_times(&end, "mine?[31mred?]0;title??");
+    assert_eq!(told, 3, "{end:?}");
     let steers = |line: &&String| line.contains(['\u{1b}', '\u{7}', '\u{202e}']);
     assert_eq!(end.stderr.iter().find(steers), None);
 }
@@ -284,17 +281,42 @@ fn what_is_one_command_although_it_differs_needs_a_name() {
     assert!(work.path().join("whole.0").exists());
 }
 
+/// What a rank has said on standard error: what several say is said once.
+fn said_by(end: &End, rank: u32) -> Vec<&str> {
+    let speaks = |spans: &str| {
+        spans.split(',').any(|span| {
+            let (first, last) = span.split_once('-').unwrap_or((span, span));
+            let number = |text: &str| text.trim().parse::<u32>();
+            number(first)
+                .is_ok_and(|first| first <= rank && number(last).is_ok_and(|last| rank <= last))
+        })
+    };
+    let lines = end.stderr.iter();
+    let said = lines.filter_map(|line| line.strip_prefix('[')?.split_once("] "));
+    said.filter(|(spans, _)| speaks(spans))
+        .map(|(_, line)| line)
+        .collect()
+}
+
+/// How often ranks have said something on standard error.
+fn said_times(end: &End, text: &str) -> usize {
+    let all = (0..RANKS).flat_map(|rank| said_by(end, rank));
+    all.filter(|line| line.contains(text)).count()
+}
+
 #[test]
 fn a_file_larger_than_this_process_may_write_is_an_error_of_that_rank() {
     let (directory, work) = (place(), work(300_000));
     let script = "export FSGATHER_TRANSPORT=filesys; if [ $FSGATHER_RANK = 1 ]; then ulimit -f 64; fi; $TOOL gather part.$FSGATHER_RANK --all --out 'got.{rank}'";
     let end = run(directory.path(), work.path(), script);
     assert_eq!(end.code, 12, "{end:?}");
-    let told = end
-        .stderr
-        .iter()
-        .filter(|line| line.contains("ulimit -f") && line.contains("rank 1 on "));
-    assert_eq!(told.count(), 3, "{end:?}");
+    for rank in 0..RANKS {
+        let told = said_by(&end, rank);
+        assert!(
+            told.iter().any(|line| line.contains("ulimit -f")),
+            "{end:?}"
+        );
+    }
 }
 
 #[test]
@@ -307,10 +329,11 @@ fn an_existing_output_is_an_error_on_all_ranks_without_force() {
     codes.sort();
     assert_eq!(codes, ["[0] code 12", "[1] code 11", "[2] code 11"]);
     for rank in 0..RANKS {
-        let prefix = format!("[{rank}] ");
-        let mut own = end.stderr.iter().filter(|line| line.starts_with(&prefix));
+        let whose = if rank == 0 { "" } else { "rank 0 on" };
+        let told = said_by(&end, rank);
+        let mut told = told.iter();
         assert!(
-            own.any(|line| line.contains("rank 0 on") && line.contains("whole exists")),
+            told.any(|line| line.contains(whose) && line.contains("whole exists")),
             "{end:?}"
         );
     }
@@ -333,12 +356,13 @@ fn a_missing_input_is_told_to_all_ranks() {
     // That of its own failure on the very rank.
     assert_eq!(codes, ["[0] code 11", "[1] code 12", "[2] code 11"]);
     for rank in 0..RANKS {
-        let prefix = format!("[{rank}] ");
-        let mut own = end.stderr.iter().filter(|line| line.starts_with(&prefix));
-        assert!(
-            own.any(|line| line.contains("rank 1 on") && line.contains("part.1")),
-            "{end:?}"
-        );
+        // In its own words where it happens.
+        let told = said_by(&end, rank);
+        let is_told = told.iter().any(|line| match rank {
+            1 => line.starts_with("fsgather gather: cannot read part.1: No such file"),
+            _ => line.contains("rank 1 on") && line.contains("part.1"),
+        });
+        assert!(is_told, "{end:?}");
     }
     assert!(!work.path().join("got").exists(), "{end:?}");
 }

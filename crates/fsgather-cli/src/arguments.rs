@@ -57,6 +57,7 @@ impl Verb {
             Self::Gather(_)
                 | Self::Broadcast(_)
                 | Self::Barrier(_)
+                | Self::Clean(_)
                 | Self::Doctor(_)
                 | Self::BenchRank(_)
         )

@@ -7,7 +7,7 @@ use std::{
     process::ExitStatus,
 };
 
-use fsgather::{Error, Peer};
+use fsgather::{Error, Peer, PeerFailure};
 
 use crate::exit;
 
@@ -111,7 +111,15 @@ impl From<Error> for Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Library(error) | Self::Own(error) => error.fmt(f),
+            Self::Library(error) => error.fmt(f),
+            // Its user knows which rank this is; the others were told.
+            Self::Own(error) => match error.root_cause() {
+                Error::PeerFailed {
+                    failure: PeerFailure::Raised { message },
+                    ..
+                } => f.write_str(message),
+                error => error.fmt(f),
+            },
             Self::System { operation, cause } => write!(f, "cannot {operation}: {cause}"),
             Self::File {
                 operation,

@@ -69,12 +69,17 @@ impl Interruption {
 
     /// An error as the user has to see it: a signal, if that was the cause.
     pub(crate) fn explain(&self, error: Error) -> Failure {
+        match self.signal() {
+            None => Failure::Library(error),
+            Some((name, code)) => Failure::Signal { name, code },
+        }
+    }
+
+    /// The name of the signal that has come, if one has, and the code to end with.
+    pub(crate) fn signal(&self) -> Option<(&'static str, u8)> {
         match self.signal.load(Ordering::SeqCst) {
-            0 => Failure::Library(error),
-            signal => Failure::Signal {
-                name: signal_name(signal).unwrap_or("a signal"),
-                code: code(signal),
-            },
+            0 => None,
+            signal => Some((signal_name(signal).unwrap_or("a signal"), code(signal))),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::Args;
-use fsgather::{Builder, Communicator, Interrupt, settings::Transport};
+use fsgather::{Builder, Communicator, Interrupt, last_error, settings::Transport};
 
 use crate::{
     arguments::positive_duration, failure::Failure, interruption::Interruption,
@@ -152,6 +152,7 @@ impl Membership {
             }
             Err(failure) => {
                 // Nobody else knows of a failure outside of the library yet.
+                last_error::note_own(&failure.to_string());
                 interrupt.raise(failure.to_string());
                 drop(communicator);
                 Err(failure)

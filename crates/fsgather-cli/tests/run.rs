@@ -131,13 +131,66 @@ fn lines_of_many_ranks_stay_whole() {
 
 #[test]
 fn streams_stay_apart_and_last_lines_are_completed() {
-    let done = finish(&mut run_script(2, &[], "printf out; printf err >&2"));
+    let done = finish(&mut run_script(
+        2,
+        &[],
+        "printf out; printf \"err $RANK\" >&2",
+    ));
     let mut out = done.lines();
     out.sort();
     assert_eq!(out, ["[0] out", "[1] out"]);
     let mut err: Vec<&str> = done.stderr.lines().collect();
     err.sort_unstable();
-    assert_eq!(err, ["[0] err", "[1] err"]);
+    assert_eq!(err, ["[0] err 0", "[1] err 1"]);
+}
+
+#[test]
+fn what_ranks_say_alike_is_said_of_each_of_them_once() {
+    let done = finish(&mut run_script(12, &[], "echo first >&2; echo then >&2"));
+    for said in ["first", "then"] {
+        let lines = done.stderr.lines();
+        let spans = lines.filter_map(|line| line.strip_suffix(&format!("] {said}")));
+        let mut ranks: Vec<u32> = spans
+            .flat_map(|spans| spans.trim_start_matches('[').trim().split(','))
+            .flat_map(|span| {
+                let (first, last) = span.split_once('-').unwrap_or((span, span));
+                first.parse().unwrap()..=last.parse().unwrap()
+            })
+            .collect();
+        ranks.sort_unstable();
+        assert!(ranks.into_iter().eq(0..12), "{}", done.stderr);
+    }
+}
+
+#[test]
+fn the_rank_that_failed_first_is_named_with_its_own_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let tool = fsgather(&[]).get_program().to_str().unwrap().to_owned();
+    let path = directory.path().display();
+    // Those that hear of it end long before the one that it happens to.
+    let script = format!(
+        "cd '{path}'; echo x >part.0; echo x >part.2
+         {tool} gather part.$RANK --concat=/dev/null --dir '{path}'; code=$?
+         if [ $RANK = 1 ]; then while [ ! -e go ]; do sleep 0.1; done; fi
+         exit $code"
+    );
+    let mut running = start(&mut run_script(3, &["--json", "--grace", "1h"], &script));
+    running.wait_for("exited with code 11: rank 1 on ");
+    fs::write(directory.path().join("go"), "").unwrap();
+    running.wait_for(") exited with code 12: cannot read part.1: No such file");
+    let done = running.finish();
+    assert_eq!(done.code, Some(12), "{}", done.stderr);
+    let document: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+    assert_eq!(document["failed_first"], 1);
+    let cause = document["cause"].as_str().unwrap();
+    assert!(cause.starts_with("rank 1 (pid "), "{cause}");
+    assert!(
+        cause.contains("cannot read part.1: No such file"),
+        "{cause}"
+    );
+    let of = |rank: usize| document["ranks"][rank]["error"].as_str().unwrap();
+    assert!(of(1).starts_with("cannot read part.1"), "{document}");
+    assert!(of(0).starts_with("rank 1 on "), "{document}");
 }
 
 #[test]

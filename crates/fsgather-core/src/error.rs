@@ -421,13 +421,20 @@ impl Error {
 
     /// Whether starting the job again, unchanged, may succeed.
     ///
-    /// True for lost peers, time-outs and failed meetings; false for wrong settings, ranks in
-    /// different calls, incompatible builds and corrupt data, and for storage errors unless space was
-    /// short.
+    /// True for lost peers, time-outs and failed meetings; false where a rank of the program has raised an error or left
+    /// too early, for wrong settings, ranks in different calls, incompatible builds and corrupt data, and for storage
+    /// errors unless space was short.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Rendezvous { .. } | Self::Timeout { .. } | Self::PeerFailed { .. } => true,
+            Self::Rendezvous { .. } | Self::Timeout { .. } => true,
+            Self::PeerFailed { failure, .. } => match failure {
+                PeerFailure::Lost { .. }
+                | PeerFailure::OutcomeUnknown { .. }
+                | PeerFailure::LinkLost { .. } => true,
+                // The program would do the same again.
+                PeerFailure::Raised { .. } | PeerFailure::Departed => false,
+            },
             Self::Storage { cause, .. } => {
                 // ENOSPC and EDQUOT: somebody may have made room by then.
                 matches!(cause.os_code, Some(28 | 122))

@@ -176,3 +176,34 @@ fn timeouts_list_everybody() {
          set FSGATHER_TIMEOUT to wait longer"
     );
 }
+
+#[test]
+fn a_programs_own_mistakes_are_there_the_next_time_as_well() {
+    let lost = || "its connection closed".to_owned();
+    for (failure, is_transient) in [
+        (PeerFailure::Lost { how: lost() }, true),
+        (PeerFailure::OutcomeUnknown { how: lost() }, true),
+        (
+            PeerFailure::LinkLost {
+                other: peer(),
+                how: lost(),
+            },
+            true,
+        ),
+        (
+            PeerFailure::Raised {
+                message: "KeyError: 3".into(),
+            },
+            false,
+        ),
+        (PeerFailure::Departed, false),
+    ] {
+        let error = Error::PeerFailed {
+            peer: peer(),
+            activity: Activity::outside(Phase::Computing),
+            failure,
+        };
+        assert_eq!(error.is_transient(), is_transient, "{error}");
+        assert_eq!(error.poisoned().is_transient(), is_transient);
+    }
+}

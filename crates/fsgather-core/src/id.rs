@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// A random number of 31 bits that keeps two ids of the same second apart.
+/// A number of 31 bits that keeps two ids of the same second apart; random but for a tag that it may begin with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Salt(u32);
@@ -18,6 +18,24 @@ impl Salt {
     #[must_use]
     pub const fn from_random(random: u32) -> Self {
         Self(random & 0x7fff_ffff)
+    }
+
+    /// The same, but the first [`TAG_BITS`](Self::TAG_BITS) of them are those of a tag, so that a name tells what it
+    /// belongs to.
+    #[must_use]
+    pub const fn tagged(tag: u16, random: u32) -> Self {
+        let rest = 31 - Self::TAG_BITS;
+        Self::from_random((tag as u32) << rest | random & ((1 << rest) - 1))
+    }
+
+    /// How many bits a tag has.
+    pub const TAG_BITS: u32 = 10;
+
+    /// The first bits.
+    #[must_use]
+    pub const fn tag(self) -> u16 {
+        // Ten bits are left.
+        (self.0 >> (31 - Self::TAG_BITS)) as u16
     }
 
     /// The number itself, below 2^31.
@@ -155,6 +173,15 @@ mod tests {
             if let Ok(id) = text.parse::<GatherId>() {
                 prop_assert_eq!(id.to_string(), text);
             }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_salt_keeps_its_tag(tag in 0_u16..1 << Salt::TAG_BITS, random: u32) {
+            let salt = Salt::tagged(tag, random);
+            prop_assert_eq!(salt.tag(), tag);
+            prop_assert!(salt.get() <= 0x7fff_ffff);
         }
     }
 

@@ -179,6 +179,10 @@ impl FileBoard {
     }
 
     fn is_meant(&self, name: &str, kinds: &[Kind]) -> bool {
+        // Most names are of something else, and there may be thousands.
+        if name.starts_with("gather-") {
+            return false;
+        }
         let (kind, parsed) = match RendezvousEntry::parse(name) {
             Some(RendezvousEntry::Record(parsed)) => (Kind::Record, parsed),
             Some(RendezvousEntry::Unreachable(parsed)) => (Kind::Objection, parsed),
@@ -314,42 +318,41 @@ impl FileBoard {
 
     /// Removes refusals that nobody can be waiting for any more: those of this key, whose world has formed now, and
     /// those of other jobs of this user that are old by the server's clock. They are news, and own nothing.
-    fn sweep_refusals(&self) {
-        for place in &self.places {
-            let is_refusal = |name: &str| {
-                let parsed = RendezvousEntry::parse(name);
-                matches!(parsed, Some(RendezvousEntry::Refusal(_)))
-            };
-            let Ok(names) = self.own(place, is_refusal) else {
+    fn sweep_refusals(&self, place: &BoardPlace, refusals: &[(PathBuf, RecordName)]) {
+        if refusals.is_empty() {
+            return;
+        }
+        let now = rendezvous_directory::server_time(&place.directory);
+        for (path, parsed) in refusals {
+            let Ok(found) = listing::examine_path(path) else {
                 continue;
             };
-            let refusals: Vec<_> = names
-                .iter()
-                .filter_map(|name| match RendezvousEntry::parse(name)? {
-                    RendezvousEntry::Refusal(parsed) => {
-                        Some((place.directory.join(name), parsed.is_for(self.key)))
-                    }
-                    _ => None,
-                })
-                .collect();
-            if refusals.is_empty() {
+            let is_old = now.as_ref().is_ok_and(|now| {
+                now.duration_since(found.changed)
+                    .is_ok_and(|ago| ago >= REFUSAL_KEPT)
+            });
+            if found.uid != place.own.0 || !(parsed.is_for(self.key) || is_old) {
                 continue;
             }
-            let now = rendezvous_directory::server_time(&place.directory);
-            for (path, is_for_us) in refusals {
-                let Ok(found) = listing::examine_path(&path) else {
-                    continue;
-                };
-                let is_old = now.as_ref().is_ok_and(|now| {
-                    now.duration_since(found.changed)
-                        .is_ok_and(|ago| ago >= REFUSAL_KEPT)
-                });
-                if found.uid != place.own.0 || !(is_for_us || is_old) {
-                    continue;
-                }
-                if let Err(error) = remove::unlink(&path) {
-                    tracing::debug!(path = %path.display(), %error, "cannot remove a refusal");
-                }
+            if let Err(error) = remove::unlink(path) {
+                tracing::debug!(path = %path.display(), %error, "cannot remove a refusal");
+            }
+        }
+    }
+
+    /// Removes a record of this key, or an objection to one, whose poster is proved to be gone.
+    fn sweep_record(&self, place: &BoardPlace, name: &str) {
+        let Some((path, record)) = self.read(place, name) else {
+            return;
+        };
+        // A record shows no life, so that only what is seen of a pid counts.
+        if self.lock().posted.contains(&path) || !liveness(&record.poster, &self.me).has_ended() {
+            return;
+        }
+        match remove::unlink(&path) {
+            Ok(()) => tracing::debug!(path = %path.display(), "removed a stale record"),
+            Err(error) => {
+                tracing::debug!(path = %path.display(), %error, "cannot remove a stale record");
             }
         }
     }
@@ -523,25 +526,26 @@ impl Noticeboard for FileBoard {
 
     /// Removes records of the same key, and objections to them, whose poster is proved to be gone; and refusals.
     fn sweep(&self) {
-        self.sweep_refusals();
-        let own = self.lock().posted.clone();
-        for kind in [Kind::Record, Kind::Objection] {
-            let found = self.read_all(&[kind]).unwrap_or_else(|error| {
+        let kinds = [Kind::Record, Kind::Objection];
+        for place in &self.places {
+            // One listing for all: it takes as long as others have left much.
+            let is_wanted =
+                |name: &str| name.starts_with("refusal-") || self.is_meant(name, &kinds);
+            let names = self.own(place, is_wanted).unwrap_or_else(|error| {
                 tracing::debug!(%error, "cannot sweep");
                 Vec::new()
             });
-            for (path, record) in found {
-                // A record shows no life, so that only what is seen of a pid counts.
-                if own.contains(&path) || !liveness(&record.poster, &self.me).has_ended() {
-                    continue;
-                }
-                match remove::unlink(&path) {
-                    Ok(()) => tracing::debug!(path = %path.display(), "removed a stale record"),
-                    Err(error) => {
-                        tracing::debug!(path = %path.display(), %error, "cannot remove a stale record");
+            let mut refusals = Vec::new();
+            for name in names {
+                match RendezvousEntry::parse(&name) {
+                    Some(RendezvousEntry::Refusal(parsed)) => {
+                        refusals.push((place.directory.join(name), parsed));
                     }
+                    Some(_) => self.sweep_record(place, &name),
+                    None => {}
                 }
             }
+            self.sweep_refusals(place, &refusals);
         }
     }
 

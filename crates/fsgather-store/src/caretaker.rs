@@ -18,7 +18,7 @@ use crate::{
     condemnation, file,
     gather_dir::GatherDir,
     judgement::Rules,
-    layout::{GatherEntry, PayloadName},
+    layout::{self, GatherEntry, PayloadName},
     listing,
     neighbours::Neighbours,
     payload_writer::PayloadId,
@@ -341,8 +341,12 @@ impl Work {
         }
         // First, so that no beat is left in the wrong place.
         let replaced = self.directory.check_place();
+        let is_first = self.counter == 0;
         let is_there = replaced.is_err() || self.renew();
-        self.look_for_condemnation();
+        // Nobody takes for abandoned what has just been made.
+        if !is_first {
+            self.look_for_condemnation();
+        }
         if let Err(error) = replaced {
             lock(&self.condemned).get_or_insert(error);
         }
@@ -433,8 +437,11 @@ impl Work {
             return;
         };
         let (id, own) = (self.directory.facts().id, self.directory.own());
-        let names = listing::names(rendezvous).unwrap_or_default();
-        let marks = Neighbours::among(&names).beside(id).marks;
+        let stem = layout::condemned_stem(id);
+        let marks = listing::names_if(rendezvous, &|name| name.starts_with(&stem));
+        let marks = Neighbours::among(&marks.unwrap_or_default())
+            .beside(id)
+            .marks;
         let Some((mark, by)) = condemnation::condemned_by(rendezvous, &marks, id, own) else {
             return;
         };

@@ -14,7 +14,9 @@
 //! every byte is verified.
 
 use std::{
+    cell::{Cell, RefCell},
     collections::{BTreeSet, HashSet},
+    ops::ControlFlow,
     path::{Path, PathBuf},
 };
 
@@ -25,12 +27,12 @@ use crate::{
     condemnation::Mark,
     directory::OwnUid,
     judgement::{GatherState, Removable, Rules},
+    leftover::Leftover,
     leftovers::{self, LeftoverKind},
-    listing,
-    patience::{self, Progress},
+    listing, patience,
     removal::{self, Removal},
     remove,
-    survey::{Leftover, Survey, SurveyedGather, Surveyor},
+    survey::{Survey, SurveyedGather, Surveyor},
 };
 
 /// Something that is to be removed, or was.
@@ -65,28 +67,49 @@ pub struct Cleaning {
     pub failed: Vec<Kept>,
     /// What is to be left, and why.
     pub kept: Vec<Kept>,
+    /// Whether it was stopped before it had come to everything,
+    pub is_stopped: bool,
+    /// and what it had not come to by then.
+    pub untouched: Vec<Planned>,
+}
+
+/// How far a cleaning has come.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum CleaningStep<'a> {
+    /// What is to be removed is known; it is told only where it is then removed.
+    Planned(&'a Cleaning),
+    /// Beats are watched, and this is told all the time; nothing has been removed yet.
+    Watching,
+    /// Something is being removed, and this is told all the time.
+    Removing,
+    /// This is gone.
+    Removed(&'a Planned),
 }
 
 /// Plans to remove what crashes have left in these directories, and does so if `execute` says it.
 ///
 /// Never touched are directories of gathers that show life, of other users, or with anything unknown in
 /// them, and files that are not ours by name, kind and owner. Where nothing is proved of a directory that
-/// is old enough, executing takes as long as [`Rules::watch`] says; `progress` is called meanwhile and can
-/// end the wait.
+/// is old enough, executing takes as long as [`Rules::watch`] says.
+///
+/// `on` is told what happens, and may stop it: then what was begun is left as it is, and the rest is in
+/// [`Cleaning::untouched`].
 ///
 /// # Errors
 ///
-/// That of `progress`, and [`Error::Storage`] when `/proc` does not show this process. What goes wrong
-/// with a directory is in [`Cleaning::failed`].
+/// [`Error::Storage`] when `/proc` does not show this process. What goes wrong with a directory is in
+/// [`Cleaning::failed`].
 pub fn clean(
     directories: &[PathBuf],
     rules: Rules,
     execute: bool,
-    progress: &mut Progress<'_>,
+    on: &mut dyn FnMut(CleaningStep<'_>) -> ControlFlow<()>,
 ) -> Result<Cleaning, Error> {
     let mut cleaner = Cleaner {
         surveyor: Surveyor::new(rules)?,
         done: Cleaning::default(),
+        on,
     };
     let surveys = cleaner.survey(directories);
     let mut gathers = Vec::new();
@@ -110,6 +133,9 @@ pub fn clean(
                 cleaner.keep(leftover.path, leftover.reason);
             }
         }
+        for meeting in survey.meetings {
+            cleaner.keep(meeting.path, meeting.reason);
+        }
         if let Some((path, own)) = survey.rendezvous {
             if is_emptied {
                 cleaner.plan(path.clone(), 0, EMPTY);
@@ -118,26 +144,19 @@ pub fn clean(
         }
     }
     if execute {
-        cleaner.watch(&gathers, progress)?;
-        for gather in gathers {
-            cleaner.remove_gather(gather);
-        }
-        for file in files {
-            cleaner.remove_leftover(file);
-        }
-        cleaner.withdraw_kept();
-        for (path, own) in rendezvous {
-            cleaner.remove_rendezvous(&path, own);
-        }
+        cleaner.execute(gathers, files, &rendezvous);
     }
     Ok(cleaner.done)
 }
 
 const EMPTY: &str = "it is empty";
 
-struct Cleaner {
+const STOPPED: &str = "the cleaning was stopped";
+
+struct Cleaner<'a> {
     surveyor: Surveyor,
     done: Cleaning,
+    on: &'a mut dyn FnMut(CleaningStep<'_>) -> ControlFlow<()>,
 }
 
 /// How removing a gather directory has ended.
@@ -149,7 +168,61 @@ pub(crate) enum Outcome {
     Failed(String),
 }
 
-impl Cleaner {
+impl Cleaner<'_> {
+    fn execute(
+        &mut self,
+        gathers: Vec<SurveyedGather>,
+        files: Vec<Leftover>,
+        rendezvous: &[(PathBuf, OwnUid)],
+    ) {
+        let told = (self.on)(CleaningStep::Planned(&self.done));
+        self.note(told);
+        self.watch(&gathers);
+        for gather in gathers {
+            if self.goes_on() {
+                self.remove_gather(gather);
+            }
+        }
+        for file in files {
+            if self.goes_on() {
+                self.remove_leftover(file);
+            }
+        }
+        self.withdraw_kept();
+        for (path, own) in rendezvous {
+            if self.goes_on() {
+                self.remove_rendezvous(path, *own);
+            }
+        }
+        if self.done.is_stopped {
+            self.note_untouched();
+        }
+    }
+
+    fn note(&mut self, told: ControlFlow<()>) {
+        self.done.is_stopped |= told.is_break();
+    }
+
+    /// Whether nobody has stopped it.
+    fn goes_on(&mut self) -> bool {
+        if !self.done.is_stopped {
+            let told = (self.on)(CleaningStep::Removing);
+            self.note(told);
+        }
+        !self.done.is_stopped
+    }
+
+    /// What was planned, and has neither gone nor failed.
+    fn note_untouched(&mut self) {
+        let done = &mut self.done;
+        let gone = done.removed.iter().map(|item| &item.path);
+        let failed = done.failed.iter().map(|item| &item.path);
+        let settled: HashSet<&PathBuf> = gone.chain(failed).collect();
+        let planned = done.planned.iter();
+        let untouched = planned.filter(|item| !settled.contains(&item.path));
+        done.untouched = untouched.cloned().collect();
+    }
+
     /// Looks at all directories, at each once.
     fn survey(&mut self, directories: &[PathBuf]) -> Vec<Survey> {
         let mut seen = Vec::new();
@@ -174,30 +247,45 @@ impl Cleaner {
     }
 
     /// Watches the beats of those that need it, all at the same time.
-    fn watch(
-        &mut self,
-        gathers: &[SurveyedGather],
-        progress: &mut Progress<'_>,
-    ) -> Result<(), Error> {
+    fn watch(&mut self, gathers: &[SurveyedGather]) {
         let is_in_doubt =
             |gather: &SurveyedGather| gather.judgement.removable == Removable::OnceWatched;
-        if gathers.iter().any(is_in_doubt) {
+        if !self.done.is_stopped && gathers.iter().any(is_in_doubt) {
             let watch = self.surveyor.rules.watch;
             tracing::info!("watching beats for {}", duration_text(watch));
-            patience::sleep(watch, progress)?;
+            let on = &mut self.on;
+            let watched = patience::sleep(watch, &mut |_| match on(CleaningStep::Watching) {
+                ControlFlow::Continue(()) => Ok(()),
+                ControlFlow::Break(()) => Err(Error::config(STOPPED)),
+            });
+            self.done.is_stopped = watched.is_err();
         }
-        Ok(())
     }
 
     fn remove_gather(&mut self, gather: SurveyedGather) {
-        let never = || false;
-        match remove(&mut self.surveyor, &gather, "fsgather clean", true, &never) {
+        let is_stopped = Cell::new(false);
+        let on = RefCell::new(&mut *self.on);
+        // Whoever removes asks between any two files.
+        let is_enough = || {
+            let told = on.borrow_mut()(CleaningStep::Removing);
+            is_stopped.set(is_stopped.get() || told.is_break());
+            is_stopped.get()
+        };
+        let what = "fsgather clean";
+        let outcome = remove(&mut self.surveyor, &gather, what, true, &is_enough);
+        self.done.is_stopped |= is_stopped.get();
+        match outcome {
             Outcome::Removed => {
                 self.removed(gather.path, gather.bytes, gather.judgement.reason);
             }
             // By somebody else, whose doing it is.
             Outcome::Gone => {}
             Outcome::Alive(reason) => self.keep(gather.path, reason),
+            Outcome::Failed(_) if is_stopped.get() => {
+                let reason =
+                    "stopped in the middle: what is left of it goes with the next cleaning";
+                self.fail(gather.path, reason.to_owned());
+            }
             Outcome::Failed(reason) => self.fail(gather.path, reason),
         }
     }
@@ -243,11 +331,14 @@ impl Cleaner {
     }
 
     fn removed(&mut self, path: PathBuf, bytes: u64, reason: String) {
-        self.done.removed.push(Planned {
+        let removed = Planned {
             path,
             bytes,
             reason,
-        });
+        };
+        let told = (self.on)(CleaningStep::Removed(&removed));
+        self.done.removed.push(removed);
+        self.note(told);
     }
 
     /// What is kept after all was never to be removed.

@@ -3,6 +3,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use fsgather_core::{GatherId, Salt};
+
 use crate::{
     GatherDir, check_writable,
     condemnation::{condemned_by, tests::marks_of},
@@ -11,7 +13,7 @@ use crate::{
     layout::RendezvousEntry,
     listing::tests::entries_read,
     make_rendezvous,
-    owner::tests::record,
+    owner::{job_tag, tests::record},
     process::this_process,
 };
 
@@ -44,6 +46,7 @@ pub(crate) fn place() -> Place {
 impl Place {
     pub(crate) fn gather(&self, salt: u32, process: ProcessId, job: Option<&str>) -> GatherDir {
         let mut owner = record(salt);
+        owner.gather = id(salt, job);
         owner.ranks = vec![process.clone(); 4];
         owner.process = process;
         owner.job = job.map(str::to_owned);
@@ -52,7 +55,10 @@ impl Place {
 
     fn clean(&self, rules: Rules, execute: bool) -> Cleaning {
         let directories = [self.directory.path().to_owned()];
-        clean(&directories, rules, execute, &mut |_| Ok(())).unwrap()
+        clean(&directories, rules, execute, &mut |_| {
+            ControlFlow::Continue(())
+        })
+        .unwrap()
     }
 
     pub(crate) fn left(&self) -> Vec<String> {
@@ -60,6 +66,12 @@ impl Place {
         names.sort();
         names
     }
+}
+
+/// The id of a gather directory of a job, as an owner on this host draws it.
+pub(crate) fn id(salt: u32, job: Option<&str>) -> GatherId {
+    let tag = job_tag(job, &this_process().unwrap().host);
+    GatherId::new(record(salt).gather.time(), Salt::tagged(tag, salt))
 }
 
 /// Everything in a directory is as if it had been there for an hour.
@@ -151,7 +163,7 @@ fn a_silent_one_goes_only_after_its_age_and_its_mark_stays_for_its_owner() {
     assert_eq!(place.clean(Rules::default(), true).kept.len(), 1);
     let done = place.clean(EAGER, true);
     assert_eq!(paths(&done.removed), [silent.path()]);
-    let id = record(1).gather;
+    let id = id(1, None);
     let (_, by) = condemned_by(
         &place.rendezvous,
         &marks_of(&place.rendezvous, id),
@@ -176,7 +188,7 @@ fn one_that_comes_back_to_life_while_it_is_watched_is_kept_and_the_mark_taken_ba
     let beat = silent.path().join(layout::GatherEntry::Beat(1).to_string());
     let done = clean(&directories, EAGER, true, &mut |_| {
         std::fs::write(&beat, b"").unwrap();
-        Ok(())
+        ControlFlow::Continue(())
     });
     let done = done.unwrap();
     assert!(done.removed.is_empty(), "{done:?}");
@@ -188,7 +200,7 @@ fn one_that_comes_back_to_life_while_it_is_watched_is_kept_and_the_mark_taken_ba
 #[test]
 fn directories_in_the_making_are_never_mistaken() {
     let place = place();
-    let id = RendezvousEntry::Gather(record(1).gather).to_string();
+    let id = RendezvousEntry::Gather(id(1, None)).to_string();
     let making = place.rendezvous.join(id);
     std::fs::create_dir(&making).unwrap();
     assert!(place.clean(EAGER, true).removed.is_empty());
@@ -208,7 +220,7 @@ fn what_names_nobody_does_not_stay_for_a_day() {
     let live = job();
     let probe = RendezvousEntry::Probe(7).to_string();
     let record = format!("rendezvous-{:016x}-{}", 7, record(3).gather);
-    let making = RendezvousEntry::Gather(crate::owner::tests::record(2).gather).to_string();
+    let making = RendezvousEntry::Gather(id(2, Some("other"))).to_string();
     let leave = || {
         std::fs::write(place.rendezvous.join(&probe), b"ff").unwrap();
         std::fs::write(place.rendezvous.join(&record), b"").unwrap();
@@ -277,7 +289,7 @@ fn what_a_rebooted_host_seems_to_have_left_is_watched_first() {
                 let beat = layout::GatherEntry::Beat(counter).to_string();
                 std::fs::write(gone.path().join(beat), b"").unwrap();
             }
-            Ok(())
+            ControlFlow::Continue(())
         });
         done.unwrap()
     };
@@ -294,14 +306,7 @@ fn a_removal_that_was_cut_short_is_finished_by_the_next() {
     let place = place();
     let stale = place.gather(1, ended(), None);
     let me = this_process().unwrap();
-    Mark::leave(
-        &place.rendezvous,
-        record(1).gather,
-        "fsgather clean",
-        &me,
-        true,
-    )
-    .unwrap();
+    Mark::leave(&place.rendezvous, id(1, None), "fsgather clean", &me, true).unwrap();
     for name in ["payloads", "staging"] {
         std::fs::remove_dir(stale.path().join(name)).unwrap();
     }
@@ -345,8 +350,16 @@ fn strangers_of_every_kind_stay_untouched() {
     let before = place.left();
     let done = place.clean(EAGER, true);
     assert!(done.removed.is_empty(), "{done:?}");
-    assert_eq!(done.kept.len(), 5);
+    assert_eq!(done.kept.len(), 7);
     assert!(done.kept[0].reason.contains("thesis.tex"), "{done:?}");
+    for (name, what) in [
+        ("notes.txt", "a file of "),
+        ("gather-results", "a directory of "),
+    ] {
+        let path = place.rendezvous.join(name);
+        let kept = done.kept.iter().find(|kept| kept.path == path).unwrap();
+        assert!(kept.reason.contains(what), "{kept:?}");
+    }
     assert_eq!(place.left(), before);
     assert_eq!(std::fs::read(&victim).unwrap(), b"precious");
     // What turns up between looking and removing is left as well.
@@ -407,13 +420,46 @@ fn a_directory_is_freed_where_not_one_file_more_can_be_made() {
         .take_while(|n| std::fs::write(disk.0.path().join(format!("filler-{n}")), b"").is_ok());
     assert!(files.count() > 0);
     let directories = [disk.0.path().to_owned()];
-    let done = clean(&directories, Rules::default(), true, &mut |_| Ok(())).unwrap();
+    let done = clean(&directories, Rules::default(), true, &mut |_| {
+        ControlFlow::Continue(())
+    })
+    .unwrap();
     assert!(done.failed.is_empty(), "{done:?}");
     assert_eq!(
         paths(&done.removed),
         [gone.path(), rendezvous.as_path()],
         "{done:?}"
     );
+}
+
+#[test]
+fn a_cleaning_that_is_stopped_says_what_has_gone_and_what_has_not() {
+    let place = place();
+    for salt in 1..=4 {
+        place.gather(salt, ended(), None);
+    }
+    let directories = [place.directory.path().to_owned()];
+    let mut told = Vec::new();
+    let done = clean(&directories, EAGER, true, &mut |step| {
+        if let CleaningStep::Removed(item) = step {
+            told.push(item.clone());
+        }
+        if told.len() == 2 {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    });
+    let done = done.unwrap();
+    assert!(done.is_stopped && done.failed.is_empty(), "{done:?}");
+    assert_eq!(done.removed, told);
+    assert_eq!(done.removed.len(), 2);
+    // The rendezvous directory, too, was to go.
+    assert_eq!(done.untouched, done.planned[2..]);
+    assert_eq!(place.left().len(), 2);
+    let done = clean(&directories, EAGER, true, &mut |_| ControlFlow::Break(())).unwrap();
+    assert!(done.is_stopped && done.removed.is_empty());
+    assert_eq!(place.left().len(), 2);
 }
 
 #[test]

@@ -32,6 +32,8 @@ pub(crate) struct Mark {
 impl Mark {
     /// Condemns a gather directory, in the name of `what` in the process `me`.
     ///
+    /// It is brought to where other hosts see it, unless the owner `is_gone`.
+    ///
     /// Where there is no room for one more file the mark is a second name of the owner record,
     /// which then says nothing of who has left it; and where files have one name only and the
     /// owner `is_gone`, nobody has to be told, and the directory's first other file gives its room by taking the mark's
@@ -49,7 +51,7 @@ impl Mark {
         };
         let path = rendezvous.join(entry.to_string());
         let text = format!("{what} on {} (pid {})\n{id}\n", me.host, me.pid);
-        match file::write_new(&path, 0o600, text.as_bytes(), true) {
+        match file::write_new(&path, 0o600, text.as_bytes(), !is_gone) {
             Ok(()) => {}
             Err(error) if file::is_lack_of_room(&error) => {
                 let gather = rendezvous.join(RendezvousEntry::Gather(id).to_string());

@@ -50,6 +50,11 @@ impl DetourName {
     }
 }
 
+/// The names in a rendezvous directory that may be detours, which few are among thousands of others.
+fn detours_in(rendezvous: &Path) -> Vec<String> {
+    listing::names_if(rendezvous, &|name| name.starts_with("detour-")).unwrap_or_default()
+}
+
 /// Those of these names that belong to a gather directory.
 pub(crate) fn of_gather(names: &[String], id: GatherId) -> impl Iterator<Item = &String> {
     let belongs = move |name: &&String| DetourName::parse(name).is_some_and(|name| name.id == id);
@@ -147,7 +152,7 @@ impl Detours {
     ) -> Vec<(MarkerName, Vec<u8>)> {
         let mut messages = Vec::new();
         for (place, own) in self.due() {
-            for name in listing::names(&place).unwrap_or_default() {
+            for name in detours_in(&place) {
                 let Some(detour) = DetourName::parse(&name) else {
                     continue;
                 };
@@ -175,7 +180,7 @@ impl Detours {
         let uid = rustix::process::geteuid().as_raw();
         let here = layout::rendezvous_path(&directory::local_path(uid));
         for (place, own) in [(here, OwnUid(uid)), (self.shared.clone(), self.own)] {
-            let names = listing::names(&place).unwrap_or_default();
+            let names = detours_in(&place);
             for name in of_gather(&names, self.id) {
                 let path = place.join(name);
                 if listing::examine_path(&path).is_ok_and(|found| found.uid == own.0) {

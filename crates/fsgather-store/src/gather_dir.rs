@@ -124,23 +124,7 @@ impl GatherDir {
         Self::create_with(rendezvous, mode, owner, own, Self::furnish)
     }
 
-    /// Makes a gather directory that holds messages instead of payloads.
-    pub(crate) fn create_for_messages(
-        rendezvous: &Path,
-        mode: u32,
-        owner: &OwnerRecord,
-        own: OwnUid,
-    ) -> Result<Self, Error> {
-        Self::create_with(rendezvous, mode, owner, own, |directory| {
-            directory.make_private(&directory.path)?;
-            for name in [layout::IN, layout::OUT, layout::LIVE] {
-                directory.make_directory(&directory.path.join(name))?;
-            }
-            Ok(PublishMode::Direct)
-        })
-    }
-
-    fn create_with(
+    pub(crate) fn create_with(
         rendezvous: &Path,
         mode: u32,
         owner: &OwnerRecord,
@@ -160,7 +144,7 @@ impl GatherDir {
             directory::make(&path, mode & 0o700)
         });
         if !is_new.map_err(failed)? && !is_empty_and_own(&path, own) {
-            return Err(failed(io::ErrorKind::AlreadyExists.into()));
+            return Err(failed(Errno::EXIST.into()));
         }
         let opened = directory::open(&path).map_err(failed)?;
         let found = listing::examine_open(&opened).map_err(failed)?;
@@ -267,7 +251,7 @@ impl GatherDir {
     /// Sets the mode asked for, and checks that the file system has taken it.
     ///
     /// Where the group shares in it, that is the group of the directory above, and all that is made below gets it as well.
-    fn make_private(&self, path: &Path) -> Result<(), Error> {
+    pub(crate) fn make_private(&self, path: &Path) -> Result<(), Error> {
         let failed = |error: io::Error| Error::storage("set the mode of", path, &error);
         let wanted = self.facts.mode & 0o777;
         let directory = directory::open(path).map_err(failed)?;

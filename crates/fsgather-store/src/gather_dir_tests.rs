@@ -1,7 +1,11 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use super::*;
-use crate::{owner::tests::record, removal::Removal, rendezvous_directory::check_writable};
+use crate::{
+    owner::{job_tag, tests::record},
+    removal::Removal,
+    rendezvous_directory::check_writable,
+};
 
 /// A rendezvous directory for tests, and the uid its files have.
 fn rendezvous() -> (tempfile::TempDir, OwnUid) {
@@ -131,6 +135,19 @@ fn an_id_is_used_once() {
     GatherDir::create(place.path(), 0o700, &record(1), own).unwrap();
     let error = GatherDir::create(place.path(), 0o700, &record(1), own).unwrap_err();
     assert!(matches!(error, Error::Storage { .. }), "{error}");
+}
+
+#[test]
+fn an_id_that_is_taken_is_drawn_again() {
+    let (place, own) = rendezvous();
+    let owner = record(1);
+    let tag = job_tag(owner.job.as_deref(), &owner.process.host);
+    let make = || GatherDir::create_anew(place.path(), 0o700, owner.clone(), own).unwrap();
+    assert_eq!(make().facts().id, owner.gather);
+    let other = make();
+    assert_ne!(other.facts().id, owner.gather);
+    assert_eq!(other.facts().id.salt().tag(), tag);
+    assert_eq!(other.owner().unwrap().gather, other.facts().id);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::{
     str::FromStr,
 };
 
-use fsgather_core::{ChannelId, Epoch, GatherId, KeyHash, Rank, WorldSize};
+use fsgather_core::{ChannelId, Epoch, GatherId, KeyHash, Rank, Salt, WorldSize};
 use serde::{Deserialize, Serialize};
 
 /// The longest name the store writes, in bytes.
@@ -363,6 +363,18 @@ pub(crate) fn parse_nonce_name(name: &str) -> Option<u64> {
     hex(name.strip_prefix("nonce-")?, 16)
 }
 
+/// How the names of all marks beside a gather directory begin.
+pub(crate) fn condemned_stem(id: GatherId) -> String {
+    format!("condemned-{id}-")
+}
+
+/// The salt of a gather id that `text` begins with, by its digits alone: whether the rest of it is right is not looked at.
+pub(crate) fn salt_in(text: &str) -> Option<Salt> {
+    let id = text.get(..GatherId::TEXT_LEN)?;
+    let salt = hex(id.rsplit_once('-')?.1, 8)?;
+    u32::try_from(salt).ok().map(Salt::from_random)
+}
+
 /// A number of exactly `width` lower-case hexadecimal digits.
 pub(crate) fn hex(text: &str, width: usize) -> Option<u64> {
     let digits = text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
@@ -383,7 +395,6 @@ pub(crate) fn decimal(text: &str, width: usize) -> Option<u64> {
 mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
-    use fsgather_core::Salt;
     use proptest::prelude::*;
 
     use super::*;

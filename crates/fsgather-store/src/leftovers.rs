@@ -17,10 +17,12 @@ pub enum LeftoverKind {
     PythonOriginal,
     /// `.dist_test`: temporary files of mmengine.
     Mmengine,
+    /// What fsgather does not write, where it keeps its own: it is shown, and never touched.
+    Stranger,
 }
 
 impl LeftoverKind {
-    /// The word for it: `record`, `probe`, `mark`, `message`, `python-original` or `mmengine`.
+    /// The word for it: `record`, `probe`, `mark`, `message`, `python-original`, `mmengine` or `stranger`.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -30,6 +32,7 @@ impl LeftoverKind {
             Self::Message => "message",
             Self::PythonOriginal => "python-original",
             Self::Mmengine => "mmengine",
+            Self::Stranger => "stranger",
         }
     }
 }

@@ -80,6 +80,7 @@ mod detours;
 mod directory;
 mod file;
 mod filesystem;
+mod free_id;
 mod inventory;
 mod judgement;
 mod leftovers;
@@ -112,6 +113,7 @@ mod condemnation;
 mod contents;
 mod crew;
 mod gather_dir;
+mod leftover;
 mod marker_box;
 mod marker_office;
 mod payload_writer;
@@ -126,7 +128,7 @@ pub mod fuzzing;
 
 pub use board::{BoardPlace, FileBoard};
 pub use caretaker::{Care, Caretaker};
-pub use cleaning::{Cleaning, Kept, Planned, clean};
+pub use cleaning::{Cleaning, CleaningStep, Kept, Planned, clean};
 pub use collect::{CollectPolicy, PayloadReader};
 pub use compression::CompressionSetting;
 pub use directory::{Access, OwnUid, default_local};
@@ -139,11 +141,12 @@ pub use judgement::{
     assess,
 };
 pub use layout::PayloadName;
+pub use leftover::{Leftover, Meeting};
 pub use leftovers::LeftoverKind;
 pub use locator::Locator;
 pub use marker_office::{MarkerOffice, MarkerOwner};
 pub use mount::Mount;
-pub use owner::{OwnerRecord, OwnerRecordError};
+pub use owner::{OwnerRecord, OwnerRecordError, draw_id};
 pub use patience::Progress;
 pub use payload::Payload;
 pub use payload_writer::{PayloadId, PayloadWriter};
@@ -155,5 +158,5 @@ pub use rendezvous_directory::{
     remove_empty_rendezvous,
 };
 pub use reveal::PublishMode;
-pub use survey::{Leftover, Survey, SurveyedGather, Surveyor};
+pub use survey::{Survey, SurveyedGather, Surveyor};
 pub use writable::WritablePayload;

@@ -20,7 +20,7 @@ fn host(label: u64) -> ProcessId {
 fn made() -> (tempfile::TempDir, GatherDir) {
     let place = tempfile::tempdir().unwrap();
     let own = check_writable(place.path()).unwrap();
-    let made = GatherDir::create_for_messages(place.path(), 0o700, &record(1), own).unwrap();
+    let made = GatherDir::create_for_messages(place.path(), 0o700, record(1), own).unwrap();
     (place, made)
 }
 
@@ -156,7 +156,7 @@ fn on_a_full_disk_the_last_messages_still_find_room() {
         return;
     };
     let own = check_writable(disk.0.path()).unwrap();
-    let made = GatherDir::create_for_messages(disk.0.path(), 0o700, &record(1), own).unwrap();
+    let made = GatherDir::create_for_messages(disk.0.path(), 0o700, record(1), own).unwrap();
     let (root, member) = (root(&made), member(&made, 1));
     let filler = fs::File::create(disk.0.path().join("filler")).unwrap();
     let block = [1; 4096];
@@ -350,7 +350,7 @@ fn messages_and_signs_of_life_go_on_where_no_file_can_be_made() {
         return;
     };
     let own = check_writable(disk.0.path()).unwrap();
-    let directory = GatherDir::create_for_messages(disk.0.path(), 0o700, &record(1), own).unwrap();
+    let directory = GatherDir::create_for_messages(disk.0.path(), 0o700, record(1), own).unwrap();
     let (root, member) = (root(&directory), member(&directory, 1));
     member.beat(b"all well").unwrap();
     assert!(use_up_inodes(disk.0.path()) > 0);

@@ -6,9 +6,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use fsgather_core::{
-    Error, GatherId, PostOffice, Postbox, ProcessId, Rank, Salt, WorldSize, read_message,
-};
+use fsgather_core::{Error, PostOffice, Postbox, ProcessId, Rank, WorldSize, read_message};
 use uuid::Uuid;
 
 use crate::{
@@ -19,7 +17,7 @@ use crate::{
     layout::RendezvousEntry,
     listing,
     marker_box::{MarkerBox, Role},
-    owner::OwnerRecord,
+    owner::{OwnerRecord, draw_id},
 };
 
 /// What the owner record of a directory for messages says, besides what is known here.
@@ -90,13 +88,13 @@ impl MarkerOffice {
             user: self.owner.user.clone(),
             job: self.owner.job.clone(),
             world_size,
-            gather: GatherId::new(now, Salt::from_random(crate::random::fresh())),
+            gather: draw_id(now, self.owner.job.as_deref(), &self.owner.process),
             communicator,
             created: now,
             // Who comes is not known yet.
             ranks: Vec::new(),
         };
-        GatherDir::create_for_messages(&place.directory, self.owner.mode, &record, place.own)
+        GatherDir::create_for_messages(&place.directory, self.owner.mode, record, place.own)
     }
 }
 
@@ -144,7 +142,8 @@ impl PostOffice for MarkerOffice {
         let name = RendezvousEntry::Gather(facts.id).to_string();
         let holds_it = |directory: &PathBuf| {
             // A name that is looked up before it is there may stay invisible for long.
-            listing::names(directory).is_ok_and(|names| names.contains(&name))
+            listing::names_if(directory, &|other| other == name)
+                .is_ok_and(|names| !names.is_empty())
         };
         let Some(place) = self.places.iter().find(|place| holds_it(&place.directory)) else {
             return Ok(None);

@@ -39,7 +39,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use fsgather_core::{GatherId, ProcessId, WorldSize};
+use fsgather_core::{GatherId, ProcessId, Salt, WorldSize};
 use twox_hash::XxHash3_128;
 use uuid::Uuid;
 
@@ -93,7 +93,33 @@ pub enum OwnerRecordError {
     Field(&'static str),
 }
 
+/// What the names of a job's gather directories have in common, so that its next attempt looks into those alone: the
+/// tag of their salts. Jobs without an id are told apart by the owner's host, beyond which none of them proves anything.
+///
+/// One in a thousand others has the same tag; what is in a directory says whose it is.
+pub(crate) fn job_tag(job: Option<&str>, host: &str) -> u16 {
+    let hash = match job {
+        Some(job) => XxHash3_128::oneshot(job.as_bytes()),
+        None => XxHash3_128::oneshot(format!("\0{host}").as_bytes()),
+    };
+    // What is left fits.
+    u16::try_from(hash % (1 << Salt::TAG_BITS)).unwrap_or_default()
+}
+
+/// Draws the id of a new gather directory, for a job and by an owner.
+#[must_use]
+pub fn draw_id(now: SystemTime, job: Option<&str>, owner: &ProcessId) -> GatherId {
+    let tag = job_tag(job, &owner.host);
+    GatherId::new(now, Salt::tagged(tag, crate::random::fresh()))
+}
+
 impl OwnerRecord {
+    /// The same for another directory.
+    pub(crate) fn redrawn(mut self) -> Self {
+        self.gather = draw_id(self.gather.time(), self.job.as_deref(), &self.process);
+        self
+    }
+
     /// How all versions of it begin.
     pub(crate) const TITLE_STEM: &str = "fsgather owner record ";
 

@@ -8,23 +8,23 @@ use std::{
 };
 
 use fsgather_core::{Error, GatherId, ProcessId, StorageCause};
-use rustix::fs::FileType;
+use rustix::fs::{CWD, FileType};
 
 use crate::{
-    board::Unread,
     condemnation,
     contents::Contents,
-    detours::{self, DetourName},
     directory::{self, OwnUid},
     gather_dir::is_not_seen,
-    judgement::{BeatEvidence, Evidence, Judgement, OwnerEvidence, Removable, Rules, assess},
+    judgement::{
+        BeatEvidence, Evidence, GatherState, Judgement, OwnerEvidence, Removable, Rules, assess,
+    },
     layout::{self, RendezvousEntry},
+    leftover::{self, Leftover, Meeting},
     leftovers::{self, LeftoverKind},
     listing,
     neighbours::{Beside, Neighbours},
     owner::OwnerRecord,
     process::{Liveness, liveness, this_process},
-    record::RecordError,
     rendezvous_directory,
 };
 
@@ -36,8 +36,10 @@ pub struct Survey {
     pub path: PathBuf,
     /// Its gather directories, oldest first.
     pub gathers: Vec<SurveyedGather>,
-    /// What else was left.
+    /// What else was left, and what was not written by fsgather where it keeps its own.
     pub leftovers: Vec<Leftover>,
+    /// By what ranks of worlds that live find each other: nothing was left there.
+    pub meetings: Vec<Meeting>,
     /// The rendezvous directory in it, if there is one and it was surveyed as a whole, and the owner that
     /// files of this process have in it.
     pub(crate) rendezvous: Option<(PathBuf, OwnUid)>,
@@ -48,8 +50,15 @@ impl Survey {
     #[must_use]
     pub fn total_bytes(&self) -> u64 {
         let gathers = self.gathers.iter().map(|gather| gather.bytes);
-        let leftovers = self.leftovers.iter().map(|leftover| leftover.bytes);
-        gathers.chain(leftovers).fold(0, u64::saturating_add)
+        let leftovers = self.leftovers.iter();
+        let leftovers = leftovers
+            .filter(|leftover| leftover.kind != LeftoverKind::Stranger)
+            .map(|leftover| leftover.bytes);
+        let meetings = self.meetings.iter().map(|meeting| meeting.bytes);
+        gathers
+            .chain(leftovers)
+            .chain(meetings)
+            .fold(0, u64::saturating_add)
     }
 }
 
@@ -87,6 +96,8 @@ pub struct SurveyedGather {
     pub inodes: u64,
     /// Its permission bits.
     pub mode: u32,
+    /// Whether it could not be looked into: then nothing is counted.
+    pub is_closed: bool,
     /// Whether it holds nothing, and nobody can tell whose it was.
     pub(crate) is_nameless: bool,
     /// Whether something speaks against its owner.
@@ -95,26 +106,6 @@ pub struct SurveyedGather {
     pub(crate) beside: Beside,
     /// How it was looked at.
     pub(crate) view: View,
-}
-
-/// Something that was left beside gather directories.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Leftover {
-    /// Where it is.
-    pub path: PathBuf,
-    /// What it is.
-    pub kind: LeftoverKind,
-    /// How many bytes it holds.
-    pub bytes: u64,
-    /// How long ago it last changed, by server time.
-    pub age: Duration,
-    /// Whether it may be removed.
-    pub removable: bool,
-    /// Why, or why not.
-    pub reason: String,
-    /// Whom it belongs to.
-    pub(crate) uid: u32,
 }
 
 /// Looks at directories and judges what lies in them.
@@ -147,6 +138,7 @@ struct Place {
 pub(crate) enum Found {
     Gather(Box<SurveyedGather>),
     Leftover(Leftover),
+    Meeting(Meeting),
 }
 
 /// With whose eyes and at what time.
@@ -154,32 +146,37 @@ pub(crate) enum Found {
 pub(crate) struct View {
     pub(crate) own: OwnUid,
     pub(crate) now: SystemTime,
+    /// When that was, by this host's clock.
+    at: Instant,
 }
 
 impl View {
     /// Whose files ours are in a directory, and the server's time. Where nothing can be written nothing
     /// can be removed either, and the local clock will do for what is shown.
     pub(crate) fn of(directory: &Path) -> Self {
-        match rendezvous_directory::try_writing(directory) {
-            Ok(tried) => Self {
-                own: tried.own,
-                now: tried.now,
-            },
+        let (own, now) = match rendezvous_directory::try_writing(directory) {
+            Ok(tried) => (tried.own, tried.now),
             Err(error) => {
                 tracing::debug!(path = %directory.display(), %error, "cannot write");
-                Self {
-                    own: OwnUid(rustix::process::geteuid().as_raw()),
-                    now: touched_at(directory),
-                }
+                let own = OwnUid(rustix::process::geteuid().as_raw());
+                (own, touched_at(directory))
             }
+        };
+        Self {
+            own,
+            now,
+            at: Instant::now(),
         }
     }
 
-    /// The same view at the server's present time.
-    fn again(self, directory: &Path) -> Self {
-        let now =
-            rendezvous_directory::server_time(directory).unwrap_or_else(|_| touched_at(directory));
-        Self { now, ..self }
+    /// The same view at the server's present time, as far as it has gone on since then. While this host sleeps its own
+    /// clock stands still, and everything seems younger than it is.
+    fn again(self) -> Self {
+        Self {
+            now: self.now + self.at.elapsed(),
+            at: Instant::now(),
+            ..self
+        }
     }
 
     pub(crate) fn age_of(self, changed: SystemTime) -> Duration {
@@ -222,13 +219,17 @@ impl Surveyor {
             path: directory.to_owned(),
             gathers: Vec::new(),
             leftovers: Vec::new(),
+            meetings: Vec::new(),
             rendezvous: None,
         };
-        match listing::names(&place.rendezvous) {
-            Ok(names) => {
+        match names_in(&place.rendezvous) {
+            Ok((names, garbled)) => {
                 let view = View::of(&place.rendezvous);
                 self.look_at_all(&place, &names, view, &mut survey);
                 if place.only.is_none() {
+                    let shown = garbled.iter().map(|name| place.rendezvous.join(name));
+                    let strangers = shown.map(|path| leftover::nameless_stranger(&path));
+                    survey.leftovers.extend(strangers);
                     survey.rendezvous = Some((place.rendezvous.clone(), view.own));
                 }
             }
@@ -239,6 +240,14 @@ impl Surveyor {
             self.look_beside(holder, &mut survey)?;
         }
         survey.gathers.sort_by_key(|gather| gather.id);
+        let runs = |gather: &&SurveyedGather| gather.judgement.state == GatherState::Live;
+        for meeting in &mut survey.meetings {
+            let mut live = survey.gathers.iter().filter(runs);
+            meeting.is_forming = !live.any(|gather| {
+                let owner = gather.owner.as_ref();
+                owner.is_some_and(|owner| owner.process == meeting.writer)
+            });
+        }
         Ok(survey)
     }
 
@@ -255,6 +264,7 @@ impl Surveyor {
             match self.look_at_entry(&place.rendezvous, name, &neighbours, view) {
                 Some(Found::Gather(gather)) => survey.gathers.push(*gather),
                 Some(Found::Leftover(leftover)) => survey.leftovers.push(leftover),
+                Some(Found::Meeting(meeting)) => survey.meetings.push(meeting),
                 None => {}
             }
         }
@@ -268,46 +278,13 @@ impl Surveyor {
         neighbours: &Neighbours,
         view: View,
     ) -> Option<Found> {
-        let path = rendezvous.join(name);
-        let leftover = match RendezvousEntry::parse(name) {
-            Some(RendezvousEntry::Gather(id)) => {
-                let gather = self.look_at(rendezvous, id, neighbours.beside(id), view)?;
+        if let Some(RendezvousEntry::Gather(id)) = RendezvousEntry::parse(name) {
+            let gather = self.look_at(rendezvous, id, neighbours.beside(id), view);
+            if let Some(gather) = gather {
                 return Some(Found::Gather(Box::new(gather)));
             }
-            Some(
-                RendezvousEntry::Record(_)
-                | RendezvousEntry::Unreachable(_)
-                | RendezvousEntry::Refusal(_),
-            ) => self.record(&path, view),
-            Some(RendezvousEntry::Probe(_)) => {
-                let rules = self.rules.for_nameless();
-                old_file(&path, LeftoverKind::Probe, view, &rules)
-            }
-            // What belongs to a directory that is there goes with it.
-            Some(RendezvousEntry::Condemned { id, .. }) if neighbours.has(id) => None,
-            Some(RendezvousEntry::Condemned { .. }) => {
-                old_file(&path, LeftoverKind::Mark, view, &self.rules)
-            }
-            None if leftovers::is_of_python_original(name) => {
-                old_file(&path, LeftoverKind::PythonOriginal, view, &self.rules)
-            }
-            None => match DetourName::parse(name) {
-                Some(detour) if !neighbours.has(detour.id) => self.message(rendezvous, &path, view),
-                _ => None,
-            },
-        };
-        leftover.map(Found::Leftover)
-    }
-
-    /// Judges a message beside the place of the gather directory that it belongs to, which is gone.
-    fn message(&self, rendezvous: &Path, path: &Path, view: View) -> Option<Leftover> {
-        let rules = self.rules.for_nameless();
-        let mut message = old_file(path, LeftoverKind::Message, view, &rules)?;
-        if message.uid == view.own.0 && !detours::may_belong_elsewhere(rendezvous) {
-            message.removable = true;
-            message.reason = "the gather directory that it belongs to is gone".into();
         }
-        Some(message)
+        self.look_at_file(rendezvous, name, neighbours, view)
     }
 
     /// Looks at one gather directory; none if it is gone, or only looks like one.
@@ -361,6 +338,7 @@ impl Surveyor {
             bytes: count(|seen| seen.bytes),
             inodes: count(|seen| seen.inodes),
             mode: found.mode,
+            is_closed: contents.is_none(),
             is_nameless,
             is_suspected,
             beside,
@@ -373,12 +351,8 @@ impl Surveyor {
     /// Looks at one gather directory once more, by the server's present time.
     pub(crate) fn look_again(&mut self, gather: &SurveyedGather) -> Option<SurveyedGather> {
         let rendezvous = gather.path.parent()?;
-        self.look_at(
-            rendezvous,
-            gather.id,
-            gather.beside.clone(),
-            gather.view.again(rendezvous),
-        )
+        let view = gather.view.again();
+        self.look_at(rendezvous, gather.id, gather.beside.clone(), view)
     }
 
     fn owner_evidence(
@@ -470,80 +444,10 @@ impl Surveyor {
             survey.leftovers.extend(if name == leftovers::DIST_TEST {
                 self.dist_test(&path, view)
             } else {
-                old_file(&path, LeftoverKind::PythonOriginal, view, &self.rules)
+                leftover::old_file(&path, LeftoverKind::PythonOriginal, view, &self.rules)
             });
         }
         Ok(())
-    }
-
-    fn dist_test(&self, path: &Path, view: View) -> Option<Leftover> {
-        let seen = Contents::with_table(path, leftovers::dist_test).ok()?;
-        let facts = (seen.uid, seen.bytes, seen.changed);
-        let mut leftover = judge_by_age(path, LeftoverKind::Mmengine, facts, view, &self.rules);
-        if let Some(stranger) = seen.stranger {
-            leftover.removable = false;
-            leftover.reason = format!("it holds {stranger}");
-        }
-        Some(leftover)
-    }
-
-    fn record(&self, path: &Path, view: View) -> Option<Leftover> {
-        let read = crate::board::read_record(path, view.own);
-        let rules = match &read {
-            // Nobody needs so long to write one, and none that is torn is ever read.
-            Err(Unread::Record(RecordError::Torn)) => self.rules.for_nameless(),
-            _ => self.rules,
-        };
-        let mut leftover = old_file(path, LeftoverKind::Record, view, &rules)?;
-        if let Ok(record) = read {
-            let poster = record.poster;
-            let name = format!("pid {} on {}", poster.pid, poster.host);
-            match liveness(&poster, &self.me) {
-                Liveness::Running => {
-                    leftover.removable = false;
-                    leftover.reason = format!("its writer, {name}, runs");
-                }
-                Liveness::Gone | Liveness::Replaced => {
-                    leftover.removable = true;
-                    leftover.reason = format!("its writer, {name}, has ended");
-                }
-                // A record shows no life, so that a host that was booted since may be another one.
-                Liveness::Rebooted | Liveness::Unknown => {}
-            }
-        }
-        Some(leftover)
-    }
-}
-
-/// A file that tells nothing of its owner but its age; none if it is gone, or no file.
-fn old_file(path: &Path, kind: LeftoverKind, view: View, rules: &Rules) -> Option<Leftover> {
-    let found = listing::examine_path(path).ok()?;
-    let facts = (found.uid, found.len, found.changed);
-    (found.kind == FileType::RegularFile).then(|| judge_by_age(path, kind, facts, view, rules))
-}
-
-fn judge_by_age(
-    path: &Path,
-    kind: LeftoverKind,
-    (uid, bytes, changed): (u32, u64, SystemTime),
-    view: View,
-    rules: &Rules,
-) -> Leftover {
-    let age = view.age_of(changed);
-    let (is_old, silence) = rules.silence(age);
-    let (removable, reason) = if uid == view.own.0 {
-        (is_old, silence)
-    } else {
-        (false, format!("owned by uid {uid}"))
-    };
-    Leftover {
-        path: path.to_owned(),
-        kind,
-        bytes,
-        age,
-        removable,
-        reason,
-        uid,
     }
 }
 
@@ -553,6 +457,19 @@ impl SurveyedGather {
     pub fn is_removable(&self) -> bool {
         self.judgement.removable != Removable::No
     }
+}
+
+/// All names in a rendezvous directory, and those that are no text as well as they can be shown.
+fn names_in(rendezvous: &Path) -> io::Result<(Vec<String>, Vec<String>)> {
+    listing::refresh(rendezvous);
+    let (mut names, mut garbled) = (Vec::new(), Vec::new());
+    for name in listing::names_of(&listing::open(CWD, rendezvous)?)? {
+        match name {
+            Ok(name) => names.push(name),
+            Err(shown) => garbled.push(shown),
+        }
+    }
+    Ok((names, garbled))
 }
 
 fn resolve(named: &Path) -> Result<Place, Error> {

@@ -176,7 +176,57 @@ fn what_only_looks_like_ours_is_passed_over() {
     symlink(elsewhere.path(), place.path().join(".dist_test")).unwrap();
     let survey = Surveyor::new(OLD).unwrap().survey(place.path()).unwrap();
     assert!(survey.gathers.is_empty(), "{survey:?}");
-    assert!(survey.leftovers.is_empty(), "{survey:?}");
+    let seen = |path: PathBuf| {
+        let mut leftovers = survey.leftovers.iter();
+        let found = leftovers.find(|leftover| leftover.path == path).unwrap();
+        assert!(!found.removable && found.kind == LeftoverKind::Stranger);
+        found.reason.clone()
+    };
+    assert_eq!(survey.leftovers.len(), 5, "{survey:?}");
+    for (path, what) in [
+        (rendezvous.join(&names[0]), "a link of "),
+        (rendezvous.join(&names[1]), "a file of "),
+        (rendezvous.join("gather-results"), "a directory of "),
+        (rendezvous.join("data_to_gather_1_2_3.pkl"), "a link of "),
+        (place.path().join(".dist_test"), "a link of "),
+    ] {
+        let reason = seen(path);
+        assert!(reason.contains(what), "{reason}");
+    }
+    assert_eq!(survey.total_bytes(), 0);
+}
+
+#[test]
+fn what_a_world_that_lives_meets_by_was_not_left() {
+    let place = tempfile::tempdir().unwrap();
+    let rendezvous = make_rendezvous(place.path()).unwrap();
+    let own = check_writable(&rendezvous).unwrap();
+    let me = this_process().unwrap();
+    let board = |poster: ProcessId| {
+        let places = vec![crate::BoardPlace {
+            directory: rendezvous.clone(),
+            own,
+        }];
+        let key = fsgather_core::JobKey {
+            uid: own.0,
+            family: "none".into(),
+            job: None,
+            attempt: None,
+            world_size: fsgather_core::WorldSize::ONE,
+            number: 0,
+            master: None,
+        };
+        crate::FileBoard::new(places, key.hash(), poster)
+    };
+    let (mine, dead) = (board(me.clone()), board(ended()));
+    fsgather_core::Noticeboard::post(&mine, b"here").unwrap();
+    fsgather_core::Noticeboard::post(&dead, b"there").unwrap();
+    let look = || surveyor().survey(place.path()).unwrap();
+    let survey = look();
+    assert_eq!((survey.meetings.len(), survey.leftovers.len()), (1, 1));
+    assert!(survey.meetings[0].is_forming && survey.leftovers[0].removable);
+    made_by(place.path(), 1, me);
+    assert!(!look().meetings[0].is_forming, "it has its directory");
 }
 
 #[test]

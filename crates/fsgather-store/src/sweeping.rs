@@ -12,10 +12,13 @@ use crate::{
     detours::DetourName,
     directory::OwnUid,
     judgement::{GatherState, Removable, Rules},
-    layout::RendezvousEntry,
+    layout::{self, RendezvousEntry},
+    leftover::Leftover,
     listing,
     neighbours::Neighbours,
-    survey::{Found, Leftover, SurveyedGather, Surveyor, View},
+    owner::job_tag,
+    process,
+    survey::{Found, SurveyedGather, Surveyor, View},
 };
 
 /// For how long a sweep goes on whatever else is to be done.
@@ -28,8 +31,9 @@ const AT_LEAST_ENTRIES: usize = 100;
 /// entry at a time, the youngest first.
 ///
 /// Only those whose owners are proved to be gone, and for a job without an id only those whose owner's
-/// process is: a survivor's word is not enough where jobs cannot be told apart. Whatever the job, what names
-/// nobody and holds nothing goes too, once nothing has changed in it for 10 minutes.
+/// process is: a survivor's word is not enough where jobs cannot be told apart. What names nobody and holds nothing goes
+/// too, once nothing has changed in it for 10 minutes. Which gather directories may be the job's is told by their names:
+/// no other is looked at, however many there are.
 pub(crate) struct Sweep {
     rendezvous: PathBuf,
     job: Option<String>,
@@ -55,8 +59,11 @@ impl Sweep {
         job: Option<&str>,
         rules: Rules,
     ) -> Result<Option<Self>, Error> {
+        let me = process::this_process()?;
+        let tag = job_tag(job, &me.host);
         // Usually there is nothing but the caller's own directory: then nobody's disk is touched.
-        let names = listing::names(rendezvous).unwrap_or_default();
+        let is_wanted = |name: &str| may_belong_to(name, tag);
+        let names = listing::names_if(rendezvous, &is_wanted).unwrap_or_default();
         let age = |name: &String| match RendezvousEntry::parse(name) {
             Some(RendezvousEntry::Gather(id)) => (Some(id) != own).then_some(Some(id)),
             Some(RendezvousEntry::Probe(_)) => Some(None),
@@ -111,7 +118,7 @@ impl Sweep {
         match found {
             Some(Found::Gather(gather)) => self.judge(&gather, is_enough),
             Some(Found::Leftover(leftover)) => remove_leftover(&leftover),
-            None => {}
+            Some(Found::Meeting(_)) | None => {}
         }
         true
     }
@@ -155,6 +162,18 @@ impl Sweep {
                 tracing::debug!(path = %gather.path.display(), reason, "not swept");
             }
         }
+    }
+}
+
+/// Whether a name may stand for something of a job with this tag, or for something of nobody's. Pure.
+fn may_belong_to(name: &str, tag: u16) -> bool {
+    let of_gather = ["gather-", "condemned-", "detour-"]
+        .iter()
+        .find_map(|kind| name.strip_prefix(kind));
+    match of_gather {
+        // Told by its digits alone: there may be many thousands.
+        Some(rest) => layout::salt_in(rest).is_some_and(|salt| salt.tag() == tag),
+        None => name.starts_with("probe-"),
     }
 }
 

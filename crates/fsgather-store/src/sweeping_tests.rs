@@ -1,5 +1,7 @@
 use crate::{
     cleaning::tests::{EAGER, age, elsewhere, ended, place},
+    listing::tests::entries_read,
+    owner::job_tag,
     process::this_process,
 };
 
@@ -68,7 +70,8 @@ fn a_sweep_leaves_what_a_rank_may_still_read_for_later() {
 fn a_sweep_looks_at_the_youngest_first_and_ends_between_two_entries() {
     let place = place();
     let id = |seconds: u64| {
-        let salt = fsgather_core::Salt::from_random(7);
+        let tag = job_tag(None, &this_process().unwrap().host);
+        let salt = fsgather_core::Salt::tagged(tag, 7);
         GatherId::new(std::time::UNIX_EPOCH + Duration::from_secs(seconds), salt)
     };
     let path = |seconds| {
@@ -96,4 +99,29 @@ fn a_sweep_looks_at_the_youngest_first_and_ends_between_two_entries() {
     while sweep.go_on(&|| true) {}
     assert!(!path(1).exists());
     assert_eq!(place.left().len(), 148);
+}
+
+#[test]
+fn a_sweep_looks_into_directories_of_its_own_job_alone_however_many_others_there_are() {
+    let place = place();
+    let tag = |job: &str| job_tag(Some(job), "");
+    let mut others = (0..).map(|number| format!("job {number}"));
+    for salt in 1..=50 {
+        let mut other = others.by_ref().filter(|job| tag(job) != tag("4711"));
+        place.gather(salt, ended(), other.next().as_deref());
+    }
+    let own = place.gather(99, ended(), Some("4711"));
+    // The names in the rendezvous directory, and what is in the one directory: looked at, again, and removed.
+    let seen = entries_read(|| {
+        sweep(&place.rendezvous, Some("4711"), EAGER);
+    });
+    assert!(!own.path().exists());
+    assert_eq!(place.left().len(), 50);
+    assert!(seen <= 51 + 2 + 3 * 20, "{seen}");
+    // Without any there is nothing to look at, and nothing is written.
+    assert!(
+        Sweep::begin(&place.rendezvous, None, Some("4711"), EAGER)
+            .unwrap()
+            .is_none()
+    );
 }

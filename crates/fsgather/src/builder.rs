@@ -22,6 +22,7 @@ use crate::{
     environment::Variables,
     ground::LinkSettings,
     inner::Inner,
+    last_error,
     meeting::{self, Prepared},
     place::Place,
     rendezvous::Rendezvous,
@@ -187,7 +188,12 @@ impl Builder {
             Some(name) => Site::named(name),
             None => Site::of(Location::caller()),
         };
-        step_aside(|| self.join(&site))
+        let is_tried = self.is_for_diagnosis;
+        step_aside(|| self.join(&site)).inspect_err(|failure| {
+            if !is_tried {
+                last_error::note(failure);
+            }
+        })
     }
 
     fn join(self, site: &Site) -> Result<Communicator, Error> {

@@ -188,6 +188,9 @@ const PREFIX: &str = "FSGATHER_";
 /// Names that belong to Python programs: nothing here acts on them, and they are no misspellings.
 const OF_PYTHON: [&str; 2] = ["FSGATHER_PATCH", "FSGATHER_PICKLE"];
 
+/// `FSGATHER_ERROR_FILE`: where a rank leaves what it has failed with; `fsgather run` sets it.
+pub(crate) const ERROR_FILE: &str = "FSGATHER_ERROR_FILE";
+
 /// The variables that say where ranks meet, and what their job is called.
 pub(crate) const WHERE_RANKS_MEET: [&str; 4] = [DIR, EXP_DIR, RENDEZVOUS, JOB];
 
@@ -287,7 +290,7 @@ impl Variables {
             .iter()
             .filter(|(name, value)| name.starts_with(PREFIX) && !value.is_empty())
             .filter(|(name, _)| !ALL.iter().any(|known| known.name == *name))
-            .filter(|(name, _)| !OF_PYTHON.contains(&name.as_str()))
+            .filter(|(name, _)| !OF_PYTHON.contains(&name.as_str()) && *name != ERROR_FILE)
             .map(|(name, _)| unknown(name))
             .collect()
     }

@@ -7,10 +7,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use fsgather_control::{InterfaceFilter, fresh};
-use fsgather_core::{Error, GatherId, ProcessId, Salt, WorldSize};
+use fsgather_control::InterfaceFilter;
+use fsgather_core::{Error, ProcessId, WorldSize};
 use fsgather_store::{
-    OwnUid, OwnerRecord, check_writing, default_local, make_rendezvous, takes_no_data,
+    OwnUid, OwnerRecord, check_writing, default_local, draw_id, make_rendezvous, takes_no_data,
 };
 use uuid::Uuid;
 
@@ -113,13 +113,14 @@ impl Ground {
         communicator: Uuid,
     ) -> OwnerRecord {
         let now = SystemTime::now();
+        let process = processes.first().cloned().unwrap_or_default();
         OwnerRecord {
-            process: processes.first().cloned().unwrap_or_default(),
+            gather: draw_id(now, self.job.as_deref(), &process),
+            process,
             uid: self.uid,
             user: self.user.clone(),
             job: self.job.clone(),
             world_size,
-            gather: GatherId::new(now, Salt::from_random(fresh())),
             communicator,
             created: now,
             ranks: processes.to_vec(),

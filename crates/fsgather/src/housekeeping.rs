@@ -5,6 +5,7 @@
 //!
 //! ```
 //! use fsgather::housekeeping::{Rules, Surveyor, clean};
+//! use std::ops::ControlFlow;
 //!
 //! let place = tempfile::tempdir()?;
 //! let survey = Surveyor::new(Rules::default())?.survey(place.path())?;
@@ -12,7 +13,7 @@
 //!
 //! // A plan; with `true` it is carried out.
 //! let directories = [place.path().to_owned()];
-//! let plan = clean(&directories, Rules::default(), false, &mut |_| Ok(()))?;
+//! let plan = clean(&directories, Rules::default(), false, &mut |_| ControlFlow::Continue(()))?;
 //! assert!(plan.planned.is_empty());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -21,8 +22,8 @@ use std::path::PathBuf;
 
 use fsgather_core::Error;
 pub use fsgather_store::{
-    Cleaning, GatherState, Judgement, Kept, Leftover, LeftoverKind, OwnerRecord, Planned,
-    Removable, Rules, Survey, SurveyedGather, Surveyor, clean,
+    Cleaning, CleaningStep, GatherState, Judgement, Kept, Leftover, LeftoverKind, Meeting,
+    OwnerRecord, Planned, Removable, Rules, Survey, SurveyedGather, Surveyor, clean,
 };
 
 use crate::settings::Settings;

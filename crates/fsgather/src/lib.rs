@@ -73,6 +73,7 @@ mod values;
 pub mod diagnosis;
 pub mod environment;
 pub mod housekeeping;
+pub mod last_error;
 pub mod launcher;
 pub mod path_choice;
 pub mod settings;

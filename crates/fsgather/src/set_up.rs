@@ -278,7 +278,7 @@ impl SetUp<'_> {
         let world_size = world.size()?;
         let ground = &world.ground;
         let owner = ground.owner(&self.processes, world_size, world.communicator);
-        let directory = GatherDir::create(&rendezvous, ground.mode, &owner, own)?;
+        let directory = GatherDir::create_anew(&rendezvous, ground.mode, owner, own)?;
         let plan = Plan::Files {
             directory: rendezvous,
             facts: directory.facts().clone(),

@@ -18,6 +18,7 @@ use crate::{
     file_calls::FileCalls,
     ground::Ground,
     inner::lock,
+    last_error,
     links::Links,
     open_calls::OpenCalls,
     place::Place,
@@ -129,8 +130,9 @@ impl World {
         }
     }
 
-    /// Notes whom a failure shows to be lost.
+    /// Notes whom a failure shows to be lost, and leaves it for who has started this rank.
     pub(crate) fn note_failed(&self, failure: &Error) {
+        last_error::note(failure);
         if let Error::PeerFailed {
             peer,
             failure: PeerFailure::Lost { .. } | PeerFailure::OutcomeUnknown { .. },

@@ -7,7 +7,9 @@
 
 mod arguments;
 mod directory;
+mod errors;
 mod exec_rank;
+mod fold;
 mod guard;
 mod handshake;
 mod launch;
@@ -42,6 +44,7 @@ use crate::{
     invocation::Invocation,
     output::{self, Stream},
 };
+use errors::Errors;
 use guard::Guard;
 use launch::StartFailure;
 use lines::Lines;
@@ -155,10 +158,11 @@ pub(crate) fn run_own(
 /// Runs a task to its end and returns the code to exit with.
 fn execute(task: &Task<'_>, job: &Job, json: bool) -> Result<u8, Failure> {
     let started_at = Instant::now();
+    let errors = Errors::place().map_err(Failure::system("make a file in memory"))?;
     let (events, inbox) = mpsc::channel();
     // Before the first rank, so that no end of a rank is missed.
     let watch = SignalWatch::start(events.clone()).map_err(Failure::system("watch signals"))?;
-    let mut run = Run::start(task, job, events, &inbox)?;
+    let mut run = Run::start(task, job, events, &inbox, errors)?;
     run.supervise(&inbox);
     let code = run.finish();
     watch.stop();
@@ -185,6 +189,7 @@ struct Run {
     processes: Processes,
     guard: Guard,
     relay: Relay,
+    errors: Errors,
     /// Events that came while ranks were being started.
     early: Vec<Event>,
     /// Whether the user did not want to wait until all output was delivered.
@@ -197,6 +202,7 @@ impl Run {
         job: &Job,
         events: Sender<Event>,
         inbox: &Receiver<Event>,
+        errors: Errors,
     ) -> Result<Self, Failure> {
         let mut guard =
             Guard::start(task.invocation).map_err(Failure::system("start a process"))?;
@@ -218,7 +224,7 @@ impl Run {
                 task.invocation,
                 &mut guard,
                 task.command,
-                &job.variables_of(rank),
+                &[job.variables_of(rank), vec![errors.variable()]].concat(),
                 task.with_stdin && rank == Rank::ZERO,
             ) {
                 Ok(started) => {
@@ -231,7 +237,11 @@ impl Run {
                     };
                     let (data, errors) = task.is_prefixed;
                     sources.push(Source::new(started.stdout, task.data, lines(data)));
-                    sources.push(Source::new(started.stderr, Stream::Stderr, lines(errors)));
+                    sources.push(if errors {
+                        Source::folded(started.stderr, rank)
+                    } else {
+                        Source::new(started.stderr, Stream::Stderr, lines(false))
+                    });
                     processes.add(started.child);
                 }
                 Err(error) => {
@@ -244,8 +254,9 @@ impl Run {
             supervision: Supervision::new(task.policy, processes.pids().to_vec()),
             processes,
             guard,
-            relay: Relay::start(task.verb, sources, events)
+            relay: Relay::start(task.verb, job.world, sources, events)
                 .map_err(Failure::system("start a thread"))?,
+            errors,
             early,
             abandoned: false,
         };
@@ -294,6 +305,8 @@ impl Run {
             Event::ChildEnded => {
                 let ended = self.processes.newly_ended();
                 if !ended.is_empty() {
+                    // What a rank has left was left before it ended.
+                    self.feed(Input::Left(self.errors.read()));
                     self.feed(Input::Ended(ended));
                 }
             }

@@ -41,10 +41,10 @@ impl Outcome {
 
     /// How much this outcome looks like the cause rather than the effect of other ranks' failures;
     /// the least comes first. For ranks that were found ended at the same moment.
-    pub(super) fn innocence(self) -> u8 {
+    pub(super) const fn innocence(self, blames_another: bool) -> u8 {
         match self {
             Self::Signal(_) => 0,
-            Self::Code(_) if self.blames_another() => 2,
+            Self::Code(_) if blames_another => 2,
             Self::Code(_) => 1,
         }
     }
@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn signals_come_before_codes_and_code_11_comes_last() {
         let mut outcomes = [Outcome::Code(11), Outcome::Code(1), Outcome::Signal(9)];
-        outcomes.sort_by_key(|outcome| outcome.innocence());
+        outcomes.sort_by_key(|outcome| outcome.innocence(outcome.blames_another()));
         assert_eq!(
             outcomes,
             [Outcome::Signal(9), Outcome::Code(1), Outcome::Code(11)]

@@ -8,14 +8,17 @@ use std::{
     os::{fd::OwnedFd, unix::net::UnixStream},
     sync::mpsc::Sender,
     thread::{self, JoinHandle},
+    time::Instant,
 };
+
+use fsgather::{Rank, WorldSize};
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
 };
 
-use super::{Event, lines::Lines};
+use super::{Event, fold::Fold, lines::Lines};
 use crate::output::{self, Stream};
 
 /// How much is read at once.
@@ -31,12 +34,39 @@ pub(super) struct Source {
     fd: OwnedFd,
     stream: Stream,
     lines: Lines,
+    speaker: Speaker,
+}
+
+/// Whose lines they are, as far as that matters for passing them on.
+#[derive(Clone, Copy, Debug)]
+enum Speaker {
+    /// One whose lines are passed on as they come.
+    Anybody,
+    /// A rank whose lines are said together with the same ones of others.
+    Rank(Rank),
+    /// We.
+    Ourselves,
 }
 
 impl Source {
     /// A rank's output, where it goes, and how it is cut.
     pub(super) const fn new(fd: OwnedFd, stream: Stream, lines: Lines) -> Self {
-        Self { fd, stream, lines }
+        Self {
+            fd,
+            stream,
+            lines,
+            speaker: Speaker::Anybody,
+        }
+    }
+
+    /// What a rank says for people to read, on standard error: what several say is said once.
+    pub(super) fn folded(fd: OwnedFd, rank: Rank) -> Self {
+        Self {
+            fd,
+            stream: Stream::Stderr,
+            lines: Lines::with_prefix(""),
+            speaker: Speaker::Rank(rank),
+        }
     }
 }
 
@@ -54,20 +84,23 @@ impl Relay {
     /// Starts relaying, for a verb that our own lines name.
     pub(super) fn start(
         verb: &str,
+        world: WorldSize,
         sources: Vec<Source>,
         events: Sender<Event>,
     ) -> io::Result<Self> {
         let (voice, ear) = UnixStream::pair()?;
         voice.set_nonblocking(true)?;
-        let ear = Source::new(
-            ear.into(),
-            Stream::Stderr,
-            Lines::with_prefix(format!("fsgather {verb}: ")),
-        );
+        let ear = Source {
+            fd: ear.into(),
+            stream: Stream::Stderr,
+            lines: Lines::with_prefix(format!("fsgather {verb}: ")),
+            speaker: Speaker::Ourselves,
+        };
         let mut pump = Pump {
             sources,
             ear: Some(ear),
             broken: [false; 2],
+            fold: Fold::new(world),
             chunk: vec![0; CHUNK],
             out: Vec::new(),
             events,
@@ -111,6 +144,7 @@ struct Pump {
     ear: Option<Source>,
     /// Whether standard output and standard error take nothing any more.
     broken: [bool; 2],
+    fold: Fold,
     chunk: Vec<u8>,
     out: Vec<u8>,
     events: Sender<Event>,
@@ -122,9 +156,16 @@ impl Pump {
         loop {
             if self.sources.is_empty() && !drained {
                 drained = true;
+                // Nobody can say the same any more.
+                self.fold.finish(&mut self.out);
+                self.deliver(Stream::Stderr);
                 self.tell(Event::Drained);
             }
-            let ready = self.wait(None);
+            self.fold.release(Instant::now(), &mut self.out);
+            self.deliver(Stream::Stderr);
+            let next = self.fold.next(Instant::now());
+            let timeout = next.and_then(|next| Timespec::try_from(next).ok());
+            let ready = self.wait(timeout.as_ref());
             let spoken_to = ready.get(self.sources.len()) == Some(&true);
             self.relay(&ready);
             // Last, so that what a rank has printed comes before what we say of it.
@@ -141,8 +182,10 @@ impl Pump {
         }
         for mut source in std::mem::take(&mut self.sources) {
             source.lines.finish(&mut self.out);
-            self.deliver(source.stream);
+            self.pass_on(&source);
         }
+        self.fold.finish(&mut self.out);
+        self.deliver(Stream::Stderr);
         self.tell(Event::RelayEnded);
     }
 
@@ -196,8 +239,23 @@ impl Pump {
         } else {
             source.lines.push(&self.chunk[..count], &mut self.out);
         }
-        self.deliver(source.stream);
+        self.pass_on(source);
         count > 0
+    }
+
+    /// Writes the whole lines that have been collected, or has them wait for their like.
+    fn pass_on(&mut self, source: &Source) {
+        let now = Instant::now();
+        match source.speaker {
+            Speaker::Anybody => return self.deliver(source.stream),
+            Speaker::Rank(rank) => {
+                for line in self.out.split_inclusive(|byte| *byte == b'\n') {
+                    self.fold.take(rank, line, now);
+                }
+            }
+            Speaker::Ourselves => self.fold.take_own(&self.out, now),
+        }
+        self.out.clear();
     }
 
     /// Writes what has been collected; a stream that takes nothing is told of once, then left alone.

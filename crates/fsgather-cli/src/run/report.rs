@@ -20,6 +20,7 @@ pub(super) struct Report<'a> {
     directory: &'a Path,
     exit_code: u8,
     seconds: f64,
+    failed_first: Option<Rank>,
     cause: Option<String>,
     ranks: Vec<RankReport>,
     #[serde(skip)]
@@ -32,6 +33,7 @@ struct RankReport {
     pid: u32,
     exit_code: Option<i32>,
     signal: Option<String>,
+    error: Option<String>,
 }
 
 impl<'a> Report<'a> {
@@ -46,7 +48,10 @@ impl<'a> Report<'a> {
             .map(Rank::new)
             .zip(pids)
             .zip(supervision.outcomes())
-            .map(|((rank, pid), outcome)| RankReport::new(rank, *pid, *outcome));
+            .map(|((rank, pid), outcome)| {
+                let error = supervision.own_word(rank).map(ToOwned::to_owned);
+                RankReport::new(rank, *pid, *outcome, error)
+            });
         let mut also_failed: BTreeMap<Outcome, Vec<Rank>> = BTreeMap::new();
         for (rank, outcome) in supervision.also_failed() {
             also_failed.entry(*outcome).or_default().push(*rank);
@@ -60,6 +65,7 @@ impl<'a> Report<'a> {
             directory: &job.directory,
             exit_code: supervision.exit_code(),
             seconds: elapsed.as_secs_f64(),
+            failed_first: supervision.failed_first(),
             cause: supervision.reason(),
             ranks: ranks.collect(),
             also_failed,
@@ -77,7 +83,7 @@ impl<'a> Report<'a> {
 }
 
 impl RankReport {
-    fn new(rank: Rank, pid: u32, outcome: Option<Outcome>) -> Self {
+    fn new(rank: Rank, pid: u32, outcome: Option<Outcome>, error: Option<String>) -> Self {
         let (exit_code, signal) = match outcome {
             Some(Outcome::Code(code)) => (Some(code), None),
             Some(Outcome::Signal(signal)) => (None, Some(signals::name(signal))),
@@ -88,6 +94,7 @@ impl RankReport {
             pid,
             exit_code,
             signal,
+            error: error.filter(|_| outcome.is_some_and(Outcome::is_failure)),
         }
     }
 }

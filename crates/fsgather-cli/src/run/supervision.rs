@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather::{Deadline, Rank, duration_text};
+use fsgather::{Deadline, Rank, duration_text, last_error::LastError};
 use rustix::process::Signal;
 
 use super::{
@@ -28,6 +28,8 @@ pub(super) struct Policy {
 pub(super) enum Input {
     /// These ranks were found to have ended since the last time.
     Ended(Vec<(Rank, Outcome)>),
+    /// All that ranks have left of what they have failed with.
+    Left(Vec<LastError>),
     /// Somebody has sent us a signal.
     Signal(Signal),
     /// Standard output takes nothing any more.
@@ -97,6 +99,8 @@ pub(super) struct Supervision {
     cause: Option<Cause>,
     /// Ranks that failed by themselves after the first one.
     also_failed: Vec<(Rank, Outcome)>,
+    /// What ranks have failed with, as they say, in the order in which they have said it.
+    errors: Vec<LastError>,
     /// The first signal that was passed on, the last one, and when that came.
     passed_on: Option<(Signal, Signal, Instant)>,
     drained: bool,
@@ -112,6 +116,7 @@ impl Supervision {
             stage: Stage::Running,
             cause: None,
             also_failed: Vec::new(),
+            errors: Vec::new(),
             passed_on: None,
             drained: false,
         }
@@ -140,7 +145,9 @@ impl Supervision {
         match input {
             Input::Ended(mut ended) => {
                 // Within one look at the ranks, the order of their ends is not known.
-                ended.sort_by_key(|(_, outcome)| outcome.innocence());
+                ended.sort_by_key(|(rank, outcome)| {
+                    outcome.innocence(self.blames_another(*rank, *outcome))
+                });
                 for (rank, outcome) in &ended {
                     self.outcomes[rank.index()] = Some(*outcome);
                 }
@@ -153,6 +160,7 @@ impl Supervision {
                     self.clear_up(now, &mut actions);
                 }
             }
+            Input::Left(errors) => self.errors = errors,
             Input::Signal(signal) => self.signalled(now, signal, &mut actions),
             Input::OutputFailed(kind) => {
                 self.cause.get_or_insert(Cause::Output(kind));
@@ -211,6 +219,19 @@ impl Supervision {
         })
     }
 
+    /// The rank whose failure was the first, as far as can be told.
+    pub(super) const fn failed_first(&self) -> Option<Rank> {
+        match self.cause {
+            Some(Cause::Rank(rank, _)) => Some(rank),
+            _ => None,
+        }
+    }
+
+    /// What a rank has failed with, as it says itself.
+    pub(super) fn own_word(&self, rank: Rank) -> Option<&str> {
+        self.error_of(rank).map(|error| error.text.as_str())
+    }
+
     /// How each rank ended; `None` for those that were given up.
     pub(super) fn outcomes(&self) -> &[Option<Outcome>] {
         &self.outcomes
@@ -237,10 +258,13 @@ impl Supervision {
             .is_some_and(|(_, signal, _)| outcome.obeys(signal.as_raw()));
         let sentence = self.sentence(rank, outcome);
         match self.cause {
-            // A rank killed from outside stays dead a moment before the system says so; meanwhile
-            // another may have noticed and ended with the code for just that.
+            // A rank killed from outside stays dead a moment before the system says so, and one that has failed cleans
+            // up; meanwhile another may have noticed and ended because of just that.
             Some(Cause::Rank(earlier, blaming))
-                if blaming.blames_another() && matches!(outcome, Outcome::Signal(_)) =>
+                if self.blames_another(earlier, blaming)
+                    && (matches!(outcome, Outcome::Signal(_))
+                        || self.is_blamed_by(rank, earlier)
+                            && !self.blames_another(rank, outcome)) =>
             {
                 self.cause = Some(Cause::Rank(rank, outcome));
                 self.also_failed.push((earlier, blaming));
@@ -353,8 +377,44 @@ impl Supervision {
         self.outcomes.iter().all(Option::is_some)
     }
 
+    /// How a rank has ended, and why: as it says itself, else as the first of the others says.
     fn sentence(&self, rank: Rank, outcome: Outcome) -> String {
-        format!("rank {rank} (pid {}) {outcome}", self.pids[rank.index()])
+        let how = format!("rank {rank} (pid {}) {outcome}", self.pids[rank.index()]);
+        match self.why(rank) {
+            Some(why) => format!("{how}: {why}"),
+            None => how,
+        }
+    }
+
+    /// What a rank has failed with, as it says itself, else as the first of the others says.
+    fn why(&self, rank: Rank) -> Option<&str> {
+        let of_others = || {
+            let mut errors = self.errors.iter();
+            errors.find(|error| error.blames.contains(&rank.get()))
+        };
+        let error = self.error_of(rank).or_else(of_others)?;
+        Some(&error.text)
+    }
+
+    fn error_of(&self, rank: Rank) -> Option<&LastError> {
+        self.errors.iter().find(|error| error.rank == rank.get())
+    }
+
+    /// Whether a rank says by its exit code, or by what it has left, that another one is to blame.
+    fn blames_another(&self, rank: Rank, outcome: Outcome) -> bool {
+        let left = self.error_of(rank);
+        match outcome {
+            Outcome::Signal(_) => false,
+            Outcome::Code(_) => left.map_or_else(
+                || outcome.blames_another(),
+                |error| !error.blames.is_empty(),
+            ),
+        }
+    }
+
+    fn is_blamed_by(&self, rank: Rank, by: Rank) -> bool {
+        let error = self.error_of(by);
+        error.is_some_and(|error| error.blames.contains(&rank.get()))
     }
 }
 

@@ -3,14 +3,15 @@
 use std::{
     fmt::Write,
     io::{self, IsTerminal},
-    path::PathBuf,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
 use clap::Args;
 use fsgather::{
-    bytes_text, duration_text,
-    housekeeping::{self, Cleaning, Kept, Planned, Rules},
+    Interrupt, bytes_text, duration_text,
+    housekeeping::{self, Cleaning, CleaningStep, Kept, Planned, Rules},
 };
 use serde::Serialize;
 
@@ -19,6 +20,8 @@ use crate::{
     arguments::positive_duration,
     exit,
     failure::Failure,
+    interruption::Interruption,
+    invocation::Invocation,
     output::{self, Stream},
     table::plain,
 };
@@ -36,11 +39,14 @@ Removed are gather directories whose owner is proved to be gone, those that
 their owner is done with, and, where nothing is proved, those in which nothing
 has changed for the age given and whose beat stands still for 30 seconds. Never
 removed: what shows life, what other users own, what holds anything unknown.
+Each removal is told as it happens. A signal ends it between two files; it then
+says what has gone and what has not.
 
 With --json, standard output carries
   {schema_version, executed, planned: [{path, bytes, reason}], removed,
-   failed: [{path, error}], kept: [{path, reason}], bytes}.
-It exits with 1 when something could not be removed.";
+   failed: [{path, error}], kept: [{path, reason}], stopped, untouched, bytes}.
+It exits with 1 when something could not be removed, with 130 or 143 when
+SIGINT or SIGTERM has stopped it.";
 
 /// Remove what crashes have left in shared directories; without `--execute`, show it.
 #[derive(Args, Debug)]
@@ -88,6 +94,8 @@ struct Report {
     removed: Vec<PlannedReport>,
     failed: Vec<ErrorReport>,
     kept: Vec<KeptReport>,
+    stopped: bool,
+    untouched: Vec<PlannedReport>,
     bytes: u64,
 }
 
@@ -109,7 +117,11 @@ struct KeptReport {
 /// # Errors
 ///
 /// When the plan cannot be made or not be shown.
-pub(crate) fn clean(arguments: &CleanArguments, json: bool) -> Result<u8, Failure> {
+pub(crate) fn clean(
+    arguments: &CleanArguments,
+    json: bool,
+    invocation: &Invocation,
+) -> Result<u8, Failure> {
     let settings = inspect::settings()?;
     let directories = inspect::directories(&arguments.directories, &settings)?;
     let rules = Rules {
@@ -117,23 +129,31 @@ pub(crate) fn clean(arguments: &CleanArguments, json: bool) -> Result<u8, Failur
         ..Rules::default()
     };
     let execute = arguments.execute;
-    let mut has_said = false;
-    let done = housekeeping::clean(&directories, rules, execute, &mut |_| {
-        // Called only while beats are watched. A log or a mail from cron is to hold what needs a reader.
-        if !std::mem::replace(&mut has_said, true) && io::stderr().is_terminal() {
-            let watch = duration_text(rules.watch);
-            output::say(&format!(
-                "fsgather clean: watching for {watch} whether beats change where nothing is proved"
-            ));
-        }
-        Ok(())
-    })?;
-    let shown = if json {
-        output::json(&report(&done, execute))
-    } else {
-        let text = text(&done, arguments);
-        output::write(Stream::Stdout, text.as_bytes())
+    let mut course = Course {
+        invocation,
+        tells: !json,
+        has_said: false,
+        interrupt: Interrupt::default(),
+        interruption: None,
+        shown: Ok(()),
     };
+    let done = housekeeping::clean(&directories, rules, execute, &mut |step| {
+        course.on(step, rules.watch)
+    })?;
+    let Course {
+        interruption,
+        shown,
+        ..
+    } = course;
+    let signal = interruption.and_then(|interruption| interruption.signal());
+    let shown = shown.and_then(|()| {
+        if json {
+            output::json(&report(&done, execute))
+        } else {
+            let text = text(&done, arguments, signal.map(|(name, _)| name));
+            output::write(Stream::Stdout, text.as_bytes())
+        }
+    });
     inspect::is_read(shown)?;
     if !json {
         for Kept { path, reason } in &done.failed {
@@ -141,11 +161,58 @@ pub(crate) fn clean(arguments: &CleanArguments, json: bool) -> Result<u8, Failur
             output::say(&plain(&format!("fsgather clean: {path}: {reason}")));
         }
     }
-    Ok(if done.failed.is_empty() {
-        exit::DONE
-    } else {
-        exit::OTHER
+    Ok(match signal {
+        Some((_, code)) if done.is_stopped => code,
+        _ if done.failed.is_empty() => exit::DONE,
+        _ => exit::OTHER,
     })
+}
+
+/// A cleaning as it goes on.
+struct Course<'a> {
+    invocation: &'a Invocation,
+    /// Whether each removal is told as it happens.
+    tells: bool,
+    has_said: bool,
+    interrupt: Interrupt,
+    /// Signals are watched for once something may have been removed: until then they end the command as any other.
+    interruption: Option<Interruption>,
+    /// Whether standard output has taken everything so far.
+    shown: io::Result<()>,
+}
+
+impl Course<'_> {
+    fn on(&mut self, step: CleaningStep<'_>, watch: Duration) -> ControlFlow<()> {
+        match step {
+            CleaningStep::Planned(_) => {
+                let watched = Interruption::watch(&self.interrupt, self.invocation.early_end());
+                match watched {
+                    Ok(interruption) => self.interruption = Some(interruption),
+                    Err(error) => tracing::debug!("signals are not watched: {error}"),
+                }
+            }
+            // A log or a mail from cron is to hold what needs a reader.
+            CleaningStep::Watching
+                if !std::mem::replace(&mut self.has_said, true) && io::stderr().is_terminal() =>
+            {
+                let watch = duration_text(watch);
+                output::say(&format!(
+                    "fsgather clean: watching for {watch} whether beats change where nothing is proved"
+                ));
+            }
+            // Who does not read any more has not asked to stop.
+            CleaningStep::Removed(item) if self.tells && self.shown.is_ok() => {
+                let line = line("removed", &item.path, Some(item.bytes), &item.reason);
+                self.shown = output::write(Stream::Stdout, line.as_bytes());
+            }
+            _ => {}
+        }
+        if self.interrupt.reason().is_some() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    }
 }
 
 fn bytes_of(items: &[Planned]) -> u64 {
@@ -153,46 +220,58 @@ fn bytes_of(items: &[Planned]) -> u64 {
     bytes.fold(0, u64::saturating_add)
 }
 
-fn text(done: &Cleaning, arguments: &CleanArguments) -> String {
+fn line(verb: &str, path: &Path, size: Option<u64>, reason: &str) -> String {
+    let path = plain(&path.display().to_string());
+    let size = size.map_or(String::new(), |size| format!("  {}", bytes_text(size)));
+    let reason = plain(reason);
+    format!("{verb:<12}  {path}{size}\n              {reason}\n")
+}
+
+/// What has not been told yet: the plan, or what has stayed; and what it comes to.
+fn text(done: &Cleaning, arguments: &CleanArguments, signal: Option<&str>) -> String {
     let execute = arguments.execute;
     let mut text = String::new();
-    let mut line = |verb: &str, path: &PathBuf, size: Option<u64>, reason: &str| {
-        let path = plain(&path.display().to_string());
-        let size = size.map_or(String::new(), |size| format!("  {}", bytes_text(size)));
-        let reason = plain(reason);
-        let _ = write!(text, "{verb:<12}  {path}{size}\n              {reason}\n");
-    };
-    let (verb, items) = if execute {
-        ("removed", &done.removed)
-    } else {
-        ("would remove", &done.planned)
-    };
-    for item in items {
-        line(verb, &item.path, Some(item.bytes), &item.reason);
+    let planned: &[Planned] = if execute { &[] } else { &done.planned };
+    for item in planned {
+        text += &line("would remove", &item.path, Some(item.bytes), &item.reason);
     }
     for kept in &done.kept {
-        line("kept", &kept.path, None, &kept.reason);
+        text += &line("kept", &kept.path, None, &kept.reason);
     }
-    if !text.is_empty() {
+    if !text.is_empty() || !done.removed.is_empty() {
         text.push('\n');
     }
-    let (count, bytes) = (items.len(), bytes_text(bytes_of(items)));
+    let of = |items: &[Planned]| (items.len(), bytes_text(bytes_of(items)));
     let kept = done.kept.len();
-    if execute {
-        let failed = done.failed.len();
-        let _ = writeln!(
-            text,
-            "{count} removed ({bytes}), {kept} kept, {failed} failed"
-        );
-    } else if count == 0 {
-        let _ = writeln!(text, "nothing to remove, {kept} kept");
+    let (count, bytes) = of(if execute {
+        &done.removed
     } else {
-        let _ = writeln!(
+        &done.planned
+    });
+    // Writing to a `String` cannot fail.
+    let _ = if execute {
+        let (failed, (untouched, left)) = (done.failed.len(), of(&done.untouched));
+        let stopped = signal.filter(|_| done.is_stopped);
+        let (before, after) = match stopped {
+            Some(signal) => (
+                format!("stopped by {signal}: "),
+                format!(", {untouched} not touched ({left})"),
+            ),
+            None => (String::new(), String::new()),
+        };
+        writeln!(
+            text,
+            "{before}{count} removed ({bytes}){after}, {kept} kept, {failed} failed"
+        )
+    } else if count == 0 {
+        writeln!(text, "nothing to remove, {kept} kept")
+    } else {
+        writeln!(
             text,
             "{count} to remove ({bytes}), {kept} kept; nothing was removed yet: fsgather clean {}--execute",
             arguments.repeated()
-        );
-    }
+        )
+    };
     text
 }
 
@@ -214,6 +293,8 @@ fn report(done: &Cleaning, executed: bool) -> Report {
         }),
         planned: planned(&done.planned),
         removed: planned(&done.removed),
+        stopped: done.is_stopped,
+        untouched: planned(&done.untouched),
         failed: done
             .failed
             .iter()

@@ -12,7 +12,9 @@ use clap::Args;
 use fsgather::{
     Error, Rank, WorldSize, bytes_text, duration_text,
     environment::Variables,
-    housekeeping::{self, Removable, Rules, Survey, SurveyedGather, Surveyor},
+    housekeeping::{
+        self, Leftover, LeftoverKind, Removable, Rules, Survey, SurveyedGather, Surveyor,
+    },
     settings::Settings,
 };
 use serde::Serialize;
@@ -145,22 +147,22 @@ fn text(surveys: &[Survey]) -> String {
 
 fn block(survey: &Survey) -> String {
     let path = plain(&survey.path.display().to_string());
-    if survey.gathers.is_empty() && survey.leftovers.is_empty() {
+    let is_empty = survey.gathers.is_empty() && survey.leftovers.is_empty();
+    if is_empty && survey.meetings.is_empty() {
         return format!("{path}: nothing of fsgather here\n");
     }
-    let mut text = format!("{path}\n\n");
+    let mut tables = Vec::new();
     if !survey.gathers.is_empty() {
-        text.push_str(&gathers(&survey.gathers));
+        tables.push(gathers(&survey.gathers));
+    }
+    if survey.meetings.iter().any(|meeting| meeting.is_forming) {
+        tables.push(meetings(survey));
     }
     if !survey.leftovers.is_empty() {
-        if !survey.gathers.is_empty() {
-            text.push('\n');
-        }
-        text.push_str(&leftovers(survey));
+        tables.push(leftovers(survey));
     }
-    text.push('\n');
-    text.push_str(&summary(survey));
-    text
+    tables.push(summary(survey));
+    format!("{path}\n\n{}", tables.join("\n"))
 }
 
 fn gathers(gathers: &[SurveyedGather]) -> String {
@@ -194,8 +196,8 @@ fn gathers(gathers: &[SurveyedGather]) -> String {
             owner,
             job,
             ranks,
-            gather.payload_files.to_string(),
-            bytes_text(gather.bytes),
+            known(gather, gather.payload_files.to_string()),
+            known(gather, bytes_text(gather.bytes)),
         ];
         let what = if gather.messages > 0 {
             "; it holds messages between ranks, no payloads"
@@ -208,12 +210,46 @@ fn gathers(gathers: &[SurveyedGather]) -> String {
     table.text()
 }
 
+/// A figure, where the directory could be looked into.
+fn known(gather: &SurveyedGather, figure: String) -> String {
+    if gather.is_closed {
+        "?".to_owned()
+    } else {
+        figure
+    }
+}
+
 fn user(owner: &housekeeping::OwnerRecord) -> String {
     if owner.user == owner.uid.to_string() {
         format!("uid {}", owner.uid)
     } else {
         plain(&owner.user)
     }
+}
+
+/// Worlds that have no gather directory here yet; the record of one that has it goes without saying.
+fn meetings(survey: &Survey) -> String {
+    let mut table = Table::new(&[
+        ("MEETING", Side::Left),
+        ("STATE", Side::Left),
+        ("AGE", Side::Right),
+        ("OWNER", Side::Left),
+        ("SIZE", Side::Right),
+    ]);
+    for meeting in survey.meetings.iter().filter(|meeting| meeting.is_forming) {
+        let name = meeting.path.file_name().unwrap_or_default();
+        let (host, pid) = (plain(&meeting.writer.host), meeting.writer.pid);
+        let cells = vec![
+            plain(&name.to_string_lossy()),
+            "forming".into(),
+            coarse(meeting.age),
+            format!("{host} pid {pid}"),
+            bytes_text(meeting.bytes),
+        ];
+        let reason = format!("{}; it has no gather directory here", meeting.reason);
+        table.row(cells, Some(plain(&reason)));
+    }
+    table.text()
 }
 
 fn leftovers(survey: &Survey) -> String {
@@ -247,13 +283,28 @@ fn summary(survey: &Survey) -> String {
         .into_iter()
         .map(|word| format!("{} {word}", count(word)))
         .collect();
-    let leftovers = match survey.leftovers.len() {
+    let is_stranger = |leftover: &&Leftover| leftover.kind == LeftoverKind::Stranger;
+    let strangers = survey.leftovers.iter().filter(is_stranger).count();
+    let mut counts: Vec<String> = Vec::new();
+    match survey.meetings.iter().filter(|meeting| meeting.is_forming) {
+        forming if forming.clone().count() > 0 => {
+            counts.push(format!("{} forming", forming.count()));
+        }
+        _ => {}
+    }
+    counts.extend(states);
+    counts.push(match survey.leftovers.len() - strangers {
         1 => "1 leftover".to_owned(),
         count => format!("{count} leftovers"),
-    };
+    });
+    if strangers > 0 {
+        counts.push(format!("{strangers} not of fsgather"));
+    }
+    let is_partial = survey.gathers.iter().any(|gather| gather.is_closed);
     let mut text = format!(
-        "{}, {leftovers}; {} in all\n",
-        states.join(", "),
+        "{}; {}{} in all\n",
+        counts.join(", "),
+        if is_partial { "at least " } else { "" },
         bytes_text(survey.total_bytes())
     );
     let gathers = survey.gathers.iter().filter(|gather| gather.is_removable());
@@ -303,6 +354,7 @@ struct Report {
 struct DirectoryReport {
     path: String,
     gather_dirs: Vec<GatherReport>,
+    meetings: Vec<MeetingReport>,
     leftovers: Vec<LeftoverReport>,
     total_bytes: u64,
 }
@@ -341,6 +393,19 @@ struct LeftoverReport {
     kind: &'static str,
     bytes: u64,
     age_seconds: f64,
+    removable: bool,
+    reason: String,
+}
+
+#[derive(Serialize)]
+struct MeetingReport {
+    path: String,
+    forming: bool,
+    host: String,
+    pid: u32,
+    bytes: u64,
+    age_seconds: f64,
+    reason: String,
 }
 
 #[derive(Serialize)]
@@ -384,6 +449,21 @@ fn report(surveys: &[Survey], errors: &[(PathBuf, Error)]) -> Report {
                 kind: leftover.kind.word(),
                 bytes: leftover.bytes,
                 age_seconds: leftover.age.as_secs_f64(),
+                removable: leftover.removable,
+                reason: leftover.reason.clone(),
+            })
+            .collect(),
+        meetings: survey
+            .meetings
+            .iter()
+            .map(|meeting| MeetingReport {
+                path: meeting.path.display().to_string(),
+                forming: meeting.is_forming,
+                host: meeting.writer.host.clone(),
+                pid: meeting.writer.pid,
+                bytes: meeting.bytes,
+                age_seconds: meeting.age.as_secs_f64(),
+                reason: meeting.reason.clone(),
             })
             .collect(),
         total_bytes: survey.total_bytes(),

@@ -217,7 +217,7 @@ pub(super) fn publish(
     communicator: Uuid,
 ) -> Result<(TrialDirectory, PayloadFacts, Locator), Error> {
     let owner = ground.owner(processes, world_size, communicator);
-    let directory = GatherDir::create(rendezvous, ground.mode, &owner, own)?;
+    let directory = GatherDir::create_anew(rendezvous, ground.mode, owner, own)?;
     let directory = TrialDirectory(directory);
     let publish = match directory.facts().publish {
         PublishMode::Rename => "rename",

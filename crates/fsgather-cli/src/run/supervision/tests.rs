@@ -277,3 +277,84 @@ fn a_signal_before_all_ranks_were_started_is_never_success() {
     none.on(Input::Signal(Signal::INT));
     assert_eq!(none.close(), 130);
 }
+
+fn left(rank: u32, blames: &[u32], text: &str) -> LastError {
+    let blames: Vec<String> = blames.iter().map(ToString::to_string).collect();
+    LastError::read(&format!("{rank}\t{}\t{text}\n", blames.join(","))).remove(0)
+}
+
+#[test]
+fn the_rank_that_others_blame_counts_although_it_ends_after_them() {
+    let mut run = Script::new(3);
+    run.on(Input::Left(vec![
+        left(0, &[1], "rank 1 failed (no room)"),
+        left(1, &[], "no room"),
+    ]));
+    // An exception that nobody catches ends a program of Python with 1, whoever is to blame.
+    let actions = run.ended(&[(0, Outcome::Code(1))]);
+    assert_eq!(
+        said(&actions),
+        "rank 0 (pid 1000) exited with code 1: rank 1 failed (no room); the others have 5s to end\n"
+    );
+    let actions = run.ended(&[(1, Outcome::Code(3)), (2, Outcome::Code(11))]);
+    assert_eq!(
+        said(&actions),
+        "rank 1 (pid 1001) exited with code 3: no room\n"
+    );
+    assert_eq!(run.close(), 3);
+    assert_eq!(run.supervision.failed_first(), Some(Rank::new(1)));
+    let why = run.supervision.reason().unwrap();
+    assert_eq!(why, "rank 1 (pid 1001) exited with code 3: no room");
+    let also: Vec<u32> = run
+        .supervision
+        .also_failed()
+        .iter()
+        .map(|(rank, _)| rank.get())
+        .collect();
+    assert_eq!(also, [0, 2]);
+}
+
+#[test]
+fn of_ranks_that_end_together_the_one_that_blames_nobody_counts() {
+    let mut run = Script::new(3);
+    run.on(Input::Left(vec![
+        left(2, &[1], "rank 1 had already left"),
+        left(1, &[], "KeyError: 'x'"),
+    ]));
+    run.ended(&[
+        (0, Outcome::Code(11)),
+        (1, Outcome::Code(1)),
+        (2, Outcome::Code(1)),
+    ]);
+    assert_eq!(run.supervision.failed_first(), Some(Rank::new(1)));
+}
+
+#[test]
+fn a_rank_that_others_miss_is_told_of_in_their_words() {
+    let mut run = Script::new(2);
+    run.on(Input::Left(vec![left(
+        0,
+        &[1],
+        "rank 1 was lost while computing",
+    )]));
+    let actions = run.ended(&[(1, KILLED)]);
+    assert_eq!(
+        said(&actions),
+        "rank 1 (pid 1001) was killed by signal 9 (SIGKILL): rank 1 was lost while computing; the others have 5s to \
+         end\n"
+    );
+}
+
+#[test]
+fn a_rank_that_fails_for_its_own_reason_after_another_does_not_take_its_place() {
+    let mut run = Script::new(3);
+    run.on(Input::Left(vec![
+        left(0, &[], "no room"),
+        left(2, &[1], "rank 1 was lost"),
+    ]));
+    run.ended(&[(2, Outcome::Code(11))]);
+    run.ended(&[(0, Outcome::Code(12))]);
+    assert_eq!(run.supervision.failed_first(), Some(Rank::new(2)));
+    run.ended(&[(1, Outcome::Code(0))]);
+    assert_eq!(run.close(), 11);
+}

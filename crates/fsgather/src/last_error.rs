@@ -1,0 +1,212 @@
+//! What a rank has failed with, left where whoever has started it looks: [`LastError`].
+//!
+//! `fsgather run` names a file in `FSGATHER_ERROR_FILE` and says `FSGATHER_RANK`. Ranks append lines to it; the last one of a
+//! rank counts. So `run` can say which rank has failed first and why, although a rank that only heard of it may end before.
+
+use std::{
+    fs::OpenOptions,
+    io::Write as _,
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
+
+use fsgather_core::{Error, PeerFailure, Rank, plain_text};
+
+use crate::environment::{self, Variables};
+
+/// The longest text that is left, in bytes.
+const LONGEST: usize = 4096;
+
+/// What a rank has failed with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LastError {
+    /// The rank that says so.
+    pub rank: u32,
+    /// Whom it blames: other ranks that it has lost, waited for in vain, or heard to have failed. Nobody if it has failed
+    /// itself.
+    pub blames: Vec<u32>,
+    /// Why, as a sentence.
+    pub text: String,
+}
+
+impl LastError {
+    /// What an error says of the rank that has met with it.
+    #[must_use]
+    pub fn of(rank: Rank, error: &Error) -> Self {
+        let error = error.root_cause();
+        let mut blamed = error.blamed_by(rank);
+        if let Error::Storage {
+            peer: Some(peer), ..
+        } = error
+            && peer.rank != rank
+        {
+            blamed.push(peer.rank);
+        }
+        let text = match error {
+            // It knows who it is.
+            Error::PeerFailed {
+                peer,
+                failure: PeerFailure::Raised { message },
+                ..
+            } if peer.rank == rank => message.clone(),
+            error => error.to_string(),
+        };
+        Self {
+            rank: rank.get(),
+            blames: blamed.into_iter().map(Rank::get).collect(),
+            text,
+        }
+    }
+
+    /// The last error of each rank in what ranks have left, in the order in which they have left them. Pure.
+    ///
+    /// ```
+    /// use fsgather::last_error::LastError;
+    ///
+    /// let left = "1\t\tno room\n0\t1\trank 1 failed (no room)\n";
+    /// let errors = LastError::read(left);
+    /// assert_eq!((errors[0].rank, errors[0].text.as_str()), (1, "no room"));
+    /// assert_eq!(errors[1].blames, [1]);
+    /// ```
+    #[must_use]
+    pub fn read(left: &str) -> Vec<Self> {
+        let mut errors: Vec<Self> = Vec::new();
+        // A line without an end is not whole yet.
+        let lines = left
+            .split_inclusive('\n')
+            .filter_map(|line| line.strip_suffix('\n'));
+        for error in lines.filter_map(Self::from_line) {
+            errors.retain(|earlier| earlier.rank != error.rank);
+            errors.push(error);
+        }
+        errors
+    }
+
+    fn from_line(line: &str) -> Option<Self> {
+        let mut parts = line.splitn(3, '\t');
+        let rank = parts.next()?.parse().ok()?;
+        let blames = parts.next()?.split(',').filter(|rank| !rank.is_empty());
+        Some(Self {
+            rank,
+            blames: blames.map(str::parse).collect::<Result<_, _>>().ok()?,
+            // Others may have written parts of it: names of files, command lines.
+            text: plain_text(parts.next()?).into_owned(),
+        })
+    }
+
+    fn to_line(&self) -> String {
+        let blames: Vec<String> = self.blames.iter().map(ToString::to_string).collect();
+        let end = self.text.floor_char_boundary(LONGEST);
+        // What is left of other lines is indented, as in errors of programs.
+        let text = self.text[..end].replace(['\n', '\t', '\r'], " ");
+        format!("{}\t{}\t{}\n", self.rank, blames.join(","), text.trim())
+    }
+}
+
+/// Where to leave errors, and as which rank.
+struct Place {
+    path: PathBuf,
+    rank: Rank,
+}
+
+/// Known once it has been asked for: variables do not change.
+fn place() -> Option<&'static Place> {
+    static PLACE: OnceLock<Option<Place>> = OnceLock::new();
+    let find = || {
+        let variables = Variables::of_process();
+        Some(Place {
+            path: variables.get(environment::ERROR_FILE)?.into(),
+            rank: Rank::new(variables.get(environment::RANK)?.trim().parse().ok()?),
+        })
+    };
+    PLACE.get_or_init(find).as_ref()
+}
+
+/// Leaves an error of this rank, where somebody looks for it.
+pub(crate) fn note(error: &Error) {
+    if let Some(place) = place() {
+        leave(&place.path, &LastError::of(place.rank, error));
+    }
+}
+
+/// Leaves what this rank has failed with by itself, where somebody looks for it: for programs that the library does not
+/// hear of, such as an exception that nobody catches.
+pub fn note_own(text: &str) {
+    if let Some(place) = place() {
+        let error = LastError {
+            rank: place.rank.get(),
+            blames: Vec::new(),
+            text: text.to_owned(),
+        };
+        leave(&place.path, &error);
+    }
+}
+
+fn leave(path: &Path, error: &LastError) {
+    // Opening a pipe would wait for somebody who reads.
+    let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
+    let mut options = OpenOptions::new();
+    let opened = options.append(true).custom_flags(nonblocking).open(path);
+    let left = opened.and_then(|mut file| file.write_all(error.to_line().as_bytes()));
+    if let Err(error) = left {
+        tracing::debug!(path = %path.display(), %error, "an error cannot be left for who has started this rank");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fsgather_core::{Activity, Peer, Phase};
+
+    use super::*;
+
+    fn raised(rank: u32) -> Error {
+        Error::PeerFailed {
+            peer: Peer {
+                rank: Rank::new(rank),
+                host: "n1".into(),
+                pid: 7,
+            },
+            activity: Activity::outside(Phase::Computing),
+            failure: PeerFailure::Raised {
+                message: "no\troom\nleft".into(),
+            },
+        }
+    }
+
+    #[test]
+    fn a_rank_speaks_for_itself_and_others_name_it() {
+        let own = LastError::of(Rank::new(1), &raised(1));
+        assert_eq!((own.blames.len(), own.text.as_str()), (0, "no\troom\nleft"));
+        let other = LastError::of(Rank::ZERO, &raised(1).poisoned());
+        assert_eq!(other.blames, [1]);
+        assert!(other.text.starts_with("rank 1 on n1 (pid 7) failed ("));
+        let unknown = LastError::of(Rank::ZERO, &Error::config("x"));
+        assert!(unknown.blames.is_empty());
+    }
+
+    #[test]
+    fn what_is_left_is_read_back_and_the_last_word_of_each_rank_counts() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for (rank, of) in [(1, 1), (0, 0), (0, 1)] {
+            leave(file.path(), &LastError::of(Rank::new(rank), &raised(of)));
+        }
+        let mut left = std::fs::read_to_string(file.path()).unwrap();
+        left.push_str("4\t\t\u{1b}[2J\nnonsense\n2\tx\ty\n3\t\tcut sho");
+        let mut errors = LastError::read(&left);
+        assert!(!errors.pop().unwrap().text.contains('\u{1b}'));
+        let ranks: Vec<u32> = errors.iter().map(|error| error.rank).collect();
+        assert_eq!(ranks, [1, 0]);
+        assert_eq!(errors[0].text, "no room left");
+        assert_eq!(errors[1].blames, [1]);
+    }
+
+    #[test]
+    fn a_place_that_is_gone_is_no_failure() {
+        leave(
+            Path::new("/nowhere/at/all"),
+            &LastError::of(Rank::ZERO, &raised(0)),
+        );
+    }
+}
