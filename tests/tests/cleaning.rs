@@ -560,9 +560,7 @@ fn a_cleaning_that_is_interrupted_says_what_has_gone_and_what_has_not() {
         assert!(summary.starts_with(&expected), "{summary}");
         assert!(summary.contains(" not touched ("), "{summary}");
     }
-    let done = clean(&[], place.path(), &["--execute"]);
-    assert_eq!(done["stopped"], false);
-    assert_eq!(done["untouched"].as_array().map(Vec::len), Some(0));
+    assert_eq!(clean(&[], place.path(), &["--execute"])["stopped"], false);
     assert_eq!(fs::read_dir(place.path()).expect("a directory").count(), 0);
 }
 
