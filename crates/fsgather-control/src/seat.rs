@@ -40,6 +40,8 @@ struct World<D> {
     /// All contributions to one exchange together stay below this, in bytes.
     table_limit: Option<usize>,
     ended: AtomicBool,
+    /// Whether a call was ever begun here, other than for ranks to meet.
+    is_used: AtomicBool,
     /// What is known of what is left behind, once it has ended.
     departure: Mutex<Departure>,
     /// Asked by whoever waits or works for long.
@@ -83,6 +85,7 @@ impl<D: Driver> Seat<D> {
                 rank,
                 table_limit,
                 ended: AtomicBool::new(false),
+                is_used: AtomicBool::new(false),
                 departure: Mutex::default(),
                 interrupt,
                 driver,
@@ -262,7 +265,10 @@ impl<D: Driver> Seat<D> {
             member.end_stay();
             member.has_lost_coordinator() || member.farewell() == Some(Farewell::Disorderly)
         });
-        let limit = if failed || interrupt.reason().is_some() {
+        let limit = if !self.world.is_used.load(Ordering::Relaxed) {
+            // Nothing was decided without this rank, so nothing is left behind.
+            Duration::ZERO
+        } else if failed || interrupt.reason().is_some() {
             FAILED_DEPARTURE_LIMIT
         } else {
             DEPARTURE_LIMIT
@@ -319,6 +325,9 @@ impl<D: Driver> Exchange for Seat<D> {
 
     fn begin(&self, call: Call) -> Result<Ticket, Error> {
         self.check()?;
+        if call.operation != Operation::Meet {
+            self.world.is_used.store(true, Ordering::Relaxed);
+        }
         let channel = self.channel;
         self.driver().act(|member, _| {
             let failure = member.failure(channel).cloned();

@@ -64,6 +64,18 @@ impl Activity {
             call: Some((operation, epoch)),
         }
     }
+
+    /// What a rank is doing once it has got through with this.
+    #[must_use]
+    pub fn gone_on(self) -> Self {
+        let call = self
+            .call
+            .filter(|(operation, _)| *operation != Operation::Meet);
+        Self {
+            phase: Phase::Computing,
+            call,
+        }
+    }
 }
 
 impl fmt::Display for Activity {

@@ -30,6 +30,8 @@ pub enum Operation {
     StartAllGather,
     /// Ranks compare the arrays that they are about to join.
     GatherArray,
+    /// Ranks say that they have come to a place where they meet.
+    Meet,
 }
 
 impl Operation {
@@ -47,6 +49,7 @@ impl Operation {
             Self::Split => "split",
             Self::StartAllGather => "start_all_gather",
             Self::GatherArray => "gather_array",
+            Self::Meet => "first call",
         }
     }
 }

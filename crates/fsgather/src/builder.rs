@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use fsgather_control::{means_loopback_only, meet};
 use fsgather_core::{Call, Error, Interrupt, Operation, ProcessId, Site, Solo, Start};
 use fsgather_store::{liveness, this_process};
@@ -69,6 +70,7 @@ pub struct Builder {
     call_site: Option<String>,
     interrupt: Interrupt,
     is_for_diagnosis: bool,
+    sets_up_later: bool,
 }
 
 impl Builder {
@@ -167,6 +169,15 @@ impl Builder {
     /// communicator asks nobody.
     pub fn interrupt(mut self, interrupt: &Interrupt) -> Self {
         self.interrupt = interrupt.clone();
+        self
+    }
+
+    /// Leaves it to the first call of all ranks, and to each group, to agree on where payloads go. Until then the world
+    /// touches no directory for them, and only knows who is there. All ranks have to say the same.
+    ///
+    /// For programs that make a world long before they know whether anything is going to be moved.
+    pub fn set_up_later(mut self) -> Self {
+        self.sets_up_later = true;
         self
     }
 
@@ -284,6 +295,10 @@ impl Builder {
             // What is found is told on the way that works wherever ranks have met.
             inner.places.keep(route.clone(), Place::Relay);
             inner.world.settle(route, Place::Relay);
+        } else if self.sets_up_later {
+            // Either all ranks have it, or none.
+            let call = Call::new(Operation::Meet, site.clone());
+            inner.exchange.exchange(call, Bytes::new())?;
         } else {
             let call = Call::new(Operation::SetUp, site.clone());
             set_up::settle(&inner, &route, &call)?;

@@ -1,9 +1,9 @@
 //! Parts of a communicator as communicators of their own.
 
-use std::{collections::BTreeSet, panic::Location};
+use std::{collections::BTreeSet, panic::Location, time::Duration};
 
 use bytes::Bytes;
-use fsgather_core::{Error, Operation, Rank};
+use fsgather_core::{Call, Contribution, Error, Operation, Rank, Round, Ticket};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -61,6 +61,38 @@ impl<C: Codec> Communicator<C> {
             group.exchange.exchange(call, Bytes::new())?;
             Ok(Self::from_inner(group, self.codec.clone()))
         })
+    }
+
+    /// The same without waiting for anybody, where the members have agreed otherwise that they make it: on the list, and on
+    /// a `number` that they never use twice with it. For whatever knows its own groups, as the groups of `torch.distributed`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] as for [`group`](Self::group), also when the number has been used.
+    pub fn group_agreed_on(&self, ranks: &[u32], number: u64) -> Result<Self, Error> {
+        let ranks = self.checked(ranks)?;
+        // Those that `group` counts itself begin at 0.
+        let group = self.inner.group_of_use(&ranks, number | NUMBERED)?;
+        Ok(Self::from_inner(group, self.codec.clone()))
+    }
+
+    /// Says that this rank has come to where some of this communicator's ranks meet, and waits for none of them; `number` is
+    /// as for [`group_agreed_on`](Self::group_agreed_on). A call of nothing, for whoever waits by other means and has to know
+    /// whether it still makes sense.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`group_agreed_on`](Self::group_agreed_on), and what has become of a rank that will not come.
+    #[track_caller]
+    pub fn arrive(
+        &self,
+        ranks: &[u32],
+        number: u64,
+        how: &CallOptions,
+    ) -> Result<Arrival<C>, Error> {
+        let call = how.unbounded_call(self, Operation::Meet, Location::caller())?;
+        let group = self.group_agreed_on(ranks, number)?;
+        Arrival::of(group, call)
     }
 
     /// Parts all ranks into groups, one for each color; `None` where this rank gave none.
@@ -137,6 +169,43 @@ impl<C: Codec> Communicator<C> {
     }
 }
 
+/// Marks the numbers of groups whose members have agreed on them otherwise.
+const NUMBERED: u64 = 1 << 63;
+
+/// One rank's word that it has come to a place where some ranks meet: see [`Communicator::arrive`]. Dropping it takes it back.
+pub struct Arrival<C: Codec> {
+    group: Communicator<C>,
+    ticket: Ticket,
+    have_all_come: bool,
+}
+
+impl<C: Codec> Arrival<C> {
+    fn of(group: Communicator<C>, call: Call) -> Result<Self, Error> {
+        let exchange = &group.inner.exchange;
+        let ticket = exchange.begin(call)?;
+        exchange.contribute(&ticket, Round::VERDICT, Contribution::default())?;
+        Ok(Self {
+            group,
+            ticket,
+            have_all_come: false,
+        })
+    }
+
+    /// Whether all have come; it waits for nobody.
+    ///
+    /// # Errors
+    ///
+    /// What has become of a rank that will not come, or that nobody has come for as long as the time-out allows.
+    pub fn have_all_come(&mut self) -> Result<bool, Error> {
+        if !self.have_all_come {
+            let exchange = &self.group.inner.exchange;
+            let verdict = exchange.wait_for(&self.ticket, Round::VERDICT, Some(Duration::ZERO))?;
+            self.have_all_come = verdict.is_some();
+        }
+        Ok(self.have_all_come)
+    }
+}
+
 /// The ranks of one color, in the order of their keys.
 fn members(choices: &[Choice], color: u32) -> Vec<Rank> {
     let mut members: Vec<(i64, Rank)> = (0..)
@@ -166,5 +235,75 @@ mod tests {
         assert_eq!(ranks(1), [2, 0, 3]);
         assert_eq!(ranks(0), [1]);
         assert_eq!(ranks(9), [0; 0]);
+    }
+
+    /// Looks until all have come, or one will not.
+    fn wait(arrival: &mut Arrival<crate::Postcard>) -> Result<(), Error> {
+        loop {
+            if arrival.have_all_come()? {
+                return Ok(());
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn who_waits_where_ranks_meet_learns_that_all_have_come() {
+        let ranks = Communicator::threads(3).unwrap();
+        let how = CallOptions::default();
+        let arrive = |rank: usize| ranks[rank].arrive(&[0, 2], 7, &how).unwrap();
+        let mut first = arrive(0);
+        assert!(!first.have_all_come().unwrap());
+        let mut last = arrive(2);
+        wait(&mut first).unwrap();
+        // It stays so, also when the others have gone on.
+        drop(first);
+        wait(&mut last).unwrap();
+        assert!(last.have_all_come().unwrap());
+    }
+
+    #[test]
+    fn who_waits_where_ranks_meet_learns_that_one_will_not_come() {
+        let how = CallOptions::default();
+        for (leaves, reason) in [(true, "left"), (false, "out of luck")] {
+            let mut ranks = Communicator::threads(3).unwrap();
+            let lost = ranks.pop().unwrap();
+            let mut arrival = ranks[1].arrive(&[1, 2], 0, &how).unwrap();
+            // What becomes of others is nothing to those who meet here.
+            let mut others = ranks[1].arrive(&[0, 1], 0, &how).unwrap();
+            if leaves {
+                lost.leave();
+            } else {
+                lost.leave_with("out of luck");
+            }
+            let error = wait(&mut arrival).unwrap_err();
+            assert!(error.to_string().contains(reason), "{error}");
+            assert!(error.to_string().contains("rank 2"), "{error}");
+            assert!(!others.have_all_come().unwrap());
+            let mut other = ranks[0].arrive(&[0, 1], 0, &how).unwrap();
+            wait(&mut others).unwrap();
+            wait(&mut other).unwrap();
+            // And those who come later learn it as well.
+            let mut late = ranks[0].arrive(&[0, 2], 1, &how).unwrap();
+            assert!(wait(&mut late).unwrap_err().to_string().contains("rank 2"));
+        }
+    }
+
+    #[test]
+    fn a_group_that_is_agreed_on_is_not_one_that_is_counted() {
+        let ranks = Communicator::threads(2).unwrap();
+        let gather = |rank: &Communicator| {
+            let agreed = rank.group_agreed_on(&[0, 1], 0)?;
+            let counted = rank.group(&[0, 1])?;
+            assert!(rank.group_agreed_on(&[0, 1], 0).is_err());
+            Ok::<_, Error>((agreed.all_gather(&1)?, counted.all_gather(&2)?))
+        };
+        let gathered = std::thread::scope(|scope| {
+            let other = scope.spawn(|| gather(&ranks[1]));
+            let own = gather(&ranks[0]).unwrap();
+            assert_eq!(other.join().unwrap().unwrap(), own);
+            own
+        });
+        assert_eq!(gathered, (vec![1, 1], vec![2, 2]));
     }
 }

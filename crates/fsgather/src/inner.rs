@@ -84,13 +84,18 @@ impl Inner {
 
     /// Takes a place in a group of this communicator's members, which are named by their ranks in it.
     pub(crate) fn group(&self, ranks: &[Rank]) -> Result<Arc<Self>, Error> {
-        let members: Vec<Rank> = ranks.iter().map(|rank| self.in_world(*rank)).collect();
         let uses = {
             let mut lists = lock(&self.lists);
-            let uses = lists.entry(members.clone()).or_insert(0);
+            let uses = lists.entry(self.all_in_world(ranks)).or_insert(0);
             *uses += 1;
             *uses - 1
         };
+        self.group_of_use(ranks, uses)
+    }
+
+    /// The same where the members know by other means which use of their list this is.
+    pub(crate) fn group_of_use(&self, ranks: &[Rank], uses: u64) -> Result<Arc<Self>, Error> {
+        let members = self.all_in_world(ranks);
         let channel = ChannelId::of_group(self.exchange.channel(), &members, uses);
         let exchange: Box<dyn Exchange> = if members.len() == 1 {
             // Nobody else has to be asked.
@@ -159,14 +164,13 @@ impl Inner {
             .collect()
     }
 
+    fn all_in_world(&self, ranks: &[Rank]) -> Vec<Rank> {
+        ranks.iter().map(|rank| self.in_world(*rank)).collect()
+    }
+
     /// What a rank of this group is in the world.
     pub(crate) fn in_world(&self, rank: Rank) -> Rank {
         self.members.get(rank.index()).copied().unwrap_or(rank)
-    }
-
-    /// Whether this is the world itself.
-    pub(crate) const fn is_world(&self) -> bool {
-        self.is_world
     }
 
     /// The route of calls that ask for nothing else.

@@ -118,6 +118,7 @@ pub use fsgather_core::{
 pub use fsgather_store::{Payload, WritablePayload};
 pub use functions::{AllGatherOptions, all_gather, all_gather_via_filesys, close};
 pub use gathered::{Gathered, Parts};
+pub use groups::Arrival;
 pub use meeting::local_directory;
 #[cfg(feature = "mpi")]
 pub use mpi_bootstrap::MpiBootstrap;

@@ -25,7 +25,7 @@ use std::{
 
 use bytes::Bytes;
 use fsgather_core::{
-    Call, Contribution, Error, Operation, Phase, ProcessId, Rank, Round, read_message,
+    Call, ChannelId, Contribution, Error, Operation, Phase, ProcessId, Rank, Round, read_message,
 };
 use fsgather_store::{
     BEAT_PERIOD, Class, CollectPolicy, FileSystem, GatherDir, GatherFacts, OwnUid,
@@ -49,8 +49,8 @@ struct Told {
     plan: Plan,
     /// Which way the root was told to use: where ranks were told different things, its word counts.
     transport: Transport,
-    /// What the ranks of the world must know to connect to each other, if it comes to that; told to all of
-    /// them when the world is made, and to no group.
+    /// What the ranks of the world must know to connect to each other, if it comes to that; told by its rank 0, which is
+    /// root of the first set-up of all its ranks, and by no other.
     secret: Option<[u8; 32]>,
 }
 
@@ -89,13 +89,21 @@ pub(crate) fn place_for(inner: &Inner, route: &Route, call: &Call) -> Result<Pla
     if let Some(known) = inner.places.find(route) {
         return Ok(known);
     }
+    if settles_the_world(inner) && route == inner.default_route() {
+        return settle(inner, route, call);
+    }
     let (_, place) = run(inner, route, call)?;
     inner.places.keep(route.clone(), place.clone());
     Ok(place)
 }
 
-/// Finds out where the payloads of a new world go, if nothing else is said; its groups have it from there.
-pub(crate) fn settle(inner: &Inner, route: &Route, call: &Call) -> Result<(), Error> {
+/// Whether what comes of a set-up is the whole world's: all its ranks take part, and it has not been set up before.
+fn settles_the_world(inner: &Inner) -> bool {
+    inner.members.len() == inner.world.processes.len() && inner.world.settled().is_none()
+}
+
+/// Finds out where the payloads of a world go, if nothing else is said; its groups have it from there.
+pub(crate) fn settle(inner: &Inner, route: &Route, call: &Call) -> Result<Place, Error> {
     let (transport, place) = run(inner, route, call)?;
     if transport != route.transport {
         tracing::warn!(
@@ -109,8 +117,8 @@ pub(crate) fn settle(inner: &Inner, route: &Route, call: &Call) -> Result<(), Er
         directory: route.directory.clone(),
     };
     inner.places.keep(agreed.clone(), place.clone());
-    inner.world.settle(agreed, place);
-    Ok(())
+    inner.world.settle(agreed, place.clone());
+    Ok(place)
 }
 
 /// Finds the place that a route leads to, together with all other members; the transport that counts.
@@ -158,7 +166,7 @@ impl SetUp<'_> {
             encode(&Told {
                 plan,
                 transport: self.route.transport,
-                secret: self.inner.is_world().then(|| world.links.draw_secret()),
+                secret: (self.root() == Rank::ZERO).then(|| world.links.draw_secret()),
             })
         })?;
         let Told {
@@ -404,7 +412,12 @@ impl SetUp<'_> {
         };
         let beat = self.is_root().then_some(BEAT_PERIOD);
         let care = self.inner.world.directories.care_for(&directory, beat)?;
-        let channel = self.inner.exchange.channel();
+        // What is the world's does not end with the group that was the first to need it.
+        let channel = if settles_the_world(self.inner) {
+            ChannelId::WORLD
+        } else {
+            self.inner.exchange.channel()
+        };
         Ok(FilePlace::new(
             directory,
             policy,

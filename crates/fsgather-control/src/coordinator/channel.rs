@@ -5,7 +5,7 @@ use std::{
     time::Instant,
 };
 
-use fsgather_core::{ChannelId, Epoch, Error, Leaves, Rank, Recipients, Step};
+use fsgather_core::{ChannelId, Epoch, Error, Leaves, Operation, Rank, Recipients, Step};
 
 use super::{hearsay::Hearsay, round::Round, stalls::Stalls};
 
@@ -172,6 +172,14 @@ impl Channel {
     /// Whether some member has left.
     pub(super) fn is_broken_up(&self) -> bool {
         self.remaining < self.members.len()
+    }
+
+    /// Whether ranks were to meet there, and those who have come have gone again, so that nobody waits for the others.
+    pub(super) fn is_deserted(&self) -> bool {
+        let mut calls = self.undecided.values().filter_map(Round::first);
+        self.present().next().is_none()
+            && !self.undecided.is_empty()
+            && calls.all(|(_, call)| call.operation == Operation::Meet)
     }
 
     /// Whether nobody needs it any more.

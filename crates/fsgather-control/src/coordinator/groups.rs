@@ -79,6 +79,9 @@ impl Coordinator {
         }
         self.fail_call_that_needs(from, id);
         self.forget_if_over(id);
+        if self.channels.get(&id).is_some_and(Channel::is_deserted) {
+            self.channels.remove(&id);
+        }
     }
 
     /// Takes a rank off all lists of a communicator; whether it was on them.

@@ -416,7 +416,7 @@ impl Coordinator {
     /// Notes that a rank is through with the call it was in, as far as is known.
     fn went_on(&mut self, rank: Rank) {
         if let Some(member) = self.roster.get_mut(rank) {
-            member.activity.phase = Phase::Computing;
+            member.activity = member.activity.gone_on();
         }
     }
 

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{ChannelId, Deadline, Error, Rank, Step, duration_text};
+use fsgather_core::{ChannelId, Deadline, Error, Operation, Rank, Step, duration_text};
 
 use super::{
     Action, Coordinator,
@@ -59,6 +59,8 @@ impl Coordinator {
                 }
             }
         }
+        // Whoever waits where ranks meet says so itself.
+        warnings.retain(|(step, _)| !self.is_meeting(*step));
         for (step, idle) in warnings {
             if let Some((text, missing)) = self.missing_in(step) {
                 self.warn_waiting(&text, missing, idle, now);
@@ -356,6 +358,14 @@ impl Coordinator {
         self.channels
             .values()
             .any(|channel| channel.is_read_by(rank))
+    }
+
+    /// Whether ranks only meet in a step, and wait for each other by other means.
+    fn is_meeting(&self, step: Step) -> bool {
+        let channel = self.channels.get(&step.channel);
+        let round = channel.and_then(|channel| channel.undecided.get(&step));
+        let first = round.and_then(Round::first);
+        first.is_some_and(|(_, call)| call.operation == Operation::Meet)
     }
 
     /// What a step is called, and whom it waits for.

@@ -342,7 +342,10 @@ impl Channel {
     /// Whether others may need this rank for calls that it has abandoned.
     pub(super) fn is_busy(&self) -> bool {
         let mut started = self.started.values();
-        self.failure.is_none() && started.any(|started| started.is_abandoned)
+        // Whoever has come to where ranks meet has done all that there is to do for that.
+        let needs_more =
+            |started: &Started| started.is_abandoned && started.call.operation != Operation::Meet;
+        self.failure.is_none() && started.any(needs_more)
     }
 
     /// Whether this rank can leave now, which it wants to.

@@ -441,7 +441,7 @@ impl Member {
     }
 
     fn release(&mut self, step: Step, verdict: Verdict, now: Instant) {
-        self.doing.phase = Phase::Computing;
+        self.doing = self.doing.gone_on();
         if step.round == Round::VERDICT {
             self.keeping.decided(step.channel, step.epoch);
         }
