@@ -9,13 +9,14 @@ use fsgather::{Payload, Pieces, Postcard, Rendezvous, settings::Control};
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyList};
 
 use crate::{
+    arrival::Arrival,
     bootstrap::Callables,
     how::{self, Carrying, How},
     logging,
     object::{self, Pickling},
     parts::Parts,
     pending::Pending,
-    waiting::Waiting,
+    waiting::{Stop, Waiting},
 };
 
 type Member = fsgather::Communicator<Postcard>;
@@ -32,7 +33,7 @@ pub(crate) struct Communicator {
 impl Communicator {
     /// Joins the world that the launcher and variables describe, or the one that is described here.
     #[staticmethod]
-    #[pyo3(signature = (*, rank, world_size, directory, rendezvous, transport, control, timeout, join_timeout, inline_limit, job, publish, fetch))]
+    #[pyo3(signature = (*, rank, world_size, directory, rendezvous, transport, control, timeout, join_timeout, inline_limit, job, publish, fetch, set_up_later=false, stop=None))]
     #[expect(clippy::too_many_arguments, reason = "each is a setting of its own")]
     fn join(
         py: Python<'_>,
@@ -48,9 +49,11 @@ impl Communicator {
         job: Option<String>,
         publish: Option<Py<PyAny>>,
         fetch: Option<Py<PyAny>>,
+        set_up_later: bool,
+        stop: Option<Py<Stop>>,
     ) -> PyResult<Self> {
         logging::install(py)?;
-        let waiting = Waiting::new();
+        let waiting = stop.map_or_else(Waiting::new, |stop| stop.get().waiting());
         let mut builder = Member::builder().interrupt(waiting.interrupt());
         if let Some(rank) = rank {
             builder = builder.rank(rank);
@@ -84,6 +87,9 @@ impl Communicator {
         }
         if let Some(job) = job {
             builder = builder.job(job);
+        }
+        if set_up_later {
+            builder = builder.set_up_later();
         }
         let member = waiting.run_elsewhere(py, move || builder.build())?;
         Ok(Self::of(member, waiting))
@@ -184,6 +190,24 @@ impl Communicator {
             .waiting
             .run(py, move || member.group_with(&ranks, &options))?;
         Ok(Self::of(group, self.waiting.clone()))
+    }
+
+    /// A group on which its members have agreed otherwise; nobody is waited for.
+    fn group_agreed_on(&self, py: Python<'_>, ranks: Vec<u32>, number: u64) -> PyResult<Self> {
+        let member = self.member()?;
+        let group = self
+            .waiting
+            .run(py, move || member.group_agreed_on(&ranks, number))?;
+        Ok(Self::of(group, self.waiting.clone()))
+    }
+
+    /// Says that this rank has come to where these ranks meet, and waits for none of them.
+    fn arrive(&self, py: Python<'_>, ranks: Vec<u32>, number: u64, how: How) -> PyResult<Arrival> {
+        let (member, (_, options)) = (self.member()?, how.take()?);
+        let arrival = self
+            .waiting
+            .run(py, move || member.arrive(&ranks, number, &options))?;
+        Ok(Arrival::new(arrival, self.waiting.clone()))
     }
 
     fn split(

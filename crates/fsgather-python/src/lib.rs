@@ -2,6 +2,7 @@
 //!
 //! What users see is made in Python, in `python/fsgather`; here is what has to be fast, or talks to the library.
 
+mod arrival;
 mod bootstrap;
 mod buffer;
 mod command;
@@ -25,12 +26,14 @@ mod _fsgather {
 
     #[pymodule_export]
     use super::{
+        arrival::Arrival,
         command::command,
         communicator::Communicator,
         errors::plain_text,
         parts::Parts,
         pending::Pending,
         switches::{choose_path, warn_of_empty_lists},
+        waiting::Stop,
     };
 
     #[pymodule_init]

@@ -23,7 +23,7 @@ const GRACE: Duration = Duration::from_millis(100);
 const SLICE: Duration = Duration::from_millis(50);
 
 /// What ends the waits of one communicator.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Waiting {
     interrupt: Interrupt,
     raised: Raised,
@@ -31,6 +31,39 @@ pub(crate) struct Waiting {
 
 /// What a signal handler has raised, and in which thread.
 type Raised = Arc<Mutex<Option<(ThreadId, PyErr)>>>;
+
+/// Ends what another thread waits for: meeting, and whatever is done in the world that comes of it.
+#[pyclass(frozen, module = "fsgather._fsgather")]
+#[derive(Default)]
+pub(crate) struct Stop {
+    waiting: Waiting,
+}
+
+#[pymethods]
+impl Stop {
+    #[new]
+    fn new() -> Self {
+        Self::default()
+    }
+
+    /// Ends it, for a reason that other ranks are told.
+    fn end(&self, reason: &str) {
+        self.waiting.interrupt.raise(reason);
+    }
+}
+
+impl Stop {
+    /// What it ends.
+    pub(crate) fn waiting(&self) -> Waiting {
+        self.waiting.clone()
+    }
+}
+
+impl Default for Waiting {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 impl Waiting {
     pub(crate) fn new() -> Self {

@@ -19,11 +19,12 @@ use fsgather_testkit::process;
 use tempfile::TempDir;
 
 /// What the tests need besides the package.
-const NEEDED: [&str; 4] = [
+const NEEDED: [&str; 5] = [
     "pytest>=8,<10",
     "pytest-xdist>=3",
     "hypothesis>=6.100",
     "numpy",
+    "joblib",
 ];
 
 /// So many run at once: most of them wait for ranks most of the time.

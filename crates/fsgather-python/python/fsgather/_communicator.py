@@ -10,7 +10,7 @@ import weakref
 from types import TracebackType
 from typing import Any, Callable, Iterator, Optional, Sequence, Union
 
-from fsgather import _arguments, _arrays, _fsgather, _trust
+from fsgather import _arguments, _arrays, _fsgather, _trust, _workers
 
 __all__ = ["Communicator", "Gathering", "Pending"]
 
@@ -74,6 +74,8 @@ class Communicator:
         job: Optional[str] = None,
         _publish: Optional[Callable[[bytes], object]] = None,
         _fetch: Optional[Callable[[float], bytes]] = None,
+        _set_up_later: bool = False,
+        _stop: Optional[_fsgather.Stop] = None,
     ) -> None:
         if rank is not None:
             rank = _arguments.whole("rank", rank, high=_MOST_RANKS - 1)
@@ -83,6 +85,9 @@ class Communicator:
             inline_limit = _arguments.whole("inline_limit", inline_limit)
         rendezvous = _arguments.text("rendezvous", rendezvous)
         allow_pickle = _trust.allows_pickle(rendezvous, is_introduced=_publish is not None)
+        is_told = rank is None and world_size is None
+        if is_told:
+            _workers.check_environment()
         self._adopt(
             _fsgather.Communicator.join(
                 rank=rank,
@@ -97,20 +102,30 @@ class Communicator:
                 job=_arguments.text("job", job),
                 publish=_publish,
                 fetch=_fetch,
+                set_up_later=_set_up_later,
+                stop=_stop,
             ),
             allow_pickle,
         )
+        if is_told and self.world_size > 1:
+            _workers.leave_mark(self.rank)
 
     def _adopt(self, member: _fsgather.Communicator, allow_pickle: bool) -> None:
         self._member = member
         self._allow_pickle = allow_pickle
+        self._timeout: Optional[float] = None
+        """That of calls that say nothing, where it is not the world's."""
         self._pid = os.getpid()
+        self._rank_of_process = member.rank
+        """What this process is called, in whatever group."""
         _living.add(self)
 
     @classmethod
-    def _of(cls, member: _fsgather.Communicator, allow_pickle: bool) -> Communicator:
+    def _of(cls, member: _fsgather.Communicator, allow_pickle: bool, rank_of_process: Optional[int] = None) -> Communicator:
         communicator = cls.__new__(cls)
         communicator._adopt(member, allow_pickle)
+        if rank_of_process is not None:
+            communicator._rank_of_process = rank_of_process
         return communicator
 
     @classmethod
@@ -244,7 +259,7 @@ class Communicator:
         Collective over these ranks alone. Several groups may gather at the same time, from several threads.
         """
         members = [self._rank("ranks", rank) for rank in ranks]
-        return Communicator._of(self._member.group(members, self._how()), self._allow_pickle)
+        return Communicator._of(self._member.group(members, self._how()), self._allow_pickle, self._rank_of_process)
 
     def split(self, color: Optional[int], key: int = 0) -> Optional[Communicator]:
         """Parts all ranks into groups, one for each color; ``None`` for a rank that gave none.
@@ -255,7 +270,7 @@ class Communicator:
             color = _arguments.whole("color", color, high=2**32 - 1)
         key = _arguments.whole("key", key, low=-_arguments.LARGEST)
         group = self._member.split(color, key, self._how())
-        return None if group is None else Communicator._of(group, self._allow_pickle)
+        return None if group is None else Communicator._of(group, self._allow_pickle, self._rank_of_process)
 
     def close(self) -> None:
         """Ends the communicator together with all other ranks, and leaves nothing behind.
@@ -293,10 +308,12 @@ class Communicator:
 
         ``_like``, for replaced functions, says what the result has to be like: see :mod:`fsgather._pickling`.
         """
+        if self._pid != os.getpid() and self.world_size > 1:
+            raise _workers.refusal(self._rank_of_process, "have it make a communicator with rank= and world_size=")
         return {
             "like": _like,
             "site": _caller() if site is None else _arguments.text("site", site),
-            "timeout": _arguments.seconds("timeout", timeout),
+            "timeout": self._timeout if timeout is None else _arguments.seconds("timeout", timeout),
             "allow_pickle": self._allow_pickle
             if allow_pickle is None
             else _arguments.switch("allow_pickle", allow_pickle),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Optional
+import json
+from typing import Any, Callable, NamedTuple, Optional
 
 __all__ = [
     "Config",
@@ -164,6 +165,31 @@ def _make(kind: str, message: str, fields: dict[str, Any]) -> Error:
     error.__dict__.update(fields)
     if cause is not None:
         error.__cause__ = cause
+    return error
+
+
+_PACKED = ("is_transient", "rank", "host", "pid", "phase", "reason", "during", "patience")
+
+
+def _packed(error: Error) -> bytes:
+    """An error for other ranks, to go through a store."""
+    fields = {name: value for name in _PACKED if (value := getattr(error, name, None)) is not None}
+    return json.dumps([type(error).__name__, str(error), fields, list(getattr(error, "missing", ()))]).encode()
+
+
+def _unpacked(packed: bytes, plain: Callable[[str], str]) -> Error:
+    """What another rank has packed; ``plain`` makes its texts plain."""
+    try:
+        kind, text, fields, missing = json.loads(packed)
+        error: Error = {"Timeout": Timeout, "PeerFailed": PeerFailed}.get(kind, Rendezvous)(plain(str(text)))
+        for name in _PACKED:
+            if name in fields and hasattr(error, name):
+                value = fields[name]
+                setattr(error, name, plain(value) if isinstance(value, str) else value)
+        if isinstance(error, Timeout):
+            error.missing = tuple(int(rank) for rank in missing)
+    except (AttributeError, TypeError, ValueError):
+        return Rendezvous("rank 0 of the process group has refused, in words that this version does not understand")
     return error
 
 

@@ -7,6 +7,7 @@ finds it: ``scripts/test-torch.sh`` provides both. Names of proofs as arguments 
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import re
 import signal
@@ -64,6 +65,43 @@ def start(job: str, output: Path, succeeds: bool = True, ranks: int = RANKS, **v
             raise AssertionError(f"{job} did not end:\n{said[-4000:]}") from None
     assert (process.returncode == 0) == succeeds, f"{job} ended with {process.returncode}:\n{said[-4000:]}"
     return said
+
+
+def launched(output: Path, job: str, case: str, **variables: str) -> list[str]:
+    """Runs a job without a launcher that would end all ranks with the first; what each has said. Rank 2 may end as it likes."""
+    output.mkdir(parents=True)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("FSGATHER_", "MDETR_"))}
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    kept.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), WORLD_SIZE=str(RANKS), LOCAL_WORLD_SIZE=str(RANKS))
+    kept.update(SWITCH_OUTPUT=str(output), SWITCH_CASE=case, OMP_NUM_THREADS="1", **variables)
+    said = [open(output / f"said-{rank}", "w+") for rank in range(RANKS)]
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, str(HERE / job)],
+            env={**kept, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            cwd=output,
+            stdout=said[rank],
+            stderr=subprocess.STDOUT,
+        )
+        for rank in range(RANKS)
+    ]
+    try:
+        for rank in (0, 1, 3):
+            assert ranks[rank].wait(timeout=LIMIT) == 0, (rank, case, (output / f"said-{rank}").read_text()[-4000:])
+    finally:
+        for process in ranks:
+            process.kill()
+            process.wait()
+        for file in said:
+            file.close()
+    return [(output / f"said-{rank}").read_text() for rank in range(RANKS)]
+
+
+def allowed(seconds: float) -> float:
+    """What a promise in seconds may take here and now: more where processes have to wait for a processor."""
+    waiting = os.getloadavg()[0] / (os.cpu_count() or 1)
+    return seconds * max(1.0, waiting)
 
 
 def results(output: Path, ranks: int = RANKS) -> dict[str, str]:
@@ -172,6 +210,55 @@ def failures_are_told(directory: Path) -> None:
 
 
 @proof
+def a_rank_that_ends_is_named(directory: Path) -> None:
+    """However it ends, before the first call, at once or when the ranks have met, or between two calls."""
+    reasons = {
+        "killed": r"was lost \(its (process has ended|connection closed).*\)",
+        "raises": r"failed \(MemoryError: out of luck\)",
+        "exits": "had already left",
+    }
+    for when in ("at once", "later", "between"):
+        for how, reason in reasons.items():
+            output = directory / f"{when}-{how}"
+            launched(output, "ends.py", f"{when}, {how}", FSGATHER_PATCH="torch", FSGATHER_DIR=str(directory))
+            for name, text in results(output, ranks=RANKS - 1).items():
+                kind, said, took = json.loads(text)
+                assert kind == "PeerFailed" and re.match(rf"rank 2 on \S+ \(pid \d+\) {reason} while", said), (name, said)
+                assert took < allowed(6), (when, how, name, took)
+                print(f"     {when}, {how}: {name} after {took:.1f} s", flush=True)
+
+
+@proof
+def a_job_without_object_functions_notices_nothing(directory: Path) -> None:
+    """Its ranks end in any order and say nothing; that it was switched delays no end and leaves nothing behind."""
+    for order in ("first to last", "last to first", "at once"):
+        for destroys in ("destroying", "not destroying"):
+            output = directory / f"{order}-{destroys}".replace(" ", "-")
+            case = f"{order}, {destroys}"
+            said = launched(output, "unused.py", case, FSGATHER_PATCH="torch", FSGATHER_DIR=str(directory))
+            assert said == [""] * RANKS, said
+            assert not (directory / "all_gather_via_filesys").exists()
+            for rank, ended in results(output).items():
+                gone = (output / f"gone-{rank.removeprefix('rank-')}") if order == "first to last" else None
+                if gone is not None:
+                    took = gone.stat().st_mtime - float(ended)
+                    assert took < allowed(2.5), (case, rank, took)
+
+
+@proof
+def mistakes_are_told_at_import(directory: Path) -> None:
+    """Once on each host, on standard error, and never where that would break the import."""
+    base = {name: value for name, value in os.environ.items() if not name.startswith("FSGATHER_")}
+    code = "import subprocess, sys, torch; subprocess.run([sys.executable, '-c', 'import torch'], check=True)"
+    for local_rank, times in (("0", 1), ("1", 0)):
+        variables = {**base, "FSGATHER_PATCH": "toch", "LOCAL_RANK": local_rank}
+        ended = subprocess.run([sys.executable, "-c", code], env=variables, cwd=directory, capture_output=True, text=True)
+        assert ended.returncode == 0 and ended.stdout == "", ended
+        assert ended.stderr.count("fsgather: FSGATHER_PATCH=toch: there is no 'toch' (did you mean torch?)") == times, ended
+        assert len(ended.stderr.splitlines()) == times, ended.stderr
+
+
+@proof
 def a_rank_without_the_patch_is_named(directory: Path) -> None:
     """And one that is only late is not."""
     start("without_patch.py", directory / "missing", FSGATHER_PATCH="torch", SWITCH_CASE="missing")
@@ -266,6 +353,8 @@ def workers_are_silent(directory: Path) -> None:
     assert "fsgather" not in said.replace(NOTICE, "").replace("(FSGATHER_PATCH", ""), said
     said = start("workers.py", directory / "wrong", succeeds=False, FSGATHER_PATCH="torch,mmengin")
     assert "there is no 'mmengin' (did you mean mmengine?)" in said, said
+    # By the launcher, whose children need not say it again.
+    assert said.startswith("fsgather: FSGATHER_PATCH=torch,mmengin: ") and said.count("\nfsgather: FSGATHER_PATCH") == 0, said
 
 
 @proof

@@ -1,15 +1,20 @@
 """Existing jobs without a change: what ``FSGATHER_PATCH`` selects is replaced by functions with fsgather behind them.
 
 :func:`install` runs at the end of ``import torch`` (see ``fsgather_autoload``), or at the start of the interpreter
-where torch is too old for that (see :func:`site_directory`). It changes functions and says nothing; processes that never
-call one, as workers that load data, do not notice it.
+where torch is too old for that (see :func:`site_directory`). It changes functions, and says what is wrong with the text;
+processes that never call one, as workers that load data, do not notice it.
 
 ========================= =====================================================================
 ``selection``             reads the variable
 ``finder``                changes modules when they are imported
 ``groups``                what torch knows about a process group
+``presence``              who is there, as the store has it
+``formation``             the world of all ranks, made as soon as there is a default group
 ``introduction``          ranks of a process group meet through its store
+``lookout``               what those who wait there can know of the others
+``ground``                worlds of which process groups get a part
 ``meeting``               one communicator for each process group
+``stores``                torch's stores, without waiting in them
 ``collectives``           the object functions of torch
 ``mmengine``, ``mdetr``,  functions of other libraries, and single ones
 ``dpr``, ``custom``
@@ -34,17 +39,20 @@ _installed: Optional[str] = None
 def install(selected: str) -> None:
     """Replaces what ``selected``, the text of ``FSGATHER_PATCH``, asks for, now or when it is imported.
 
-    Does not raise for a text that is wrong: the first call of a replaced function tells. Only the first call of this
-    function in a process does anything.
+    Does not raise for a text that is wrong: that is said on standard error, and raised by the first call of a replaced
+    function. Only the first call of this function in a process does anything.
     """
     global _installed
     if _installed is not None or not selected.strip():
         return
     _installed = selected
-    from fsgather._switch import collectives, dpr, finder, groups, mdetr, mmengine, selection
+    from fsgather._switch import collectives, dpr, finder, groups, mdetr, mmengine, notices, selection
 
     chosen = selection.parse(selected)
-    for name in (groups.C10D, "torch.distributed"):
+    if chosen.problem:
+        notices.at_import(f"{chosen.problem}. Until this is mended object functions raise it as an error")
+    # Device meshes make the default group themselves, by a name of their own.
+    for name in (groups.C10D, "torch.distributed", "torch.distributed.device_mesh"):
         finder.when_imported(name, functools.partial(collectives.install, chosen))
     finder.when_imported("torch.distributed.rendezvous", _register_scheme)
     families = {"mmengine": mmengine, "sam": mdetr, "dpr": dpr}

@@ -20,6 +20,7 @@ from typing import Any, Callable, Optional
 
 from fsgather import _errors
 from fsgather._switch import callers, groups, meeting, notices
+from fsgather._switch.presence import Presence
 from fsgather._switch.selection import Selection
 
 __all__ = ["install", "use_for_backend"]
@@ -37,7 +38,7 @@ _selection = Selection()
 
 
 def install(selection: Selection, module: ModuleType) -> None:
-    """Replaces the functions in ``module``, one of the two that have them. Doing so twice changes nothing more."""
+    """Replaces the functions in ``module``, one of those that have some of them. Doing so twice changes nothing more."""
     global _selection
     _selection = selection
     for name, replacement in (
@@ -226,15 +227,26 @@ class _Unpackable:
         raise self._error
 
 
+def _begin(began: float) -> None:
+    chosen = _selection
+    if chosen.problem or chosen.torch or chosen.families or chosen.functions:
+        meeting.begin(began, chosen.problem)
+        return
+    process_group = groups.current(None)
+    if process_group is not None and groups.is_for_us(process_group):
+        meeting.begin(began, "")
+
+
 def _announcing(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def init_process_group(*arguments: Any, **named: Any) -> Any:
+        began = Presence.clock()
         result = original(*arguments, **named)
         try:
-            meeting.say_present()
-        except Exception:
-            # Only what is said of a missing rank depends on it.
-            pass
+            _begin(began)
+        except Exception as error:
+            # What is known of other ranks depends on it, and no more.
+            notices.debug(f"ranks cannot be told of each other: {error!r}")
         return result
 
     return init_process_group

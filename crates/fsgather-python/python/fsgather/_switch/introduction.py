@@ -1,25 +1,26 @@
 """How the ranks of a process group meet: through the store by which torch introduced them to each other.
 
-Every rank says **hello** there with a nonce, and rank 0 of the group answers each nonce with its record, the
-**welcome**. Keys outlive process groups, and torch gives the names of destroyed groups to new ones; a nonce is
-never used twice, so that nobody takes the record of an earlier meeting for this one's.
+Every rank says **hello** there with a nonce, and rank 0 of the group answers each nonce with a **welcome**. Keys outlive
+process groups, and torch gives the names of destroyed groups to new ones; a nonce is never used twice, so that nobody takes
+the welcome of an earlier meeting for this one's.
 
-A rank in which nothing was replaced never says hello. To tell it from one that comes late, each rank leaves
-word in the store of the default group as soon as that exists: :func:`mark_presence`.
+With its hello a rank says which worlds it is in already (:mod:`fsgather._switch.ground`). Where all of them are in one, the
+welcome names it, and nothing else has to be connected; else it is the record by which they join a new one.
 """
 
 from __future__ import annotations
 
-import os
 import secrets
 import time
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Callable, NamedTuple, Optional, Union
 
 from fsgather import _errors, _fsgather
+from fsgather._switch import stores
 from fsgather._switch.groups import Group
+from fsgather._switch.lookout import LOOK_EVERY, Lookout
 from fsgather._switch.notices import once
 
-__all__ = ["GRACE", "Introduction", "mark_presence"]
+__all__ = ["GRACE", "Hello", "Introduction", "OnGround", "Record"]
 
 #: Seconds after which it is said for whom this rank waits, again and again.
 WARN_EVERY = 30.0
@@ -28,88 +29,132 @@ WARN_EVERY = 30.0
 GRACE = 60.0
 
 _PREFIX = "fsgather/v1"
-_WELCOME = b"+"
+_RECORD = b"+"
+_ON_GROUND = b"="
 _REFUSAL = b"-"
-_LATENESS = b"~"
-
-#: Marks a key that is there, in stores that cannot be asked for one without waiting.
-_THERE = "/there"
 
 
-def mark_presence(store: Any, rank: int) -> None:
-    """Leaves word that functions have been replaced in the process of this rank of the world."""
-    _put(store, f"{_PREFIX}/presence/{rank}", str(os.getpid()))
+class Hello(NamedTuple):
+    """What a rank says when it comes."""
+
+    nonce: str
+    grounds: frozenset[str]
+    """The worlds that it is in already and that this group could use."""
 
 
-class Introduction(NamedTuple):
+class Record(NamedTuple):
+    """A welcome into a new world."""
+
+    record: bytes
+    """What has to be known to join it."""
+    ground: str
+    number: int
+
+
+class OnGround(NamedTuple):
+    """A welcome onto a world in which all are already."""
+
+    ground: str
+    """What it is called."""
+    number: int
+    """Which channel of it this group gets."""
+
+
+Welcome = Union[Record, OnGround]
+
+
+class Introduction:
     """One rank's part in one meeting."""
 
-    group: Group
-    patience: float
-    """How long to wait for ranks of which it is known that they will come, in seconds."""
-    grace: float
-    """How long to wait for others, in seconds."""
-    nonce: str
+    def __init__(
+        self,
+        group: Group,
+        lookout: Lookout,
+        patience: float,
+        grace: float,
+        prefix: str = "",
+        pause: Optional[Callable[[float], object]] = None,
+    ) -> None:
+        self.group = group
+        self.lookout = lookout
+        self.patience = patience
+        """How long to wait for ranks of which it is known that they will come, in seconds."""
+        self.grace = min(grace, patience)
+        """How long to wait for others, in seconds."""
+        self.nonce = secrets.token_hex(8)
+        self._prefix = f"{_PREFIX}/{prefix}"
+        self._is_silent = pause is not None
+        self._pause = pause or time.sleep
 
-    @classmethod
-    def of(cls, group: Group, patience: float, grace: float) -> Introduction:
-        """The part of this process."""
-        return cls(group, patience, min(grace, patience), secrets.token_hex(8))
-
-    def gather_hellos(self) -> list[str]:
-        """On rank 0: waits for the others, and returns the nonce of each. Whoever came is told of a failure."""
+    def gather_hellos(self, grounds: frozenset[str]) -> list[Hello]:
+        """On rank 0: waits for the others, and returns what each has said. Whoever came is told of a failure."""
         store = self.group.store
-        _put(store, self._hello(0), self.nonce)
+        stores.put(store, self._hello(0), self._say(grounds))
         others = [self._hello(place) for place in range(1, len(self.group.ranks))]
         try:
-            self._wait(others)
+            while True:
+                self._wait(others)
+                hellos = [_heard(stores.peek(store, key)) for key in others]
+                found = [hello for hello in hellos if hello is not None]
+                # Whoever gives up meanwhile takes its word back.
+                if len(found) == len(hellos):
+                    return found
         except _errors.Error as error:
             for place, key in enumerate(others, start=1):
-                if _holds(store, [key]):
-                    kind = _LATENESS if isinstance(error, _errors.Timeout) else _REFUSAL
-                    self._answer(place, _text(store.get(key)), kind + str(error).encode())
+                hello = _heard(stores.peek(store, key))
+                if hello is not None:
+                    self.refuse(place, hello, error)
             raise
         finally:
-            _remove(store, self._hello(0))
-        return [_text(store.get(key)) for key in others]
+            stores.remove(store, self._hello(0))
 
-    def welcome(self, nonces: list[str], record: bytes) -> None:
-        """On rank 0: hands its record to the others."""
-        for place, nonce in enumerate(nonces, start=1):
-            self._answer(place, nonce, _WELCOME + record)
+    def welcome(self, hellos: list[Hello], welcome: Welcome) -> None:
+        """On rank 0: lets the others in."""
+        where = f"{welcome.ground} {welcome.number} ".encode()
+        answer = _RECORD + where + welcome.record if isinstance(welcome, Record) else _ON_GROUND + where
+        for place, hello in enumerate(hellos, start=1):
+            self._answer(place, hello, answer)
 
-    def refuse(self, nonces: list[str], reason: str) -> None:
-        """On rank 0: tells the others that there will be no record."""
-        for place, nonce in enumerate(nonces, start=1):
-            self._answer(place, nonce, _REFUSAL + reason.encode())
+    def refuse_all(self, hellos: list[Hello], error: _errors.Error) -> None:
+        """On rank 0: tells the others that nothing comes of it."""
+        for place, hello in enumerate(hellos, start=1):
+            self.refuse(place, hello, error)
 
-    def fetch_record(self) -> bytes:
-        """Elsewhere: says hello, and waits for rank 0's record."""
+    def refuse(self, place: int, hello: Hello, error: _errors.Error) -> None:
+        """The same for one of them."""
+        self._answer(place, hello, _REFUSAL + _errors._packed(error))
+
+    def fetch_welcome(self, grounds: frozenset[str]) -> Welcome:
+        """Elsewhere: says hello, and waits for rank 0's answer."""
         store = self.group.store
         place = self.group.rank
         answer_key = self._welcome(place, self.nonce)
-        _put(store, self._hello(place), self.nonce)
+        stores.put(store, self._hello(place), self._say(grounds))
         try:
             self._wait([answer_key])
             answer = bytes(store.get(answer_key))
         finally:
-            _remove(store, self._hello(place))
-        _remove(store, answer_key)
+            stores.remove(store, self._hello(place))
+        stores.remove(store, answer_key)
         kind, content = answer[:1], answer[1:]
-        if kind == _WELCOME:
-            return content
-        # Everybody can write into a store of torch.
-        reason = _fsgather.plain_text(content.decode("utf-8", "replace"))
-        raise _errors.Timeout(reason) if kind == _LATENESS else _errors.Rendezvous(reason)
+        if kind == _REFUSAL:
+            # Everybody can write into a store of torch.
+            raise _errors._unpacked(content, _fsgather.plain_text)
+        ground, number, record = content.split(b" ", 2)
+        name = stores.text(ground)
+        return Record(record, name, int(number)) if kind == _RECORD else OnGround(name, int(number))
+
+    def _say(self, grounds: frozenset[str]) -> str:
+        return " ".join([self.nonce, *sorted(grounds)])
 
     def _hello(self, place: int) -> str:
-        return f"{_PREFIX}/hello/{place}"
+        return f"{self._prefix}hello/{place}"
 
     def _welcome(self, place: int, nonce: str) -> str:
-        return f"{_PREFIX}/welcome/{place}/{nonce}"
+        return f"{self._prefix}welcome/{place}/{nonce}"
 
-    def _answer(self, place: int, nonce: str, answer: bytes) -> None:
-        _put(self.group.store, self._welcome(place, nonce), answer)
+    def _answer(self, place: int, hello: Hello, answer: bytes) -> None:
+        stores.put(self.group.store, self._welcome(place, hello.nonce), answer)
 
     def _wait(self, keys: list[str]) -> None:
         """Until the store has all ``keys``, or somebody is missing without whom it never will."""
@@ -119,23 +164,34 @@ class Introduction(NamedTuple):
         while True:
             waited = time.monotonic() - started
             limit = grace if waited < grace else self.patience
-            # Rank 0 knows best who is missing: it answers first, and the others give it the time for that.
-            if self.group.rank != 0:
-                limit += 5.0
-            if _wait_for(self.group.store, keys, min(started + limit, warn_at)):
+            # Rank 0 knows best who is missing: it answers first, and the others give it the time for that. What ranks that
+            # have met already know of each other goes before what can be seen in a store.
+            limit += (5.0 if self.group.rank != 0 else 0.0) + (5.0 if self.lookout.is_connected else 0.0)
+            until = min(started + limit, warn_at)
+            look_at = time.monotonic() + (LOOK_EVERY if waited < 10 or not self._is_silent else 4 * LOOK_EVERY)
+            if stores.wait_for(self.group.store, keys, min(until, look_at), self._pauses(waited), self._pause):
                 return
+            self.lookout.look(self._absent)
+            if time.monotonic() < until:
+                continue
             absent = self._absent()
             if time.monotonic() < started + limit:
                 self._warn(absent, time.monotonic() - started)
                 warn_at += WARN_EVERY
                 continue
             waited = time.monotonic() - started
-            silent = [place for place in absent if not self._is_present(place)]
+            silent = [place for place in absent if self.lookout.mark(self.group.ranks[place]) is None]
             if silent and self.grace < self.patience:
                 raise self._not_there(silent, waited)
             if waited >= self.patience:
                 raise self._late(absent, waited)
             grace = 0.0
+
+    def _pauses(self, waited: float) -> tuple[float, float]:
+        """The shortest and the longest pause between two questions to the store: nobody waits for what goes on in silence."""
+        if waited < 1:
+            return 0.001, 0.05
+        return (0.5, 1.0) if self._is_silent else (0.05, 0.05)
 
     def _absent(self) -> list[int]:
         """Who has not said hello."""
@@ -143,11 +199,8 @@ class Introduction(NamedTuple):
         return [
             place
             for place in places
-            if place != self.group.rank and not _holds(self.group.store, [self._hello(place)])
+            if place != self.group.rank and not stores.holds(self.group.store, [self._hello(place)])
         ]
-
-    def _is_present(self, place: int) -> bool:
-        return _holds(self.group.world_store, [f"{_PREFIX}/presence/{self.group.ranks[place]}"])
 
     def _not_there(self, places: list[int], waited: float) -> _errors.Error:
         return _errors.Rendezvous(
@@ -159,7 +212,7 @@ class Introduction(NamedTuple):
     def _late(self, places: list[int], waited: float) -> _errors.Error:
         error = _errors.Timeout(
             f"{self._name(places)} did not come to its first call within {waited:.0f} s, the time-out of the "
-            "process group; give init_process_group a longer one if that is too short"
+            f"process group; {TAKE_LONGER}"
         )
         error.missing = tuple(self.group.ranks[place] for place in places)
         error.patience = self.patience
@@ -169,11 +222,12 @@ class Introduction(NamedTuple):
     def _warn(self, absent: list[int], waited: float) -> None:
         """Says for whom the ranks wait, on the first of those who do."""
         present = [place for place in range(len(self.group.ranks)) if place not in absent]
-        if not absent or present[0] != self.group.rank:
+        if self._is_silent or not absent or present[0] != self.group.rank:
             return
+        where = "; ".join(filter(None, (self.lookout.where(self.group.ranks[place]) for place in absent[:16])))
         once(
-            f"fsgather: still waiting, for {waited:.0f} s now, for {self._name(absent)} to come to its first call; "
-            f"the time-out of the process group is {self.patience:.0f} s"
+            f"fsgather: still waiting, for {waited:.0f} s now, for {self._name(absent)} to come to its first call"
+            f"{f' ({where})' if where else ''}; the time-out of the process group is {self.patience:.0f} s"
         )
 
     def _name(self, places: list[int]) -> str:
@@ -183,50 +237,12 @@ class Introduction(NamedTuple):
         return f"{word} {listed} of process group {self.group.name!r} ({len(self.group.ranks)} ranks)"
 
 
-def _wait_for(store: Any, keys: list[str], until: float) -> bool:
-    """Whether the store gets all ``keys`` in time.
-
-    By asking again instead of ``wait``: that cannot be interrupted, and what its time-out leaves behind in the
-    connection differs between versions.
-    """
-    pause = 0.001
-    while not _holds(store, keys):
-        left = until - time.monotonic()
-        if left <= 0:
-            return False
-        time.sleep(min(pause, left))
-        pause = min(pause * 1.5, 0.05)
-    return True
+#: How ranks of a process group get more time.
+TAKE_LONGER = "give init_process_group or new_group a longer timeout= if that is too short"
 
 
-def _put(store: Any, key: str, value: Any) -> None:
-    store.set(key, value)
-    if not hasattr(store, "check"):
-        store.add(key + _THERE, 1)
-
-
-def _holds(store: Any, keys: list[str]) -> bool:
-    """Whether the store has all these keys, without waiting for them.
-
-    Before 2.0 only a number can be asked for so. A ``wait`` that is over leaves its late answer in the connection, where the next
-    question takes it for its own.
-    """
-    check: Optional[Callable[[list[str]], bool]] = getattr(store, "check", None)
-    if check is not None:
-        return bool(check(keys))
-    return all(store.add(key + _THERE, 0) > 0 for key in keys)
-
-
-def _remove(store: Any, key: str) -> None:
-    try:
-        # The mark first: a key that is marked can be had.
-        if not hasattr(store, "check"):
-            store.delete_key(key + _THERE)
-        store.delete_key(key)
-    except (RuntimeError, NotImplementedError):
-        # It costs a few bytes until the job ends; nobody takes it for a new one.
-        pass
-
-
-def _text(value: Any) -> str:
-    return bytes(value).decode("ascii", "replace")
+def _heard(text: Optional[str]) -> Optional[Hello]:
+    if not text:
+        return None
+    nonce, *grounds = text.split(" ")
+    return Hello(nonce, frozenset(grounds))

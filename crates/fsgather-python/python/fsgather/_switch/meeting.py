@@ -5,28 +5,37 @@ They are forgotten when torch destroys the group, and do nothing in a forked chi
 
 from __future__ import annotations
 
+import atexit
+import hashlib
 import os
+import secrets
 import sys
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Optional
 
-from fsgather import _errors
+from fsgather import _errors, _workers
 from fsgather._switch import groups, notices
-from fsgather._switch.introduction import GRACE, Introduction, mark_presence
+from fsgather._switch.ground import Ground
+from fsgather._switch.introduction import GRACE, TAKE_LONGER, Hello, Introduction, OnGround, Record
+from fsgather._switch.lookout import Arriving, Lookout
+from fsgather._switch.presence import Presence
 
 if TYPE_CHECKING:
     from fsgather import Communicator
+    from fsgather._switch.formation import Formation
 
-__all__ = ["Membership", "communicator_of", "forget_destroyed", "of", "say_present"]
+__all__ = ["Membership", "begin", "communicator_of", "forget_destroyed", "of"]
 
 #: torch's default for process groups that do not tell theirs.
 _DEFAULT_PATIENCE = 1800.0
 
 _lock = threading.Lock()
 _memberships: dict[int, Membership] = {}
-_is_present = False
-"""Whether the other ranks have been told that functions are replaced here."""
+_presence: Optional[Presence] = None
+"""By which ranks of the default group know of each other, if that was made when functions had been replaced here."""
+_formation: Optional[Formation] = None
+"""The world of all ranks of the default group."""
 
 
 class Membership:
@@ -42,6 +51,10 @@ class Membership:
         # The store and the process group are torch's to end: kept until the ranks have met.
         self._group: Optional[groups.Group] = group
         self._communicator: Optional[Communicator] = None
+        self._ground: Optional[Ground] = None
+        self._meetings = 0
+        """How often its ranks have met, or have found that they cannot."""
+        self._arriving: Optional[Arriving] = None
 
     def is_of(self, process_group: Any) -> bool:
         """Whether it belongs to this very object, which has not been destroyed."""
@@ -61,8 +74,15 @@ class Membership:
             if self._communicator is None:
                 if self._group is None:
                     raise _errors.Error("the process group was destroyed while another thread made a call on it")
-                self._communicator = _meet(self._group)
-                self._group = None
+                before = self._ground
+                try:
+                    self._ground, self._communicator = self._meet(self._group)
+                    self._group = None
+                except _errors.Error:
+                    self._begin_anew()
+                    raise
+                self._begin_anew()
+                _give_back([] if before is None else [before])
             return self._communicator
 
     def call(self, name: str, *arguments: Any, like: str = "pickle", **how: Any) -> Any:
@@ -72,13 +92,16 @@ class Membership:
         pickle each entry of a list. The exception is then the one that pickling it has raised, on other ranks :class:`fsgather.PeerFailed`, and the
         next call has all ranks meet anew.
         """
-        communicator = self.communicator()
+        communicator: Optional[Communicator] = None
         try:
+            communicator = self.communicator()
             return getattr(communicator, name)(*arguments, _like=like, **how)
+        except _errors.Timeout as error:
+            raise _in_words_of_torch(error) from error.__cause__
         except (_errors.PeerFailed, _errors.TooLarge) as error:
-            if _is_only_the_object(error):
+            if communicator is not None and _is_only_the_object(error):
                 self._start_anew(communicator)
-            if error.__cause__ is not None:
+            if communicator is not None and error.__cause__ is not None:
                 raise error.__cause__ from error
             raise
 
@@ -92,8 +115,53 @@ class Membership:
     def leave(self) -> None:
         """Gives the communicator up, without waiting for the other ranks."""
         communicator, self._communicator, self._group = self._communicator, None, None
+        ground, self._ground = self._ground, None
+        self._arriving = None
         if communicator is not None:
             communicator._member.leave(None)
+        _give_back([] if ground is None else [ground])
+
+    def _begin_anew(self) -> None:
+        """Ends this meeting: a later one is another."""
+        self._meetings += 1
+        self._arriving = None
+
+    def _meet(self, group: groups.Group) -> tuple[Ground, Communicator]:
+        limit = group.timeout()
+        patience = limit.total_seconds() if limit is not None else _DEFAULT_PATIENCE
+        if self._arriving is None:
+            self._arriving = Arriving(_number(group.name, self._meetings), patience, "torch.distributed")
+        arriving, formation = self._arriving, _formation
+        lookout = Lookout(group, _presence, formation, arriving)
+        # Where the program itself calls us, ranks that have not come yet are late, and nothing else.
+        own = Introduction(group, lookout, patience, GRACE if _presence is not None else patience)
+        try:
+            lookout.await_world()
+            lookout.look_at_world()
+            ground, number = _meet_at_store(own, patience)
+        except RuntimeError as error:
+            # What torch raises where its store has gone.
+            raise lookout.explain(error) from error
+        # So that it does not look as if this rank were still to come.
+        lookout.say_come()
+        # With FSGATHER_TIMEOUT set, that counts.
+        timeout = None if os.environ.get("FSGATHER_TIMEOUT") else patience
+        communicator = ground.channel(group.ranks, number, timeout)
+        if _presence is not None and group.ranks[group.rank] == 0:
+            patched = os.environ.get("FSGATHER_PATCH", "").strip()
+            why = f"FSGATHER_PATCH={patched}" if patched else f"backend {group.backend}"
+            size = len(group.ranks)
+            notices.first(f"object collectives of this job go through fsgather ({why}); the first is one of {size} ranks")
+        return ground, communicator
+
+
+def _in_words_of_torch(error: _errors.Timeout) -> _errors.Timeout:
+    """The same error, with the way out that jobs of torch have."""
+    text = str(error)
+    for hint in ("set FSGATHER_TIMEOUT to wait longer", "give this call a longer time-out to wait longer"):
+        if text.endswith(hint) and not os.environ.get("FSGATHER_TIMEOUT"):
+            error.args = (text[: -len(hint)] + TAKE_LONGER,)
+    return error
 
 
 def _is_only_the_object(error: _errors.Error) -> bool:
@@ -118,6 +186,7 @@ def of(group: Any = None) -> Optional[Membership]:
     described = groups.describe(process_group)
     if described is None:
         return None
+    _workers.check_group(process_group, described.ranks[described.rank])
     with _lock:
         known = _memberships.get(id(process_group))
         if known is None or not known.is_of(process_group):
@@ -125,8 +194,34 @@ def of(group: Any = None) -> Optional[Membership]:
     return known
 
 
+def begin(began: float, problem: str) -> None:
+    """Tells the other ranks of the default group, which has just been made, that functions are replaced here, too, or why they
+    are not; and has them make a world, in the background. ``began`` is when torch began to make the group."""
+    global _presence, _formation
+    forget_destroyed()
+    world = groups.describe(None)
+    if world is None:
+        return
+    _workers.leave_mark(world.ranks[world.rank])
+    presence = Presence(world.world_store, world.ranks[world.rank], began)
+    presence.say(problem)
+    _presence = presence
+    if problem:
+        return
+    from fsgather._switch.formation import Formation
+
+    limit = world.timeout()
+    patience = limit.total_seconds() if limit is not None else _DEFAULT_PATIENCE
+    timeout = None if os.environ.get("FSGATHER_TIMEOUT") else patience
+    formation = Formation(world, presence, patience, timeout)
+    _formation = formation
+    formation.start()
+
+
 def forget_destroyed() -> None:
     """Leaves the communicators whose process groups torch has destroyed."""
+    global _presence, _formation
+    formation = None
     with _lock:
         gone = {
             key: membership
@@ -135,17 +230,28 @@ def forget_destroyed() -> None:
         }
         for key in gone:
             del _memberships[key]
+        if _formation is not None and not groups.exists(_formation.process_group):
+            formation, _formation, _presence = _formation, None, None
     for membership in gone.values():
         membership.leave()
+    if formation is not None:
+        formation.end()
 
 
-def say_present() -> None:
-    """Leaves word for the other ranks of the default group that functions are replaced here, too."""
-    global _is_present
-    world = groups.describe(None)
-    if world is not None:
-        _is_present = True
-        mark_presence(world.world_store, world.ranks[world.rank])
+_grounds: list[Ground] = []
+"""Worlds of process groups that had to meet by themselves."""
+
+
+def _give_back(grounds: list[Ground]) -> None:
+    """Notes that a process group has no part of these any more; those of which none has are left."""
+    with _lock:
+        for ground in grounds:
+            ground.users -= 1
+        unused = [ground for ground in _grounds if ground.users == 0]
+        for ground in unused:
+            _grounds.remove(ground)
+    for ground in unused:
+        ground.leave(None)
 
 
 def communicator_of(group: Any = None) -> Communicator:
@@ -170,56 +276,108 @@ def communicator_of(group: Any = None) -> Communicator:
     )
 
 
-def _meet(group: groups.Group) -> Communicator:
+def _number(name: str, meetings: int) -> int:
+    """What ranks that wait at a meeting call it: the same on all, without a word between them."""
+    digest = hashlib.sha256(f"{name} {meetings}".encode()).digest()
+    return int.from_bytes(digest[:7], "big")
+
+
+def _meet_at_store(own: Introduction, patience: float) -> tuple[Ground, int]:
+    """Has the ranks of a group meet; the world that it gets a part of, and which part."""
+    ranks = own.group.ranks
+    with _lock:
+        all_ranks = _formation.ground if _formation is not None else None
+        known = [*_grounds, *([] if all_ranks is None else [all_ranks])]
+        offered = {ground.name: ground for ground in known if ground.can_carry(ranks)}
+        for ground in offered.values():
+            ground.users += 1
+    chosen: Optional[Ground] = None
+    try:
+        chosen, number = _agree(own, offered, patience)
+    finally:
+        _give_back([ground for ground in offered.values() if ground is not chosen])
+    return chosen, number
+
+
+def _agree(own: Introduction, offered: dict[str, Ground], patience: float) -> tuple[Ground, int]:
+    group = own.group
+    if group.rank != 0:
+        welcome = own.fetch_welcome(frozenset(offered))
+        if isinstance(welcome, OnGround):
+            return offered[welcome.ground], welcome.number
+        record = welcome.record
+        return _join(group, welcome.ground, patience, lambda _seconds: record), welcome.number
+    hellos = own.gather_hellos(frozenset(offered))
+    common = frozenset(offered).intersection(*(hello.grounds for hello in hellos))
+    number = secrets.randbits(62)
+    if common:
+        # The world of all ranks, if it is one of them.
+        name = max(common, key=lambda name: len(offered[name].ranks))
+        own.welcome(hellos, OnGround(name, number))
+        return offered[name], number
+    return _found(own, hellos, number, patience), number
+
+
+def _found(own: Introduction, hellos: list[Hello], number: int, patience: float) -> Ground:
+    """On rank 0: lets the others into a new world."""
+    answered = False
+
+    def publish(record: bytes) -> None:
+        nonlocal answered
+        own.welcome(hellos, Record(record, own.nonce, number))
+        answered = True
+
+    try:
+        return _join(own.group, own.nonce, patience, publish=publish)
+    except BaseException as error:
+        if not answered:
+            rank = own.group.ranks[0]
+            said = f"rank {rank} cannot let others join: {type(error).__name__}: {error}"
+            own.refuse_all(hellos, _errors.Rendezvous(said))
+        raise
+
+
+def _join(group: groups.Group, name: str, patience: float, fetch: Any = None, publish: Any = None) -> Ground:
     from fsgather import Communicator
 
-    limit = group.timeout()
-    patience = limit.total_seconds() if limit is not None else _DEFAULT_PATIENCE
-    # Where the program itself calls us, ranks that have not come yet are late, and nothing else.
-    own = Introduction.of(group, patience, GRACE if _is_present else patience)
-    # With FSGATHER_TIMEOUT set, that counts.
     timeout = None if os.environ.get("FSGATHER_TIMEOUT") else patience
-    size = len(group.ranks)
-    if group.rank == 0:
-        nonces = own.gather_hellos()
-        answered = False
-
-        def publish(record: bytes) -> None:
-            nonlocal answered
-            own.welcome(nonces, record)
-            answered = True
-
-        try:
-            communicator = Communicator.meet(0, size, publish, _not_asked, timeout=timeout)
-        except BaseException as error:
-            if not answered:
-                rank = group.ranks[0]
-                own.refuse(nonces, f"rank {rank} cannot let others join: {type(error).__name__}: {error}")
-            raise
-    else:
-        record = own.fetch_record()
-        communicator = Communicator.meet(group.rank, size, _not_asked, lambda _seconds: record, timeout=timeout)
-    if _is_present and group.ranks[group.rank] == 0:
-        patched = os.environ.get("FSGATHER_PATCH", "").strip()
-        why = f"FSGATHER_PATCH={patched}" if patched else f"backend {group.backend}"
-        notices.once(f"object collectives of this job go through fsgather ({why}); the first is one of {size} ranks")
-    return communicator
+    communicator = Communicator.meet(
+        group.rank, len(group.ranks), publish or _not_asked, fetch or _not_asked, timeout=timeout, _set_up_later=True
+    )
+    ground = Ground(name, group.ranks, communicator)
+    ground.users = 1
+    with _lock:
+        _grounds.append(ground)
+    return ground
 
 
 def _not_asked(*_arguments: Any) -> Any:
     raise AssertionError("rank 0 publishes its record, the others fetch it")
 
 
+def _at_exit() -> None:
+    """Leaves the world of all ranks, and says why if this process ends by an exception."""
+    formation = _formation
+    if formation is not None:
+        error = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
+        from fsgather._communicator import _text
+
+        formation.end(None if error is None else _text(error))
+
+
 def _after_fork() -> None:
     # Torch's groups are of no use in a forked child, and these belong to the parent. The child may make its own.
-    global _lock
+    global _lock, _presence, _formation
     _lock = threading.Lock()
     # Kept alive: what ends a communicator belongs to the parent, too.
-    _inherited.append(dict(_memberships))
+    _inherited.append((dict(_memberships), list(_grounds), _formation, _presence))
     _memberships.clear()
+    _grounds.clear()
+    _formation = _presence = None
 
 
 _inherited: list[Any] = []
 
 if sys.platform != "win32":
     os.register_at_fork(after_in_child=_after_fork)
+atexit.register(_at_exit)

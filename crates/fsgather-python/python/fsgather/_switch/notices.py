@@ -1,11 +1,12 @@
-"""What the switch says, through the logger ``fsgather``, and never before a replaced function is called or passed over."""
+"""What the switch says, through the logger ``fsgather``, or on standard error while torch is imported."""
 
 from __future__ import annotations
 
 import os
+import sys
 import threading
 
-__all__ = ["forget", "once", "warn"]
+__all__ = ["at_import", "debug", "first", "forget", "once", "warn"]
 
 _lock = threading.Lock()
 _said: set[str] = set()
@@ -27,6 +28,45 @@ def once(text: str) -> None:
     logging.getLogger("fsgather").warning("%s", text)
 
 
+def debug(text: str) -> None:
+    """Says ``text`` to those who look for a fault."""
+    import logging
+
+    logging.getLogger("fsgather").debug("%s", text)
+
+
+def first(text: str) -> None:
+    """Says ``text``, unless this process has said anything this way already."""
+    global _has_said_first
+    with _lock:
+        if _has_said_first:
+            return
+        _has_said_first = True
+    once(text)
+
+
+_has_said_first = False
+
+
+def at_import(text: str) -> None:
+    """Says ``text`` on standard error while torch is imported, when a program has not set up any logging yet.
+
+    Once on each host, where launchers say which of its processes this is; and not again in processes that this one starts.
+    """
+    if any(os.environ.get(name, "0") != "0" for name in _LOCAL_RANKS) or os.environ.get(_SAID) == text:
+        return
+    os.environ[_SAID] = text
+    print(f"fsgather: {text}", file=sys.stderr, flush=True)
+
+
+_SAID = "_FSGATHER_SAID"
+
+_LOCAL_RANKS = (
+    *("FSGATHER_LOCAL_RANK", "LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK"),
+    *("MV2_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "PALS_LOCAL_RANKID"),
+)
+
+
 def warn(text: str) -> None:
     """Says ``text`` once, in one process of the job, going by what its launcher says."""
     for variable in ("RANK", "FSGATHER_RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"):
@@ -40,5 +80,7 @@ def warn(text: str) -> None:
 
 def forget() -> None:
     """Starts anew, for tests."""
+    global _has_said_first
     with _lock:
         _said.clear()
+        _has_said_first = False

@@ -1,0 +1,35 @@
+//! Word that a rank has come to where others meet it: [`Arrival`].
+
+use std::sync::{Mutex, PoisonError};
+
+use fsgather::Postcard;
+use pyo3::prelude::*;
+
+use crate::waiting::Waiting;
+
+/// Word that this rank has come, for as long as it is kept.
+#[pyclass(frozen, module = "fsgather._fsgather")]
+pub(crate) struct Arrival {
+    arrival: Mutex<fsgather::Arrival<Postcard>>,
+    waiting: Waiting,
+}
+
+impl Arrival {
+    pub(crate) const fn new(arrival: fsgather::Arrival<Postcard>, waiting: Waiting) -> Self {
+        Self {
+            arrival: Mutex::new(arrival),
+            waiting,
+        }
+    }
+}
+
+#[pymethods]
+impl Arrival {
+    /// Whether all have come; it waits for nobody, and raises what keeps one from coming.
+    fn have_all_come(&self, py: Python<'_>) -> PyResult<bool> {
+        self.waiting.run(py, || {
+            let mut arrival = self.arrival.lock().unwrap_or_else(PoisonError::into_inner);
+            arrival.have_all_come()
+        })
+    }
+}
