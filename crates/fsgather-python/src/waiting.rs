@@ -3,7 +3,7 @@
 //! Calls of the library run on the thread that calls, without the interpreter's lock. While such a call waits
 //! it asks ten times a second whether a signal has come, takes the lock for that, and forwards what has
 //! been logged. So Ctrl-C ends a wait, on all ranks, and the exception that a signal handler has raised is the
-//! one that the caller gets.
+//! one that the caller gets. SIGTERM, which would end the process, ends the call before: see `_terminating.py`.
 
 use std::{
     sync::{Arc, Mutex, PoisonError, mpsc},
@@ -12,7 +12,7 @@ use std::{
 };
 
 use fsgather::{Error, Interrupt};
-use pyo3::{exceptions::PyKeyboardInterrupt, prelude::*};
+use pyo3::{exceptions::PyKeyboardInterrupt, prelude::*, sync::PyOnceLock};
 
 use crate::{errors, logging};
 
@@ -83,8 +83,21 @@ impl Waiting {
         py: Python<'_>,
         call: impl FnOnce() -> Result<T, Error> + Send,
     ) -> PyResult<T> {
+        let module = terminating(py)?;
+        let is_minded = module.call_method0("begin")?.is_truthy()?;
         let result = py.detach(call);
-        self.settle(py, result)
+        let mut settled = self.settle(py, result);
+        if is_minded && let Err(raised) = module.call_method0("end") {
+            settled = Err(raised);
+        }
+        let is_over = |raised: &PyErr| -> PyResult<bool> {
+            let terminated = module.getattr("Terminated")?;
+            Ok(is_minded && raised.matches(py, terminated)?)
+        };
+        match &settled {
+            Err(raised) if is_over(raised)? => module.call_method0("die").and(settled),
+            _ => settled,
+        }
     }
 
     /// Runs something that waits where nobody can ask for signals, such as meeting, on a thread of its own.
@@ -134,6 +147,13 @@ impl Waiting {
         let own = raised.take_if(|(thread, _)| *thread == thread::current().id());
         own.map(|(_, error)| error)
     }
+}
+
+/// What is done about SIGTERM.
+fn terminating(py: Python<'_>) -> PyResult<&Bound<'_, PyModule>> {
+    static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    let import = || Ok::<_, PyErr>(py.import("fsgather._terminating")?.unbind());
+    Ok(MODULE.get_or_try_init(py, import)?.bind(py))
 }
 
 /// Lets Python's signal handlers run, if this is the thread for it. What they raise is kept for the caller;

@@ -123,6 +123,89 @@ def test_ctrl_c_ends_a_wait_on_all_ranks(world: World) -> None:
     assert ended[1].told == [[0, "KeyboardInterrupt"]], ended[1].err
 
 
+@pytest.mark.parametrize("transport", ["filesys", "memory"])
+def test_sigterm_to_all_ranks_leaves_no_payloads_and_ends_them_as_ever(world: World, transport: str) -> None:
+    world.start(
+        4,
+        """
+        fsgather.barrier()
+        tell("ready")
+        if rank == 3:
+            # It does not come any more.
+            wait_for_go()
+        fsgather.all_gather(b"x" * 2_000_000)
+        """,
+        FSGATHER_TRANSPORT=transport,
+    )
+    assert [world.hear(rank) for rank in range(4)] == ["ready"] * 4
+    for rank in range(3):
+        world.until_it_waits(rank)
+    for rank in range(4):
+        world.signal(rank, signal.SIGTERM)
+    ended = world.ends()
+    assert [end.code for end in ended] == [-signal.SIGTERM] * 4, [end.err for end in ended]
+    left = [path for path in (world.directory / "all_gather_via_filesys").glob("**/*") if not path.name.startswith("refusal-")]
+    assert left == []
+
+
+def test_sigterm_in_a_call_is_the_programs_own_where_it_handles_it(world: World) -> None:
+    world.start(
+        2,
+        """
+        import signal
+
+        def handle(number, frame):
+            raise SystemExit(7)
+
+        fsgather.barrier()
+        before = signal.getsignal(signal.SIGTERM)
+        fsgather.barrier()
+        tell([before is signal.SIG_DFL, signal.getsignal(signal.SIGTERM) is signal.SIG_DFL])
+        signal.signal(signal.SIGTERM, handle)
+        if rank == 1:
+            wait_for_go()
+        fsgather.all_gather(rank)
+        """,
+    )
+    assert [world.hear(rank) for rank in range(2)] == [[True, True]] * 2
+    world.until_it_waits(0)
+    world.signal(0, signal.SIGTERM)
+    assert world.ranks[0].wait() == 7
+    world.go()
+    world.ends()
+
+
+def test_a_child_that_is_forked_while_a_call_waits_dies_of_sigterm(world: World) -> None:
+    world.start(
+        2,
+        """
+        import signal, threading, time
+
+        def fork():
+            told, tell_it = os.pipe()
+            child = os.fork()
+            if child == 0:
+                os.write(tell_it, b"x")
+                while True:
+                    time.sleep(0.1)
+            os.read(told, 1)
+            os.kill(child, signal.SIGTERM)
+            tell(os.WTERMSIG(os.waitpid(child, 0)[1]))
+
+        fsgather.barrier()
+        if rank == 0:
+            forking = threading.Timer(0.5, fork)
+            forking.start()
+        else:
+            wait_for_go()
+        fsgather.barrier()
+        """,
+    )
+    assert world.hear(0) == signal.SIGTERM
+    world.go()
+    assert [end.code for end in world.ends()] == [0, 0]
+
+
 def start_with_a_late_reader(world: World) -> subprocess.Popen[str]:
     """Rank 0 ends without close while rank 1 has not read yet, which it does when told to go on; rank 0's process."""
     world.start(

@@ -1,0 +1,77 @@
+"""SIGTERM while a call waits: what this process has handed in is removed before the signal ends it, as with Ctrl-C.
+
+A launcher that is told to end sends SIGTERM to all ranks at once, so that none is left to remove what they leave. By default that signal
+ends a process between two instructions. So for as long as the main thread is inside of a call, and the program has nothing of its own
+for SIGTERM, the signal ends the call first, and then the process, by the same signal. Between calls nothing is different.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from typing import Any
+
+__all__ = ["Terminated", "begin", "die", "end"]
+
+#: Seconds that removing and taking leave may take. Launchers wait some ten times as long before they kill.
+_LIMIT = 3.0
+
+_pid = 0
+"""The process that has begun a call; a forked child has our handler, and no call."""
+_is_dying = False
+
+
+class Terminated(BaseException):
+    """SIGTERM has come while a call waited."""
+
+
+def begin() -> bool:
+    """Has SIGTERM end the call that begins now, where it would end the process; whether it does."""
+    global _pid
+    if _is_dying or threading.current_thread() is not threading.main_thread():
+        return False
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        return False
+    try:
+        signal.signal(signal.SIGTERM, _terminate)
+    except ValueError:
+        # Not the main interpreter.
+        return False
+    _pid = os.getpid()
+    return True
+
+
+def end() -> None:
+    """Ends what has begun. What came in the last moment is raised here: it is looked for before the handler goes."""
+    if signal.getsignal(signal.SIGTERM) is _terminate:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def die() -> None:
+    """Leaves all communicators, and ends this process by the signal."""
+    global _is_dying
+    _is_dying = True
+    # From now on another one ends it at once.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    leaving = threading.Thread(target=_leave_all, name="fsgather-end", daemon=True)
+    leaving.start()
+    leaving.join(_LIMIT)
+    os.kill(os.getpid(), signal.SIGTERM)
+    os._exit(128 + signal.SIGTERM)
+
+
+def _leave_all() -> None:
+    from fsgather._communicator import _living
+
+    for communicator in list(_living):
+        if communicator._pid == os.getpid():
+            communicator._member.leave("SIGTERM")
+
+
+def _terminate(number: int, _frame: Any) -> None:
+    if os.getpid() != _pid:
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+        return
+    raise Terminated("SIGTERM")
