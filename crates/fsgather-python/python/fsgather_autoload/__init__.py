@@ -14,8 +14,8 @@ __all__ = ["autoload", "register_backend"]
 def autoload() -> None:
     """Replaces the functions that ``FSGATHER_PATCH`` selects; does nothing without it.
 
-    Never raises, since an exception here would break ``import torch``, and never prints: this runs in data-loading
-    workers too. What goes wrong is told by the first call of a function that would have been replaced.
+    Never raises, since an exception here would break ``import torch``. What goes wrong is said once on standard error, and
+    raised by the first call of a function that would have been replaced.
     """
     selected = os.environ.get("FSGATHER_PATCH", "")
     if not selected.strip():

@@ -246,6 +246,31 @@ def a_job_without_object_functions_notices_nothing(directory: Path) -> None:
 
 
 @proof
+def groups_are_channels_of_a_world(directory: Path) -> None:
+    """They cost nothing each, fail by themselves, and do not depend on ranks that are not in them."""
+    said = launched(directory / "out", "channels.py", "", FSGATHER_PATCH="torch", FSGATHER_DIR=str(directory))
+    assert "".join(said).count(NOTICE) == 1, said
+    for name, text in results(directory / "out").items():
+        assert text == "went on" or name in ("rank-0", "rank-2"), (name, text)
+
+
+@proof
+def a_late_rank_is_told_what_the_others_were(directory: Path) -> None:
+    """Also when those who waited have ended since, one of them with the store; and all may call again if they have not."""
+    for case in ("here", "gone"):
+        launched(directory / case, "late.py", case, FSGATHER_PATCH="torch", FSGATHER_DIR=str(directory))
+        told = results(directory / case)
+        assert len({told[f"rank-{rank}"] for rank in (0, 1, 3)}) == 1, told
+        assert re.match(r"Timeout: timed out after 4s .* waiting for rank 2 on \S+ \(pid \d+, last known computing", told["rank-0"]), told
+        assert "init_process_group" in told["rank-0"], told
+        if case == "here":
+            assert told["rank-2"] == told["rank-0"], told
+        else:
+            # Of whoever is missed first.
+            assert re.match(r"(Timeout|PeerFailed): .*rank \d on \S+ \(pid", told["rank-2"]), told
+
+
+@proof
 def mistakes_are_told_at_import(directory: Path) -> None:
     """Once on each host, on standard error, and never where that would break the import."""
     base = {name: value for name, value in os.environ.items() if not name.startswith("FSGATHER_")}
@@ -256,6 +281,13 @@ def mistakes_are_told_at_import(directory: Path) -> None:
         assert ended.returncode == 0 and ended.stdout == "", ended
         assert ended.stderr.count("fsgather: FSGATHER_PATCH=toch: there is no 'toch' (did you mean torch?)") == times, ended
         assert len(ended.stderr.splitlines()) == times, ended.stderr
+    # Where it cannot be loaded at all.
+    broken = directory / "broken"
+    (broken / "fsgather").mkdir(parents=True)
+    (broken / "fsgather/__init__.py").write_text("raise ImportError('built for another Python')\n")
+    variables = {**base, "FSGATHER_PATCH": "torch", "PYTHONPATH": f"{broken}{os.pathsep}{os.environ['PYTHONPATH']}"}
+    ended = subprocess.run([sys.executable, "-c", code], env=variables, cwd=directory, capture_output=True, text=True)
+    assert ended.returncode == 0 and ended.stderr.count("cannot be loaded on this rank: built for another Python") == 1, ended
 
 
 @proof

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from typing import Optional
 
 # The thread must hold no lock of an import when the program forks: everything is imported before it runs.
 from fsgather import _errors, _fsgather
 from fsgather._communicator import Communicator
-from fsgather._switch import notices
+from fsgather._switch import groups, notices
 from fsgather._switch.ground import Ground
 from fsgather._switch.groups import Group
-from fsgather._switch.introduction import Introduction, Record
+from fsgather._switch.introduction import Introduction, Publishing, Record
 from fsgather._switch.lookout import Lookout
 from fsgather._switch.presence import LEFT, Presence, text_of
 
@@ -34,25 +35,36 @@ class Formation:
     """The world of all ranks, and how it comes about."""
 
     def __init__(self, group: Group, presence: Presence, patience: float, timeout: Optional[float]) -> None:
-        self.process_group = group.process_group
-        self.presence = presence
+        # The process group and its store are torch's to end, which a program may wait for: a later store at the same port is
+        # another one. They are kept until the ranks have met, and by nothing that refers to itself.
+        self._process_group = weakref.ref(group.process_group)
+        self._presence: Optional[Presence] = presence
         self.ground: Optional[Ground] = None
         """The world, once it has formed."""
-        self._group = group
         self._timeout = timeout
         self._began = time.monotonic()
         self._are_absent_named = group.rank != 0
+        self._ranks = group.ranks
         self._ended = threading.Event()
         self._is_over = threading.Event()
         self._stop = _fsgather.Stop()
         self._lock = threading.Lock()
         lookout = Lookout(group, presence, None, on_look=self._look)
-        self._own = Introduction(group, lookout, patience, patience, prefix="world/", pause=self._is_over.wait)
-        self._thread = threading.Thread(target=self._run, name="fsgather-world", daemon=True)
+        own = Introduction(group, lookout, patience, patience, prefix="world/", pause=self._is_over.wait)
+        self._thread = threading.Thread(target=self._run, args=(own,), name="fsgather-world", daemon=True)
 
     def start(self) -> None:
         """Begins, in the background."""
         self._thread.start()
+
+    def is_of_a_group(self) -> bool:
+        """Whether its process group has not been destroyed."""
+        return groups.exists(self._process_group())
+
+    def let_go_of_store(self) -> None:
+        """Uses the store no more, once the ranks have met."""
+        if self.has_ended():
+            self._presence = None
 
     def has_ended(self) -> bool:
         """Whether it is known what has come of it."""
@@ -90,14 +102,15 @@ class Formation:
 
     def _say_end(self, what: str) -> None:
         try:
-            self.presence.say_own_end(what)
+            if self._presence is not None:
+                self._presence.say_own_end(what)
         except RuntimeError:
             # The store has gone before.
             pass
 
-    def _run(self) -> None:
+    def _run(self, own: Introduction) -> None:
         try:
-            ground = self._meet()
+            ground = self._meet(own)
             with self._lock:
                 if not self._is_over.is_set():
                     self.ground = ground
@@ -109,23 +122,22 @@ class Formation:
         finally:
             self._ended.set()
 
-    def _meet(self) -> Ground:
-        own, group = self._own, self._group
+    def _meet(self, own: Introduction) -> Ground:
+        group = own.group
         size = len(group.ranks)
         how = {"timeout": self._timeout, "_set_up_later": True, "_stop": self._stop}
         if group.rank == 0:
             hellos = own.gather_hellos(frozenset())
             name = own.nonce
-
-            def publish(record: bytes) -> None:
-                own.welcome(hellos, Record(record, name, 0))
-
+            publish = Publishing(own, hellos, 0)
             try:
                 communicator = Communicator.meet(0, size, publish, _not_asked, **how)
             except _errors.Error as error:
-                # Whoever has been answered already does not look for another answer.
-                own.refuse_all(hellos, error)
+                if not publish.has_answered:
+                    own.refuse_all(hellos, error)
                 raise
+            finally:
+                publish.end()
         else:
             welcome = own.fetch_welcome(frozenset())
             assert isinstance(welcome, Record)
@@ -140,7 +152,10 @@ class Formation:
         if self._are_absent_named or time.monotonic() < self._began + NAME_AFTER:
             return
         self._are_absent_named = True
-        marks = {rank: self.presence.of(rank) for rank in self._group.ranks[:1000]}
+        presence = self._presence
+        if presence is None:
+            return
+        marks = {rank: presence.of(rank) for rank in self._ranks[:1000]}
         absent = [rank for rank, mark in marks.items() if mark is None]
         if absent:
             listed = ", ".join(map(str, absent[:16])) + (f" and {len(absent) - 16} more" if len(absent) > 16 else "")

@@ -20,7 +20,7 @@ from fsgather._switch.groups import Group
 from fsgather._switch.lookout import LOOK_EVERY, Lookout
 from fsgather._switch.notices import once
 
-__all__ = ["GRACE", "Hello", "Introduction", "OnGround", "Record"]
+__all__ = ["GRACE", "Hello", "Introduction", "OnGround", "Publishing", "Record"]
 
 #: Seconds after which it is said for whom this rank waits, again and again.
 WARN_EVERY = 30.0
@@ -61,6 +61,24 @@ class OnGround(NamedTuple):
 
 
 Welcome = Union[Record, OnGround]
+
+
+class Publishing:
+    """What hands a new world's record to those who have said hello. A world keeps it for as long as it lives, but not the store."""
+
+    def __init__(self, own: Introduction, hellos: list[Hello], number: int) -> None:
+        self._parts: Optional[tuple[Introduction, list[Hello], int]] = (own, hellos, number)
+        self.has_answered = False
+
+    def __call__(self, record: bytes) -> None:
+        if self._parts is not None:
+            own, hellos, number = self._parts
+            own.welcome(hellos, Record(record, own.nonce, number))
+            self.has_answered = True
+
+    def end(self) -> None:
+        """Lets go of the store."""
+        self._parts = None
 
 
 class Introduction:

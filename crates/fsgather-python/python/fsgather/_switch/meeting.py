@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Optional
 from fsgather import _errors, _workers
 from fsgather._switch import groups, notices
 from fsgather._switch.ground import Ground
-from fsgather._switch.introduction import GRACE, TAKE_LONGER, Hello, Introduction, OnGround, Record
+from fsgather._switch.introduction import GRACE, TAKE_LONGER, Hello, Introduction, OnGround, Publishing
 from fsgather._switch.lookout import Arriving, Lookout
 from fsgather._switch.presence import Presence
 
@@ -230,8 +230,11 @@ def forget_destroyed() -> None:
         }
         for key in gone:
             del _memberships[key]
-        if _formation is not None and not groups.exists(_formation.process_group):
+        if _formation is not None and not _formation.is_of_a_group():
             formation, _formation, _presence = _formation, None, None
+    if formation is not None:
+        # Leaving may take a while, and the store is to go now: ranks that make another one at its port would find this one.
+        formation.let_go_of_store()
     for membership in gone.values():
         membership.leave()
     if formation is not None:
@@ -320,21 +323,17 @@ def _agree(own: Introduction, offered: dict[str, Ground], patience: float) -> tu
 
 def _found(own: Introduction, hellos: list[Hello], number: int, patience: float) -> Ground:
     """On rank 0: lets the others into a new world."""
-    answered = False
-
-    def publish(record: bytes) -> None:
-        nonlocal answered
-        own.welcome(hellos, Record(record, own.nonce, number))
-        answered = True
-
+    publish = Publishing(own, hellos, number)
     try:
         return _join(own.group, own.nonce, patience, publish=publish)
     except BaseException as error:
-        if not answered:
+        if not publish.has_answered:
             rank = own.group.ranks[0]
             said = f"rank {rank} cannot let others join: {type(error).__name__}: {error}"
             own.refuse_all(hellos, _errors.Rendezvous(said))
         raise
+    finally:
+        publish.end()
 
 
 def _join(group: groups.Group, name: str, patience: float, fetch: Any = None, publish: Any = None) -> Ground:
