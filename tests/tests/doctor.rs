@@ -88,7 +88,19 @@ fn host() -> String {
 fn alone_it_tells_what_the_directory_can_do_and_what_only_several_ranks_can_try() {
     let place = place();
     let directory = place.path().to_str().expect("text");
-    let end = alone(&[directory], &[]);
+    let brief = alone(&[directory], &[]);
+    assert_eq!(brief.code, USABLE, "{brief:?}");
+    assert_eq!(brief.stdout[0], "usable (0 problems, 0 warnings, 1 note)");
+    let said = brief.stdout.join("\n");
+    assert!(
+        said.contains(" checks are ok; --verbose shows them"),
+        "{said}"
+    );
+    assert!(said.contains("  FSGATHER_DIR "), "{said}");
+    for text in ["every variable is understood", "FSGATHER_TIMEOUT"] {
+        assert!(!said.contains(text), "{said}");
+    }
+    let end = alone(&[directory, "--verbose"], &[]);
     assert_eq!(end.code, USABLE, "{end:?}");
     let said = end.stdout.join("\n");
     for text in [
@@ -255,13 +267,27 @@ fn directories_that_cannot_be_used_are_named() {
             stage.start(&mut world.tool(rank, &["doctor"]));
         }
         for end in ranks(&mut stage, STORAGE) {
+            // No more than what is wrong.
             let said = end.stdout.join("\n");
-            assert!(
-                said.contains(path) && said.contains("told by itself"),
-                "{said}"
-            );
-            assert!(said.contains("(1 problem, 0 warnings, "), "{said}");
+            assert!(end.stdout[0].starts_with("not usable: "), "{said}");
+            assert!(end.stdout[0].contains("(1 problem, 0 warnings, "), "{said}");
+            assert!(end.stdout[1].starts_with("report of rank "), "{said}");
+            assert!(said.contains(path) && end.stdout.len() <= 5, "{said}");
         }
+    }
+}
+
+#[test]
+fn nothing_is_advised_that_harms_the_host() {
+    for path in ["/dev/null", "/proc"] {
+        let end = alone(&["--verbose", path], &[]);
+        assert_eq!(end.code, STORAGE, "{end:?}");
+        let said = end.stdout.join("\n");
+        assert!(
+            !said.contains("chmod") && !said.contains("make room"),
+            "{said}"
+        );
+        assert!(said.contains("(1 problem, 0 warnings, "), "{said}");
     }
 }
 
@@ -353,16 +379,19 @@ fn ranks_that_do_not_share_the_place_where_they_meet_say_so_each_for_itself() {
     }
     assert!(ends[1].stdout.join("\n").contains("on tmpfs"), "{ends:?}");
     // The launcher knows that ranks are on several hosts, and so it is plain why.
-    let world = world.with("FSGATHER_LOCAL_WORLD_SIZE", "1");
+    let world = world
+        .with("FSGATHER_LOCAL_WORLD_SIZE", "1")
+        .with("FSGATHER_JOIN_TIMEOUT", "5m");
     let mut stage = self::stage();
+    let started = Instant::now();
     stage.start(&mut world.tool(0, &["doctor"]));
     let end = stage.end(0);
+    // Nobody waits for ranks that cannot come.
+    assert!(started.elapsed() < allowed(Duration::from_secs(8)));
     assert_eq!(end.code, STORAGE, "{end:?}");
-    assert!(
-        end.stdout
-            .join("\n")
-            .contains(&format!("a file system of {} alone", host()))
-    );
+    let said = end.stdout.join("\n");
+    assert!(said.contains(&format!("a file system of {} alone", host())));
+    assert!(said.contains("(1 problem, 0 warnings, "), "{said}");
     assert_nothing_left(place.path());
 }
 

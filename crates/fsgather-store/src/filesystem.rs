@@ -46,6 +46,8 @@ const TABLE: &[(u32, &str, Class)] = &[
     (0x3153_464a, "jfs", Class::Local),
     (0x0000_4d44, "vfat", Class::Local),
     (0x2011_bab0, "exfat", Class::Local),
+    (0x0000_9fa0, "proc", Class::Local),
+    (0x6265_6572, "sysfs", Class::Local),
     (0x0000_6969, "nfs", Class::Network),
     (0x0000_517b, "smb", Class::Network),
     (0xff53_4d42, "cifs", Class::Network),

@@ -75,6 +75,25 @@ pub fn make_rendezvous(directory: &Path) -> Result<PathBuf, Error> {
         is_directory = make_or_look();
         tries += 1;
     }
+    if let Err(error) = &is_directory
+        && is_gone(error)
+        && let Ok(file_system) = FileSystem::of(directory)
+    {
+        // The directory itself was there.
+        let problem = format!(
+            "{} ({}) holds no directories of users; name another directory with FSGATHER_DIR",
+            directory.display(),
+            file_system.name()
+        );
+        return Err(Error::storage(
+            "make directory",
+            &path,
+            StorageCause {
+                os_code: error.raw_os_error(),
+                message: problem,
+            },
+        ));
+    }
     if !is_directory.map_err(told)? {
         return Err(Error::storage(
             "use",

@@ -229,6 +229,24 @@ mod tests {
     }
 
     #[test]
+    fn what_one_launcher_says_in_the_words_of_two_is_no_news() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().to_str().unwrap();
+        let notes = |world_size: &str| {
+            let facts = of(&[
+                ("FSGATHER_DIR", path),
+                ("FSGATHER_RANK", "1"),
+                ("FSGATHER_WORLD_SIZE", "4"),
+                ("RANK", "1"),
+                ("WORLD_SIZE", world_size),
+            ]);
+            facts.launcher.notes.join("\n")
+        };
+        assert_eq!(notes("4"), "");
+        assert!(notes("8").contains("torchrun is there too (RANK)"));
+    }
+
+    #[test]
     fn settings_that_do_not_go_together_are_told() {
         let facts = of(&[
             ("FSGATHER_CONTROL", "markers"),

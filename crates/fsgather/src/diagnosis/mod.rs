@@ -48,12 +48,16 @@ use crate::{
     communicator::Communicator,
     environment::Variables,
     meeting,
-    settings::{Settings, Transport},
+    settings::{Origin, RendezvousSetting, Settings, Transport},
 };
 
 /// How long ranks wait for each other, when nobody says otherwise: long enough for a launcher to start all
 /// of them, and for ranks that cannot reach rank 0 to be sure of it.
 const JOIN_PATIENCE: Duration = Duration::from_secs(30);
+
+/// The same where it is plain that the directory in which they are to meet is not shared: they may be on one host after
+/// all.
+const SHORT_PATIENCE: Duration = Duration::from_secs(3);
 
 /// How long nothing may move while they try things together, when nobody says otherwise.
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -101,7 +105,8 @@ impl Diagnosis {
 /// Finds out whether a job could run with the settings of this process and what the builder says besides.
 ///
 /// Under a launcher this is collective: all ranks call it. It meets as a communicator does, within 30 seconds
-/// if no other time-out is set, and leaves nothing in the directory but `all_gather_via_filesys/`, and
+/// if no other time-out is set, or 3 seconds where the launcher says that ranks are on several hosts and the directory in
+/// which they are to meet is on a file system of one; and leaves nothing in the directory but `all_gather_via_filesys/`, and
 /// not even that when this process is alone.
 ///
 /// Nothing that is wrong is an error: it is a finding. A file system that does not answer is one after
@@ -149,15 +154,23 @@ fn run(builder: Builder) -> Diagnosis {
         return Diagnosis::unmet(facts, None);
     }
     let since = Instant::now();
-    match meet(builder, &settings) {
+    let meets_in_vain = judge::is_plainly_not_shared(&facts)
+        && !matches!(
+            settings.rendezvous.value,
+            Some(RendezvousSetting::Tcp { .. })
+        );
+    match meet(builder, &settings, meets_in_vain) {
         Err(failure) => Diagnosis::unmet(facts, Some(failure)),
         Ok(communicator) => try_together(communicator, &settings, facts, since.elapsed()),
     }
 }
 
-fn meet(builder: Builder, settings: &Settings) -> Result<Communicator, Error> {
+fn meet(builder: Builder, settings: &Settings, meets_in_vain: bool) -> Result<Communicator, Error> {
     let mut builder = builder.transport(Transport::Memory).for_diagnosis();
-    if !settings.join_timeout.is_given() {
+    if meets_in_vain && settings.join_timeout.origin != Origin::Argument {
+        let patience = settings.join_timeout.value.min(SHORT_PATIENCE);
+        builder = builder.join_timeout(patience);
+    } else if !settings.join_timeout.is_given() {
         builder = builder.join_timeout(JOIN_PATIENCE);
     }
     if !settings.timeout.is_given() {

@@ -25,7 +25,7 @@ nearest known one.
 - `FSGATHER_PATCH` ([which functions of existing jobs are replaced](../guide/switching.md)) and `FSGATHER_PICKLE` ([`0` refuses
   pickles, `1` allows them where strangers could have joined](../guide/python.md#trust)) belong to Python programs.
 
-`fsgather doctor` shows what holds for each variable below and who has said so; with `FSGATHER_LOG=debug` so does
+`fsgather doctor --verbose` shows what holds for each variable below and who has said so; with `FSGATHER_LOG=debug` so does
 every program that makes a communicator.
 
 ## Variables

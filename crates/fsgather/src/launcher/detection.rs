@@ -232,8 +232,16 @@ impl Detection {
 
     /// Notes which other families have variables here; those that come later were not read.
     pub(super) fn see_others(&mut self, variables: &Variables, rows: std::slice::Iter<'_, Row>) {
+        let says = |name: &str, number: u32| {
+            let text = variables.get(name).unwrap_or_default();
+            text.trim().parse() == Ok(number)
+        };
         for row in rows.filter(|row| variables.get(row.rank).is_some()) {
             self.others.push(row.family);
+            // As where one launcher says the same in the words of several.
+            if says(row.rank, self.rank.get()) && says(row.world_size, self.world_size.get()) {
+                continue;
+            }
             self.notes.push(format!(
                 "{} is there too ({}) and was not used",
                 row.family, row.rank

@@ -178,10 +178,11 @@ impl Half {
     }
 
     fn error(&self) -> Error {
-        let way_out = if self.missing() == environment::WORLD_SIZE {
-            "set it".to_owned()
+        let missing = self.missing();
+        let way_out = if self.row.family == Family::Kubernetes {
+            format!("set {missing} to the number of completions")
         } else if self.row.family == Family::Fsgather {
-            format!("set it too, or unset {}", self.set)
+            format!("set {missing} too, or unset {}", self.set)
         } else {
             format!(
                 "start the program by a launcher that sets both, set {} and {}, or unset {}",

@@ -37,8 +37,8 @@ Examples:
       for programs; here with three ranks on this machine
 
 Start it as the job will be started, in its place: `srun fsgather doctor` for
-`srun ./evaluate`. Rank 0 prints one report for all. Where ranks cannot meet,
-each prints its own part and why.
+`srun ./evaluate`. Rank 0 prints one report for all: the conclusion first,
+then problems, warnings and notes. Where ranks cannot meet, each prints what is wrong.
 
 What is tried leaves nothing behind: a few small files and a payload of
 1.5 MiB, which are removed again.
@@ -46,8 +46,8 @@ What is tried leaves nothing behind: a few small files and a payload of
 With --json, standard output carries
   {schema_version, conclusion, exit_code, directory, rank, world_size, met,
    failure, findings, ranks, world}; docs/reference/json.md has it all.
-It exits with 0 when a job could run like this, 12 when the directory is in the
-way, 15 when ranks cannot meet, 2 when settings are wrong.";
+It exits with 0 when a job could run like this, 12 when the directory cannot be
+used, 15 when ranks cannot meet, 2 when settings are wrong.";
 
 /// Find out whether a job could run here, and if not, what to do.
 #[derive(Args, Debug)]
@@ -57,7 +57,12 @@ pub(crate) struct DoctorArguments {
     #[arg(value_name = "DIR")]
     directory: Option<PathBuf>,
 
-    /// How long to wait for other ranks; without it `FSGATHER_JOIN_TIMEOUT`, else 30s.
+    /// Show what is as it should be too, and all settings.
+    #[arg(long, short)]
+    verbose: bool,
+
+    /// How long to wait for other ranks; without it `FSGATHER_JOIN_TIMEOUT`, else 30s, or 3s where a directory is plainly
+    /// not shared.
     #[arg(long, value_name = "D", value_parser = positive_duration)]
     timeout: Option<Duration>,
 }
@@ -101,7 +106,10 @@ pub(crate) fn doctor(
             output::json(&report::report(&diagnosis, code))
         } else {
             // At once, so that reports of several ranks do not mix.
-            output::write(Stream::Stdout, text::text(&diagnosis).as_bytes())
+            output::write(
+                Stream::Stdout,
+                text::text(&diagnosis, arguments.verbose).as_bytes(),
+            )
         };
         is_read(shown)?;
     }

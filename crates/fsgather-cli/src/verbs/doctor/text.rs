@@ -1,32 +1,67 @@
-//! A diagnosis for people to read: who was asked, where each host stands, which settings hold, what was
-//! found, and the conclusion.
+//! A diagnosis for people to read: the conclusion, who was asked, what is wrong, where each host stands, and which settings
+//! somebody has chosen; what is right only if that is asked for.
 
 use std::fmt::Write;
 
 use fsgather::{
     bytes_text,
-    diagnosis::{Conclusion, Diagnosis, Finding, Level, RankFacts, SettingFact},
+    diagnosis::{
+        Conclusion, Diagnosis, Finding, Level, RankFacts, ReachFact, SettingFact, WorldFacts,
+    },
 };
 
 use crate::table::{Side, Table, plain};
 
-/// The whole report.
-pub(super) fn text(diagnosis: &Diagnosis) -> String {
-    let mut text = String::new();
+/// The report: the conclusion, and what is wrong; everything else if `is_verbose`. A rank that has not met the others says no
+/// more than what is wrong, since all of them do.
+pub(super) fn text(diagnosis: &Diagnosis, is_verbose: bool) -> String {
+    let mut text = format!("{}\n", conclusion(diagnosis));
     let ranks = &diagnosis.ranks[..];
-    if let Some(first) = ranks.first() {
-        let _ = writeln!(text, "{}\n", head(first, ranks, diagnosis.world.is_some()));
-        if diagnosis.world.is_some() {
-            text.push_str(&hosts(ranks));
-            text.push('\n');
+    let have_met = diagnosis.world.is_some();
+    let first = ranks.first();
+    let is_brief = !is_verbose && !have_met && first.is_some_and(|first| first.world_size > 1);
+    if let Some(first) = first {
+        let _ = writeln!(text, "{}", head(first, ranks, have_met));
+    }
+    let least = match (is_verbose, is_brief) {
+        (true, _) => Level::Ok,
+        (false, true) => Level::Warning,
+        (false, false) => Level::Note,
+    };
+    let mut lines = String::new();
+    for level in [Level::Problem, Level::Warning, Level::Note, Level::Ok] {
+        let findings = diagnosis.findings.iter();
+        for finding in findings.filter(|finding| finding.level == level && level >= least) {
+            lines.push_str(&line(finding, ranks));
         }
-        text.push_str(&settings(&first.settings));
-        text.push('\n');
     }
-    for finding in &diagnosis.findings {
-        text.push_str(&line(finding, ranks));
+    if !lines.is_empty() {
+        let _ = write!(text, "\n{lines}");
     }
-    let _ = writeln!(text, "\n{}", summary(diagnosis));
+    if is_brief {
+        return text;
+    }
+    if have_met && (is_verbose || by_host(ranks, |_| true).len() > 1) {
+        let _ = write!(text, "\n{}", hosts(ranks, diagnosis.world.as_ref()));
+    }
+    if let Some(first) = first {
+        let is_shown = |setting: &&SettingFact| is_verbose || setting.origin != "default";
+        let shown: Vec<&SettingFact> = first.settings.iter().filter(is_shown).collect();
+        if !shown.is_empty() {
+            let _ = write!(text, "\n{}", settings(&shown));
+        }
+    }
+    if !is_verbose {
+        let findings = diagnosis.findings.iter();
+        let fine = findings
+            .filter(|finding| finding.level == Level::Ok)
+            .count();
+        let checks = if fine == 1 { "check is" } else { "checks are" };
+        let _ = writeln!(
+            text,
+            "\n{fine} {checks} ok; --verbose shows them, and all settings"
+        );
+    }
     text
 }
 
@@ -40,12 +75,12 @@ fn head(first: &RankFacts, ranks: &[RankFacts], have_met: bool) -> String {
         } else {
             format!("on {hosts} hosts")
         };
-        format!("{of} ranks {hosts}, told by rank 0")
+        format!("{of} ranks {hosts}; report of rank 0")
     } else if of == 1 {
         format!("one process, on {host} (pid {pid})")
     } else {
         format!(
-            "rank {rank} of {of}, on {host} (pid {pid}), told by itself: the ranks have not met"
+            "report of rank {rank} of {of} alone, on {host} (pid {pid}): the ranks have not met"
         )
     }
 }
@@ -62,14 +97,16 @@ fn by_host(ranks: &[RankFacts], wanted: impl Fn(u32) -> bool) -> Vec<(&str, Vec<
     hosts
 }
 
-/// How each host stands, by the one of its ranks that has found out most.
-fn hosts(ranks: &[RankFacts]) -> String {
+/// How each host stands towards rank 0's, by the one of its ranks that has found out most.
+fn hosts(ranks: &[RankFacts], world: Option<&WorldFacts>) -> String {
     let mut table = Table::new(&[
         ("HOST", Side::Left),
         ("RANKS", Side::Left),
         ("DIRECTORY ON", Side::Left),
         ("FREE", Side::Right),
-        ("NEW FILE SEEN", Side::Right),
+        ("SHARED", Side::Left),
+        ("NEW FILES VISIBLE AFTER", Side::Right),
+        ("REACHES RANK 0", Side::Right),
         ("CLOCK", Side::Right),
         ("ADDRESSES", Side::Left),
     ]);
@@ -87,6 +124,13 @@ fn hosts(ranks: &[RankFacts]) -> String {
         let trial = facts.trial.as_ref();
         let seen = trial.and_then(|trial| trial.saw_rank_0_seconds);
         let clock = trial.and_then(|trial| trial.clock);
+        let blind = world.map_or(&[][..], |world| &world.blind);
+        let is_blind = of_host.iter().any(|rank| blind.contains(rank));
+        let is_tried = world.is_some_and(|world| world.directory.is_some());
+        let mut tried = here
+            .clone()
+            .filter_map(|facts| facts.trial.as_ref()?.reach.as_ref());
+        let reach = tried.next().map(|reach| reached(reach));
         let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
         table.row(
             vec![
@@ -94,7 +138,13 @@ fn hosts(ranks: &[RankFacts]) -> String {
                 ranges(&of_host),
                 or_dash(mount.map(|mount| plain(&format!("{} {}", mount.kind, mount.source)))),
                 or_dash(capacity.map(|capacity| bytes_text(capacity.free_bytes))),
+                match (is_tried, is_blind) {
+                    (false, _) => "-".into(),
+                    (true, false) => "yes".into(),
+                    (true, true) => "NO".into(),
+                },
                 or_dash(seen.map(|seconds| format!("{:.0} ms", seconds * 1000.0))),
+                or_dash(reach),
                 or_dash(clock.map(|clock| format!("{:+.1} s", clock.ahead_seconds))),
                 plain(&facts.network.addresses.join(" ")),
             ],
@@ -104,7 +154,18 @@ fn hosts(ranks: &[RankFacts]) -> String {
     table.text()
 }
 
-fn settings(settings: &[SettingFact]) -> String {
+/// At how many of its addresses rank 0 is reached, and how soon.
+fn reached(reach: &[ReachFact]) -> String {
+    let times = reach.iter().filter_map(|fact| fact.seconds);
+    let slowest = times.clone().reduce(f64::max);
+    match (slowest, times.count()) {
+        (None, _) => "NO".into(),
+        (Some(slowest), count) if count == reach.len() => format!("{:.0} ms", slowest * 1000.0),
+        (Some(_), count) => format!("at {count} of {}", reach.len()),
+    }
+}
+
+fn settings(settings: &[&SettingFact]) -> String {
     let mut table = Table::new(&[
         ("SETTING", Side::Left),
         ("VALUE", Side::Left),
@@ -170,7 +231,7 @@ fn ranges(ranks: &[u32]) -> String {
     texts.join(", ")
 }
 
-fn summary(diagnosis: &Diagnosis) -> String {
+fn conclusion(diagnosis: &Diagnosis) -> String {
     let count = |level: Level, one: &str| {
         let findings = diagnosis.findings.iter();
         match findings.filter(|finding| finding.level == level).count() {
@@ -181,7 +242,7 @@ fn summary(diagnosis: &Diagnosis) -> String {
     let word = match diagnosis.conclusion {
         Conclusion::Usable => "usable",
         Conclusion::NoMeeting => "not usable: ranks cannot meet",
-        Conclusion::BadDirectory => "not usable: the directory is in the way",
+        Conclusion::BadDirectory => "not usable: the directory cannot be used",
         Conclusion::WrongSettings => "not usable: settings are wrong",
     };
     format!(
@@ -194,6 +255,8 @@ fn summary(diagnosis: &Diagnosis) -> String {
 
 #[cfg(test)]
 mod tests {
+    use fsgather::diagnosis::TrialFacts;
+
     use super::*;
 
     fn on(rank: u32, host: &str) -> RankFacts {
@@ -201,6 +264,51 @@ mod tests {
         facts.rank = rank;
         facts.host = host.into();
         facts
+    }
+
+    #[test]
+    fn each_host_has_a_row_of_what_it_sees_and_reaches() {
+        let mut ranks = [on(0, "n1"), on(1, "n2"), on(2, "n3")];
+        let fact = |address: &str, seconds| ReachFact {
+            address: address.into(),
+            seconds,
+            problem: None,
+        };
+        for (rank, reach) in [
+            (
+                1,
+                vec![fact("10.0.0.1", Some(0.002)), fact("fd00::1", Some(0.004))],
+            ),
+            (2, vec![fact("10.0.0.1", None)]),
+        ] {
+            let mut trial = TrialFacts::default();
+            trial.reach = Some(reach);
+            ranks[rank].trial = Some(trial);
+        }
+        let mut world = WorldFacts::default();
+        world.directory = Some("/shared".into());
+        world.blind = vec![2];
+        let table = hosts(&ranks, Some(&world));
+        let rows: Vec<Vec<&str>> = table
+            .lines()
+            .skip(1)
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        assert_eq!(
+            rows[0],
+            ["n1", "0", "-", "-", "yes", "-", "-", "-"],
+            "{table}"
+        );
+        assert_eq!(
+            rows[1],
+            ["n2", "1", "-", "-", "yes", "-", "4", "ms", "-"],
+            "{table}"
+        );
+        assert_eq!(
+            rows[2],
+            ["n3", "2", "-", "-", "NO", "-", "NO", "-"],
+            "{table}"
+        );
     }
 
     #[test]

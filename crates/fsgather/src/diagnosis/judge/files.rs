@@ -21,7 +21,9 @@ const SLACK: f64 = 2.0;
 pub(super) fn findings(ranks: &[RankFacts]) -> Vec<Finding> {
     let all = || ranks.iter().filter_map(|facts| facts.directory.as_ref());
     let mut findings: Vec<Finding> = Vec::new();
-    findings.extend(room(all()));
+    // What cannot be used has no room.
+    let usable = || all().filter(|facts| facts.problem.is_none());
+    findings.extend(room(usable()));
     findings.extend(writing(all()));
     findings.extend(all().find_map(|facts| facts.payload.as_ref()).map(payload));
     findings.extend(server_clocks(ranks));
@@ -61,11 +63,13 @@ fn room<'a>(mut all: impl Iterator<Item = &'a DirectoryFacts>) -> Option<Finding
     );
     let is_short = free_bytes < LITTLE_ROOM || (total_inodes > 0 && free_inodes < FEW_INODES);
     Some(if is_short {
-        Finding::warning(
-            Topic::Directory,
-            text,
-            "make room, or name another directory with FSGATHER_DIR",
-        )
+        let text = format!("only {text}; payloads that need more cannot be written");
+        let advice = if total_bytes < 2 * LITTLE_ROOM {
+            "name a larger directory with FSGATHER_DIR"
+        } else {
+            "make room, or name another directory with FSGATHER_DIR"
+        };
+        Finding::warning(Topic::Directory, text, advice)
     } else {
         Finding::ok(Topic::Directory, text)
     })

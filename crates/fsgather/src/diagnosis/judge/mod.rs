@@ -61,12 +61,20 @@ pub(super) fn alone(facts: &RankFacts) -> Vec<Finding> {
     in_order(findings)
 }
 
+/// Whether ranks are on several hosts, and their directory on a file system of one.
+pub(super) fn is_plainly_not_shared(facts: &RankFacts) -> bool {
+    rank::cannot_be_shared(facts).is_some()
+}
+
 /// Of a rank that could not try anything together with the others, and why not, if that was tried.
 pub(super) fn unmet(facts: &RankFacts, failure: Option<&Error>) -> Vec<Finding> {
     let ranks = std::slice::from_ref(facts);
     let mut findings = of_ranks(ranks);
-    let is_local = rank::cannot_be_shared(facts);
-    findings.extend(is_local.map(|finding| finding.of([facts.rank])));
+    if let Some(is_local) = rank::cannot_be_shared(facts) {
+        // What it is on is said there.
+        findings.retain(|known| !rank::is_about_file_system(known, facts));
+        findings.push(is_local.of([facts.rank]));
+    }
     findings.push(together::unmet(facts, failure, &findings).of([facts.rank]));
     in_order(findings)
 }

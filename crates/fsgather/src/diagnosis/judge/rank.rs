@@ -2,7 +2,7 @@
 
 use crate::diagnosis::{
     facts::{DirectoryFacts, MountFacts, RankFacts},
-    finding::{Finding, Topic},
+    finding::{Finding, Level, Topic},
 };
 
 /// What to do about a wrong setting that says nothing of that itself.
@@ -198,7 +198,7 @@ fn of_directory(facts: &DirectoryFacts) -> Vec<Finding> {
     if let Some(problem) = &facts.problem {
         findings.push(Finding::error(Topic::Directory, problem, NAME_ANOTHER));
     }
-    if let Some(file_system) = &facts.file_system {
+    if let (Some(file_system), None) = (&facts.file_system, &facts.problem) {
         findings.push(Finding::ok(
             Topic::Directory,
             format!("{path} is {}", mounted(file_system, facts.mount.as_ref())),
@@ -212,16 +212,23 @@ fn of_directory(facts: &DirectoryFacts) -> Vec<Finding> {
             "have it mounted with the option hard",
         ));
     }
-    if let Some(access) = &facts.access
+    // Of what cannot be used nobody has to know who else may.
+    if let (Some(access), None) = (&facts.access, &facts.problem)
         && access.is_open_to_all
     {
+        let advice = if access.uid == facts.effective_uid {
+            format!("chmod +t {path}")
+        } else {
+            let uid = access.uid;
+            format!("have its owner, uid {uid}, make it sticky (chmod +t), or {NAME_ANOTHER}")
+        };
         findings.push(Finding::warning(
             Topic::Directory,
             format!(
                 "anybody may remove or replace what others have in it (mode {})",
                 access.mode
             ),
-            &format!("chmod o-w {path}, or chmod +t {path}"),
+            &advice,
         ));
     }
     if let Some(own) = facts.own_uid
@@ -262,6 +269,14 @@ pub(super) fn cannot_be_shared(facts: &RankFacts) -> Option<Finding> {
         ),
         super::together::SHARE,
     ))
+}
+
+/// Whether a finding says no more than what a directory is on.
+pub(super) fn is_about_file_system(finding: &Finding, facts: &RankFacts) -> bool {
+    facts.directory.as_ref().is_some_and(|directory| {
+        let stem = format!("{} is on ", directory.path);
+        finding.level == Level::Ok && finding.text.starts_with(&stem)
+    })
 }
 
 fn has(mount: &MountFacts, option: &str) -> bool {

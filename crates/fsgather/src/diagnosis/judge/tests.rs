@@ -363,7 +363,7 @@ fn a_failed_meeting_says_what_was_the_matter_once() {
     assert!(
         finding
             .text
-            .ends_with("if /shared is not the same directory on all hosts"),
+            .contains("if /shared is not the same directory on all hosts; here it is on "),
         "{finding:?}"
     );
     assert_eq!(

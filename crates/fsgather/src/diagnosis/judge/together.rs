@@ -34,7 +34,7 @@ pub(super) fn unmet(facts: &RankFacts, failure: Option<&Error>, before: &[Findin
     let Some(failure) = failure else {
         return Finding::note(
             Topic::Meeting,
-            "this rank has not tried to meet the others, because it would not have come back",
+            "not tried: whoever meets in this directory would not come back",
         );
     };
     let message = failure.to_string();
@@ -51,14 +51,24 @@ pub(super) fn unmet(facts: &RankFacts, failure: Option<&Error>, before: &[Findin
     let is_known = before.iter().any(|known| {
         known.level == Level::Problem && known.topic == topic && finding.text == known.text
     });
-    if is_known {
-        return Finding::note(Topic::Meeting, "so this rank could not meet the others");
+    let is_plain = matches!(failure.root_cause(), Error::Timeout { .. })
+        && rank::cannot_be_shared(facts).is_some();
+    if is_known || is_plain {
+        let text = "the others were not met, since the directory cannot be used for that";
+        return Finding::note(Topic::Meeting, text);
     }
     let doubt = match (&facts.directory, failure) {
-        (Some(directory), Error::Timeout { .. }) if directory.problem.is_none() => format!(
-            "; ranks do not find each other if {} is not the same directory on all hosts",
-            directory.path
-        ),
+        (Some(directory), Error::Timeout { .. }) if directory.problem.is_none() => {
+            let path = &directory.path;
+            let here = directory.file_system.as_ref().map(|file_system| {
+                let mounted = rank::mounted(file_system, directory.mount.as_ref());
+                format!("; here it is {mounted}")
+            });
+            format!(
+                "; ranks do not find each other if {path} is not the same directory on all hosts{}",
+                here.unwrap_or_default()
+            )
+        }
         _ => String::new(),
     };
     Finding {
