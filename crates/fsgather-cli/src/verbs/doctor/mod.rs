@@ -38,7 +38,8 @@ Examples:
 
 Start it as the job will be started, in its place: `srun fsgather doctor` for
 `srun ./evaluate`. Rank 0 prints one report for all: the conclusion first,
-then problems, warnings and notes. Where ranks cannot meet, each prints what is wrong.
+then problems, warnings and notes. Where ranks cannot meet, each prints what
+is wrong.
 
 What is tried leaves nothing behind: a few small files and a payload of
 1.5 MiB, which are removed again.

@@ -111,12 +111,12 @@ fn hosts(ranks: &[RankFacts], world: Option<&WorldFacts>) -> String {
         ("ADDRESSES", Side::Left),
     ]);
     for (host, of_host) in by_host(ranks, |_| true) {
-        let mut here = ranks.iter().filter(|facts| of_host.contains(&facts.rank));
+        let here = || ranks.iter().filter(|facts| of_host.contains(&facts.rank));
         let is_prober = |facts: &&RankFacts| {
             let trial = facts.trial.as_ref();
             trial.is_some_and(|trial| trial.is_prober)
         };
-        let teller = here.clone().find(is_prober).or_else(|| here.next());
+        let teller = here().find(is_prober).or_else(|| here().next());
         let Some(facts) = teller else { continue };
         let directory = facts.directory.as_ref();
         let mount = directory.and_then(|facts| facts.mount.as_ref());
@@ -127,9 +127,7 @@ fn hosts(ranks: &[RankFacts], world: Option<&WorldFacts>) -> String {
         let blind = world.map_or(&[][..], |world| &world.blind);
         let is_blind = of_host.iter().any(|rank| blind.contains(rank));
         let is_tried = world.is_some_and(|world| world.directory.is_some());
-        let mut tried = here
-            .clone()
-            .filter_map(|facts| facts.trial.as_ref()?.reach.as_ref());
+        let mut tried = here().filter_map(|facts| facts.trial.as_ref()?.reach.as_ref());
         let reach = tried.next().map(|reach| reached(reach));
         let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
         table.row(
