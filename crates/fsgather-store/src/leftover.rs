@@ -79,7 +79,7 @@ impl Surveyor {
             ) => return self.record(&path, view),
             Some(RendezvousEntry::Probe(_)) => {
                 let rules = self.rules.for_nameless();
-                old_file(&path, LeftoverKind::Probe, view, &rules)
+                old_file(&path, LeftoverKind::Probe, view, &rules).filter(is_older_than_a_moment)
             }
             // What belongs to a directory that is there goes with it.
             Some(RendezvousEntry::Condemned { id, .. }) if neighbours.has(id) => None,
@@ -137,8 +137,12 @@ impl Surveyor {
             _ => self.rules,
         };
         let mut leftover = old_file(path, LeftoverKind::Record, view, &rules)?;
-        let Ok(record) = read else {
-            return Some(Found::Leftover(leftover));
+        let record = match read {
+            Ok(record) => record,
+            Err(Unread::Record(RecordError::Torn)) if !is_older_than_a_moment(&leftover) => {
+                return None;
+            }
+            Err(_) => return Some(Found::Leftover(leftover)),
         };
         let writer = record.poster;
         let name = format!("pid {} on {}", writer.pid, writer.host);
@@ -162,6 +166,12 @@ impl Surveyor {
         }
         Some(Found::Leftover(leftover))
     }
+}
+
+/// Whether it has outlived what lives for a moment only, or is being written: nobody has left that.
+fn is_older_than_a_moment(leftover: &Leftover) -> bool {
+    const MOMENT: Duration = Duration::from_secs(2);
+    leftover.age > MOMENT
 }
 
 /// A file that tells nothing of its owner but its age; none if it is gone. What has its name and is no file is a stranger.
