@@ -1,13 +1,14 @@
 //! What can be asked for on the command line: [`Arguments`], one [`Verb`] each, and how values read.
 //!
 //! A verb's own arguments live with the verb, as a `clap::Args` with examples in its
-//! `after_long_help`; here are only the list of verbs and the parsers that several of them share.
+//! `after_long_help`; here are only the list of verbs, the parsers that several of them share, and what the help of
+//! each ends with ([`command`]).
 
 use std::{ffi::OsString, time::Duration};
 
-use clap::{Parser, Subcommand};
+use clap::{ArgAction, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
 
-use crate::{exit, run, verbs};
+use crate::{exit, heeded_variables, log::Loudness, run, verbs};
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -22,6 +23,14 @@ pub(crate) struct Arguments {
     /// Print one JSON document with a `schema_version` on standard output, for programs to read.
     #[arg(long, global = true)]
     pub(crate) json: bool,
+
+    /// Say errors alone, and show no progress.
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+
+    /// Say more, twice for everything; `FSGATHER_LOG` chooses more finely.
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub(crate) verbose: u8,
 
     /// What to do.
     #[command(subcommand)]
@@ -41,6 +50,8 @@ pub(crate) enum Verb {
     Doctor(verbs::doctor::DoctorArguments),
     Bench(verbs::bench::BenchArguments),
     Licences(verbs::licences::LicencesArguments),
+    Completions(verbs::completions::CompletionsArguments),
+    Manual(verbs::manual::ManualArguments),
     BenchRank(verbs::bench::BenchRankArguments),
     DemoRank(verbs::demo::DemoRankArguments),
     ExecRank(run::ExecRankArguments),
@@ -64,7 +75,34 @@ impl Verb {
     }
 }
 
+/// The whole command line as it is parsed: the help of each verb ends with the variables that it heeds, and with the
+/// exit codes.
+pub(crate) fn command() -> Command {
+    let command = Arguments::command();
+    let visible = command.get_subcommands().filter(|verb| !verb.is_hide_set());
+    let names: Vec<String> = visible.map(|verb| verb.get_name().to_owned()).collect();
+    names.iter().fold(command, |command, name| {
+        command.mut_subcommand(name, |verb| {
+            let examples = verb.get_after_long_help();
+            let examples = examples.map(ToString::to_string).unwrap_or_default();
+            let variables = heeded_variables::text(name);
+            let codes = exit::table();
+            verb.after_long_help(format!("{examples}\n\n{variables}{codes}"))
+        })
+    })
+}
+
 impl Arguments {
+    /// How much is to be said.
+    pub(crate) const fn loudness(&self) -> Loudness {
+        match (self.quiet, self.verbose) {
+            (true, _) => Loudness::Quiet,
+            (false, 0) => Loudness::Usual,
+            (false, 1) => Loudness::More,
+            (false, _) => Loudness::Everything,
+        }
+    }
+
     /// Reads a command line, without the command's own name.
     ///
     /// # Errors
@@ -73,7 +111,11 @@ impl Arguments {
     /// command line is wrong and the reason was printed.
     pub(crate) fn read(words: &[OsString]) -> Result<Self, u8> {
         let name = OsString::from("fsgather");
-        Self::try_parse_from(std::iter::once(&name).chain(words)).map_err(|refusal| {
+        let words = std::iter::once(&name).chain(words);
+        let matches = command().try_get_matches_from(words);
+        let read = matches.and_then(|matches| Self::from_arg_matches(&matches));
+        read.map_err(|refusal| {
+            let refusal = refusal.format(&mut command());
             // Nothing can be told when the stream for telling it is closed.
             let _ = refusal.print();
             if refusal.use_stderr() {
@@ -104,23 +146,22 @@ pub(crate) fn positive_duration(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]
     fn the_command_line_is_well_formed() {
-        Arguments::command().debug_assert();
+        command().debug_assert();
     }
 
     #[test]
     fn every_visible_verb_has_examples_in_its_long_help() {
-        for verb in Arguments::command().get_subcommands_mut() {
+        for verb in command().get_subcommands_mut() {
             if !verb.is_hide_set() {
                 let name = verb.get_name().to_owned();
                 let help = verb.render_long_help().to_string();
                 assert!(help.contains("Examples:"), "{name}: {help}");
                 assert!(help.contains(&format!("fsgather {name} ")), "{help}");
+                assert!(help.contains("Exit codes:"), "{name}: {help}");
                 let long = verb.get_after_long_help().unwrap().to_string();
                 for line in long.lines() {
                     assert!(line.len() <= 80, "too wide for a terminal: {line}");

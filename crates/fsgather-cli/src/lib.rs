@@ -12,6 +12,7 @@ mod delivery;
 mod exit;
 mod failure;
 mod heeded;
+mod heeded_variables;
 mod input;
 mod interruption;
 mod invocation;
@@ -51,6 +52,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, program: Vec<OsString
         Ok(arguments) => arguments,
         Err(code) => return code,
     };
+    log::be(arguments.loudness());
     interruption::survive_large_files();
     let (ended, end) = mpsc::channel();
     let invocation = Arc::new(Invocation::new(program, words, ended.clone()));
@@ -102,6 +104,10 @@ fn act(arguments: &Arguments, invocation: &Invocation) -> u8 {
         Verb::Doctor(doctor) => ("doctor", verbs::doctor::doctor(doctor, json, invocation)),
         Verb::Bench(bench) => ("bench", verbs::bench::bench(bench, json, invocation)),
         Verb::Licences(_) => ("licences", verbs::licences::licences(json)),
+        Verb::Completions(completions) => {
+            ("completions", verbs::completions::completions(completions))
+        }
+        Verb::Manual(manual) => ("manual", verbs::manual::manual(manual)),
         // To the user a part of the same command.
         Verb::BenchRank(rank) => ("bench", verbs::bench::bench_rank(rank, json, invocation)),
         Verb::DemoRank(rank) => ("demo-rank", verbs::demo::demo_rank(rank)),

@@ -1,6 +1,6 @@
 //! What the library notes, on standard error: [`start`].
 
-use std::fmt;
+use std::{fmt, sync::OnceLock};
 
 use fsgather::{Error, environment::Variables, settings::Settings};
 use tracing::{Event, Level, Subscriber};
@@ -9,6 +9,43 @@ use tracing_subscriber::{
     fmt::{FmtContext, FormatEvent, FormatFields, format::Writer},
     registry::LookupSpan,
 };
+
+/// How much is to be said, as the command line has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Loudness {
+    /// Errors alone, and no progress.
+    Quiet,
+    /// What `FSGATHER_LOG` asks for.
+    Usual,
+    /// And what is done.
+    More,
+    /// And how.
+    Everything,
+}
+
+static LOUDNESS: OnceLock<Loudness> = OnceLock::new();
+
+/// Notes how much is to be said by this process.
+pub(crate) fn be(loudness: Loudness) {
+    LOUDNESS.get_or_init(|| loudness);
+}
+
+/// Whether errors alone are to be said.
+pub(crate) fn is_quiet() -> bool {
+    LOUDNESS.get() == Some(&Loudness::Quiet)
+}
+
+impl Loudness {
+    /// The filter that it stands for, which goes before that of the variable.
+    const fn filter(self) -> Option<&'static str> {
+        match self {
+            Self::Quiet => Some("error"),
+            Self::Usual => None,
+            Self::More => Some("info"),
+            Self::Everything => Some("debug"),
+        }
+    }
+}
 
 /// Lines such as `fsgather: rank 3: warning: ...`.
 struct Line {
@@ -54,7 +91,8 @@ pub(crate) fn start() -> Result<(), Error> {
 ///
 /// [`Error::Config`] for a filter that cannot be understood.
 pub(crate) fn start_with(settings: &Settings) -> Result<(), Error> {
-    let text = &settings.log.value;
+    let asked = LOUDNESS.get().and_then(|loudness| loudness.filter());
+    let text = asked.unwrap_or(&settings.log.value);
     let filter = EnvFilter::try_new(text).map_err(|error| {
         Error::config(format!(
             "FSGATHER_LOG: {text:?} is no log filter ({error}); write one such as warn or fsgather=debug"

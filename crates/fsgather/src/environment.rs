@@ -166,7 +166,7 @@ variables! {
     PROGRESS = "FSGATHER_PROGRESS";
     values "`auto` or `off`";
     default "`auto`";
-    "Whether long work of the command-line tool shows how far it has come: by a bar on a terminal, elsewhere by a line every 30 seconds from the rank that receives, rank 0 if all do."
+    "Whether long work of the command-line tool shows how far it has come: by a bar on a terminal, elsewhere by a line after a second and every 30 seconds from the rank that receives, rank 0 if all do."
 }
 
 /// `EXP_DIR`: the directory that the Python original uses; counts when [`DIR`] is not set.

@@ -143,6 +143,7 @@ pub(crate) fn gather(
         if arguments.all {
             let parts = communicator.all_gather_from(&mut input);
             let parts = parts.map_err(|error| input.explain(error, rank))?;
+            sink.expect(parts.iter().map(|part| part.len() as u64).sum());
             for (index, payload) in parts.into_iter().enumerate() {
                 sink.take(index, &mut &*payload)?;
             }
@@ -152,6 +153,7 @@ pub(crate) fn gather(
             .all()
         {
             // As streams: nobody has to hold the largest of them in memory.
+            sink.expect(parts.bytes_left());
             for (index, part) in parts.into_readers().enumerate() {
                 let mut part = part?;
                 sink.take(index, &mut part)
@@ -322,6 +324,10 @@ impl<'a> Sink<'a> {
         }
         self.received.end_of_rank();
         Ok(())
+    }
+
+    fn expect(&mut self, bytes: u64) {
+        self.received.expect(bytes);
     }
 
     fn finish(mut self) -> Result<(u64, Vec<PathBuf>), Failure> {
