@@ -58,8 +58,9 @@ fn run(count: u32, small: u32, large: u32) -> Result<(), String> {
             Some(world.all_gather_bytes(&own).map_err(text)?)
         } else {
             let gathered = world.gather_bytes(&own, number / 5 % ranks);
-            let parts = gathered.map_err(text)?.all();
-            let parts: Option<Result<Vec<Payload>, Error>> = parts.map(Iterator::collect);
+            let parts = gathered.map_err(text)?;
+            let parts = parts.map(|parts| parts.map(|part| Ok(part?.1)).collect());
+            let parts: Option<Result<Vec<Payload>, Error>> = parts;
             parts.transpose().map_err(text)?
         };
         let took = millis(since);

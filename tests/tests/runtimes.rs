@@ -43,7 +43,7 @@ fn every_call_that_may_block_is_refused_in_a_current_thread_runtime() {
     }
     let world = Communicator::solo();
     let pending = world.start_all_gather(&1).unwrap();
-    let mut other = world.start_gather_shared(vec![1].into(), 0).unwrap();
+    let mut other = world.start_gather_bytes(vec![1], 0).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
@@ -55,15 +55,12 @@ fn every_call_that_may_block_is_refused_in_a_current_thread_runtime() {
         refused("start_all_gather", world.start_all_gather(&1));
         refused("start_gather", world.start_gather(&1, 0));
         refused(
-            "start_all_gather_shared",
-            world.start_all_gather_shared(vec![1].into()),
+            "start_all_gather_bytes",
+            world.start_all_gather_bytes(vec![1]),
         );
         refused("all_gather_list", world.all_gather_list(&1, 10));
         refused("gather_records", world.gather_records([1], 0));
-        refused(
-            "gather_array",
-            world.gather_array(&array![1].view(), 0, None),
-        );
+        refused("gather_array", world.all_gather_array(&array![1].view(), 0));
         refused("gather_from", world.gather_from(&mut &b"x"[..], 0));
         refused("broadcast", world.broadcast(&1, 0));
     });

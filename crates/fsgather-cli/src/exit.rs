@@ -1,6 +1,4 @@
-//! What the command ends with: exit codes, and which one an [`Error`] means.
-
-use fsgather::Error;
+//! What the command ends with: exit codes. Which one an error means, [`fsgather::ErrorKind`] says.
 
 /// Done.
 pub(crate) const DONE: u8 = 0;
@@ -48,21 +46,6 @@ const MEANINGS: [(u8, &str); 14] = [
     (TERMINATED, "ended by SIGTERM"),
 ];
 
-/// The exit code that an error means; the same on every rank that returns the same error.
-pub(crate) fn code_of(error: &Error) -> u8 {
-    match error.root_cause() {
-        Error::Config { .. } => USAGE,
-        Error::Timeout { .. } => TIMED_OUT,
-        Error::PeerFailed { .. } => PEER_FAILED,
-        Error::Storage { .. } | Error::NotShared { .. } => STORAGE,
-        Error::Corrupt { .. } | Error::Incompatible { .. } => CORRUPT,
-        Error::Desync { .. } | Error::Mismatch { .. } => DIFFERENT_CALLS,
-        Error::Rendezvous { .. } => RENDEZVOUS,
-        // A payload above the user's own bound (`TooLarge`) is no fault of set-up or storage.
-        _ => OTHER,
-    }
-}
-
 /// The exit code of a process that a signal has ended, as shells have it.
 pub(crate) fn code_of_signal(signal: i32) -> u8 {
     u8::try_from(signal.saturating_add(128)).unwrap_or(OTHER)
@@ -81,7 +64,7 @@ pub(crate) fn table() -> String {
 mod tests {
     use std::time::Duration;
 
-    use fsgather::{Activity, Epoch, Peer, PeerFailure, Phase, Rank, StorageCause};
+    use fsgather::{Activity, Epoch, Error, Peer, PeerFailure, Phase, Rank, StorageCause};
 
     use super::*;
 
@@ -97,9 +80,9 @@ mod tests {
         Error::Desync {
             epoch: Epoch::new(0),
             difference: "different roots".into(),
-            one: peer(),
+            one: peer().into(),
             one_call: "gather".into(),
-            other: peer(),
+            other: peer().into(),
             other_call: "gather".into(),
         }
     }
@@ -173,8 +156,8 @@ mod tests {
             ),
         ];
         for (error, code) in expected {
-            assert_eq!(code_of(&error), code, "{error}");
-            assert_eq!(code_of(&error.poisoned()), code, "poisoned by: {error}");
+            assert_eq!(error.exit_code(), code, "{error}");
+            assert_eq!(error.poisoned().exit_code(), code, "poisoned by: {error}");
         }
     }
 

@@ -85,7 +85,7 @@ impl Failure {
     /// The code to exit with.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Self::Library(error) => exit::code_of(error),
+            Self::Library(error) => error.exit_code(),
             Self::System { cause, .. } if cause.kind() == io::ErrorKind::BrokenPipe => {
                 exit::BROKEN_PIPE
             }

@@ -16,7 +16,10 @@ const LONGEST_TEXT: usize = 64 << 10;
 /// Errors travel: a rank that fails before the verdict sends its error to rank 0, and every rank that
 /// can hear rank 0 returns the *same* error. Hence fields are plain data, no source is attached, and
 /// the text names the rank concerned rather than the rank that prints it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+///
+/// Its `Debug` is the same sentence, so that a `main` that returns it prints what people can read; `{:#?}` gives
+/// its [kind](Error::kind) as well.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A setting, argument or combination of them is wrong; the text says which and what would be
@@ -74,17 +77,17 @@ pub enum Error {
         /// In what the calls differ.
         difference: String,
         /// One rank,
-        one: Peer,
+        one: Box<Peer>,
         /// and what it called, and where in its program.
         one_call: String,
         /// The other rank,
-        other: Peer,
+        other: Box<Peer>,
         /// and what it called, and where in its program.
         other_call: String,
     },
 
     /// A file operation failed: no space, no permission, not there. See [`Error::is_transient`].
-    #[error("cannot {operation} {}: {cause}{}", path.display(), by_whom(.peer.as_ref(), .activity.as_ref()))]
+    #[error("cannot {operation} {}: {cause}{}", path.display(), by_whom(.peer.as_deref(), .activity.as_ref()))]
     Storage {
         /// The file or directory.
         #[serde(with = "lossy_path")]
@@ -94,7 +97,7 @@ pub enum Error {
         /// Why it failed.
         cause: StorageCause,
         /// The rank that failed; absent before ranks have met.
-        peer: Option<Peer>,
+        peer: Option<Box<Peer>>,
         /// What that rank was doing.
         activity: Option<Activity>,
     },
@@ -280,7 +283,7 @@ impl Error {
     pub fn raised_by(mut self, who: &Peer, doing: Activity) -> Self {
         match &mut self {
             Self::Storage { peer, activity, .. } => {
-                peer.get_or_insert_with(|| who.clone());
+                peer.get_or_insert_with(|| Box::new(who.clone()));
                 activity.get_or_insert(doing);
             }
             Self::Corrupt { reader, .. } => {
@@ -441,6 +444,16 @@ impl Error {
             }
             Self::Poisoned { cause } => cause.is_transient(),
             _ => false,
+        }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if f.alternate() {
+            write!(f, "{:?}: {self}", self.kind())
+        } else {
+            fmt::Display::fmt(self, f)
         }
     }
 }

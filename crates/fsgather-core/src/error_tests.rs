@@ -77,9 +77,12 @@ fn a_rank_that_speaks_for_itself_blames_nobody() {
     });
     assert_eq!(link.blamed_by(own), [other]);
     assert_eq!(link.poisoned().blamed_by(own), [other]);
-    assert_eq!(failed(PeerFailure::Departed).blamed_by(own), []);
+    assert_eq!(
+        failed(PeerFailure::Departed).blamed_by(own),
+        Vec::<Rank>::new()
+    );
     assert_eq!(failed(PeerFailure::Departed).blamed_by(other), [own]);
-    assert_eq!(Error::config("wrong").blamed_by(own), []);
+    assert_eq!(Error::config("wrong").blamed_by(own), Vec::<Rank>::new());
     let doing = Activity::within(Phase::Reading, Operation::AllGather, Epoch::new(2));
     assert_eq!(
         link.raised_by(&peer(), doing).to_string(),
@@ -111,9 +114,9 @@ fn texts_of_any_length_fit_into_a_message() {
         Error::Desync {
             epoch: Epoch::FIRST,
             difference: long(),
-            one: peer(),
+            one: peer().into(),
             one_call: long(),
-            other: peer(),
+            other: peer().into(),
             other_call: long(),
         },
         Error::storage(long(), long(), StorageCause::described(long())),

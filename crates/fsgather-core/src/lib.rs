@@ -25,6 +25,7 @@ mod warning;
 mod activity;
 mod call;
 mod error;
+mod error_kind;
 mod peer;
 
 mod interrupt;
@@ -46,6 +47,7 @@ pub use call::{Call, Operation, Recipients, Site, TypeTag, Way};
 pub use deadline::{Backoff, Deadline};
 pub use epoch::{ChannelId, Epoch, Round, Step};
 pub use error::{Error, PeerFailure, StorageCause};
+pub use error_kind::ErrorKind;
 pub use exchange::{
     Contribution, Departure, Exchange, Leaves, ReclaimSink, Table, Ticket, Verdict,
 };

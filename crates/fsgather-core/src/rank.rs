@@ -53,6 +53,12 @@ impl From<u32> for Rank {
     }
 }
 
+impl PartialEq<u32> for Rank {
+    fn eq(&self, number: &u32) -> bool {
+        self.0 == *number
+    }
+}
+
 impl fmt::Display for Rank {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

@@ -118,14 +118,15 @@ impl Communicator {
 
     fn barrier(&self, py: Python<'_>, how: How) -> PyResult<()> {
         let (member, (_, options)) = (self.member()?, how.take()?);
-        self.waiting.run(py, || member.barrier_with(&options))
+        self.waiting
+            .run(py, || member.call_with(&options).barrier())
     }
 
     fn all_gather<'py>(&self, value: &Bound<'py, PyAny>, how: How) -> PyResult<Bound<'py, PyList>> {
         let py = value.py();
         let (member, (carrying, options)) = (self.member()?, how.take()?);
         let payloads = self.hand_in(value, carrying, |pieces| {
-            member.all_gather_pieces(pieces, &options)
+            member.call_with(&options).all_gather_bytes(pieces)
         })?;
         decode_all(py, payloads, carrying.pickling)
     }
@@ -140,30 +141,29 @@ impl Communicator {
         let (member, (carrying, options)) = (self.member()?, how.take()?);
         if member.rank().get() == src {
             self.hand_in(value, carrying, |pieces| {
-                member.broadcast_pieces(Some(pieces), src, &options)
+                member.call_with(&options).broadcast_bytes(pieces, src)
             })?;
             return Ok(value.clone().unbind());
         }
         let payload = self
             .waiting
-            .run(py, || member.broadcast_pieces(None, src, &options))?;
+            .run(py, || member.call_with(&options).broadcast_bytes(&[], src))?;
         object::decode(py, payload, carrying.pickling)
     }
 
     /// An iterator over all ranks' objects on `dst`, `None` elsewhere.
     fn gather(&self, value: &Bound<'_, PyAny>, dst: u32, how: How) -> PyResult<Option<Parts>> {
         let (member, (carrying, options)) = (self.member()?, how.take()?);
-        let gathered = self.hand_in(value, carrying, |pieces| {
-            member.gather_pieces(pieces, dst, &options)
+        let parts = self.hand_in(value, carrying, |pieces| {
+            member.call_with(&options).gather_bytes(pieces, dst)
         })?;
-        let parts = gathered.all();
         Ok(parts.map(|parts| Parts::new(parts, self.waiting.clone(), carrying.pickling)))
     }
 
     fn start_all_gather(&self, value: &Bound<'_, PyAny>, how: How) -> PyResult<Pending> {
         let (member, (carrying, options)) = (self.member()?, how.take()?);
         let started = self.hand_in(value, carrying, |pieces| {
-            member.start_all_gather_pieces(pieces, &options)
+            member.call_with(&options).start_all_gather_bytes(pieces)
         })?;
         Ok(Pending::all_gather(
             started,
@@ -175,7 +175,7 @@ impl Communicator {
     fn start_gather(&self, value: &Bound<'_, PyAny>, dst: u32, how: How) -> PyResult<Pending> {
         let (member, (carrying, options)) = (self.member()?, how.take()?);
         let started = self.hand_in(value, carrying, |pieces| {
-            member.start_gather_pieces(pieces, dst, &options)
+            member.call_with(&options).start_gather_bytes(pieces, dst)
         })?;
         Ok(Pending::gather(
             started,
@@ -188,7 +188,7 @@ impl Communicator {
         let (member, (_, options)) = (self.member()?, how.take()?);
         let group = self
             .waiting
-            .run(py, move || member.group_with(&ranks, &options))?;
+            .run(py, move || member.call_with(&options).group(&ranks))?;
         Ok(Self::of(group, self.waiting.clone()))
     }
 
@@ -204,9 +204,9 @@ impl Communicator {
     /// Says that this rank has come to where these ranks meet, and waits for none of them.
     fn arrive(&self, py: Python<'_>, ranks: Vec<u32>, number: u64, how: How) -> PyResult<Arrival> {
         let (member, (_, options)) = (self.member()?, how.take()?);
-        let arrival = self
-            .waiting
-            .run(py, move || member.arrive(&ranks, number, &options))?;
+        let arrival = self.waiting.run(py, move || {
+            member.call_with(&options).arrive(&ranks, number)
+        })?;
         Ok(Arrival::new(arrival, self.waiting.clone()))
     }
 
@@ -220,7 +220,7 @@ impl Communicator {
         let (member, (_, options)) = (self.member()?, how.take()?);
         let group = self
             .waiting
-            .run(py, || member.split_with(color, key, &options))?;
+            .run(py, || member.call_with(&options).split(color, key))?;
         Ok(group.map(|group| Self::of(group, self.waiting.clone())))
     }
 
@@ -232,7 +232,8 @@ impl Communicator {
         };
         // Another handle of the same membership, so that calls of other threads need not end before.
         let handle = member.with_codec(Postcard);
-        self.waiting.run(py, move || handle.close_with(&options))
+        self.waiting
+            .run(py, move || handle.call_with(&options).close())
     }
 
     /// Leaves without the others, and tells them why if there is a reason. Stays while they read what only this
@@ -287,7 +288,7 @@ impl Communicator {
         &self,
         value: &Bound<'_, PyAny>,
         Carrying { pickling, like }: Carrying,
-        call: impl FnOnce(Pieces) -> Result<T, fsgather::Error> + Send,
+        call: impl FnOnce(Pieces<'static>) -> Result<T, fsgather::Error> + Send,
     ) -> PyResult<T> {
         let py = value.py();
         let (pieces, cause) = match object::encode(value, pickling, like) {

@@ -37,7 +37,11 @@ pub(crate) enum Pickling {
 /// # Errors
 ///
 /// What pickling raises; `TypeError` with the type and its place in the object where pickling is refused.
-pub(crate) fn encode(value: &Bound<'_, PyAny>, pickling: Pickling, like: Like) -> PyResult<Pieces> {
+pub(crate) fn encode(
+    value: &Bound<'_, PyAny>,
+    pickling: Pickling,
+    like: Like,
+) -> PyResult<Pieces<'static>> {
     let (kind, stream, buffers) = match plain::encode(value, like) {
         Ok(encoded) => (PLAIN, Bytes::from(encoded.stream), encoded.buffers),
         Err(Refusal::Raised(error)) => return Err(error),

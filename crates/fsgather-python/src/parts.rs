@@ -45,7 +45,7 @@ impl Parts {
             parts.as_mut().and_then(Iterator::next).transpose()
         })?;
         payload
-            .map(|payload| object::decode(py, payload, self.pickling))
+            .map(|(_rank, payload)| object::decode(py, payload, self.pickling))
             .transpose()
     }
 

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather::{Error, Gathered, Payload};
+use fsgather::{Error, Payload};
 use pyo3::{exceptions::PyValueError, prelude::*};
 
 use crate::{communicator::decode_all, object::Pickling, parts::Parts, waiting::Waiting};
@@ -21,12 +21,12 @@ pub(crate) struct Pending {
 
 enum Call {
     AllGather(fsgather::Pending<Vec<Payload>>),
-    Gather(fsgather::Pending<Gathered<Payload>>),
+    Gather(fsgather::Pending<Option<fsgather::Parts<Payload>>>),
 }
 
 enum Outcome {
     All(Vec<Payload>),
-    Parts(Gathered<Payload>),
+    Parts(Option<fsgather::Parts<Payload>>),
 }
 
 impl Pending {
@@ -39,7 +39,7 @@ impl Pending {
     }
 
     pub(crate) const fn gather(
-        call: fsgather::Pending<Gathered<Payload>>,
+        call: fsgather::Pending<Option<fsgather::Parts<Payload>>>,
         waiting: Waiting,
         pickling: Pickling,
     ) -> Self {
@@ -115,8 +115,7 @@ impl Pending {
         };
         let result = match outcome {
             Outcome::All(payloads) => decode_all(py, payloads, self.pickling)?.into_any(),
-            Outcome::Parts(gathered) => {
-                let parts = gathered.all();
+            Outcome::Parts(parts) => {
                 let parts =
                     parts.map(|parts| Parts::new(parts, self.waiting.clone(), self.pickling));
                 parts.into_pyobject(py)?

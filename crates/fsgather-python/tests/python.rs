@@ -1,7 +1,7 @@
 //! Runs the tests of the Python package, which are written in Python, with the extension module that was built for this
 //! test run.
 //!
-//! What they need (pytest, hypothesis, numpy) is installed once, into a virtual environment below the target directory.
+//! What they need (pytest, hypothesis, numpy, mypy) is installed once, into a virtual environment below the target directory.
 //! Where there is no Python, or it cannot be installed, this says so and passes.
 #![expect(
     clippy::expect_used,
@@ -19,12 +19,13 @@ use fsgather_testkit::process;
 use tempfile::TempDir;
 
 /// What the tests need besides the package.
-const NEEDED: [&str; 5] = [
+const NEEDED: [&str; 6] = [
     "pytest>=8,<10",
     "pytest-xdist>=3",
     "hypothesis>=6.100",
     "numpy",
     "joblib",
+    "mypy>=1.10",
 ];
 
 /// So many run at once: most of them wait for ranks most of the time.

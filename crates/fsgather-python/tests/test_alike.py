@@ -17,7 +17,7 @@ import fsgather
 def carried(value, like="pickle"):
     """The value as a replaced function gives it."""
     with fsgather.Communicator.solo() as alone:
-        return alone.all_gather(value, _like=like)[0]
+        return alone._call_like(like, "all_gather", value)[0]
 
 
 @pytest.mark.parametrize("name, value", [*kinds.python_kinds(), *kinds.numpy_kinds()])
@@ -104,7 +104,7 @@ class TestTensors:
         try:
             back = carried([torch.ones(3, device="cpu"), kinds.Box(torch.ones(2, device="cpu"))], None)
             with fsgather.Communicator.solo() as alone:
-                joined = alone.gather_array(torch.ones(3, device="cpu"))
+                joined = alone.gather(torch.ones(3, device="cpu"))
         finally:
             torch.set_default_device(None)
         assert back[0].tolist() == [1, 1, 1] and back[1].content.tolist() == [1, 1]

@@ -71,12 +71,12 @@ def test_nothing_is_sent_and_the_communicator_goes_on(world: World) -> None:
         """
         communicator = fsgather.Communicator()
         calls = [
-            lambda: communicator.gather(1, dst=-1),
-            lambda: communicator.gather(1, dst=2),
+            lambda: communicator.gather_object(1, dst=-1),
+            lambda: communicator.gather_object(1, dst=2),
             lambda: communicator.gather_iter(1, dst=2**64),
             lambda: communicator.start_gather(1, dst="0"),
-            lambda: communicator.broadcast(1, src=0.5),
-            lambda: communicator.gather_array([1], dst=-1),
+            lambda: communicator.broadcast_object(1, src=0.5),
+            lambda: communicator.gather([1], dst=-1),
             lambda: communicator.group([0, -1]),
             lambda: communicator.split(-1),
             lambda: communicator.split(0, key="x"),
@@ -110,5 +110,5 @@ def test_nothing_is_sent_and_the_communicator_goes_on(world: World) -> None:
 def test_numbers_of_other_types_are_numbers() -> None:
     numpy = pytest.importorskip("numpy")
     communicator = fsgather.Communicator.solo()
-    assert communicator.gather(1, numpy.int64(0), timeout=numpy.float32(5)) == [1]
+    assert communicator.gather_object(1, numpy.int64(0), timeout=numpy.float32(5)) == [1]
     assert communicator.all_gather_list(1, max_size=numpy.uint8(200), allow_pickle=numpy.bool_(True)) == [1]

@@ -90,7 +90,7 @@ def test_what_is_no_array_is_refused_by_name(world: World) -> None:
                 tell(str(error))
         """,
     ).told()
-    assert [text.split(" ")[0] for text in told[0]] == ["an", "an", "dim=1"]
+    assert [text.split(" ")[0] for text in told[0]] == ["gather", "an", "dim=1"]
 
 
 @needs_torch

@@ -31,10 +31,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         .collect();
 
     // Rank 0 gets everybody's predictions, one rank at a time; the others go on at once.
-    if let Some(parts) = world.gather(&mine, 0)?.all() {
+    if let Some(parts) = world.gather(&mine, 0)? {
         let mut report = Report::default();
         for part in parts {
-            for prediction in &part? {
+            let (_rank, predictions) = part?;
+            for prediction in &predictions {
                 report.add(prediction)?;
             }
         }

@@ -37,8 +37,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // what is large or has a shape of its own through fsgather.
     let found: Vec<String> = (0..own).map(|n| format!("{}.{n}", world.rank())).collect();
-    if let Some(parts) = world.gather(&found, 0)?.all() {
-        let all: Vec<String> = parts.flat_map(Result::unwrap_or_default).collect();
+    if let Some(parts) = world.gather(&found, 0)? {
+        let all: Vec<String> = parts.flatten().flat_map(|(_, found)| found).collect();
         println!("{} of {total} found: {}", all.len(), all.join(" "));
     }
     world.close()?;

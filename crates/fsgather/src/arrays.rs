@@ -2,12 +2,13 @@
 
 use std::{panic::Location, path::PathBuf};
 
-use fsgather_core::{Call, Error, Operation, Rank, Site};
+use fsgather_core::{Call, Error, Operation, Rank};
 use ndarray::{Array, ArrayView, Dimension, IxDyn};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     blocking::step_aside,
+    call_builder::CallBuilder,
     codec::{self, Codec},
     collective::Started,
     communicator::Communicator,
@@ -144,7 +145,7 @@ impl Plan {
 }
 
 impl<C: Codec> Communicator<C> {
-    /// Joins the arrays of all ranks along an axis, in rank order: on every rank, or on `root` alone.
+    /// Joins the arrays of all ranks along an axis, in rank order, on every rank.
     ///
     /// Sizes along the axis may differ and may be zero; everything else has to agree: the type of the
     /// elements, the number of dimensions, the other sizes, the axis. A negative axis counts from the end. Any
@@ -164,37 +165,98 @@ impl<C: Codec> Communicator<C> {
     ///
     /// let communicator = fsgather::Communicator::solo();
     /// let boxes = array![[0.0, 0.5], [1.0, 1.5]];
-    /// assert_eq!(communicator.gather_array(&boxes.view(), 0, None)?, Some(boxes.clone()));
-    /// assert_eq!(communicator.gather_array(&boxes.t(), -1, Some(0))?, Some(boxes.t().to_owned()));
+    /// assert_eq!(communicator.all_gather_array(&boxes.view(), 0)?, boxes);
+    /// assert_eq!(communicator.all_gather_array(&boxes.t(), -1)?, boxes.t());
     /// # Ok::<(), fsgather::Error>(())
     /// ```
+    #[track_caller]
+    pub fn all_gather_array<T: Element, D: Dimension>(
+        &self,
+        array: &ArrayView<'_, T, D>,
+        axis: isize,
+    ) -> Result<Array<T, D>, Error> {
+        self.call().all_gather_array(array, axis)
+    }
+
+    /// The same on `root` alone; `None` elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`all_gather_array`](Self::all_gather_array), and [`Error::Config`] when `root` is no rank.
     #[track_caller]
     pub fn gather_array<T: Element, D: Dimension>(
         &self,
         array: &ArrayView<'_, T, D>,
         axis: isize,
-        root: Option<u32>,
+        root: impl Into<Rank>,
     ) -> Result<Option<Array<T, D>>, Error> {
-        let site = self.here(Location::caller());
-        let root = root.map(|root| self.world_size().rank(root)).transpose()?;
+        self.call().gather_array(array, axis, root)
+    }
+}
+
+impl<C: Codec> CallBuilder<'_, C> {
+    /// As [`Communicator::all_gather_array`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Communicator::all_gather_array`].
+    #[track_caller]
+    pub fn all_gather_array<T: Element, D: Dimension>(
+        self,
+        array: &ArrayView<'_, T, D>,
+        axis: isize,
+    ) -> Result<Array<T, D>, Error> {
+        let joined = self.join(array, axis, None, Location::caller())?;
+        joined.ok_or_else(|| Error::config("this rank has received nothing"))
+    }
+
+    /// As [`Communicator::gather_array`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Communicator::gather_array`].
+    #[track_caller]
+    pub fn gather_array<T: Element, D: Dimension>(
+        self,
+        array: &ArrayView<'_, T, D>,
+        axis: isize,
+        root: impl Into<Rank>,
+    ) -> Result<Option<Array<T, D>>, Error> {
+        let root = self.root(root)?;
+        self.join(array, axis, Some(root), Location::caller())
+    }
+
+    /// Joins them on `root`, or on all.
+    fn join<T: Element, D: Dimension>(
+        &self,
+        array: &ArrayView<'_, T, D>,
+        axis: isize,
+        root: Option<Rank>,
+        location: &Location<'_>,
+    ) -> Result<Option<Array<T, D>>, Error> {
+        let agreement = Call {
+            root,
+            ..self.unbounded(Operation::GatherArray, location)?
+        };
+        let (call, manner) = match root {
+            Some(root) => {
+                let call = self.made(Operation::Gather, location)?;
+                (call.with_root(root), Manner::KeptForReader)
+            }
+            // So that each rank's elements go straight to where they belong in the result.
+            None => (self.made(Operation::GatherArray, location)?, Manner::Kept),
+        };
+        let inner = &self.communicator.inner;
         step_aside(|| {
-            let forms = self.agree_on_forms(&Form::of(array, axis), root, &site)?;
+            let forms = self.agree_on_forms(&Form::of(array, axis), agreement)?;
             let plan = Plan::new(&forms).ok_or_else(|| {
                 Error::config("the joined array would be larger than memory can be")
             })?;
             let standard = array.as_standard_layout();
             let own = standard.as_slice().unwrap_or_default();
-            let (call, manner) = match root {
-                Some(root) => (
-                    Call::new(Operation::Gather, site).with_root(root),
-                    Manner::KeptForReader,
-                ),
-                // So that each rank's elements go straight to where they belong in the result.
-                None => (Call::new(Operation::GatherArray, site), Manner::Kept),
-            };
             let mut started = Started::new(
-                &self.inner,
-                self.inner.default_route(),
+                inner,
+                &self.route(),
                 call,
                 manner,
                 codec::BYTES,
@@ -207,7 +269,7 @@ impl<C: Codec> Communicator<C> {
                 }
                 let mut result = T::zeroed(plan.blocks * plan.block);
                 let mut left = own;
-                plan.fill(&mut result, self.rank(), |part| {
+                plan.fill(&mut result, inner.exchange.rank(), |part| {
                     let (these, rest) = left.split_at(part.len().min(left.len()));
                     part[..these.len()].copy_from_slice(these);
                     left = rest;
@@ -222,15 +284,9 @@ impl<C: Codec> Communicator<C> {
     }
 
     /// Tells all ranks what this one has; what all have, if it fits together.
-    fn agree_on_forms(
-        &self,
-        own: &Form,
-        root: Option<Rank>,
-        site: &Site,
-    ) -> Result<Vec<Form>, Error> {
-        let mut call = Call::new(Operation::GatherArray, site.clone());
-        call.root = root;
-        let table = self.inner.exchange.exchange(call, set_up::encode(own)?)?;
+    fn agree_on_forms(&self, own: &Form, call: Call) -> Result<Vec<Form>, Error> {
+        let inner = &self.communicator.inner;
+        let table = inner.exchange.exchange(call, set_up::encode(own)?)?;
         let bodies = table.map(|table| table.bodies).unwrap_or_default();
         let forms: Vec<Form> = bodies
             .iter()
@@ -244,7 +300,7 @@ impl<C: Codec> Communicator<C> {
         }
         let table = (0..)
             .zip(&forms)
-            .map(|(rank, form)| (self.inner.in_world(Rank::new(rank)), form.describe()))
+            .map(|(rank, form)| (inner.in_world(Rank::new(rank)), form.describe()))
             .collect();
         Err(Error::Mismatch {
             what: "arrays".into(),
@@ -262,8 +318,8 @@ impl<C: Codec> Communicator<C> {
             stream.take_error().unwrap_or_else(|| Error::Corrupt {
                 path: PathBuf::from("an array"),
                 reason: format!("it does not hold the elements that were announced: {error}"),
-                writer: self.inner.peer(rank).cloned(),
-                reader: Some(self.inner.me()),
+                writer: self.communicator.inner.peer(rank).cloned(),
+                reader: Some(self.communicator.inner.me()),
             })
         })
     }

@@ -2,17 +2,18 @@
 
 use std::{io::Read, panic::Location};
 
-use bytes::Bytes;
-use fsgather_core::{Call, Error, Operation, Rank, Site};
-use fsgather_store::Payload;
+use fsgather_core::{Call, Error, Operation, Rank};
+use fsgather_store::{Encoding, Payload};
 
 use crate::{
     blocking::step_aside,
+    call_builder::CallBuilder,
     codec,
-    collective::{Started, copy, manner_of},
+    collective::{Received, Started, copy},
     communicator::Communicator,
-    gathered::Gathered,
+    parts::Parts,
     pending::Pending,
+    pieces::Pieces,
     transfer::{manner::Manner, source::Source},
 };
 
@@ -23,9 +24,12 @@ impl<C> Communicator<C> {
     ///
     /// Those of [`broadcast`](Self::broadcast).
     #[track_caller]
-    pub fn broadcast_bytes(&self, bytes: &[u8], root: u32) -> Result<Payload, Error> {
-        let site = self.here(Location::caller());
-        self.broadcast_source(root, site, || Source::Slice(bytes))
+    pub fn broadcast_bytes<'a>(
+        &self,
+        bytes: impl Into<Pieces<'a>>,
+        root: impl Into<Rank>,
+    ) -> Result<Payload, Error> {
+        self.call().broadcast_bytes(bytes, root)
     }
 
     /// Hands what `root`'s `source` reads to every rank. The sources of other ranks are not read.
@@ -34,39 +38,29 @@ impl<C> Communicator<C> {
     ///
     /// Those of [`broadcast_bytes`](Self::broadcast_bytes) and [`gather_from`](Self::gather_from).
     #[track_caller]
-    pub fn broadcast_from_reader(
+    pub fn broadcast_from(
         &self,
         source: &mut dyn Read,
-        root: u32,
+        root: impl Into<Rank>,
     ) -> Result<Payload, Error> {
-        let site = self.here(Location::caller());
-        self.broadcast_source(root, site, || stream(source))
+        self.call().broadcast_from(source, root)
     }
 
     /// Gathers everybody's bytes on every rank, in rank order; always one [`Payload`] for each rank.
     ///
     /// Payloads are mapped from the files they came in where that is safe, so that ranks of one host
-    /// share one copy, and read into memory elsewhere.
+    /// share one copy, and read into memory elsewhere. What this rank has handed in as
+    /// [`Bytes`](bytes::Bytes) is a part of the result as it is, without a copy.
     ///
     /// # Errors
     ///
     /// Those of [`all_gather`](Self::all_gather).
     #[track_caller]
-    pub fn all_gather_bytes(&self, bytes: &[u8]) -> Result<Vec<Payload>, Error> {
-        let site = self.here(Location::caller());
-        self.all_gather_source(site, Source::Slice(bytes))
-    }
-
-    /// Gathers everybody's bytes on every rank without copying this rank's own, which is a part of the
-    /// result as it is.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`all_gather`](Self::all_gather).
-    #[track_caller]
-    pub fn all_gather_shared(&self, bytes: Bytes) -> Result<Vec<Payload>, Error> {
-        let site = self.here(Location::caller());
-        self.all_gather_source(site, Source::Shared(bytes))
+    pub fn all_gather_bytes<'a>(
+        &self,
+        bytes: impl Into<Pieces<'a>>,
+    ) -> Result<Vec<Payload>, Error> {
+        self.call().all_gather_bytes(bytes)
     }
 
     /// Gathers what `source` reads on every rank, without holding it in memory where it goes through a
@@ -77,25 +71,13 @@ impl<C> Communicator<C> {
     /// Those of [`all_gather_bytes`](Self::all_gather_bytes) and [`gather_from`](Self::gather_from).
     #[track_caller]
     pub fn all_gather_from(&self, source: &mut dyn Read) -> Result<Vec<Payload>, Error> {
-        let site = self.here(Location::caller());
-        self.all_gather_source(site, stream(source))
+        self.call().all_gather_from(source)
     }
 
     /// Gathers everybody's bytes on `root`, which reads them one rank at a time.
     ///
-    /// Where payloads go from memory to memory they are copied, so that this rank can go on;
-    /// [`gather_shared`](Self::gather_shared) does not.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`gather`](Self::gather).
-    #[track_caller]
-    pub fn gather_bytes(&self, bytes: &[u8], root: u32) -> Result<Gathered<Payload>, Error> {
-        let site = self.here(Location::caller());
-        self.gather_source(root, site, Source::Slice(bytes))
-    }
-
-    /// Gathers everybody's bytes on `root` without copying them; they are kept until the root has read them.
+    /// Where payloads go from memory to memory slices are copied, so that this rank can go on;
+    /// [`Bytes`](bytes::Bytes) are kept until the root has read them, without a copy.
     ///
     /// # Errors
     ///
@@ -108,15 +90,19 @@ impl<C> Communicator<C> {
     ///
     /// let communicator = fsgather::Communicator::solo();
     /// let features = Bytes::from(vec![7; 1 << 20]); // or Bytes::from_owner(whatever keeps them)
-    /// for part in communicator.gather_shared(features.clone(), 0)?.all().into_iter().flatten() {
-    ///     assert_eq!(*part?, features);
+    /// for part in communicator.gather_bytes(features.clone(), 0)?.into_iter().flatten() {
+    ///     let (_rank, payload) = part?;
+    ///     assert_eq!(*payload, features);
     /// }
     /// # Ok::<(), fsgather::Error>(())
     /// ```
     #[track_caller]
-    pub fn gather_shared(&self, bytes: Bytes, root: u32) -> Result<Gathered<Payload>, Error> {
-        let site = self.here(Location::caller());
-        self.gather_source(root, site, Source::Shared(bytes))
+    pub fn gather_bytes<'a>(
+        &self,
+        bytes: impl Into<Pieces<'a>>,
+        root: impl Into<Rank>,
+    ) -> Result<Option<Parts<Payload>>, Error> {
+        self.call().gather_bytes(bytes, root)
     }
 
     /// Gathers what `source` reads on `root`, without holding it in memory.
@@ -133,108 +119,223 @@ impl<C> Communicator<C> {
     pub fn gather_from(
         &self,
         source: &mut dyn Read,
-        root: u32,
-    ) -> Result<Gathered<Payload>, Error> {
-        let site = self.here(Location::caller());
-        self.gather_source(root, site, stream(source))
+        root: impl Into<Rank>,
+    ) -> Result<Option<Parts<Payload>>, Error> {
+        self.call().gather_from(source, root)
     }
 
-    /// Starts an [`all_gather_shared`](Self::all_gather_shared) whose result is asked for later, as
+    /// Starts an [`all_gather_bytes`](Self::all_gather_bytes) whose result is asked for later, as
     /// [`start_all_gather`](Self::start_all_gather) does for values.
     ///
     /// # Errors
     ///
     /// Those of [`start_all_gather`](Self::start_all_gather).
     #[track_caller]
-    pub fn start_all_gather_shared(&self, bytes: Bytes) -> Result<Pending<Vec<Payload>>, Error> {
-        let site = self.here(Location::caller());
-        let call = Call::new(Operation::StartAllGather, site);
-        let started = step_aside(|| self.start_bytes(call, Manner::Kept, Source::Shared(bytes)))?;
-        Ok(Pending::new(started.detached(), |started, received| {
-            started.read_all(received, |_, payload| Ok(payload))
-        }))
+    pub fn start_all_gather_bytes<'a>(
+        &self,
+        bytes: impl Into<Pieces<'a>>,
+    ) -> Result<Pending<Vec<Payload>>, Error> {
+        self.call().start_all_gather_bytes(bytes)
     }
 
-    /// Starts a [`gather_shared`](Self::gather_shared) whose result is asked for later.
+    /// Starts a [`gather_bytes`](Self::gather_bytes) whose result is asked for later.
     ///
     /// # Errors
     ///
     /// Those of [`start_gather`](Self::start_gather).
     #[track_caller]
-    pub fn start_gather_shared(
+    pub fn start_gather_bytes<'a>(
         &self,
-        bytes: Bytes,
-        root: u32,
-    ) -> Result<Pending<Gathered<Payload>>, Error> {
-        let site = self.here(Location::caller());
-        let root = self.world_size().rank(root)?;
-        let call = Call::new(Operation::Gather, site).with_root(root);
-        let started = step_aside(|| self.start_bytes(call, Manner::Kept, Source::Shared(bytes)))?;
+        bytes: impl Into<Pieces<'a>>,
+        root: impl Into<Rank>,
+    ) -> Result<Pending<Option<Parts<Payload>>>, Error> {
+        self.call().start_gather_bytes(bytes, root)
+    }
+}
+
+impl<C> CallBuilder<'_, C> {
+    /// As [`Communicator::broadcast_bytes`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Communicator::broadcast_bytes`], and [`Error::TooLarge`] if there is a bound.
+    #[track_caller]
+    pub fn broadcast_bytes<'a>(
+        self,
+        bytes: impl Into<Pieces<'a>>,
+        root: impl Into<Rank>,
+    ) -> Result<Payload, Error> {
+        let location = Location::caller();
+        self.broadcast_source(root.into(), bytes.into().into_source(), location)
+    }
+
+    /// As [`Communicator::broadcast_from`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Communicator::broadcast_from`], and [`Error::TooLarge`] if there is a bound.
+    #[track_caller]
+    pub fn broadcast_from(
+        self,
+        source: &mut dyn Read,
+        root: impl Into<Rank>,
+    ) -> Result<Payload, Error> {
+        self.broadcast_source(root.into(), stream(source), Location::caller())
+    }
+
+    /// As [`Communicator::all_gather_bytes`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Communicator::all_gather_bytes`], and [`Error::TooLarge`] if there is a bound.
+    #[track_caller]
+    pub fn all_gather_bytes<'a>(self, bytes: impl Into<Pieces<'a>>) -> Result<Vec<Payload>, Error> {
+        self.all_gather_source(bytes.into().into_source(), Location::caller())
+    }
+
+    /// As [`Communicator::all_gather_from`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Communicator::all_gather_from`], and [`Error::TooLarge`] if there is a bound.
+    #[track_caller]
+    pub fn all_gather_from(self, source: &mut dyn Read) -> Result<Vec<Payload>, Error> {
+        self.all_gather_source(stream(source), Location::caller())
+    }
+
+    /// As [`Communicator::gather_bytes`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Communicator::gather_bytes`], and [`Error::TooLarge`] if there is a bound.
+    #[track_caller]
+    pub fn gather_bytes<'a>(
+        self,
+        bytes: impl Into<Pieces<'a>>,
+        root: impl Into<Rank>,
+    ) -> Result<Option<Parts<Payload>>, Error> {
+        let location = Location::caller();
+        self.gather_source(root.into(), bytes.into().into_source(), location)
+    }
+
+    /// As [`Communicator::gather_from`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Communicator::gather_from`], and [`Error::TooLarge`] if there is a bound.
+    #[track_caller]
+    pub fn gather_from(
+        self,
+        source: &mut dyn Read,
+        root: impl Into<Rank>,
+    ) -> Result<Option<Parts<Payload>>, Error> {
+        self.gather_source(root.into(), stream(source), Location::caller())
+    }
+
+    /// As [`Communicator::start_all_gather_bytes`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Communicator::start_all_gather_bytes`], and [`Error::TooLarge`] if there is a bound.
+    #[track_caller]
+    pub fn start_all_gather_bytes<'a>(
+        self,
+        bytes: impl Into<Pieces<'a>>,
+    ) -> Result<Pending<Vec<Payload>>, Error> {
+        let call = self.made(Operation::StartAllGather, Location::caller())?;
+        let source = bytes.into().into_source();
+        let started = step_aside(|| self.start_bytes(call, Manner::Kept, source))?;
+        Ok(Pending::new(started.detached(), all))
+    }
+
+    /// As [`Communicator::start_gather_bytes`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Communicator::start_gather_bytes`], and [`Error::TooLarge`] if there is a bound.
+    #[track_caller]
+    pub fn start_gather_bytes<'a>(
+        self,
+        bytes: impl Into<Pieces<'a>>,
+        root: impl Into<Rank>,
+    ) -> Result<Pending<Option<Parts<Payload>>>, Error> {
+        let root = self.root(root)?;
+        let call = self.made(Operation::Gather, Location::caller())?;
+        let (call, source) = (call.with_root(root), bytes.into().into_source());
+        let started = step_aside(|| self.start_bytes(call, Manner::Kept, source))?;
         Ok(Pending::new(started.detached(), |started, received| {
-            let take = Box::new(|_: &_, _: Rank, payload| Ok(payload));
-            Ok(Gathered::from(started.parts(received, take)))
+            Ok(parts(started, received))
         }))
     }
 
-    fn broadcast_source<'a>(
-        &self,
-        root: u32,
-        site: Site,
-        source: impl FnOnce() -> Source<'a>,
+    fn broadcast_source(
+        self,
+        root: Rank,
+        (encoding, source): (Encoding, Source<'_>),
+        location: &Location<'_>,
     ) -> Result<Payload, Error> {
-        let root = self.world_size().rank(root)?;
-        let call = Call::new(Operation::Broadcast, site).with_root(root);
+        let root = self.root(root)?;
+        let call = self.made(Operation::Broadcast, location)?.with_root(root);
         step_aside(|| {
-            let source = if self.rank() == root {
-                source()
-            } else {
-                Source::Nothing
-            };
-            let mut started = self.start_bytes(call, Manner::Passing, source)?;
+            let is_root = self.communicator.rank() == root;
+            let source = if is_root { source } else { Source::Nothing };
+            let mut started = self.start_bytes(call, Manner::Passing, (encoding, source))?;
             started.finish(|started, received| started.read_one(received, root))
         })
     }
 
-    fn all_gather_source(&self, site: Site, source: Source<'_>) -> Result<Vec<Payload>, Error> {
-        let call = Call::new(Operation::AllGather, site);
+    fn all_gather_source(
+        self,
+        source: (Encoding, Source<'_>),
+        location: &Location<'_>,
+    ) -> Result<Vec<Payload>, Error> {
+        let call = self.made(Operation::AllGather, location)?;
         step_aside(|| {
             let mut started = self.start_bytes(call, Manner::Passing, source)?;
-            started.finish(|started, received| started.read_all(received, |_, payload| Ok(payload)))
+            started.finish(all)
         })
     }
 
     fn gather_source(
-        &self,
-        root: u32,
-        site: Site,
-        source: Source<'_>,
-    ) -> Result<Gathered<Payload>, Error> {
-        let root = self.world_size().rank(root)?;
-        let call = Call::new(Operation::Gather, site).with_root(root);
+        self,
+        root: Rank,
+        source: (Encoding, Source<'_>),
+        location: &Location<'_>,
+    ) -> Result<Option<Parts<Payload>>, Error> {
+        let root = self.root(root)?;
+        let call = self.made(Operation::Gather, location)?.with_root(root);
         step_aside(|| {
-            let manner = manner_of(call.operation);
-            let mut started = self.start_bytes(call, manner, source)?;
-            started.finish(|started, received| {
-                let take = Box::new(|_: &_, _: Rank, payload| Ok(payload));
-                Ok(Gathered::from(started.parts(received, take)))
-            })
+            let mut started = self.start_bytes(call, Manner::KeptForReader, source)?;
+            started.finish(|started, received| Ok(parts(started, received)))
         })
     }
 
-    fn start_bytes<'a>(
+    fn start_bytes<'b>(
         &self,
         call: Call,
         manner: Manner,
-        source: Source<'a>,
-    ) -> Result<Started<'a>, Error> {
-        let route = self.inner.default_route();
-        Started::new(&self.inner, route, call, manner, codec::BYTES, source)
+        (encoding, source): (Encoding, Source<'b>),
+    ) -> Result<Started<'b>, Error> {
+        let inner = &self.communicator.inner;
+        Started::new(inner, &self.route(), call, manner, encoding, source)
     }
 }
 
 /// A source that is copied to where the payload goes.
-fn stream(source: &mut dyn Read) -> Source<'_> {
-    Source::Written(Box::new(|session, outgoing| {
+fn stream(source: &mut dyn Read) -> (Encoding, Source<'_>) {
+    let source = Source::Written(Box::new(|session, outgoing| {
         copy(session, source, outgoing)
-    }))
+    }));
+    (codec::BYTES, source)
+}
+
+/// What a call has brought, for those who get everything.
+fn all(started: &Started<'_>, received: Received) -> Result<Vec<Payload>, Error> {
+    started.read_all(received, |_, payload| Ok(payload))
+}
+
+/// What a call has brought, for a root that reads by and by.
+fn parts(started: &Started<'_>, received: Received) -> Option<Parts<Payload>> {
+    let take = Box::new(|_: &_, _: Rank, payload| Ok(payload));
+    started.parts(received, take)
 }

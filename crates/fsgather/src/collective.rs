@@ -9,15 +9,15 @@ use std::{
 
 use bytes::Bytes;
 use fsgather_control::mesh::{Halted, Mesh};
-use fsgather_core::{Call, Error, Operation, Rank, Verdict};
+use fsgather_core::{Call, Error, Rank, Verdict};
 use fsgather_store::{Encoding, Payload};
 
 #[cfg(feature = "ndarray")]
 use crate::transfer::stream::Stream;
 use crate::{
-    gathered::{Parts, Take},
     ground::is_dispensable,
     inner::Inner,
+    parts::{Parts, Take},
     place::{Place, call_id},
     route::Route,
     set_up,
@@ -49,14 +49,6 @@ pub(crate) struct Received {
     pub(crate) incoming: Option<Vec<Incoming>>,
     /// Whether the owners of payloads have to be told when all has been read.
     pub(crate) acknowledge: bool,
-}
-
-/// How a call of this operation keeps payloads when its ranks wait for each other.
-pub(crate) const fn manner_of(operation: Operation) -> Manner {
-    match operation {
-        Operation::Gather => Manner::KeptForReader,
-        _ => Manner::Passing,
-    }
 }
 
 impl<'a> Started<'a> {

@@ -5,9 +5,8 @@ use std::{fmt, panic::Location, sync::Arc};
 use fsgather_core::{Error, Rank, Site, Solo, WorldSize};
 
 use crate::{
-    blocking::{self, step_aside},
+    blocking,
     builder::{self, Builder},
-    call_options::CallOptions,
     codec::{Codec, Postcard},
     inner::Inner,
 };
@@ -170,9 +169,7 @@ impl<C> Communicator<C> {
     /// [`Error::Poisoned`].
     #[track_caller]
     pub fn barrier(&self) -> Result<(), Error> {
-        let site = self.here(Location::caller());
-        let passed = step_aside(|| self.inner.exchange.barrier(site));
-        passed.inspect_err(|failure| self.inner.world.note_failed(failure))
+        self.call().barrier()
     }
 
     /// Ends the communicator together with all other ranks, and leaves nothing behind.
@@ -188,19 +185,7 @@ impl<C> Communicator<C> {
     /// to close; [`Error::Config`] while results of [`gather`](Self::gather) are still being read.
     #[track_caller]
     pub fn close(self) -> Result<(), Error> {
-        let site = self.here(Location::caller());
-        step_aside(|| self.inner.close(site))
-    }
-
-    /// The same, in a way of its own, of which the place of the call counts.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`close`](Self::close).
-    #[track_caller]
-    pub fn close_with(self, how: &CallOptions) -> Result<(), Error> {
-        let site = how.site(&self, Location::caller());
-        step_aside(|| self.inner.close(site))
+        self.call().close()
     }
 
     /// Leaves without the others, as dropping the last handle does: their calls that need this rank fail. What

@@ -7,12 +7,12 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use fsgather_core::{Error, Site};
+use fsgather_core::{Error, Rank, Site};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    blocking::step_aside, communicator::Communicator, route::Route, settings::Transport,
-    switches::Switches,
+    blocking::step_aside, call_builder::CallBuilder, communicator::Communicator,
+    settings::Transport, switches::Switches,
 };
 
 /// How one call of [`all_gather`] is to be made; by default as the variables say.
@@ -76,13 +76,11 @@ where
             options.force_cpu,
         );
         path.warn_of_empty_lists(own.communicator.rank());
-        let uses_files = path.transport() != Transport::Memory;
-        let directory = options.filesys_save_dir.clone().filter(|_| uses_files);
-        let route = Route {
-            transport: path.transport(),
-            directory,
-        };
-        gather(&own.communicator, &route, data, path.is_root_only(), site)
+        let mut call = own.communicator.call().transport(path.transport()).at(site);
+        if let Some(directory) = &options.filesys_save_dir {
+            call = call.directory(directory);
+        }
+        gather(call, data, path.is_root_only())
     })
 }
 
@@ -116,11 +114,12 @@ where
     let site = Site::of(Location::caller());
     step_aside(|| {
         let own = own()?;
-        let route = Route {
-            transport: Transport::Filesys,
-            directory: filesys_save_dir.map(Path::to_owned),
-        };
-        gather(&own.communicator, &route, data, gather_to_rank_0_only, site)
+        let call = own.communicator.call();
+        let mut call = call.transport(Transport::Filesys).at(site);
+        if let Some(directory) = filesys_save_dir {
+            call = call.directory(directory);
+        }
+        gather(call, data, gather_to_rank_0_only)
     })
 }
 
@@ -145,21 +144,16 @@ pub fn close() -> Result<(), Error> {
     }
 }
 
-fn gather<T>(
-    communicator: &Communicator,
-    route: &Route,
-    data: &T,
-    root_only: bool,
-    site: Site,
-) -> Result<Vec<T>, Error>
+/// Everybody's value, on rank 0 only or on all.
+fn gather<T>(call: CallBuilder<'_>, data: &T, root_only: bool) -> Result<Vec<T>, Error>
 where
     T: Serialize + DeserializeOwned,
 {
     if root_only {
-        let gathered = communicator.gather_by(route, data, 0, site)?;
-        gathered.all().into_iter().flatten().collect()
+        let parts = call.gather(data, Rank::ZERO)?.into_iter().flatten();
+        parts.map(|part| Ok(part?.1)).collect()
     } else {
-        communicator.all_gather_by(route, data, None, site)
+        call.all_gather(data)
     }
 }
 

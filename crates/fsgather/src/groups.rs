@@ -7,7 +7,7 @@ use fsgather_core::{Call, Contribution, Error, Operation, Rank, Round, Ticket};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    blocking::step_aside, call_options::CallOptions, codec::Codec, communicator::Communicator,
+    blocking::step_aside, call_builder::CallBuilder, codec::Codec, communicator::Communicator,
     set_up,
 };
 
@@ -44,23 +44,7 @@ impl<C: Codec> Communicator<C> {
     /// ```
     #[track_caller]
     pub fn group(&self, ranks: &[u32]) -> Result<Self, Error> {
-        self.group_with(ranks, &CallOptions::default())
-    }
-
-    /// The same in a way of its own, of which the place of the call and the time-out count.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`group`](Self::group).
-    #[track_caller]
-    pub fn group_with(&self, ranks: &[u32], how: &CallOptions) -> Result<Self, Error> {
-        let call = how.unbounded_call(self, Operation::Group, Location::caller())?;
-        let ranks = self.checked(ranks)?;
-        step_aside(|| {
-            let group = self.inner.group(&ranks)?;
-            group.exchange.exchange(call, Bytes::new())?;
-            Ok(Self::from_inner(group, self.codec.clone()))
-        })
+        self.call().group(ranks)
     }
 
     /// The same without waiting for anybody, where the members have agreed otherwise that they make it: on the list, and on
@@ -74,25 +58,6 @@ impl<C: Codec> Communicator<C> {
         // Those that `group` counts itself begin at 0.
         let group = self.inner.group_of_use(&ranks, number | NUMBERED)?;
         Ok(Self::from_inner(group, self.codec.clone()))
-    }
-
-    /// Says that this rank has come to where some of this communicator's ranks meet, and waits for none of them; `number` is
-    /// as for [`group_agreed_on`](Self::group_agreed_on). A call of nothing, for whoever waits by other means and has to know
-    /// whether it still makes sense.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`group_agreed_on`](Self::group_agreed_on), and what has become of a rank that will not come.
-    #[track_caller]
-    pub fn arrive(
-        &self,
-        ranks: &[u32],
-        number: u64,
-        how: &CallOptions,
-    ) -> Result<Arrival<C>, Error> {
-        let call = how.unbounded_call(self, Operation::Meet, Location::caller())?;
-        let group = self.group_agreed_on(ranks, number)?;
-        Arrival::of(group, call)
     }
 
     /// Parts all ranks into groups, one for each color; `None` where this rank gave none.
@@ -115,36 +80,7 @@ impl<C: Codec> Communicator<C> {
     /// ```
     #[track_caller]
     pub fn split(&self, color: Option<u32>, key: i64) -> Result<Option<Self>, Error> {
-        self.split_with(color, key, &CallOptions::default())
-    }
-
-    /// The same in a way of its own, of which the place of the call and the time-out count.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`split`](Self::split).
-    #[track_caller]
-    pub fn split_with(
-        &self,
-        color: Option<u32>,
-        key: i64,
-        how: &CallOptions,
-    ) -> Result<Option<Self>, Error> {
-        let call = how.unbounded_call(self, Operation::Split, Location::caller())?;
-        step_aside(|| {
-            let own = set_up::encode(&Choice { color, key })?;
-            let table = self.inner.exchange.exchange(call, own)?;
-            let bodies = table.map(|table| table.bodies).unwrap_or_default();
-            let choices: Vec<Choice> = bodies
-                .iter()
-                .map(|body| set_up::decode(Some(body)))
-                .collect::<Result<_, _>>()?;
-            let Some(color) = color else {
-                return Ok(None);
-            };
-            let group = self.inner.group(&members(&choices, color))?;
-            Ok(Some(Self::from_inner(group, self.codec.clone())))
-        })
+        self.call().split(color, key)
     }
 
     fn checked(&self, ranks: &[u32]) -> Result<Vec<Rank>, Error> {
@@ -169,10 +105,69 @@ impl<C: Codec> Communicator<C> {
     }
 }
 
+impl<C: Codec> CallBuilder<'_, C> {
+    /// As [`Communicator::group`]; time-out and place count.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Communicator::group`].
+    #[track_caller]
+    pub fn group(self, ranks: &[u32]) -> Result<Communicator<C>, Error> {
+        let call = self.unbounded(Operation::Group, Location::caller())?;
+        let communicator = self.communicator;
+        let ranks = communicator.checked(ranks)?;
+        step_aside(|| {
+            let group = communicator.inner.group(&ranks)?;
+            group.exchange.exchange(call, Bytes::new())?;
+            Ok(Communicator::from_inner(group, communicator.codec.clone()))
+        })
+    }
+
+    /// As [`Communicator::split`]; time-out and place count.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Communicator::split`].
+    #[track_caller]
+    pub fn split(self, color: Option<u32>, key: i64) -> Result<Option<Communicator<C>>, Error> {
+        let call = self.unbounded(Operation::Split, Location::caller())?;
+        let communicator = self.communicator;
+        step_aside(|| {
+            let own = set_up::encode(&Choice { color, key })?;
+            let table = communicator.inner.exchange.exchange(call, own)?;
+            let bodies = table.map(|table| table.bodies).unwrap_or_default();
+            let choices: Vec<Choice> = bodies
+                .iter()
+                .map(|body| set_up::decode(Some(body)))
+                .collect::<Result<_, _>>()?;
+            let Some(color) = color else {
+                return Ok(None);
+            };
+            let group = communicator.inner.group(&members(&choices, color))?;
+            let codec = communicator.codec.clone();
+            Ok(Some(Communicator::from_inner(group, codec)))
+        })
+    }
+
+    /// Says that this rank has come to where some of the communicator's ranks meet, and waits for none of them; `number` is
+    /// as for [`Communicator::group_agreed_on`]. A call of nothing, for whoever waits by other means and has to know
+    /// whether it still makes sense.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Communicator::group_agreed_on`], and what has become of a rank that will not come.
+    #[track_caller]
+    pub fn arrive(self, ranks: &[u32], number: u64) -> Result<Arrival<C>, Error> {
+        let call = self.unbounded(Operation::Meet, Location::caller())?;
+        let group = self.communicator.group_agreed_on(ranks, number)?;
+        Arrival::of(group, call)
+    }
+}
+
 /// Marks the numbers of groups whose members have agreed on them otherwise.
 const NUMBERED: u64 = 1 << 63;
 
-/// One rank's word that it has come to a place where some ranks meet: see [`Communicator::arrive`]. Dropping it takes it back.
+/// One rank's word that it has come to a place where some ranks meet: see [`CallBuilder::arrive`]. Dropping it takes it back.
 pub struct Arrival<C: Codec> {
     group: Communicator<C>,
     ticket: Ticket,
@@ -250,8 +245,7 @@ mod tests {
     #[test]
     fn who_waits_where_ranks_meet_learns_that_all_have_come() {
         let ranks = Communicator::threads(3).unwrap();
-        let how = CallOptions::default();
-        let arrive = |rank: usize| ranks[rank].arrive(&[0, 2], 7, &how).unwrap();
+        let arrive = |rank: usize| ranks[rank].call().arrive(&[0, 2], 7).unwrap();
         let mut first = arrive(0);
         assert!(!first.have_all_come().unwrap());
         let mut last = arrive(2);
@@ -264,13 +258,12 @@ mod tests {
 
     #[test]
     fn who_waits_where_ranks_meet_learns_that_one_will_not_come() {
-        let how = CallOptions::default();
         for (leaves, reason) in [(true, "left"), (false, "out of luck")] {
             let mut ranks = Communicator::threads(3).unwrap();
             let lost = ranks.pop().unwrap();
-            let mut arrival = ranks[1].arrive(&[1, 2], 0, &how).unwrap();
+            let mut arrival = ranks[1].call().arrive(&[1, 2], 0).unwrap();
             // What becomes of others is nothing to those who meet here.
-            let mut others = ranks[1].arrive(&[0, 1], 0, &how).unwrap();
+            let mut others = ranks[1].call().arrive(&[0, 1], 0).unwrap();
             if leaves {
                 lost.leave();
             } else {
@@ -280,11 +273,11 @@ mod tests {
             assert!(error.to_string().contains(reason), "{error}");
             assert!(error.to_string().contains("rank 2"), "{error}");
             assert!(!others.have_all_come().unwrap());
-            let mut other = ranks[0].arrive(&[0, 1], 0, &how).unwrap();
+            let mut other = ranks[0].call().arrive(&[0, 1], 0).unwrap();
             wait(&mut others).unwrap();
             wait(&mut other).unwrap();
             // And those who come later learn it as well.
-            let mut late = ranks[0].arrive(&[0, 2], 1, &how).unwrap();
+            let mut late = ranks[0].call().arrive(&[0, 2], 1).unwrap();
             assert!(wait(&mut late).unwrap_err().to_string().contains("rank 2"));
         }
     }

@@ -9,10 +9,10 @@
 //!
 //! let communicator = Communicator::from_env()?;
 //! let predictions = vec![(communicator.rank().get(), 0.97_f32)];
-//! if let Some(parts) = communicator.gather(&predictions, 0)?.all() {
+//! if let Some(parts) = communicator.gather(&predictions, 0)? {
 //!     for part in parts {
-//!         let part: Vec<(u32, f32)> = part?; // one rank at a time
-//!         assert_eq!(part, [(0, 0.97)]);
+//!         let (rank, predictions) = part?; // one rank at a time
+//!         assert_eq!(predictions, [(rank.get(), 0.97)]);
 //!     }
 //! }
 //! communicator.close()?;
@@ -46,12 +46,13 @@
 //! `docs/` in the repository has the guarantees in full, the formats, and a guide.
 
 mod builder;
-mod call_options;
+mod call_builder;
 mod codec;
 mod communicator;
 mod functions;
-mod gathered;
+mod main_function;
 mod part_reader;
+mod parts;
 mod pending;
 mod pieces;
 mod records;
@@ -104,7 +105,7 @@ mod world;
 pub mod fuzzing;
 
 pub use builder::Builder;
-pub use call_options::CallOptions;
+pub use call_builder::{CallBuilder, CallOptions};
 #[cfg(feature = "messagepack")]
 pub use codec::MessagePack;
 pub use codec::{Codec, CodecError, Postcard};
@@ -112,17 +113,18 @@ pub use communicator::Communicator;
 #[cfg(feature = "ndarray")]
 pub use element::Element;
 pub use fsgather_core::{
-    Activity, Deadline, Epoch, Error, GatherId, Interrupt, Missing, Operation, Peer, PeerFailure,
-    Phase, Rank, StorageCause, WorldSize, bytes_text, duration_text, plain_text,
+    Activity, Deadline, Epoch, Error, ErrorKind, GatherId, Interrupt, Missing, Operation, Peer,
+    PeerFailure, Phase, Rank, StorageCause, WorldSize, bytes_text, duration_text, plain_text,
 };
 pub use fsgather_store::{Payload, WritablePayload};
 pub use functions::{AllGatherOptions, all_gather, all_gather_via_filesys, close};
-pub use gathered::{Gathered, Parts};
 pub use groups::Arrival;
+pub use main_function::main;
 pub use meeting::local_directory;
 #[cfg(feature = "mpi")]
 pub use mpi_bootstrap::MpiBootstrap;
 pub use part_reader::{PartReader, PartReaders};
+pub use parts::Parts;
 pub use pending::Pending;
 pub use pieces::Pieces;
 pub use records::Records;

@@ -11,8 +11,8 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     codec::{self, Codec},
-    gathered::Left,
     inner::lock,
+    parts::Left,
     transfer::{announcement::FileAnnouncement, stream::Stream},
 };
 

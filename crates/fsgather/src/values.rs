@@ -2,21 +2,21 @@
 
 use std::{panic::Location, sync::Arc};
 
-use fsgather_core::{Call, Error, Operation, Rank, Site};
+use fsgather_core::{Call, Error, Operation, Rank};
 use fsgather_store::Payload;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     blocking::step_aside,
     build_identity::type_tag,
+    call_builder::CallBuilder,
     codec::{self, Codec},
-    collective::{Started, manner_of},
+    collective::Started,
     communicator::Communicator,
-    gathered::{Gathered, Take},
     inner::Inner,
+    parts::{Parts, Take},
     pending::Pending,
     records::{self, Records},
-    route::Route,
     transfer::{manner::Manner, source::Source},
 };
 
@@ -28,23 +28,11 @@ impl<C: Codec> Communicator<C> {
     /// Those of [`barrier`](Self::barrier), [`Error::Config`] when `root` is no rank,
     /// and what [`all_gather`](Self::all_gather) adds.
     #[track_caller]
-    pub fn broadcast<T>(&self, value: &T, root: u32) -> Result<T, Error>
+    pub fn broadcast<T>(&self, value: &T, root: impl Into<Rank>) -> Result<T, Error>
     where
         T: Serialize + DeserializeOwned,
     {
-        let site = self.here(Location::caller());
-        let root = self.world_size().rank(root)?;
-        let call = self.typed::<T>(Operation::Broadcast, site).with_root(root);
-        step_aside(|| {
-            let source = if self.rank() == root {
-                self.encoded(value)
-            } else {
-                Source::Nothing
-            };
-            let mut started = self.start(self.inner.default_route(), call, source)?;
-            let payload = started.finish(|started, received| started.read_one(received, root))?;
-            self.decode(root, &payload)
-        })
+        self.call().broadcast(value, root)
     }
 
     /// Gathers everybody's value on every rank, in rank order; always one for each rank.
@@ -71,8 +59,7 @@ impl<C: Codec> Communicator<C> {
     where
         T: Serialize + DeserializeOwned,
     {
-        let site = self.here(Location::caller());
-        step_aside(|| self.all_gather_by(self.inner.default_route(), value, None, site))
+        self.call().all_gather(value)
     }
 
     /// Gathers everybody's value on every rank, none of which may need more than `max_size` bytes; always one
@@ -100,9 +87,7 @@ impl<C: Codec> Communicator<C> {
     where
         T: Serialize + DeserializeOwned,
     {
-        let site = self.here(Location::caller());
-        let route = self.inner.default_route();
-        step_aside(|| self.all_gather_by(route, value, Some(max_size), site))
+        self.call().bound(max_size).all_gather(value)
     }
 
     /// Gathers everybody's value on `root`, which decodes them one rank at a time.
@@ -114,12 +99,11 @@ impl<C: Codec> Communicator<C> {
     /// Those of [`all_gather`](Self::all_gather), and [`Error::Config`] when `root` is no rank. What goes
     /// wrong while reading is an item of the iteration on the root.
     #[track_caller]
-    pub fn gather<T>(&self, value: &T, root: u32) -> Result<Gathered<T>, Error>
+    pub fn gather<T>(&self, value: &T, root: impl Into<Rank>) -> Result<Option<Parts<T>>, Error>
     where
         T: Serialize + DeserializeOwned,
     {
-        let site = self.here(Location::caller());
-        step_aside(|| self.gather_by(self.inner.default_route(), value, root, site))
+        self.call().gather(value, root)
     }
 
     /// Gathers any number of values of each rank on `root`, none of which holds all of its own or of the
@@ -152,33 +136,12 @@ impl<C: Codec> Communicator<C> {
     pub fn gather_records<T>(
         &self,
         values: impl IntoIterator<Item = T>,
-        root: u32,
+        root: impl Into<Rank>,
     ) -> Result<Option<Records<T, C>>, Error>
     where
         T: Serialize + DeserializeOwned,
     {
-        let site = self.here(Location::caller());
-        let root = self.world_size().rank(root)?;
-        let call = self
-            .typed::<Records<T, C>>(Operation::Gather, site)
-            .with_root(root);
-        step_aside(|| {
-            let codec = &self.codec;
-            let source = Source::Written(Box::new(|session, outgoing| {
-                records::write(codec, session, values, outgoing)
-            }));
-            let mut started = Started::new(
-                &self.inner,
-                self.inner.default_route(),
-                call,
-                Manner::KeptForReader,
-                codec::many(&self.codec),
-                source,
-            )?;
-            let take: Take<Payload> = Box::new(|_, _, payload| Ok(payload));
-            let parts = started.finish(|started, received| Ok(started.parts(received, take)))?;
-            Ok(parts.map(|parts| Records::new(parts.into_readers(), self.codec.clone())))
-        })
+        self.call().gather_records(values, root)
     }
 
     /// Starts an [`all_gather`](Self::all_gather) whose result is asked for later.
@@ -195,16 +158,7 @@ impl<C: Codec> Communicator<C> {
     where
         T: Serialize + DeserializeOwned + 'static,
     {
-        let site = self.here(Location::caller());
-        let call = self.typed::<T>(Operation::StartAllGather, site);
-        let codec = self.codec.clone();
-        let started = step_aside(|| self.start_kept(call, value))?;
-        Ok(Pending::new(started, move |started, received| {
-            started.read_all(received, |rank, payload| {
-                let inner = &started.session().inner;
-                codec::decode(&codec, &payload, inner.peer(rank), &inner.me())
-            })
-        }))
+        self.call().start_all_gather(value)
     }
 
     /// Starts a [`gather`](Self::gather) whose result is asked for later.
@@ -213,99 +167,15 @@ impl<C: Codec> Communicator<C> {
     ///
     /// Those of [`start_all_gather`](Self::start_all_gather), and [`Error::Config`] when `root` is no rank.
     #[track_caller]
-    pub fn start_gather<T>(&self, value: &T, root: u32) -> Result<Pending<Gathered<T>>, Error>
+    pub fn start_gather<T>(
+        &self,
+        value: &T,
+        root: impl Into<Rank>,
+    ) -> Result<Pending<Option<Parts<T>>>, Error>
     where
         T: Serialize + DeserializeOwned + 'static,
     {
-        let site = self.here(Location::caller());
-        let root = self.world_size().rank(root)?;
-        let call = self.typed::<T>(Operation::Gather, site).with_root(root);
-        let take = self.taking();
-        let started = step_aside(|| self.start_kept(call, value))?;
-        Ok(Pending::new(started, move |started, received| {
-            Ok(Gathered::from(started.parts(received, take)))
-        }))
-    }
-
-    pub(crate) fn all_gather_by<T>(
-        &self,
-        route: &Route,
-        value: &T,
-        bound: Option<u64>,
-        site: Site,
-    ) -> Result<Vec<T>, Error>
-    where
-        T: Serialize + DeserializeOwned,
-    {
-        let call = Call {
-            bound,
-            ..self.typed::<T>(Operation::AllGather, site)
-        };
-        let mut started = self.start(route, call, self.encoded(value))?;
-        started.finish(|started, received| {
-            started.read_all(received, |rank, payload| self.decode(rank, &payload))
-        })
-    }
-
-    pub(crate) fn gather_by<T>(
-        &self,
-        route: &Route,
-        value: &T,
-        root: u32,
-        site: Site,
-    ) -> Result<Gathered<T>, Error>
-    where
-        T: Serialize + DeserializeOwned,
-    {
-        let root = self.world_size().rank(root)?;
-        let call = self.typed::<T>(Operation::Gather, site).with_root(root);
-        let mut started = self.start(route, call, self.encoded(value))?;
-        started
-            .finish(|started, received| Ok(Gathered::from(started.parts(received, self.taking()))))
-    }
-
-    fn start<'a>(
-        &self,
-        route: &Route,
-        call: Call,
-        source: Source<'a>,
-    ) -> Result<Started<'a>, Error> {
-        let manner = manner_of(call.operation);
-        Started::new(
-            &self.inner,
-            route,
-            call,
-            manner,
-            codec::one(&self.codec),
-            source,
-        )
-    }
-
-    fn start_kept<T: Serialize + DeserializeOwned>(
-        &self,
-        call: Call,
-        value: &T,
-    ) -> Result<Started<'static>, Error> {
-        let started = Started::new(
-            &self.inner,
-            self.inner.default_route(),
-            call,
-            Manner::Kept,
-            codec::one(&self.codec),
-            self.encoded(value),
-        )?;
-        Ok(started.detached())
-    }
-
-    /// A value on its way through the codec.
-    fn encoded<'a, T: Serialize + DeserializeOwned>(&'a self, value: &'a T) -> Source<'a> {
-        Source::Written(Box::new(|session, outgoing| {
-            codec::hand_over(&self.codec, session, value, outgoing)
-        }))
-    }
-
-    fn typed<T>(&self, operation: Operation, site: Site) -> Call {
-        Call::new(operation, site).with_type(type_tag::<T>(&self.codec))
+        self.call().start_gather(value, root)
     }
 
     fn decode<T: DeserializeOwned>(&self, rank: Rank, payload: &[u8]) -> Result<T, Error> {
@@ -313,10 +183,194 @@ impl<C: Codec> Communicator<C> {
         codec::decode(&self.codec, payload, inner.peer(rank), &inner.me())
     }
 
+    /// Decodes what a gather brings, whenever the root asks for it.
     fn taking<T: DeserializeOwned>(&self) -> Take<T> {
         let codec = self.codec.clone();
         Box::new(move |inner, rank, payload| {
             codec::decode(&codec, &payload, inner.peer(rank), &inner.me())
         })
+    }
+}
+
+impl<C: Codec> CallBuilder<'_, C> {
+    /// As [`Communicator::broadcast`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Communicator::broadcast`].
+    #[track_caller]
+    pub fn broadcast<T>(self, value: &T, root: impl Into<Rank>) -> Result<T, Error>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        let root = self.root(root)?;
+        let call = self.typed::<T>(Operation::Broadcast, Location::caller())?;
+        let call = call.with_root(root);
+        step_aside(|| {
+            let source = if self.communicator.rank() == root {
+                self.encoded(value)
+            } else {
+                Source::Nothing
+            };
+            let mut started = self.start(call, Manner::Passing, source)?;
+            let payload = started.finish(|started, received| started.read_one(received, root))?;
+            self.communicator.decode(root, &payload)
+        })
+    }
+
+    /// As [`Communicator::all_gather`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Communicator::all_gather_list`] if there is a bound, else of [`Communicator::all_gather`].
+    #[track_caller]
+    pub fn all_gather<T>(self, value: &T) -> Result<Vec<T>, Error>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        let call = self.typed::<T>(Operation::AllGather, Location::caller())?;
+        step_aside(|| {
+            let mut started = self.start(call, Manner::Passing, self.encoded(value))?;
+            started.finish(|started, received| {
+                started.read_all(received, |rank, payload| {
+                    self.communicator.decode(rank, &payload)
+                })
+            })
+        })
+    }
+
+    /// As [`Communicator::gather`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Communicator::gather`], and [`Error::TooLarge`] if there is a bound.
+    #[track_caller]
+    pub fn gather<T>(self, value: &T, root: impl Into<Rank>) -> Result<Option<Parts<T>>, Error>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        let root = self.root(root)?;
+        let call = self.typed::<T>(Operation::Gather, Location::caller())?;
+        let call = call.with_root(root);
+        step_aside(|| {
+            let mut started = self.start(call, Manner::KeptForReader, self.encoded(value))?;
+            let take = self.communicator.taking();
+            started.finish(|started, received| Ok(started.parts(received, take)))
+        })
+    }
+
+    /// As [`Communicator::gather_records`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Communicator::gather_records`], and [`Error::TooLarge`] if there is a bound.
+    #[track_caller]
+    pub fn gather_records<T>(
+        self,
+        values: impl IntoIterator<Item = T>,
+        root: impl Into<Rank>,
+    ) -> Result<Option<Records<T, C>>, Error>
+    where
+        T: Serialize + DeserializeOwned,
+    {
+        let root = self.root(root)?;
+        let call = self.typed::<Records<T, C>>(Operation::Gather, Location::caller())?;
+        let call = call.with_root(root);
+        step_aside(|| {
+            let codec = &self.communicator.codec;
+            let source = Source::Written(Box::new(|session, outgoing| {
+                records::write(codec, session, values, outgoing)
+            }));
+            let inner = &self.communicator.inner;
+            let mut started = Started::new(
+                inner,
+                &self.route(),
+                call,
+                Manner::KeptForReader,
+                codec::many(codec),
+                source,
+            )?;
+            let take: Take<Payload> = Box::new(|_, _, payload| Ok(payload));
+            let parts = started.finish(|started, received| Ok(started.parts(received, take)))?;
+            Ok(parts.map(|parts| Records::new(parts.into_readers(), codec.clone())))
+        })
+    }
+
+    /// As [`Communicator::start_all_gather`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Communicator::start_all_gather`].
+    #[track_caller]
+    pub fn start_all_gather<T>(self, value: &T) -> Result<Pending<Vec<T>>, Error>
+    where
+        T: Serialize + DeserializeOwned + 'static,
+    {
+        let call = self.typed::<T>(Operation::StartAllGather, Location::caller())?;
+        let codec = self.communicator.codec.clone();
+        let started = step_aside(|| self.start(call, Manner::Kept, self.encoded(value)))?;
+        Ok(Pending::new(
+            started.detached(),
+            move |started, received| {
+                started.read_all(received, |rank, payload| {
+                    let inner = &started.session().inner;
+                    codec::decode(&codec, &payload, inner.peer(rank), &inner.me())
+                })
+            },
+        ))
+    }
+
+    /// As [`Communicator::start_gather`].
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Communicator::start_gather`].
+    #[track_caller]
+    pub fn start_gather<T>(
+        self,
+        value: &T,
+        root: impl Into<Rank>,
+    ) -> Result<Pending<Option<Parts<T>>>, Error>
+    where
+        T: Serialize + DeserializeOwned + 'static,
+    {
+        let root = self.root(root)?;
+        let call = self.typed::<T>(Operation::Gather, Location::caller())?;
+        let call = call.with_root(root);
+        let take = self.communicator.taking();
+        let started = step_aside(|| self.start(call, Manner::Kept, self.encoded(value)))?;
+        Ok(Pending::new(
+            started.detached(),
+            move |started, received| Ok(started.parts(received, take)),
+        ))
+    }
+
+    fn start<'b>(
+        &self,
+        call: Call,
+        manner: Manner,
+        source: Source<'b>,
+    ) -> Result<Started<'b>, Error> {
+        let (inner, codec) = (&self.communicator.inner, &self.communicator.codec);
+        Started::new(
+            inner,
+            &self.route(),
+            call,
+            manner,
+            codec::one(codec),
+            source,
+        )
+    }
+
+    /// A value on its way through the codec.
+    fn encoded<'b, T: Serialize + DeserializeOwned>(&'b self, value: &'b T) -> Source<'b> {
+        Source::Written(Box::new(|session, outgoing| {
+            codec::hand_over(&self.communicator.codec, session, value, outgoing)
+        }))
+    }
+
+    fn typed<T>(&self, operation: Operation, location: &Location<'_>) -> Result<Call, Error> {
+        let call = self.made(operation, location)?;
+        Ok(call.with_type(type_tag::<T>(&self.communicator.codec)))
     }
 }

@@ -31,7 +31,7 @@ pub(crate) fn call(communicator: &Communicator, words: &[&str]) -> Result<(), Fa
         }
         ["barriers"] => barriers(communicator)?,
         ["all_gather_bytes", len] => {
-            let parts = communicator.all_gather_bytes(&own(len))?;
+            let parts = communicator.all_gather_bytes(own(len).as_slice())?;
             check_all(communicator, &parts, len)?;
         }
         ["all_gather_from", len, ..] => {
@@ -67,7 +67,7 @@ pub(crate) fn call(communicator: &Communicator, words: &[&str]) -> Result<(), Fa
         }
         ["broadcast", root, len] => {
             let root = number(root);
-            let payload = communicator.broadcast_bytes(&own(len), root)?;
+            let payload = communicator.broadcast_bytes(own(len).as_slice(), root)?;
             check(root, &payload, len)?;
         }
         ["encode_panics"] => drop(communicator.all_gather(&Awkward::Panics)?),

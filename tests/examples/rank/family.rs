@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use fsgather::{Communicator, Gathered, Payload, Pending};
+use fsgather::{Communicator, Parts, Payload, Pending};
 use fsgather_tests::{Generated, generate_for, group_of};
 use ndarray::{Array2, Axis};
 
@@ -28,7 +28,7 @@ use crate::{
 /// A call that goes on.
 enum Going {
     All(Pending<Vec<Value>>, String),
-    Root(Pending<Gathered<Value>>, String),
+    Root(Pending<Option<Parts<Value>>>, String),
 }
 
 /// What has been made of the world.
@@ -110,7 +110,7 @@ impl Family {
             ["misshapen"] => {
                 // One more column on every rank.
                 let own = Array2::<f32>::zeros((3, 4 + me as usize));
-                drop(communicator.gather_array(&own.view(), 0, None)?);
+                drop(communicator.all_gather_array(&own.view(), 0)?);
             }
             ["storm", calls, seed] => storm(communicator, number(calls), number(seed).into())?,
             _ => return Ok(false),
@@ -165,8 +165,8 @@ fn records(communicator: &Communicator, root: u32, many: u32) -> Result<(), Fail
 }
 
 /// Reads what a gather has brought piece by piece.
-fn stream(gathered: Gathered<Payload>, len: &str) -> Result<(), Failure> {
-    let Some(parts) = gathered.all() else {
+fn stream(gathered: Option<Parts<Payload>>, len: &str) -> Result<(), Failure> {
+    let Some(parts) = gathered else {
         return Ok(());
     };
     let mut got = vec![0; 64 << 10];
@@ -209,7 +209,11 @@ fn array(communicator: &Communicator, root: Option<u32>, columns: bool) -> Resul
     let own = of(communicator.rank().get());
     // In an order that has to be mended.
     let turned = own.t().as_standard_layout().into_owned();
-    let joined = communicator.gather_array(&turned.t(), if columns { -1 } else { -2 }, root)?;
+    let direction = if columns { -1 } else { -2 };
+    let joined = match root {
+        Some(root) => communicator.gather_array(&turned.t(), direction, root)?,
+        None => Some(communicator.all_gather_array(&turned.t(), direction)?),
+    };
     let Some(joined) = joined else {
         return match root {
             Some(root) if root != communicator.rank().get() => Ok(()),
@@ -300,8 +304,8 @@ fn random_call(group: &Communicator, seed: u64) -> Result<u64, Failure> {
             receive(gathered, "", |rank, part: Payload| right(rank, &part))?;
         }
         _ => {
-            let pending = group.start_all_gather_shared(own.into())?;
-            let other = group.start_gather_shared(vec![7; 100_000].into(), root)?;
+            let pending = group.start_all_gather_bytes(own)?;
+            let other = group.start_gather_bytes(vec![7; 100_000], root)?;
             receive(other.wait()?, "", |_, part: Payload| {
                 if part.len() == 100_000 && part.iter().all(|byte| *byte == 7) {
                     return Ok(());

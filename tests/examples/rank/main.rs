@@ -95,7 +95,7 @@ fn main() -> ExitCode {
         Ok(()) => return ExitCode::SUCCESS,
         Err(Failure::Library(error)) => {
             let _ = writeln!(io::stderr(), "kind: {}", kind_of(&error));
-            (error.to_string(), code_of(&error))
+            (error.to_string(), error.exit_code())
         }
         Err(Failure::Wrong(what)) => (what, 1),
     };
@@ -103,24 +103,12 @@ fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// The code that the command-line tool exits with for this error.
-fn code_of(error: &Error) -> u8 {
-    match error.root_cause() {
-        Error::Config { .. } => 2,
-        Error::Timeout { .. } => 10,
-        Error::PeerFailed { .. } => 11,
-        Error::Storage { .. } | Error::NotShared { .. } => 12,
-        Error::Corrupt { .. } | Error::Incompatible { .. } => 13,
-        Error::Desync { .. } | Error::Mismatch { .. } => 14,
-        Error::Rendezvous { .. } => 15,
-        _ => 1,
-    }
-}
-
 /// What the variant of an error is called.
 fn kind_of(error: &Error) -> String {
-    let text = format!("{error:?}");
-    text.chars().take_while(|c| c.is_alphanumeric()).collect()
+    match error {
+        Error::Poisoned { .. } => "Poisoned".into(),
+        other => format!("{:?}", other.kind()),
+    }
 }
 
 fn say(text: impl Display) {

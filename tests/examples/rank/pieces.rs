@@ -22,9 +22,11 @@ pub(crate) fn take(communicator: &Communicator, words: &[&str]) -> Result<bool, 
     match words {
         ["timed_barrier", milliseconds] => {
             let timeout = Some(Duration::from_millis(number(milliseconds).into()));
-            communicator.barrier_with(&CallOptions { timeout, ..plain })?;
+            communicator
+                .call_with(&CallOptions { timeout, ..plain })
+                .barrier()?;
         }
-        ["barrier_with"] => communicator.barrier_with(&plain)?,
+        ["barrier_with"] => communicator.call_with(&plain).barrier()?,
         ["all_gather_pieces", len] => all_gather(communicator, len, &plain)?,
         ["by", transport, directory, len] => {
             let how = CallOptions {
@@ -47,23 +49,38 @@ pub(crate) fn take(communicator: &Communicator, words: &[&str]) -> Result<bool, 
         }
         ["gather_pieces", root, len, ..] => {
             let stop = words.last().copied().unwrap_or_default();
-            let gathered = communicator.gather_pieces(own(me, len), number(root), &plain)?;
+            let gathered = communicator
+                .call_with(&plain)
+                .gather_bytes(own(me, len), number(root))?;
             receive(gathered, stop, |rank, part: Payload| {
                 check_and_overwrite(rank, part, len)
             })?;
         }
         ["broadcast_pieces", root, len] => {
             let root = number(root);
-            let own = (me == root).then(|| own(me, len));
-            let payload = communicator.broadcast_pieces(own, root, &plain)?;
+            let own = if me == root {
+                own(me, len)
+            } else {
+                (&[]).into()
+            };
+            let payload = communicator.call_with(&plain).broadcast_bytes(own, root)?;
             check_and_overwrite(root, payload, len)?;
         }
         ["rootless_broadcast", root] => {
-            drop(communicator.broadcast_pieces(None, number(root), &plain)?);
+            let none = Pieces::failing("it has nothing to hand over");
+            drop(
+                communicator
+                    .call_with(&plain)
+                    .broadcast_bytes(none, number(root))?,
+            );
         }
         ["start_pieces", root, len] => {
-            let first = communicator.start_all_gather_pieces(own(me, len), &plain)?;
-            let second = communicator.start_gather_pieces(own(me, len), number(root), &plain)?;
+            let first = communicator
+                .call_with(&plain)
+                .start_all_gather_bytes(own(me, len))?;
+            let second = communicator
+                .call_with(&plain)
+                .start_gather_bytes(own(me, len), number(root))?;
             receive(second.wait()?, "", |rank, part: Payload| {
                 check_and_overwrite(rank, part, len)
             })?;
@@ -71,14 +88,16 @@ pub(crate) fn take(communicator: &Communicator, words: &[&str]) -> Result<bool, 
         }
         ["group_with", ranks] => {
             let ranks: Vec<u32> = ranks.split(',').map(number).collect();
-            let group = communicator.group_with(&ranks, &plain)?;
+            let group = communicator.call_with(&plain).group(&ranks)?;
             all_gather(&group, "1000", &plain)?;
-            group.close_with(&plain)?;
+            group.call_with(&plain).close()?;
         }
         ["split_with", colors] => {
-            let group = communicator.split_with(Some(me % number(colors)), 0, &plain)?;
+            let group = communicator
+                .call_with(&plain)
+                .split(Some(me % number(colors)), 0)?;
             let group = group.ok_or_else(|| Failure::Wrong("no group".into()))?;
-            group.barrier_with(&plain)?;
+            group.call_with(&plain).barrier()?;
         }
         _ => return Ok(false),
     }
@@ -87,7 +106,7 @@ pub(crate) fn take(communicator: &Communicator, words: &[&str]) -> Result<bool, 
 
 fn all_gather(communicator: &Communicator, len: &str, how: &CallOptions) -> Result<(), Failure> {
     let me = communicator.rank().get();
-    let parts = communicator.all_gather_pieces(own(me, len), how)?;
+    let parts = communicator.call_with(how).all_gather_bytes(own(me, len))?;
     check_all(communicator, &parts, len)?;
     // Others may still be reading, and have to find what was handed in.
     for part in parts {
@@ -105,7 +124,7 @@ fn check_and_overwrite(rank: u32, part: Payload, len: &str) -> Result<(), Failur
 }
 
 /// What a rank hands over, cut where nothing fits together.
-fn own(rank: u32, len: &str) -> Pieces {
+fn own(rank: u32, len: &str) -> Pieces<'static> {
     let mut rest = Bytes::from(Generated::new(rank, len_of(len, rank)).bytes());
     let mut pieces = vec![Bytes::new()];
     for at in [1, 99, rest.len() / 2, 3 << 20] {

@@ -229,7 +229,7 @@ impl Combination {
         let check = |place, got: Payload| self.check(part, place, time, &got);
         match self.kind {
             Kind::AllGather => {
-                let got = communicator.all_gather_pieces(own(), &self.how)?;
+                let got = communicator.call_with(&self.how).all_gather_bytes(own())?;
                 self.check_all(part, time, &got)
             }
             Kind::Bounded => {
@@ -237,15 +237,18 @@ impl Combination {
                     bound: Some(1 << 20),
                     ..self.how.clone()
                 };
-                let got = communicator.all_gather_pieces(own(), &how)?;
+                let got = communicator.call_with(&how).all_gather_bytes(own())?;
                 self.check_all(part, time, &got)
             }
             Kind::Gather => {
-                let got = communicator.gather_pieces(own(), root, &self.how)?;
+                let got = communicator
+                    .call_with(&self.how)
+                    .gather_bytes(own(), root)?;
                 receive(got, "", check)
             }
             Kind::Streamed => {
-                let Some(parts) = communicator.gather_pieces(own(), root, &self.how)?.all() else {
+                let call = communicator.call_with(&self.how);
+                let Some(parts) = call.gather_bytes(own(), root)? else {
                     return Ok(());
                 };
                 for (place, reader) in (0..).zip(parts.into_readers()) {
@@ -257,15 +260,21 @@ impl Combination {
                 Ok(())
             }
             Kind::Broadcast => {
-                let got = communicator.broadcast_pieces(Some(own()), root, &self.how)?;
+                let got = communicator
+                    .call_with(&self.how)
+                    .broadcast_bytes(own(), root)?;
                 self.check(part, root, time, &got)
             }
             Kind::StartAllGather => {
-                let pending = communicator.start_all_gather_pieces(own(), &self.how)?;
+                let pending = communicator
+                    .call_with(&self.how)
+                    .start_all_gather_bytes(own())?;
                 self.check_all(part, time, &pending.wait()?)
             }
             Kind::StartGather => {
-                let pending = communicator.start_gather_pieces(own(), root, &self.how)?;
+                let pending = communicator
+                    .call_with(&self.how)
+                    .start_gather_bytes(own(), root)?;
                 receive(pending.wait()?, "", check)
             }
         }

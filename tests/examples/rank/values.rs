@@ -8,7 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use fsgather::{Communicator, Error, Gathered, Payload};
+use fsgather::{Communicator, Error, Parts, Payload, Rank};
 use fsgather_tests::{Generated, length};
 
 use crate::{Failure, stop_at};
@@ -59,18 +59,19 @@ pub(crate) fn value(rank: u32, len: &str) -> Value {
 
 /// Checks what a gather has brought, if this rank is its root.
 pub(crate) fn receive<T>(
-    gathered: Gathered<T>,
+    gathered: Option<Parts<T>>,
     stop: &str,
     mut check: impl FnMut(u32, T) -> Result<(), Failure>,
 ) -> Result<(), Failure>
 where
-    fsgather::Parts<T>: Iterator<Item = Result<T, Error>>,
+    Parts<T>: Iterator<Item = Result<(Rank, T), Error>>,
 {
-    let Some(parts) = gathered.all() else {
+    let Some(parts) = gathered else {
         return Ok(());
     };
-    for (rank, part) in (0..).zip(parts) {
-        check(rank, part?)?;
+    for part in parts {
+        let (rank, part) = part?;
+        check(rank.get(), part)?;
         pause_between_parts();
         if rank == 0 && stop == "read" {
             stop_at("reading");

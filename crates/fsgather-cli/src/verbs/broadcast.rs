@@ -95,7 +95,7 @@ pub(crate) fn broadcast(
         }?;
         let out = arguments.out.as_ref().map(|out| for_rank(out, rank));
         let payload = communicator
-            .broadcast_from_reader(&mut input, arguments.root)
+            .broadcast_from(&mut input, arguments.root)
             .map_err(|error| input.explain(error, rank))?;
         let file = match out {
             None => {

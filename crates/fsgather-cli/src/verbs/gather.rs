@@ -150,7 +150,6 @@ pub(crate) fn gather(
         } else if let Some(parts) = communicator
             .gather_from(&mut input, arguments.root)
             .map_err(|error| input.explain(error, rank))?
-            .all()
         {
             // As streams: nobody has to hold the largest of them in memory.
             sink.expect(parts.bytes_left());

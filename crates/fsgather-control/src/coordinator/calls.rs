@@ -93,9 +93,9 @@ impl Coordinator {
         Some(Error::Desync {
             epoch: step.epoch,
             difference,
-            one,
+            one: one.into(),
             one_call,
-            other,
+            other: other.into(),
             other_call,
         })
     }
@@ -214,9 +214,9 @@ impl Coordinator {
             (Some(Standing::Closed(site)), Some((other, other_call))) => Error::Desync {
                 epoch: step.epoch,
                 difference: "different operations".into(),
-                one: peer,
+                one: peer.into(),
                 one_call: Call::new(Operation::Close, site.clone()).to_string(),
-                other,
+                other: other.into(),
                 other_call,
             },
             (Some(Standing::Staying(failure) | Standing::Gone(failure)), _) => Error::PeerFailed {

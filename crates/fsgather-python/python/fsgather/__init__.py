@@ -11,7 +11,7 @@ results, and one or all of them need everything. Correct under failure, and need
 Existing jobs of torch can be switched without a change in them: ``FSGATHER_PATCH=torch torchrun ... eval.py``.
 """
 
-from fsgather._communicator import Communicator, Gathering, Pending
+from fsgather._communicator import Communicator
 from fsgather._errors import (
     Config,
     Corrupt,
@@ -44,6 +44,7 @@ from fsgather._functions import (
     start_all_gather,
     start_gather,
 )
+from fsgather._results import Gathering, Pending
 
 __all__ = [
     "Communicator",

@@ -6,13 +6,23 @@ the argument, what was given and what is allowed.
 
 from __future__ import annotations
 
+import datetime
 import math
 import operator
 import os
 import reprlib
-from typing import Any, Optional, Union
+from typing import Any, Literal, Optional, Union
 
 from fsgather._errors import Config
+
+PathLike = Union[str, "os.PathLike[str]"]
+
+Seconds = Union[float, datetime.timedelta, None]
+"""A time: a number of seconds or a ``timedelta``; ``None`` where there is a default."""
+
+Transport = Literal["auto", "filesys", "memory"]
+
+Control = Literal["auto", "tcp", "markers"]
 
 LARGEST = 2**63 - 1
 """Larger numbers are none that anybody means."""
@@ -51,7 +61,9 @@ def seconds(name: str, value: Any, low: float = SHORTEST) -> Optional[float]:
     if value is None:
         return None
     number = math.nan
-    if not isinstance(value, (str, bytes, bytearray)):
+    if isinstance(value, datetime.timedelta):
+        number = value.total_seconds()
+    elif not isinstance(value, (str, bytes, bytearray)):
         try:
             number = float(value)
         except (TypeError, ValueError, OverflowError):

@@ -127,4 +127,6 @@ def _kind_of(array: Any) -> Any:
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(array, numpy.ndarray):
         return _Numpy
-    raise TypeError(f"an array of numpy or a tensor of torch can be joined with others, not {type(array).__name__}")
+    raise TypeError(
+        f"gather joins arrays of numpy and tensors of torch, not {type(array).__name__}; use gather_object for other objects"
+    )

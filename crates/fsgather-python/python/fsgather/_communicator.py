@@ -8,13 +8,15 @@ import sys
 import threading
 import weakref
 from types import TracebackType
-from typing import Any, Callable, Iterator, Optional, Sequence, Union
+from typing import Any, Callable, NoReturn, Optional, Sequence, TypeVar, Union
 
-from fsgather import _arguments, _arrays, _fsgather, _trust, _workers
+from fsgather import _arguments, _arrays, _errors, _fsgather, _trust, _workers
+from fsgather._arguments import PathLike, Seconds, Transport
+from fsgather._results import Gathering, Pending
 
-__all__ = ["Communicator", "Gathering", "Pending"]
+__all__ = ["Communicator"]
 
-PathLike = Union[str, "os.PathLike[str]"]
+T = TypeVar("T")
 
 HEAD = 16
 """What our layout adds to an object's bytes; not counted against bounds."""
@@ -66,10 +68,10 @@ class Communicator:
         world_size: Optional[int] = None,
         directory: Optional[PathLike] = None,
         rendezvous: Optional[str] = None,
-        transport: Optional[str] = None,
-        control: Optional[str] = None,
-        timeout: Optional[float] = None,
-        join_timeout: Optional[float] = None,
+        transport: Optional[Transport] = None,
+        control: Optional[_arguments.Control] = None,
+        timeout: Seconds = None,
+        join_timeout: Seconds = None,
         inline_limit: Optional[int] = None,
         job: Optional[str] = None,
         _publish: Optional[Callable[[bytes], object]] = None,
@@ -175,7 +177,7 @@ class Communicator:
         """Whether it has been closed or given up here."""
         return self._member.closed
 
-    def barrier(self, *, timeout: Optional[float] = None, site: Optional[str] = None) -> None:
+    def barrier(self, *, timeout: Seconds = None, site: Optional[str] = None) -> None:
         """Waits until every rank has come here.
 
         Args:
@@ -184,37 +186,108 @@ class Communicator:
         """
         self._member.barrier(self._how(site, timeout))
 
-    def all_gather(self, data: Any, **how: Any) -> list[Any]:
+    def all_gather(
+        self,
+        data: T,
+        *,
+        timeout: Seconds = None,
+        site: Optional[str] = None,
+        allow_pickle: Optional[bool] = None,
+        transport: Optional[Transport] = None,
+        directory: Optional[PathLike] = None,
+    ) -> list[T]:
         """Gathers everybody's object on every rank.
 
         Args:
             data: any object; see :func:`fsgather.all_gather` for how it travels.
-            how: ``timeout``, ``site``, ``allow_pickle``, and ``transport`` and ``directory`` for this call alone.
+            timeout: how long nothing may move, in seconds; by default the communicator's.
+            site: what messages call the place of the call; by default the caller's file and line.
+            allow_pickle: ``False`` refuses objects that would have to be pickled, on both sides.
+            transport: how a large object travels in this call: ``"auto"``, ``"filesys"``, ``"memory"``.
+            directory: the shared directory of this call.
 
         Returns:
             One object for each rank, in rank order. This rank's own is a copy as well.
         """
-        return self._member.all_gather(data, self._how(**how))
+        how = self._how(site, timeout, allow_pickle=allow_pickle, transport=transport, directory=directory)
+        return self._member.all_gather(data, how)
 
-    def all_gather_list(self, data: Any, *, max_size: int = 16384, **how: Any) -> list[Any]:
+    def all_gather_list(
+        self,
+        data: T,
+        *,
+        max_size: int = 16384,
+        timeout: Seconds = None,
+        site: Optional[str] = None,
+        allow_pickle: Optional[bool] = None,
+        transport: Optional[Transport] = None,
+        directory: Optional[PathLike] = None,
+    ) -> list[T]:
         """Gathers everybody's small object on every rank, if each fits into ``max_size`` bytes.
 
         Raises:
             fsgather.TooLarge: on every rank; names the rank whose object does not fit, and what it needs.
         """
-        bound = _arguments.whole("max_size", max_size) + HEAD
-        return self._member.all_gather(data, self._how(max_size=bound, **how))
+        bound = _arguments.whole("max_size", max_size)
+        how = self._how(site, timeout, allow_pickle=allow_pickle, transport=transport, directory=directory)
+        try:
+            return self._member.all_gather(data, {**how, "max_size": bound + HEAD})
+        except _errors.TooLarge as error:
+            _errors.take_off(error, HEAD)
+            raise
 
-    def gather(self, data: Any, dst: int = 0, **how: Any) -> Optional[list[Any]]:
+    def gather(
+        self,
+        tensor: Any,
+        dim: int = 0,
+        dst: Optional[int] = None,
+        *,
+        timeout: Seconds = None,
+        site: Optional[str] = None,
+        allow_pickle: Optional[bool] = None,
+        transport: Optional[Transport] = None,
+        directory: Optional[PathLike] = None,
+    ) -> Any:
+        """Joins the tensors or arrays of all ranks along ``dim``; see :func:`fsgather.gather`.
+
+        Objects are gathered by :meth:`gather_object`.
+        """
+        if dst is not None:
+            dst = self._rank("dst", dst)
+        how = self._how(site, timeout, allow_pickle=allow_pickle, transport=transport, directory=directory)
+        return _arrays.gather(self, tensor, dim, dst, how)
+
+    def gather_object(
+        self,
+        data: T,
+        dst: int = 0,
+        *,
+        timeout: Seconds = None,
+        site: Optional[str] = None,
+        allow_pickle: Optional[bool] = None,
+        transport: Optional[Transport] = None,
+        directory: Optional[PathLike] = None,
+    ) -> Optional[list[T]]:
         """Gathers everybody's object on rank ``dst``.
 
         Returns:
             On ``dst`` one object for each rank, in rank order; ``None`` elsewhere.
         """
-        parts = self._member.gather(data, self._rank("dst", dst), self._how(**how))
+        how = self._how(site, timeout, allow_pickle=allow_pickle, transport=transport, directory=directory)
+        parts = self._member.gather(data, self._rank("dst", dst), how)
         return None if parts is None else list(parts)
 
-    def gather_iter(self, data: Any, dst: int = 0, **how: Any) -> Gathering:
+    def gather_iter(
+        self,
+        data: T,
+        dst: int = 0,
+        *,
+        timeout: Seconds = None,
+        site: Optional[str] = None,
+        allow_pickle: Optional[bool] = None,
+        transport: Optional[Transport] = None,
+        directory: Optional[PathLike] = None,
+    ) -> Gathering[T]:
         """Gathers everybody's object on rank ``dst``, which looks at one rank's at a time.
 
         The others go on as soon as all have handed in; what is handed over waits in files.
@@ -223,35 +296,63 @@ class Communicator:
             On ``dst`` an iterator over one object for each rank, in rank order, each read when it is asked for;
             elsewhere one that is empty.
         """
-        parts = self._member.gather(data, self._rank("dst", dst), self._how(**how))
-        return Gathering(parts, self.world_size)
+        how = self._how(site, timeout, allow_pickle=allow_pickle, transport=transport, directory=directory)
+        return Gathering(self._member.gather(data, self._rank("dst", dst), how), self.world_size)
 
-    def gather_array(self, array: Any, dim: int = 0, dst: Optional[int] = None, **how: Any) -> Any:
-        """Joins the arrays or tensors of all ranks along ``dim``; see :func:`fsgather.gather`."""
-        if dst is not None:
-            dst = self._rank("dst", dst)
-        return _arrays.gather(self, array, dim, dst, self._how(**how))
-
-    def broadcast(self, data: Any, src: int = 0, **how: Any) -> Any:
+    def broadcast_object(
+        self,
+        data: T,
+        src: int = 0,
+        *,
+        timeout: Seconds = None,
+        site: Optional[str] = None,
+        allow_pickle: Optional[bool] = None,
+        transport: Optional[Transport] = None,
+        directory: Optional[PathLike] = None,
+    ) -> T:
         """Hands rank ``src``'s object to every rank; what the others pass in is not looked at.
 
         Returns:
             The object; on ``src`` itself the very one that was passed in.
         """
-        return self._member.broadcast(data, self._rank("src", src), self._how(**how))
+        how = self._how(site, timeout, allow_pickle=allow_pickle, transport=transport, directory=directory)
+        received: T = self._member.broadcast(data, self._rank("src", src), how)
+        return received
 
-    def start_all_gather(self, data: Any, **how: Any) -> Pending:
+    def start_all_gather(
+        self,
+        data: T,
+        *,
+        timeout: Seconds = None,
+        site: Optional[str] = None,
+        allow_pickle: Optional[bool] = None,
+        transport: Optional[Transport] = None,
+        directory: Optional[PathLike] = None,
+    ) -> Pending[list[T]]:
         """Starts an :meth:`all_gather` whose result is asked for later.
 
         ``data`` has been published and announced when it returns, so that this rank can go on computing, and need
         not keep it. All ranks start their calls in the same order, and wait for them in any.
         """
-        return Pending(self._member.start_all_gather(data, self._how(**how)), as_list=False)
+        how = self._how(site, timeout, allow_pickle=allow_pickle, transport=transport, directory=directory)
+        call = self._member.start_all_gather(data, how)
+        return Pending(call, as_list=False, name=f"all_gather at {how['site']}")
 
-    def start_gather(self, data: Any, dst: int = 0, **how: Any) -> Pending:
-        """Starts a :meth:`gather` whose result is asked for later, like :meth:`start_all_gather`."""
-        call = self._member.start_gather(data, self._rank("dst", dst), self._how(**how))
-        return Pending(call, as_list=True)
+    def start_gather(
+        self,
+        data: T,
+        dst: int = 0,
+        *,
+        timeout: Seconds = None,
+        site: Optional[str] = None,
+        allow_pickle: Optional[bool] = None,
+        transport: Optional[Transport] = None,
+        directory: Optional[PathLike] = None,
+    ) -> Pending[Optional[list[T]]]:
+        """Starts a :meth:`gather_object` whose result is asked for later, like :meth:`start_all_gather`."""
+        how = self._how(site, timeout, allow_pickle=allow_pickle, transport=transport, directory=directory)
+        call = self._member.start_gather(data, self._rank("dst", dst), how)
+        return Pending(call, as_list=True, name=f"gather to rank {dst} at {how['site']}")
 
     def group(self, ranks: Sequence[int]) -> Communicator:
         """Makes a communicator of some of this one's ranks, in the order given.
@@ -290,28 +391,32 @@ class Communicator:
         if self._pid == os.getpid():
             self._member.leave(cause if isinstance(cause, str) else _text(cause))
 
+    def _call_like(self, like: str, name: str, *arguments: Any, site: Optional[str] = None) -> Any:
+        """Makes a call for a replaced function, whose result has to be like that function's."""
+        result = getattr(self._member, name)(*arguments, self._how(site, like=like))
+        return list(result) if isinstance(result, _fsgather.Parts) else result
+
     def _rank(self, name: str, value: Any) -> int:
         return _arguments.rank(name, value, self.world_size)
 
     def _how(
         self,
         site: Optional[str] = None,
-        timeout: Optional[float] = None,
+        timeout: Seconds = None,
         *,
         allow_pickle: Optional[bool] = None,
         transport: Optional[str] = None,
         directory: Optional[PathLike] = None,
-        max_size: Optional[int] = None,
-        _like: Optional[str] = None,
+        like: Optional[str] = None,
     ) -> dict[str, Any]:
         """How one call is made, for the extension module.
 
-        ``_like``, for replaced functions, says what the result has to be like: see :mod:`fsgather._pickling`.
+        ``like``, for replaced functions, says what the result has to be like: see :mod:`fsgather._pickling`.
         """
         if self._pid != os.getpid() and self.world_size > 1:
             raise _workers.refusal(self._rank_of_process, "have it make a communicator with rank= and world_size=")
         return {
-            "like": _like,
+            "like": like,
             "site": _caller() if site is None else _arguments.text("site", site),
             "timeout": self._timeout if timeout is None else _arguments.seconds("timeout", timeout),
             "allow_pickle": self._allow_pickle
@@ -319,8 +424,14 @@ class Communicator:
             else _arguments.switch("allow_pickle", allow_pickle),
             "transport": _arguments.text("transport", transport),
             "directory": _arguments.path("directory", directory),
-            "max_size": max_size,
+            "max_size": None,
         }
+
+    def __copy__(self) -> NoReturn:
+        raise TypeError("a communicator is this process's membership and cannot be copied; use split() or group() for another")
+
+    def __deepcopy__(self, _memo: Any) -> NoReturn:
+        self.__copy__()
 
     def __enter__(self) -> Communicator:
         return self
@@ -340,87 +451,6 @@ class Communicator:
         if self.closed:
             return "<fsgather.Communicator, closed>"
         return f"<fsgather.Communicator, rank {self.rank} of {self.world_size}>"
-
-
-class Gathering(Iterator[Any]):
-    """The objects of all ranks in rank order, each read when it is asked for.
-
-    What is not looked at is thrown away by :meth:`close`, by leaving a ``with`` block, or with the iterator.
-    """
-
-    def __init__(self, parts: Optional[_fsgather.Parts], ranks: int) -> None:
-        self._parts = parts
-        self._left = 0 if parts is None else ranks
-
-    def __iter__(self) -> Gathering:
-        return self
-
-    def __next__(self) -> Any:
-        if self._parts is None or self._left == 0:
-            raise StopIteration
-        part = next(self._parts)
-        self._left -= 1
-        if self._left == 0:
-            self._parts.close()
-        return part
-
-    def __length_hint__(self) -> int:
-        return self._left
-
-    def close(self) -> None:
-        """Throws away what has not been looked at yet."""
-        self._left = 0
-        if self._parts is not None:
-            self._parts.close()
-
-    def __enter__(self) -> Gathering:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-
-class Pending:
-    """A call that has been started, and whose result has not been asked for yet.
-
-    Dropping one gives up its result on this rank only.
-    """
-
-    def __init__(self, call: _fsgather.Pending, as_list: bool) -> None:
-        self._call = call
-        self._as_list = as_list
-        self._result: Optional[tuple[Any]] = None
-        self._lock = threading.Lock()
-
-    def done(self) -> bool:
-        """Whether all ranks have handed in, so that :meth:`wait` returns without waiting for them."""
-        return self._look(0.0)
-
-    def wait(self, timeout: Optional[float] = None) -> Any:
-        """Waits for all ranks and returns the result, the same each time.
-
-        Args:
-            timeout: how long to wait, in seconds; by default for as long as it takes.
-
-        Raises:
-            TimeoutError: when somebody is still waited for after ``timeout``. Nothing is lost: wait again.
-        """
-        if not self._look(_arguments.seconds("timeout", timeout, low=0)):
-            raise TimeoutError(f"the call has not come to its end after {timeout} s; it goes on")
-        assert self._result is not None
-        return self._result[0]
-
-    def _look(self, timeout: Optional[float]) -> bool:
-        with self._lock:
-            if self._result is None:
-                outcome = self._call.wait(timeout)
-                if outcome is None:
-                    return False
-                (result,) = outcome
-                if self._as_list and result is not None:
-                    result = list(result)
-                self._result = (result,)
-            return True
 
 
 def _caller() -> str:

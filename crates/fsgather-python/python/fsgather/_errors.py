@@ -154,6 +154,14 @@ class Poisoned(Error):
     """An earlier call on this communicator failed, and it cannot be used any more; ``__cause__`` is that failure."""
 
 
+def take_off(error: TooLarge, bytes_of_ours: int) -> None:
+    """Has an error speak of the caller's bytes alone, where ours were counted with them."""
+    size, bound = error.size - bytes_of_ours, error.bound - bytes_of_ours
+    text = str(error).replace(f"needs {error.size} bytes", f"needs {size} bytes")
+    error.args = (text.replace(f"allows {error.bound}", f"allows {bound}"),)
+    error.size, error.bound = size, bound
+
+
 def _make(kind: str, message: str, fields: dict[str, Any]) -> Error:
     """What the extension module calls with the facts of a failure."""
     error: Error = globals().get(kind, Error)(message)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
-from typing import Any, Optional, Union
+from typing import Any, Optional, TypedDict, TypeVar
 
 from fsgather import _arguments, _fsgather
-from fsgather._communicator import Communicator, Gathering, Pending
+from fsgather._arguments import PathLike, Seconds
+from fsgather._communicator import Communicator
+from fsgather._results import Gathering, Pending
 
 __all__ = [
     "all_gather",
@@ -26,7 +27,15 @@ __all__ = [
     "start_gather",
 ]
 
-PathLike = Union[str, "os.PathLike[str]"]
+T = TypeVar("T")
+
+
+class _How(TypedDict):
+    """What calls of this module have in common."""
+
+    timeout: Seconds
+    allow_pickle: Optional[bool]
+
 
 _lock = threading.Lock()
 _own: Optional[Communicator] = None
@@ -62,14 +71,14 @@ def _torch_is_up() -> bool:
 
 
 def all_gather(
-    data: Any,
+    data: T,
     force_cpu: bool = False,
     force_filesys: bool = False,
     filesys_save_dir: Optional[PathLike] = None,
     *,
-    timeout: Optional[float] = None,
+    timeout: Seconds = None,
     allow_pickle: Optional[bool] = None,
-) -> list[Any]:
+) -> list[T]:
     """Gathers everybody's object on every rank, in rank order, by whichever path is asked for.
 
     The first that applies decides:
@@ -106,26 +115,25 @@ def all_gather(
     path = _fsgather.choose_path(communicator._member, force_cpu, force_filesys)
     if path == "solo":
         return [data]
-    how: dict[str, Any] = {"timeout": timeout, "allow_pickle": allow_pickle}
+    how: _How = {"timeout": timeout, "allow_pickle": allow_pickle}
     if path == "memory":
         return communicator.all_gather(data, transport="memory", **how)
     if path == "auto":
         return communicator.all_gather(data, directory=filesys_save_dir, **how)
-    how.update(transport="filesys", directory=filesys_save_dir)
     if path == "filesys":
-        return communicator.all_gather(data, **how)
+        return communicator.all_gather(data, transport="filesys", directory=filesys_save_dir, **how)
     _fsgather.warn_of_empty_lists(communicator.rank)
-    return communicator.gather(data, **how) or []
+    return communicator.gather_object(data, transport="filesys", directory=filesys_save_dir, **how) or []
 
 
 def all_gather_via_filesys(
-    data: Any,
+    data: T,
     filesys_save_dir: Optional[PathLike] = None,
     gather_to_rank_0_only: bool = False,
     *,
-    timeout: Optional[float] = None,
+    timeout: Seconds = None,
     allow_pickle: Optional[bool] = None,
-) -> list[Any]:
+) -> list[T]:
     """Gathers everybody's object through files of a shared directory, in rank order.
 
     Objects that fit into the control messages make no file; a world of one rank touches none.
@@ -145,16 +153,15 @@ def all_gather_via_filesys(
     communicator = _communicator_of(None)
     if communicator.world_size == 1:
         return [data]
-    how: dict[str, Any] = {"timeout": timeout, "allow_pickle": allow_pickle}
-    how.update(transport="filesys", directory=filesys_save_dir)
+    how: _How = {"timeout": timeout, "allow_pickle": allow_pickle}
     if gather_to_rank_0_only:
-        return communicator.gather(data, **how) or []
-    return communicator.all_gather(data, **how)
+        return communicator.gather_object(data, transport="filesys", directory=filesys_save_dir, **how) or []
+    return communicator.all_gather(data, transport="filesys", directory=filesys_save_dir, **how)
 
 
 def all_gather_object(
-    data: Any, group: Any = None, *, timeout: Optional[float] = None, allow_pickle: Optional[bool] = None
-) -> list[Any]:
+    data: T, group: Any = None, *, timeout: Seconds = None, allow_pickle: Optional[bool] = None
+) -> list[T]:
     """Gathers everybody's object on every rank of a group, in the order of the group.
 
     Args:
@@ -170,13 +177,13 @@ def all_gather_object(
 
 
 def all_gather_list(
-    data: Any,
+    data: T,
     group: Any = None,
     max_size: int = 16384,
     *,
-    timeout: Optional[float] = None,
+    timeout: Seconds = None,
     allow_pickle: Optional[bool] = None,
-) -> list[Any]:
+) -> list[T]:
     """Gathers everybody's small object on every rank, if each fits into ``max_size`` bytes.
 
     Always one entry for each rank.
@@ -188,7 +195,7 @@ def all_gather_list(
     return communicator.all_gather_list(data, max_size=max_size, timeout=timeout, allow_pickle=allow_pickle)
 
 
-def gather(tensor: Any, dim: int = 0, dst: Optional[int] = None, *, timeout: Optional[float] = None) -> Any:
+def gather(tensor: Any, dim: int = 0, dst: Optional[int] = None, *, timeout: Seconds = None) -> Any:
     """Joins the tensors of all ranks along ``dim``, without padding.
 
     Args:
@@ -205,17 +212,17 @@ def gather(tensor: Any, dim: int = 0, dst: Optional[int] = None, *, timeout: Opt
     Raises:
         fsgather.Mismatch: on every rank, with a table of what each rank has.
     """
-    return _communicator_of(None).gather_array(tensor, dim, dst, timeout=timeout)
+    return _communicator_of(None).gather(tensor, dim, dst, timeout=timeout)
 
 
 def gather_object(
-    data: Any,
+    data: T,
     dst: int = 0,
     group: Any = None,
     *,
-    timeout: Optional[float] = None,
+    timeout: Seconds = None,
     allow_pickle: Optional[bool] = None,
-) -> Optional[list[Any]]:
+) -> Optional[list[T]]:
     """Gathers everybody's object on rank ``dst`` of a group.
 
     Returns:
@@ -224,17 +231,17 @@ def gather_object(
     communicator = _communicator_of(group)
     if communicator.world_size == 1:
         return [data]
-    return communicator.gather(data, dst, timeout=timeout, allow_pickle=allow_pickle)
+    return communicator.gather_object(data, dst, timeout=timeout, allow_pickle=allow_pickle)
 
 
 def gather_iter(
-    data: Any,
+    data: T,
     dst: int = 0,
     group: Any = None,
     *,
-    timeout: Optional[float] = None,
+    timeout: Seconds = None,
     allow_pickle: Optional[bool] = None,
-) -> Gathering:
+) -> Gathering[T]:
     """Gathers everybody's object on rank ``dst`` of a group, which holds one rank's at a time.
 
     >>> import fsgather
@@ -249,37 +256,37 @@ def gather_iter(
 
 
 def broadcast_object(
-    data: Any,
+    data: T,
     src: int = 0,
     group: Any = None,
     *,
-    timeout: Optional[float] = None,
+    timeout: Seconds = None,
     allow_pickle: Optional[bool] = None,
-) -> Any:
+) -> T:
     """Hands rank ``src``'s object to every rank of a group; what the others pass in is not looked at."""
-    return _communicator_of(group).broadcast(data, src, timeout=timeout, allow_pickle=allow_pickle)
+    return _communicator_of(group).broadcast_object(data, src, timeout=timeout, allow_pickle=allow_pickle)
 
 
-def barrier(group: Any = None, *, timeout: Optional[float] = None) -> None:
+def barrier(group: Any = None, *, timeout: Seconds = None) -> None:
     """Waits until every rank of a group has come here."""
     _communicator_of(group).barrier(timeout=timeout)
 
 
 def start_all_gather(
-    data: Any, group: Any = None, *, timeout: Optional[float] = None, allow_pickle: Optional[bool] = None
-) -> Pending:
+    data: T, group: Any = None, *, timeout: Seconds = None, allow_pickle: Optional[bool] = None
+) -> Pending[list[T]]:
     """Starts an :func:`all_gather_object` whose result is asked for later; ``wait()`` gives the list."""
     return _communicator_of(group).start_all_gather(data, timeout=timeout, allow_pickle=allow_pickle)
 
 
 def start_gather(
-    data: Any,
+    data: T,
     dst: int = 0,
     group: Any = None,
     *,
-    timeout: Optional[float] = None,
+    timeout: Seconds = None,
     allow_pickle: Optional[bool] = None,
-) -> Pending:
+) -> Pending[Optional[list[T]]]:
     """Starts a :func:`gather_object` whose result is asked for later; ``wait()`` gives the list, or ``None``."""
     return _communicator_of(group).start_gather(data, dst, timeout=timeout, allow_pickle=allow_pickle)
 

@@ -32,7 +32,6 @@ use super::{
 };
 use crate::{
     builder::network_namespace,
-    call_options::CallOptions,
     communicator::Communicator,
     exact_path,
     pieces::Pieces,
@@ -80,7 +79,7 @@ impl Talk for Communicator {
 
     fn fail(&self, cause: Error) -> Error {
         let reason = Pieces::failing(cause.to_string());
-        match self.all_gather_pieces(reason, &CallOptions::default()) {
+        match self.all_gather_bytes(reason) {
             Err(failure) => failure,
             Ok(_) => cause,
         }
@@ -146,10 +145,11 @@ pub(super) fn run(
         directory.payload = Some(PayloadFacts { read, ..payload });
     }
     facts.trial = Some(trial);
-    let Some(parts) = communicator.gather(&facts, 0)?.all() else {
+    let Some(parts) = communicator.gather(&facts, 0)? else {
         return Ok(None);
     };
-    let mut ranks = parts.collect::<Result<Vec<RankFacts>, Error>>()?;
+    let ranks = parts.map(|part| Ok(part?.1));
+    let mut ranks = ranks.collect::<Result<Vec<RankFacts>, Error>>()?;
     // Everybody has done with both.
     drop((held.directory, held.reception));
     for (rank, facts) in ranks.iter_mut().enumerate() {

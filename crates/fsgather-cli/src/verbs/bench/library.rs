@@ -24,10 +24,10 @@ impl Subject for Library<'_> {
                 self.look_at(&world.broadcast_bytes(source, 0)?)?;
             }
             Operation::Gather => {
-                if let Some(parts) = world.gather_bytes(source, 0)?.all() {
+                if let Some(parts) = world.gather_bytes(source, 0)? {
                     let mut received = 0;
                     for part in parts {
-                        self.look_at(&part?)?;
+                        self.look_at(&part?.1)?;
                         received += 1;
                     }
                     expect(received, ranks)?;

@@ -153,10 +153,11 @@ impl Bench<'_> {
         operation: Operation,
         series: &Vec<Series>,
     ) -> Result<Option<Measured>, Failure> {
-        let Some(parts) = world.gather(series, 0)?.all() else {
+        let Some(parts) = world.gather(series, 0)? else {
             return Ok(None);
         };
-        let ranks = parts.collect::<Result<Vec<_>, _>>()?;
+        let series = parts.map(|part| Ok(part?.1));
+        let ranks = series.collect::<Result<Vec<_>, fsgather::Error>>()?;
         Ok(Some(Measured {
             operation,
             transport: self.transport,

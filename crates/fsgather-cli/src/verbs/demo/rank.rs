@@ -96,11 +96,10 @@ pub(crate) fn demo_rank(arguments: &DemoRankArguments) -> Result<u8, Failure> {
 
     let mut report = Report::default();
     let (mut payload_bytes, mut payload_files) = (0, 0);
-    let gathered = world.gather(&mine, 0)?;
-    if let Some(parts) = gathered.all() {
+    if let Some(parts) = world.gather(&mine, 0)? {
         (payload_bytes, payload_files) = (parts.bytes_left(), parts.files_left());
         for part in parts {
-            add(&mut report, &part?)?;
+            add(&mut report, &part?.1)?;
         }
     }
     let gather = laps.lap();

@@ -95,7 +95,7 @@ class Membership:
         communicator: Optional[Communicator] = None
         try:
             communicator = self.communicator()
-            return getattr(communicator, name)(*arguments, _like=like, **how)
+            return communicator._call_like(like, name, *arguments, **how)
         except _errors.Timeout as error:
             raise _in_words_of_torch(error) from error.__cause__
         except (_errors.PeerFailed, _errors.TooLarge) as error:

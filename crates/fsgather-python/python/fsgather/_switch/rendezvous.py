@@ -61,9 +61,10 @@ def _handle(url: str, timeout: datetime.timedelta = _PATIENCE, **_named: Any) ->
     try:
         if rank == 0:
             store, address = _open(world_size, timeout)
-            communicator.broadcast(tuple(address), 0)
+            communicator.broadcast_object(tuple(address), 0)
         else:
-            store = _connect(_Address(*communicator.broadcast(None, 0)), world_size, timeout)
+            address: Any = None
+            store = _connect(_Address(*communicator.broadcast_object(address, 0)), world_size, timeout)
         # All are connected before anybody goes on, or all are told that one is not.
         communicator.close()
     except BaseException as error:

@@ -1,4 +1,4 @@
-//! What a gather gives its root, one rank at a time: [`Gathered`] and [`Parts`].
+//! What a gather gives its root, one rank at a time: [`Parts`].
 
 use std::{fmt, sync::Arc, vec};
 
@@ -12,62 +12,28 @@ use crate::{
     transfer::{announcement::FileAnnouncement, incoming::Incoming, session::note_read},
 };
 
-/// The result of a gather: everything on the root, nothing elsewhere.
-///
-/// ```
-/// use fsgather::{Communicator, Gathered};
-///
-/// let communicator = Communicator::solo();
-/// match communicator.gather(&7, 0)? {
-///     Gathered::All(parts) => {
-///         for part in parts {
-///             assert_eq!(part?, 7);
-///         }
-///     }
-///     Gathered::NotRecipient => unreachable!("rank 0 is the only rank"),
-/// }
-/// # Ok::<(), fsgather::Error>(())
-/// ```
-#[derive(Debug)]
-#[must_use = "payloads that are not iterated over are thrown away"]
-pub enum Gathered<T> {
-    /// This rank is the root.
-    All(Parts<T>),
-    /// This rank is not the root.
-    NotRecipient,
-}
-
-impl<T> Gathered<T> {
-    /// The parts on the root, none elsewhere.
-    #[must_use = "payloads that are not iterated over are thrown away"]
-    pub fn all(self) -> Option<Parts<T>> {
-        match self {
-            Self::All(parts) => Some(parts),
-            Self::NotRecipient => None,
-        }
-    }
-
-    /// Whether this rank is the root.
-    #[must_use]
-    pub const fn is_recipient(&self) -> bool {
-        matches!(self, Self::All(_))
-    }
-}
-
-impl<T> From<Option<Parts<T>>> for Gathered<T> {
-    fn from(parts: Option<Parts<T>>) -> Self {
-        parts.map_or(Self::NotRecipient, Self::All)
-    }
-}
-
 /// Turns the payload of a rank into what the caller wants.
 pub(crate) type Take<T> = Box<dyn Fn(&Inner, Rank, Payload) -> Result<T, Error> + Send + Sync>;
 
-/// The payloads of all ranks in rank order, each read, verified and decoded when it is asked for.
+/// What a gather gives its root: every rank with its part, in rank order, each read, verified and decoded when it
+/// is asked for. The other ranks get `None`.
+///
+/// ```
+/// let communicator = fsgather::Communicator::solo();
+/// if let Some(parts) = communicator.gather(&7, 0)? {
+///     assert_eq!(parts.len(), 1);
+///     for part in parts {
+///         let (rank, value) = part?;
+///         assert!(rank == 0 && value == 7);
+///     }
+/// }
+/// # Ok::<(), fsgather::Error>(())
+/// ```
 ///
 /// Only the payload being looked at is in memory. Each one's file is removed once it has been read, or
 /// when the rest is dropped. An item that is an error ends the iteration; the other ranks are told at
 /// their next call.
+#[must_use = "parts that are not iterated over are thrown away"]
 pub struct Parts<T> {
     left: Left,
     take: Take<T>,
@@ -167,6 +133,22 @@ impl<T> Parts<T> {
         Self { left, take }
     }
 
+    /// How many parts have not been looked at yet; none after an error.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        if self.left.failed {
+            0
+        } else {
+            self.left.parts.len()
+        }
+    }
+
+    /// Whether all have.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// How many bytes the payloads that have not been looked at yet have together, encoded.
     #[must_use]
     pub fn bytes_left(&self) -> u64 {
@@ -196,7 +178,7 @@ impl Parts<Payload> {
     ///
     /// let communicator = fsgather::Communicator::solo();
     /// let mut source: &[u8] = b"as long as you like";
-    /// if let Some(parts) = communicator.gather_from(&mut source, 0)?.all() {
+    /// if let Some(parts) = communicator.gather_from(&mut source, 0)? {
     ///     for part in parts.into_readers() {
     ///         let mut part = part?;
     ///         let mut text = String::new();
@@ -212,21 +194,17 @@ impl Parts<Payload> {
 }
 
 impl<T> Iterator for Parts<T> {
-    type Item = Result<T, Error>;
+    type Item = Result<(Rank, T), Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let (rank, part, file) = self.left.next()?;
         let item = self.read(rank, part).map_err(|cause| self.left.fail(cause));
         self.left.remove(file.as_ref());
-        Some(item)
+        Some(item.map(|value| (rank, value)))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = if self.left.failed {
-            0
-        } else {
-            self.left.parts.len()
-        };
+        let left = self.len();
         // An error ends the iteration early.
         (left.min(1), Some(left))
     }

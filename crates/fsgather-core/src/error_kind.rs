@@ -1,0 +1,118 @@
+//! What kind of failure an [`Error`] is, for programs that decide by it: [`ErrorKind`].
+
+use crate::Error;
+
+/// The kinds of [`Error`], without what each of them says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// [`Error::Config`].
+    Config,
+    /// [`Error::Rendezvous`].
+    Rendezvous,
+    /// [`Error::Timeout`].
+    Timeout,
+    /// [`Error::PeerFailed`].
+    PeerFailed,
+    /// [`Error::Desync`].
+    Desync,
+    /// [`Error::Storage`].
+    Storage,
+    /// [`Error::NotShared`].
+    NotShared,
+    /// [`Error::Corrupt`].
+    Corrupt,
+    /// [`Error::TooLarge`].
+    TooLarge,
+    /// [`Error::Mismatch`].
+    Mismatch,
+    /// [`Error::Incompatible`].
+    Incompatible,
+}
+
+impl ErrorKind {
+    /// The code with which a process ends for such an error: the command line, and a Rust program by
+    /// `fsgather::main`. It is the same on every rank that returns the same error.
+    #[must_use]
+    pub const fn exit_code(self) -> u8 {
+        match self {
+            // A payload above the program's own bound is no fault of set-up or storage.
+            Self::TooLarge => 1,
+            Self::Config => 2,
+            Self::Timeout => 10,
+            Self::PeerFailed => 11,
+            Self::Storage | Self::NotShared => 12,
+            Self::Corrupt | Self::Incompatible => 13,
+            Self::Desync | Self::Mismatch => 14,
+            Self::Rendezvous => 15,
+        }
+    }
+}
+
+impl Error {
+    /// What kind of failure this is; of [`Error::Poisoned`] that of the earlier failure.
+    ///
+    /// ```
+    /// use fsgather_core::{Error, ErrorKind};
+    ///
+    /// let error = Error::config("no such rank");
+    /// assert_eq!(error.kind(), ErrorKind::Config);
+    /// assert_eq!(error.poisoned().kind(), ErrorKind::Config);
+    /// ```
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Config { .. } => ErrorKind::Config,
+            Self::Rendezvous { .. } => ErrorKind::Rendezvous,
+            Self::Timeout { .. } => ErrorKind::Timeout,
+            Self::PeerFailed { .. } => ErrorKind::PeerFailed,
+            Self::Desync { .. } => ErrorKind::Desync,
+            Self::Storage { .. } => ErrorKind::Storage,
+            Self::NotShared { .. } => ErrorKind::NotShared,
+            Self::Corrupt { .. } => ErrorKind::Corrupt,
+            Self::TooLarge { .. } => ErrorKind::TooLarge,
+            Self::Mismatch { .. } => ErrorKind::Mismatch,
+            Self::Incompatible { .. } => ErrorKind::Incompatible,
+            Self::Poisoned { cause } => cause.kind(),
+        }
+    }
+
+    /// The code with which a process ends for this error, as `docs/reference/errors.md` lists them.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        self.kind().exit_code()
+    }
+
+    /// Whether nothing moved for as long as the time-out allows.
+    #[must_use]
+    pub fn is_timeout(&self) -> bool {
+        self.kind() == ErrorKind::Timeout
+    }
+
+    /// Whether another rank was lost, has failed or has left.
+    #[must_use]
+    pub fn is_peer_failed(&self) -> bool {
+        self.kind() == ErrorKind::PeerFailed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_small_enough_to_be_returned_by_value() {
+        // The limit of clippy's `result_large_err`, which every function of a user's that returns it would meet.
+        assert!(size_of::<Error>() < 128, "{}", size_of::<Error>());
+    }
+
+    #[test]
+    fn it_prints_as_a_sentence_also_where_a_program_ends_with_it() {
+        let error = Error::config("FSGATHER_TIMEOUT=x is no time");
+        assert_eq!(format!("{error:?}"), "FSGATHER_TIMEOUT=x is no time");
+        assert_eq!(
+            format!("{error:#?}"),
+            "Config: FSGATHER_TIMEOUT=x is no time"
+        );
+    }
+}

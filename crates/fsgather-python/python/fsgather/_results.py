@@ -1,0 +1,105 @@
+"""What calls give back that is not there as a whole: :class:`Gathering` and :class:`Pending`."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Generic, Iterator, Optional, TypeVar
+
+from fsgather import _arguments, _fsgather
+
+__all__ = ["Gathering", "Pending"]
+
+T = TypeVar("T")
+
+
+class Gathering(Iterator[T]):
+    """The objects of all ranks in rank order, each read when it is asked for.
+
+    What is not looked at is thrown away by :meth:`close`, by leaving a ``with`` block, or with the iterator.
+    """
+
+    def __init__(self, parts: Optional[_fsgather.Parts], ranks: int) -> None:
+        self._parts = parts
+        self._ranks = ranks
+        self._left = 0 if parts is None else ranks
+
+    def __iter__(self) -> Gathering[T]:
+        return self
+
+    def __next__(self) -> T:
+        if self._parts is None or self._left == 0:
+            raise StopIteration
+        part: T = next(self._parts)
+        self._left -= 1
+        if self._left == 0:
+            self._parts.close()
+        return part
+
+    def __length_hint__(self) -> int:
+        return self._left
+
+    def close(self) -> None:
+        """Throws away what has not been looked at yet."""
+        self._left = 0
+        if self._parts is not None:
+            self._parts.close()
+
+    def __enter__(self) -> Gathering[T]:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        if self._parts is None:
+            return "<fsgather.Gathering, received by another rank>"
+        return f"<fsgather.Gathering, {self._left} of {self._ranks} ranks to be read>"
+
+
+class Pending(Generic[T]):
+    """A call that has been started, and whose result has not been asked for yet.
+
+    Dropping one gives up its result on this rank only.
+    """
+
+    def __init__(self, call: _fsgather.Pending, as_list: bool, name: str) -> None:
+        self._call = call
+        self._as_list = as_list
+        self._name = name
+        self._result: Optional[tuple[Any]] = None
+        self._lock = threading.Lock()
+
+    def done(self) -> bool:
+        """Whether all ranks have handed in, so that :meth:`wait` returns without waiting for them."""
+        return self._look(0.0)
+
+    def wait(self, timeout: _arguments.Seconds = None) -> T:
+        """Waits for all ranks and returns the result, the same each time.
+
+        Args:
+            timeout: how long to wait, in seconds; by default for as long as it takes.
+
+        Raises:
+            TimeoutError: when somebody is still waited for after ``timeout``. Nothing is lost: wait again.
+        """
+        if not self._look(_arguments.seconds("timeout", timeout, low=0)):
+            raise TimeoutError(f"the call has not come to its end after {timeout} s; it goes on")
+        assert self._result is not None
+        result: T = self._result[0]
+        return result
+
+    def _look(self, timeout: Optional[float]) -> bool:
+        with self._lock:
+            if self._result is None:
+                outcome = self._call.wait(timeout)
+                if outcome is None:
+                    return False
+                (result,) = outcome
+                if self._as_list and result is not None:
+                    result = list(result)
+                self._result = (result,)
+            return True
+
+    def __repr__(self) -> str:
+        state = "under way" if self._result is None else "received"
+        return f"<fsgather.Pending {self._name}, {state}>"

@@ -1,0 +1,28 @@
+"""A program that is checked by mypy and never run: lines marked as wrong have to be errors, and no others."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Optional
+
+import fsgather
+
+world = fsgather.Communicator(rank=0, world_size=1, timeout=datetime.timedelta(minutes=5))
+scores: list[float] = world.all_gather(0.5)
+few: list[float] = world.all_gather_list(0.5, max_size=100, timeout=datetime.timedelta(minutes=5))
+names: Optional[list[str]] = world.gather_object("n7", dst=0, site="eval.py:12")
+for part in world.gather_iter({"boxes": 3}):
+    count: int = part["boxes"] + 1
+pending: fsgather.Pending[list[int]] = world.start_all_gather(3)
+numbers: list[int] = pending.wait(timeout=1.5)
+on_root: Optional[list[int]] = world.start_gather(3).wait()
+same: str = world.broadcast_object("model.pt", transport="memory")
+half: Optional[fsgather.Communicator] = world.split(0)
+listed: list[bytes] = fsgather.all_gather(b"x", force_cpu=True)
+object_list: list[int] = fsgather.all_gather_object(3, timeout=5)
+
+world.all_gather(3, time_out=4)  # wrong
+world.all_gather(3, timeout="4")  # wrong
+world.gather_object(3, transport="quick")  # wrong
+fsgather.gather_object("n7").append(3)  # wrong
+world.start_all_gather(3).wait().items()  # wrong

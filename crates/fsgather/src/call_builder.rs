@@ -1,0 +1,235 @@
+//! One call that is made in a way of its own: [`CallBuilder`], and the same as plain data: [`CallOptions`].
+
+use std::{panic::Location, path::PathBuf, time::Duration};
+
+use bytes::Bytes;
+use fsgather_core::{Call, Error, Operation, Rank, Site};
+
+use crate::{
+    blocking::step_aside, codec::Postcard, communicator::Communicator, route::Route,
+    settings::Transport,
+};
+
+/// Longer than any job, and short enough for clocks.
+const FOR_EVER: Duration = Duration::from_hours(100 * 365 * 24);
+
+/// How a call is made, where that differs from the communicator's own way, for programs that keep it:
+/// [`Communicator::call_with`]. [`CallBuilder`] says what each means.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CallOptions {
+    /// [`CallBuilder::transport`].
+    pub transport: Option<Transport>,
+    /// [`CallBuilder::directory`].
+    pub directory: Option<PathBuf>,
+    /// [`CallBuilder::timeout`].
+    pub timeout: Option<Duration>,
+    /// [`CallBuilder::bound`].
+    pub bound: Option<u64>,
+    /// [`CallBuilder::site`].
+    pub site: Option<String>,
+}
+
+/// One call that is made in another way than the communicator's own, from [`Communicator::call`].
+///
+/// It has the calls of [`Communicator`], which describes them. All ranks have to say the same of transport,
+/// directory and bound, as they have to make the same calls.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use fsgather::Communicator;
+///
+/// let communicator = Communicator::solo();
+/// let scores = communicator
+///     .call()
+///     .timeout(Duration::from_secs(60))
+///     .bound(1 << 20)
+///     .all_gather(&0.25)?;
+/// assert_eq!(scores, [0.25]);
+/// # Ok::<(), fsgather::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "nothing happens before one of the calls is made"]
+pub struct CallBuilder<'a, C = Postcard> {
+    pub(crate) communicator: &'a Communicator<C>,
+    options: CallOptions,
+    /// The place of the call, where it is known already.
+    site: Option<Site>,
+}
+
+impl<C> Communicator<C> {
+    /// Begins a call that is made in a way of its own: with another time-out, through another directory, with a
+    /// bound, or named by another place in the program.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let communicator = fsgather::Communicator::solo();
+    /// communicator.call().timeout(Duration::from_secs(60)).barrier()?;
+    /// # Ok::<(), fsgather::Error>(())
+    /// ```
+    pub fn call(&self) -> CallBuilder<'_, C> {
+        self.call_with(&CallOptions::default())
+    }
+
+    /// Begins a call that is made in this way.
+    pub fn call_with(&self, options: &CallOptions) -> CallBuilder<'_, C> {
+        CallBuilder {
+            communicator: self,
+            options: options.clone(),
+            site: None,
+        }
+    }
+}
+
+impl<C> CallBuilder<'_, C> {
+    /// Which way a large payload takes. What a way needs is set up by the first call that takes it.
+    pub const fn transport(mut self, transport: Transport) -> Self {
+        self.options.transport = Some(transport);
+        self
+    }
+
+    /// The shared directory, where payloads go through files.
+    pub fn directory(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.options.directory = Some(directory.into());
+        self
+    }
+
+    /// How long nothing may move before this call fails, also in moving what it brings. While ranks are waited
+    /// for the longest counts of those who have come.
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
+        self.options.timeout = Some(timeout);
+        self
+    }
+
+    /// How many bytes each rank's payload may have, as in [`all_gather_list`](Communicator::all_gather_list).
+    /// Nothing to a call without payloads.
+    pub const fn bound(mut self, bytes: u64) -> Self {
+        self.options.bound = Some(bytes);
+        self
+    }
+
+    /// What messages call the place of the call, such as `eval.py:12`; else where it is in Rust.
+    pub fn site(mut self, name: impl Into<String>) -> Self {
+        self.options.site = Some(name.into());
+        self
+    }
+
+    /// The place of the call, where it is known already.
+    pub(crate) fn at(mut self, site: Site) -> Self {
+        self.site = Some(site);
+        self
+    }
+
+    /// As [`Communicator::barrier`]; time-out and place count.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Communicator::barrier`].
+    #[track_caller]
+    pub fn barrier(self) -> Result<(), Error> {
+        let call = self.unbounded(Operation::Barrier, Location::caller())?;
+        let inner = &self.communicator.inner;
+        let passed = step_aside(|| inner.exchange.exchange(call, Bytes::new()));
+        passed
+            .map(drop)
+            .inspect_err(|failure| inner.world.note_failed(failure))
+    }
+
+    /// As [`Communicator::close`]; the place counts.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Communicator::close`].
+    #[track_caller]
+    pub fn close(self) -> Result<(), Error> {
+        let site = self.place(Location::caller());
+        step_aside(|| self.communicator.inner.close(site))
+    }
+
+    /// A call of `operation` that is made so, from `location` if nothing else is said; an error if that is
+    /// plainly wrong.
+    pub(crate) fn made(
+        &self,
+        operation: Operation,
+        location: &Location<'_>,
+    ) -> Result<Call, Error> {
+        let options = &self.options;
+        if options.timeout == Some(Duration::ZERO) {
+            return Err(Error::config(
+                "a time-out of 0 would fail every call; give a longer one",
+            ));
+        }
+        let is_named = |named: &PathBuf| !named.as_os_str().is_empty();
+        if !options.directory.as_ref().is_none_or(is_named) {
+            return Err(Error::config(
+                "the directory of this call has an empty name; name one on a shared file system, or none",
+            ));
+        }
+        Ok(Call {
+            bound: options.bound,
+            patience: options.timeout.map(|timeout| timeout.min(FOR_EVER)),
+            ..Call::new(operation, self.place(location))
+        })
+    }
+
+    /// The same for a call that has no payload which could be bounded.
+    pub(crate) fn unbounded(
+        &self,
+        operation: Operation,
+        location: &Location<'_>,
+    ) -> Result<Call, Error> {
+        Ok(Call {
+            bound: None,
+            ..self.made(operation, location)?
+        })
+    }
+
+    /// The root of a call, if there is such a rank.
+    pub(crate) fn root(&self, root: impl Into<Rank>) -> Result<Rank, Error> {
+        self.communicator.world_size().rank(root.into().get())
+    }
+
+    /// The place of the call, for messages.
+    fn place(&self, location: &Location<'_>) -> Site {
+        let named = self.options.site.as_deref().map(Site::named);
+        let known = named.or_else(|| self.site.clone());
+        known.unwrap_or_else(|| self.communicator.here(location))
+    }
+
+    /// The way that the payload takes.
+    pub(crate) fn route(&self) -> Route {
+        let default = self.communicator.inner.default_route();
+        let transport = self.options.transport.unwrap_or(default.transport);
+        let uses_files = transport != Transport::Memory;
+        let directory = self.options.directory.as_ref();
+        let directory = directory.or(default.directory.as_ref());
+        Route {
+            transport,
+            directory: directory.filter(|_| uses_files).cloned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_said_is_as_the_communicator_has_it() {
+        let communicator = Communicator::solo();
+        let default = communicator.inner.default_route();
+        assert_eq!(communicator.call().route(), *default);
+        let call = communicator.call().transport(Transport::Filesys);
+        let route = call.directory("/shared").route();
+        assert_eq!(route.transport, Transport::Filesys);
+        assert_eq!(route.directory, Some("/shared".into()));
+    }
+
+    #[test]
+    fn a_directory_is_nothing_to_memory() {
+        let communicator = Communicator::solo();
+        let call = communicator.call().directory("/shared");
+        assert_eq!(call.transport(Transport::Memory).route().directory, None);
+    }
+}
