@@ -69,7 +69,7 @@ fn every_block_is_tried_out_or_is_no_code() {
     for page in PAGES {
         assert!(library.contains(&format!("docs/guide/{page}.md")), "{page}");
         for (language, block) in blocks(page) {
-            let known = ["rust", "sh", "text", "toml"].contains(&language.as_str());
+            let known = ["rust", "python", "sh", "text", "toml"].contains(&language.as_str());
             assert!(known, "{page}: `{language}`:\n{block}");
         }
     }

@@ -139,7 +139,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 /// Reads a duration like [`duration`], but not one of length zero.
 pub(crate) fn positive_duration(text: &str) -> Result<Duration, String> {
     match duration(text)? {
-        Duration::ZERO => Err("nothing can be done in no time; write 1s or more".to_owned()),
+        Duration::ZERO => Err("must be at least 1s".to_owned()),
         duration => Ok(duration),
     }
 }

@@ -28,7 +28,7 @@ pub(crate) struct Fruitless<'a> {
     pub(crate) place: &'a str,
     /// Whether that is an address, not a board.
     pub(crate) is_address: bool,
-    /// Rank 0 of a world that has taken this rank in, and has not formed.
+    /// Rank 0 of a world that has accepted this rank, and has not formed.
     pub(crate) coordinator: Option<&'a str>,
 }
 

@@ -449,7 +449,7 @@ impl Seeker {
     }
 
     fn take_in(&mut self, name: String, coordinator: String, way: Way) {
-        tracing::info!("rank 0 ({coordinator}) has taken this rank in and waits for the others");
+        tracing::info!("rank 0 ({coordinator}) has accepted this rank and waits for the others");
         self.expecting.add(name, coordinator, way);
     }
 

@@ -322,7 +322,7 @@ fn control(text: &str) -> PyResult<Control> {
         "tcp" => Ok(Control::Tcp),
         "markers" => Ok(Control::Markers),
         _ => Err(PyValueError::new_err(format!(
-            "control={text:?} is none of auto, tcp, markers"
+            "control={text:?} must be auto, tcp or markers"
         ))),
     }
 }

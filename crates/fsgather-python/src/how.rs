@@ -53,7 +53,7 @@ pub(crate) fn duration(seconds: f64) -> PyResult<Duration> {
         .filter(|duration| !duration.is_zero())
         .ok_or_else(|| {
             PyValueError::new_err(format!(
-                "a time-out of {seconds} s is none; give a positive number of seconds, such as 1800"
+                "a time-out of {seconds} s must be a positive number of seconds, such as 1800"
             ))
         })
 }
@@ -64,7 +64,7 @@ pub(crate) fn transport(text: &str) -> PyResult<Transport> {
         "filesys" => Ok(Transport::Filesys),
         "memory" => Ok(Transport::Memory),
         _ => Err(PyValueError::new_err(format!(
-            "transport={text:?} is none of auto, filesys, memory"
+            "transport={text:?} must be auto, filesys or memory"
         ))),
     }
 }

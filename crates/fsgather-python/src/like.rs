@@ -24,7 +24,7 @@ impl Like {
             Some("pickle") => Ok(Self::Pickle),
             Some("pickles") => Ok(Self::Pickles),
             Some(word) => Err(PyValueError::new_err(format!(
-                "like={word:?} is none of pickle, pickles"
+                "like={word:?} must be pickle or pickles"
             ))),
         }
     }

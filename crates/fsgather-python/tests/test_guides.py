@@ -16,13 +16,16 @@ def blocks(guide: str) -> list[str]:
     return re.findall(r"```python\n(.*?)```", (GUIDES / guide).read_text(), flags=re.DOTALL)
 
 
-@pytest.mark.parametrize("number", range(len(blocks("python.md"))))
+PROGRAMS = blocks("python.md") + blocks("switching-an-existing-job.md")
+
+
+@pytest.mark.parametrize("number", range(len(PROGRAMS)))
 def test_programs_in_the_guide_run_between_real_ranks(world: World, number: int) -> None:
-    ended = world.start(2, "# The program of the guide.\n" + blocks("python.md")[number]).ends()
+    ended = world.start(2, "# The program of the guide.\n" + PROGRAMS[number]).ends()
     assert [end.code for end in ended] == [0, 0], [end.err for end in ended]
     assert ended[0].out
     assert "Traceback" not in ended[0].err + ended[1].err
 
 
 def test_there_are_programs_in_the_guide() -> None:
-    assert len(blocks("python.md")) == 2
+    assert len(PROGRAMS) == 3

@@ -88,7 +88,7 @@ impl Contents {
                 if inventory::is_lingering(&name) {
                     self.note_lingering(directory, &name);
                 } else {
-                    self.stranger = Some(format!("{name:?}, which is not ours"));
+                    self.stranger = Some(format!("{name:?}, which fsgather has not written"));
                 }
                 continue;
             };

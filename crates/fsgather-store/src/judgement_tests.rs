@@ -210,7 +210,7 @@ fn what_cannot_be_read_or_is_not_ours_is_left() {
         ),
         (
             Evidence {
-                stranger: Some("thesis.tex, which is not ours".into()),
+                stranger: Some("thesis.tex, which fsgather has not written".into()),
                 ..removable
             },
             "thesis.tex",

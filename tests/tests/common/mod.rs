@@ -133,7 +133,7 @@ impl Stage {
 
     /// Waits until a rank knows that rank 0 knows of it, while the world forms.
     pub(crate) fn wait_until_taken_in(&mut self, index: usize) {
-        const SAYS: &str = "has taken this rank in";
+        const SAYS: &str = "has accepted this rank";
         self.wait_for_where(index, SAYS, |line| line.contains(SAYS));
     }
 

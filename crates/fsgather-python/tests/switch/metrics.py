@@ -1,4 +1,4 @@
-"""TorchMetrics, unmodified: its metrics join tensors, which is not ours, in a job whose objects are."""
+"""TorchMetrics, unmodified: its metrics join tensors, which fsgather has not written, in a job whose objects are."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ const LAUNCHERS: &str = "
 ## What launchers set
 
 Without arguments a rank finds out who it is from the first of these that sets both a rank and a world size. One
-that sets only half is passed over; it is an error when there is no other and it speaks of more than one rank.
+that sets only half is ignored; it is an error when there is no other and it speaks of more than one rank.
 
 | launcher | rank | world size | local rank | local size |
 |---|---|---|---|---|

@@ -53,7 +53,7 @@ pub fn detect(variables: &Variables) -> Result<Detection, Error> {
             Claim::Absent => {}
             Claim::Half(half) => halves.push(half),
             Claim::NotARank(why) => {
-                skipped.push(format!("passed over {}: {why}", row.family));
+                skipped.push(format!("ignored {}: {why}", row.family));
             }
             Claim::Complete(rank, world_size) => {
                 found = Some((row, rank, world_size));
@@ -83,7 +83,7 @@ pub fn detect(variables: &Variables) -> Result<Detection, Error> {
         return Err(half.error());
     }
     for half in &halves {
-        skipped.push(format!("passed over {}: {}", half.row.family, half.text()));
+        skipped.push(format!("ignored {}: {}", half.row.family, half.text()));
     }
     detection.notes.append(&mut skipped);
     detection.see_others(variables, rows.clone());

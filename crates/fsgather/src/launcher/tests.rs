@@ -233,7 +233,7 @@ fn a_half_set_family_is_passed_over_with_a_note() {
     assert_eq!((detection.family, detection.rank.get()), (Family::Slurm, 3));
     let summary = detection.summary();
     assert!(
-        summary.contains("passed over torchrun: WORLD_SIZE=4 is set without RANK"),
+        summary.contains("ignored torchrun: WORLD_SIZE=4 is set without RANK"),
         "{summary}"
     );
 
@@ -457,7 +457,7 @@ fn slurm_counts_inside_a_step_only() {
         let detection = detect(&changed("slurm-srun-rank3", change)).unwrap();
         assert_eq!(detection.family, Family::Alone, "{change}");
         let summary = detection.summary();
-        assert!(summary.contains("passed over Slurm"), "{summary}");
+        assert!(summary.contains("ignored Slurm"), "{summary}");
         assert!(summary.contains(how), "{summary}");
         let warning = detection.warning.unwrap();
         assert!(

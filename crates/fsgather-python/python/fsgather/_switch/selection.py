@@ -57,7 +57,7 @@ def parse(text: str) -> Selection:
     problem = ""
     if problems:
         problem = (
-            f"FSGATHER_PATCH={text}: {'; '.join(problems)}. Right are {', '.join(WORDS)} and package.module:function, "
+            f"FSGATHER_PATCH={text}: {'; '.join(problems)}. Valid words are {', '.join(WORDS)} and package.module:function, "
             "separated by commas, for example FSGATHER_PATCH=torch,mmengine"
         )
     return Selection(text, torch, internal, frozenset(families), tuple(functions), problem)

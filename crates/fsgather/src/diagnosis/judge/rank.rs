@@ -75,7 +75,7 @@ fn launcher(facts: &RankFacts) -> Vec<Finding> {
     let mut findings = vec![Finding::ok(Topic::Launcher, chosen)];
     findings.extend(launcher.notes.iter().map(|note| {
         let finding = Finding::note(Topic::Launcher, note);
-        if is_alone && note.starts_with("passed over") {
+        if is_alone && note.starts_with("ignored") {
             finding.advise("if this is to be one of several ranks, start it with the launcher: srun, mpirun, torchrun")
         } else {
             finding

@@ -393,7 +393,7 @@ fn alone_nothing_is_claimed_of_other_hosts() {
     facts.launcher = LauncherFacts {
         family: "none".into(),
         chosen: "a world of one: no launcher says both rank and world size".into(),
-        notes: vec!["passed over Slurm: this is a batch or interactive shell".into()],
+        notes: vec!["ignored Slurm: this is a batch or interactive shell".into()],
         ..LauncherFacts::default()
     };
     let directory = facts.directory.as_mut().unwrap();
@@ -410,7 +410,7 @@ fn alone_nothing_is_claimed_of_other_hosts() {
     let finding = only(&findings, "only several ranks can try");
     let advice = finding.advice.as_ref().unwrap();
     assert!(advice.contains("srun fsgather doctor /shared"), "{advice}");
-    let passed_over = only(&findings, "passed over Slurm");
+    let passed_over = only(&findings, "ignored Slurm");
     assert!(
         passed_over
             .advice
