@@ -164,7 +164,7 @@ def test_the_hook_imports_nothing_without_the_variable(variables: dict[str, str]
     run(code, variables)
 
 
-def test_the_hook_neither_raises_nor_prints(tmp_path: Path) -> None:
+def test_the_hook_does_not_raise_and_says_once_what_is_wrong(tmp_path: Path) -> None:
     write(tmp_path, "fsgather.__init__", "raise ImportError('no extension module')\n")
     path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
     code = (
@@ -173,16 +173,21 @@ def test_the_hook_neither_raises_nor_prints(tmp_path: Path) -> None:
         "torch.all_gather_object = lambda: None\n"
         "sys.modules['torch.distributed'] = torch\n"
         "import fsgather_autoload\nfsgather_autoload.autoload()\n"
+        "fsgather_autoload.autoload()\n"
         "try:\n    torch.all_gather_object()\n"
         "except ImportError as error:\n    assert 'FSGATHER_PATCH=torch is set' in str(error) and 'no extension' in str(error)\n"
         "else:\n    raise AssertionError('nothing was said')\n"
     )
-    run(code, {"FSGATHER_PATCH": "torch", "PYTHONPATH": path})
+    said = (
+        "fsgather: FSGATHER_PATCH=torch is set, but fsgather cannot be loaded on this rank: no extension module; "
+        "install it in this environment, or unset the variable on all ranks\n"
+    )
+    run(code, {"FSGATHER_PATCH": "torch", "PYTHONPATH": path}, said)
 
 
-def run(code: str, variables: dict[str, str]) -> None:
-    """Runs code in an interpreter of its own, which must say nothing."""
+def run(code: str, variables: dict[str, str], said: str = "") -> None:
+    """Runs code in an interpreter of its own, which must say nothing else on standard error."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("FSGATHER_")}
     environment = {**kept, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **variables}
     ended = subprocess.run([sys.executable, "-S", "-c", code], env=environment, capture_output=True, text=True)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", said)

@@ -186,7 +186,7 @@ class Introduction:
             # have met already know of each other goes before what can be seen in a store.
             limit += (5.0 if self.group.rank != 0 else 0.0) + (5.0 if self.lookout.is_connected else 0.0)
             until = min(started + limit, warn_at)
-            look_at = time.monotonic() + (LOOK_EVERY if waited < 10 or not self._is_silent else 4 * LOOK_EVERY)
+            look_at = time.monotonic() + self._until_look(waited)
             if stores.wait_for(self.group.store, keys, min(until, look_at), self._pauses(waited), self._pause):
                 return
             self.lookout.look(self._absent)
@@ -204,6 +204,12 @@ class Introduction:
             if waited >= self.patience:
                 raise self._late(absent, waited)
             grace = 0.0
+
+    def _until_look(self, waited: float) -> float:
+        """How long until it is looked for those who will not come. What connections tell costs no question to the store."""
+        if self.lookout.is_connected:
+            return LOOK_EVERY / 5
+        return LOOK_EVERY if waited < 10 or not self._is_silent else 4 * LOOK_EVERY
 
     def _pauses(self, waited: float) -> tuple[float, float]:
         """The shortest and the longest pause between two questions to the store: nobody waits for what goes on in silence."""

@@ -91,7 +91,7 @@ class Lookout:
         except _errors.PeerFailed:
             if self._group.ranks[self._group.rank] == 0:
                 # Its end may be that of the store, where the others are just about to look.
-                time.sleep(2 * LOOK_EVERY)
+                time.sleep(LOOK_EVERY)
             raise
 
     def look_at_world(self) -> None:
