@@ -101,7 +101,10 @@ fn act(arguments: &Arguments, invocation: &Invocation) -> u8 {
         ),
         Verb::Inspect(inspect) => ("inspect", verbs::inspect::inspect(inspect, json)),
         Verb::Clean(clean) => ("clean", verbs::clean::clean(clean, json, invocation)),
-        Verb::Doctor(doctor) => ("doctor", verbs::doctor::doctor(doctor, json, invocation)),
+        Verb::Doctor(doctor) => (
+            "doctor",
+            verbs::doctor::doctor(doctor, json, arguments.verbose > 0, invocation),
+        ),
         Verb::Bench(bench) => ("bench", verbs::bench::bench(bench, json, invocation)),
         Verb::Licences(_) => ("licences", verbs::licences::licences(json)),
         Verb::Completions(completions) => {

@@ -39,7 +39,7 @@ Examples:
 Start it as the job will be started, in its place: `srun fsgather doctor` for
 `srun ./evaluate`. Rank 0 prints one report for all: the conclusion first,
 then problems, warnings and notes. Where ranks cannot meet, each prints what
-is wrong.
+is wrong; --verbose shows the rest.
 
 What is tried leaves nothing behind: a few small files and a payload of
 1.5 MiB, which are removed again.
@@ -58,10 +58,6 @@ pub(crate) struct DoctorArguments {
     #[arg(value_name = "DIR")]
     directory: Option<PathBuf>,
 
-    /// Show what is as it should be too, and all settings.
-    #[arg(long, short)]
-    verbose: bool,
-
     /// How long to wait for other ranks; without it `FSGATHER_JOIN_TIMEOUT`, else 30s, or 3s where a directory is plainly
     /// not shared.
     #[arg(long, value_name = "D", value_parser = positive_duration)]
@@ -76,6 +72,7 @@ pub(crate) struct DoctorArguments {
 pub(crate) fn doctor(
     arguments: &DoctorArguments,
     json: bool,
+    is_verbose: bool,
     invocation: &Invocation,
 ) -> Result<u8, Failure> {
     // What is wrong with settings is a finding, and not a failure.
@@ -109,7 +106,7 @@ pub(crate) fn doctor(
             // At once, so that reports of several ranks do not mix.
             output::write(
                 Stream::Stdout,
-                text::text(&diagnosis, arguments.verbose).as_bytes(),
+                text::text(&diagnosis, is_verbose).as_bytes(),
             )
         };
         is_read(shown)?;
