@@ -144,6 +144,21 @@ fn a_listing_that_fails_for_a_moment_is_made_again() {
 }
 
 #[test]
+fn who_makes_the_directory_lists_it_again_as_well() {
+    let Some(mount) = DoubleMount::new() else {
+        return;
+    };
+    mount.rules(2, "readdir *all_gather_via_filesys EIO count=2");
+    let world = mount.world();
+    let mut stage = Stage::new();
+    let first = stage.start(&mut mount.rank(&world, 1, "join barrier close"));
+    let made = mount.behind().join("all_gather_via_filesys");
+    stage.wait_until("the directory", || made.exists());
+    let second = stage.start(&mut mount.rank(&world, 0, "join barrier close"));
+    stage.succeed([first, second]);
+}
+
+#[test]
 fn a_rank_that_cannot_look_for_rank_0_leaves_word() {
     let Some(mount) = DoubleMount::new() else {
         return;

@@ -33,6 +33,9 @@ pub const ANY_MODE: u32 = 0o10_0700;
 /// How often to make a rendezvous directory that is gone again: each time somebody has to come between.
 const TRIES: usize = 1000;
 
+/// How often a directory is listed before an error of it counts: some pass.
+const LISTINGS: usize = 3;
+
 /// Makes the rendezvous directory within `directory`, and returns its path.
 ///
 /// Every rank does this; that it exists is success. It takes group and mode of `directory`, so that
@@ -128,7 +131,13 @@ pub(crate) fn is_just_made(made: &OwnedFd, now: SystemTime) -> io::Result<bool> 
         name.as_ref()
             .is_ok_and(|name| RendezvousEntry::parse(name).is_some())
     };
-    Ok(listing::names_of(made)?.iter().all(is_ours))
+    let mut names = listing::names_of(made);
+    for _ in 1..LISTINGS {
+        if names.is_err() {
+            names = listing::names_of(made);
+        }
+    }
+    Ok(names?.iter().all(is_ours))
 }
 
 /// Gives a fresh directory group and mode. If the group cannot be given, the group it has instead is treated like
