@@ -28,7 +28,7 @@ WRONG_HOW: list[tuple[dict[str, Any], str]] = [
     ({"directory": "a\0b"}, "directory=.* is not"),
     ({"directory": 7}, "directory=7 is not"),
     ({"transport": 7}, "transport=7 is not"),
-    ({"transport": "pigeon"}, "transport=.pigeon. is none of"),
+    ({"transport": "pigeon"}, "transport=.pigeon. must be"),
     ({"allow_pickle": "no"}, "allow_pickle='no' is not True or False"),
 ]
 

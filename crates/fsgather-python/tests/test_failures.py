@@ -354,7 +354,7 @@ def test_errors_are_exceptions_of_python_too() -> None:
     assert issubclass(fsgather.Config, ValueError)
     with pytest.raises(fsgather.Config, match="world size"):
         fsgather.Communicator(rank=3)
-    with pytest.raises(ValueError, match="auto, filesys, memory"):
+    with pytest.raises(ValueError, match="auto, filesys or memory"):
         fsgather.Communicator(transport="carrier pigeon")
     with pytest.raises(ValueError, match="timeout=0 is not a number of seconds above 0"):
         fsgather.Communicator(timeout=0)
