@@ -70,14 +70,14 @@ def take(world: Optional[fsgather.Communicator], words: list[str]) -> Optional[f
     elif kind in ("gather", "gather_iter"):
         root, size = int(rest[0]), rest[1]
         if kind == "gather":
-            got = world.gather(value(me, size), dst=root)
+            got = world.gather_object(value(me, size), dst=root)
         else:
             got = list(world.gather_iter(value(me, size), dst=root))
         if me == root:
             check(got, ranks, size)
     elif kind == "broadcast":
         root, size = int(rest[0]), rest[1]
-        if world.broadcast(value(root, size) if me == root else None, src=root) != value(root, size):
+        if world.broadcast_object(value(root, size) if me == root else None, src=root) != value(root, size):
             raise SystemExit("error: wrong value")
     elif kind == "close":
         world.close()

@@ -54,7 +54,7 @@ struct Own {
 ///
 /// # Examples
 ///
-/// ```
+/// ```standalone_crate
 /// use fsgather::AllGatherOptions;
 ///
 /// let all = fsgather::all_gather(&vec![0.5, 0.25], &AllGatherOptions::default())?;
@@ -97,7 +97,7 @@ where
 ///
 /// # Examples
 ///
-/// ```
+/// ```standalone_crate
 /// let all = fsgather::all_gather_via_filesys(&"boxes".to_string(), None, false)?;
 /// assert_eq!(all, ["boxes"]);
 /// # Ok::<(), fsgather::Error>(())
