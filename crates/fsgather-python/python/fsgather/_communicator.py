@@ -391,9 +391,18 @@ class Communicator:
         if self._pid == os.getpid():
             self._member.leave(cause if isinstance(cause, str) else _text(cause))
 
-    def _call_like(self, like: str, name: str, *arguments: Any, site: Optional[str] = None) -> Any:
+    def _call_like(
+        self, like: str, name: str, *arguments: Any, site: Optional[str] = None, max_size: Optional[int] = None
+    ) -> Any:
         """Makes a call for a replaced function, whose result has to be like that function's."""
-        result = getattr(self._member, name)(*arguments, self._how(site, like=like))
+        how = self._how(site, like=like)
+        if max_size is not None:
+            how["max_size"] = _arguments.whole("max_size", max_size) + HEAD
+        try:
+            result = getattr(self._member, name)(*arguments, how)
+        except _errors.TooLarge as error:
+            _errors.take_off(error, HEAD)
+            raise
         return list(result) if isinstance(result, _fsgather.Parts) else result
 
     def _rank(self, name: str, value: Any) -> int:

@@ -27,4 +27,4 @@ def all_gather_list(call: Call, data: Any, group: Any = None, max_size: int = 16
     member = meeting.of(group)
     if member is None:
         return call.original()
-    return member.call("all_gather_list", data, max_size=max_size, site=call.site)
+    return member.call("all_gather", data, max_size=max_size, site=call.site)
