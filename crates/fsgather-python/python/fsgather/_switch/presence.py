@@ -112,7 +112,7 @@ class Presence:
 
     def say_own_end(self, what: str) -> None:
         """The same of this rank."""
-        if self._own is not None:
+        if self._own is not None and stores.is_there(self._store):
             self.say_end(self._rank, self._own, what)
 
     def look_for_ended(self, ranks: list[int]) -> None:

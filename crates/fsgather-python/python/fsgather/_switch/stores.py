@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from typing import Any, Callable, Optional
 
-__all__ = ["holds", "peek", "put", "remove", "text", "wait_for"]
+__all__ = ["holds", "is_there", "peek", "put", "remove", "text", "wait_for"]
 
 #: Marks a key that is there, in stores that cannot be asked for one without waiting.
 _THERE = "/there"
@@ -13,6 +14,20 @@ _THERE = "/there"
 
 #: What no key holds.
 _NOTHING = "-"
+
+
+def is_there(store: Any) -> bool:
+    """Whether the server of a store can be reached, as far as that can be told: a call that cannot complains on standard error."""
+    while hasattr(store, "underlying_store"):
+        store = store.underlying_store
+    host, port = getattr(store, "host", None), getattr(store, "port", None)
+    if not host or not port:
+        return True
+    try:
+        socket.create_connection((host, port), 0.5).close()
+    except OSError:
+        return False
+    return True
 
 
 def put(store: Any, key: str, value: Any) -> None:
