@@ -51,7 +51,7 @@ run() {
       wait "${pids[rank]}" || code=$?
       echo "rank $rank ended with $code after $SECONDS s: $(cat "$work/rank$rank")"
       [ "$code" = 11 ] && [ "$SECONDS" -ge 50 ] && [ "$SECONDS" -le 80 ]
-      grep -q "rank $victim on .* was lost (its host has shown no sign of life for 1m)\|rank $victim on .*outcome" \
+      grep -q "rank $victim on .* was lost (its host has shown no sign of life for 1 min)\|rank $victim on .*outcome" \
         "$work/rank$rank"
     fi
   done

@@ -287,7 +287,7 @@ fn the_time_out_of_one_call_holds_whatever_carries_messages() {
         let since = Instant::now();
         let (error, ends) = stage.fail_alike([0, 1], common::TIMED_OUT);
         assert!(
-            error.contains("300ms") && error.contains("rank 2"),
+            error.contains("300 ms") && error.contains("rank 2"),
             "{error}"
         );
         for end in ends {

@@ -225,7 +225,7 @@ mod tests {
         };
         assert_eq!(
             line(Rank::ZERO, 8, now, since),
-            "fsgather: rank 0: received from 3 of 8 ranks, 96.0 MiB of 256.0 MiB, 2.0 MiB/s, 1m 20s left"
+            "fsgather: rank 0: received from 3 of 8 ranks, 96.0 MiB of 256.0 MiB, 2.0 MiB/s, 1 min 20 s left"
         );
         // Nothing has come yet: nobody knows how long it takes.
         let since = Since { bytes: 0, ..since };

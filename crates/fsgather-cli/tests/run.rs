@@ -298,14 +298,14 @@ fn survivors_get_grace_then_sigterm_then_sigkill() {
     assert_eq!(done.lines_of(0), ["got TERM"]);
     let said: Vec<&str> = done.stderr.lines().collect();
     assert!(
-        said[0].ends_with("exited with code 3; the others have 100ms to end"),
+        said[0].ends_with("exited with code 3; the others have 100 ms to end"),
         "{said:?}"
     );
     assert_eq!(
         said[1..],
         [
             "fsgather run: ending rank 0 with SIGTERM",
-            "fsgather run: killing rank 0, still there 500ms after SIGTERM",
+            "fsgather run: killing rank 0, still there 500 ms after SIGTERM",
         ]
     );
 }

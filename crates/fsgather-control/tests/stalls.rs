@@ -175,7 +175,7 @@ fn who_waits_for_a_rank_0_that_does_not_answer_warns_itself() {
         assert_eq!(
             done[1].1,
             format!(
-                "{what} is still waiting for rank 0 on here (pid 1), which has not said for 30s that it is there; see \
+                "{what} is still waiting for rank 0 on here (pid 1), which has not said for 30 s that it is there; see \
                  whether it is stopped or its host unreachable"
             )
         );

@@ -175,7 +175,7 @@ fn timeouts_list_everybody() {
     };
     assert_eq!(
         error.to_string(),
-        "timed out after 3s without progress in barrier #0: waiting for rank 1 (never joined); \
+        "timed out after 3 s without progress in barrier #0: waiting for rank 1 (never joined); \
          set FSGATHER_TIMEOUT to wait longer"
     );
 }

@@ -158,7 +158,7 @@ mod tests {
         };
         assert_eq!(
             silent.to_string(),
-            "rank 3 on n7 (pid 42, last known computing, 12s ago)"
+            "rank 3 on n7 (pid 42, last known computing, 12 s ago)"
         );
     }
 

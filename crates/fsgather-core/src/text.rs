@@ -2,15 +2,58 @@
 
 use std::{borrow::Cow, time::Duration};
 
-/// A duration as people say it: `850ms`, `3s`, `2m 5s`. Finer units than are of use are dropped.
+/// A duration as people say it: `850 ms`, `1.5 s`, `3 s`, `2 min 5 s`, `1 d 4 h`. Two units at most, and nothing finer than a
+/// tenth of a second above one: what is left is dropped.
+///
+/// Durations that are typed, such as those of variables, have no spaces: `2m5s`. This is for reading only.
 #[must_use]
 pub fn duration_text(duration: Duration) -> String {
-    let rounded = if duration < Duration::from_secs(10) {
-        Duration::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+    const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3600, "h"), (60, "min"), (1, "s")];
+    let (seconds, millis) = (duration.as_secs(), duration.subsec_millis());
+    match (seconds, millis) {
+        (0, 1..) => return format!("{millis} ms"),
+        (1..10, 1..) => return format!("{seconds}.{} s", millis / 100),
+        _ => {}
+    }
+    let largest = UNITS.iter().position(|(unit, _)| seconds >= *unit);
+    let units = &UNITS[largest.unwrap_or(UNITS.len() - 1)..];
+    let mut left = seconds;
+    let parts = units.iter().take(2).map(|(unit, word)| {
+        let count = left / unit;
+        left %= unit;
+        (count, word)
+    });
+    let parts: Vec<(u64, &&str)> = parts.collect();
+    let told = parts
+        .iter()
+        .enumerate()
+        .filter(|(at, (count, _))| *at == 0 || *count > 0);
+    let texts: Vec<String> = told
+        .map(|(_, (count, word))| format!("{count} {word}"))
+        .collect();
+    texts.join(" ")
+}
+
+/// A duration as it can be typed, in an option or a variable: `30s`, `1h 30m`, `7d`. Nothing of it is dropped.
+#[must_use]
+pub fn typed_duration_text(duration: Duration) -> String {
+    let (seconds, nanos) = (duration.as_secs(), duration.subsec_nanos());
+    let counts = [
+        (seconds / 86_400, "d"),
+        (seconds / 3600 % 24, "h"),
+        (seconds / 60 % 60, "m"),
+        (seconds % 60, "s"),
+        (u64::from(nanos / 1_000_000), "ms"),
+        (u64::from(nanos / 1000 % 1000), "us"),
+        (u64::from(nanos % 1000), "ns"),
+    ];
+    let told = counts.iter().filter(|(count, _)| *count > 0);
+    let texts: Vec<String> = told.map(|(count, unit)| format!("{count}{unit}")).collect();
+    if texts.is_empty() {
+        "0s".to_owned()
     } else {
-        Duration::from_secs(duration.as_secs())
-    };
-    humantime::format_duration(rounded).to_string()
+        texts.join(" ")
+    }
 }
 
 /// A number of bytes as people say it: `17 bytes`, `64.0 MiB`.
@@ -102,8 +145,29 @@ mod tests {
 
     #[test]
     fn quantities_read_as_people_say_them() {
-        assert_eq!(duration_text(Duration::from_micros(850_400)), "850ms");
-        assert_eq!(duration_text(Duration::from_millis(125_700)), "2m 5s");
+        for (millis, text) in [
+            (0, "0 s"),
+            (850, "850 ms"),
+            (1002, "1.0 s"),
+            (3000, "3 s"),
+            (9999, "9.9 s"),
+            (10_400, "10 s"),
+            (125_700, "2 min 5 s"),
+            (300_000, "5 min"),
+            (5_400_000, "1 h 30 min"),
+            (3_605_000, "1 h"),
+            (86_400_000, "1 d"),
+            (93_784_000, "1 d 2 h"),
+            (259_202_000, "3 d"),
+        ] {
+            assert_eq!(duration_text(Duration::from_millis(millis)), text);
+        }
+        assert_eq!(duration_text(Duration::from_micros(850_400)), "850 ms");
+        for text in ["0s", "30s", "1h 30m", "7d", "1d 2h 3m 4s 5ms 6us 7ns"] {
+            let duration = humantime::parse_duration(text).unwrap();
+            assert_eq!(typed_duration_text(duration), text);
+        }
+        assert!(duration_text(Duration::MAX).ends_with(" d 7 h"));
         assert_eq!(bytes_text(17), "17 bytes");
         assert_eq!(bytes_text(64 << 20), "64.0 MiB");
         assert_eq!(bytes_text(u64::MAX), "16384.0 PiB");

@@ -211,7 +211,7 @@ mod tests {
         assert_eq!(times, [40, 70, 130]);
         assert_eq!(
             told[0].1,
-            "reading has not got on for 30s; see whether that file system answers"
+            "reading has not got on for 30 s; see whether that file system answers"
         );
         calls.moved(number);
         assert_eq!(calls.look(at(200)), [""; 0]);

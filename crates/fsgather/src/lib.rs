@@ -115,6 +115,7 @@ pub use element::Element;
 pub use fsgather_core::{
     Activity, Deadline, Epoch, Error, ErrorKind, GatherId, Interrupt, Missing, Operation, Peer,
     PeerFailure, Phase, Rank, StorageCause, WorldSize, bytes_text, duration_text, plain_text,
+    typed_duration_text,
 };
 pub use fsgather_store::{Payload, WritablePayload};
 pub use functions::{AllGatherOptions, all_gather, all_gather_via_filesys, close};

@@ -108,7 +108,13 @@ fn fits(name: &str, value: &str) -> bool {
         }
         "host" | "world" => is_word,
         "path" => is_word && value.starts_with('/'),
-        "time" => is_word && value.ends_with(['s', 'm', 'h']),
+        "time" => {
+            let units = value.rsplit(' ').step_by(2);
+            units
+                .clone()
+                .all(|unit| ["ms", "s", "min", "h", "d"].contains(&unit))
+                && value.split(' ').count() == 2 * units.count()
+        }
         _ => !value.is_empty(),
     }
 }
@@ -126,6 +132,9 @@ fn templates_fit_what_they_describe_and_nothing_else() {
     assert!(!says("rank 1 on n7 (pid 42) was lost (x) while waiting."));
     assert!(compare("<a>", "x y").is_ok());
     assert!(compare("<path>: no", "/x/y: no").is_ok());
+    let takes = |text| compare("after <time> without", text).is_ok();
+    assert!(takes("after 3 s without") && takes("after 1 h 30 min without"));
+    assert!(!takes("after 3s without") && !takes("after s without"));
 }
 
 #[test]

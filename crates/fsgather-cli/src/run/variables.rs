@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use fsgather::{Rank, WorldSize};
+use fsgather::{Rank, WorldSize, typed_duration_text};
 use rand::{RngExt, rand_core::UnwrapErr, rngs::SysRng};
 
 use crate::failure::Failure;
@@ -91,9 +91,7 @@ impl Job {
         // Inside a rank of torchrun this says that torchrun's agent keeps the store; ours does not exist.
         variables.push(("TORCHELASTIC_USE_AGENT_STORE", None));
         if let Some(timeout) = self.timeout {
-            let text = humantime::format_duration(timeout)
-                .to_string()
-                .replace(' ', "");
+            let text = typed_duration_text(timeout).replace(' ', "");
             variables.push(("FSGATHER_TIMEOUT", Some(text.clone().into())));
             variables.push(("FSGATHER_JOIN_TIMEOUT", Some(text.into())));
         }

@@ -156,14 +156,14 @@ mod tests {
         assert!(
             staying
                 .tick(after(159))
-                .is_some_and(|said| said.contains("stays, for 2m 39s"))
+                .is_some_and(|said| said.contains("stays, for 2 min 39 s"))
         );
         assert!(staying.is_needed());
         let said = staying.tick(after(160)).unwrap();
         assert_eq!(
             said,
             "this process ends although rank 1 on n7 (pid 41), rank 2 on n7 (pid 42) have not read what was \
-             handed over; no progress for 1m 40s"
+             handed over; no progress for 1 min 40 s"
         );
         assert!(!staying.is_needed());
     }
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(times, [5, 35, 65]);
         assert_eq!(
             said[0].1,
-            "this process stays, for 5s now, until rank 1 on n7 (pid 41) has read what was handed over"
+            "this process stays, for 5 s now, until rank 1 on n7 (pid 41) has read what was handed over"
         );
     }
 }

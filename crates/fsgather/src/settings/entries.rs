@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fsgather_core::bytes_text;
+use fsgather_core::{bytes_text, typed_duration_text};
 
 use super::{Origin, SecretSetting, Setting, Settings};
 use crate::{
@@ -33,7 +33,7 @@ impl Settings {
         fn or<T: ToString>(value: Option<&T>, nothing: &str) -> String {
             value.map_or_else(|| nothing.to_owned(), ToString::to_string)
         }
-        let duration = |value: &Duration| humantime::format_duration(*value).to_string();
+        let duration = |value: &Duration| typed_duration_text(*value);
         let switch = |value: &bool| u8::from(*value).to_string();
         let Detection {
             family,

@@ -278,7 +278,7 @@ mod tests {
         #[test]
         fn durations_print_and_parse_both_ways(millis in 1..10_u64.pow(15)) {
             let value = Duration::from_millis(millis);
-            let text = humantime::format_duration(value).to_string();
+            let text = fsgather_core::typed_duration_text(value);
             prop_assert_eq!(duration(&text), Some(value));
         }
 

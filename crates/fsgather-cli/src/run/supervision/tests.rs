@@ -96,7 +96,7 @@ fn after_a_failure_come_grace_then_sigterm_then_sigkill() {
     assert_eq!(sent(&actions), []);
     assert_eq!(
         said(&actions),
-        "rank 1 (pid 1001) exited with code 7; the others have 5s to end\n"
+        "rank 1 (pid 1001) exited with code 7; the others have 5 s to end\n"
     );
     let actions = run.due_after(GRACE);
     assert_eq!(sent(&actions), [Signal::TERM]);
@@ -106,7 +106,7 @@ fn after_a_failure_come_grace_then_sigterm_then_sigkill() {
     assert_eq!(sent(&actions), [Signal::KILL]);
     assert_eq!(
         said(&actions),
-        "killing rank 2, still there 3s after SIGTERM\n"
+        "killing rank 2, still there 3 s after SIGTERM\n"
     );
     run.ended(&[(2, KILLED)]);
     assert_eq!(run.close(), 7);
@@ -294,7 +294,7 @@ fn the_rank_that_others_blame_counts_although_it_ends_after_them() {
     let actions = run.ended(&[(0, Outcome::Code(1))]);
     assert_eq!(
         said(&actions),
-        "rank 0 (pid 1000) exited with code 1: rank 1 failed (no room); the others have 5s to end\n"
+        "rank 0 (pid 1000) exited with code 1: rank 1 failed (no room); the others have 5 s to end\n"
     );
     let actions = run.ended(&[(1, Outcome::Code(3)), (2, Outcome::Code(11))]);
     assert_eq!(
@@ -340,7 +340,7 @@ fn a_rank_that_others_miss_is_told_of_in_their_words() {
     let actions = run.ended(&[(1, KILLED)]);
     assert_eq!(
         said(&actions),
-        "rank 1 (pid 1001) was killed by signal 9 (SIGKILL): rank 1 was lost while computing; the others have 5s to \
+        "rank 1 (pid 1001) was killed by signal 9 (SIGKILL): rank 1 was lost while computing; the others have 5 s to \
          end\n"
     );
 }

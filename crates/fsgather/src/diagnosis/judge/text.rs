@@ -6,7 +6,7 @@ use fsgather_core::duration_text;
 
 use crate::diagnosis::facts::RankFacts;
 
-/// A time, to two digits or so: `0.4 ms`, `35 ms`, `1.2 s`, `3m`.
+/// A time, to two digits or so: `0.4 ms`, `35 ms`, `1.2 s`, `3 min`.
 pub(super) fn seconds(seconds: f64) -> String {
     let millis = seconds * 1000.0;
     if millis < 10.0 {
@@ -77,7 +77,7 @@ mod tests {
             (0.035, "35 ms"),
             (1.25, "1.2 s"),
             (119.3, "119.3 s"),
-            (180.4, "3m"),
+            (180.4, "3 min"),
         ] {
             assert_eq!(seconds(value), text);
         }
