@@ -6,7 +6,9 @@
 
 use std::{ffi::OsString, time::Duration};
 
-use clap::{ArgAction, Command, CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{
+    ArgAction, ColorChoice, Command, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum,
+};
 
 use crate::{exit, heeded_variables, log::Loudness, run, verbs};
 
@@ -31,6 +33,10 @@ pub(crate) struct Arguments {
     /// Say more, twice for everything; `FSGATHER_LOG` chooses more finely.
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub(crate) verbose: u8,
+
+    /// When to colour what people read: on terminals that can, unless `NO_COLOR` is set, and with `CLICOLOR_FORCE` elsewhere.
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub(crate) color: ColorChoice,
 
     /// What to do.
     #[command(subcommand)]
@@ -111,6 +117,8 @@ impl Arguments {
     /// command line is wrong and the reason was printed.
     pub(crate) fn read(words: &[OsString]) -> Result<Self, u8> {
         let name = OsString::from("fsgather");
+        // Help and refusals come before anything is known of the other words.
+        let command = || command().color(asked_colour(words));
         let words = std::iter::once(&name).chain(words);
         let matches = command().try_get_matches_from(words);
         let read = matches.and_then(|matches| Self::from_arg_matches(&matches));
@@ -125,6 +133,21 @@ impl Arguments {
             }
         })
     }
+}
+
+/// What the command line says about colours, as far as it can be read.
+fn asked_colour(words: &[OsString]) -> ColorChoice {
+    let words: Vec<&str> = words.iter().map_while(|word| word.to_str()).collect();
+    let own = words.split(|word| *word == "--").next().unwrap_or_default();
+    let asked = own.iter().enumerate().find_map(|(at, word)| {
+        if *word == "--color" {
+            own.get(at + 1).copied()
+        } else {
+            word.strip_prefix("--color=")
+        }
+    });
+    let choice = asked.and_then(|asked| ColorChoice::from_str(asked, false).ok());
+    choice.unwrap_or_default()
 }
 
 /// Reads a duration with its unit, `30s`, `5m` or `1h 30m`; `0s` is one, a bare number is not.
@@ -151,6 +174,20 @@ mod tests {
     #[test]
     fn the_command_line_is_well_formed() {
         command().debug_assert();
+    }
+
+    #[test]
+    fn help_is_coloured_as_the_command_line_says() {
+        for (line, choice) in [
+            ("inspect", ColorChoice::Auto),
+            ("--color always inspect --help", ColorChoice::Always),
+            ("inspect --color=never --wrong", ColorChoice::Never),
+            ("inspect --color=sometimes", ColorChoice::Auto),
+            ("run -n 2 -- ls --color=always", ColorChoice::Auto),
+        ] {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            assert_eq!(asked_colour(&words), choice, "{line}");
+        }
     }
 
     #[test]

@@ -7,7 +7,9 @@
 //! Data goes to standard output and everything else to standard error. `arguments` says what can be
 //! asked for, `output` is the only writer, and `exit` lists what the command ends with.
 
+mod alike;
 mod arguments;
+mod colour;
 mod delivery;
 mod exit;
 mod failure;
@@ -53,6 +55,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>, program: Vec<OsString
         Err(code) => return code,
     };
     log::be(arguments.loudness());
+    colour::choose(arguments.color);
     interruption::survive_large_files();
     let (ended, end) = mpsc::channel();
     let invocation = Arc::new(Invocation::new(program, words, ended.clone()));

@@ -1,7 +1,8 @@
 //! The one owner of standard output and standard error.
 //!
 //! Nothing is buffered here, so nothing is lost at the end: a call returns when the system has taken
-//! every byte. Text carries no colour and reads the same in a terminal, a log file and a pager.
+//! every byte. What goes to a terminal may be coloured ([`colour`](crate::colour)) and fitted to its width ([`size`]);
+//! in a log file or a pipe it is whole.
 
 use std::{
     io,
@@ -46,6 +47,12 @@ pub(crate) fn write(stream: Stream, bytes: &[u8]) -> io::Result<()> {
         },
         Stream::Stderr => write_all(io::stderr().as_fd(), bytes),
     }
+}
+
+/// How many columns and rows the terminal of standard output has; none where it is no terminal, or one that does not tell.
+pub(crate) fn size() -> Option<(usize, usize)> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    (size.ws_col > 0).then_some((size.ws_col.into(), size.ws_row.into()))
 }
 
 /// Says one line on standard error. When nobody can hear it, that is not a failure.

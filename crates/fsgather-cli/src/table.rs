@@ -1,6 +1,37 @@
-//! Columns that line up, and texts of others that cannot play tricks on a terminal.
+//! Columns that line up and fit a terminal, and texts of others that cannot play tricks on one.
 
 use std::fmt::Write;
+
+use crate::{
+    colour::{Hue, Paint},
+    output::{self, Stream},
+};
+
+/// How texts are to look where they go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Look {
+    /// How many columns there are; none where any length will do.
+    pub(crate) width: Option<usize>,
+    /// Whether there are colours.
+    pub(crate) paint: Paint,
+}
+
+impl Look {
+    /// For what can be read anywhere: whole, and without colours.
+    #[cfg(test)]
+    pub(crate) const PLAIN: Self = Self {
+        width: None,
+        paint: Paint::NONE,
+    };
+
+    /// For standard output: fitted to a terminal, whole elsewhere.
+    pub(crate) fn of_output() -> Self {
+        Self {
+            width: output::size().map(|(columns, _)| columns),
+            paint: Paint::of(Stream::Stdout),
+        }
+    }
+}
 
 /// Where a column's texts stand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,54 +42,199 @@ pub(crate) enum Side {
     Right,
 }
 
+/// What a table does without where the terminal is too narrow for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// The cells of this column say less.
+    Shorten(&'static str),
+    /// This column is left out.
+    Drop(&'static str),
+}
+
+/// What stands in a column of a row.
+#[derive(Clone, Debug)]
+pub(crate) struct Cell {
+    text: String,
+    short: Option<String>,
+    hue: Option<Hue>,
+}
+
+impl Cell {
+    /// A text that may say less.
+    pub(crate) fn or(text: String, short: String) -> Self {
+        Self {
+            short: Some(short),
+            ..text.into()
+        }
+    }
+
+    /// A word in a colour.
+    pub(crate) fn painted(text: &str, hue: Hue) -> Self {
+        Self {
+            hue: Some(hue),
+            ..text.to_owned().into()
+        }
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Self {
+            text,
+            short: None,
+            hue: None,
+        }
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
+}
+
+struct Column {
+    head: &'static str,
+    side: Side,
+    is_short: bool,
+}
+
 /// Rows of columns that line up; each row may have a line of text below it.
-#[derive(Debug)]
 pub(crate) struct Table {
-    sides: Vec<Side>,
-    rows: Vec<(Vec<String>, Option<String>)>,
+    columns: Vec<Column>,
+    rows: Vec<(Vec<Cell>, Option<String>)>,
 }
 
 impl Table {
     /// A table with these columns.
-    pub(crate) fn new(columns: &[(&str, Side)]) -> Self {
-        let heads = columns.iter().map(|(head, _)| (*head).to_owned()).collect();
+    pub(crate) fn new(columns: &[(&'static str, Side)]) -> Self {
+        let column = |(head, side): &(&'static str, Side)| Column {
+            head,
+            side: *side,
+            is_short: false,
+        };
+        let heads = columns
+            .iter()
+            .map(|(head, _)| Cell::from((*head).to_owned()));
         Self {
-            sides: columns.iter().map(|(_, side)| *side).collect(),
-            rows: vec![(heads, None)],
+            columns: columns.iter().map(column).collect(),
+            rows: vec![(heads.collect(), None)],
         }
     }
 
     /// Adds a row, and what is to stand below it.
-    pub(crate) fn row(&mut self, cells: Vec<String>, below: Option<String>) {
+    pub(crate) fn row(&mut self, cells: Vec<impl Into<Cell>>, below: Option<String>) {
+        let cells = cells.into_iter().map(Into::into).collect();
         self.rows.push((cells, below));
     }
 
-    /// The table as text, indented by two.
-    pub(crate) fn text(&self) -> String {
-        let width = |column: usize| {
-            let cells = self.rows.iter().filter_map(|(cells, _)| cells.get(column));
-            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    /// The table as text, whole and without colours.
+    pub(crate) fn text(self) -> String {
+        let look = Look {
+            width: None,
+            paint: Paint::NONE,
         };
-        let widths: Vec<usize> = (0..self.sides.len()).map(width).collect();
+        self.fitted(&look, &[])
+    }
+
+    /// The table as text, indented by two. Where it is too wide, it does without what these ways say, one after the other, as
+    /// far as it has to.
+    pub(crate) fn fitted(mut self, look: &Look, ways: &[Way]) -> String {
+        for way in ways {
+            let width = self.widths().iter().map(|width| width + 2).sum::<usize>();
+            if look.width.is_none_or(|most| width <= most) {
+                break;
+            }
+            self.go(*way);
+        }
+        let widths = self.widths();
         let mut text = String::new();
         for (cells, below) in &self.rows {
             let mut line = String::new();
-            for ((cell, side), width) in cells.iter().zip(&self.sides).zip(&widths) {
-                let gap = " ".repeat(width - cell.chars().count());
-                let (before, after) = match side {
-                    Side::Left => ("", gap.as_str()),
-                    Side::Right => (gap.as_str(), ""),
+            let mut gap = String::new();
+            for ((cell, column), width) in cells.iter().zip(&self.columns).zip(&widths) {
+                let shown = column.shown(cell);
+                let blank = " ".repeat(width - shown.chars().count());
+                let painted = match cell.hue {
+                    Some(hue) => look.paint.on(hue, shown),
+                    None => shown.to_owned(),
+                };
+                let (before, after) = match column.side {
+                    Side::Left => (String::new(), blank),
+                    Side::Right => (blank, String::new()),
                 };
                 // Writing to a `String` cannot fail.
-                let _ = write!(line, "  {before}{cell}{after}");
+                let _ = write!(line, "{gap}  {before}{painted}");
+                gap = after;
             }
             let _ = writeln!(text, "{}", line.trim_end());
             if let Some(below) = below {
-                let _ = writeln!(text, "      {below}");
+                text += &wrapped("      ", "      ", below, look.width);
             }
         }
         text
     }
+
+    /// Does without what a way says.
+    pub(crate) fn go(&mut self, way: Way) {
+        match way {
+            Way::Shorten(head) => {
+                let named = self.columns.iter_mut().filter(|column| column.head == head);
+                named.for_each(|column| column.is_short = true);
+            }
+            Way::Drop(head) => {
+                while let Some(at) = self.columns.iter().position(|column| column.head == head) {
+                    self.columns.remove(at);
+                    for (cells, _) in &mut self.rows {
+                        cells.remove(at);
+                    }
+                }
+            }
+        }
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        let width = |(at, column): (usize, &Column)| {
+            let cells = self.rows.iter().filter_map(|(cells, _)| cells.get(at));
+            let widths = cells.map(|cell| column.shown(cell).chars().count());
+            widths.max().unwrap_or(0)
+        };
+        self.columns.iter().enumerate().map(width).collect()
+    }
+}
+
+impl Column {
+    fn shown<'a>(&self, cell: &'a Cell) -> &'a str {
+        match &cell.short {
+            Some(short) if self.is_short => short,
+            _ => &cell.text,
+        }
+    }
+}
+
+/// A text as one line or several, broken between words where a terminal has so many columns; the first begins with `first`,
+/// the others with `later`. No word is broken.
+pub(crate) fn wrapped(first: &str, later: &str, text: &str, width: Option<usize>) -> String {
+    let Some(width) = width else {
+        return format!("{first}{text}\n");
+    };
+    let mut lines = String::new();
+    let mut line = first.to_owned();
+    let mut is_empty = true;
+    for word in text.split(' ') {
+        if !is_empty && line.chars().count() + 1 + word.chars().count() > width {
+            lines += line.trim_end();
+            lines.push('\n');
+            later.clone_into(&mut line);
+            is_empty = true;
+        }
+        if !is_empty {
+            line.push(' ');
+        }
+        line += word;
+        is_empty = false;
+    }
+    lines + line.trim_end() + "\n"
 }
 
 /// A text that others have written, without control characters and what turns writing round.
@@ -78,16 +254,80 @@ pub(crate) fn plain(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    fn example() -> Table {
+        let mut table = Table::new(&[
+            ("NAME", Side::Left),
+            ("STATE", Side::Left),
+            ("SIZE", Side::Right),
+        ]);
+        let name = |of: &str| Cell::or(format!("gather-20261121-{of}"), format!("..{of}"));
+        let size = |of: &str| Cell::from(of.to_owned());
+        table.row(
+            vec![
+                name("5f3a"),
+                Cell::painted("live", Hue::Good),
+                size("64.0 MiB"),
+            ],
+            None,
+        );
+        let why = "its owner, pid 4242 on n7, has ended".to_owned();
+        table.row(
+            vec![
+                name("77"),
+                Cell::painted("finished", Hue::Stale),
+                size("1 KiB"),
+            ],
+            Some(why),
+        );
+        table
+    }
+
+    fn fitted(width: Option<usize>) -> String {
+        let look = Look {
+            width,
+            paint: Paint::NONE,
+        };
+        example().fitted(&look, &[Way::Shorten("NAME"), Way::Drop("SIZE")])
+    }
 
     #[test]
     fn columns_line_up() {
-        let mut table = Table::new(&[("STATE", Side::Left), ("SIZE", Side::Right)]);
-        table.row(vec!["live".into(), "64.0 MiB".into()], None);
-        table.row(vec!["finished".into(), "1 KiB".into()], Some("why".into()));
-        let expected =
-            "  STATE         SIZE\n  live      64.0 MiB\n  finished     1 KiB\n      why\n";
-        assert_eq!(table.text(), expected);
+        let whole = "  NAME                  STATE         SIZE\n  gather-20261121-5f3a  live      64.0 MiB\n  \
+                     gather-20261121-77    finished     1 KiB\n      its owner, pid 4242 on n7, has ended\n";
+        assert_eq!(example().text(), whole);
+        assert_eq!(fitted(Some(42)), whole);
+    }
+
+    #[test]
+    fn a_narrow_terminal_is_told_less_in_the_order_given_and_never_half_a_word() {
+        assert_eq!(
+            fitted(Some(41)),
+            "  NAME    STATE         SIZE\n  ..5f3a  live      64.0 MiB\n  ..77    finished     1 KiB\n      \
+             its owner, pid 4242 on n7, has\n      ended\n"
+        );
+        assert_eq!(
+            fitted(Some(20)),
+            "  NAME    STATE\n  ..5f3a  live\n  ..77    finished\n      its owner, pid\n      4242 on n7,\n      has ended\n"
+        );
+    }
+
+    #[test]
+    fn colours_take_no_room() {
+        let look = Look {
+            width: None,
+            paint: Paint::ALL,
+        };
+        let painted = example().fitted(&look, &[]);
+        assert!(
+            painted.contains("\x1b[32mlive\x1b[0m      64.0 MiB"),
+            "{painted:?}"
+        );
+        let bare = anstream::adapter::strip_str(&painted).to_string();
+        assert_eq!(bare, fitted(None));
     }
 
     #[test]
@@ -96,5 +336,18 @@ mod tests {
             plain("\x1b[2Jä b\n\u{202e}"),
             "\\u{1b}[2Jä b\\u{a}\\u{202e}"
         );
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_wrapped_keeps_its_words(text in "[a-z]{1,9}( [a-z]{1,9}){0,20}", width in 1..60_usize) {
+            let lines = wrapped("- ", "  ", &text, Some(width));
+            let words = lines.strip_prefix("- ").unwrap().split_whitespace();
+            prop_assert_eq!(words.collect::<Vec<_>>().join(" "), text);
+            for line in lines.lines() {
+                let is_one_word = line[2..].split(' ').count() == 1;
+                prop_assert!(line.len() <= width || is_one_word, "{}", line);
+            }
+        }
     }
 }

@@ -40,15 +40,34 @@ use crate::{
 pub struct Planned {
     /// Where it is.
     pub path: PathBuf,
+    /// What it is, in a word or three.
+    pub what: String,
     /// How many bytes that frees.
     pub bytes: u64,
-    /// Why.
+    /// Why,
     pub reason: String,
+    /// and that without what differs from one to the next, so that those that are alike can be counted.
+    pub gist: String,
 }
 
 /// Something that stays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
+    /// Where it is.
+    pub path: PathBuf,
+    /// What it is, in a word or three.
+    pub what: String,
+    /// Why,
+    pub reason: String,
+    /// and that without what differs from one to the next.
+    pub gist: String,
+    /// The other user whom it belongs to and who could remove it, perhaps: a name, or `uid 1001`.
+    pub foreign: Option<String>,
+}
+
+/// Something that could not be removed or not be looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failed {
     /// Where it is.
     pub path: PathBuf,
     /// Why.
@@ -64,7 +83,7 @@ pub struct Cleaning {
     /// What was removed; nothing unless that was asked for.
     pub removed: Vec<Planned>,
     /// What could not be removed or not be looked at, and why.
-    pub failed: Vec<Kept>,
+    pub failed: Vec<Failed>,
     /// What is to be left, and why.
     pub kept: Vec<Kept>,
     /// Whether it was stopped before it had come to everything,
@@ -119,26 +138,34 @@ pub fn clean(
         let is_emptied = is_emptied(&survey);
         for gather in survey.gathers {
             if gather.is_removable() {
-                cleaner.plan(gather.path.clone(), gather.bytes, &gather.judgement.reason);
+                let planned = gather.planned();
+                cleaner.done.planned.push(planned);
                 gathers.push(gather);
             } else {
-                cleaner.keep(gather.path, gather.judgement.reason);
+                cleaner.keep(gather.kept());
             }
         }
         for leftover in survey.leftovers {
             if leftover.removable {
-                cleaner.plan(leftover.path.clone(), leftover.bytes, &leftover.reason);
+                let planned = leftover.planned();
+                cleaner.done.planned.push(planned);
                 files.push(leftover);
             } else {
-                cleaner.keep(leftover.path, leftover.reason);
+                cleaner.keep(leftover.kept());
             }
         }
         for meeting in survey.meetings {
-            cleaner.keep(meeting.path, meeting.reason);
+            cleaner.keep(Kept {
+                path: meeting.path,
+                what: "record".to_owned(),
+                gist: "its writer runs".to_owned(),
+                reason: meeting.reason,
+                foreign: None,
+            });
         }
         if let Some((path, own)) = survey.rendezvous {
             if is_emptied {
-                cleaner.plan(path.clone(), 0, EMPTY);
+                cleaner.done.planned.push(emptied(&path));
             }
             rendezvous.push((path, own));
         }
@@ -150,6 +177,67 @@ pub fn clean(
 }
 
 const EMPTY: &str = "it is empty";
+
+/// That a rendezvous directory is removed.
+fn emptied(path: &Path) -> Planned {
+    Planned {
+        path: path.to_owned(),
+        what: "rendezvous directory".to_owned(),
+        bytes: 0,
+        reason: EMPTY.to_owned(),
+        gist: EMPTY.to_owned(),
+    }
+}
+
+impl SurveyedGather {
+    fn what(&self) -> String {
+        format!("{} gather directory", self.judgement.state.word())
+    }
+
+    fn planned(&self) -> Planned {
+        Planned {
+            path: self.path.clone(),
+            what: self.what(),
+            bytes: self.bytes,
+            reason: self.judgement.reason.clone(),
+            gist: self.judgement.gist.clone(),
+        }
+    }
+
+    fn kept(&self) -> Kept {
+        let is_over = self.judgement.state != GatherState::Live;
+        Kept {
+            path: self.path.clone(),
+            what: self.what(),
+            reason: self.judgement.reason.clone(),
+            gist: self.judgement.gist.clone(),
+            foreign: (self.is_foreign() && is_over).then(|| self.user.clone()),
+        }
+    }
+}
+
+impl Leftover {
+    fn planned(&self) -> Planned {
+        Planned {
+            path: self.path.clone(),
+            what: self.kind.word().to_owned(),
+            bytes: self.bytes,
+            reason: self.reason.clone(),
+            gist: self.gist.clone(),
+        }
+    }
+
+    fn kept(&self) -> Kept {
+        let is_ours = self.kind != LeftoverKind::Stranger;
+        Kept {
+            path: self.path.clone(),
+            what: self.kind.word().to_owned(),
+            reason: self.reason.clone(),
+            gist: self.gist.clone(),
+            foreign: (self.is_foreign && is_ours).then(|| self.user.clone()),
+        }
+    }
+}
 
 const STOPPED: &str = "the cleaning was stopped";
 
@@ -180,12 +268,12 @@ impl Cleaner<'_> {
         self.watch(&gathers);
         for gather in gathers {
             if self.goes_on() {
-                self.remove_gather(gather);
+                self.remove_gather(&gather);
             }
         }
         for file in files {
             if self.goes_on() {
-                self.remove_leftover(file);
+                self.remove_leftover(&file);
             }
         }
         self.withdraw_kept();
@@ -240,7 +328,7 @@ impl Cleaner<'_> {
                     survey.gathers.retain(|gather| ids.insert(gather.id));
                     surveys.push(survey);
                 }
-                Err(error) => self.fail(directory.clone(), error.to_string()),
+                Err(error) => self.fail(directory, error.to_string()),
             }
         }
         surveys
@@ -262,7 +350,7 @@ impl Cleaner<'_> {
         }
     }
 
-    fn remove_gather(&mut self, gather: SurveyedGather) {
+    fn remove_gather(&mut self, gather: &SurveyedGather) {
         let is_stopped = Cell::new(false);
         let on = RefCell::new(&mut *self.on);
         // Whoever removes asks between any two files.
@@ -272,32 +360,37 @@ impl Cleaner<'_> {
             is_stopped.get()
         };
         let what = "fsgather clean";
-        let outcome = remove(&mut self.surveyor, &gather, what, true, &is_enough);
+        let outcome = remove(&mut self.surveyor, gather, what, true, &is_enough);
         self.done.is_stopped |= is_stopped.get();
         match outcome {
-            Outcome::Removed => {
-                self.removed(gather.path, gather.bytes, gather.judgement.reason);
-            }
+            Outcome::Removed => self.removed(gather.planned()),
             // By somebody else, whose doing it is.
             Outcome::Gone => {}
-            Outcome::Alive(reason) => self.keep(gather.path, reason),
+            Outcome::Alive(reason) => {
+                let kept = Kept {
+                    gist: reason.clone(),
+                    reason,
+                    ..gather.kept()
+                };
+                self.keep(kept);
+            }
             Outcome::Failed(_) if is_stopped.get() => {
                 let reason =
                     "stopped in the middle: what is left of it goes with the next cleaning";
-                self.fail(gather.path, reason.to_owned());
+                self.fail(&gather.path, reason.to_owned());
             }
-            Outcome::Failed(reason) => self.fail(gather.path, reason),
+            Outcome::Failed(reason) => self.fail(&gather.path, reason),
         }
     }
 
-    fn remove_leftover(&mut self, leftover: Leftover) {
+    fn remove_leftover(&mut self, leftover: &Leftover) {
         let result = match leftover.kind {
             LeftoverKind::Mmengine => remove_dist_test(&leftover.path, OwnUid(leftover.uid)),
             _ => remove_file(&leftover.path, OwnUid(leftover.uid)),
         };
         match result {
-            Ok(()) => self.removed(leftover.path, leftover.bytes, leftover.reason),
-            Err(reason) => self.fail(leftover.path, reason),
+            Ok(()) => self.removed(leftover.planned()),
+            Err(reason) => self.fail(&leftover.path, reason),
         }
     }
 
@@ -309,33 +402,19 @@ impl Cleaner<'_> {
         match remove::rmdir_in(CWD, path) {
             Ok(()) => {
                 if !self.done.planned.iter().any(|item| item.path == path) {
-                    self.plan(path.to_owned(), 0, EMPTY);
+                    self.done.planned.push(emptied(path));
                 }
-                self.removed(path.to_owned(), 0, EMPTY.to_owned());
+                self.removed(emptied(path));
             }
             // Somebody uses it, or something was to be left.
             Err(error) if remove::is_in_use(&error) => {
                 self.done.planned.retain(|item| item.path != path);
             }
-            Err(error) => self.fail(path.to_owned(), error.to_string()),
+            Err(error) => self.fail(path, error.to_string()),
         }
     }
 
-    fn plan(&mut self, path: PathBuf, bytes: u64, reason: &str) {
-        let reason = reason.to_owned();
-        self.done.planned.push(Planned {
-            path,
-            bytes,
-            reason,
-        });
-    }
-
-    fn removed(&mut self, path: PathBuf, bytes: u64, reason: String) {
-        let removed = Planned {
-            path,
-            bytes,
-            reason,
-        };
+    fn removed(&mut self, removed: Planned) {
         let told = (self.on)(CleaningStep::Removed(&removed));
         self.done.removed.push(removed);
         self.note(told);
@@ -347,12 +426,13 @@ impl Cleaner<'_> {
         self.done.planned.retain(|item| !kept.contains(&item.path));
     }
 
-    fn keep(&mut self, path: PathBuf, reason: String) {
-        self.done.kept.push(Kept { path, reason });
+    fn keep(&mut self, kept: Kept) {
+        self.done.kept.push(kept);
     }
 
-    fn fail(&mut self, path: PathBuf, reason: String) {
-        self.done.failed.push(Kept { path, reason });
+    fn fail(&mut self, path: &Path, reason: String) {
+        let path = path.to_owned();
+        self.done.failed.push(Failed { path, reason });
     }
 }
 

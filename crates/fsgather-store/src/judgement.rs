@@ -70,8 +70,38 @@ pub struct Judgement {
     pub state: GatherState,
     /// Why, in plain words.
     pub reason: String,
+    /// The same without what differs from one directory to the next, so that those that are alike can be counted.
+    pub gist: String,
     /// Whether the directory may be removed.
     pub removable: Removable,
+}
+
+/// A reason, and its gist.
+#[derive(Clone, Debug)]
+pub(crate) struct Why {
+    pub(crate) reason: String,
+    pub(crate) gist: String,
+}
+
+impl Why {
+    pub(crate) fn new(reason: String, gist: impl Into<String>) -> Self {
+        let gist = gist.into();
+        Self { reason, gist }
+    }
+
+    /// A reason that is its own gist.
+    pub(crate) fn plain(reason: impl Into<String>) -> Self {
+        let reason = reason.into();
+        Self::new(reason.clone(), reason)
+    }
+
+    /// Both, with this between them.
+    fn and(self, between: &str, other: &Self) -> Self {
+        Self {
+            reason: self.reason + between + &other.reason,
+            gist: self.gist + between + &other.gist,
+        }
+    }
 }
 
 /// What a look at the owner record, and at the process that it names, has shown.
@@ -106,8 +136,8 @@ pub enum BeatEvidence {
 /// All that was observed of one gather directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evidence {
-    /// The other user whom it belongs to, if it does.
-    pub foreign: Option<u32>,
+    /// The other user whom it belongs to, if it does: a name, or `uid 1001`.
+    pub foreign: Option<String>,
     /// Its owner.
     pub owner: OwnerEvidence,
     /// Whether the owner has marked it `finished`.
@@ -191,16 +221,24 @@ impl Rules {
     }
 
     /// Whether nothing has changed for long enough, and how to say so.
-    pub(crate) fn silence(&self, quiet: Duration) -> (bool, String) {
+    pub(crate) fn silence(&self, quiet: Duration) -> (bool, Why) {
+        let age = duration_text(self.older_than);
         if quiet > self.older_than.saturating_add(SLACK) {
             let quiet = duration_text(quiet);
-            return (true, format!("nothing has changed for {quiet}"));
+            let why = Why::new(
+                format!("nothing has changed for {quiet}"),
+                format!("nothing has changed for more than {age}"),
+            );
+            return (true, why);
         }
-        let age = duration_text(self.older_than);
-        (
-            false,
-            format!("to be left until nothing has changed for {age}"),
-        )
+        // What is nameless does not wait for that.
+        let option = if self.older_than == NAMELESS {
+            ""
+        } else {
+            " (--older-than)"
+        };
+        let why = Why::plain(format!("kept: changed less than {age} ago{option}"));
+        (false, why)
     }
 }
 
@@ -237,7 +275,7 @@ impl Rules {
 /// ```
 #[must_use]
 pub fn assess(evidence: &Evidence, rules: &Rules, now: SystemTime) -> Judgement {
-    let (state, mut reason) = state(evidence, rules, now);
+    let (state, mut why) = state(evidence, rules, now);
     let quiet = now.duration_since(evidence.changed).unwrap_or_default();
     let (mut removable, hint) = match state {
         GatherState::Live => (Removable::No, None),
@@ -247,91 +285,107 @@ pub fn assess(evidence: &Evidence, rules: &Rules, now: SystemTime) -> Judgement 
                 (Removable::No, hint) => (Removable::No, hint),
                 _ => (
                     Removable::OnceWatched,
-                    Some("its beat is to be watched".into()),
+                    Some(Why::plain("its beat is to be watched")),
                 ),
             }
         }
         GatherState::Unknown => silent(evidence, rules, quiet),
     };
-    reason.extend(hint.map(|hint| format!("; {hint}")));
+    if let Some(hint) = hint {
+        why = why.and("; ", &hint);
+    }
     if let Some(stranger) = &evidence.stranger {
         removable = Removable::No;
-        reason = format!("{reason}; it holds {stranger}");
+        let what = format!("it holds {stranger}");
+        why = why.and("; ", &Why::new(what, "it holds what is not of fsgather"));
     }
-    if let Some(uid) = evidence.foreign {
+    if let Some(user) = &evidence.foreign {
         removable = Removable::No;
-        reason = format!("owned by uid {uid}; {reason}");
+        why = Why::plain(format!("owned by {user}")).and("; ", &why);
     }
+    let Why { mut reason, gist } = why;
     if let Some(by) = &evidence.condemned {
         reason = format!("{reason}; condemned by {by}");
     }
     Judgement {
         state,
         reason,
+        gist,
         removable,
     }
 }
 
 /// What is known of the owner, and why. The order is the promise: see `docs/design/crash-safety.md`.
-fn state(evidence: &Evidence, rules: &Rules, now: SystemTime) -> (GatherState, String) {
+fn state(evidence: &Evidence, rules: &Rules, now: SystemTime) -> (GatherState, Why) {
     // The owner's own word, whether it still runs or not.
     if evidence.finished {
-        return (
-            GatherState::Finished,
-            "its owner is done with it but could not remove it".into(),
-        );
+        let why = "its owner is done with it but could not remove it";
+        return (GatherState::Finished, Why::plain(why));
     }
     let (owner, name) = match &evidence.owner {
         OwnerEvidence::Recorded { owner, name, .. } => (*owner, name.as_str()),
         _ => (Liveness::Unknown, ""),
     };
+    let of_owner = |what: &str| {
+        let reason = format!("its owner, {name}, {what}");
+        Why::new(reason, format!("its owner {what}"))
+    };
     if owner == Liveness::Running {
-        return (GatherState::Live, format!("its owner, {name}, runs"));
+        return (GatherState::Live, of_owner("runs"));
     }
     if evidence.beat == BeatEvidence::Changed {
-        return (GatherState::Live, "its beat changes".into());
+        return (GatherState::Live, Why::plain("its beat changes"));
     }
     let against = match owner {
         // Nothing but a beat that changes can speak against this.
-        Liveness::Gone => {
-            return (GatherState::Stale, format!("its owner, {name}, has ended"));
-        }
-        Liveness::Replaced => Some(format!("its owner, {name}, has ended")),
-        Liveness::Rebooted => Some(format!(
-            "the host of its owner, {name}, has been booted since"
+        Liveness::Gone => return (GatherState::Stale, of_owner("has ended")),
+        Liveness::Replaced => Some(of_owner("has ended")),
+        Liveness::Rebooted => Some(Why::new(
+            format!("the host of its owner, {name}, has been booted since"),
+            "the host of its owner has been booted since",
         )),
-        _ if evidence.aborted => Some("a rank that survived has seen its owner go".into()),
+        _ if evidence.aborted => {
+            let why = "a rank that survived has seen its owner go";
+            Some(Why::plain(why))
+        }
         Liveness::Running | Liveness::Unknown => None,
     };
     match (against, fresh_sign(evidence, rules, now)) {
         (Some(against), None) => return (GatherState::Stale, against),
         (Some(against), Some(sign)) => {
-            return (GatherState::Unknown, format!("{against}, but {sign}"));
+            return (GatherState::Unknown, against.and(", but ", &sign));
         }
         (None, _) => {}
     }
-    let reason = match &evidence.owner {
-        OwnerEvidence::Recorded { name, .. } => {
+    let why = match &evidence.owner {
+        OwnerEvidence::Recorded { .. } => {
+            let unseen = of_owner("cannot be seen from here");
             let beat = match evidence.last_beat {
                 None => "it has left no beat".to_owned(),
                 Some(beat) => {
                     format!("its last beat was {} ago", age_text(beat, now))
                 }
             };
-            format!("its owner, {name}, cannot be seen from here; {beat}")
+            Why::new(format!("{}; {beat}", unseen.reason), unseen.gist)
         }
         OwnerEvidence::Missing => {
-            "it has no owner record: it is being made or removed, or that was cut short".into()
+            Why::plain("it has no owner record: it is being made or removed, or that was cut short")
         }
-        OwnerEvidence::Damaged(why) => format!("its owner record is damaged: {why}"),
-        OwnerEvidence::Closed(why) => format!("its owner record cannot be read: {why}"),
+        OwnerEvidence::Damaged(why) => Why::new(
+            format!("its owner record is damaged: {why}"),
+            "its owner record is damaged",
+        ),
+        OwnerEvidence::Closed(why) => Why::new(
+            format!("its owner record cannot be read: {why}"),
+            "its owner record cannot be read",
+        ),
     };
-    (GatherState::Unknown, reason)
+    (GatherState::Unknown, why)
 }
 
 /// A sign of life that is too young to be passed over, in words; none once the beat has been watched in
 /// vain. Where there is no beat yet, anything that has changed is a sign.
-fn fresh_sign(evidence: &Evidence, rules: &Rules, now: SystemTime) -> Option<String> {
+fn fresh_sign(evidence: &Evidence, rules: &Rules, now: SystemTime) -> Option<Why> {
     if matches!(evidence.beat, BeatEvidence::Same(watched) if watched >= rules.watch) {
         return None;
     }
@@ -342,7 +396,10 @@ fn fresh_sign(evidence: &Evidence, rules: &Rules, now: SystemTime) -> Option<Str
     } else {
         "something in it changed"
     };
-    is_fresh.then(|| format!("{what} {} ago", age_text(at, now)))
+    is_fresh.then(|| {
+        let ago = age_text(at, now);
+        Why::new(format!("{what} {ago} ago"), format!("{what} a moment ago"))
+    })
 }
 
 fn age_text(at: SystemTime, now: SystemTime) -> String {
@@ -356,7 +413,7 @@ fn over(
     rules: &Rules,
     quiet: Duration,
     now: SystemTime,
-) -> (Removable, Option<String>) {
+) -> (Removable, Option<Why>) {
     let ranks = ranks(evidence);
     let are_gone = match ranks {
         Liveness::Gone => true,
@@ -371,28 +428,30 @@ fn over(
         1 => "a payload".to_owned(),
         count => format!("{count} payloads"),
     };
+    let hint = |reason: String, gist: &str| (Removable::No, Some(Why::new(reason, gist)));
     if ranks == Liveness::Running {
-        let hint = format!("a rank of it still runs and may read {payloads}");
-        return (Removable::No, Some(hint));
+        let reason = format!("a rank of it still runs and may read {payloads}");
+        return hint(reason, "a rank of it still runs and may read from it");
     }
     if quiet > rules.readers.saturating_add(SLACK) {
         return (Removable::Yes, None);
     }
-    let hint = format!(
-        "ranks that cannot be seen from here may still read {payloads}: to be left until nothing has \
-         changed for {}",
-        duration_text(rules.readers)
+    let ago = duration_text(rules.readers);
+    let (who, kept) = (
+        "ranks that cannot be seen from here may still read",
+        format!("kept: changed less than {ago} ago"),
     );
-    (Removable::No, Some(hint))
+    let gist = format!("{who} from it; {kept}");
+    hint(format!("{who} {payloads}; {kept}"), &gist)
 }
 
 /// Whether a directory of which nothing is proved may be removed.
-fn silent(evidence: &Evidence, rules: &Rules, quiet: Duration) -> (Removable, Option<String>) {
+fn silent(evidence: &Evidence, rules: &Rules, quiet: Duration) -> (Removable, Option<Why>) {
     if matches!(evidence.owner, OwnerEvidence::Closed(_)) {
         return (Removable::No, None);
     }
     if ranks(evidence) == Liveness::Running {
-        return (Removable::No, Some("a rank of it runs here".into()));
+        return (Removable::No, Some(Why::plain("a rank of it runs here")));
     }
     let is_nameless = evidence.is_nameless();
     let rules = if is_nameless {
@@ -409,9 +468,11 @@ fn silent(evidence: &Evidence, rules: &Rules, quiet: Duration) -> (Removable, Op
     }
     match evidence.beat {
         BeatEvidence::Same(watched) if watched >= rules.watch => {
-            let watched = duration_text(watched);
-            let hint = format!("{quiet}, its beat was watched for {watched}");
-            (Removable::Yes, Some(hint))
+            let watched = Why::new(
+                format!("its beat was watched for {}", duration_text(watched)),
+                "its beat was watched",
+            );
+            (Removable::Yes, Some(quiet.and(", ", &watched)))
         }
         _ => (Removable::OnceWatched, Some(quiet)),
     }

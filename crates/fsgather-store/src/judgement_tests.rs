@@ -203,10 +203,10 @@ fn what_cannot_be_read_or_is_not_ours_is_left() {
         ),
         (
             Evidence {
-                foreign: Some(1001),
+                foreign: Some("ada".into()),
                 ..removable.clone()
             },
-            "owned by uid 1001",
+            "owned by ada",
         ),
         (
             Evidence {
@@ -233,8 +233,12 @@ fn reasons_are_plain() {
     };
     assert_eq!(
         reason(&evidence),
-        "its owner, pid 42 on n7, cannot be seen from here; its last beat was 7s ago; to be left until \
-         nothing has changed for 1day"
+        "its owner, pid 42 on n7, cannot be seen from here; its last beat was 7 s ago; kept: changed \
+         less than 1 d ago (--older-than)"
+    );
+    assert_eq!(
+        assess(&evidence, &RULES, now()).gist,
+        "its owner cannot be seen from here; kept: changed less than 1 d ago (--older-than)"
     );
     evidence.condemned = Some("fsgather clean on n3 (pid 8)".into());
     assert!(
@@ -246,7 +250,7 @@ fn reasons_are_plain() {
     let text = reason(&evidence);
     assert!(
         text.starts_with(
-            "the host of its owner, pid 42 on n7, has been booted since, but its last beat was 7s ago"
+            "the host of its owner, pid 42 on n7, has been booted since, but its last beat was 7 s ago"
         ),
         "{text}"
     );
@@ -288,7 +292,7 @@ fn any_evidence() -> impl Strategy<Value = Evidence> {
             let (finished, aborted, foreign, strange, is_bare) = flags;
             let seconds = Duration::from_secs(quiet.unsigned_abs());
             Evidence {
-                foreign: foreign.then_some(1001),
+                foreign: foreign.then(|| "uid 1001".into()),
                 owner,
                 finished,
                 aborted,

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use fsgather_core::ProcessId;
+use fsgather_core::{ProcessId, WorldSize};
 use rustix::fs::FileType;
 
 use crate::{
@@ -13,12 +13,12 @@ use crate::{
     contents::Contents,
     detours::{self, DetourName},
     inventory,
-    judgement::Rules,
+    judgement::{Rules, Why},
     layout::RendezvousEntry,
     leftovers::{self, LeftoverKind},
     listing::{self, Facts},
     neighbours::Neighbours,
-    process::{Liveness, liveness, user_name},
+    process::{Liveness, liveness, user_text},
     record::RecordError,
     survey::{Found, Surveyor, View},
 };
@@ -37,9 +37,16 @@ pub struct Leftover {
     pub age: Duration,
     /// Whether it may be removed.
     pub removable: bool,
-    /// Why, or why not.
+    /// Why, or why not,
     pub reason: String,
-    /// Whom it belongs to.
+    /// and that without what differs from one to the next, so that those that are alike can be counted.
+    pub gist: String,
+    /// Whom it belongs to: a name, or `uid 1001`.
+    pub user: String,
+    /// Whether that is another user than this process's.
+    pub is_foreign: bool,
+    /// Who has written it, where it tells.
+    pub writer: Option<ProcessId>,
     pub(crate) uid: u32,
 }
 
@@ -57,6 +64,8 @@ pub struct Meeting {
     pub writer: ProcessId,
     /// Whether that process has no gather directory here yet: the world forms, or needs none.
     pub is_forming: bool,
+    /// How many ranks the world will have, where [`Surveyor::reading`] has said how that is told.
+    pub world_size: Option<WorldSize>,
     /// Why it stays.
     pub reason: String,
 }
@@ -111,7 +120,8 @@ impl Surveyor {
             && !detours::may_belong_elsewhere(rendezvous)
         {
             message.removable = true;
-            message.reason = "the gather directory that it belongs to is gone".into();
+            let why = Why::plain("the gather directory that it belongs to is gone");
+            message.say(why);
         }
         Some(message)
     }
@@ -124,7 +134,8 @@ impl Surveyor {
         let mut leftover = judge_by_age(path, LeftoverKind::Mmengine, facts, view, &self.rules);
         if let Some(stranger) = seen.stranger {
             leftover.removable = false;
-            leftover.reason = format!("it holds {stranger}");
+            let reason = format!("it holds {stranger}");
+            leftover.say(Why::new(reason, "it holds what is not of fsgather"));
         }
         Some(leftover)
     }
@@ -144,7 +155,7 @@ impl Surveyor {
             }
             Err(_) => return Some(Found::Leftover(leftover)),
         };
-        let writer = record.poster;
+        let (writer, body) = (record.poster, record.body);
         let name = format!("pid {} on {}", writer.pid, writer.host);
         match liveness(&writer, &self.me) {
             Liveness::Running => {
@@ -154,17 +165,26 @@ impl Surveyor {
                     age: leftover.age,
                     writer,
                     is_forming: true,
+                    world_size: (self.world_size)(&body),
                     reason: format!("its writer, {name}, runs"),
                 }));
             }
             Liveness::Gone | Liveness::Replaced => {
                 leftover.removable = true;
-                leftover.reason = format!("its writer, {name}, has ended");
+                let reason = format!("its writer, {name}, has ended");
+                leftover.say(Why::new(reason, "its writer has ended"));
             }
             // A record shows no life, so that a host that was booted since may be another one.
             Liveness::Rebooted | Liveness::Unknown => {}
         }
+        leftover.writer = Some(writer);
         Some(Found::Leftover(leftover))
+    }
+}
+
+impl Leftover {
+    fn say(&mut self, why: Why) {
+        (self.reason, self.gist) = (why.reason, why.gist);
     }
 }
 
@@ -195,8 +215,12 @@ fn stranger(path: &Path, view: View) -> Option<Leftover> {
     Some(not_ours(path, &found, view))
 }
 
+/// What is said of all that fsgather does not write.
+const STRANGE: &str = "not written by fsgather";
+
 /// Something whose name is no text, as well as that can be shown.
 pub(crate) fn nameless_stranger(shown: &Path) -> Leftover {
+    let uid = rustix::process::geteuid().as_raw();
     Leftover {
         path: shown.to_owned(),
         kind: LeftoverKind::Stranger,
@@ -204,7 +228,11 @@ pub(crate) fn nameless_stranger(shown: &Path) -> Leftover {
         age: Duration::ZERO,
         removable: false,
         reason: "not written by fsgather: its name is no text".into(),
-        uid: 0,
+        gist: STRANGE.into(),
+        user: user_text(uid),
+        is_foreign: false,
+        writer: None,
+        uid,
     }
 }
 
@@ -215,14 +243,18 @@ fn not_ours(path: &Path, found: &Facts, view: View) -> Leftover {
         FileType::Symlink => ("link", 0),
         _ => ("special file", 0),
     };
-    let user = user_name(found.uid).unwrap_or_else(|| format!("uid {}", found.uid));
+    let user = user_text(found.uid);
     Leftover {
         path: path.to_owned(),
         kind: LeftoverKind::Stranger,
         bytes,
         age: view.age_of(found.changed),
         removable: false,
-        reason: format!("not written by fsgather: a {what} of {user}"),
+        reason: format!("{STRANGE}: a {what} of {user}"),
+        gist: STRANGE.into(),
+        is_foreign: found.uid != view.own.0,
+        user,
+        writer: None,
         uid: found.uid,
     }
 }
@@ -236,10 +268,12 @@ fn judge_by_age(
 ) -> Leftover {
     let age = view.age_of(changed);
     let (is_old, silence) = rules.silence(age);
-    let (removable, reason) = if uid == view.own.0 {
-        (is_old, silence)
+    let user = user_text(uid);
+    let is_foreign = uid != view.own.0;
+    let (removable, why) = if is_foreign {
+        (false, Why::plain(format!("owned by {user}")))
     } else {
-        (false, format!("owned by uid {uid}"))
+        (is_old, silence)
     };
     Leftover {
         path: path.to_owned(),
@@ -247,7 +281,11 @@ fn judge_by_age(
         bytes,
         age,
         removable,
-        reason,
+        reason: why.reason,
+        gist: why.gist,
+        user,
+        is_foreign,
+        writer: None,
         uid,
     }
 }

@@ -128,7 +128,7 @@ pub mod fuzzing;
 
 pub use board::{BoardPlace, FileBoard};
 pub use caretaker::{Care, Caretaker};
-pub use cleaning::{Cleaning, CleaningStep, Kept, Planned, clean};
+pub use cleaning::{Cleaning, CleaningStep, Failed, Kept, Planned, clean};
 pub use collect::{CollectPolicy, PayloadReader};
 pub use compression::CompressionSetting;
 pub use directory::{Access, OwnUid, default_local};

@@ -1,6 +1,9 @@
 //! Which process this is, and whether another one still runs: [`this_process`], [`liveness`].
 
-use std::{fs, io, os::unix::fs::MetadataExt, sync::OnceLock, time::Duration};
+use std::{
+    cell::RefCell, collections::BTreeMap, fs, io, os::unix::fs::MetadataExt, sync::OnceLock,
+    time::Duration,
+};
 
 use fsgather_core::{Error, ProcessId};
 use rustix::{io::Errno, process::Pid};
@@ -180,6 +183,22 @@ fn shows_own_pids(status: &str, shown: Option<u32>, own: u32) -> bool {
 #[must_use]
 pub fn user_name(uid: u32) -> Option<String> {
     name_in(&fs::read_to_string("/etc/passwd").ok()?, uid)
+}
+
+thread_local! {
+    static NAMES: RefCell<BTreeMap<u32, String>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+/// A user as messages have it: a name where one is known here, else `uid 1001`. Asked for thousands of files, it looks
+/// once for each user.
+pub(crate) fn user_text(uid: u32) -> String {
+    NAMES.with_borrow_mut(|names| {
+        let text = names.entry(uid).or_insert_with(|| {
+            let name = user_name(uid);
+            name.unwrap_or_else(|| format!("uid {uid}"))
+        });
+        text.clone()
+    })
 }
 
 fn name_in(passwd: &str, uid: u32) -> Option<String> {

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use fsgather_core::{Error, GatherId, ProcessId, StorageCause};
+use fsgather_core::{Error, GatherId, ProcessId, StorageCause, WorldSize};
 use rustix::fs::{CWD, FileType};
 
 use crate::{
@@ -24,7 +24,7 @@ use crate::{
     listing,
     neighbours::{Beside, Neighbours},
     owner::OwnerRecord,
-    process::{Liveness, liveness, this_process},
+    process::{Liveness, liveness, this_process, user_text},
     rendezvous_directory,
 };
 
@@ -74,8 +74,10 @@ pub struct SurveyedGather {
     pub judgement: Judgement,
     /// Its owner record, if it can be read.
     pub owner: Option<OwnerRecord>,
-    /// Whom it belongs to, as the server shows it.
+    /// Whom it belongs to, as the server shows it,
     pub uid: u32,
+    /// and by name where one is known, else as `uid 1001`.
+    pub user: String,
     /// When it was made, by rank 0's clock.
     pub created: SystemTime,
     /// How long ago that was; now is the server's time.
@@ -117,6 +119,8 @@ pub struct Surveyor {
     pub(crate) me: ProcessId,
     pub(crate) rules: Rules,
     beats: BTreeMap<PathBuf, Watched>,
+    /// How many ranks the world will have by which a record was written.
+    pub(crate) world_size: fn(&[u8]) -> Option<WorldSize>,
 }
 
 #[derive(Debug)]
@@ -202,7 +206,14 @@ impl Surveyor {
             me: this_process()?,
             rules,
             beats: BTreeMap::new(),
+            world_size: |_| None,
         })
+    }
+
+    /// The same surveyor, which has records read by this: what ranks leave for each other is no affair of the store.
+    #[must_use]
+    pub fn reading(self, world_size: fn(&[u8]) -> Option<WorldSize>) -> Self {
+        Self { world_size, ..self }
     }
 
     /// Looks at a directory: one that holds a rendezvous directory, such a one, or a gather directory.
@@ -307,8 +318,14 @@ impl Surveyor {
         };
         let (owner, evidence) = self.owner_evidence(&path, found.uid, failure);
         let beat = contents.as_ref().and_then(|contents| contents.beat);
+        let is_foreign = found.uid != view.own.0;
+        // Where names are not known everywhere, the record may have it.
+        let named = owner
+            .as_ref()
+            .filter(|owner| owner.uid == found.uid && owner.user != owner.uid.to_string());
+        let user = named.map_or_else(|| user_text(found.uid), |owner| owner.user.clone());
         let evidence = Evidence {
-            foreign: (found.uid != view.own.0).then_some(found.uid),
+            foreign: is_foreign.then(|| user.clone()),
             owner: evidence,
             finished: contents.as_ref().is_some_and(|contents| contents.finished),
             aborted: contents.as_ref().is_some_and(|contents| contents.aborted),
@@ -328,6 +345,7 @@ impl Surveyor {
             id,
             judgement: assess(&evidence, &self.rules, view.now),
             uid: found.uid,
+            user,
             created,
             age: view.age_of(created),
             beat_age: beat.map(|(_, at)| view.age_of(at)),
@@ -452,6 +470,12 @@ impl Surveyor {
 }
 
 impl SurveyedGather {
+    /// Whether it belongs to another user than this process's.
+    #[must_use]
+    pub const fn is_foreign(&self) -> bool {
+        self.uid != self.view.own.0
+    }
+
     /// Whether it may be removed, perhaps after its beat has been watched.
     #[must_use]
     pub fn is_removable(&self) -> bool {

@@ -212,7 +212,7 @@ fn what_a_world_that_lives_meets_by_was_not_left() {
             family: "none".into(),
             job: None,
             attempt: None,
-            world_size: fsgather_core::WorldSize::ONE,
+            world_size: WorldSize::ONE,
             number: 0,
             master: None,
         };

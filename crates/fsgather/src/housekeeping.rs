@@ -20,13 +20,31 @@
 
 use std::path::PathBuf;
 
-use fsgather_core::Error;
+use fsgather_control::record::Record;
+pub use fsgather_core::ProcessId;
+use fsgather_core::{Error, WorldSize};
 pub use fsgather_store::{
-    Cleaning, CleaningStep, GatherState, Judgement, Kept, Leftover, LeftoverKind, Meeting,
+    Cleaning, CleaningStep, Failed, GatherState, Judgement, Kept, Leftover, LeftoverKind, Meeting,
     OwnerRecord, Planned, Removable, Rules, Survey, SurveyedGather, Surveyor, clean,
 };
 
 use crate::settings::Settings;
+
+/// A surveyor that can tell how many ranks a world that forms is to have.
+///
+/// # Errors
+///
+/// [`Error::Storage`] when `/proc` does not show this process.
+pub fn surveyor(rules: Rules) -> Result<Surveyor, Error> {
+    let surveyor = Surveyor::new(rules)?;
+    Ok(surveyor.reading(expected))
+}
+
+/// How many ranks a record tells of; none where another version has written it, or it is something else.
+fn expected(record: &[u8]) -> Option<WorldSize> {
+    let record = Record::from_bytes(record).ok()?;
+    Some(record.world_size)
+}
 
 /// The directories that communicators with these settings use: the one that is named, else the working
 /// directory, and `/tmp/fsgather-<uid>` if it is there.

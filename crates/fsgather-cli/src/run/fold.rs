@@ -10,6 +10,8 @@ use std::{
 
 use fsgather::{Rank, WorldSize};
 
+use crate::colour::{Hue, Paint};
+
 /// How long a line waits for its like.
 const HOLD: Duration = Duration::from_millis(200);
 
@@ -20,6 +22,7 @@ const MOST: usize = 1 << 20;
 #[derive(Debug)]
 pub(super) struct Fold {
     world: WorldSize,
+    paint: Paint,
     waiting: VecDeque<Group>,
     bytes: usize,
 }
@@ -33,9 +36,10 @@ struct Group {
 }
 
 impl Fold {
-    pub(super) const fn new(world: WorldSize) -> Self {
+    pub(super) const fn new(world: WorldSize, paint: Paint) -> Self {
         Self {
             world,
+            paint,
             waiting: VecDeque::new(),
             bytes: 0,
         }
@@ -103,7 +107,12 @@ impl Fold {
             if !group.ranks.is_empty() {
                 let width = (self.world.get() - 1).to_string().len();
                 let who = spans(&group.ranks);
-                out.extend_from_slice(format!("[{who:>width$}] ").as_bytes());
+                let hue = match group.ranks[..] {
+                    [rank] => Hue::Of(rank),
+                    _ => Hue::Quiet,
+                };
+                let prefix = self.paint.on(hue, &format!("[{who:>width$}]"));
+                out.extend_from_slice(format!("{prefix} ").as_bytes());
             }
             out.extend_from_slice(&group.line);
         }
@@ -146,7 +155,7 @@ mod tests {
     use super::*;
 
     fn fold(world: u32) -> Fold {
-        Fold::new(WorldSize::new(world).unwrap())
+        Fold::new(WorldSize::new(world).unwrap(), Paint::NONE)
     }
 
     fn all(fold: &mut Fold) -> String {

@@ -2,6 +2,8 @@
 
 use fsgather::{Rank, WorldSize};
 
+use crate::colour::{Hue, Paint};
+
 /// The longest line that is kept whole, in bytes without its line break.
 pub(super) const PIECE: usize = 64 * 1024;
 
@@ -19,9 +21,10 @@ pub(super) struct Lines {
 
 impl Lines {
     /// Lines that begin with `[rank] `, as wide as the largest rank of the world needs.
-    pub(super) fn prefixed(rank: Rank, world: WorldSize) -> Self {
+    pub(super) fn prefixed(rank: Rank, world: WorldSize, paint: Paint) -> Self {
         let width = (world.get() - 1).to_string().len();
-        Self::with_prefix(format!("[{:>width$}] ", rank.get()))
+        let prefix = format!("[{:>width$}]", rank.get());
+        Self::with_prefix(paint.on(Hue::Of(rank), &prefix) + " ")
     }
 
     /// Lines that begin with a given text.
@@ -96,7 +99,7 @@ mod tests {
     }
 
     fn of_rank(rank: u32, world: u32) -> Lines {
-        Lines::prefixed(Rank::new(rank), WorldSize::new(world).unwrap())
+        Lines::prefixed(Rank::new(rank), WorldSize::new(world).unwrap(), Paint::NONE)
     }
 
     #[test]
@@ -109,6 +112,13 @@ mod tests {
     fn ranks_are_padded_to_the_width_of_the_largest() {
         assert_eq!(relay(of_rank(3, 11), &[b"x\n"]), b"[ 3] x\n");
         assert_eq!(relay(of_rank(3, 10), &[b"x\n"]), b"[3] x\n");
+    }
+
+    #[test]
+    fn the_colour_of_a_rank_ends_with_its_number() {
+        let lines = Lines::prefixed(Rank::new(1), WorldSize::new(2).unwrap(), Paint::ALL);
+        let out = relay(lines, &[b"x\n"]);
+        assert_eq!(out, b"\x1b[32m[1]\x1b[0m x\n");
     }
 
     #[test]

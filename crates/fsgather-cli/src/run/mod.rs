@@ -40,6 +40,7 @@ pub(crate) use exec_rank::{ExecRankArguments, exec_rank};
 pub(crate) use guard::guard_run;
 
 use crate::{
+    colour::Paint,
     failure::Failure,
     invocation::Invocation,
     output::{self, Stream},
@@ -211,6 +212,7 @@ impl Run {
         let mut early = Vec::new();
         let mut failure = None;
         let mut interruption = None;
+        let paint = Paint::of(task.data);
         for rank in job.world.ranks() {
             early.extend(inbox.try_iter());
             interruption = early.iter().find_map(|event| match event {
@@ -230,7 +232,7 @@ impl Run {
                 Ok(started) => {
                     let lines = |is_prefixed| {
                         if is_prefixed {
-                            Lines::prefixed(rank, job.world)
+                            Lines::prefixed(rank, job.world, paint)
                         } else {
                             Lines::unchanged()
                         }

@@ -19,7 +19,10 @@ use rustix::{
 };
 
 use super::{Event, fold::Fold, lines::Lines};
-use crate::output::{self, Stream};
+use crate::{
+    colour::Paint,
+    output::{self, Stream},
+};
 
 /// How much is read at once.
 const CHUNK: usize = 64 * 1024;
@@ -100,7 +103,7 @@ impl Relay {
             sources,
             ear: Some(ear),
             broken: [false; 2],
-            fold: Fold::new(world),
+            fold: Fold::new(world, Paint::of(Stream::Stderr)),
             chunk: vec![0; CHUNK],
             out: Vec::new(),
             events,

@@ -11,19 +11,24 @@ use std::{
 use clap::Args;
 use fsgather::{
     Interrupt, bytes_text, duration_text,
-    housekeeping::{self, Cleaning, CleaningStep, Kept, Planned, Rules},
+    housekeeping::{self, Cleaning, CleaningStep, Failed, Planned, Rules},
+    typed_duration_text,
 };
 use serde::Serialize;
 
-use super::inspect::{self, ErrorReport};
+use super::{
+    inspect::{self, ErrorReport},
+    others,
+};
 use crate::{
+    alike::{Alike, FEW, One, Size},
     arguments::positive_duration,
     exit,
     failure::Failure,
     interruption::Interruption,
     invocation::Invocation,
     output::{self, Stream},
-    table::plain,
+    table::{Look, plain, wrapped},
 };
 
 const EXAMPLES: &str = "\
@@ -39,12 +44,15 @@ Removed are gather directories whose owner is proved to be gone, those that
 their owner is done with, and, where nothing is proved, those in which nothing
 has changed for the age given and whose beat stands still for 30 seconds. Never
 removed: what shows life, what other users own, what holds anything unknown.
+A plan of more than 12 things counts what is alike; --long shows each. To root
+both this and `inspect` say the line that has other users clean up theirs.
 Each removal is told as it happens. A signal ends it between two files; it then
 says what has gone and what has not.
 
 With --json, standard output carries
-  {schema_version, executed, planned: [{path, bytes, reason}], removed,
-   failed: [{path, error}], kept: [{path, reason}], stopped, untouched, bytes}.
+  {schema_version, executed, planned: [{path, what, bytes, reason}], removed,
+   failed: [{path, error}], kept: [{path, what, reason, user}], stopped,
+   untouched, bytes}.
 It exits with 1 when something could not be removed, with 130 or 143 when
 SIGINT or SIGTERM has stopped it.";
 
@@ -61,8 +69,12 @@ pub(crate) struct CleanArguments {
     older_than: Duration,
 
     /// Remove; without it nothing is removed.
-    #[arg(long)]
+    #[arg(long, visible_alias = "yes")]
     execute: bool,
+
+    /// Show each thing of a long plan; without it, what is alike is one line where there is much.
+    #[arg(long)]
+    long: bool,
 
     /// Show what would be removed, and why; so does no option at all.
     #[arg(long, short = 'n', conflicts_with = "execute")]
@@ -80,7 +92,7 @@ impl CleanArguments {
             let _ = write!(
                 words,
                 "--older-than {} ",
-                inspect::word(&humantime::format_duration(self.older_than).to_string())
+                inspect::word(&typed_duration_text(self.older_than))
             );
         }
         words
@@ -102,6 +114,7 @@ struct Report {
 #[derive(Serialize)]
 struct PlannedReport {
     path: String,
+    what: String,
     bytes: u64,
     reason: String,
 }
@@ -109,7 +122,10 @@ struct PlannedReport {
 #[derive(Serialize)]
 struct KeptReport {
     path: String,
+    what: String,
     reason: String,
+    /// The other user who could remove it, perhaps.
+    user: Option<String>,
 }
 
 /// Removes what crashes have left, or shows it.
@@ -132,6 +148,7 @@ pub(crate) fn clean(
     let mut course = Course {
         invocation,
         tells: !json,
+        lines: Lines::new(Look::of_output()),
         has_said: false,
         interrupt: Interrupt::default(),
         interruption: None,
@@ -141,6 +158,7 @@ pub(crate) fn clean(
         course.on(step, rules.watch)
     })?;
     let Course {
+        mut lines,
         interruption,
         shown,
         ..
@@ -150,13 +168,13 @@ pub(crate) fn clean(
         if json {
             output::json(&report(&done, execute))
         } else {
-            let text = text(&done, arguments, signal.map(|(name, _)| name));
+            let text = text(&done, arguments, signal.map(|(name, _)| name), &mut lines);
             output::write(Stream::Stdout, text.as_bytes())
         }
     });
     inspect::is_read(shown)?;
     if !json {
-        for Kept { path, reason } in &done.failed {
+        for Failed { path, reason } in &done.failed {
             let path = path.display();
             output::say(&plain(&format!("fsgather clean: {path}: {reason}")));
         }
@@ -173,6 +191,7 @@ struct Course<'a> {
     invocation: &'a Invocation,
     /// Whether each removal is told as it happens.
     tells: bool,
+    lines: Lines,
     has_said: bool,
     interrupt: Interrupt,
     /// Signals are watched for once something may have been removed: until then they end the command as any other.
@@ -202,7 +221,9 @@ impl Course<'_> {
             }
             // Who does not read any more has not asked to stop.
             CleaningStep::Removed(item) if self.tells && self.shown.is_ok() => {
-                let line = line("removed", &item.path, Some(item.bytes), &item.reason);
+                let line = self
+                    .lines
+                    .line("removed", &item.path, Some(item.bytes), &item.reason);
                 self.shown = output::write(Stream::Stdout, line.as_bytes());
             }
             _ => {}
@@ -220,23 +241,77 @@ fn bytes_of(items: &[Planned]) -> u64 {
     bytes.fold(0, u64::saturating_add)
 }
 
-fn line(verb: &str, path: &Path, size: Option<u64>, reason: &str) -> String {
-    let path = plain(&path.display().to_string());
-    let size = size.map_or(String::new(), |size| format!("  {}", bytes_text(size)));
-    let reason = plain(reason);
-    format!("{verb:<12}  {path}{size}\n              {reason}\n")
+/// Lines about one thing each.
+struct Lines {
+    look: Look,
+    /// The directory that the ones before were about, where a terminal is told of it once.
+    parent: Option<PathBuf>,
+}
+
+impl Lines {
+    const fn new(look: Look) -> Self {
+        Self { look, parent: None }
+    }
+
+    fn line(&mut self, verb: &str, path: &Path, size: Option<u64>, reason: &str) -> String {
+        const INDENT: &str = "              ";
+        let size = size.map_or(String::new(), |size| format!("  {}", bytes_text(size)));
+        let mut text = String::new();
+        let mut shown = path;
+        // Whole paths are for programs, and hardly fit a terminal.
+        if self.look.width.is_some()
+            && let (Some(parent), Some(name)) = (path.parent(), path.file_name())
+        {
+            if self.parent.as_deref() != Some(parent) {
+                text = format!("in {}:\n", plain(&parent.display().to_string()));
+                self.parent = Some(parent.to_owned());
+            }
+            shown = Path::new(name);
+        }
+        let shown = plain(&shown.display().to_string());
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(text, "{verb:<12}  {shown}{size}");
+        text + &wrapped(INDENT, INDENT, &plain(reason), self.look.width)
+    }
 }
 
 /// What has not been told yet: the plan, or what has stayed; and what it comes to.
-fn text(done: &Cleaning, arguments: &CleanArguments, signal: Option<&str>) -> String {
+fn text(
+    done: &Cleaning,
+    arguments: &CleanArguments,
+    signal: Option<&str>,
+    lines: &mut Lines,
+) -> String {
     let execute = arguments.execute;
     let mut text = String::new();
     let planned: &[Planned] = if execute { &[] } else { &done.planned };
-    for item in planned {
-        text += &line("would remove", &item.path, Some(item.bytes), &item.reason);
-    }
-    for kept in &done.kept {
-        text += &line("kept", &kept.path, None, &kept.reason);
+    let is_much = !arguments.long && planned.len() + done.kept.len() > FEW;
+    if is_much {
+        let mut alike = Alike::default();
+        let one = |fate, what, gist, size| One {
+            fate: Some(fate),
+            what,
+            hue: None,
+            gist,
+            host: None,
+            age: None,
+            size,
+        };
+        for item in planned {
+            let size = Size::Of(item.bytes);
+            alike.add(&one("would remove", &item.what, &item.gist, size));
+        }
+        for kept in &done.kept {
+            alike.add(&one("kept", &kept.what, &kept.gist, Size::Untold));
+        }
+        text += &alike.text(&lines.look);
+    } else {
+        for item in planned {
+            text += &lines.line("would remove", &item.path, Some(item.bytes), &item.reason);
+        }
+        for kept in &done.kept {
+            text += &lines.line("kept", &kept.path, None, &kept.reason);
+        }
     }
     if !text.is_empty() || !done.removed.is_empty() {
         text.push('\n');
@@ -272,13 +347,19 @@ fn text(done: &Cleaning, arguments: &CleanArguments, signal: Option<&str>) -> St
             arguments.repeated()
         )
     };
-    text
+    if is_much {
+        text += "each one by one: --long\n";
+    }
+    let foreign = done.kept.iter().filter_map(|kept| kept.foreign.as_deref());
+    let command = format!("fsgather clean {}--execute", arguments.repeated());
+    text + &others::text(foreign, &command, rustix::process::geteuid().is_root())
 }
 
 fn report(done: &Cleaning, executed: bool) -> Report {
     let planned = |items: &[Planned]| {
         let items = items.iter().map(|item| PlannedReport {
             path: item.path.display().to_string(),
+            what: item.what.clone(),
             bytes: item.bytes,
             reason: item.reason.clone(),
         });
@@ -308,7 +389,9 @@ fn report(done: &Cleaning, executed: bool) -> Report {
             .iter()
             .map(|kept| KeptReport {
                 path: kept.path.display().to_string(),
+                what: kept.what.clone(),
                 reason: kept.reason.clone(),
+                user: kept.foreign.clone(),
             })
             .collect(),
     }
@@ -338,7 +421,7 @@ mod tests {
             ("clean /shared -n", "/shared "),
             (
                 "clean --older-than 7d /shared /scratch",
-                "/shared /scratch --older-than 7days ",
+                "/shared /scratch --older-than 7d ",
             ),
             ("clean --older-than 90m --dry-run", "--older-than '1h 30m' "),
         ] {
@@ -346,7 +429,7 @@ mod tests {
             assert!(!arguments.execute);
             assert_eq!(arguments.repeated(), suggested);
         }
-        let again = read("clean /shared --older-than 7days --execute").unwrap();
+        let again = read("clean /shared --older-than 7d --yes").unwrap();
         assert_eq!(again.older_than, Duration::from_hours(7 * 24));
     }
 

@@ -11,3 +11,4 @@ pub(crate) mod gather;
 pub(crate) mod inspect;
 pub(crate) mod licences;
 pub(crate) mod manual;
+mod others;

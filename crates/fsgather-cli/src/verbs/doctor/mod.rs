@@ -21,6 +21,7 @@ use crate::{
     invocation::Invocation,
     log,
     output::{self, Stream},
+    table::Look,
 };
 
 use super::inspect::is_read;
@@ -106,7 +107,7 @@ pub(crate) fn doctor(
             // At once, so that reports of several ranks do not mix.
             output::write(
                 Stream::Stdout,
-                text::text(&diagnosis, is_verbose).as_bytes(),
+                text::text(&diagnosis, is_verbose, &Look::of_output()).as_bytes(),
             )
         };
         is_read(shown)?;

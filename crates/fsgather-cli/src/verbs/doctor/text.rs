@@ -10,12 +10,23 @@ use fsgather::{
     },
 };
 
-use crate::table::{Side, Table, plain};
+use crate::{
+    colour::Hue,
+    table::{Cell, Look, Side, Table, Way, plain, wrapped},
+};
+
+/// What a narrow terminal is not told of hosts, in this order.
+const WAYS: [Way; 4] = [
+    Way::Drop("ADDRESSES"),
+    Way::Drop("FREE"),
+    Way::Drop("CLOCK"),
+    Way::Drop("NEW FILES VISIBLE AFTER"),
+];
 
 /// The report: the conclusion, and what is wrong; everything else if `is_verbose`. A rank that has not met the others says no
 /// more than what is wrong, since all of them do.
-pub(super) fn text(diagnosis: &Diagnosis, is_verbose: bool) -> String {
-    let mut text = format!("{}\n", conclusion(diagnosis));
+pub(super) fn text(diagnosis: &Diagnosis, is_verbose: bool, look: &Look) -> String {
+    let mut text = format!("{}\n", conclusion(diagnosis, look));
     let ranks = &diagnosis.ranks[..];
     let have_met = diagnosis.world.is_some();
     let first = ranks.first();
@@ -32,7 +43,7 @@ pub(super) fn text(diagnosis: &Diagnosis, is_verbose: bool) -> String {
     for level in [Level::Problem, Level::Warning, Level::Note, Level::Ok] {
         let findings = diagnosis.findings.iter();
         for finding in findings.filter(|finding| finding.level == level && level >= least) {
-            lines.push_str(&line(finding, ranks));
+            lines.push_str(&line(finding, ranks, look));
         }
     }
     if !lines.is_empty() {
@@ -42,13 +53,13 @@ pub(super) fn text(diagnosis: &Diagnosis, is_verbose: bool) -> String {
         return text;
     }
     if have_met && (is_verbose || by_host(ranks, |_| true).len() > 1) {
-        let _ = write!(text, "\n{}", hosts(ranks, diagnosis.world.as_ref()));
+        let _ = write!(text, "\n{}", hosts(ranks, diagnosis.world.as_ref(), look));
     }
     if let Some(first) = first {
         let is_shown = |setting: &&SettingFact| is_verbose || setting.origin != "default";
         let shown: Vec<&SettingFact> = first.settings.iter().filter(is_shown).collect();
         if !shown.is_empty() {
-            let _ = write!(text, "\n{}", settings(&shown));
+            let _ = write!(text, "\n{}", settings(&shown, look));
         }
     }
     if !is_verbose {
@@ -98,7 +109,7 @@ fn by_host(ranks: &[RankFacts], wanted: impl Fn(u32) -> bool) -> Vec<(&str, Vec<
 }
 
 /// How each host stands towards rank 0's, by the one of its ranks that has found out most.
-fn hosts(ranks: &[RankFacts], world: Option<&WorldFacts>) -> String {
+fn hosts(ranks: &[RankFacts], world: Option<&WorldFacts>, look: &Look) -> String {
     let mut table = Table::new(&[
         ("HOST", Side::Left),
         ("RANKS", Side::Left),
@@ -129,41 +140,45 @@ fn hosts(ranks: &[RankFacts], world: Option<&WorldFacts>) -> String {
         let is_tried = world.is_some_and(|world| world.directory.is_some());
         let mut tried = here().filter_map(|facts| facts.trial.as_ref()?.reach.as_ref());
         let reach = tried.next().map(|reach| reached(reach));
-        let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
+        let or_dash = |text: Option<String>| Cell::from(text.unwrap_or_else(|| "-".into()));
         table.row(
             vec![
-                plain(host),
-                ranges(&of_host),
+                plain(host).into(),
+                ranges(&of_host).into(),
                 or_dash(mount.map(|mount| plain(&format!("{} {}", mount.kind, mount.source)))),
                 or_dash(capacity.map(|capacity| bytes_text(capacity.free_bytes))),
                 match (is_tried, is_blind) {
-                    (false, _) => "-".into(),
-                    (true, false) => "yes".into(),
-                    (true, true) => "NO".into(),
+                    (false, _) => or_dash(None),
+                    (true, false) => Cell::painted("yes", Hue::Good),
+                    (true, true) => Cell::painted(NO, Hue::Bad),
                 },
                 or_dash(seen.map(|seconds| format!("{:.0} ms", seconds * 1000.0))),
-                or_dash(reach),
+                reach.unwrap_or_else(|| or_dash(None)),
                 or_dash(clock.map(|clock| format!("{:+.1} s", clock.ahead_seconds))),
-                plain(&facts.network.addresses.join(" ")),
+                plain(&facts.network.addresses.join(" ")).into(),
             ],
             None,
         );
     }
-    table.text()
+    table.fitted(look, &WAYS)
 }
 
+const NO: &str = "NO";
+
 /// At how many of its addresses rank 0 is reached, and how soon.
-fn reached(reach: &[ReachFact]) -> String {
+fn reached(reach: &[ReachFact]) -> Cell {
     let times = reach.iter().filter_map(|fact| fact.seconds);
     let slowest = times.clone().reduce(f64::max);
     match (slowest, times.count()) {
-        (None, _) => "NO".into(),
-        (Some(slowest), count) if count == reach.len() => format!("{:.0} ms", slowest * 1000.0),
-        (Some(_), count) => format!("at {count} of {}", reach.len()),
+        (None, _) => Cell::painted(NO, Hue::Bad),
+        (Some(slowest), count) if count == reach.len() => {
+            format!("{:.0} ms", slowest * 1000.0).into()
+        }
+        (Some(_), count) => format!("at {count} of {}", reach.len()).into(),
     }
 }
 
-fn settings(settings: &[&SettingFact]) -> String {
+fn settings(settings: &[&SettingFact], look: &Look) -> String {
     let mut table = Table::new(&[
         ("SETTING", Side::Left),
         ("VALUE", Side::Left),
@@ -175,20 +190,39 @@ fn settings(settings: &[&SettingFact]) -> String {
         origin,
     } in settings
     {
-        table.row(vec![plain(name), plain(value), plain(origin)], None);
+        let cells = [name, value, origin].map(|text| plain(text));
+        table.row(cells.into(), None);
     }
-    table.text()
+    table.fitted(look, &[])
 }
 
-fn line(finding: &Finding, ranks: &[RankFacts]) -> String {
+fn line(finding: &Finding, ranks: &[RankFacts], look: &Look) -> String {
+    const INDENT: &str = "                      ";
     let Finding { level, topic, .. } = finding;
-    let who = who(&finding.ranks, ranks);
-    let text = plain(&finding.text);
-    let mut line = format!("  {level:<7}  {topic:<9}  {who}{text}\n");
+    let said = who(&finding.ranks, ranks) + &plain(&finding.text);
+    // Colours take no room: the word gets its own once the lines are made.
+    let word = format!("{level:<7}");
+    let line = wrapped(
+        &format!("  {word}  {topic:<9}  "),
+        INDENT,
+        &said,
+        look.width,
+    );
+    let mut line = line.replacen(&word, &look.paint.on(hue(*level), &word), 1);
     if let Some(advice) = &finding.advice {
-        let _ = writeln!(line, "                      -> {}", plain(advice));
+        let later = format!("{INDENT}   ");
+        line += &wrapped(&format!("{INDENT}-> "), &later, &plain(advice), look.width);
     }
     line
+}
+
+fn hue(level: Level) -> Hue {
+    match level {
+        Level::Problem => Hue::Bad,
+        Level::Warning => Hue::Stale,
+        Level::Ok => Hue::Good,
+        Level::Note => Hue::Quiet,
+    }
 }
 
 /// The ranks that a finding holds for, unless it holds for all.
@@ -229,7 +263,7 @@ fn ranges(ranks: &[u32]) -> String {
     texts.join(", ")
 }
 
-fn conclusion(diagnosis: &Diagnosis) -> String {
+fn conclusion(diagnosis: &Diagnosis, look: &Look) -> String {
     let count = |level: Level, one: &str| {
         let findings = diagnosis.findings.iter();
         match findings.filter(|finding| finding.level == level).count() {
@@ -243,8 +277,14 @@ fn conclusion(diagnosis: &Diagnosis) -> String {
         Conclusion::BadDirectory => "not usable: the directory cannot be used",
         Conclusion::WrongSettings => "not usable: settings are wrong",
     };
+    let hue = if diagnosis.conclusion == Conclusion::Usable {
+        Hue::Good
+    } else {
+        Hue::Bad
+    };
     format!(
-        "{word} ({}, {}, {})",
+        "{} ({}, {}, {})",
+        look.paint.on(hue, word),
         count(Level::Problem, "problem"),
         count(Level::Warning, "warning"),
         count(Level::Note, "note")
@@ -286,7 +326,7 @@ mod tests {
         let mut world = WorldFacts::default();
         world.directory = Some("/shared".into());
         world.blind = vec![2];
-        let table = hosts(&ranks, Some(&world));
+        let table = hosts(&ranks, Some(&world), &Look::PLAIN);
         let rows: Vec<Vec<&str>> = table
             .lines()
             .skip(1)

@@ -1,0 +1,224 @@
+//! Many things of which several are alike, said as one line for each kind: [`Alike`].
+
+use std::{collections::BTreeSet, time::Duration};
+
+use fsgather::{bytes_text, duration_text};
+
+use crate::{
+    colour::Hue,
+    table::{Cell, Look, Side, Table, Way, plain},
+};
+
+/// How many things are told one by one, where nobody asks for all.
+pub(crate) const FEW: usize = 12;
+
+/// One of many things.
+#[derive(Debug)]
+pub(crate) struct One<'a> {
+    /// What happens to it, where that is told.
+    pub(crate) fate: Option<&'static str>,
+    /// What it is, in a word or three, and in which colour that is said.
+    pub(crate) what: &'a str,
+    pub(crate) hue: Option<Hue>,
+    /// What it has in common with others.
+    pub(crate) gist: &'a str,
+    /// Where its owner is, where that is known.
+    pub(crate) host: Option<&'a str>,
+    /// How old it is, where that is told,
+    pub(crate) age: Option<Duration>,
+    /// and how large.
+    pub(crate) size: Size,
+}
+
+/// How large something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Size {
+    /// So many bytes.
+    Of(u64),
+    /// That cannot be seen.
+    Unknown,
+    /// That is not told.
+    Untold,
+}
+
+struct Group {
+    fate: Option<&'static str>,
+    what: String,
+    hue: Option<Hue>,
+    gist: String,
+    hosts: BTreeSet<String>,
+    count: u64,
+    ages: Option<(Duration, Duration)>,
+    bytes: u64,
+    /// How many of them have a size that is known, and how many one that is not.
+    sizes: (u64, u64),
+}
+
+/// Things that are alike, counted.
+#[derive(Default)]
+pub(crate) struct Alike {
+    groups: Vec<Group>,
+}
+
+impl Alike {
+    /// Takes one more.
+    pub(crate) fn add(&mut self, one: &One<'_>) {
+        let is_like = |group: &Group| {
+            (group.fate, group.what.as_str(), group.gist.as_str()) == (one.fate, one.what, one.gist)
+        };
+        let at = self.groups.iter().position(is_like).unwrap_or_else(|| {
+            self.groups.push(Group {
+                fate: one.fate,
+                what: one.what.to_owned(),
+                hue: one.hue,
+                gist: one.gist.to_owned(),
+                hosts: BTreeSet::new(),
+                count: 0,
+                ages: None,
+                bytes: 0,
+                sizes: (0, 0),
+            });
+            self.groups.len() - 1
+        });
+        let group = &mut self.groups[at];
+        group.count += 1;
+        group.hosts.extend(one.host.map(plain));
+        group.ages = match (group.ages, one.age) {
+            (None, age) => age.map(|age| (age, age)),
+            (ages, None) => ages,
+            (Some((least, most)), Some(age)) => Some((least.min(age), most.max(age))),
+        };
+        match one.size {
+            Size::Of(bytes) => {
+                group.bytes = group.bytes.saturating_add(bytes);
+                group.sizes.0 += 1;
+            }
+            Size::Unknown => group.sizes.1 += 1,
+            Size::Untold => {}
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+
+    /// A line for each kind and one for what it has in common, in the order in which the first of each came.
+    pub(crate) fn text(&self, look: &Look) -> String {
+        let mut table = Table::new(&[
+            ("PLAN", Side::Left),
+            ("COUNT", Side::Right),
+            ("WHAT", Side::Left),
+            ("AGE", Side::Left),
+            ("SIZE", Side::Right),
+        ]);
+        for group in &self.groups {
+            let what = match group.hue {
+                Some(hue) => Cell::painted(&group.what, hue),
+                None => group.what.clone().into(),
+            };
+            let cells = vec![
+                group.fate.unwrap_or_default().to_owned().into(),
+                group.count.to_string().into(),
+                what,
+                group.ages.map_or_else(String::new, between).into(),
+                group.size().into(),
+            ];
+            table.row(cells, Some(plain(&group.gist) + &group.places()));
+        }
+        let mut ways = Vec::new();
+        if self.groups.iter().all(|group| group.fate.is_none()) {
+            ways.push(Way::Drop("PLAN"));
+        }
+        if self.groups.iter().all(|group| group.ages.is_none()) {
+            ways.push(Way::Drop("AGE"));
+        }
+        for way in ways {
+            table.go(way);
+        }
+        table.fitted(look, &[Way::Drop("AGE")])
+    }
+}
+
+impl Group {
+    fn size(&self) -> String {
+        let bytes = bytes_text(self.bytes);
+        match self.sizes {
+            (0, 0) => String::new(),
+            (0, _) => "?".to_owned(),
+            (_, 0) => bytes,
+            _ => format!("at least {bytes}"),
+        }
+    }
+
+    /// On which hosts, in so many words as fit into a line.
+    fn places(&self) -> String {
+        const NAMED: usize = 3;
+        let named: Vec<&str> = self.hosts.iter().map(String::as_str).take(NAMED).collect();
+        match (named.join(", "), self.hosts.len()) {
+            (_, 0) => String::new(),
+            (named, count) if count <= NAMED => format!(" ({named})"),
+            (named, count) => format!(" ({named} and {} more hosts)", count - NAMED),
+        }
+    }
+}
+
+/// Two ages, each in its largest unit.
+fn between((least, most): (Duration, Duration)) -> String {
+    let largest = |age: Duration| {
+        let text = duration_text(Duration::from_secs(age.as_secs()));
+        text.split(' ').take(2).collect::<Vec<_>>().join(" ")
+    };
+    let (least, most) = (largest(least), largest(most));
+    if least == most {
+        least
+    } else {
+        format!("{least} to {most}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(host: &'static str, age: u64, size: Size) -> One<'static> {
+        One {
+            fate: None,
+            what: "stale",
+            hue: None,
+            gist: "its owner has ended",
+            host: Some(host),
+            age: Some(Duration::from_mins(age)),
+            size,
+        }
+    }
+
+    #[test]
+    fn what_is_alike_is_counted_and_its_sizes_added() {
+        let mut alike = Alike::default();
+        for host in ["n1", "n2", "n1", "n3", "n4", "n5"] {
+            alike.add(&one(host, 60 * (host.len() as u64) + 61, Size::Of(1 << 20)));
+        }
+        alike.add(&one("n1", 3 * 24 * 60 + 5, Size::Of(1 << 20)));
+        alike.add(&One {
+            what: "record",
+            gist: "its writer has ended",
+            host: None,
+            ..one("n1", 5, Size::Of(431))
+        });
+        assert_eq!(
+            alike.text(&Look::PLAIN),
+            "  COUNT  WHAT    AGE              SIZE\n      7  stale   3 h to 3 d    7.0 MiB\n      \
+             its owner has ended (n1, n2, n3 and 2 more hosts)\n      1  record  5 min       431 bytes\n      \
+             its writer has ended\n"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_measured_is_not_nothing() {
+        let mut alike = Alike::default();
+        alike.add(&one("n1", 5, Size::Unknown));
+        assert!(alike.text(&Look::PLAIN).contains("  ?\n"));
+        alike.add(&one("n1", 5, Size::Of(1 << 20)));
+        assert!(alike.text(&Look::PLAIN).contains("at least 1.0 MiB\n"));
+    }
+}

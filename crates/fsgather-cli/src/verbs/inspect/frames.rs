@@ -1,0 +1,126 @@
+//! Looking again and again: [`Frames`].
+
+use std::{
+    io,
+    path::PathBuf,
+    time::{Duration, SystemTime},
+};
+
+use fsgather::{Error, typed_duration_text};
+
+use crate::{
+    output::{self, Stream},
+    table::plain,
+};
+
+/// What is shown one time after the other, each time in the place of the last one on a terminal.
+pub(super) struct Frames {
+    /// How far apart they are; none where there is one only.
+    interval: Option<Duration>,
+    has_begun: bool,
+}
+
+impl Frames {
+    pub(super) const fn new(interval: Option<Duration>) -> Self {
+        Self {
+            interval,
+            has_begun: false,
+        }
+    }
+
+    /// Shows what is seen now.
+    ///
+    /// # Errors
+    ///
+    /// When standard output cannot be written.
+    pub(super) fn show(
+        &mut self,
+        text: &str,
+        errors: &[(PathBuf, Error)],
+        now: SystemTime,
+    ) -> io::Result<()> {
+        let Some(interval) = self.interval else {
+            return output::write(Stream::Stdout, text.as_bytes());
+        };
+        let clock = format!(
+            "{}, every {}",
+            humantime::format_rfc3339_seconds(now)
+                .to_string()
+                .replace('T', " ")
+                .replace('Z', " UTC"),
+            typed_duration_text(interval)
+        );
+        let errors: Vec<String> = errors
+            .iter()
+            .map(|(_, error)| plain(&error.to_string()) + "\n")
+            .collect();
+        let errors = errors.concat();
+        let text = format!("{clock}\n\n{text}{errors}");
+        let shown = match output::size() {
+            Some((_, rows)) => {
+                let begin = if self.has_begun { "" } else { "\x1b[2J" };
+                format!("{begin}{}", over(&fitted(&text, rows)))
+            }
+            None => format!("{text}\n"),
+        };
+        self.has_begun = true;
+        output::write(Stream::Stdout, shown.as_bytes())
+    }
+}
+
+/// A text that takes the place of the one before: nothing is blank in between, so that nothing flickers. What is longer than a
+/// row is cut by the terminal, so that rows are lines.
+fn over(text: &str) -> String {
+    let lines = text.replace('\n', "\x1b[K\r\n");
+    ["\x1b[?7l\x1b[H", &lines, "\x1b[J\x1b[?7h"].concat()
+}
+
+/// As much of a text as fits into so many rows: its beginning, and the few lines that sum it up.
+fn fitted(text: &str, rows: usize) -> String {
+    const END: usize = 4;
+    let lines: Vec<&str> = text.lines().collect();
+    // The cursor has a row, too.
+    let room = rows.saturating_sub(1);
+    if lines.len() <= room || room <= END + 1 {
+        return text.to_owned();
+    }
+    let begin = room - END - 1;
+    let left = lines.len() - begin - END;
+    let hint = format!("  ... {left} more lines");
+    let (begin, end) = (&lines[..begin], &lines[lines.len() - END..]);
+    [begin, &[&hint], end, &[""]].concat().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_takes_the_place_of_the_last_one_without_clearing_it() {
+        assert_eq!(
+            over("a\nbc\n"),
+            "\x1b[?7l\x1b[Ha\x1b[K\r\nbc\x1b[K\r\n\x1b[J\x1b[?7h"
+        );
+    }
+
+    #[test]
+    fn a_low_terminal_has_the_beginning_and_what_it_comes_to() {
+        let lines: Vec<String> = (1..=40).map(|line| format!("line {line}\n")).collect();
+        let text = lines.concat();
+        assert_eq!(fitted(&text, 41), text);
+        let shown = fitted(&text, 24);
+        let lines: Vec<&str> = shown.lines().collect();
+        assert_eq!(lines.len(), 23);
+        assert_eq!(
+            lines[17..],
+            [
+                "line 18",
+                "  ... 18 more lines",
+                "line 37",
+                "line 38",
+                "line 39",
+                "line 40"
+            ]
+        );
+    }
+}

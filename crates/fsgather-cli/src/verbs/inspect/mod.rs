@@ -1,0 +1,176 @@
+//! The verb `inspect`: what lies in shared directories, whether it is alive, and why.
+
+mod frames;
+mod report;
+mod text;
+
+use std::{
+    io,
+    path::PathBuf,
+    thread,
+    time::{Duration, SystemTime},
+};
+
+use clap::Args;
+use fsgather::{
+    Rank, WorldSize,
+    environment::Variables,
+    housekeeping::{self, Rules},
+    settings::Settings,
+};
+
+use crate::{
+    arguments::positive_duration,
+    exit,
+    failure::Failure,
+    log, output,
+    table::{Look, plain},
+};
+use frames::Frames;
+pub(super) use report::ErrorReport;
+
+const EXAMPLES: &str = "\
+Examples:
+  fsgather inspect /shared/scratch
+      gather directories in it: live, stale, finished or unknown, and why
+  fsgather inspect --long /shared/scratch
+      the same with a row for each of thousands
+  fsgather inspect --watch --interval 5s /shared/scratch
+      every 5 seconds; beats that change show who is at work
+  fsgather inspect --json | jq '.directories[].gather_dirs[] | .state'
+      for programs
+
+DIR is a directory that is gathered through, the all_gather_via_filesys in it,
+or one gather directory. Nothing is changed but for a file of a moment's life,
+which tells the server's time. `fsgather clean` removes what is left over.
+
+Where there are more than 12 things, what more than 5 have in common is one
+line. A terminal that is too narrow is not told, in this order: the number of
+files, the pid, the beginning of names and jobs, ranks, job, owner, age. Through
+a pipe everything is whole.
+
+With --json, standard output carries
+  {schema_version, directories, errors}; docs/reference/json.md has it all.
+It exits with 12 when a directory cannot be read.";
+
+/// Show what lies in shared directories, whether it is alive, and why.
+#[derive(Args, Debug)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct InspectArguments {
+    /// Where to look; without it `FSGATHER_DIR`, else `EXP_DIR`, else the default directories.
+    #[arg(value_name = "DIR")]
+    directories: Vec<PathBuf>,
+
+    /// A row for everything, however much there is; without it, what is alike is one line where there is much.
+    #[arg(long)]
+    long: bool,
+
+    /// Look again and again until interrupted.
+    #[arg(long)]
+    watch: bool,
+
+    /// How often to look again.
+    #[arg(long, value_name = "D", value_parser = positive_duration, default_value = "2s", requires = "watch")]
+    interval: Duration,
+}
+
+/// The settings of a command that is not one of several, whatever a launcher or a shell says of ranks.
+/// From here on the library's notes are written.
+pub(super) fn settings() -> Result<Settings, Failure> {
+    let variables = Variables::of_process();
+    let settings = Settings::resolve_as(Rank::ZERO, WorldSize::ONE, &variables)?;
+    log::start_with(&settings)?;
+    for warning in &settings.warnings {
+        tracing::warn!("{warning}");
+    }
+    Ok(settings)
+}
+
+/// The directories that were named, else those that gathering would use.
+pub(super) fn directories(named: &[PathBuf], settings: &Settings) -> Result<Vec<PathBuf>, Failure> {
+    if !named.is_empty() {
+        return Ok(named.to_vec());
+    }
+    Ok(housekeeping::default_directories(settings)?)
+}
+
+/// Shows what lies in shared directories.
+///
+/// # Errors
+///
+/// When it cannot be shown.
+pub(crate) fn inspect(arguments: &InspectArguments, json: bool) -> Result<u8, Failure> {
+    let directories = directories(&arguments.directories, &settings()?)?;
+    let mut surveyor = housekeeping::surveyor(Rules::default())?;
+    let is_root = rustix::process::geteuid().is_root();
+    let mut frames = Frames::new(arguments.watch.then_some(arguments.interval));
+    loop {
+        let mut surveys = Vec::new();
+        let mut errors = Vec::new();
+        for directory in &directories {
+            match surveyor.survey(directory) {
+                Ok(survey) => surveys.push(survey),
+                Err(error) => errors.push((directory.clone(), error)),
+            }
+        }
+        let shown = if json {
+            output::json(&report::report(&surveys, &errors))
+        } else {
+            let look = Look::of_output();
+            let text = text::text(&surveys, arguments.long, is_root, &look);
+            frames.show(&text, &errors, SystemTime::now())
+        };
+        let is_read = is_read(shown)?;
+        if !arguments.watch {
+            for (_, error) in &errors {
+                output::say(&format!("fsgather inspect: {}", plain(&error.to_string())));
+            }
+        }
+        if !(arguments.watch && is_read) {
+            return Ok(if errors.is_empty() {
+                exit::DONE
+            } else {
+                exit::STORAGE
+            });
+        }
+        pause(arguments.interval);
+    }
+}
+
+/// Whether somebody goes on reading. Whoever closes the pipe has seen enough: `| head` is no failure.
+pub(super) fn is_read(shown: io::Result<()>) -> Result<bool, Failure> {
+    match shown {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(Failure::system("write standard output")(error)),
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "nothing tells when another host changes a directory"
+)]
+fn pause(interval: Duration) {
+    thread::sleep(interval);
+}
+
+/// A path as a word of a shell.
+pub(super) fn word(path: &str) -> String {
+    let is_simple = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@%,".contains(c);
+    if path.chars().all(is_simple) {
+        path.to_owned()
+    } else {
+        format!("'{}'", plain(path).replace('\'', r"'\''"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_words_of_a_shell() {
+        assert_eq!(word("/shared/scratch"), "/shared/scratch");
+        assert_eq!(word("/it's here"), r"'/it'\''s here'");
+    }
+}

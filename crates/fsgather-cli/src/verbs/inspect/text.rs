@@ -1,0 +1,455 @@
+//! What lies in shared directories, for people to read: who is at work, what was left, what it comes to.
+//!
+//! Where there is more than a screen can show, what is alike is one line.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap},
+    fmt::Write,
+    path::Path,
+    time::Duration,
+};
+
+use fsgather::{
+    GatherId, bytes_text, duration_text,
+    housekeeping::{
+        GatherState, Leftover, LeftoverKind, Meeting, ProcessId, Survey, SurveyedGather,
+    },
+};
+
+use super::word;
+use crate::{
+    alike::{Alike, FEW, One, Size},
+    colour::Hue,
+    table::{Cell, Look, Side, Table, Way, plain, wrapped},
+    verbs::others,
+};
+
+/// More than so many that are alike are one line, where there are more than a [`FEW`] things.
+const SEVERAL: usize = 5;
+
+/// What a narrow terminal is not told of gather directories, in this order.
+const WAYS: [Way; 8] = [
+    Way::Drop("FILES"),
+    Way::Shorten("OWNER"),
+    Way::Shorten("GATHER DIRECTORY"),
+    Way::Shorten("JOB"),
+    Way::Drop("RANKS"),
+    Way::Drop("JOB"),
+    Way::Drop("OWNER"),
+    Way::Drop("AGE"),
+];
+
+/// All that was seen. Every single thing has a row if `is_long` says so.
+pub(super) fn text(surveys: &[Survey], is_long: bool, is_root: bool, look: &Look) -> String {
+    let blocks = surveys.iter();
+    let blocks: Vec<String> = blocks
+        .map(|survey| block(survey, is_long, is_root, look))
+        .collect();
+    blocks.join("\n")
+}
+
+fn block(survey: &Survey, is_long: bool, is_root: bool, look: &Look) -> String {
+    let path = plain(&survey.path.display().to_string());
+    let is_empty = survey.gathers.is_empty() && survey.leftovers.is_empty();
+    if is_empty && survey.meetings.is_empty() {
+        return format!("{path}: nothing of fsgather here\n");
+    }
+    let records = Records::of(survey);
+    let (rows, alike) = Rows::of(survey, &records, is_long);
+    let mut blocks = vec![format!("{path}\n")];
+    if !rows.gathers.is_empty() {
+        blocks.push(gathers(&rows.gathers, &records, look));
+    }
+    if !rows.meetings.is_empty() {
+        blocks.push(meetings(&rows.meetings, look));
+    }
+    if !rows.leftovers.is_empty() {
+        blocks.push(leftovers(&rows.leftovers, look));
+    }
+    if !alike.is_empty() {
+        blocks.push(alike.text(look));
+    }
+    let hint = if alike.is_empty() {
+        ""
+    } else {
+        "each one by one: fsgather inspect --long\n"
+    };
+    blocks.push(summary(survey, is_root, look) + hint);
+    blocks.join("\n")
+}
+
+/// Records of processes that have a gather directory here: they are told of in its row, in that of the oldest where a
+/// process has several.
+struct Records<'a> {
+    by_writer: HashMap<&'a ProcessId, (GatherId, u64)>,
+}
+
+impl<'a> Records<'a> {
+    fn of(survey: &'a Survey) -> Self {
+        let mut by_writer = HashMap::new();
+        for gather in &survey.gathers {
+            if let Some(owner) = &gather.owner {
+                by_writer.entry(&owner.process).or_insert((gather.id, 0));
+            }
+        }
+        let living = survey.meetings.iter();
+        let living = living.map(|meeting| (&meeting.writer, meeting.bytes));
+        let left = survey.leftovers.iter();
+        let left = left.filter_map(|left| Some((left.writer.as_ref()?, left.bytes)));
+        for (writer, bytes) in living.chain(left) {
+            if let Some((_, known)) = by_writer.get_mut(writer) {
+                *known += bytes;
+            }
+        }
+        Self { by_writer }
+    }
+
+    /// Whether a file belongs to a gather directory that is here.
+    fn has(&self, leftover: &Leftover) -> bool {
+        let writer = leftover.writer.as_ref();
+        writer.is_some_and(|writer| self.by_writer.contains_key(writer))
+    }
+
+    fn bytes(&self, gather: &SurveyedGather) -> Option<u64> {
+        let (id, bytes) = self.by_writer.get(&gather.owner.as_ref()?.process)?;
+        (*id == gather.id && *bytes > 0).then_some(*bytes)
+    }
+}
+
+/// What has a row of its own.
+#[derive(Default)]
+struct Rows<'a> {
+    gathers: Vec<&'a SurveyedGather>,
+    meetings: Vec<&'a Meeting>,
+    leftovers: Vec<&'a Leftover>,
+}
+
+impl<'a> Rows<'a> {
+    /// What has a row, and what is one of many.
+    fn of(survey: &'a Survey, records: &Records<'_>, is_long: bool) -> (Self, Alike) {
+        let mut rows = Self {
+            gathers: survey.gathers.iter().collect(),
+            leftovers: survey.leftovers.iter().collect(),
+            meetings: survey.meetings.iter().collect(),
+        };
+        rows.meetings.retain(|meeting| meeting.is_forming);
+        rows.leftovers.retain(|leftover| !records.has(leftover));
+        rows.gathers.sort_by_key(|gather| {
+            let size = Reverse(gather.bytes);
+            (order(gather.judgement.state), size, Reverse(gather.age))
+        });
+        rows.leftovers.sort_by_key(|leftover| {
+            let size = Reverse(leftover.bytes);
+            (leftover.kind.word(), size, Reverse(leftover.age))
+        });
+        let mut alike = Alike::default();
+        let count = rows.gathers.len() + rows.meetings.len() + rows.leftovers.len();
+        if is_long || count <= FEW {
+            return (rows, alike);
+        }
+        let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+        let of_gather = |gather: &'a SurveyedGather| {
+            let judgement = &gather.judgement;
+            (judgement.state.word(), judgement.gist.as_str())
+        };
+        let of_leftover = |leftover: &'a Leftover| (leftover.kind.word(), leftover.gist.as_str());
+        let gathers = rows.gathers.iter().copied().map(of_gather);
+        let leftovers = rows.leftovers.iter().copied().map(of_leftover);
+        for kind in gathers.chain(leftovers) {
+            *counts.entry(kind).or_default() += 1;
+        }
+        let are_several = |kind| counts.get(&kind).is_some_and(|count| *count > SEVERAL);
+        rows.gathers.retain(|&gather| {
+            let (what, gist) = of_gather(gather);
+            if are_several((what, gist)) {
+                let process = gather.owner.as_ref().map(|owner| &owner.process);
+                alike.add(&One {
+                    fate: None,
+                    what,
+                    hue: Some(hue(gather.judgement.state)),
+                    gist,
+                    host: process.map(|process| process.host.as_str()),
+                    age: Some(gather.age),
+                    size: if gather.is_closed {
+                        Size::Unknown
+                    } else {
+                        Size::Of(gather.bytes)
+                    },
+                });
+            }
+            !are_several((what, gist))
+        });
+        rows.leftovers.retain(|&leftover| {
+            let (what, gist) = of_leftover(leftover);
+            if are_several((what, gist)) {
+                let writer = leftover.writer.as_ref();
+                alike.add(&One {
+                    fate: None,
+                    what,
+                    hue: None,
+                    gist,
+                    host: writer.map(|writer| writer.host.as_str()),
+                    age: Some(leftover.age),
+                    size: Size::Of(leftover.bytes),
+                });
+            }
+            !are_several((what, gist))
+        });
+        (rows, alike)
+    }
+}
+
+const STATES: [GatherState; 4] = [
+    GatherState::Live,
+    GatherState::Stale,
+    GatherState::Finished,
+    GatherState::Unknown,
+];
+
+fn order(state: GatherState) -> Option<usize> {
+    STATES.iter().position(|known| *known == state)
+}
+
+fn hue(state: GatherState) -> Hue {
+    match state {
+        GatherState::Live => Hue::Good,
+        GatherState::Stale | GatherState::Finished => Hue::Stale,
+        GatherState::Unknown => Hue::Doubtful,
+    }
+}
+
+fn gathers(gathers: &[&SurveyedGather], records: &Records<'_>, look: &Look) -> String {
+    let mut table = Table::new(&[
+        ("GATHER DIRECTORY", Side::Left),
+        ("STATE", Side::Left),
+        ("AGE", Side::Right),
+        ("OWNER", Side::Left),
+        ("JOB", Side::Left),
+        ("RANKS", Side::Right),
+        ("FILES", Side::Right),
+        ("SIZE", Side::Right),
+    ]);
+    for gather in gathers {
+        let user = plain(&gather.user);
+        let (owner, job, ranks) = match &gather.owner {
+            None => (user.into(), "-".into(), "?".into()),
+            Some(owner) => {
+                let process = &owner.process;
+                let short = format!("{user} {}", plain(&process.host));
+                let whole = format!("{short} pid {}", process.pid);
+                let job = plain(owner.job.as_deref().unwrap_or("-"));
+                (
+                    Cell::or(whole, short),
+                    Cell::or(job.clone(), cut(&job)),
+                    owner.world_size.to_string(),
+                )
+            }
+        };
+        let (id, judgement) = (gather.id.to_string(), &gather.judgement);
+        let salt = id.rsplit('-').next().unwrap_or_default();
+        let cells = vec![
+            Cell::or(format!("gather-{id}"), format!("..{salt}")),
+            Cell::painted(judgement.state.word(), hue(judgement.state)),
+            coarse(gather.age).into(),
+            owner,
+            job,
+            ranks.into(),
+            known(gather, gather.payload_files.to_string()).into(),
+            known(gather, bytes_text(gather.bytes)).into(),
+        ];
+        let mut reason = plain(&judgement.reason);
+        if gather.messages > 0 {
+            reason += "; it holds messages between ranks, no payloads";
+        }
+        if let Some(bytes) = records.bytes(gather) {
+            let _ = write!(reason, "; its record is {}", bytes_text(bytes));
+        }
+        table.row(cells, Some(reason));
+    }
+    table.fitted(look, &WAYS)
+}
+
+/// The end of a job's name, where most that have a long one differ.
+fn cut(job: &str) -> String {
+    const LENGTH: usize = 10;
+    match job.char_indices().rev().nth(LENGTH - 1) {
+        Some((at, _)) if at > 2 => format!("..{}", &job[at..]),
+        _ => job.to_owned(),
+    }
+}
+
+/// A figure, where the directory could be looked into.
+fn known(gather: &SurveyedGather, figure: String) -> String {
+    if gather.is_closed {
+        "?".to_owned()
+    } else {
+        figure
+    }
+}
+
+/// Worlds that have no gather directory here yet.
+fn meetings(meetings: &[&Meeting], look: &Look) -> String {
+    let mut table = Table::new(&[
+        ("MEETING", Side::Left),
+        ("STATE", Side::Left),
+        ("AGE", Side::Right),
+        ("OWNER", Side::Left),
+        ("RANKS", Side::Right),
+        ("SIZE", Side::Right),
+    ]);
+    for meeting in meetings {
+        let name = file_name(&meeting.path);
+        let (host, pid) = (plain(&meeting.writer.host), meeting.writer.pid);
+        let ranks = meeting.world_size;
+        let cells = vec![
+            shortened(&name),
+            Cell::painted("forming", Hue::Good),
+            coarse(meeting.age).into(),
+            Cell::or(format!("{host} pid {pid}"), host),
+            ranks
+                .map_or_else(|| "?".to_owned(), |ranks| ranks.to_string())
+                .into(),
+            bytes_text(meeting.bytes).into(),
+        ];
+        let expected = match ranks {
+            Some(ranks) if ranks.get() == 1 => "1 rank expected; ".to_owned(),
+            Some(ranks) => format!("{ranks} ranks expected; "),
+            None => String::new(),
+        };
+        let reason = format!(
+            "{expected}{}; no gather directory here yet, or none needed",
+            meeting.reason
+        );
+        table.row(cells, Some(plain(&reason)));
+    }
+    let ways = [
+        Way::Shorten("OWNER"),
+        Way::Shorten("MEETING"),
+        Way::Drop("SIZE"),
+        Way::Drop("OWNER"),
+    ];
+    table.fitted(look, &ways)
+}
+
+fn leftovers(leftovers: &[&Leftover], look: &Look) -> String {
+    let mut table = Table::new(&[
+        ("LEFTOVER", Side::Left),
+        ("KIND", Side::Left),
+        ("AGE", Side::Right),
+        ("SIZE", Side::Right),
+    ]);
+    for leftover in leftovers {
+        let kind = leftover.kind.word();
+        let kind = if leftover.kind == LeftoverKind::Stranger {
+            Cell::painted(kind, Hue::Doubtful)
+        } else {
+            kind.to_owned().into()
+        };
+        let cells = vec![
+            shortened(&file_name(&leftover.path)),
+            kind,
+            coarse(leftover.age).into(),
+            bytes_text(leftover.bytes).into(),
+        ];
+        table.row(cells, Some(plain(&leftover.reason)));
+    }
+    table.fitted(look, &[Way::Shorten("LEFTOVER"), Way::Drop("AGE")])
+}
+
+fn file_name(path: &Path) -> String {
+    plain(&path.file_name().unwrap_or_default().to_string_lossy())
+}
+
+/// A name, which may lose its middle.
+fn shortened(name: &str) -> Cell {
+    const KEPT: usize = 14;
+    let characters: Vec<char> = name.chars().collect();
+    if characters.len() <= 2 * KEPT + 2 {
+        return name.to_owned().into();
+    }
+    let part = |part: &[char]| part.iter().collect::<String>();
+    let (begin, end) = (&characters[..KEPT], &characters[characters.len() - KEPT..]);
+    Cell::or(name.to_owned(), part(begin) + ".." + &part(end))
+}
+
+fn summary(survey: &Survey, is_root: bool, look: &Look) -> String {
+    let mut counts: Vec<String> = Vec::new();
+    match survey.meetings.iter().filter(|meeting| meeting.is_forming) {
+        forming if forming.clone().count() > 0 => {
+            counts.push(format!("{} forming", forming.count()));
+        }
+        _ => {}
+    }
+    counts.extend(STATES.into_iter().map(|state| {
+        let gathers = survey.gathers.iter();
+        let count = gathers.filter(|gather| gather.judgement.state == state);
+        format!("{} {}", count.count(), state.word())
+    }));
+    let is_stranger = |leftover: &&Leftover| leftover.kind == LeftoverKind::Stranger;
+    let strangers = survey.leftovers.iter().filter(is_stranger).count();
+    counts.push(match survey.leftovers.len() - strangers {
+        1 => "1 leftover".to_owned(),
+        count => format!("{count} leftovers"),
+    });
+    if strangers > 0 {
+        counts.push(format!("{strangers} not of fsgather"));
+    }
+    let is_partial = survey.gathers.iter().any(|gather| gather.is_closed);
+    let least = if is_partial { "at least " } else { "" };
+    let all = bytes_text(survey.total_bytes());
+    let counts = format!("{}; {least}{all} in all", counts.join(", "));
+    let mut text = wrapped("", "  ", &counts, look.width);
+    let gathers = survey.gathers.iter().filter(|gather| gather.is_removable());
+    let files = survey.leftovers.iter().filter(|left| left.removable);
+    let bytes = gathers.clone().map(|gather| gather.bytes);
+    let bytes = bytes.chain(files.clone().map(|leftover| leftover.bytes));
+    let directory = word(&survey.path.display().to_string());
+    if gathers.count() + files.count() > 0 {
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(
+            text,
+            "{} can be freed: fsgather clean {directory} --execute",
+            bytes_text(bytes.sum()),
+        );
+    }
+    let gathers = survey.gathers.iter();
+    let gathers = gathers
+        .filter(|gather| gather.is_foreign() && gather.judgement.state != GatherState::Live)
+        .map(|gather| gather.user.as_str());
+    let files = survey.leftovers.iter();
+    let files = files
+        .filter(|leftover| leftover.is_foreign && leftover.kind != LeftoverKind::Stranger)
+        .map(|leftover| leftover.user.as_str());
+    let command = format!("fsgather clean {directory} --execute");
+    text + &others::text(gathers.chain(files), &command, is_root)
+}
+
+/// An age, in whole seconds at the finest.
+fn coarse(age: Duration) -> String {
+    duration_text(Duration::from_secs(age.as_secs()))
+}
+
+#[cfg(test)]
+mod tests {
+    use fsgather::housekeeping::{Rules, Surveyor};
+
+    use super::*;
+
+    #[test]
+    fn ages_and_names_read_as_people_expect() {
+        assert_eq!(coarse(Duration::from_millis(2500)), "2 s");
+        assert_eq!(coarse(Duration::from_secs(93_784)), "1 d 2 h");
+        assert_eq!(cut("4711"), "4711");
+        assert_eq!(cut("run-20261121t033336z-5f3a9c01"), "..z-5f3a9c01");
+    }
+
+    #[test]
+    fn a_directory_without_anything_says_so() {
+        let place = tempfile::tempdir().unwrap();
+        let mut surveyor = Surveyor::new(Rules::default()).unwrap();
+        let survey = surveyor.survey(place.path()).unwrap();
+        let text = text(&[survey], false, false, &Look::PLAIN);
+        assert!(text.ends_with(": nothing of fsgather here\n"));
+    }
+}
