@@ -101,11 +101,23 @@ fn thirty_crashed_jobs_are_a_line_and_each_of_them_if_asked() {
     let place = place();
     let named = place.path().to_str().expect("text");
     crashed(place.path(), 30);
+    let thesis = place.path().join("all_gather_via_filesys/thesis.tex");
+    fs::write(&thesis, "x").expect("a file");
+    // What is one of its kind is told by its name.
+    let plan = said(&["clean", named], &[]);
+    let kept = format!("kept          {}\n", thesis.display());
+    assert!(
+        plan.starts_with("would remove  /") && plan.contains(&kept),
+        "{plan}"
+    );
+    fs::remove_file(&thesis).expect("ours");
     let brief = said(&["inspect", named], &[]);
     assert!(brief.contains("     30  stale  "), "{brief}");
     assert!(brief.contains("\n      its owner has ended ("), "{brief}");
     assert!(brief.contains("\n0 live, 30 stale, "), "{brief}");
     assert!(brief.lines().count() <= 9, "{brief}");
+    let more = format!("each of them: fsgather inspect --long {named}\n");
+    assert!(brief.ends_with(&more), "{brief}");
     let long = said(&["inspect", "--long", named], &[]);
     let rows = long.lines().filter(|line| line.starts_with("  gather-"));
     assert_eq!(rows.count(), 30, "{long}");
@@ -122,6 +134,8 @@ fn thirty_crashed_jobs_are_a_line_and_each_of_them_if_asked() {
         "{plan}"
     );
     assert!(plan.lines().count() <= 12, "{plan}");
+    let more = format!("each of them: fsgather clean {named} --long\n");
+    assert!(plan.ends_with(&more), "{plan}");
     let long = said(&["clean", "--long", named], &[]);
     let planned = long
         .lines()

@@ -1,6 +1,9 @@
 //! Many things of which several are alike, said as one line for each kind: [`Alike`].
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use fsgather::{bytes_text, duration_text};
 
@@ -9,8 +12,11 @@ use crate::{
     table::{Cell, Look, Side, Table, Way, plain},
 };
 
-/// How many things are told one by one, where nobody asks for all.
-pub(crate) const FEW: usize = 12;
+/// So many things are told one by one, whatever they have in common.
+const FEW: usize = 12;
+
+/// Of more, so many that are alike are told one by one.
+const SEVERAL: usize = 5;
 
 /// One of many things.
 #[derive(Debug)]
@@ -41,6 +47,43 @@ pub(crate) enum Size {
     Untold,
 }
 
+impl<'a> One<'a> {
+    fn kind(&self) -> Kind<'a> {
+        (self.fate, self.what, self.gist)
+    }
+}
+
+/// What things that are alike have in common.
+type Kind<'a> = (Option<&'static str>, &'a str, &'a str);
+
+/// How many of many things are of each kind.
+pub(crate) struct Counts<'a>(BTreeMap<Kind<'a>, usize>);
+
+impl<'a> Counts<'a> {
+    /// Counts them, unless there are few, or all are asked for.
+    pub(crate) fn of<'b>(all: impl Iterator<Item = &'b One<'a>>, is_long: bool) -> Self
+    where
+        'a: 'b,
+    {
+        let mut counts = BTreeMap::new();
+        let mut total = 0;
+        for one in all {
+            *counts.entry(one.kind()).or_default() += 1;
+            total += 1;
+        }
+        if is_long || total <= FEW {
+            counts.clear();
+        }
+        Self(counts)
+    }
+
+    /// Whether it is one of so many that they are one line.
+    pub(crate) fn has_several(&self, one: &One<'_>) -> bool {
+        let count = self.0.get(&one.kind());
+        count.is_some_and(|count| *count > SEVERAL)
+    }
+}
+
 struct Group {
     fate: Option<&'static str>,
     what: String,
@@ -63,9 +106,8 @@ pub(crate) struct Alike {
 impl Alike {
     /// Takes one more.
     pub(crate) fn add(&mut self, one: &One<'_>) {
-        let is_like = |group: &Group| {
-            (group.fate, group.what.as_str(), group.gist.as_str()) == (one.fate, one.what, one.gist)
-        };
+        let is_like =
+            |group: &Group| (group.fate, group.what.as_str(), group.gist.as_str()) == one.kind();
         let at = self.groups.iter().position(is_like).unwrap_or_else(|| {
             self.groups.push(Group {
                 fate: one.fate,
@@ -211,6 +253,23 @@ mod tests {
              its owner has ended (n1, n2, n3 and 2 more hosts)\n      1  record  5 min       431 bytes\n      \
              its writer has ended\n"
         );
+    }
+
+    #[test]
+    fn few_are_told_one_by_one_and_of_many_those_that_are_not_alike() {
+        let dead = one("n1", 5, Size::Untold);
+        let strange = One {
+            what: "stranger",
+            ..one("n1", 5, Size::Untold)
+        };
+        let counts = |dead_ones: usize, is_long| {
+            let all = std::iter::repeat_n(&dead, dead_ones).chain([&strange]);
+            let counts = Counts::of(all, is_long);
+            [counts.has_several(&dead), counts.has_several(&strange)]
+        };
+        assert_eq!(counts(FEW - 1, false), [false, false]);
+        assert_eq!(counts(FEW, false), [true, false]);
+        assert_eq!(counts(FEW, true), [false, false]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::{
 use clap::Args;
 use fsgather::{
     Interrupt, bytes_text, duration_text,
-    housekeeping::{self, Cleaning, CleaningStep, Failed, Planned, Rules},
+    housekeeping::{self, Cleaning, CleaningStep, Failed, Kept, Planned, Rules},
     typed_duration_text,
 };
 use serde::Serialize;
@@ -21,7 +21,7 @@ use super::{
     others,
 };
 use crate::{
-    alike::{Alike, FEW, One, Size},
+    alike::{Alike, Counts, One, Size},
     arguments::positive_duration,
     exit,
     failure::Failure,
@@ -44,8 +44,8 @@ Removed are gather directories whose owner is proved to be gone, those that
 their owner is done with, and, where nothing is proved, those in which nothing
 has changed for the age given and whose beat stands still for 30 seconds. Never
 removed: what shows life, what other users own, what holds anything unknown.
-A plan of more than 12 things counts what is alike; --long shows each. To root
-both this and `inspect` say the line that has other users clean up theirs.
+Of more than 12 things what more than 5 have in common is one line; --long shows
+each. To root this and `inspect` say the line that has others clean up theirs.
 Each removal is told as it happens. A signal ends it between two files; it then
 says what has gone and what has not.
 
@@ -275,6 +275,49 @@ impl Lines {
     }
 }
 
+/// What is planned and what is kept, and whether each of them is told: what several have in common is one line where there is
+/// much, unless all are asked for.
+fn items(planned: &[Planned], kept: &[Kept], is_long: bool, lines: &mut Lines) -> (String, bool) {
+    let planned = planned.iter().map(|item| {
+        let one = one("would remove", &item.what, &item.gist, Size::Of(item.bytes));
+        (one, &item.path, Some(item.bytes), &item.reason)
+    });
+    let kept = kept.iter().map(|item| {
+        let one = one("kept", &item.what, &item.gist, Size::Untold);
+        (one, &item.path, None, &item.reason)
+    });
+    let all: Vec<_> = planned.chain(kept).collect();
+    let counts = Counts::of(all.iter().map(|(one, ..)| one), is_long);
+    let mut alike = Alike::default();
+    let mut text = String::new();
+    for (one, path, size, reason) in &all {
+        if counts.has_several(one) {
+            alike.add(one);
+        } else {
+            text += &lines.line(one.fate.unwrap_or_default(), path, *size, reason);
+        }
+    }
+    if alike.is_empty() {
+        return (text, true);
+    }
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    (text + &alike.text(&lines.look), false)
+}
+
+fn one<'a>(fate: &'static str, what: &'a str, gist: &'a str, size: Size) -> One<'a> {
+    One {
+        fate: Some(fate),
+        what,
+        hue: None,
+        gist,
+        host: None,
+        age: None,
+        size,
+    }
+}
+
 /// What has not been told yet: the plan, or what has stayed; and what it comes to.
 fn text(
     done: &Cleaning,
@@ -283,36 +326,8 @@ fn text(
     lines: &mut Lines,
 ) -> String {
     let execute = arguments.execute;
-    let mut text = String::new();
     let planned: &[Planned] = if execute { &[] } else { &done.planned };
-    let is_much = !arguments.long && planned.len() + done.kept.len() > FEW;
-    if is_much {
-        let mut alike = Alike::default();
-        let one = |fate, what, gist, size| One {
-            fate: Some(fate),
-            what,
-            hue: None,
-            gist,
-            host: None,
-            age: None,
-            size,
-        };
-        for item in planned {
-            let size = Size::Of(item.bytes);
-            alike.add(&one("would remove", &item.what, &item.gist, size));
-        }
-        for kept in &done.kept {
-            alike.add(&one("kept", &kept.what, &kept.gist, Size::Untold));
-        }
-        text += &alike.text(&lines.look);
-    } else {
-        for item in planned {
-            text += &lines.line("would remove", &item.path, Some(item.bytes), &item.reason);
-        }
-        for kept in &done.kept {
-            text += &lines.line("kept", &kept.path, None, &kept.reason);
-        }
-    }
+    let (mut text, is_all) = items(planned, &done.kept, arguments.long, lines);
     if !text.is_empty() || !done.removed.is_empty() {
         text.push('\n');
     }
@@ -347,8 +362,13 @@ fn text(
             arguments.repeated()
         )
     };
-    if is_much {
-        text += "each one by one: --long\n";
+    if !is_all {
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(
+            text,
+            "each of them: fsgather clean {}--long",
+            arguments.repeated()
+        );
     }
     let foreign = done.kept.iter().filter_map(|kept| kept.foreign.as_deref());
     let command = format!("fsgather clean {}--execute", arguments.repeated());

@@ -211,7 +211,9 @@ fn line(finding: &Finding, ranks: &[RankFacts], look: &Look) -> String {
     let mut line = line.replacen(&word, &look.paint.on(hue(*level), &word), 1);
     if let Some(advice) = &finding.advice {
         let later = format!("{INDENT}   ");
-        line += &wrapped(&format!("{INDENT}-> "), &later, &plain(advice), look.width);
+        // A command is copied as one line.
+        let width = look.width.filter(|_| !advice.contains("fsgather "));
+        line += &wrapped(&format!("{INDENT}-> "), &later, &plain(advice), width);
     }
     line
 }

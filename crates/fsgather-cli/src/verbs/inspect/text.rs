@@ -2,13 +2,7 @@
 //!
 //! Where there is more than a screen can show, what is alike is one line.
 
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, HashMap},
-    fmt::Write,
-    path::Path,
-    time::Duration,
-};
+use std::{cmp::Reverse, collections::HashMap, fmt::Write, path::Path, time::Duration};
 
 use fsgather::{
     GatherId, bytes_text, duration_text,
@@ -19,14 +13,11 @@ use fsgather::{
 
 use super::word;
 use crate::{
-    alike::{Alike, FEW, One, Size},
+    alike::{Alike, Counts, One, Size},
     colour::Hue,
     table::{Cell, Look, Side, Table, Way, plain, wrapped},
     verbs::others,
 };
-
-/// More than so many that are alike are one line, where there are more than a [`FEW`] things.
-const SEVERAL: usize = 5;
 
 /// What a narrow terminal is not told of gather directories, in this order.
 const WAYS: [Way; 8] = [
@@ -70,12 +61,13 @@ fn block(survey: &Survey, is_long: bool, is_root: bool, look: &Look) -> String {
     if !alike.is_empty() {
         blocks.push(alike.text(look));
     }
-    let hint = if alike.is_empty() {
-        ""
-    } else {
-        "each one by one: fsgather inspect --long\n"
-    };
-    blocks.push(summary(survey, is_root, look) + hint);
+    let mut end = summary(survey, is_root, look);
+    if !alike.is_empty() {
+        let directory = word(&survey.path.display().to_string());
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(end, "each of them: fsgather inspect --long {directory}");
+    }
+    blocks.push(end);
     blocks.join("\n")
 }
 
@@ -143,60 +135,50 @@ impl<'a> Rows<'a> {
             let size = Reverse(leftover.bytes);
             (leftover.kind.word(), size, Reverse(leftover.age))
         });
+        let ones = rows.gathers.iter().copied().map(one_of_gather);
+        let ones: Vec<One<'_>> = ones
+            .chain(rows.leftovers.iter().copied().map(one_of_leftover))
+            .collect();
+        let counts = Counts::of(ones.iter(), is_long);
         let mut alike = Alike::default();
-        let count = rows.gathers.len() + rows.meetings.len() + rows.leftovers.len();
-        if is_long || count <= FEW {
-            return (rows, alike);
+        for one in ones.iter().filter(|one| counts.has_several(one)) {
+            alike.add(one);
         }
-        let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-        let of_gather = |gather: &'a SurveyedGather| {
-            let judgement = &gather.judgement;
-            (judgement.state.word(), judgement.gist.as_str())
-        };
-        let of_leftover = |leftover: &'a Leftover| (leftover.kind.word(), leftover.gist.as_str());
-        let gathers = rows.gathers.iter().copied().map(of_gather);
-        let leftovers = rows.leftovers.iter().copied().map(of_leftover);
-        for kind in gathers.chain(leftovers) {
-            *counts.entry(kind).or_default() += 1;
-        }
-        let are_several = |kind| counts.get(&kind).is_some_and(|count| *count > SEVERAL);
-        rows.gathers.retain(|&gather| {
-            let (what, gist) = of_gather(gather);
-            if are_several((what, gist)) {
-                let process = gather.owner.as_ref().map(|owner| &owner.process);
-                alike.add(&One {
-                    fate: None,
-                    what,
-                    hue: Some(hue(gather.judgement.state)),
-                    gist,
-                    host: process.map(|process| process.host.as_str()),
-                    age: Some(gather.age),
-                    size: if gather.is_closed {
-                        Size::Unknown
-                    } else {
-                        Size::Of(gather.bytes)
-                    },
-                });
-            }
-            !are_several((what, gist))
-        });
-        rows.leftovers.retain(|&leftover| {
-            let (what, gist) = of_leftover(leftover);
-            if are_several((what, gist)) {
-                let writer = leftover.writer.as_ref();
-                alike.add(&One {
-                    fate: None,
-                    what,
-                    hue: None,
-                    gist,
-                    host: writer.map(|writer| writer.host.as_str()),
-                    age: Some(leftover.age),
-                    size: Size::Of(leftover.bytes),
-                });
-            }
-            !are_several((what, gist))
-        });
+        rows.gathers
+            .retain(|&gather| !counts.has_several(&one_of_gather(gather)));
+        rows.leftovers
+            .retain(|&leftover| !counts.has_several(&one_of_leftover(leftover)));
         (rows, alike)
+    }
+}
+
+fn one_of_gather(gather: &SurveyedGather) -> One<'_> {
+    let process = gather.owner.as_ref().map(|owner| &owner.process);
+    One {
+        fate: None,
+        what: gather.judgement.state.word(),
+        hue: Some(hue(gather.judgement.state)),
+        gist: &gather.judgement.gist,
+        host: process.map(|process| process.host.as_str()),
+        age: Some(gather.age),
+        size: if gather.is_closed {
+            Size::Unknown
+        } else {
+            Size::Of(gather.bytes)
+        },
+    }
+}
+
+fn one_of_leftover(leftover: &Leftover) -> One<'_> {
+    let writer = leftover.writer.as_ref();
+    One {
+        fate: None,
+        what: leftover.kind.word(),
+        hue: None,
+        gist: &leftover.gist,
+        host: writer.map(|writer| writer.host.as_str()),
+        age: Some(leftover.age),
+        size: Size::Of(leftover.bytes),
     }
 }
 
