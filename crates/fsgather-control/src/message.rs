@@ -184,6 +184,8 @@ pub enum ToMember {
         acknowledge: bool,
         /// How many further rounds the call has.
         further_rounds: u32,
+        /// Who has contributed last, by its number in the world.
+        last: Option<Rank>,
     },
     /// A communicator has failed: no exchange of it that is undecided will be released.
     Abort {

@@ -351,7 +351,7 @@ fn a_group_that_is_busy_does_not_keep_others_from_timing_out() {
     else {
         panic!("{:?}", room.members[2].failure(stuck));
     };
-    assert_eq!(during, "all_gather #0 in the group of ranks 2 3");
+    assert_eq!(during, "all_gather #0 in the group of ranks 2 3 at here");
     assert_eq!(missing.len(), 1);
     assert_eq!(missing[0].rank, Rank::new(3));
     assert_eq!(room.members[0].failure(busy), None);

@@ -37,6 +37,8 @@ struct Room {
     members: Vec<Member>,
     /// Whether rank 0 is heard.
     is_heard: bool,
+    /// What the user is told.
+    warnings: Vec<String>,
 }
 
 impl Room {
@@ -49,6 +51,7 @@ impl Room {
             coordinator,
             members,
             is_heard: true,
+            warnings: Vec::new(),
         }
     }
 
@@ -86,6 +89,9 @@ impl Room {
             }
             for action in self.coordinator.take_actions() {
                 is_quiet = false;
+                if let Action::Warn(text) = &action {
+                    self.warnings.push(text.clone());
+                }
                 if let (Action::Send { to, message }, true) = (action, self.is_heard) {
                     assert!(!matches!(message, ToMember::Bye { .. }));
                     for to in to {
@@ -136,6 +142,38 @@ impl Room {
             }
             other => unreachable!("{other:?}"),
         }
+    }
+}
+
+#[test]
+fn the_first_warning_says_where_the_call_is_how_many_are_in_and_who_is_missing() {
+    let mut room = Room::new();
+    let ticket = room.call(0, None);
+    room.call(1, None);
+    room.pass(just_before(seconds(30)));
+    assert_eq!(room.warnings, [""; 0]);
+    room.pass(seconds(30));
+    let warning = &room.warnings[0];
+    assert!(
+        warning.starts_with(
+            "barrier #0 at here (2 of 3 ranks are in) is still waiting for rank 2 on "
+        ),
+        "{warning}"
+    );
+    room.pass(WORLD);
+    match room.verdict(0, &ticket) {
+        Some(Err(Error::Timeout { during, .. })) => assert_eq!(during, "barrier #0 at here"),
+        other => unreachable!("{other:?}"),
+    }
+}
+
+#[test]
+fn all_learn_who_has_come_last() {
+    let mut room = Room::new();
+    let tickets = [2, 0, 1].map(|rank| (rank, room.call(rank, None)));
+    for (rank, ticket) in tickets {
+        let verdict = room.verdict(rank, &ticket).unwrap().unwrap();
+        assert_eq!(verdict.last, Some(Rank::new(1)));
     }
 }
 

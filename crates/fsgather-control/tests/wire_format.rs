@@ -125,6 +125,7 @@ fn every_message_to_members_has_its_documented_number() {
             bodies: None,
             acknowledge: false,
             further_rounds: 0,
+            last: None,
         },
         ToMember::Abort {
             channel,
@@ -167,10 +168,11 @@ fn the_documented_examples_are_exact() {
         bodies: Some(vec![Bytes::from_static(b"xy"), Bytes::new()]),
         acknowledge: false,
         further_rounds: 0,
+        last: Some(Rank::new(1)),
     };
     assert_eq!(
         encode_frame(&release).unwrap(),
-        b"\x0c\0\0\0\x03\x00\x02\x00\x01\x02\x02xy\x00\x00\x00"
+        b"\x0e\0\0\0\x03\x00\x02\x00\x01\x02\x02xy\x00\x00\x00\x01\x01"
     );
     let communicator = Uuid::from_u128(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff);
     let welcome = ToMember::Welcome(Welcome {

@@ -71,6 +71,8 @@ pub struct Verdict {
     pub table: Option<Table>,
     /// How many further rounds the call has: as many as the rank that needs most.
     pub further_rounds: u32,
+    /// Who has handed in last, by its number in the world.
+    pub last: Option<Rank>,
 }
 
 /// What a rank that has left knows of what the world has left behind.

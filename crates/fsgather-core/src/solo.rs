@@ -173,6 +173,7 @@ impl Exchange for Solo {
                     acknowledge: leaves.is_acknowledged(),
                 }),
                 further_rounds,
+                last: self.peers.first().map(|me| me.rank),
             })),
             None => Err(Error::config(format!(
                 "{ticket} was waited for without a contribution, or twice"

@@ -113,6 +113,7 @@ impl Coordinator {
         let Some(round) = channel.undecided.remove(&step) else {
             return;
         };
+        let last = round.last().and_then(|place| channel.rank_at(place));
         let arrivals = round.into_arrivals();
         let recipients = arrivals
             .first()
@@ -150,6 +151,7 @@ impl Coordinator {
             acknowledge: acknowledge && bodies.is_some(),
             bodies,
             further_rounds,
+            last,
         };
         for rank in members {
             self.went_on(rank);

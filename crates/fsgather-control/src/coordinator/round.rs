@@ -20,6 +20,8 @@ pub(super) struct Round {
     /// One place for each member.
     arrivals: Vec<Option<Arrival>>,
     arrived: usize,
+    /// The place of who has come last.
+    last: Option<usize>,
     pub(super) clock: Clock,
     /// The time-out of ranks that say nothing of it.
     default: Duration,
@@ -120,6 +122,7 @@ impl Round {
         Self {
             arrivals: vec![None; members],
             arrived: 0,
+            last: None,
             clock: Clock::started(now),
             default: patience,
             patience,
@@ -159,7 +162,7 @@ impl Round {
 
     /// Keeps a contribution; a second one of the same member is dropped.
     pub(super) fn arrive(&mut self, place: usize, arrival: Arrival, now: Instant) {
-        if let Some(place @ None) = self.arrivals.get_mut(place) {
+        if let Some(free @ None) = self.arrivals.get_mut(place) {
             let patience = arrival.call.patience.unwrap_or(self.default);
             if self.arrived == 0 {
                 self.patience = patience;
@@ -167,10 +170,21 @@ impl Round {
                 self.is_uneven |= self.patience != patience;
                 self.patience = self.patience.max(patience);
             }
-            *place = Some(arrival);
+            *free = Some(arrival);
             self.arrived += 1;
+            self.last = Some(place);
             self.clock.moved(now);
         }
+    }
+
+    /// The place of who has come last.
+    pub(super) const fn last(&self) -> Option<usize> {
+        self.last
+    }
+
+    /// How many have handed in something.
+    pub(super) const fn arrived(&self) -> usize {
+        self.arrived
     }
 
     pub(super) fn is_complete(&self) -> bool {

@@ -25,6 +25,16 @@ const OWN_TIME: &str = "give this call a longer time-out to wait longer";
 /// Its own connection carries them and usually ends by itself; unless a forked child holds it open.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
+/// A step that is not decided.
+struct Waiting {
+    /// What it is called, with its place in the program of who came first.
+    during: String,
+    /// For whom it waits.
+    missing: Vec<Rank>,
+    /// How many have come, unless all have.
+    arrived: Option<String>,
+}
+
 impl Coordinator {
     /// Lets time pass: warns, and fails what has waited too long.
     pub fn tick(&mut self, now: Instant) {
@@ -62,8 +72,12 @@ impl Coordinator {
         // Whoever waits where ranks meet says so itself.
         warnings.retain(|(step, _)| !self.is_meeting(*step));
         for (step, idle) in warnings {
-            if let Some((text, missing)) = self.missing_in(step) {
-                self.warn_waiting(&text, missing, idle, now);
+            if let Some(waiting) = self.missing_in(step) {
+                let what = match waiting.arrived {
+                    None => waiting.during,
+                    Some(arrived) => format!("{} ({arrived})", waiting.during),
+                };
+                self.warn_waiting(&what, waiting.missing, idle, now);
             }
         }
         for (step, waiting) in notices {
@@ -273,7 +287,9 @@ impl Coordinator {
     }
 
     fn lateness(&self, step: Step, now: Instant) -> Option<Error> {
-        let (during, missing) = self.missing_in(step)?;
+        let Waiting {
+            during, missing, ..
+        } = self.missing_in(step)?;
         let round = self.channels.get(&step.channel)?.undecided.get(&step)?;
         Some(Error::Timeout {
             during,
@@ -369,12 +385,25 @@ impl Coordinator {
     }
 
     /// What a step is called, and whom it waits for.
-    fn missing_in(&self, step: Step) -> Option<(String, Vec<Rank>)> {
+    fn missing_in(&self, step: Step) -> Option<Waiting> {
         let channel = self.channels.get(&step.channel)?;
         let round = channel.undecided.get(&step)?;
         let (_, call) = round.first()?;
+        let arrived = (!round.is_complete()).then(|| {
+            let (arrived, all) = (round.arrived(), channel.size());
+            let are = if arrived == 1 { "is" } else { "are" };
+            format!("{arrived} of {all} ranks {are} in")
+        });
         let text = step_text(call.operation, step, channel);
-        Some((text, channel.missing(round)))
+        let site = call.site.to_string();
+        Some(Waiting {
+            during: match site.as_str() {
+                "" => text,
+                site => format!("{text} at {site}"),
+            },
+            missing: channel.missing(round),
+            arrived,
+        })
     }
 }
 

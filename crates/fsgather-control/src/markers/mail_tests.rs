@@ -28,6 +28,7 @@ fn release(epoch: u64, len: usize) -> ToMember {
         bodies: Some(vec![Bytes::from(vec![1; len])]),
         acknowledge: false,
         further_rounds: 0,
+        last: None,
     }
 }
 

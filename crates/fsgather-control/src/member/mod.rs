@@ -268,6 +268,7 @@ impl Member {
                 bodies,
                 acknowledge,
                 further_rounds,
+                last,
             } => {
                 let table = bodies.map(|bodies| Table {
                     bodies,
@@ -278,6 +279,7 @@ impl Member {
                     Verdict {
                         table,
                         further_rounds,
+                        last,
                     },
                     now,
                 );

@@ -169,13 +169,16 @@ impl Ledger {
             (missing, self.closing)
         } else {
             let name = self.name_of(channel);
+            // Whoever came first says where in the program.
+            let is_it = |step: Step, call: &Call| {
+                let text = text_of(step, call) + &name;
+                during == format!("{text} at {}", call.site)
+            };
             let exchange = self.exchanges.iter().find(|(step, exchange)| {
+                let mut calls = exchange.handed_in.values();
                 !exchange.released
                     && step.channel == channel
-                    && exchange
-                        .handed_in
-                        .values()
-                        .any(|(call, _)| text_of(**step, call) + &name == during)
+                    && calls.any(|(call, _)| is_it(**step, call))
             });
             let Some((step, exchange)) = exchange else {
                 return Err(Broken(format!("P7: nobody waits for {during}")));
