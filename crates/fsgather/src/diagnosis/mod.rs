@@ -36,7 +36,7 @@ pub use facts::{
     WorldFacts,
 };
 pub use finding::{Conclusion, Finding, Level, Topic};
-pub use fsgather_store::Capacity;
+pub use fsgather_store::{Capacity, Mount};
 
 use std::time::{Duration, Instant};
 

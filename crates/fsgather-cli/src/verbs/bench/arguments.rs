@@ -38,6 +38,8 @@ What is measured:
   library has got fresh. Some iterations that do not count come first. Without
   --iterations there are as many as fit into 2 seconds, from 10 to 1000.
   MEMORY is the most that the largest rank held, its own payload included.
+  GiB/s is what each who receives gets in a second, by the median and with
+  its own part.
 
   Removing files is not counted: the library does so in the background, and
   the next iteration waits for it.
@@ -54,9 +56,10 @@ The floor:
 Files are made in a new directory inside DIR, which is removed again. The exit
 code is that of the first rank that failed, 128 + n for signal n, as in `run`.
 
-With --json, standard output carries {schema_version, rows: [{operation,
-  transport, control, ranks, bytes, recipients, iterations, median_seconds,
-  min_seconds, p90_seconds, peak_rss_bytes}]}; docs/reference/json.md has more.";
+With --json, standard output carries {schema_version, host, directory,
+  file_system, source, rows: [{operation, transport, control, ranks, bytes,
+  recipients, iterations, median_seconds, min_seconds, p90_seconds,
+  peak_rss_bytes}]}; docs/reference/json.md has more.";
 
 /// Measure how long calls take, between rank processes on this machine.
 #[derive(Args, Debug)]
@@ -66,8 +69,8 @@ pub(crate) struct BenchArguments {
     #[arg(short = 'n', long, value_name = "N", default_value = "4", value_parser = ranks)]
     pub(super) ranks: WorldSize,
 
-    /// Existing directory on the file system to measure; without it `FSGATHER_DIR`, else `EXP_DIR`,
-    /// else the system's temporary directory.
+    /// Existing directory on the file system to measure (env: `FSGATHER_DIR`, else `EXP_DIR`; else the
+    /// system's temporary directory).
     #[arg(long, value_name = "DIR")]
     pub(super) dir: Option<PathBuf>,
 

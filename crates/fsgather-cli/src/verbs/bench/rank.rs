@@ -15,7 +15,7 @@ use super::{
     floor::{self, Floor, Star, Way},
     library::Library,
     operation::{Operation, Subject},
-    report::{Measured, Report},
+    report::{Ground, Measured, Report},
 };
 use crate::{exit, failure::Failure, invocation::Invocation, log, membership::Membership, output};
 
@@ -48,6 +48,13 @@ pub(crate) fn bench_rank(
     log::start()?;
     let settings = Settings::resolve(&Variables::of_process())?;
     let work = &arguments.work;
+    // Files are made in a new directory, which is removed again, inside of the one that counts.
+    let ground = Ground::of(arguments.place.parent().unwrap_or(&arguments.place));
+    if settings.detection.rank.get() == 0 && !json {
+        let text = ground.text(settings.detection.world_size, work);
+        output::write(output::Stream::Stdout, format!("{text}\n\n").as_bytes())
+            .map_err(Failure::system("write standard output"))?;
+    }
     let mut measured = Vec::new();
     for &transport in &work.transports {
         let mut builder = Communicator::builder()
@@ -66,7 +73,7 @@ pub(crate) fn bench_rank(
         measured.extend(membership.complete(|world| bench.measure(world))?);
     }
     if settings.detection.rank.get() == 0 {
-        let report = Report::new(work, settings.detection.world_size, &measured);
+        let report = Report::new(ground, work, settings.detection.world_size, &measured);
         if json {
             output::json(&report).map_err(Failure::system("write standard output"))?;
         } else {

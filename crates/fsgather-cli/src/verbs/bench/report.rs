@@ -1,9 +1,14 @@
 //! What came of measuring, for people and for programs: [`Report`].
 
+use std::path::{Path, PathBuf};
+
 use fsgather::{
     WorldSize, bytes_text,
+    diagnosis::Mount,
+    plain_text,
     settings::{Control, Transport},
 };
+use rustix::system::uname;
 use serde::Serialize;
 
 use super::{
@@ -26,7 +31,64 @@ pub(super) struct Measured {
 /// The document that `--json` asks for.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
+    #[serde(flatten)]
+    ground: Ground,
     rows: Vec<Row>,
+}
+
+/// Where it was measured.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Ground {
+    host: String,
+    directory: PathBuf,
+    /// The type of its file system, where that can be told.
+    file_system: Option<String>,
+    /// What is mounted there: a device, or a server's directory.
+    source: Option<String>,
+}
+
+impl Ground {
+    /// This host, and the directory in which files are made.
+    pub(super) fn of(directory: &Path) -> Self {
+        let (file_system, source) = Mount::of(directory)
+            .map(|mount| (mount.kind, mount.source))
+            .unzip();
+        Self {
+            host: uname().nodename().to_string_lossy().into_owned(),
+            directory: directory.to_owned(),
+            file_system,
+            source,
+        }
+    }
+
+    /// What is measured, in one line: `4 ranks on vm, /scratch (ext4, /dev/vda), 64.0 MiB each`.
+    pub(super) fn text(&self, ranks: WorldSize, work: &Work) -> String {
+        let has_payload = work.operations.iter().any(|one| one.has_payload());
+        let ranks = ranks.get();
+        let place: Vec<&str> = self
+            .file_system
+            .iter()
+            .chain(&self.source)
+            .map(String::as_str)
+            .collect();
+        let place = if place.is_empty() {
+            String::new()
+        } else {
+            format!(" ({})", place.join(", "))
+        };
+        let payload = if has_payload {
+            format!(", {} each", bytes_text(work.bytes as u64))
+        } else {
+            String::new()
+        };
+        let text = format!(
+            "{ranks} rank{} on {}, {}{place}{payload}",
+            if ranks == 1 { "" } else { "s" },
+            self.host,
+            self.directory.display(),
+        );
+        plain_text(&text).into_owned()
+    }
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -50,9 +112,15 @@ struct Row {
 
 impl Report {
     /// Puts together what was measured, a row for each subject.
-    pub(super) fn new(work: &Work, ranks: WorldSize, measured: &[Measured]) -> Self {
+    pub(super) fn new(
+        ground: Ground,
+        work: &Work,
+        ranks: WorldSize,
+        measured: &[Measured],
+    ) -> Self {
         let rows = measured.iter().flat_map(|one| rows(work, ranks, one));
         Self {
+            ground,
             rows: rows.collect(),
         }
     }
@@ -70,6 +138,7 @@ impl Report {
             ("MEDIAN", Side::Right),
             ("FASTEST", Side::Right),
             ("90 %", Side::Right),
+            ("GiB/s", Side::Right),
             ("MEMORY", Side::Right),
         ];
         let has_floor = self.rows.iter().any(|row| row.floor_of.is_some());
@@ -93,6 +162,7 @@ impl Report {
                 time_text(row.median_seconds),
                 time_text(row.min_seconds),
                 time_text(row.p90_seconds),
+                row.rate_text(),
                 bytes_text(row.peak_rss_bytes),
             ];
             if has_floor {
@@ -104,6 +174,23 @@ impl Report {
             table.row(cells, None);
         }
         table.text()
+    }
+}
+
+impl Row {
+    /// What each recipient gets in a second, its own part included.
+    fn rate_text(&self) -> String {
+        let parts = match self.operation {
+            Operation::Barrier => return "-".to_owned(),
+            Operation::Broadcast => 1,
+            Operation::Gather | Operation::AllGather => u64::from(self.ranks),
+        };
+        if self.median_seconds <= 0.0 {
+            return "-".to_owned();
+        }
+        #[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
+        let gibibytes = (self.bytes as u64 * parts) as f64 / f64::from(1 << 30);
+        format!("{:.2}", gibibytes / self.median_seconds)
     }
 }
 
@@ -205,9 +292,25 @@ mod tests {
     #[test]
     fn a_row_tells_the_slowest_rank_and_the_largest() {
         let measured = measured(&[(&[2_000_000, 4_000_000, 3_000_000], 1 << 20)], 2);
-        let report = Report::new(&work(false), WorldSize::new(2).unwrap(), &[measured]);
+        let ground = Ground {
+            host: "vm".into(),
+            directory: "/scratch".into(),
+            file_system: Some("ext4".into()),
+            source: Some("/dev/vda".into()),
+        };
+        let work = work(false);
+        let world = WorldSize::new(2).unwrap();
+        assert_eq!(
+            ground.text(world, &work),
+            "2 ranks on vm, /scratch (ext4, /dev/vda), 64.0 MiB each"
+        );
+        let report = Report::new(ground, &work, world, &[measured]);
+        let text = report.text();
+        // 128 MiB in 3 ms.
+        assert!(text.contains("  41.67  "), "{text}");
         let json = serde_json::to_value(&report).unwrap();
-        let expected = serde_json::json!({"rows": [{
+        let expected = serde_json::json!({
+            "host": "vm", "directory": "/scratch", "file_system": "ext4", "source": "/dev/vda", "rows": [{
             "operation": "gather",
             "transport": "filesys",
             "control": "markers",
@@ -226,7 +329,8 @@ mod tests {
     #[test]
     fn the_floor_has_a_row_below_and_a_ratio() {
         let measured = measured(&[(&[3_000_000], 1 << 30), (&[2_000_000], 1 << 20)], 1);
-        let report = Report::new(&work(true), WorldSize::ONE, &[measured]);
+        let ground = Ground::default();
+        let report = Report::new(ground, &work(true), WorldSize::ONE, &[measured]);
         let json = serde_json::to_value(&report).unwrap();
         let (ours, floor) = (&json["rows"][0], &json["rows"][1]);
         assert_eq!(ours["ratio_to_floor"], 1.5);
@@ -237,7 +341,10 @@ mod tests {
         let text = report.text();
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].ends_with("TO FLOOR"), "{text}");
-        assert!(lines[1].ends_with("3.00 ms  1.0 GiB      1.50"), "{text}");
+        assert!(
+            lines[1].ends_with("3.00 ms  20.83  1.0 GiB      1.50"),
+            "{text}"
+        );
         assert!(lines[2].ends_with('-'), "{text}");
     }
 
