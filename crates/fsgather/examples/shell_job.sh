@@ -6,7 +6,7 @@
 #
 # Every rank runs all of it; a step that fails on one rank ends it on all.
 set -eu
-results=$1
+results=${1:?name a directory for the results, as in: shell_job.sh RESULTS}
 rank=${FSGATHER_RANK:-${SLURM_PROCID:-${OMPI_COMM_WORLD_RANK:-0}}} # only for what it prints
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
