@@ -16,6 +16,10 @@ const STARTING: Rows = &[
         "the directory, if no --dir is given; else EXP_DIR",
     ),
     ("FSGATHER_PROGRESS", "`off`: shows no progress"),
+    (
+        "FSGATHER_LOG",
+        "what ranks say of their work; else as -q and -v say",
+    ),
 ];
 
 /// Of verbs that are done as a rank.

@@ -22,6 +22,7 @@ mod kept_names;
 mod log;
 mod membership;
 mod output;
+mod picture;
 mod progress;
 mod purpose;
 mod run;

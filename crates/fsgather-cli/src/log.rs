@@ -1,8 +1,12 @@
 //! What the library notes, on standard error: [`start`].
 
-use std::{fmt, sync::OnceLock};
+use std::{fmt, sync::OnceLock, time::SystemTime};
 
-use fsgather::{Error, environment::Variables, settings::Settings};
+use fsgather::{
+    Error,
+    environment::{self, Variables},
+    settings::Settings,
+};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::{
     EnvFilter,
@@ -45,11 +49,26 @@ impl Loudness {
             Self::Everything => Some("debug"),
         }
     }
+
+    fn for_ranks(self, variables: &Variables) -> Vec<(&'static str, &'static str)> {
+        let filter = self.filter().map(|filter| (environment::LOG, filter));
+        let progress = (self == Self::Quiet).then_some((environment::PROGRESS, "off"));
+        let said = filter.into_iter().chain(progress);
+        said.filter(|(name, _)| variables.get(name).is_none())
+            .collect()
+    }
 }
 
-/// Lines such as `fsgather: rank 3: warning: ...`.
+/// What ranks have to be told so that they say as much, where their variables do not say it already: names and values.
+pub(crate) fn for_ranks(variables: &Variables) -> Vec<(&'static str, &'static str)> {
+    let loudness = LOUDNESS.get().copied().unwrap_or(Loudness::Usual);
+    loudness.for_ranks(variables)
+}
+
+/// Lines such as `fsgather: rank 3: warning: ...`; where more than warnings is asked for, after the time.
 struct Line {
     rank: u32,
+    is_timed: bool,
 }
 
 impl<S, N> FormatEvent<S, N> for Line
@@ -70,6 +89,10 @@ where
             Level::DEBUG => "debug: ",
             Level::TRACE => "trace: ",
         };
+        if self.is_timed {
+            let now = humantime::format_rfc3339_millis(SystemTime::now());
+            write!(line, "{now} ")?;
+        }
         write!(line, "fsgather: rank {}: {level}", self.rank)?;
         context.format_fields(line.by_ref(), event)?;
         writeln!(line)
@@ -100,6 +123,10 @@ pub(crate) fn start_with(settings: &Settings) -> Result<(), Error> {
     })?;
     let line = Line {
         rank: settings.detection.rank.get(),
+        // Warnings of several ranks that say the same are one line in the output of `run`.
+        is_timed: filter
+            .max_level_hint()
+            .is_none_or(|level| level > Level::WARN),
     };
     // Somebody who has set one up before us keeps it.
     let _ = tracing_subscriber::fmt()
@@ -109,4 +136,29 @@ pub(crate) fn start_with(settings: &Settings) -> Result<(), Error> {
         .event_format(line)
         .try_init();
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_told_what_they_have_not_been_told_already() {
+        let none = Variables::default();
+        assert_eq!(Loudness::Usual.for_ranks(&none), []);
+        assert_eq!(
+            Loudness::Everything.for_ranks(&none),
+            [("FSGATHER_LOG", "debug")]
+        );
+        assert_eq!(
+            Loudness::Quiet.for_ranks(&none),
+            [("FSGATHER_LOG", "error"), ("FSGATHER_PROGRESS", "off")]
+        );
+        let some = Variables::from_iter([("FSGATHER_LOG", "warn")]);
+        assert_eq!(Loudness::More.for_ranks(&some), []);
+        assert_eq!(
+            Loudness::Quiet.for_ranks(&some),
+            [("FSGATHER_PROGRESS", "off")]
+        );
+    }
 }

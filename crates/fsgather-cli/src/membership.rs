@@ -16,12 +16,12 @@ use crate::{
 /// Arguments that all verbs of ranks share.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct JoinArguments {
-    /// Shared directory for rendezvous and payloads; without it `FSGATHER_DIR`, else `EXP_DIR`, else a
-    /// default.
+    /// Shared directory for rendezvous and payloads (env: `FSGATHER_DIR`, else `EXP_DIR`; else a default).
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 
-    /// How long to wait for other ranks without progress, in meeting and in the call, such as 30s.
+    /// How long to wait for other ranks without progress, in meeting and in the call, such as 30s (default: 5m
+    /// to meet, 30m in the call; env: `FSGATHER_JOIN_TIMEOUT`, `FSGATHER_TIMEOUT`).
     #[arg(long, value_name = "D", value_parser = positive_duration)]
     timeout: Option<Duration>,
 
@@ -166,6 +166,16 @@ pub(crate) fn for_rank(template: &str, rank: fsgather::Rank) -> PathBuf {
     PathBuf::from(template.replace("{rank}", &rank.to_string()))
 }
 
+/// Refuses a place without a name.
+pub(crate) fn needs_name(option: &str, place: Option<&str>) -> Result<(), Failure> {
+    match place {
+        Some("") => Err(Failure::usage(format!(
+            "{option} is empty: name a place, or leave the option out"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Refuses a template that every rank would expand to the same name.
 pub(crate) fn needs_rank(option: &str, template: &str) -> Result<(), Failure> {
     if template.contains("{rank}") {
@@ -188,6 +198,8 @@ mod tests {
     fn templates_need_and_get_the_rank() {
         assert!(needs_rank("--out", "results").is_err());
         assert!(needs_rank("--out", "results.{rank}").is_ok());
+        assert!(needs_name("--out", Some("")).is_err());
+        assert!(needs_name("--out", Some("x")).is_ok() && needs_name("--out", None).is_ok());
         assert_eq!(for_rank("r{rank}/x", Rank::new(12)), PathBuf::from("r12/x"));
         assert_eq!(
             exit::USAGE,

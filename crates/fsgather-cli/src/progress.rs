@@ -1,5 +1,5 @@
-//! How far long work has come: a [`bar`] on a terminal, and elsewhere a line after a second and now and then
-//! ([`Received`]).
+//! How far long work has come: a [`bar`], or a [`Line`] that changes, on a terminal; elsewhere what one rank says after a
+//! second and now and then ([`Received`]).
 
 use std::{
     io::{self, IsTerminal},
@@ -9,17 +9,27 @@ use std::{
 };
 
 use fsgather::{
-    Error, Rank, bytes_text, duration_text,
+    Error, Rank,
     environment::Variables,
+    progress,
     settings::{Progress, Settings},
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::{log, output};
+use crate::{
+    log, output,
+    picture::{Call, Moved, Picture, Stage, Standing},
+};
 
 /// When the first line is said where there is no terminal, and how often after that.
 const FIRST: Duration = Duration::from_secs(1);
 const EVERY: Duration = Duration::from_secs(30);
+
+/// How often a line on a terminal is drawn.
+pub(crate) const REDRAW: Duration = Duration::from_millis(200);
+
+/// For how long bytes are counted for the rate that a terminal shows.
+const RECENTLY: Duration = Duration::from_secs(3);
 
 /// A bar of `length` steps on standard error. It draws nothing where that is no terminal, or where
 /// `FSGATHER_PROGRESS=off` is set.
@@ -28,175 +38,207 @@ const EVERY: Duration = Duration::from_secs(30);
 ///
 /// [`Error::Config`] for a variable that cannot be understood.
 pub(crate) fn bar(length: u64, template: &str) -> Result<ProgressBar, Error> {
-    Ok(bar_for(setting()?, length, template))
-}
-
-fn setting() -> Result<Progress, Error> {
     let settings = Settings::resolve(&Variables::of_process())?;
-    if log::is_quiet() {
-        return Ok(Progress::Off);
-    }
-    Ok(settings.progress.value)
-}
-
-fn bar_for(progress: Progress, length: u64, template: &str) -> ProgressBar {
-    let target = match progress {
-        Progress::Auto => ProgressDrawTarget::stderr(),
-        Progress::Off => ProgressDrawTarget::hidden(),
+    let target = if is_wanted(&settings) {
+        ProgressDrawTarget::stderr()
+    } else {
+        ProgressDrawTarget::hidden()
     };
-    let style =
-        ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::with_draw_target(Some(length), target).with_style(style)
+    Ok(ProgressBar::with_draw_target(Some(length), target).with_style(style(template)))
 }
 
-/// What one rank has received so far: a bar on a terminal, elsewhere a line after a second and every 30 seconds.
-pub(crate) struct Received {
-    bar: ProgressBar,
-    tally: Arc<Mutex<Tally>>,
-    began: Instant,
-    _lines: Option<Lines>,
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Tally {
-    ranks: u64,
-    bytes: u64,
-    /// How many there will be, once that is known.
-    total: Option<u64>,
+fn is_wanted(settings: &Settings) -> bool {
+    !log::is_quiet() && settings.progress.value == Progress::Auto
 }
 
-impl Received {
-    /// Begins to show what `rank` receives from so many ranks. A rank that is not to `report` says no lines.
+/// Whether standard error is a terminal on which lines can change.
+fn can_draw() -> bool {
+    io::stderr().is_terminal() && Variables::of_process().get("TERM") != Some("dumb")
+}
+
+/// One line on a terminal that changes.
+#[derive(Debug)]
+pub(crate) struct Line(ProgressBar);
+
+impl Line {
+    /// One on standard error; none where that is no terminal, or where nothing is to be shown.
     ///
     /// # Errors
     ///
     /// [`Error::Config`] for a variable that cannot be understood.
-    pub(crate) fn begin(rank: Rank, ranks: u64, report: bool) -> Result<Self, Error> {
-        let progress = setting()?;
-        let tally = Arc::default();
-        let says_lines = report && progress == Progress::Auto && !io::stderr().is_terminal();
-        let lines = says_lines.then(|| {
-            Lines::start([FIRST, EVERY], &tally, move |now, since| {
-                output::say(&line(rank, ranks, now, since));
-            })
-        });
-        Ok(Self {
-            bar: bar_for(
-                progress,
-                ranks,
-                "  received from {pos}/{len} ranks  {wide_bar} {msg}",
-            ),
-            tally,
-            began: Instant::now(),
-            _lines: lines,
-        })
+    pub(crate) fn begin() -> Result<Option<Self>, Error> {
+        let settings = Settings::resolve(&Variables::of_process())?;
+        Ok((is_wanted(&settings) && can_draw()).then(Self::new))
+    }
+
+    fn new() -> Self {
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        Self(bar.with_style(style("{wide_msg}")))
+    }
+
+    /// Shows a text, cut to the width of the terminal; nothing takes the line away.
+    pub(crate) fn show(&self, text: Option<String>) {
+        match text {
+            Some(text) => {
+                if self.0.is_finished() {
+                    self.0.reset();
+                }
+                self.0.set_message(text);
+                self.0.tick();
+            }
+            None if self.0.is_finished() => {}
+            None => self.0.finish_and_clear(),
+        }
+    }
+
+    /// Takes the line away, does something that may write to the terminal, and shows it again.
+    pub(crate) fn aside<R>(&self, act: impl FnOnce() -> R) -> R {
+        self.0.suspend(act)
+    }
+}
+
+/// What one rank has handed in and received so far: a line on a terminal, elsewhere one after a second and every 30
+/// seconds. Under a launcher that shows all ranks together nothing.
+pub(crate) struct Received {
+    tally: Arc<Mutex<Option<Moved>>>,
+    showing: Option<Showing>,
+}
+
+impl Received {
+    /// Begins to show how far this rank has come; it says lines if it is one that `reports`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] for a variable that cannot be understood.
+    pub(crate) fn begin(reports: impl FnOnce(Rank) -> bool) -> Result<Self, Error> {
+        let settings = Settings::resolve(&Variables::of_process())?;
+        let rank = settings.detection.rank;
+        let tally: Arc<Mutex<Option<Moved>>> = Arc::default();
+        let showing = if !is_wanted(&settings) || progress::is_shown_by_launcher() {
+            None
+        } else if can_draw() {
+            let line = Line::new();
+            let pauses = [REDRAW, REDRAW];
+            let show = move |picture: &Picture, now| {
+                line.show(picture.line(now));
+                true
+            };
+            Some(Showing::start(pauses, RECENTLY, &tally, show))
+        } else if reports(rank) {
+            let say = move |picture: &Picture, now| {
+                let line = picture.line(now);
+                if let Some(line) = &line {
+                    output::say(&format!("fsgather: rank {rank}: {line}"));
+                }
+                line.is_some()
+            };
+            Some(Showing::start([FIRST, EVERY], EVERY, &tally, say))
+        } else {
+            None
+        };
+        Ok(Self { tally, showing })
     }
 
     /// Notes that all ranks have handed in their parts, of so many bytes together, and that these come from now on.
     pub(crate) fn expect(&mut self, bytes: u64) {
-        self.began = Instant::now();
-        let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
-        tally.total = Some(bytes);
+        *lock(&self.tally) = Some(Moved {
+            done: 0,
+            total: Some(bytes),
+        });
     }
 
     /// Notes that so many bytes have come.
     pub(crate) fn take(&self, bytes: u64) {
-        let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
-        tally.bytes += bytes;
-        let since = Since {
-            bytes: tally.bytes,
-            time: self.began.elapsed(),
-        };
-        self.bar.set_message(figures(*tally, since));
-    }
-
-    /// Notes that all of one more rank has come.
-    pub(crate) fn end_of_rank(&self) {
-        let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
-        tally.ranks += 1;
-        self.bar.inc(1);
+        lock(&self.tally).get_or_insert_default().done += bytes;
     }
 
     /// All that has come.
     pub(crate) fn bytes(&self) -> u64 {
-        let tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
-        tally.bytes
+        lock(&self.tally).map_or(0, |moved| moved.done)
     }
 
-    /// Takes the bar away.
+    /// Takes the line away.
     pub(crate) fn finish(self) {
-        self.bar.finish_and_clear();
+        drop(self.showing);
     }
 }
 
-/// What has come since the line before.
-#[derive(Clone, Copy, Debug)]
-struct Since {
-    bytes: u64,
-    time: Duration,
+fn lock<T>(guarded: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    guarded.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn line(rank: Rank, ranks: u64, now: Tally, since: Since) -> String {
-    format!(
-        "fsgather: rank {rank}: received from {} of {ranks} ranks, {}",
-        now.ranks,
-        figures(now, since)
-    )
+/// A thread that shows how far this process has come, until this is dropped.
+struct Showing {
+    stop: Option<mpsc::Sender<()>>,
+    thread: Option<thread::JoinHandle<()>>,
 }
 
-/// How much has come, of how much, how fast, and for how long it goes on so.
-fn figures(now: Tally, since: Since) -> String {
-    let millis = since.time.as_millis().max(1);
-    let rate = u64::try_from(u128::from(since.bytes) * 1000 / millis).unwrap_or(u64::MAX);
-    let mut text = bytes_text(now.bytes);
-    if let Some(total) = now.total {
-        text = format!("{text} of {}", bytes_text(total));
-    }
-    text = format!("{text}, {}/s", bytes_text(rate));
-    let left = now.total.map(|total| total.saturating_sub(now.bytes));
-    match left.and_then(|left| left.checked_div(rate)) {
-        Some(seconds) => format!(
-            "{text}, {} left",
-            duration_text(Duration::from_secs(seconds))
-        ),
-        None => text,
-    }
-}
-
-/// A thread that says lines until this is dropped.
-struct Lines {
-    _stop: mpsc::Sender<()>,
-}
-
-impl Lines {
-    /// The first one comes after the first of these times, the others that far apart.
+impl Showing {
+    /// It shows something after the first of these times, then again and again after the other; `show` says whether there
+    /// was something to be shown.
     fn start(
         [first, every]: [Duration; 2],
-        tally: &Arc<Mutex<Tally>>,
-        say: impl Fn(Tally, Since) + Send + 'static,
+        window: Duration,
+        tally: &Arc<Mutex<Option<Moved>>>,
+        show: impl Fn(&Picture, Instant) -> bool + Send + 'static,
     ) -> Self {
+        progress::watch();
         let (stop, stopped) = mpsc::channel();
         let tally = Arc::clone(tally);
-        let speak = move || {
-            let mut before = Tally::default();
-            let mut from = Instant::now();
-            let mut pause = first;
+        let work = move || {
+            let mut picture = Picture::of_one(window);
+            let mut due = Instant::now() + first;
+            picture.look(Instant::now(), [standing(&tally)]);
+            // It looks more often than it speaks: what lasts has begun when it is first seen.
+            let pause = REDRAW.min(first).min(every);
             while stopped.recv_timeout(pause) == Err(mpsc::RecvTimeoutError::Timeout) {
-                pause = every;
-                let now = *tally.lock().unwrap_or_else(PoisonError::into_inner);
-                let since = Since {
-                    bytes: now.bytes.saturating_sub(before.bytes),
-                    time: from.elapsed(),
-                };
-                say(now, since);
-                (before, from) = (now, Instant::now());
+                let now = Instant::now();
+                picture.look(now, [standing(&tally)]);
+                if now >= due && show(&picture, now) {
+                    due = now + every;
+                }
             }
         };
-        // Without a thread there are no lines, which is no reason to fail.
-        let _ = thread::Builder::new()
+        // Without a thread nothing is shown, which is no reason to fail.
+        let thread = thread::Builder::new()
             .name("fsgather-progress".into())
-            .spawn(speak);
-        Self { _stop: stop }
+            .spawn(work);
+        Self {
+            stop: Some(stop),
+            thread: thread.ok(),
+        }
+    }
+}
+
+impl Drop for Showing {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            // It takes its line away before anything else is written.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What this rank does: what the library says of it, until the command itself hands on what has come.
+fn standing(tally: &Mutex<Option<Moved>>) -> Option<Standing> {
+    let taken = *lock(tally);
+    match taken {
+        Some(moved) => Some(Standing {
+            stage: Stage::Reading,
+            call: Some(Call {
+                lane: 0,
+                number: u64::MAX,
+                name: String::new(),
+                ranks: 1,
+                moved,
+            }),
+        }),
+        None => progress::latest().map(Standing::from),
     }
 }
 
@@ -205,55 +247,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_tell_ranks_bytes_and_rate() {
-        let now = Tally {
-            ranks: 3,
-            bytes: 96 << 20,
-            total: None,
-        };
-        let since = Since {
-            bytes: 60 << 20,
-            time: Duration::from_secs(30),
-        };
-        assert_eq!(
-            line(Rank::ZERO, 8, now, since),
-            "fsgather: rank 0: received from 3 of 8 ranks, 96.0 MiB, 2.0 MiB/s"
-        );
-        let now = Tally {
-            total: Some(256 << 20),
-            ..now
-        };
-        assert_eq!(
-            line(Rank::ZERO, 8, now, since),
-            "fsgather: rank 0: received from 3 of 8 ranks, 96.0 MiB of 256.0 MiB, 2.0 MiB/s, 1 min 20 s left"
-        );
-        // Nothing has come yet: nobody knows how long it takes.
-        let since = Since { bytes: 0, ..since };
-        assert!(line(Rank::ZERO, 8, now, since).ends_with(" of 256.0 MiB, 0 bytes/s"));
-    }
-
-    #[test]
     fn lines_come_again_and_again_until_the_work_is_done() {
-        let tally = Arc::new(Mutex::new(Tally {
-            ranks: 1,
-            bytes: 10,
-            total: None,
-        }));
+        let tally = Arc::new(Mutex::new(Some(Moved {
+            done: 10 << 20,
+            total: Some(40 << 20),
+        })));
         let (send, said) = mpsc::channel();
-        let lines = Lines::start([Duration::from_millis(1); 2], &tally, move |now, since| {
-            let _ = send.send((now, since.bytes));
+        let pauses = [Duration::from_millis(1); 2];
+        let showing = Showing::start(pauses, EVERY, &tally, move |picture, now| {
+            let line = picture.line(now);
+            let is_said = line.is_some();
+            let _ = send.send(line);
+            is_said
         });
         let next = || said.recv_timeout(Duration::from_mins(1)).unwrap();
-        assert_eq!((next().1, next().1), (10, 0));
-        *tally.lock().unwrap() = Tally {
-            ranks: 2,
-            bytes: 25,
-            total: None,
-        };
-        let second = std::iter::repeat_with(next).find(|(now, _)| now.ranks == 2);
-        assert_eq!(second.unwrap().1, 15);
-        drop(lines);
-        // The thread ends, and with it the only sender.
+        let first = std::iter::repeat_with(next).flatten().next().unwrap();
+        assert!(
+            first.starts_with("received 10.0/40.0 MiB, 25 %, 0 bytes/s"),
+            "{first}"
+        );
+        lock(&tally).as_mut().unwrap().done = 30 << 20;
+        let second = std::iter::repeat_with(next).flatten();
+        let second = { second }
+            .find(|line| line.starts_with("received 30.0/40.0 MiB, 75 %"))
+            .unwrap();
+        assert!(second.ends_with(" left"), "{second}");
+        drop(showing);
+        // The thread has ended, and with it the only sender.
         while said.recv_timeout(Duration::from_mins(1)) != Err(mpsc::RecvTimeoutError::Disconnected)
         {
         }

@@ -472,6 +472,9 @@ fn wrong_usage_ends_with_2_before_anything_starts() {
             "--",
             "echo",
         ],
+        &["gather", "--concat=", "/dev/null"],
+        &["gather", "--out", "", "/dev/null"],
+        &["broadcast", "--out=", "/dev/null"],
         &["no-such-verb"],
         &[],
     ] {

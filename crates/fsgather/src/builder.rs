@@ -13,7 +13,7 @@ use std::{
 
 use bytes::Bytes;
 use fsgather_control::{means_loopback_only, meet};
-use fsgather_core::{Call, Error, Interrupt, Operation, ProcessId, Site, Solo, Start};
+use fsgather_core::{Call, Error, Interrupt, Operation, Phase, ProcessId, Site, Solo, Start};
 use fsgather_store::{liveness, this_process};
 
 use crate::{
@@ -24,8 +24,10 @@ use crate::{
     ground::LinkSettings,
     inner::Inner,
     last_error,
+    ledger::Ledger,
     meeting::{self, Prepared},
     place::Place,
+    progress::{self, Report},
     rendezvous::Rendezvous,
     route::Route,
     set_up,
@@ -200,7 +202,10 @@ impl Builder {
             None => Site::of(Location::caller()),
         };
         let is_tried = self.is_for_diagnosis;
-        step_aside(|| self.join(&site)).inspect_err(|failure| {
+        progress::leave(&Report::outside(Phase::Joining));
+        let joined = step_aside(|| self.join(&site));
+        progress::leave(&Report::outside(Phase::Computing));
+        joined.inspect_err(|failure| {
             if !is_tried {
                 last_error::note(failure);
             }
@@ -287,6 +292,7 @@ impl Builder {
             route.clone(),
             ground,
         );
+        world.ledger = Ledger::of_rank();
         world.compression = settings.compression.value;
         world.call_site = self.call_site.map(Site::named);
         world.interrupt = self.interrupt;

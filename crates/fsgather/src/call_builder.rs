@@ -2,7 +2,6 @@
 
 use std::{panic::Location, path::PathBuf, time::Duration};
 
-use bytes::Bytes;
 use fsgather_core::{Call, Error, Operation, Rank, Site};
 
 use crate::{
@@ -130,10 +129,7 @@ impl<C> CallBuilder<'_, C> {
     pub fn barrier(self) -> Result<(), Error> {
         let call = self.unbounded(Operation::Barrier, Location::caller())?;
         let inner = &self.communicator.inner;
-        let passed = step_aside(|| inner.exchange.exchange(call, Bytes::new()));
-        passed
-            .map(drop)
-            .inspect_err(|failure| inner.world.note_failed(failure))
+        step_aside(|| inner.pass(call)).inspect_err(|failure| inner.world.note_failed(failure))
     }
 
     /// As [`Communicator::close`]; the place counts.

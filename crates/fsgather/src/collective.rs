@@ -67,7 +67,7 @@ impl<'a> Started<'a> {
         let ready = publish(&session, route, &place, manner, encoding, source)
             .map_err(|cause| session.fail(cause))?;
         session
-            .contribute(ready.contribution)
+            .contribute(ready.contribution, ready.len)
             .inspect_err(|_| forget(&session, &place))?;
         let mut started = Self {
             session,
@@ -104,6 +104,7 @@ impl<'a> Started<'a> {
             &session.ticket,
             self.own.as_slice(),
             verdict.further_rounds,
+            |bytes| session.inner.world.ledger.moved(&session.ticket, bytes),
         )
         .map_err(|failure| session.over(failure))?;
         let acknowledge = verdict
@@ -204,11 +205,15 @@ impl<'a> Started<'a> {
 
     /// Lets the root of a gather read by and by; nothing elsewhere.
     pub(crate) fn parts<T>(&self, received: Received, take: Take<T>) -> Option<Parts<T>> {
-        self.session.succeed();
         let Received {
             incoming,
             acknowledge,
         } = received;
+        if incoming.is_some() {
+            self.session.hand_over();
+        } else {
+            self.session.succeed();
+        }
         Some(Parts::new(
             Arc::clone(&self.session.inner),
             self.session.ticket.clone(),

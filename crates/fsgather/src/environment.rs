@@ -161,12 +161,12 @@ variables! {
     LOG = "FSGATHER_LOG";
     values "a `tracing` filter";
     default "`warn`";
-    "What the command-line tool says on standard error."
+    "What the command-line tool says on standard error. Where more than warnings is asked for, with the time; `debug` says of each call how long it took, who came last, and how long that was waited for. `-q` and `-v` go before it, but those of `fsgather run` do not go before what its ranks find in this."
 
     PROGRESS = "FSGATHER_PROGRESS";
     values "`auto` or `off`";
     default "`auto`";
-    "Whether long work of the command-line tool shows how far it has come: by a bar on a terminal, elsewhere by a line after a second and every 30 seconds from the rank that receives, rank 0 if all do."
+    "Whether long work of the command-line tool shows how far it has come: by a line that changes on a terminal, of all ranks together under `fsgather run`; elsewhere `fsgather gather` says a line after a second and every 30 seconds on the rank that receives, rank 0 if all do."
 }
 
 /// `EXP_DIR`: the directory that the Python original uses; counts when [`DIR`] is not set.
@@ -190,6 +190,12 @@ const OF_PYTHON: [&str; 2] = ["FSGATHER_PATCH", "FSGATHER_PICKLE"];
 
 /// `FSGATHER_ERROR_FILE`: where a rank leaves what it has failed with; `fsgather run` sets it.
 pub(crate) const ERROR_FILE: &str = "FSGATHER_ERROR_FILE";
+
+/// `FSGATHER_PROGRESS_FILE`: where a rank leaves how far it has come; `fsgather run` on a terminal sets it.
+pub(crate) const PROGRESS_FILE: &str = "FSGATHER_PROGRESS_FILE";
+
+/// What `fsgather run` says to its ranks alone.
+const OF_RUN: [&str; 2] = [ERROR_FILE, PROGRESS_FILE];
 
 /// The variables that say where ranks meet, and what their job is called.
 pub(crate) const WHERE_RANKS_MEET: [&str; 4] = [DIR, EXP_DIR, RENDEZVOUS, JOB];
@@ -290,7 +296,9 @@ impl Variables {
             .iter()
             .filter(|(name, value)| name.starts_with(PREFIX) && !value.is_empty())
             .filter(|(name, _)| !ALL.iter().any(|known| known.name == *name))
-            .filter(|(name, _)| !OF_PYTHON.contains(&name.as_str()) && *name != ERROR_FILE)
+            .filter(|(name, _)| {
+                !OF_PYTHON.contains(&name.as_str()) && !OF_RUN.contains(&name.as_str())
+            })
             .map(|(name, _)| unknown(name))
             .collect()
     }

@@ -10,8 +10,8 @@ use std::{
 };
 
 use fsgather_core::{
-    Activity, ChannelId, Error, Exchange, Peer, PeerFailure, Phase, ProcessId, Rank, Site, Solo,
-    Ticket,
+    Activity, Call, ChannelId, Contribution, Error, Exchange, Peer, PeerFailure, Phase, ProcessId,
+    Rank, Round, Site, Solo, Ticket,
 };
 use fsgather_store::PayloadId;
 use uuid::Uuid;
@@ -124,6 +124,42 @@ impl Inner {
             self.exchange.stalled(ticket, &waits_for, idle);
         }
         self.exchange.progress(ticket, phase, bytes)
+    }
+
+    /// Notes that a call has ended well, with all that was to be read.
+    pub(crate) fn note_end(&self, ticket: &Ticket) {
+        let World {
+            ledger,
+            rank,
+            processes,
+            ..
+        } = &*self.world;
+        ledger.end(ticket, *rank, processes);
+    }
+
+    /// One exchange without a payload, as any other call.
+    pub(crate) fn pass(&self, call: Call) -> Result<(), Error> {
+        let ledger = &self.world.ledger;
+        let ticket = self.exchange.begin(call)?;
+        ledger.begin(&ticket, self.exchange.world_size().get());
+        let passed = self
+            .exchange
+            .contribute(&ticket, Round::VERDICT, Contribution::default())
+            .and_then(|()| {
+                ledger.handed_in(&ticket, 0);
+                self.exchange.wait(&ticket, Round::VERDICT)
+            });
+        match passed {
+            Ok(verdict) => {
+                ledger.decided(&ticket, verdict.last, None);
+                self.note_end(&ticket);
+                Ok(())
+            }
+            Err(failure) => {
+                ledger.forget(&ticket);
+                Err(failure)
+            }
+        }
     }
 
     pub(crate) fn me(&self) -> Peer {

@@ -77,6 +77,7 @@ pub mod housekeeping;
 pub mod last_error;
 pub mod launcher;
 pub mod path_choice;
+pub mod progress;
 pub mod settings;
 
 mod blocking;
@@ -88,6 +89,7 @@ mod file_calls;
 mod ground;
 mod inner;
 mod introduction;
+mod ledger;
 mod links;
 mod meeting;
 mod open_calls;

@@ -99,6 +99,11 @@ impl Drop for Left {
         if self.acknowledge {
             self.inner.exchange.done(&self.ticket);
         }
+        if self.failed {
+            self.inner.world.ledger.forget(&self.ticket);
+        } else {
+            self.inner.note_end(&self.ticket);
+        }
     }
 }
 

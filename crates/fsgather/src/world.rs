@@ -19,6 +19,7 @@ use crate::{
     ground::Ground,
     inner::lock,
     last_error,
+    ledger::Ledger,
     links::Links,
     open_calls::OpenCalls,
     place::Place,
@@ -58,6 +59,8 @@ pub(crate) struct World {
     pub(crate) file_calls: FileCalls,
     /// Calls of which something is still to be had, in all groups.
     pub(crate) open_calls: OpenCalls,
+    /// What is known of calls that are under way, in all groups.
+    pub(crate) ledger: Ledger,
     /// Ranks that are known to be lost.
     lost: Mutex<BTreeSet<Rank>>,
     /// The process that made this; a forked child inherits it, but nothing that it stands for.
@@ -88,6 +91,7 @@ impl World {
             directories: Directories::default(),
             file_calls: FileCalls::default(),
             open_calls: OpenCalls::default(),
+            ledger: Ledger::default(),
             lost: Mutex::default(),
             process: std::process::id(),
         }

@@ -53,6 +53,11 @@ How it ends:
   ended. 2: wrong arguments.
 
 Output:
+  On a terminal the last line tells how far ranks have come in a call of
+  theirs: bytes, rate, time left, who is slowest and who is waited for.
+  FSGATHER_PROGRESS=off or -q leave it out. -q and -v hold for the ranks as
+  well, unless FSGATHER_LOG says otherwise.
+
   Lines are relayed whole, and the last one of a rank is completed. A line of
   more than 64 KiB comes in pieces of 64 KiB, a line each.
 
@@ -71,12 +76,13 @@ pub(crate) struct RunArguments {
     #[arg(short = 'n', long = "ranks", value_name = "N", value_parser = local_ranks)]
     pub(super) ranks: WorldSize,
 
-    /// Existing directory for gathering, for rendezvous and payloads; without it `FSGATHER_DIR`, else
-    /// `EXP_DIR`, else `/tmp/fsgather-<uid>`.
+    /// Existing directory for gathering, for rendezvous and payloads (env: `FSGATHER_DIR`, else `EXP_DIR`;
+    /// else `/tmp/fsgather-<uid>`).
     #[arg(long, value_name = "DIR")]
     pub(super) dir: Option<PathBuf>,
 
-    /// How long ranks wait for each other without progress, in meeting and in each call, such as 30s.
+    /// How long ranks wait for each other without progress, in meeting and in each call, such as 30s
+    /// (default: 5m to meet, 30m in each call; env: `FSGATHER_JOIN_TIMEOUT`, `FSGATHER_TIMEOUT`).
     #[arg(long, value_name = "D", value_parser = positive_duration)]
     pub(super) timeout: Option<Duration>,
 

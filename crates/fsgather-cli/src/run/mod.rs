@@ -6,6 +6,7 @@
 //! more ends the ranks if this one is killed ([`Guard`]).
 
 mod arguments;
+mod board;
 mod directory;
 mod errors;
 mod exec_rank;
@@ -19,6 +20,7 @@ mod processes;
 mod python_patch;
 mod relay;
 mod report;
+mod screen;
 mod signals;
 mod supervision;
 mod variables;
@@ -44,7 +46,9 @@ use crate::{
     failure::Failure,
     invocation::Invocation,
     output::{self, Stream},
+    progress::Line,
 };
+use board::Board;
 use errors::Errors;
 use guard::Guard;
 use launch::StartFailure;
@@ -52,9 +56,10 @@ use lines::Lines;
 use processes::Processes;
 use relay::{Relay, Source};
 use report::Report;
+use screen::Screen;
 use signals::SignalWatch;
 use supervision::{Action, Input, Policy, Supervision};
-use variables::Job;
+use variables::{Job, Variable};
 
 /// What happens while ranks run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +90,8 @@ struct Task<'a> {
     data: Stream,
     /// Whether lines of their standard output, and of their standard error, come with the rank.
     is_prefixed: (bool, bool),
+    /// Whether a terminal shows how far they have come.
+    shows_progress: bool,
     policy: Policy,
 }
 
@@ -119,6 +126,7 @@ pub(crate) fn run(
         // Ranks' data must not mix with our own document.
         data: if json { Stream::Stderr } else { Stream::Stdout },
         is_prefixed: (!arguments.no_prefix, !arguments.no_prefix),
+        shows_progress: true,
         policy: Policy {
             grace: arguments.grace,
             kill_after: arguments.kill_after,
@@ -151,6 +159,8 @@ pub(crate) fn run_own(
         with_stdin: false,
         data: Stream::Stdout,
         is_prefixed: (false, true),
+        // They do so themselves.
+        shows_progress: false,
         policy: OWN_POLICY,
     };
     execute(&task, &job, false)
@@ -160,10 +170,11 @@ pub(crate) fn run_own(
 fn execute(task: &Task<'_>, job: &Job, json: bool) -> Result<u8, Failure> {
     let started_at = Instant::now();
     let errors = Errors::place().map_err(Failure::system("make a file in memory"))?;
+    let screen = screen(task, job)?;
     let (events, inbox) = mpsc::channel();
     // Before the first rank, so that no end of a rank is missed.
     let watch = SignalWatch::start(events.clone()).map_err(Failure::system("watch signals"))?;
-    let mut run = Run::start(task, job, events, &inbox, errors)?;
+    let mut run = Run::start(task, job, events, &inbox, errors, screen)?;
     run.supervise(&inbox);
     let code = run.finish();
     watch.stop();
@@ -182,6 +193,28 @@ fn execute(task: &Task<'_>, job: &Job, json: bool) -> Result<u8, Failure> {
         }
     }
     Ok(code)
+}
+
+/// What shows how far ranks have come, and what tells them so.
+fn screen(task: &Task<'_>, job: &Job) -> Result<(Option<Screen>, Variable), Failure> {
+    let line = if task.shows_progress {
+        Line::begin()?
+    } else {
+        None
+    };
+    let board = line.and_then(|line| {
+        // Without it a job runs as well.
+        let board = Board::place(job.world).ok()?;
+        Some((line, board))
+    });
+    Ok(match board {
+        None => (None, Board::none()),
+        Some((line, board)) => {
+            let variable = board.variable();
+            let screen = Screen::new(board, job.world.count(), line);
+            (Some(screen), variable)
+        }
+    })
 }
 
 /// Ranks that have been started, and what watches over them.
@@ -204,6 +237,7 @@ impl Run {
         events: Sender<Event>,
         inbox: &Receiver<Event>,
         errors: Errors,
+        (screen, progress): (Option<Screen>, Variable),
     ) -> Result<Self, Failure> {
         let mut guard =
             Guard::start(task.invocation).map_err(Failure::system("start a process"))?;
@@ -226,7 +260,11 @@ impl Run {
                 task.invocation,
                 &mut guard,
                 task.command,
-                &[job.variables_of(rank), vec![errors.variable()]].concat(),
+                &[
+                    job.variables_of(rank),
+                    vec![errors.variable(), progress.clone()],
+                ]
+                .concat(),
                 task.with_stdin && rank == Rank::ZERO,
             ) {
                 Ok(started) => {
@@ -256,7 +294,7 @@ impl Run {
             supervision: Supervision::new(task.policy, processes.pids().to_vec()),
             processes,
             guard,
-            relay: Relay::start(task.verb, job.world, sources, events)
+            relay: Relay::start(task.verb, job.world, sources, screen, events)
                 .map_err(Failure::system("start a thread"))?,
             errors,
             early,

@@ -18,7 +18,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{Event, fold::Fold, lines::Lines};
+use super::{Event, fold::Fold, lines::Lines, screen::Screen};
 use crate::{
     colour::Paint,
     output::{self, Stream},
@@ -84,11 +84,12 @@ pub(super) struct Relay {
 }
 
 impl Relay {
-    /// Starts relaying, for a verb that our own lines name.
+    /// Starts relaying, for a verb that our own lines name; and drawing on a screen, if there is one.
     pub(super) fn start(
         verb: &str,
         world: WorldSize,
         sources: Vec<Source>,
+        screen: Option<Screen>,
         events: Sender<Event>,
     ) -> io::Result<Self> {
         let (voice, ear) = UnixStream::pair()?;
@@ -104,6 +105,7 @@ impl Relay {
             ear: Some(ear),
             broken: [false; 2],
             fold: Fold::new(world, Paint::of(Stream::Stderr)),
+            screen,
             chunk: vec![0; CHUNK],
             out: Vec::new(),
             events,
@@ -148,6 +150,8 @@ struct Pump {
     /// Whether standard output and standard error take nothing any more.
     broken: [bool; 2],
     fold: Fold,
+    /// As long as ranks may get on.
+    screen: Option<Screen>,
     chunk: Vec<u8>,
     out: Vec<u8>,
     events: Sender<Event>,
@@ -159,6 +163,7 @@ impl Pump {
         loop {
             if self.sources.is_empty() && !drained {
                 drained = true;
+                self.screen = None;
                 // Nobody can say the same any more.
                 self.fold.finish(&mut self.out);
                 self.deliver(Stream::Stderr);
@@ -166,7 +171,12 @@ impl Pump {
             }
             self.fold.release(Instant::now(), &mut self.out);
             self.deliver(Stream::Stderr);
-            let next = self.fold.next(Instant::now());
+            if let Some(screen) = &mut self.screen {
+                screen.draw(Instant::now());
+            }
+            let now = Instant::now();
+            let drawn = self.screen.as_ref().map(|screen| screen.next(now));
+            let next = self.fold.next(now).into_iter().chain(drawn).min();
             let timeout = next.and_then(|next| Timespec::try_from(next).ok());
             let ready = self.wait(timeout.as_ref());
             let spoken_to = ready.get(self.sources.len()) == Some(&true);
@@ -176,6 +186,7 @@ impl Pump {
                 break;
             }
         }
+        self.screen = None;
         for _ in 0..LAST_ROUNDS {
             let ready = self.wait(Some(&Timespec::default()));
             if !ready.contains(&true) {
@@ -263,8 +274,16 @@ impl Pump {
 
     /// Writes what has been collected; a stream that takes nothing is told of once, then left alone.
     fn deliver(&mut self, stream: Stream) {
+        if self.out.is_empty() {
+            return;
+        }
         let broken = &mut self.broken[usize::from(stream == Stream::Stderr)];
-        if !*broken && let Err(error) = output::write(stream, &self.out) {
+        let write = || output::write(stream, &self.out);
+        let written = || match &self.screen {
+            Some(screen) => screen.aside(write),
+            None => write(),
+        };
+        if !*broken && let Err(error) = written() {
             *broken = true;
             // Without standard error a job still has its data.
             if stream == Stream::Stdout {

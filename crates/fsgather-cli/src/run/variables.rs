@@ -7,10 +7,10 @@ use std::{
     time::Duration,
 };
 
-use fsgather::{Rank, WorldSize, typed_duration_text};
+use fsgather::{Rank, WorldSize, environment::Variables, typed_duration_text};
 use rand::{RngExt, rand_core::UnwrapErr, rngs::SysRng};
 
-use crate::failure::Failure;
+use crate::{failure::Failure, log};
 
 /// One name and its value; `None` takes an inherited variable away.
 pub(super) type Variable = (&'static str, Option<OsString>);
@@ -50,7 +50,10 @@ impl Job {
             directory,
             timeout,
             master_port: free_port()?,
-            more: Vec::new(),
+            more: log::for_ranks(&Variables::of_process())
+                .into_iter()
+                .map(|(name, value)| (name, Some(value.into())))
+                .collect(),
         })
     }
 

@@ -3,6 +3,7 @@
 use std::{path::PathBuf, time::Instant};
 
 use clap::Args;
+use fsgather::progress;
 use serde::Serialize;
 
 use crate::{
@@ -11,7 +12,7 @@ use crate::{
     failure::Failure,
     input::Input,
     invocation::Invocation,
-    membership::{JoinArguments, Membership, for_rank, needs_rank},
+    membership::{JoinArguments, Membership, for_rank, needs_name, needs_rank},
     output,
 };
 
@@ -74,6 +75,7 @@ pub(crate) fn broadcast(
     invocation: &Invocation,
 ) -> Result<u8, Failure> {
     let started = Instant::now();
+    needs_name("--out", arguments.out.as_deref())?;
     if let Some(out) = &arguments.out {
         needs_rank("--out", out)?;
     } else if json {
@@ -93,6 +95,9 @@ pub(crate) fn broadcast(
         } else {
             Input::of(Some("-".as_ref()))
         }?;
+        if let Some(bytes) = input.expected_len().filter(|_| is_root) {
+            progress::expect(communicator, bytes);
+        }
         let out = arguments.out.as_ref().map(|out| for_rank(out, rank));
         let payload = communicator
             .broadcast_from(&mut input, arguments.root)

@@ -9,7 +9,7 @@ use std::{
 };
 
 use clap::Args;
-use fsgather::{Communicator, Rank};
+use fsgather::{Communicator, Rank, progress};
 use serde::Serialize;
 
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
     input::Input,
     invocation::Invocation,
     kept_names,
-    membership::{JoinArguments, Membership, for_rank, needs_rank},
+    membership::{JoinArguments, Membership, for_rank, needs_name, needs_rank},
     output,
     progress::Received,
     purpose::Purpose,
@@ -122,6 +122,9 @@ pub(crate) fn gather(
     let started = Instant::now();
     arguments.check(json)?;
     let mut input = Input::of(arguments.file.as_deref())?;
+    // Before ranks meet, so that it shows whom they wait for.
+    let teller = if arguments.all { 0 } else { arguments.root };
+    let progress = Received::begin(|rank| rank.get() == teller)?;
     let membership = Membership::join(&arguments.join, None, invocation)?;
     let report = membership.complete_as(arguments.purpose(), |communicator| {
         let rank = communicator.rank();
@@ -132,13 +135,9 @@ pub(crate) fn gather(
             // Told inside of the call, so that nobody waits for this rank.
             input.refuse(objection);
         }
-        let ranks = u64::from(communicator.world_size().get());
-        let reports = if arguments.all {
-            rank == Rank::ZERO
-        } else {
-            receives
-        };
-        let progress = Received::begin(rank, ranks, reports)?;
+        if let Some(bytes) = input.expected_len() {
+            progress::expect(communicator, bytes);
+        }
         let mut sink = Sink::new(&destination, arguments.force, progress);
         if arguments.all {
             let parts = communicator.all_gather_from(&mut input);
@@ -191,6 +190,8 @@ impl GatherArguments {
     }
 
     fn check(&self, json: bool) -> Result<(), Failure> {
+        needs_name("--out", self.out.as_deref())?;
+        needs_name("--concat=", self.concat.as_deref())?;
         if self.all {
             match (&self.out, self.concat.as_deref()) {
                 (Some(out), _) => needs_rank("--out", out)?,
@@ -321,7 +322,6 @@ impl<'a> Sink<'a> {
                 }
             }
         }
-        self.received.end_of_rank();
         Ok(())
     }
 

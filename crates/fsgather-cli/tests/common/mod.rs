@@ -75,8 +75,64 @@ pub(crate) fn run_script(ranks: u32, options: &[&str], script: &str) -> Command 
     command
 }
 
+/// A command of the shell on a terminal of this width, without the variables that choose a directory.
+pub(crate) fn on_terminal(columns: u32, command: &str) -> Command {
+    let script = format!("stty rows 24 cols {columns}; {command}");
+    let mut terminal = Command::new("script");
+    terminal
+        .args(["-qefc", &script, "/dev/null"])
+        .env_remove("FSGATHER_DIR")
+        .env_remove("EXP_DIR")
+        .env("TERM", "xterm")
+        .env("NO_COLOR", "1")
+        .stdin(Stdio::null());
+    terminal
+}
+
+/// Reads the next line without what ends it: a terminal's cursor also goes back to draw a line again.
+fn next_line(source: &mut impl BufRead) -> Option<Vec<u8>> {
+    let mut line = Vec::new();
+    loop {
+        let bytes = source.fill_buf().expect("read");
+        if bytes.is_empty() {
+            return (!line.is_empty()).then_some(line);
+        }
+        let end = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+        line.extend_from_slice(&bytes[..end.unwrap_or(bytes.len())]);
+        let read = end.map_or(bytes.len(), |end| end + 1);
+        source.consume(read);
+        if end.is_some() {
+            return Some(line);
+        }
+    }
+}
+
+/// Starts a command on a terminal and reads what it draws.
+pub(crate) fn start_drawing(command: &mut Command) -> Running {
+    start_reading(command, |fd, send| {
+        let mut source = BufReader::new(fd);
+        while let Some(line) = next_line(&mut source) {
+            if send(line).is_err() {
+                break;
+            }
+        }
+    })
+}
+
 /// Starts a command and reads what it says.
 pub(crate) fn start(command: &mut Command) -> Running {
+    start_reading(command, |fd, send| {
+        for line in BufReader::new(fd).split(b'\n') {
+            if send(line.expect("read")).is_err() {
+                break;
+            }
+        }
+    })
+}
+
+type Send<'a> = &'a dyn Fn(Vec<u8>) -> Result<(), mpsc::SendError<Line>>;
+
+fn start_reading(command: &mut Command, read: fn(fs::File, Send<'_>)) -> Running {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = process::spawn(command).expect("start");
     let (send, lines) = mpsc::channel();
@@ -87,11 +143,8 @@ pub(crate) fn start(command: &mut Command) -> Running {
     for (stream, fd) in sources {
         let send = send.clone();
         thread::spawn(move || {
-            for line in BufReader::new(fs::File::from(fd)).split(b'\n') {
-                if send.send((stream, line.expect("read"))).is_err() {
-                    break;
-                }
-            }
+            let send = |line| send.send((stream, line));
+            read(fs::File::from(fd), &send);
         });
     }
     Running {

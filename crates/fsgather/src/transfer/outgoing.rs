@@ -31,6 +31,9 @@ type Progress<'a> = Box<dyn FnMut(u64) -> Result<(), Error> + 'a>;
 /// Streams that have to be kept until they are asked for are held in memory up to this length, in bytes.
 const HELD: usize = 8 << 20;
 
+/// What is taken into memory in pieces of at least this length, in bytes, is shown as it comes.
+const NOTED: usize = 64 << 10;
+
 /// Of why a payload is in no file others are told so many characters at most.
 const REASON: usize = 400;
 
@@ -97,6 +100,8 @@ pub(crate) struct Ready<'b> {
     pub(crate) contribution: Contribution,
     /// What has to be handed over after the verdict.
     pub(crate) own: Own<'b>,
+    /// How long the payload is, in bytes.
+    pub(crate) len: u64,
 }
 
 impl<'a> Outgoing<'a> {
@@ -173,6 +178,7 @@ impl<'a> Outgoing<'a> {
         {
             self.instead = Some(refused);
         }
+        self.session.expect(len);
         self.open_file()?;
         if let Beyond::File(_, writer) = &mut self.beyond {
             writer.file.expect_len(len);
@@ -193,6 +199,7 @@ impl<'a> Outgoing<'a> {
             return Ok(Ready {
                 contribution: Contribution::inline(inline_body(seal, pieces)),
                 own: Own::Gone,
+                len,
             });
         }
         if !matches!(self.place, Place::Files(_)) {
@@ -251,7 +258,12 @@ impl<'a> Outgoing<'a> {
         }
         match &mut self.beyond {
             Beyond::Nowhere if self.instead.is_some() && self.has_source => {}
-            Beyond::Nowhere => self.buffer.extend_from_slice(bytes),
+            Beyond::Nowhere => {
+                self.buffer.extend_from_slice(bytes);
+                if bytes.len() >= NOTED {
+                    self.session.note_taken(bytes.len() as u64);
+                }
+            }
             Beyond::File(_, writer) => {
                 let before = writer.file.written();
                 if let Err(problem) = writer.write(bytes) {
@@ -401,7 +413,11 @@ impl<'a> Outgoing<'a> {
                     further_rounds: 0,
                 };
                 let own = Own::Gone;
-                return Ok(Ready { contribution, own });
+                return Ok(Ready {
+                    contribution,
+                    own,
+                    len,
+                });
             }
             (Own::Gone, Beyond::Spool(spool)) => Own::Spooled(spool),
             (Own::Gone, Beyond::Nowhere) if self.buffer.len() <= self.inline_limit => {
@@ -411,6 +427,7 @@ impl<'a> Outgoing<'a> {
                 return Ok(Ready {
                     contribution: Contribution::inline(body(session, announcement)?),
                     own: Own::Gone,
+                    len,
                 });
             }
             (Own::Gone, Beyond::Nowhere) => Own::Held(Bytes::from(self.buffer)),
@@ -457,6 +474,7 @@ fn link<'b>(
             further_rounds: 0,
         },
         own,
+        len,
     })
 }
 
@@ -479,6 +497,7 @@ fn relayed<'b>(
             leaves: Leaves::Nothing,
             further_rounds: relay::rounds(bytes.len(), piece)?,
         },
+        len: bytes.len() as u64,
         own,
     })
 }

@@ -17,12 +17,14 @@ pub(crate) fn rounds(len: usize, piece: usize) -> Result<u32, Error> {
     })
 }
 
-/// Takes part in all further rounds of a call; what each rank has handed over, on recipients.
+/// Takes part in all further rounds of a call; what each rank has handed over, on recipients. `moved` is told how many bytes
+/// have come with each.
 pub(crate) fn run(
     exchange: &dyn Exchange,
     ticket: &Ticket,
     payload: &[u8],
     rounds: u32,
+    moved: impl Fn(u64),
 ) -> Result<Vec<Vec<u8>>, Error> {
     let piece = exchange.body_limit();
     let mut pieces = payload.chunks(piece.max(1));
@@ -37,6 +39,7 @@ pub(crate) fn run(
         let Some(table) = exchange.wait(ticket, round)?.table else {
             continue;
         };
+        moved(table.bodies.iter().map(|body| body.len() as u64).sum());
         received.resize_with(table.bodies.len(), Vec::new);
         for (so_far, body) in received.iter_mut().zip(table.bodies) {
             so_far.extend_from_slice(&body);

@@ -6,11 +6,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Call, Contribution, Error, PeerFailure, Phase, Round, Ticket, Verdict};
+use bytes::Bytes;
+use fsgather_core::{Call, Contribution, Error, PeerFailure, Phase, Rank, Round, Ticket, Verdict};
 
+use super::announcement::Announcement;
 #[cfg(feature = "ndarray")]
 use super::stream::OwnMoved;
-use crate::inner::Inner;
+use crate::{inner::Inner, ledger::Brought};
 
 /// How long nothing may move in a ring once the communicator has failed.
 const LAST_BYTES: Duration = Duration::from_secs(3);
@@ -31,6 +33,7 @@ pub(crate) struct Session {
 /// What others do wrong meanwhile is told at the next call; what is decided can be read, unless it was this
 /// rank itself that was told to stop.
 pub(crate) fn note_read(inner: &Inner, ticket: &Ticket, bytes: u64) -> Result<(), Error> {
+    inner.world.ledger.moved(ticket, bytes);
     match inner.progress(ticket, Phase::Reading, bytes) {
         Err(failure) if inner.world.interrupt.reason().is_some() => Err(failure),
         _ => Ok(()),
@@ -42,6 +45,8 @@ impl Session {
     pub(crate) fn begin(inner: &Arc<Inner>, call: Call) -> Result<Self, Error> {
         let begun = inner.exchange.begin(call);
         let ticket = begun.inspect_err(|failure| inner.world.note_failed(failure))?;
+        let ranks = inner.exchange.world_size().get();
+        inner.world.ledger.begin(&ticket, ranks);
         Ok(Self {
             ticket,
             inner: Arc::clone(inner),
@@ -55,8 +60,21 @@ impl Session {
     pub(crate) fn moved(&self, bytes: u64) -> Result<(), Error> {
         match self.phase.get() {
             Phase::Reading => note_read(&self.inner, &self.ticket, bytes),
-            phase => self.inner.progress(&self.ticket, phase, bytes),
+            phase => {
+                self.inner.world.ledger.moved(&self.ticket, bytes);
+                self.inner.progress(&self.ticket, phase, bytes)
+            }
         }
+    }
+
+    /// Notes that bytes have been taken into memory, for whoever shows that.
+    pub(crate) fn note_taken(&self, bytes: u64) {
+        self.inner.world.ledger.moved(&self.ticket, bytes);
+    }
+
+    /// Notes how many bytes this rank hands in, where that is known before.
+    pub(crate) fn expect(&self, bytes: u64) {
+        self.inner.world.ledger.expect(&self.ticket, bytes);
     }
 
     /// What notes that bytes have moved in a ring, which all members have to keep turning.
@@ -67,6 +85,8 @@ impl Session {
     pub(crate) fn turning(&self) -> impl FnMut(u64) -> Result<(), Error> + '_ {
         let mut over_at = None;
         move |bytes| {
+            // As much goes out as comes in.
+            self.inner.world.ledger.moved(&self.ticket, bytes / 2);
             let noted = self.inner.progress(&self.ticket, self.phase.get(), bytes);
             let Err(failure) = noted else { return Ok(()) };
             if self.inner.world.interrupt.reason().is_some() {
@@ -91,13 +111,14 @@ impl Session {
         Box::new(move |bytes| note_read(&inner, &ticket, bytes))
     }
 
-    /// Hands in this rank's contribution.
-    pub(crate) fn contribute(&self, contribution: Contribution) -> Result<(), Error> {
+    /// Hands in this rank's contribution; `len` is how long its payload is, in bytes.
+    pub(crate) fn contribute(&self, contribution: Contribution, len: u64) -> Result<(), Error> {
         self.inner
             .exchange
             .contribute(&self.ticket, Round::VERDICT, contribution)
             .map_err(|failure| self.over(failure))?;
         self.phase.set(Phase::Waiting);
+        self.inner.world.ledger.handed_in(&self.ticket, len);
         Ok(())
     }
 
@@ -113,6 +134,12 @@ impl Session {
             let acknowledge = table.is_some_and(|table| table.acknowledge);
             self.acknowledge.set(acknowledge);
             self.phase.set(Phase::Reading);
+            let ledger = &self.inner.world.ledger;
+            if !ledger.is_empty() {
+                let own = self.inner.exchange.rank();
+                let brought = table.map(|table| brought(&table.bodies, own));
+                ledger.decided(&self.ticket, verdict.last, brought);
+            }
         }
         Ok(verdict)
     }
@@ -121,6 +148,7 @@ impl Session {
     pub(crate) fn abandon(&self) {
         if !self.finished.replace(true) {
             self.inner.exchange.abandon(&self.ticket);
+            self.inner.world.ledger.forget(&self.ticket);
         }
     }
 
@@ -132,6 +160,7 @@ impl Session {
         let exchange = &self.inner.exchange;
         let failure = exchange.fail(&self.ticket, self.phase.get(), cause);
         self.inner.world.note_failed(&failure);
+        self.inner.world.ledger.forget(&self.ticket);
         if self.acknowledge.get() {
             // What could not be read is not needed any more.
             exchange.done(&self.ticket);
@@ -142,12 +171,19 @@ impl Session {
     /// Notes that the call has ended with an error that all ranks know.
     pub(crate) fn over(&self, failure: Error) -> Error {
         self.inner.world.note_failed(&failure);
+        self.inner.world.ledger.forget(&self.ticket);
         self.finished.set(true);
         failure
     }
 
     /// Notes that the call has ended well.
     pub(crate) fn succeed(&self) {
+        self.finished.set(true);
+        self.inner.note_end(&self.ticket);
+    }
+
+    /// Notes that the call has been decided well; what it brings is read by somebody else, who notes its end.
+    pub(crate) fn hand_over(&self) {
         self.finished.set(true);
     }
 
@@ -161,6 +197,25 @@ impl Session {
             },
         }
     }
+}
+
+/// What announcements come to for the rank at `own`.
+fn brought(bodies: &[Bytes], own: Rank) -> Brought {
+    let mut brought = Brought::default();
+    for (rank, body) in (0..).map(Rank::new).zip(bodies) {
+        let (bytes, is_here) = match Announcement::from_body(body) {
+            Some(Announcement::Inline { payload, .. }) => (payload.len() as u64, true),
+            Some(Announcement::File(file)) => (file.locator.raw_len, false),
+            Some(Announcement::Relayed(relayed)) => (relayed.len, false),
+            Some(Announcement::Linked { len }) => (len, rank == own),
+            None => (0, true),
+        };
+        brought.bytes = brought.bytes.saturating_add(bytes);
+        if !is_here {
+            brought.to_move = brought.to_move.saturating_add(bytes);
+        }
+    }
+    brought
 }
 
 impl Drop for Session {

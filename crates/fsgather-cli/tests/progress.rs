@@ -1,0 +1,189 @@
+//! What people see while something runs, with real processes on a real terminal.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "functions that tests share fail them in the same way"
+)]
+
+mod common;
+
+use std::{fs, path::Path, process::Command};
+
+use common::{finish, fsgather, on_terminal, run_script, start_drawing};
+
+const TOOL: &str = env!("CARGO_BIN_EXE_fsgather");
+
+/// Two files and a pipe as the payloads of three ranks, in a directory of their own.
+fn work() -> tempfile::TempDir {
+    let work = tempfile::tempdir().unwrap();
+    for rank in 0..2 {
+        fs::write(work.path().join(format!("part.{rank}")), vec![7; 300_000]).unwrap();
+    }
+    let made = finish(Command::new("mkfifo").arg(work.path().join("part.2")));
+    assert_eq!(made.code, Some(0), "{}", made.stderr);
+    work
+}
+
+/// `fsgather run` of three ranks that gather their payloads, with the command where it is found as the tool.
+fn gather_of_three(work: &Path, columns: u32) -> Command {
+    let script =
+        "fsgather gather part.$FSGATHER_RANK --concat=whole; echo rank $FSGATHER_RANK is through";
+    let path = Path::new(TOOL).parent().unwrap().display();
+    let mut command = on_terminal(
+        columns,
+        &format!(
+            "PATH={path}:$PATH exec fsgather run -n 3 --dir {} -- sh -c '{script}'",
+            work.display()
+        ),
+    );
+    command.current_dir(work);
+    command
+}
+
+#[test]
+fn run_draws_on_a_terminal_how_far_its_ranks_have_come() {
+    let work = work();
+    let mut run = start_drawing(&mut gather_of_three(work.path(), 200));
+    // The third rank has come to the gather, and its payload has not ended.
+    let line = run.wait_for("2 of 3 ranks in");
+    assert!(
+        line.contains("gather #") && line.contains(": publishing "),
+        "{line}"
+    );
+    fs::write(work.path().join("part.2"), vec![7; 300_000]).unwrap();
+    for rank in 0..3 {
+        // A line of its own, whatever was drawn before.
+        let line = run.wait_for(&format!("rank {rank} is through"));
+        assert!(
+            line.ends_with(&format!("[{rank}] rank {rank} is through")),
+            "{line}"
+        );
+    }
+    let done = run.finish();
+    let all = String::from_utf8_lossy(&done.stdout).into_owned();
+    assert_eq!(done.code, Some(0), "{all}");
+    let last = all.trim_end().rsplit('\n').next().unwrap_or_default();
+    assert!(!last.contains("gather #"), "{last}");
+    assert_eq!(fs::read(work.path().join("whole")).unwrap().len(), 900_000);
+}
+
+#[test]
+fn run_names_who_has_not_come_to_the_meeting() {
+    let place = tempfile::tempdir().unwrap();
+    let pipe = place.path().join("go");
+    let made = finish(Command::new("mkfifo").arg(&pipe));
+    assert_eq!(made.code, Some(0), "{}", made.stderr);
+    let script = format!(
+        "[ $FSGATHER_RANK != 1 ] || read go <{}; exec {TOOL} barrier",
+        pipe.display()
+    );
+    let command = format!(
+        "exec {TOOL} run -n 3 --dir {} -- sh -c '{script}'",
+        place.path().display()
+    );
+    let mut run = start_drawing(&mut on_terminal(200, &command));
+    run.wait_for("meeting, 2 of 3 ranks here, waiting for rank 1");
+    fs::write(&pipe, "go\n").unwrap();
+    let done = run.finish();
+    assert_eq!(
+        done.code,
+        Some(0),
+        "{}",
+        String::from_utf8_lossy(&done.stdout)
+    );
+}
+
+#[test]
+fn the_line_fits_into_a_narrow_terminal() {
+    let work = work();
+    let mut run = start_drawing(&mut gather_of_three(work.path(), 40));
+    let line = run.wait_for("publishing ");
+    let text = line.rsplit('\u{1b}').next().unwrap_or_default();
+    let text = text.trim_start_matches(|c: char| c == '[' || c.is_ascii_digit() || c == 'K');
+    assert!(text.trim_end().chars().count() <= 40, "{text:?}");
+    fs::write(work.path().join("part.2"), "x").unwrap();
+    assert_eq!(run.finish().code, Some(0));
+}
+
+/// What the ranks of a run find in their environment.
+fn found(command: &mut Command) -> String {
+    let done = finish(command);
+    let said = String::from_utf8_lossy(&done.stdout).into_owned();
+    assert_eq!(done.code, Some(0), "{said}{}", done.stderr);
+    said
+}
+
+#[test]
+fn ranks_are_asked_for_reports_by_a_terminal_alone() {
+    // As a rank of another run, whose board is not theirs.
+    let mut inner = run_script(2, &[], "env");
+    let said = found(inner.env("FSGATHER_PROGRESS_FILE", "/proc/1/fd/9"));
+    assert!(
+        said.contains("FSGATHER_RANK=1") && !said.contains("FSGATHER_PROGRESS_FILE"),
+        "{said}"
+    );
+    let place = std::env::temp_dir();
+    let on_terminal = |options: &str| {
+        let place = place.display();
+        let command = format!("exec {TOOL} run -n 1 {options} --dir {place} -- env");
+        found(&mut on_terminal(200, &command))
+    };
+    assert!(on_terminal("").contains("FSGATHER_PROGRESS_FILE=/proc/"));
+    let quiet = on_terminal("-q");
+    assert!(!quiet.contains("FSGATHER_PROGRESS_FILE"), "{quiet}");
+    for (name, value) in [("LOG", "error"), ("PROGRESS", "off")] {
+        assert!(
+            quiet.contains(&format!("FSGATHER_{name}={value}")),
+            "{quiet}"
+        );
+    }
+}
+
+#[test]
+fn ranks_that_cannot_leave_their_reports_run_as_well() {
+    let place = tempfile::tempdir().unwrap();
+    for path in ["/nowhere/at/all", "/proc/self/fd/0", "/dev/full"] {
+        let mut command = fsgather(&["gather", "-"]);
+        command
+            .env("FSGATHER_DIR", place.path())
+            .env("FSGATHER_RANK", "0")
+            .env("FSGATHER_WORLD_SIZE", "1")
+            .env("FSGATHER_PROGRESS_FILE", path);
+        let done = finish(&mut command);
+        assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""), "{path}");
+    }
+}
+
+#[test]
+fn a_run_that_says_more_says_a_line_of_each_call_with_the_time() {
+    let script = format!("exec {TOOL} barrier");
+    let done = finish(&mut run_script(2, &["-vv"], &script));
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    let line = |rank: u32| {
+        let lines = done.stderr.lines();
+        let mut lines =
+            lines.filter(|line| line.contains(&format!("fsgather: rank {rank}: debug: barrier #")));
+        lines
+            .next()
+            .unwrap_or_else(|| panic!("{}", done.stderr))
+            .to_owned()
+    };
+    for rank in 0..2 {
+        let line = line(rank);
+        assert!(
+            line.starts_with(&format!("[{rank}] 2")) && line.contains("Z fsgather: "),
+            "{line}"
+        );
+        assert!(
+            line.contains("  2 ranks  ") && line.contains(" s (waited "),
+            "{line}"
+        );
+    }
+    let last = [line(0), line(1)].map(|line| line.contains(", came last, moved for "));
+    assert!(last[0] != last[1], "{}", done.stderr);
+    // What the user says more finely counts.
+    let mut finer = run_script(2, &["-vv"], &script);
+    let done = finish(finer.env("FSGATHER_LOG", "warn"));
+    assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""));
+}

@@ -1,0 +1,345 @@
+//! What is known of the calls that are under way: [`Ledger`], for [reports](crate::progress) and for the log.
+//!
+//! Nothing is kept of a call that nobody looks at.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use fsgather_core::{ChannelId, Epoch, Phase, ProcessId, Rank, Ticket, bytes_text, duration_text};
+
+use crate::{
+    inner::lock,
+    progress::{self, CallReport, Report},
+};
+
+/// Reports of bytes that move are this far apart.
+const EVERY: Duration = Duration::from_millis(100);
+
+/// The calls of one process in a world and its groups.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    calls: Mutex<BTreeMap<(ChannelId, Epoch), Entry>>,
+    /// How many there are, so that nobody has to look where there are none.
+    open: AtomicUsize,
+    /// What the next call hands in, in bytes, if the program has said so.
+    announced: AtomicU64,
+    /// Whether what is known goes to whoever shows it: not what threads of one process do.
+    reports: bool,
+}
+
+/// One call.
+#[derive(Debug)]
+struct Entry {
+    report: CallReport,
+    phase: Phase,
+    reported: Instant,
+    times: Times,
+    /// Who came last.
+    last: Option<Rank>,
+    /// What all have handed in, on recipients; else what this rank has.
+    bytes: u64,
+    receives: bool,
+}
+
+/// When a call has come how far.
+#[derive(Clone, Copy, Debug)]
+struct Times {
+    begun: Instant,
+    handed_in: Option<Instant>,
+    decided: Option<Instant>,
+}
+
+impl Ledger {
+    /// One whose calls are those of the rank that this process is.
+    pub(crate) fn of_rank() -> Self {
+        Self {
+            reports: true,
+            ..Self::default()
+        }
+    }
+
+    /// Notes what the next call hands in.
+    pub(crate) fn announce(&self, bytes: u64) {
+        self.announced.store(bytes, Ordering::Relaxed);
+    }
+
+    /// A call of so many ranks begins.
+    pub(crate) fn begin(&self, ticket: &Ticket, ranks: u32) {
+        let announced = self.announced.swap(0, Ordering::Relaxed);
+        let reports = self.reports && progress::is_asked_for();
+        if !reports && !tracing::enabled!(tracing::Level::DEBUG) {
+            return;
+        }
+        let now = Instant::now();
+        let entry = Entry {
+            report: CallReport {
+                lane: ticket.channel.get(),
+                number: ticket.epoch.get(),
+                operation: ticket.call.operation.name().into(),
+                site: ticket.call.site.to_string(),
+                ranks,
+                done: 0,
+                total: (announced > 0).then_some(announced),
+            },
+            phase: Phase::Publishing,
+            reported: now,
+            times: Times {
+                begun: now,
+                handed_in: None,
+                decided: None,
+            },
+            last: None,
+            bytes: 0,
+            receives: false,
+        };
+        self.leave(&entry);
+        let mut calls = lock(&self.calls);
+        calls.insert((ticket.channel, ticket.epoch), entry);
+        self.open.store(calls.len(), Ordering::Relaxed);
+    }
+
+    /// Whether nothing is kept of any call.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.open.load(Ordering::Relaxed) == 0
+    }
+
+    /// This rank hands in so many bytes.
+    pub(crate) fn expect(&self, ticket: &Ticket, bytes: u64) {
+        self.change(ticket, |entry, _| {
+            entry.report.total = Some(bytes);
+            true
+        });
+    }
+
+    /// So many bytes have moved.
+    pub(crate) fn moved(&self, ticket: &Ticket, bytes: u64) {
+        self.change(ticket, |entry, now| {
+            let report = &mut entry.report;
+            report.done = report.done.saturating_add(bytes);
+            if let Some(total) = report.total {
+                // What goes through compression, or both ways, is counted as it moves.
+                report.done = report.done.min(total);
+            }
+            now.saturating_duration_since(entry.reported) >= EVERY
+        });
+    }
+
+    /// This rank has handed in its part, of so many bytes if that is known.
+    pub(crate) fn handed_in(&self, ticket: &Ticket, bytes: u64) {
+        self.change(ticket, |entry, now| {
+            entry.times.handed_in = Some(now);
+            entry.bytes = bytes.max(entry.report.done);
+            entry.enter(Phase::Waiting, None);
+            true
+        });
+    }
+
+    /// All have, `last` the last of them; this rank receives so many bytes in all, of which some have still to be moved.
+    pub(crate) fn decided(&self, ticket: &Ticket, last: Option<Rank>, brought: Option<Brought>) {
+        self.change(ticket, |entry, now| {
+            entry.times.decided = Some(now);
+            entry.last = last;
+            if let Some(brought) = brought {
+                entry.receives = true;
+                entry.bytes = brought.bytes;
+                entry.enter(Phase::Reading, Some(brought.to_move));
+            }
+            brought.is_some()
+        });
+    }
+
+    /// The call has ended well, where all is read that it brings.
+    pub(crate) fn end(&self, ticket: &Ticket, me: Rank, processes: &[ProcessId]) {
+        let Some(mut entry) = self.remove(ticket) else {
+            return;
+        };
+        let now = Instant::now();
+        let host = |rank: Rank| Some(processes.get(rank.index())?.host.as_str());
+        tracing::debug!("{}", entry.line(ticket, me, host, now));
+        entry.enter(Phase::Computing, None);
+        self.leave(&entry);
+    }
+
+    /// The call has ended otherwise.
+    pub(crate) fn forget(&self, ticket: &Ticket) {
+        if let Some(mut entry) = self.remove(ticket) {
+            entry.enter(Phase::Computing, None);
+            self.leave(&entry);
+        }
+    }
+
+    fn remove(&self, ticket: &Ticket) -> Option<Entry> {
+        if self.is_empty() {
+            return None;
+        }
+        let mut calls = lock(&self.calls);
+        let entry = calls.remove(&(ticket.channel, ticket.epoch));
+        self.open.store(calls.len(), Ordering::Relaxed);
+        entry
+    }
+
+    /// Changes what is known of a call, and reports it if that says so.
+    fn change(&self, ticket: &Ticket, change: impl FnOnce(&mut Entry, Instant) -> bool) {
+        if self.is_empty() {
+            return;
+        }
+        let mut calls = lock(&self.calls);
+        let Some(entry) = calls.get_mut(&(ticket.channel, ticket.epoch)) else {
+            return;
+        };
+        let now = Instant::now();
+        if change(entry, now) {
+            entry.reported = now;
+            self.leave(entry);
+        }
+    }
+
+    fn leave(&self, entry: &Entry) {
+        if self.reports {
+            progress::leave(&Report {
+                phase: entry.phase,
+                call: Some(entry.report.clone()),
+            });
+        }
+    }
+}
+
+/// What a call brings to a recipient.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Brought {
+    /// All payloads together, in bytes.
+    pub(crate) bytes: u64,
+    /// What of it has still to be moved.
+    pub(crate) to_move: u64,
+}
+
+impl Entry {
+    fn enter(&mut self, phase: Phase, total: Option<u64>) {
+        self.phase = phase;
+        self.report.done = 0;
+        self.report.total = total;
+    }
+
+    /// The call in one line, such as `all_gather #2 eval.py:42  4 ranks  48.0 MiB  1.83 s (waited 1.71 s for rank 2 on n7,
+    /// moved for 0.12 s)`.
+    fn line<'a>(
+        &self,
+        ticket: &Ticket,
+        me: Rank,
+        host: impl FnOnce(Rank) -> Option<&'a str>,
+        now: Instant,
+    ) -> String {
+        let Times {
+            begun,
+            handed_in,
+            decided,
+        } = self.times;
+        let took = now.saturating_duration_since(begun);
+        let waited = match (handed_in, decided) {
+            (Some(handed_in), Some(decided)) => decided.saturating_duration_since(handed_in),
+            _ => Duration::ZERO,
+        };
+        let whom = match self.last {
+            None => String::new(),
+            Some(last) if last == me => ", came last".into(),
+            Some(last) => match host(last) {
+                Some(host) => format!(" for rank {last} on {host}"),
+                None => format!(" for rank {last}"),
+            },
+        };
+        let handed_in = if self.receives { "" } else { " handed in" };
+        let ranks = self.report.ranks;
+        format!(
+            "{ticket} {}  {ranks} rank{}  {}{handed_in}  {} (waited {}{whom}, moved for {})",
+            ticket.call.site,
+            if ranks == 1 { "" } else { "s" },
+            bytes_text(self.bytes),
+            seconds_text(took),
+            seconds_text(waited),
+            seconds_text(took.saturating_sub(waited)),
+        )
+    }
+}
+
+/// A time that is compared with others: in seconds, as long as that reads well.
+fn seconds_text(time: Duration) -> String {
+    if time < Duration::from_mins(10) {
+        format!("{:.2} s", time.as_secs_f64())
+    } else {
+        duration_text(Duration::from_secs(time.as_secs()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use fsgather_core::{Call, Operation, Site};
+
+    use super::*;
+
+    fn ticket() -> Ticket {
+        Ticket {
+            channel: ChannelId::WORLD,
+            epoch: Epoch::new(2),
+            call: Arc::new(Call::new(Operation::AllGather, Site::named("eval.py:42"))),
+        }
+    }
+
+    fn entry(begun: Instant, last: u32) -> Entry {
+        Entry {
+            report: CallReport {
+                lane: 0,
+                number: 2,
+                operation: "all_gather".into(),
+                site: "eval.py:42".into(),
+                ranks: 4,
+                done: 0,
+                total: None,
+            },
+            phase: Phase::Reading,
+            reported: begun,
+            times: Times {
+                begun,
+                handed_in: Some(begun + Duration::from_millis(50)),
+                decided: Some(begun + Duration::from_millis(1760)),
+            },
+            last: Some(Rank::new(last)),
+            bytes: 48 << 20,
+            receives: true,
+        }
+    }
+
+    #[test]
+    fn a_call_is_one_line_with_who_came_last() {
+        let begun = Instant::now();
+        let end = begun + Duration::from_millis(1830);
+        let line = |me| entry(begun, 2).line(&ticket(), Rank::new(me), |_| Some("n7"), end);
+        assert_eq!(
+            line(0),
+            "all_gather #2 eval.py:42  4 ranks  48.0 MiB  1.83 s (waited 1.71 s for rank 2 on n7, moved for 0.12 s)"
+        );
+        assert!(
+            line(2).ends_with("1.83 s (waited 1.71 s, came last, moved for 0.12 s)"),
+            "{}",
+            line(2)
+        );
+    }
+
+    #[test]
+    fn nothing_is_kept_of_calls_that_nobody_looks_at() {
+        let ledger = Ledger::default();
+        tracing::subscriber::with_default(tracing::subscriber::NoSubscriber::default(), || {
+            ledger.begin(&ticket(), 4);
+        });
+        assert!(ledger.is_empty());
+        ledger.moved(&ticket(), 1);
+        ledger.end(&ticket(), Rank::ZERO, &[]);
+    }
+}
