@@ -148,7 +148,7 @@ impl Communicator {
         let payload = self
             .waiting
             .run(py, || member.call_with(&options).broadcast_bytes(&[], src))?;
-        object::decode(py, payload, carrying.pickling)
+        object::decode(py, payload, carrying.pickling, src.into())
     }
 
     /// An iterator over all ranks' objects on `dst`, `None` elsewhere.
@@ -310,8 +310,8 @@ pub(crate) fn decode_all(
     pickling: Pickling,
 ) -> PyResult<Bound<'_, PyList>> {
     let objects = PyList::empty(py);
-    for payload in payloads {
-        objects.append(object::decode(py, payload, pickling)?)?;
+    for (rank, payload) in (0_u32..).zip(payloads) {
+        objects.append(object::decode(py, payload, pickling, rank.into())?)?;
     }
     Ok(objects)
 }

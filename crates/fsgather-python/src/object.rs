@@ -5,7 +5,7 @@
 //! Payloads are mapped at addresses divisible by 64, so that arrays come back aligned and in place.
 
 use bytes::Bytes;
-use fsgather::{Payload, Pieces};
+use fsgather::{Payload, Pieces, Rank};
 use pyo3::{
     exceptions::{PyTypeError, PyValueError},
     prelude::*,
@@ -96,12 +96,27 @@ fn lay_out(kind: u8, stream: Bytes, buffers: impl ExactSizeIterator<Item = Bytes
     pieces
 }
 
-/// The object that a payload holds; its large buffers stay where they are, private to this process.
+/// The object that the payload of a rank holds; its large buffers stay where they are, private to this process.
 ///
 /// # Errors
 ///
 /// `ValueError` for a payload that is none; what unpickling raises; `TypeError` for a pickle where that is refused.
-pub(crate) fn decode(py: Python<'_>, payload: Payload, pickling: Pickling) -> PyResult<Py<PyAny>> {
+/// Each says whose payload it was.
+pub(crate) fn decode(
+    py: Python<'_>,
+    payload: Payload,
+    pickling: Pickling,
+    writer: Rank,
+) -> PyResult<Py<PyAny>> {
+    decode_anyones(py, payload, pickling).inspect_err(|error| {
+        // Whatever fails here, what has been raised before is what counts.
+        let _ = py
+            .import("fsgather._errors")
+            .and_then(|errors| errors.call_method1("name_writer", (error.value(py), writer.get())));
+    })
+}
+
+fn decode_anyones(py: Python<'_>, payload: Payload, pickling: Pickling) -> PyResult<Py<PyAny>> {
     let layout = Layout::read(&payload).ok_or_else(|| {
         PyValueError::new_err(
             "this payload does not hold a Python object: do all ranks run Python?",

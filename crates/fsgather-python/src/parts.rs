@@ -45,7 +45,7 @@ impl Parts {
             parts.as_mut().and_then(Iterator::next).transpose()
         })?;
         payload
-            .map(|(_rank, payload)| object::decode(py, payload, self.pickling))
+            .map(|(rank, payload)| object::decode(py, payload, self.pickling, rank))
             .transpose()
     }
 

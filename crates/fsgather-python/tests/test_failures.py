@@ -349,6 +349,46 @@ def test_pickle_is_refused_with_the_type_and_its_place(world: World) -> None:
     assert "['boxes'][1]" in text and "Box" in text and "FSGATHER_PICKLE" in text
 
 
+def test_an_object_that_cannot_be_read_names_the_rank_that_handed_it_in(world: World) -> None:
+    told = world.start(
+        3,
+        """
+        import traceback
+
+        class Odd:
+            def __init__(self, text):
+                self.text = text
+
+            def __reduce__(self):
+                return int, (self.text,)
+
+        def read(call):
+            try:
+                return call()
+            except ValueError as error:
+                return "".join(traceback.format_exception(type(error), error, error.__traceback__))
+
+        with fsgather.Communicator() as world:
+            for call in (
+                lambda: world.all_gather(Odd("two") if rank == 1 else rank),
+                lambda: world.gather_object(Odd("two") if rank == 1 else rank),
+                lambda: world.start_all_gather(Odd("two") if rank == 1 else rank).wait(),
+                lambda: world.broadcast_object(Odd("two") if rank == 1 else None, src=1),
+                lambda: world.split(0, key=-rank).all_gather(Odd("two") if rank == 1 else rank),
+            ):
+                tell(str(read(call)))
+            # What could not be read has harmed nobody.
+            tell(world.all_gather(rank))
+        """,
+    ).told()
+    for rank, answers in enumerate(told):
+        received = [True, rank == 0, True, rank != 1, True]
+        for answer, reads in zip(answers, received):
+            assert ("invalid literal for int() with base 10: 'two'" in answer) == reads, answer
+            assert ("while reading the object that rank 1 handed in" in answer) == reads, answer
+        assert answers[-1] == [0, 1, 2]
+
+
 def test_errors_are_exceptions_of_python_too() -> None:
     assert issubclass(fsgather.Timeout, TimeoutError)
     assert issubclass(fsgather.Config, ValueError)

@@ -35,6 +35,35 @@ def test_functions_return_what_the_originals_do(world: World, transport: str) ->
     assert world.left() in ([], ["all_gather_via_filesys"])
 
 
+def test_a_pending_call_can_be_awaited_while_the_loop_runs_on(world: World) -> None:
+    told = world.start(
+        3,
+        """
+        import asyncio, pathlib, time
+
+        go = pathlib.Path(os.environ["FSGATHER_DIR"], "go")
+
+        async def received(pending):
+            return await pending
+
+        async def work(world):
+            if rank != 0:
+                while not go.exists():
+                    time.sleep(0.01)
+            first = asyncio.create_task(received(world.start_all_gather(rank)))
+            if rank == 0:
+                # The others hand in once this loop has gone on beside what it awaits.
+                await asyncio.sleep(0)
+                go.touch()
+            return await asyncio.gather(first, world.start_gather(rank, dst=1))
+
+        with fsgather.Communicator() as world:
+            tell(asyncio.run(work(world)))
+        """,
+    ).told()
+    assert told == [[[[0, 1, 2], [0, 1, 2] if rank == 1 else None]] for rank in range(3)]
+
+
 def test_via_filesys_uses_the_directory_that_is_named_and_leaves_it_empty(world: World) -> None:
     told = world.start(
         2,

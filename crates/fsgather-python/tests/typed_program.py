@@ -15,6 +15,12 @@ for part in world.gather_iter({"boxes": 3}):
     count: int = part["boxes"] + 1
 pending: fsgather.Pending[list[int]] = world.start_all_gather(3)
 numbers: list[int] = pending.wait(timeout=1.5)
+
+
+async def sum_of(call: fsgather.Pending[list[int]]) -> int:
+    return sum(await call)
+
+
 on_root: Optional[list[int]] = world.start_gather(3).wait()
 same: str = world.broadcast_object("model.pt", transport="memory")
 half: Optional[fsgather.Communicator] = world.split(0)

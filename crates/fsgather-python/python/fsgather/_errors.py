@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any, Callable, NamedTuple, Optional
 
 __all__ = [
@@ -160,6 +161,15 @@ def take_off(error: TooLarge, bytes_of_ours: int) -> None:
     text = str(error).replace(f"needs {error.size} bytes", f"needs {size} bytes")
     error.args = (text.replace(f"allows {error.bound}", f"allows {bound}"),)
     error.size, error.bound = size, bound
+
+
+def name_writer(error: BaseException, rank: int) -> None:
+    """Has an exception that reading an object has raised say which rank handed that object in."""
+    text = f"while reading the object that rank {rank} handed in"
+    if sys.version_info >= (3, 11):
+        error.add_note(text)
+    elif error.__cause__ is None:
+        error.__cause__ = Error(text)
 
 
 def _make(kind: str, message: str, fields: dict[str, Any]) -> Error:

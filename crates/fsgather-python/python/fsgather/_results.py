@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Generic, Iterator, Optional, TypeVar
+from typing import Any, Generator, Generic, Iterator, Optional, TypeVar
 
 from fsgather import _arguments, _fsgather
 
@@ -87,6 +87,12 @@ class Pending(Generic[T]):
         assert self._result is not None
         result: T = self._result[0]
         return result
+
+    def __await__(self) -> Generator[Any, None, T]:
+        """The result, for ``await``: a thread of the running loop's executor waits for it."""
+        import asyncio
+
+        return asyncio.get_running_loop().run_in_executor(None, self.wait).__await__()
 
     def _look(self, timeout: Optional[float]) -> bool:
         with self._lock:
