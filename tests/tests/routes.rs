@@ -77,3 +77,45 @@ fn each_gets_what_each_has_handed_in_between_threads() {
         stage.succeed([0]);
     }
 }
+
+#[test]
+fn groups_of_a_world_that_sets_up_later_agree_on_where_payloads_go() {
+    let ways = [
+        &[][..],
+        &[("FSGATHER_TRANSPORT", "memory")],
+        &[("FSGATHER_CONTROL", "markers")],
+    ];
+    for variables in ways {
+        let place = place();
+        let mut world = World::new(RANKS, place.path()).with("FSGATHER_INLINE_LIMIT", "1KiB");
+        for (name, value) in variables {
+            world = world.with(name, value);
+        }
+        let mut stage = Stage::new();
+        stage.start_all(&world, |_| {
+            "join_to_set_up_later numbered_groups close".into()
+        });
+        stage.succeed(everybody(RANKS));
+        for named in common::left_in(place.path()) {
+            assert_nothing_left(&named);
+        }
+    }
+}
+
+#[test]
+fn ranks_that_set_up_later_and_were_told_different_ways_take_that_of_rank_0() {
+    let place = place();
+    let mut stage = Stage::new();
+    for rank in 0..RANKS {
+        let told = if rank == 1 { "filesys" } else { "memory" };
+        let world = World::new(RANKS, place.path()).with("FSGATHER_TRANSPORT", told);
+        let steps = "join_to_set_up_later numbered_groups close";
+        stage.start(&mut world.rank(rank, steps));
+    }
+    for (rank, end) in stage.end_all(everybody(RANKS)).iter().enumerate() {
+        assert_eq!(end.code, 0, "{}", stage.transcript());
+        let warning = "FSGATHER_TRANSPORT differs: rank 0 was told memory";
+        let is_warned = end.stderr.iter().any(|line| line.contains(warning));
+        assert_eq!(is_warned, rank == 1, "{}", stage.transcript());
+    }
+}

@@ -11,7 +11,6 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use fsgather_control::{means_loopback_only, meet};
 use fsgather_core::{Call, Error, Interrupt, Operation, Phase, ProcessId, Site, Solo, Start};
 use fsgather_store::{liveness, this_process};
@@ -293,6 +292,7 @@ impl Builder {
             ground,
         );
         world.ledger = Ledger::of_rank();
+        world.sets_up_later = self.sets_up_later;
         world.compression = settings.compression.value;
         world.call_site = self.call_site.map(Site::named);
         world.interrupt = self.interrupt;
@@ -300,11 +300,11 @@ impl Builder {
         if self.is_for_diagnosis {
             // What is found is told on the way that works wherever ranks have met.
             inner.places.keep(route.clone(), Place::Relay);
-            inner.world.settle(route, Place::Relay);
+            inner.world.settle(Place::Relay);
         } else if self.sets_up_later {
             // Either all ranks have it, or none.
             let call = Call::new(Operation::Meet, site.clone());
-            inner.exchange.exchange(call, Bytes::new())?;
+            set_up::agree_on_transport(&inner, &route, call)?;
         } else {
             let call = Call::new(Operation::SetUp, site.clone());
             set_up::settle(&inner, &route, &call)?;

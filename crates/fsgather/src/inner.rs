@@ -106,7 +106,7 @@ impl Inner {
         Ok(Arc::new(Self {
             exchange,
             world: Arc::clone(&self.world),
-            places: Places::beginning_with(self.world.settled().cloned()),
+            places: Places::beginning_with(self.world.settled_from_the_start()),
             members,
             is_world: false,
             ended: AtomicBool::new(false),
@@ -188,6 +188,14 @@ impl Inner {
     /// Who a rank of this group is.
     pub(crate) fn peer(&self, rank: Rank) -> Option<&Peer> {
         self.exchange.peers().get(rank.index())
+    }
+
+    /// Whether where the payloads of this group go is where those of the world go, if nothing else is said: all its ranks are
+    /// in it. The same on all of them at any time.
+    pub(crate) fn settles_the_world(&self, route: &Route) -> bool {
+        let is_first = self.is_world || self.world.sets_up_later;
+        let are_all = self.members.len() == self.world.processes.len();
+        is_first && are_all && route == self.default_route()
     }
 
     /// Where the members run, in the order of the group.

@@ -9,8 +9,9 @@ use std::{
 };
 
 use fsgather_control::mesh::{CallId, Mesh};
-use fsgather_core::{ChannelId, Epoch, Error, Peer, Rank, Ticket};
+use fsgather_core::{ChannelId, Epoch, Error, GatherId, Peer, Rank, Ticket};
 use fsgather_store::{Care, CollectPolicy, GatherDir, PayloadId, PayloadName, free_bytes};
+use serde::{Deserialize, Serialize};
 
 use crate::inner::lock;
 
@@ -25,7 +26,23 @@ pub(crate) enum Place {
     Files(Arc<FilePlace>),
 }
 
+/// What tells places of one world apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(crate) enum PlaceId {
+    Relay,
+    Mesh,
+    Files(GatherId),
+}
+
 impl Place {
+    pub(crate) fn id(&self) -> PlaceId {
+        match self {
+            Self::Relay => PlaceId::Relay,
+            Self::Mesh(_) => PlaceId::Mesh,
+            Self::Files(files) => PlaceId::Files(files.directory().facts().id),
+        }
+    }
+
     /// Removes this rank's payload of a call: nobody will read it any more.
     pub(crate) fn reclaim_own(&self, channel: ChannelId, epoch: Epoch) {
         match self {

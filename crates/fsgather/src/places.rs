@@ -9,8 +9,8 @@ use crate::{inner::lock, place::Place, route::Route, settings::Transport};
 /// What the set-ups of one group, or of the world, have come to.
 ///
 /// Whether a group has a place depends on its own calls alone, so that all its members agree on whether one
-/// has to be set up. What it has from the beginning is the place that the world was made with, since that is
-/// older than any group.
+/// has to be set up. What it has from the beginning is the place that the world was made with, where that is
+/// older than any group; what the world comes to later, its ranks know at different times.
 #[derive(Default)]
 pub(crate) struct Places {
     /// Never held over a call of the exchange.

@@ -5,11 +5,13 @@
 //! members, and has nobody else wait. What is shared between groups, and what others see of a place, goes by
 //! the ranks' numbers in the world. In the following the *root* is the first member: rank 0 of the world.
 //!
-//! 1. The root makes the gather directory, unless it was told to use memory, and tells everybody its
+//! 1. Where the root knows that the world has come to a place already, it proposes that, and all say whether they know it as well.
+//!    Groups of which some member does not know it yet go on as if nobody did.
+//! 2. The root makes the gather directory, unless it was told to use memory, and tells everybody its
 //!    plan. If it cannot, nobody can.
-//! 2. Only when members may see different mounts: it is proved that they share the directory
+//! 3. Only when members may see different mounts: it is proved that they share the directory
 //!    ([`sharing::prove`]).
-//! 3. All say that they have what they need to use it.
+//! 4. All say that they have what they need to use it.
 //!
 //! If it is not shared, the transport `auto` goes through memory with one warning, and `filesys` is an error. The same
 //! holds of a directory that cannot be used, if nobody has named it, and of one without room. How ranks connect to
@@ -37,7 +39,7 @@ use crate::{
     exact_path,
     ground::is_dispensable,
     inner::{Inner, lock},
-    place::{FilePlace, Place},
+    place::{FilePlace, Place, PlaceId},
     route::Route,
     settings::Transport,
     sharing::{self, Talk},
@@ -57,6 +59,8 @@ struct Told {
 /// What the root means to do.
 #[derive(Debug, Serialize, Deserialize)]
 enum Plan {
+    /// Where the payloads of the world go, if all members know that.
+    AsTheWorld(PlaceId),
     /// Memory, as the root was told.
     Memory,
     /// Files in this rendezvous directory.
@@ -89,22 +93,36 @@ pub(crate) fn place_for(inner: &Inner, route: &Route, call: &Call) -> Result<Pla
     if let Some(known) = inner.places.find(route) {
         return Ok(known);
     }
-    if settles_the_world(inner) && route == inner.default_route() {
-        return settle(inner, route, call);
-    }
     let (_, place) = run(inner, route, call)?;
-    inner.places.keep(route.clone(), place.clone());
+    keep(inner, route, &place);
     Ok(place)
 }
 
-/// Whether what comes of a set-up is the whole world's: all its ranks take part, and it has not been set up before.
-fn settles_the_world(inner: &Inner) -> bool {
-    inner.members.len() == inner.world.processes.len() && inner.world.settled().is_none()
+/// Notes for later calls where a route leads.
+fn keep(inner: &Inner, route: &Route, place: &Place) {
+    inner.places.keep(route.clone(), place.clone());
+    if inner.settles_the_world(route) {
+        inner.world.settle(place.clone());
+    }
 }
 
 /// Finds out where the payloads of a world go, if nothing else is said; its groups have it from there.
-pub(crate) fn settle(inner: &Inner, route: &Route, call: &Call) -> Result<Place, Error> {
+pub(crate) fn settle(inner: &Inner, route: &Route, call: &Call) -> Result<(), Error> {
     let (transport, place) = run(inner, route, call)?;
+    keep(inner, &agreed(inner, route, transport), &place);
+    Ok(())
+}
+
+/// Agrees on which way calls take that ask for nothing else, and leaves it to them to find out where that leads.
+pub(crate) fn agree_on_transport(inner: &Inner, route: &Route, call: Call) -> Result<(), Error> {
+    let table = inner.exchange.exchange(call, encode(&route.transport)?)?;
+    let told = table.and_then(|table| table.bodies.into_iter().next());
+    agreed(inner, route, decode(told.as_ref())?);
+    Ok(())
+}
+
+/// The route of calls that ask for nothing else, given which transport the root was told.
+fn agreed(inner: &Inner, route: &Route, transport: Transport) -> Route {
     if transport != route.transport {
         tracing::warn!(
             "FSGATHER_TRANSPORT differs: rank 0 was told {transport}, this rank ({}) {}: {transport} it is on all ranks",
@@ -116,9 +134,8 @@ pub(crate) fn settle(inner: &Inner, route: &Route, call: &Call) -> Result<Place,
         transport,
         directory: route.directory.clone(),
     };
-    inner.places.keep(agreed.clone(), place.clone());
-    inner.world.settle(agreed, place.clone());
-    Ok(place)
+    inner.world.agree_on(agreed.clone());
+    agreed
 }
 
 /// Finds the place that a route leads to, together with all other members; the transport that counts.
@@ -153,31 +170,73 @@ struct SetUp<'a> {
 impl SetUp<'_> {
     /// `made` is the root's directory, as soon as it exists.
     fn find(&self, made: &mut Option<GatherDir>) -> Result<(Transport, Place), Error> {
+        let known = self.known_to_the_world();
+        let (mut told, others) = self.propose(known.as_ref(), made)?;
+        if let Plan::AsTheWorld(proposed) = told.plan {
+            if let Some(known) = known.as_ref().filter(|known| known.id() == proposed)
+                && others.into_iter().all(|other| other == Some(proposed))
+            {
+                return Ok((told.transport, known.clone()));
+            }
+            (told, _) = self.propose(None, made)?;
+        }
+        self.carry_out(told, made.as_ref())
+    }
+
+    /// Where the payloads of the world go, if this route is the world's and that is known here by now.
+    fn known_to_the_world(&self) -> Option<Place> {
+        let is_the_worlds = self.route == self.inner.default_route();
+        self.inner.world.settled().filter(|_| is_the_worlds)
+    }
+
+    /// Has the root tell its plan, and all others which place they know already.
+    fn propose(
+        &self,
+        known: Option<&Place>,
+        made: &mut Option<GatherDir>,
+    ) -> Result<(Told, Vec<Option<PlaceId>>), Error> {
         let world = &self.inner.world;
-        let told = self.agree(|| {
+        let known = known.map(Place::id);
+        let bodies = self.agree(|| {
             if let Some(problem) = &world.ground.problem {
                 return Err(problem.clone());
             }
             if !self.is_root() {
-                return Ok(Bytes::new());
+                return encode(&known);
             }
-            let (plan, directory) = self.plan()?;
-            *made = directory;
+            let plan = if let Some(known) = known {
+                Plan::AsTheWorld(known)
+            } else {
+                let (plan, directory) = self.plan()?;
+                *made = directory;
+                plan
+            };
             encode(&Told {
                 plan,
                 transport: self.route.transport,
                 secret: (self.root() == Rank::ZERO).then(|| world.links.draw_secret()),
             })
         })?;
-        let Told {
-            plan,
-            transport,
-            secret,
-        } = decode(told.first()).map_err(|error| self.fail(error))?;
-        if let Some(secret) = secret {
+        let read = || {
+            let told: Told = decode(bodies.first())?;
+            let others = bodies.iter().skip(1).map(|body| decode(Some(body)));
+            Ok((told, others.collect::<Result<_, _>>()?))
+        };
+        let (told, others) = read().map_err(|error| self.fail(error))?;
+        if let Some(secret) = told.secret {
             world.links.keep_secret(secret);
         }
-        let place = match plan {
+        Ok((told, others))
+    }
+
+    /// Does what the root has told; `made` is its directory there.
+    fn carry_out(&self, told: Told, made: Option<&GatherDir>) -> Result<(Transport, Place), Error> {
+        let transport = told.transport;
+        let place = match told.plan {
+            Plan::AsTheWorld(_) => {
+                let contradiction = "the first rank has proposed the same place twice";
+                return Err(self.fail(Error::config(contradiction)));
+            }
             Plan::Memory => self.connect()?,
             Plan::WithoutFiles(problem) => self.without_files(&problem, transport)?,
             Plan::Files {
@@ -413,7 +472,7 @@ impl SetUp<'_> {
         let beat = self.is_root().then_some(BEAT_PERIOD);
         let care = self.inner.world.directories.care_for(&directory, beat)?;
         // What is the world's does not end with the group that was the first to need it.
-        let channel = if settles_the_world(self.inner) {
+        let channel = if self.inner.settles_the_world(self.route) {
             ChannelId::WORLD
         } else {
             self.inner.exchange.channel()

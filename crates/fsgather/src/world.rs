@@ -47,10 +47,14 @@ pub(crate) struct World {
     pub(crate) call_site: Option<Site>,
     /// Ends all calls from outside.
     pub(crate) interrupt: Interrupt,
+    /// Whether calls find out where payloads go, which any group may do first, and each rank may know at another time.
+    pub(crate) sets_up_later: bool,
     /// The route of calls that ask for nothing else, as this rank was told,
     told: Route,
-    /// and as all ranks have agreed, with where it leads.
-    settled: OnceLock<(Route, Place)>,
+    /// and as all ranks have agreed before any of them makes a call.
+    agreed: OnceLock<Route>,
+    /// Where that leads, as far as this rank knows.
+    settled: Mutex<Option<Place>>,
     /// Direct connections to other ranks, for all groups.
     pub(crate) links: Links,
     /// Gather directories, of all groups.
@@ -85,8 +89,10 @@ impl World {
             compression: CompressionSetting::None,
             call_site: None,
             interrupt: Interrupt::default(),
+            sets_up_later: false,
             told,
-            settled: OnceLock::new(),
+            agreed: OnceLock::new(),
+            settled: Mutex::default(),
             links: Links::default(),
             directories: Directories::default(),
             file_calls: FileCalls::default(),
@@ -109,18 +115,32 @@ impl World {
 
     /// The route of calls that ask for nothing else.
     pub(crate) fn route(&self) -> &Route {
-        self.settled.get().map_or(&self.told, |(route, _)| route)
+        self.agreed.get().unwrap_or(&self.told)
     }
 
-    /// Notes what the world was made with, as all its ranks know it: the route of calls that ask for nothing
-    /// else, and where it leads.
-    pub(crate) fn settle(&self, route: Route, place: Place) {
-        self.settled.get_or_init(|| (route, place));
+    /// Notes the route that all ranks have agreed on for calls that ask for nothing else.
+    pub(crate) fn agree_on(&self, route: Route) {
+        self.agreed.get_or_init(|| route);
     }
 
-    /// What the world was made with.
-    pub(crate) fn settled(&self) -> Option<&(Route, Place)> {
-        self.settled.get()
+    /// Notes where that route leads. Of several answers, which groups may have found at the same time, all ranks keep
+    /// the same one in the end.
+    pub(crate) fn settle(&self, place: Place) {
+        let mut settled = lock(&self.settled);
+        if settled.as_ref().is_none_or(|known| known.id() < place.id()) {
+            *settled = Some(place);
+        }
+    }
+
+    /// Where that route leads, as far as this rank knows; others may know it later, or earlier.
+    pub(crate) fn settled(&self) -> Option<Place> {
+        lock(&self.settled).clone()
+    }
+
+    /// The same where that is older than any group, so that all ranks know it.
+    pub(crate) fn settled_from_the_start(&self) -> Option<(Route, Place)> {
+        let place = self.settled().filter(|_| !self.sets_up_later)?;
+        Some((self.route().clone(), place))
     }
 
     /// Removes a payload that nobody needs any more.

@@ -15,6 +15,7 @@
 //! | `wait:NUMBER`, `not_yet:NUMBER:MS`, `abandon:NUMBER` | what becomes of it |
 //! | `records:ROOT:COUNT`, `stream:ROOT:LEN`, `array:ROOT:AXIS` | and checks what it gets; an array to `all` |
 //! | `routes:ORDER:WAY`, `routes_in_threads:RANKS:ORDER:WAY` | every kind of call by one way, or one by `each`, on all sorts of groups; `world_first` or `groups_first` |
+//! | `join_to_set_up_later`, `numbered_groups` | joins a world that finds out with its calls where payloads go; calls on groups that ranks make at different moments |
 //! | `storm:CALLS:SEED` | random calls on four groups from four threads |
 //! | `introduce:WAY:PLACE` | joins by a rendezvous of the program's own: `note`, `store`, `garbage`, `broken` |
 //! | `speak:CODEC:LEN` | calls in `postcard`, `messagepack`, `backwards`; `json` for a length is another type |
@@ -154,6 +155,10 @@ fn take(state: &mut State, step: &str) -> Result<(), Failure> {
             state.joined = Some(Communicator::from_env()?);
             say("joined");
         }
+        ["join_to_set_up_later"] => {
+            state.joined = Some(Communicator::builder().set_up_later().build()?);
+            say("joined");
+        }
         ["join_asking", file] => {
             let file = std::path::PathBuf::from(file);
             let interrupt = fsgather::Interrupt::polled_by(move || {
@@ -217,6 +222,10 @@ fn take(state: &mut State, step: &str) -> Result<(), Failure> {
         ["routes", order, way] => {
             let world = state.joined.as_ref().ok_or_else(not_joined)?;
             routes::every(world, order, way)?;
+        }
+        ["numbered_groups"] => {
+            let world = state.joined.as_ref().ok_or_else(not_joined)?;
+            routes::numbered_groups(world)?;
         }
         ["routes_in_threads", ranks, order, way] => {
             routes::every_in_threads(values::number(ranks), order, way)?;

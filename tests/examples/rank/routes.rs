@@ -57,6 +57,61 @@ struct Combination {
     how: CallOptions,
 }
 
+/// Groups that some ranks have made before anybody has made a call and others make when they use them, from one thread and from
+/// several; and the world among them. What is handed in depends on the rank and on the group.
+pub(crate) fn numbered_groups(world: &Communicator) -> Result<(), Failure> {
+    let size = world.world_size().get();
+    let all: Vec<u32> = (0..size).collect();
+    let most = &all[..all.len() - 1];
+    // Made beforehand on some ranks, so that these know of nothing that calls find out.
+    let is_early = world.rank().get().is_multiple_of(2);
+    let lists = [&all[..], &all, most, &all, &all, &all, most, &all];
+    let make = |number: usize| match lists[number] {
+        list if !list.contains(&world.rank().get()) => Ok(None),
+        list => world.group_agreed_on(list, number as u64).map(Some),
+    };
+    let early = (0..lists.len()).map(|number| if is_early { make(number) } else { Ok(None) });
+    let early: Vec<Option<Communicator>> = early.collect::<Result<_, _>>()?;
+    let use_group = |number: usize| -> Result<(), Failure> {
+        let late = if is_early { None } else { make(number)? };
+        let Some(group) = early[number].as_ref().or(late.as_ref()) else {
+            return Ok(());
+        };
+        for round in 0..3 {
+            let handed_in = |rank: u32| vec![number * 16 + round; 10_000 + rank as usize];
+            let gathered = group.all_gather(&handed_in(group.rank().get()))?;
+            if !gathered
+                .iter()
+                .zip(0..)
+                .all(|(part, rank)| *part == handed_in(rank))
+            {
+                return Err(Failure::Wrong(format!(
+                    "group {number} received something else"
+                )));
+            }
+        }
+        Ok(())
+    };
+    let (in_turn, at_once) = (0..4, 4..lists.len());
+    in_turn.clone().try_for_each(use_group)?;
+    let everybody = world.all_gather(&world.rank().get())?;
+    thread::scope(|scope| {
+        let running: Vec<_> = at_once
+            .map(|number| scope.spawn(move || use_group(number)))
+            .collect();
+        let ended = running.into_iter().map(thread::ScopedJoinHandle::join);
+        ended
+            .map(|ended| {
+                ended.unwrap_or_else(|_| Err(Failure::Wrong("a thread has panicked".into())))
+            })
+            .collect::<Result<Vec<()>, Failure>>()
+    })?;
+    if everybody != all {
+        return Err(Failure::Wrong("the world received something else".into()));
+    }
+    Ok(())
+}
+
 /// Every kind of call by one way, or one kind by each; whether the world takes a way before groups do is said by
 /// `order`.
 pub(crate) fn every(world: &Communicator, order: &str, way: &str) -> Result<(), Failure> {

@@ -3,7 +3,7 @@
 use crate::script::{Fault, Harm, Line, Parting, Script, Twist, Verb, What};
 
 /// The same as words, as a failing test prints them.
-pub(crate) const WORDS: [(&str, &str); 9] = [
+pub(crate) const WORDS: [(&str, &str); 10] = [
     (
         "rank 0 hears late of a time-out, and has moved something since",
         "040506002e000002020001000600550000040000010d0801530100000a0100030000",
@@ -28,6 +28,10 @@ pub(crate) const WORDS: [(&str, &str); 9] = [
     (
         "rank 0 is stopped when it has been told that a rank has ended",
         "0302020001000200000000020b02011200040312450000bc0000000097070100000000000000",
+    ),
+    (
+        "the only rank of a group has left it when rank 0 hears of its end",
+        "0205060001000002000000040200010005820007010000020800048d01060104010400000000",
     ),
     (
         "a failure that nobody is left to hear",
