@@ -18,7 +18,8 @@ fi
 
 if [ "${1-}" = install ]; then exit 0; fi
 
-cargo build -p fsgather-python
+# All libraries, as other commands build them: for one package alone they would be built once more, with other features.
+cargo build --workspace --lib
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 package=crates/fsgather-python

@@ -50,7 +50,7 @@ class Formation:
         self._stop = _fsgather.Stop()
         self._lock = threading.Lock()
         lookout = Lookout(group, presence, None, on_look=self._look)
-        own = Introduction(group, lookout, patience, patience, prefix="world/", pause=self._is_over.wait)
+        own = Introduction(group, lookout, patience, patience, {}, prefix="world/", pause=self._is_over.wait)
         self._thread = threading.Thread(target=self._run, args=(own,), name="fsgather-world", daemon=True)
 
     def start(self) -> None:

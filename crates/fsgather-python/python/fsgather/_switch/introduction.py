@@ -2,7 +2,8 @@
 
 Every rank says **hello** there with a nonce, and rank 0 of the group answers each nonce with a **welcome**. Keys outlive
 process groups, and torch gives the names of destroyed groups to new ones; a nonce is never used twice, so that nobody takes
-the welcome of an earlier meeting for this one's.
+the welcome of an earlier meeting for this one's. Nor does rank 0 take a hello that it has answered for another one: it may have come to
+the next meeting before others have fetched what it answered in this one.
 
 With its hello a rank says which worlds it is in already (:mod:`fsgather._switch.ground`). Where all of them are in one, the
 welcome names it, and nothing else has to be connected; else it is the record by which they join a new one.
@@ -90,6 +91,7 @@ class Introduction:
         lookout: Lookout,
         patience: float,
         grace: float,
+        answered: dict[int, str],
         prefix: str = "",
         pause: Optional[Callable[[float], object]] = None,
     ) -> None:
@@ -100,6 +102,8 @@ class Introduction:
         self.grace = min(grace, patience)
         """How long to wait for others, in seconds."""
         self.nonce = secrets.token_hex(8)
+        self._answered = answered
+        """On rank 0: the nonce of each place that was answered last, in all meetings of the process group."""
         self._prefix = f"{_PREFIX}/{prefix}"
         self._is_silent = pause is not None
         self._pause = pause or time.sleep
@@ -108,23 +112,41 @@ class Introduction:
         """On rank 0: waits for the others, and returns what each has said. Whoever came is told of a failure."""
         store = self.group.store
         stores.put(store, self._hello(0), self._say(grounds))
-        others = [self._hello(place) for place in range(1, len(self.group.ranks))]
-        try:
-            while True:
-                self._wait(others)
-                hellos = [_heard(stores.peek(store, key)) for key in others]
-                found = [hello for hello in hellos if hello is not None]
+        others = range(1, len(self.group.ranks))
+        keys = [self._hello(place) for place in others]
+        found: list[Hello] = []
+
+        def have_all_come() -> bool:
+            found.clear()
+            if not stores.holds(store, keys):
+                return False
+            for place in others:
+                hello = self._heard(place)
                 # Whoever gives up meanwhile takes its word back.
-                if len(found) == len(hellos):
-                    return found
+                if hello is None:
+                    return False
+                found.append(hello)
+            return True
+
+        try:
+            self._wait(have_all_come)
+            return found
         except _errors.Error as error:
-            for place, key in enumerate(others, start=1):
-                hello = _heard(stores.peek(store, key))
+            for place in others:
+                hello = self._heard(place)
                 if hello is not None:
                     self.refuse(place, hello, error)
             raise
         finally:
             stores.remove(store, self._hello(0))
+
+    def _heard(self, place: int) -> Optional[Hello]:
+        """On rank 0: what a rank has said that has not been answered."""
+        text = stores.peek(self.group.store, self._hello(place))
+        if not text:
+            return None
+        nonce, *grounds = text.split(" ")
+        return None if self._answered.get(place) == nonce else Hello(nonce, frozenset(grounds))
 
     def welcome(self, hellos: list[Hello], welcome: Welcome) -> None:
         """On rank 0: lets the others in."""
@@ -149,7 +171,7 @@ class Introduction:
         answer_key = self._welcome(place, self.nonce)
         stores.put(store, self._hello(place), self._say(grounds))
         try:
-            self._wait([answer_key])
+            self._wait(lambda: stores.holds(store, [answer_key]))
             answer = bytes(store.get(answer_key))
         finally:
             stores.remove(store, self._hello(place))
@@ -172,10 +194,11 @@ class Introduction:
         return f"{self._prefix}welcome/{place}/{nonce}"
 
     def _answer(self, place: int, hello: Hello, answer: bytes) -> None:
+        self._answered[place] = hello.nonce
         stores.put(self.group.store, self._welcome(place, hello.nonce), answer)
 
-    def _wait(self, keys: list[str]) -> None:
-        """Until the store has all ``keys``, or somebody is missing without whom it never will."""
+    def _wait(self, is_so: Callable[[], bool]) -> None:
+        """Until this holds of the store, or somebody is missing without whom it never will."""
         started = time.monotonic()
         grace = self.grace
         warn_at = started + WARN_EVERY
@@ -187,7 +210,7 @@ class Introduction:
             limit += (5.0 if self.group.rank != 0 else 0.0) + (5.0 if self.lookout.is_connected else 0.0)
             until = min(started + limit, warn_at)
             look_at = time.monotonic() + self._until_look(waited)
-            if stores.wait_for(self.group.store, keys, min(until, look_at), self._pauses(waited), self._pause):
+            if stores.wait_until(is_so, min(until, look_at), self._pauses(waited), self._pause):
                 return
             self.lookout.look(self._absent)
             if time.monotonic() < until:
@@ -218,13 +241,11 @@ class Introduction:
         return (0.5, 1.0) if self._is_silent else (0.05, 0.05)
 
     def _absent(self) -> list[int]:
-        """Who has not said hello."""
-        places = range(len(self.group.ranks))
-        return [
-            place
-            for place in places
-            if place != self.group.rank and not stores.holds(self.group.store, [self._hello(place)])
-        ]
+        """Who has not said hello; only rank 0 knows who has said no new one."""
+        others = (place for place in range(len(self.group.ranks)) if place != self.group.rank)
+        if self.group.rank == 0:
+            return [place for place in others if self._heard(place) is None]
+        return [place for place in others if not stores.holds(self.group.store, [self._hello(place)])]
 
     def _not_there(self, places: list[int], waited: float) -> _errors.Error:
         return _errors.Rendezvous(
@@ -263,10 +284,3 @@ class Introduction:
 
 #: How ranks of a process group get more time.
 TAKE_LONGER = "give init_process_group or new_group a longer timeout= if that is too short"
-
-
-def _heard(text: Optional[str]) -> Optional[Hello]:
-    if not text:
-        return None
-    nonce, *grounds = text.split(" ")
-    return Hello(nonce, frozenset(grounds))

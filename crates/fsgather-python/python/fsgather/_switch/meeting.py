@@ -55,6 +55,7 @@ class Membership:
         self._meetings = 0
         """How often its ranks have met, or have found that they cannot."""
         self._arriving: Optional[Arriving] = None
+        self._answered: dict[int, str] = {}
 
     def is_of(self, process_group: Any) -> bool:
         """Whether it belongs to this very object, which has not been destroyed."""
@@ -134,7 +135,7 @@ class Membership:
         arriving, formation = self._arriving, _formation
         lookout = Lookout(group, _presence, formation, arriving)
         # Where the program itself calls us, ranks that have not come yet are late, and nothing else.
-        own = Introduction(group, lookout, patience, GRACE if _presence is not None else patience)
+        own = Introduction(group, lookout, patience, GRACE if _presence is not None else patience, self._answered)
         try:
             lookout.await_world()
             lookout.look_at_world()

@@ -6,7 +6,7 @@ import socket
 import time
 from typing import Any, Callable, Optional
 
-__all__ = ["holds", "is_there", "peek", "put", "remove", "text", "wait_for"]
+__all__ = ["holds", "is_there", "peek", "put", "remove", "text", "wait_until"]
 
 #: Marks a key that is there, in stores that cannot be asked for one without waiting.
 _THERE = "/there"
@@ -64,20 +64,19 @@ def peek(store: Any, key: str) -> Optional[str]:
     return text(store.get(key)) if holds(store, [key]) else None
 
 
-def wait_for(
-    store: Any,
-    keys: list[str],
+def wait_until(
+    is_so: Callable[[], bool],
     until: float,
     pauses: tuple[float, float] = (0.001, 0.05),
     pause: Callable[[float], object] = time.sleep,
 ) -> bool:
-    """Whether the store gets all ``keys`` by then, by asking again and again, with ``pauses`` from the shortest to the longest.
-    A ``pause`` that returns something true is the last.
+    """Whether a store comes to hold something by then, by asking again and again, with ``pauses`` from the shortest to the
+    longest. A ``pause`` that returns something true is the last.
 
-    ``wait`` cannot be interrupted, and what its time-out leaves behind in the connection differs between versions.
+    A store's ``wait`` cannot be interrupted, and what its time-out leaves behind in the connection differs between versions.
     """
     seconds, longest = pauses
-    while not holds(store, keys):
+    while not is_so():
         left = until - time.monotonic()
         if left <= 0:
             return False
