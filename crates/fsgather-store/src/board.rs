@@ -62,6 +62,8 @@ pub struct BoardPlace {
 pub struct FileBoard {
     places: Vec<BoardPlace>,
     key: KeyHash,
+    /// The same as it stands in names.
+    key_text: String,
     me: ProcessId,
     state: Mutex<State>,
 }
@@ -109,6 +111,17 @@ enum Kind {
     Refusal,
 }
 
+impl Kind {
+    /// What its names begin with, before the key.
+    const fn prefix(self) -> &'static str {
+        match self {
+            Self::Record => "rendezvous-",
+            Self::Objection => "unreachable-",
+            Self::Refusal => "refusal-",
+        }
+    }
+}
+
 /// When a refusal was left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Left {
@@ -143,6 +156,7 @@ impl FileBoard {
         Self {
             places,
             key,
+            key_text: format!("{:016x}-", key.get()),
             me,
             state: Mutex::default(),
         }
@@ -179,17 +193,12 @@ impl FileBoard {
     }
 
     fn is_meant(&self, name: &str, kinds: &[Kind]) -> bool {
-        // Most names are of something else, and there may be thousands.
-        if name.starts_with("gather-") {
-            return false;
-        }
-        let (kind, parsed) = match RendezvousEntry::parse(name) {
-            Some(RendezvousEntry::Record(parsed)) => (Kind::Record, parsed),
-            Some(RendezvousEntry::Unreachable(parsed)) => (Kind::Objection, parsed),
-            Some(RendezvousEntry::Refusal(parsed)) => (Kind::Refusal, parsed),
-            _ => return false,
+        // Most names are of something else, and there may be thousands: only what begins right is parsed.
+        let is_of = |kind: &Kind| {
+            let rest = name.strip_prefix(kind.prefix());
+            rest.is_some_and(|rest| rest.starts_with(&self.key_text))
         };
-        kinds.contains(&kind) && parsed.is_for(self.key)
+        kinds.iter().any(is_of) && RendezvousEntry::parse(name).is_some()
     }
 
     /// Whether what was left speaks to this process: all but refusals of earlier attempts.
