@@ -293,11 +293,16 @@ impl Picture {
                 said.push(count(numbers(&places, is_in).len(), all, "in"));
             }
         }
+        let mut awaited = away;
         if let Some((rank, percent)) = subject.slowest(&places, stage) {
             said.push(format!("slowest rank {rank} ({percent} %)"));
+        } else if stage == Stage::Publishing && all == self.ranks.len() {
+            // How much is left of what they hand in is not known.
+            awaited.extend(numbers(&places, |place| place == Place::In(stage)));
+            awaited.sort_unstable();
         }
-        if !away.is_empty() && stage != Stage::Reading {
-            said.push(format!("waiting for {}", ranks_text(&away)));
+        if !awaited.is_empty() && awaited.len() < all && stage != Stage::Reading {
+            said.push(format!("waiting for {}", ranks_text(&awaited)));
         }
         said
     }
@@ -435,19 +440,20 @@ fn numbers(places: &[Place], is_one: impl Fn(Place) -> bool) -> Vec<usize> {
         .collect()
 }
 
-/// A part of some bytes in the unit of the whole: `118.0/256.0 MiB`.
+/// A part of some bytes in the unit of the whole: `118/256 MiB`, `1.10/2.00 GiB`.
 fn share_text(done: u64, total: u64) -> String {
-    let text = bytes_text(total);
-    let exponent = ["KiB", "MiB", "GiB", "TiB", "PiB"]
-        .iter()
-        .zip(1..)
-        .find(|(unit, _)| text.ends_with(*unit));
-    let Some((_, exponent)) = exponent else {
-        return format!("{done}/{text}");
+    const UNITS: [&str; 6] = ["bytes", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let power = (total.max(1).ilog2() / 10).min(5);
+    let unit = UNITS.get(power as usize).copied().unwrap_or_default();
+    // Cut: what is not there is not shown.
+    let text = |bytes: u64| {
+        let hundredths = (u128::from(bytes) * 100) >> (10 * power);
+        match power {
+            0..=2 => (hundredths / 100).to_string(),
+            _ => format!("{}.{:02}", hundredths / 100, hundredths % 100),
+        }
     };
-    // Tenths of the unit, cut: what is not there is not shown.
-    let tenths = (u128::from(done) * 10) >> (10 * exponent);
-    format!("{}.{}/{text}", tenths / 10, tenths % 10)
+    format!("{}/{} {unit}", text(done), text(total))
 }
 
 fn percent(done: u64, total: u64) -> u64 {

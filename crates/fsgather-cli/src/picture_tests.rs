@@ -84,7 +84,7 @@ fn publishing_tells_bytes_of_all_rate_time_and_the_slowest() {
     );
     assert_eq!(
         said[1],
-        "all_gather #1 at eval.py:42: publishing 192.0/768.0 MiB, 25 %, 192.0 MiB/s, 3 s left, 0 of 4 ranks in, \
+        "all_gather #1 at eval.py:42: publishing 192/768 MiB, 25 %, 192.0 MiB/s, 3 s left, 0 of 4 ranks in, \
          slowest rank 1 (7 %), waiting for rank 3"
     );
 }
@@ -97,8 +97,26 @@ fn those_who_are_in_count_with_all_that_they_had() {
     let said = lines(&mut Picture::of_all(4), vec![first, second]);
     assert_eq!(
         said[1],
-        "all_gather #1 at eval.py:42: publishing 370.0/400.0 MiB, 92 %, 170.0 MiB/s, 1 s left, 3 of 4 ranks in, \
+        "all_gather #1 at eval.py:42: publishing 370/400 MiB, 92 %, 170.0 MiB/s, 1 s left, 3 of 4 ranks in, \
          slowest rank 2 (70 %)"
+    );
+}
+
+#[test]
+fn those_whose_streams_have_no_known_end_are_named_once_others_are_in() {
+    let mut look = vec![of(Stage::Publishing, 1, 8, None); 4];
+    let said = lines(&mut Picture::of_all(4), vec![look.clone(), look.clone()]);
+    let name = "all_gather #1 at eval.py:42: publishing";
+    assert_eq!(
+        said[1],
+        format!("{name} 32.0 MiB, 0 bytes/s, 0 of 4 ranks in")
+    );
+    look[0] = of(Stage::Waiting, 1, 0, None);
+    look[3] = of(Stage::Waiting, 1, 0, None);
+    let said = lines(&mut Picture::of_all(4), vec![look.clone(), look]);
+    assert_eq!(
+        said[1],
+        format!("{name} 16.0 MiB, 0 bytes/s, 2 of 4 ranks in, waiting for ranks 1 2")
     );
 }
 
@@ -129,7 +147,7 @@ fn reading_tells_bytes_of_all_and_who_is_through() {
     );
     assert_eq!(
         said[1],
-        "all_gather #1 at eval.py:42: received 0.7/3.0 GiB, 25 %, 768.0 MiB/s, 3 s left, 1 of 4 ranks done, \
+        "all_gather #1 at eval.py:42: received 0.75/3.00 GiB, 25 %, 768.0 MiB/s, 3 s left, 1 of 4 ranks done, \
          slowest rank 2 (0 %)"
     );
 }
@@ -141,7 +159,7 @@ fn a_root_that_reads_is_shown_although_the_others_wait_in_their_next_call() {
     let said = lines(&mut Picture::of_all(4), vec![look.clone(), look]);
     assert_eq!(
         said[1],
-        "all_gather #1 at eval.py:42: received 10.0/100.0 MiB, 10 %, 0 bytes/s, rank 0"
+        "all_gather #1 at eval.py:42: received 10/100 MiB, 10 %, 0 bytes/s, rank 0"
     );
 }
 
@@ -181,7 +199,7 @@ fn one_rank_alone_tells_of_itself() {
     assert_eq!(said[1], "meeting, waiting for the others (1 s)");
     assert_eq!(
         said[3],
-        "publishing 118.0/256.0 MiB, 46 %, 118.0 MiB/s, 2 s left"
+        "publishing 118/256 MiB, 46 %, 118.0 MiB/s, 2 s left"
     );
     assert_eq!(said[5], "handed in, waiting for the others (1 s)");
     assert_eq!(said[7], "received 64.0 MiB, 64.0 MiB/s");

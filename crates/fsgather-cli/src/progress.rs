@@ -104,6 +104,8 @@ impl Line {
 /// What one rank has handed in and received so far: a line on a terminal, elsewhere one after a second and every 30
 /// seconds. Under a launcher that shows all ranks together nothing.
 pub(crate) struct Received {
+    /// Whether whoever has started this rank is told what it takes: the call itself is over.
+    hands_on: bool,
     tally: Arc<Mutex<Option<Moved>>>,
     showing: Option<Showing>,
 }
@@ -140,7 +142,11 @@ impl Received {
         } else {
             None
         };
-        Ok(Self { tally, showing })
+        Ok(Self {
+            hands_on: false,
+            tally,
+            showing,
+        })
     }
 
     /// Notes that all ranks have handed in their parts, of so many bytes together, and that these come from now on.
@@ -151,9 +157,22 @@ impl Received {
         });
     }
 
+    /// Notes that all that [is expected](Self::expect) is here, and is only handed on.
+    pub(crate) fn hand_on(&mut self) {
+        self.hands_on = true;
+    }
+
     /// Notes that so many bytes have come.
     pub(crate) fn take(&self, bytes: u64) {
-        lock(&self.tally).get_or_insert_default().done += bytes;
+        let moved = {
+            let mut tally = lock(&self.tally);
+            let moved = tally.get_or_insert_default();
+            moved.done += bytes;
+            *moved
+        };
+        if let (true, Some(total)) = (self.hands_on, moved.total) {
+            progress::deliver(moved.done, total);
+        }
     }
 
     /// All that has come.
@@ -263,13 +282,13 @@ mod tests {
         let next = || said.recv_timeout(Duration::from_mins(1)).unwrap();
         let first = std::iter::repeat_with(next).flatten().next().unwrap();
         assert!(
-            first.starts_with("received 10.0/40.0 MiB, 25 %, 0 bytes/s"),
+            first.starts_with("received 10/40 MiB, 25 %, 0 bytes/s"),
             "{first}"
         );
         lock(&tally).as_mut().unwrap().done = 30 << 20;
         let second = std::iter::repeat_with(next).flatten();
         let second = { second }
-            .find(|line| line.starts_with("received 30.0/40.0 MiB, 75 %"))
+            .find(|line| line.starts_with("received 30/40 MiB, 75 %"))
             .unwrap();
         assert!(second.ends_with(" left"), "{second}");
         drop(showing);

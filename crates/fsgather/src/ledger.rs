@@ -15,11 +15,8 @@ use fsgather_core::{ChannelId, Epoch, Phase, ProcessId, Rank, Ticket, bytes_text
 
 use crate::{
     inner::lock,
-    progress::{self, CallReport, Report},
+    progress::{self, CallReport, EVERY, Report},
 };
-
-/// Reports of bytes that move are this far apart.
-const EVERY: Duration = Duration::from_millis(100);
 
 /// The calls of one process in a world and its groups.
 #[derive(Debug, Default)]

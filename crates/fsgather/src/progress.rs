@@ -12,6 +12,7 @@ use std::{
         Mutex, OnceLock,
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 use fsgather_core::{Phase, plain_text};
@@ -61,6 +62,12 @@ const PHASES: [(Phase, &str); 6] = [
     (Phase::Reading, "reading"),
     (Phase::Closing, "closing"),
 ];
+
+/// What is said before an operation whose results are handed on.
+const OUTPUT: &str = "output of ";
+
+/// Reports of bytes that move are this far apart.
+pub(crate) const EVERY: Duration = Duration::from_millis(100);
 
 /// The longest name of a place in the program that is told, in bytes.
 const LONGEST_SITE: usize = 48;
@@ -181,7 +188,7 @@ fn place() -> Option<&'static Place> {
     PLACE.get_or_init(find).as_ref()
 }
 
-/// The last report of this process, if it watches itself.
+/// The last report of this process, if somebody looks.
 static LATEST: Mutex<Option<Report>> = Mutex::new(None);
 static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 
@@ -212,10 +219,43 @@ pub fn expect<C>(communicator: &Communicator<C>, bytes: u64) {
     communicator.inner.world.ledger.announce(bytes);
 }
 
+/// Says how far this rank has come with handing on what its last call has brought, for programs that are longer at that than
+/// the call was.
+pub fn deliver(done: u64, total: u64) {
+    static LAST: Mutex<Option<Instant>> = Mutex::new(None);
+    if !is_asked_for() {
+        return;
+    }
+    let now = Instant::now();
+    let is_recent = |last: Instant| now.saturating_duration_since(last) < EVERY;
+    if done < total && lock(&LAST).is_some_and(is_recent) {
+        return;
+    }
+    *lock(&LAST) = Some(now);
+    let Some(mut call) = latest().and_then(|report| report.call) else {
+        return;
+    };
+    if !call.operation.starts_with(OUTPUT) {
+        call.operation.insert_str(0, OUTPUT);
+        // No call has this lane.
+        call.lane = !call.lane;
+    }
+    (call.done, call.total) = (done, Some(total));
+    let phase = if done < total {
+        Phase::Reading
+    } else {
+        Phase::Computing
+    };
+    leave(&Report {
+        phase,
+        call: Some(call),
+    });
+}
+
 /// Leaves a report, where somebody looks for it. It never waits, and it is no failure if nobody can read it.
 pub(crate) fn leave(report: &Report) {
     static COUNT: AtomicU32 = AtomicU32::new(0);
-    if IS_WATCHED.load(Ordering::Relaxed) {
+    if is_asked_for() {
         *lock(&LATEST) = Some(report.clone());
     }
     if let Some(place) = place() {
@@ -258,7 +298,7 @@ mod tests {
             let call = CallReport {
                 lane,
                 number,
-                operation: "start_all_gather".into(),
+                operation: "output of start_all_gather".into(),
                 site: "x".repeat(LONGEST_SITE - 2) + ":1",
                 ranks,
                 done,

@@ -142,6 +142,7 @@ pub(crate) fn gather(
         if arguments.all {
             let parts = communicator.all_gather_from(&mut input);
             let parts = parts.map_err(|error| input.explain(error, rank))?;
+            sink.received.hand_on();
             sink.expect(parts.iter().map(|part| part.len() as u64).sum());
             for (index, payload) in parts.into_iter().enumerate() {
                 sink.take(index, &mut &*payload)?;
