@@ -319,6 +319,7 @@ fn watching_has_a_clock_and_draws_over_what_was_there() {
         seen.extend_from_slice(&more[..count]);
     }
     child.kill().expect("ours");
+    drop(frames);
     child.wait().expect("an end");
     let seen = String::from_utf8_lossy(&seen);
     // The screen is cleared once, and never between frames.

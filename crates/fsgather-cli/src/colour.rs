@@ -82,6 +82,11 @@ impl Paint {
     }
 }
 
+/// Whether terminals here understand more than letters: `TERM` names one, and it is not `dumb`.
+pub(crate) fn has_cursor() -> bool {
+    anstyle_query::term_supports_color()
+}
+
 /// Notes what the command line says of colours, for this process.
 pub(crate) fn choose(choice: ColorChoice) {
     let choice = match choice {

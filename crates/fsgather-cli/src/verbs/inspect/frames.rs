@@ -9,6 +9,7 @@ use std::{
 use fsgather::{Error, typed_duration_text};
 
 use crate::{
+    colour,
     output::{self, Stream},
     table::plain,
 };
@@ -56,7 +57,8 @@ impl Frames {
             .collect();
         let errors = errors.concat();
         let text = format!("{clock}\n\n{text}{errors}");
-        let shown = match output::size() {
+        let size = output::size().filter(|_| colour::has_cursor());
+        let shown = match size {
             Some((_, rows)) => {
                 let begin = if self.has_begun { "" } else { "\x1b[2J" };
                 format!("{begin}{}", over(&fitted(&text, rows)))
@@ -71,7 +73,7 @@ impl Frames {
 /// A text that takes the place of the one before: nothing is blank in between, so that nothing flickers. What is longer than a
 /// row is cut by the terminal, so that rows are lines.
 fn over(text: &str) -> String {
-    let lines = text.replace('\n', "\x1b[K\r\n");
+    let lines = text.replace('\n', "\x1b[K\n");
     ["\x1b[?7l\x1b[H", &lines, "\x1b[J\x1b[?7h"].concat()
 }
 
@@ -99,7 +101,7 @@ mod tests {
     fn a_frame_takes_the_place_of_the_last_one_without_clearing_it() {
         assert_eq!(
             over("a\nbc\n"),
-            "\x1b[?7l\x1b[Ha\x1b[K\r\nbc\x1b[K\r\n\x1b[J\x1b[?7h"
+            "\x1b[?7l\x1b[Ha\x1b[K\nbc\x1b[K\n\x1b[J\x1b[?7h"
         );
     }
 

@@ -31,6 +31,13 @@ const WAYS: [Way; 8] = [
     Way::Drop("AGE"),
 ];
 
+/// The same of what lies beside them.
+const LEFTOVER_WAYS: [Way; 3] = [
+    Way::Shorten("LEFTOVER"),
+    Way::Drop("AGE"),
+    Way::Drop("SIZE"),
+];
+
 /// All that was seen. Every single thing has a row if `is_long` says so.
 pub(super) fn text(surveys: &[Survey], is_long: bool, is_root: bool, look: &Look) -> String {
     let blocks = surveys.iter();
@@ -283,9 +290,10 @@ fn meetings(meetings: &[&Meeting], look: &Look) -> String {
     for meeting in meetings {
         let name = file_name(&meeting.path);
         let (host, pid) = (plain(&meeting.writer.host), meeting.writer.pid);
+        let salt = format!("..{}", name.rsplit('-').next().unwrap_or_default());
         let ranks = meeting.world_size;
         let cells = vec![
-            shortened(&name),
+            Cell::or(name, salt),
             Cell::painted("forming", Hue::Good),
             coarse(meeting.age).into(),
             Cell::or(format!("{host} pid {pid}"), host),
@@ -336,7 +344,7 @@ fn leftovers(leftovers: &[&Leftover], look: &Look) -> String {
         ];
         table.row(cells, Some(plain(&leftover.reason)));
     }
-    table.fitted(look, &[Way::Shorten("LEFTOVER"), Way::Drop("AGE")])
+    table.fitted(look, &LEFTOVER_WAYS)
 }
 
 fn file_name(path: &Path) -> String {
@@ -345,7 +353,7 @@ fn file_name(path: &Path) -> String {
 
 /// A name, which may lose its middle.
 fn shortened(name: &str) -> Cell {
-    const KEPT: usize = 14;
+    const KEPT: usize = 10;
     let characters: Vec<char> = name.chars().collect();
     if characters.len() <= 2 * KEPT + 2 {
         return name.to_owned().into();
