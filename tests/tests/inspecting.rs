@@ -260,6 +260,16 @@ fn colours_are_where_they_are_wanted() {
         assert!(lines.contains(line), "{lines:?}");
     }
     assert!(!said(&["run", "-n", "2", "--dir", named, "--", "echo", "x"], &[]).contains('\x1b'));
+    let mut command = Command::new(command_line_tool());
+    command
+        .args(["inspect", "--color=always", named])
+        .env("FSGATHER_XYZZY", "1");
+    let warned = process::output(&mut command).expect("the command");
+    let warned = String::from_utf8(warned.stderr).expect("text");
+    assert!(
+        warned.starts_with("fsgather: rank 0: \x1b[33mwarning: \x1b[0m"),
+        "{warned:?}"
+    );
     if !has_terminals() {
         return;
     }

@@ -14,6 +14,11 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
+use crate::{
+    colour::{Hue, Paint},
+    output::Stream,
+};
+
 /// How much is to be said, as the command line has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loudness {
@@ -69,6 +74,7 @@ pub(crate) fn for_ranks(variables: &Variables) -> Vec<(&'static str, &'static st
 struct Line {
     rank: u32,
     is_timed: bool,
+    paint: Paint,
 }
 
 impl<S, N> FormatEvent<S, N> for Line
@@ -82,13 +88,14 @@ where
         mut line: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let level = match *event.metadata().level() {
-            Level::ERROR => "error: ",
-            Level::WARN => "warning: ",
-            Level::INFO => "",
-            Level::DEBUG => "debug: ",
-            Level::TRACE => "trace: ",
+        let (level, hue) = match *event.metadata().level() {
+            Level::ERROR => ("error: ", Hue::Bad),
+            Level::WARN => ("warning: ", Hue::Stale),
+            Level::INFO => ("", Hue::Quiet),
+            Level::DEBUG => ("debug: ", Hue::Quiet),
+            Level::TRACE => ("trace: ", Hue::Quiet),
         };
+        let level = self.paint.on(hue, level);
         if self.is_timed {
             let now = humantime::format_rfc3339_millis(SystemTime::now());
             write!(line, "{now} ")?;
@@ -127,6 +134,7 @@ pub(crate) fn start_with(settings: &Settings) -> Result<(), Error> {
         is_timed: filter
             .max_level_hint()
             .is_none_or(|level| level > Level::WARN),
+        paint: Paint::of(Stream::Stderr),
     };
     // Somebody who has set one up before us keeps it.
     let _ = tracing_subscriber::fmt()
