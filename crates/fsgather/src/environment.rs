@@ -161,7 +161,7 @@ variables! {
     LOG = "FSGATHER_LOG";
     values "a `tracing` filter";
     default "`warn`";
-    "What the command-line tool says on standard error. Where more than warnings is asked for, with the time; `debug` says of each call how long it took, who came last, and how long that was waited for. `-q` and `-v` go before it, but those of `fsgather run` do not go before what its ranks find in this."
+    "What the command-line tool says on standard error, and Python programs that have set up no logging. Where more than warnings is asked for, with the time; `debug` says of each call how long it took, who came last, and how long that was waited for. `-q` and `-v` go before it, but those of `fsgather run` do not go before what its ranks find in this."
 
     PROGRESS = "FSGATHER_PROGRESS";
     values "`auto` or `off`";

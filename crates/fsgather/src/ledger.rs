@@ -250,13 +250,17 @@ impl Entry {
                 None => format!(" for rank {last}"),
             },
         };
-        let handed_in = if self.receives { "" } else { " handed in" };
+        let bytes = bytes_text(self.bytes);
+        let bytes = match (self.receives, self.bytes) {
+            (true, _) => format!("  {bytes}"),
+            (false, 0) => String::new(),
+            (false, _) => format!("  {bytes} handed in"),
+        };
         let ranks = self.report.ranks;
         format!(
-            "{ticket} {}  {ranks} rank{}  {}{handed_in}  {} (waited {}{whom}, moved for {})",
+            "{ticket} {}  {ranks} rank{}{bytes}  {} (waited {}{whom}, moved for {})",
             ticket.call.site,
             if ranks == 1 { "" } else { "s" },
-            bytes_text(self.bytes),
             seconds_text(took),
             seconds_text(waited),
             seconds_text(took.saturating_sub(waited)),
@@ -326,6 +330,19 @@ mod tests {
             line(2).ends_with("1.83 s (waited 1.71 s, came last, moved for 0.12 s)"),
             "{}",
             line(2)
+        );
+        let mut barrier = entry(begun, 2);
+        (barrier.receives, barrier.bytes) = (false, 0);
+        let text = barrier.line(&ticket(), Rank::ZERO, |_| None, end);
+        assert!(
+            text.contains("  4 ranks  1.83 s (waited 1.71 s for rank 2, moved"),
+            "{text}"
+        );
+        barrier.bytes = 12 << 20;
+        let text = barrier.line(&ticket(), Rank::ZERO, |_| None, end);
+        assert!(
+            text.contains("  4 ranks  12.0 MiB handed in  1.83 s "),
+            "{text}"
         );
     }
 
