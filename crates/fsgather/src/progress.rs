@@ -20,7 +20,6 @@ use fsgather_core::{Phase, plain_text};
 use crate::{
     communicator::Communicator,
     environment::{self, Variables},
-    inner::lock,
 };
 
 /// How far a rank has come.
@@ -167,6 +166,8 @@ fn short(site: &str) -> &str {
 struct Place {
     file: File,
     at: u64,
+    /// The process that is the rank: its forked children are not.
+    process: u32,
 }
 
 /// Known once it has been asked for: variables do not change.
@@ -182,10 +183,12 @@ fn place() -> Option<&'static Place> {
         let path = variables.get(environment::PROGRESS_FILE)?;
         Some(Place {
             file: options.open(path).ok()?,
-            at: rank * Report::SIZE as u64,
+            at: rank.checked_mul(Report::SIZE as u64)?,
+            process: std::process::id(),
         })
     };
-    PLACE.get_or_init(find).as_ref()
+    let place = PLACE.get_or_init(find).as_ref();
+    place.filter(|place| place.process == std::process::id())
 }
 
 /// The last report of this process, if somebody looks.
@@ -211,7 +214,7 @@ pub fn watch() {
 /// The last report of this process since it [watches](watch) itself.
 #[must_use]
 pub fn latest() -> Option<Report> {
-    lock(&LATEST).clone()
+    LATEST.try_lock().ok()?.clone()
 }
 
 /// Says how many bytes this rank hands in to its next call, for programs that know it of a stream.
@@ -228,10 +231,13 @@ pub fn deliver(done: u64, total: u64) {
     }
     let now = Instant::now();
     let is_recent = |last: Instant| now.saturating_duration_since(last) < EVERY;
-    if done < total && lock(&LAST).is_some_and(is_recent) {
+    let Ok(mut last) = LAST.try_lock() else {
+        return;
+    };
+    if done < total && last.is_some_and(is_recent) {
         return;
     }
-    *lock(&LAST) = Some(now);
+    *last = Some(now);
     let Some(mut call) = latest().and_then(|report| report.call) else {
         return;
     };
@@ -255,8 +261,11 @@ pub fn deliver(done: u64, total: u64) {
 /// Leaves a report, where somebody looks for it. It never waits, and it is no failure if nobody can read it.
 pub(crate) fn leave(report: &Report) {
     static COUNT: AtomicU32 = AtomicU32::new(0);
-    if is_asked_for() {
-        *lock(&LATEST) = Some(report.clone());
+    // Nobody waits for the lock: in a forked child it may be held for ever.
+    if is_asked_for()
+        && let Ok(mut latest) = LATEST.try_lock()
+    {
+        *latest = Some(report.clone());
     }
     if let Some(place) = place() {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
