@@ -1,7 +1,7 @@
 //! Which process this is, and whether another one still runs: [`this_process`], [`liveness`].
 
 use std::{
-    cell::RefCell, collections::BTreeMap, fs, io, os::unix::fs::MetadataExt, sync::OnceLock,
+    cell::OnceCell, collections::BTreeMap, fs, io, os::unix::fs::MetadataExt, sync::OnceLock,
     time::Duration,
 };
 
@@ -185,29 +185,62 @@ pub fn user_name(uid: u32) -> Option<String> {
     name_in(&fs::read_to_string("/etc/passwd").ok()?, uid)
 }
 
+/// The users that this host knows.
+#[derive(Default)]
+struct Users(BTreeMap<u32, String>);
+
 thread_local! {
-    static NAMES: RefCell<BTreeMap<u32, String>> = const { RefCell::new(BTreeMap::new()) };
+    static USERS: OnceCell<Users> = const { OnceCell::new() };
 }
 
-/// A user as messages have it: a name where one is known here, else `uid 1001`. Asked for thousands of files, it looks
-/// once for each user.
+/// A user as messages have it: a name where one is known here, else `uid 1001`. Asked for thousands of files, it looks once.
 pub(crate) fn user_text(uid: u32) -> String {
-    NAMES.with_borrow_mut(|names| {
-        let text = names.entry(uid).or_insert_with(|| {
-            let name = user_name(uid);
-            name.unwrap_or_else(|| format!("uid {uid}"))
+    claimed_user_text(uid, None)
+}
+
+/// The same where a file of this user's says by what name. It is believed only where this host knows neither: nobody passes
+/// for another user.
+pub(crate) fn claimed_user_text(uid: u32, claim: Option<&str>) -> String {
+    USERS.with(|users| {
+        let users = users.get_or_init(|| {
+            let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+            Users::of(&passwd)
         });
-        text.clone()
+        users.text(uid, claim)
     })
+}
+
+impl Users {
+    fn of(passwd: &str) -> Self {
+        let mut users = BTreeMap::new();
+        for (uid, name) in passwd.lines().filter_map(user_in) {
+            users.entry(uid).or_insert_with(|| name.to_owned());
+        }
+        Self(users)
+    }
+
+    fn text(&self, uid: u32, claim: Option<&str>) -> String {
+        let is_free = |name: &&str| {
+            let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
+            !is_number && !self.0.values().any(|known| known == name)
+        };
+        let known = self.0.get(&uid).map(String::as_str);
+        let name = known.or_else(|| claim.filter(is_free));
+        name.map_or_else(|| format!("uid {uid}"), str::to_owned)
+    }
+}
+
+fn user_in(line: &str) -> Option<(u32, &str)> {
+    let mut fields = line.split(':');
+    let name = fields.next()?;
+    let uid = fields.nth(1)?.parse().ok()?;
+    (!name.is_empty()).then_some((uid, name))
 }
 
 fn name_in(passwd: &str, uid: u32) -> Option<String> {
-    passwd.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let name = fields.next()?;
-        let number: u32 = fields.nth(1)?.parse().ok()?;
-        (number == uid && !name.is_empty()).then(|| name.to_owned())
-    })
+    let mut users = passwd.lines().filter_map(user_in);
+    let found = users.find(|(known, _)| *known == uid);
+    found.map(|(_, name)| name.to_owned())
 }
 
 fn line_of(path: &str) -> String {
@@ -310,6 +343,16 @@ mod tests {
         assert_eq!(name_in(passwd, 0).as_deref(), Some("root"));
         assert_eq!(name_in(passwd, 1001).as_deref(), Some("anna"));
         assert_eq!(name_in(passwd, 100), None);
+        let users = Users::of(passwd);
+        let text = |uid, claim| users.text(uid, claim);
+        assert_eq!(text(1001, None), "anna");
+        assert_eq!(text(100, None), "uid 100");
+        // A record may say what nobody else knows, and no more.
+        assert_eq!(text(100, Some("ada")), "ada");
+        assert_eq!(text(1001, Some("ada")), "anna");
+        for claim in ["root", "anna", "100", ""] {
+            assert_eq!(text(100, Some(claim)), "uid 100");
+        }
     }
 
     #[test]

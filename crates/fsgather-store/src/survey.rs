@@ -24,7 +24,7 @@ use crate::{
     listing,
     neighbours::{Beside, Neighbours},
     owner::OwnerRecord,
-    process::{Liveness, liveness, this_process, user_text},
+    process::{Liveness, claimed_user_text, liveness, this_process},
     rendezvous_directory,
 };
 
@@ -320,10 +320,8 @@ impl Surveyor {
         let beat = contents.as_ref().and_then(|contents| contents.beat);
         let is_foreign = found.uid != view.own.0;
         // Where names are not known everywhere, the record may have it.
-        let named = owner
-            .as_ref()
-            .filter(|owner| owner.uid == found.uid && owner.user != owner.uid.to_string());
-        let user = named.map_or_else(|| user_text(found.uid), |owner| owner.user.clone());
+        let record = owner.as_ref().filter(|owner| owner.uid == found.uid);
+        let user = claimed_user_text(found.uid, record.map(|owner| owner.user.as_str()));
         let evidence = Evidence {
             foreign: is_foreign.then(|| user.clone()),
             owner: evidence,
