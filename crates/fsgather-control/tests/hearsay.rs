@@ -88,6 +88,7 @@ enum Event {
     Fail(u32, Error),
     Lost(u32),
     Leave(u32),
+    Stay(u32),
 }
 
 /// What all ranks are told when these things happen, each so many milliseconds after the start, and how long
@@ -131,6 +132,10 @@ fn happen(coordinator: &mut Coordinator, event: Event, now: Instant) {
         Event::Leave(rank) => {
             let leave = ToCoordinator::Leave { cause: None };
             coordinator.hear(Rank::new(rank), leave, now);
+        }
+        Event::Stay(rank) => {
+            let stay = ToCoordinator::Stay { cause: None };
+            coordinator.hear(Rank::new(rank), stay, now);
         }
     }
 }
@@ -271,6 +276,17 @@ fn a_rank_that_left_is_named_rather_than_the_link_to_it() {
             "{text}"
         );
         assert_eq!(after, Duration::from_millis(leaves_at.max(10)));
+    }
+}
+
+#[test]
+fn a_rank_that_is_killed_while_it_stays_for_others_is_named_as_lost() {
+    let unread = |at| (at, Event::Fail(2, link_lost(2, 1)));
+    for lost_at in [5, 15] {
+        let events = vec![(0, Event::Stay(1)), unread(10), (lost_at, Event::Lost(1))];
+        let (told, after) = told(3, events);
+        assert_eq!(named(&told), (1, true), "{told}");
+        assert_eq!(after, Duration::from_millis(lost_at.max(10)));
     }
 }
 

@@ -186,9 +186,13 @@ impl Coordinator {
     fn departure(&self, rank: Rank) -> Option<Error> {
         let member = self.roster.get(rank)?;
         let failure = match &member.standing {
-            Standing::Staying(failure) | Standing::Gone(failure) => failure.clone(),
-            Standing::Closed(_) => PeerFailure::Departed,
             Standing::Present => return None,
+            Standing::Closed(_) => PeerFailure::Departed,
+            // It had left, and was to stay for who says this.
+            Standing::Gone(PeerFailure::Departed) if member.lost.is_some() => {
+                member.lost.clone()?
+            }
+            Standing::Staying(failure) | Standing::Gone(failure) => failure.clone(),
         };
         Some(Error::PeerFailed {
             peer: self.roster.peer(rank),

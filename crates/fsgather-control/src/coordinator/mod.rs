@@ -324,10 +324,18 @@ impl Coordinator {
             activity,
             failure: failure.clone(),
         };
-        for id in self.depart(rank, Standing::Gone(failure)) {
-            if !had_closed {
-                self.fail_channel(id, &cause);
+        if let Some(member) = self.roster.get_mut(rank) {
+            member.lost = Some(failure.clone());
+        }
+        let concerned = self.depart(rank, Standing::Gone(failure));
+        if !had_closed {
+            for id in &concerned {
+                self.fail_channel(*id, &cause);
             }
+        }
+        // Also where it has left before, and others could not read what it stayed for.
+        let all: Vec<ChannelId> = self.channels.keys().copied().collect();
+        for id in all {
             self.confirm_hearsay(rank, id);
             self.forget_if_over(id);
         }

@@ -29,6 +29,8 @@ pub(super) struct Member {
     pub(super) start: Option<Start>,
     pub(super) attempt: Option<u32>,
     pub(super) standing: Standing,
+    /// How its end was noticed, if it did not say that it goes, though it may have left and stayed.
+    pub(super) lost: Option<PeerFailure>,
     pub(super) activity: Activity,
     pub(super) heard: Instant,
     /// When it last handed in something, or moved bytes.
@@ -77,6 +79,7 @@ impl Roster {
                 start: join.start,
                 attempt: join.attempt,
                 standing: Standing::Present,
+                lost: None,
                 activity: Activity::outside(Phase::Joining),
                 heard: now,
                 moved: now,
