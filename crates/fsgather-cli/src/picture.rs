@@ -218,6 +218,12 @@ impl Picture {
             })
     }
 
+    /// Whether ranks still look for each other.
+    pub(crate) fn is_of_meeting(&self) -> bool {
+        let subject = self.subject.as_ref();
+        subject.is_some_and(|subject| subject.key == Key::Meeting)
+    }
+
     /// The line; none where nothing lasts long enough to be shown.
     pub(crate) fn line(&self, now: Instant) -> Option<String> {
         let subject = self.subject.as_ref()?;

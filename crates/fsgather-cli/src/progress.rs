@@ -217,7 +217,10 @@ impl Showing {
             while stopped.recv_timeout(pause) == Err(mpsc::RecvTimeoutError::Timeout) {
                 let now = Instant::now();
                 picture.look(now, [standing(&tally)]);
-                if now >= due && show(&picture, now) {
+                if first > REDRAW && picture.is_of_meeting() {
+                    // Where lines stay, rank 0 warns of a meeting that takes long, and that is enough.
+                    due = now + first;
+                } else if now >= due && show(&picture, now) {
                     due = now + every;
                 }
             }
