@@ -25,6 +25,14 @@ fn work() -> tempfile::TempDir {
     work
 }
 
+/// Writes so many bytes into a pipe, as soon as somebody reads it, and ends it.
+fn fill(pipe: &Path, bytes: u32) {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "head -c \"$0\" /dev/zero >\"$1\""]);
+    let done = finish(shell.arg(bytes.to_string()).arg(pipe));
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+}
+
 /// `fsgather run` of three ranks that gather their payloads, with the command where it is found as the tool.
 fn gather_of_three(work: &Path, columns: u32) -> Command {
     let script =
@@ -51,7 +59,7 @@ fn run_draws_on_a_terminal_how_far_its_ranks_have_come() {
         line.contains("gather #") && line.contains(": publishing "),
         "{line}"
     );
-    fs::write(work.path().join("part.2"), vec![7; 300_000]).unwrap();
+    fill(&work.path().join("part.2"), 300_000);
     for rank in 0..3 {
         // A line of its own, whatever was drawn before.
         let line = run.wait_for(&format!("rank {rank} is through"));
@@ -75,7 +83,7 @@ fn run_names_who_has_not_come_to_the_meeting() {
     let made = finish(Command::new("mkfifo").arg(&pipe));
     assert_eq!(made.code, Some(0), "{}", made.stderr);
     let script = format!(
-        "[ $FSGATHER_RANK != 1 ] || read go <{}; exec {TOOL} barrier",
+        "[ $FSGATHER_RANK != 1 ] || head -c 1 <{} >/dev/null; exec {TOOL} barrier",
         pipe.display()
     );
     let command = format!(
@@ -84,7 +92,7 @@ fn run_names_who_has_not_come_to_the_meeting() {
     );
     let mut run = start_drawing(&mut on_terminal(200, &command));
     run.wait_for("meeting, 2 of 3 ranks here, waiting for rank 1");
-    fs::write(&pipe, "go\n").unwrap();
+    fill(&pipe, 1);
     let done = run.finish();
     assert_eq!(
         done.code,
@@ -102,7 +110,7 @@ fn the_line_fits_into_a_narrow_terminal() {
     let text = line.rsplit('\u{1b}').next().unwrap_or_default();
     let text = text.trim_start_matches(|c: char| c == '[' || c.is_ascii_digit() || c == 'K');
     assert!(text.trim_end().chars().count() <= 40, "{text:?}");
-    fs::write(work.path().join("part.2"), "x").unwrap();
+    fill(&work.path().join("part.2"), 1);
     assert_eq!(run.finish().code, Some(0));
 }
 
