@@ -56,9 +56,11 @@ else
     cargo test --quiet -p fsgather-store --lib compression
 fi
 
+# Clippy stands for the compiler, as with `cargo clippy`, and builds: dependencies that are there from building tests are used again.
+export RUSTC_WORKSPACE_WRAPPER=clippy-driver CLIPPY_ARGS=-Dwarnings__CLIPPY_HACKERY__
 check() {
     echo "features: ${1:-none}"
-    cargo clippy --quiet -p fsgather --lib --no-default-features --features "$1" -- -D warnings
+    cargo build --quiet -p fsgather --lib --no-default-features --features "$1"
 }
 for combination in "${combinations[@]}"; do
     check "$combination"

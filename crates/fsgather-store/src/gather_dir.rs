@@ -462,6 +462,7 @@ impl GatherDir {
     }
 
     fn mark(&self, entry: GatherEntry, text: &str) -> Result<(), Error> {
+        self.check_place()?;
         let path = self.path.join(entry.to_string());
         match file::write_new(&path, self.file_mode(), text.as_bytes(), self.must_sync()) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {

@@ -322,7 +322,11 @@ fn a_directory_in_the_place_of_this_one_is_noticed_and_nothing_is_left_in_it() {
         assert!(text.contains("chmod +t"), "{text}");
         let begun = directory.create_payload(id, crate::Encoding(0), none, |_| Ok(()));
         assert_eq!(begun.unwrap_err().to_string(), text);
+        for marked in [directory.mark_finished(), directory.mark_aborted("")] {
+            assert_eq!(marked.unwrap_err().to_string(), text);
+        }
     }
+    assert!(!made.is_finished());
     assert_eq!(std::fs::read_dir(made.staging()).unwrap().count(), 0);
     // A file system on which numbers do not last shows the same directory with another one.
     let owner = made.path().join(layout::OWNER);
