@@ -510,6 +510,8 @@ fn a_rank_ended_by_sigint_tells_the_others() {
 fn a_long_gather_says_how_far_it_has_come_after_a_second_and_every_30_unless_told_not_to() {
     let (directory, work) = (place(), place());
     let mut stage = Stage::new();
+    // Nothing of a rank's second can have passed before this.
+    let since = Instant::now();
     for (job, progress) in [("one", "auto"), ("other", "off")] {
         let world = World::new(2, directory.path())
             .with("FSGATHER_JOB", job)
@@ -521,7 +523,6 @@ fn a_long_gather_says_how_far_it_has_come_after_a_second_and_every_30_unless_tol
             stage.start(tool.current_dir(work.path()));
         }
     }
-    let since = Instant::now();
     for least in [1, 25] {
         let line = stage.wait_for_where(0, "a line", |_| true);
         assert_eq!(line, "fsgather: rank 0: publishing 0 bytes, 0 bytes/s");
