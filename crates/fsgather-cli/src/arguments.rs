@@ -162,7 +162,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 /// Reads a duration like [`duration`], but not one of length zero.
 pub(crate) fn positive_duration(text: &str) -> Result<Duration, String> {
     match duration(text)? {
-        Duration::ZERO => Err("must be at least 1s".to_owned()),
+        Duration::ZERO => Err("must be more than 0s".to_owned()),
         duration => Ok(duration),
     }
 }

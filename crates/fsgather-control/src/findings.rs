@@ -69,6 +69,8 @@ impl Findings {
             .map(|(name, failure)| format!("{name}: {failure}"))
             .collect();
         failures.sort();
+        // A rank that was started beside the end of a meeting may have found rank 0 as it left.
+        failures.extend(self.earlier.clone());
         Error::rendezvous(format!(
             "rank {rank} found no rank 0 of its world in {place} within {}; tried {}. See whether rank 0 \
              is running; set FSGATHER_INTERFACE to the network that all hosts share, or \
@@ -118,4 +120,28 @@ pub(crate) fn another_secret(rank: Rank, coordinator: &str) -> Error {
         "rank 0 ({coordinator}) was given another FSGATHER_SECRET than rank {rank}; set FSGATHER_SECRET or \
          FSGATHER_SECRET_FILE alike on all ranks"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_beside_the_end_of_another_meeting_says_what_that_came_to() {
+        let findings = Findings {
+            failures: HashMap::from([("vm".into(), "its connection closed".into())]),
+            earlier: Some("a meeting had failed: rank 2 was lost".into()),
+            ..Findings::default()
+        };
+        let search = Fruitless {
+            rank: Rank::new(3),
+            patience: Duration::from_secs(15),
+            place: "/shared",
+            is_address: false,
+            coordinator: None,
+        };
+        let said = findings.out_of_time(&search).to_string();
+        let wanted = "tried vm: its connection closed; a meeting had failed: rank 2 was lost.";
+        assert!(said.contains(wanted), "{said}");
+    }
 }

@@ -157,8 +157,7 @@ pub(crate) fn earlier_failure(board: &dyn Noticeboard, hearer: &Hearer) -> Optio
         .filter_map(|bytes| Record::from_bytes(bytes).ok());
     let mut causes = records.filter_map(|record| record.refusal_to(hearer).cloned());
     // Who has come too late itself has only repeated what it has read.
-    let is_repeated =
-        |cause: &Error| matches!(cause, Error::Timeout { hint, .. } if hint.contains(HAD_FAILED));
+    let is_repeated = |cause: &Error| cause.to_string().contains(HAD_FAILED);
     let cause = causes.find(|cause| !is_repeated(cause))?;
     Some(format!("{HAD_FAILED}: {cause}"))
 }

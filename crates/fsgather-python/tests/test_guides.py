@@ -16,7 +16,7 @@ def blocks(guide: str) -> list[str]:
     return re.findall(r"```python\n(.*?)```", (GUIDES / guide).read_text(), flags=re.DOTALL)
 
 
-PROGRAMS = blocks("python.md") + blocks("switching-an-existing-job.md")
+PROGRAMS = blocks("python.md") + blocks("switching.md")
 
 
 @pytest.mark.parametrize("number", range(len(PROGRAMS)))

@@ -151,7 +151,7 @@ pub use patience::Progress;
 pub use payload::Payload;
 pub use payload_writer::{PayloadId, PayloadWriter};
 pub use probe::{Planted, ProbeNonce, cannot_be_shared, probers};
-pub use process::{Liveness, Sighting, judge, liveness, this_process, user_name};
+pub use process::{Liveness, Sighting, judge, liveness, own_user_text, this_process};
 pub use removal::Removal;
 pub use rendezvous_directory::{
     ANY_MODE, check_writable, check_writing, has_rendezvous, make_rendezvous,

@@ -179,10 +179,20 @@ fn shows_own_pids(status: &str, shown: Option<u32>, own: u32) -> bool {
     shown == Some(own) && pids.is_none_or(|pids| pids.split_whitespace().count() == 1)
 }
 
-/// The name of a user in `/etc/passwd`; users of directory services are known by number only.
+/// This process's user, as its files say it: the name in `/etc/passwd`, for users of directory services the `login` name that
+/// their shell has set, or the number. Nobody has to believe it: readers take it only where they know neither.
+///
+/// ```
+/// # use fsgather_store::own_user_text;
+/// assert_eq!(own_user_text(0, Some("ada")), "root");
+/// ```
 #[must_use]
-pub fn user_name(uid: u32) -> Option<String> {
-    name_in(&fs::read_to_string("/etc/passwd").ok()?, uid)
+pub fn own_user_text(uid: u32, login: Option<&str>) -> String {
+    let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let users = Users::of(&passwd);
+    users
+        .name(uid, login)
+        .map_or_else(|| uid.to_string(), str::to_owned)
 }
 
 /// The users that this host knows.
@@ -220,13 +230,17 @@ impl Users {
     }
 
     fn text(&self, uid: u32, claim: Option<&str>) -> String {
+        self.name(uid, claim)
+            .map_or_else(|| format!("uid {uid}"), str::to_owned)
+    }
+
+    fn name<'a>(&'a self, uid: u32, claim: Option<&'a str>) -> Option<&'a str> {
         let is_free = |name: &&str| {
             let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
             !is_number && !self.0.values().any(|known| known == name)
         };
         let known = self.0.get(&uid).map(String::as_str);
-        let name = known.or_else(|| claim.filter(is_free));
-        name.map_or_else(|| format!("uid {uid}"), str::to_owned)
+        known.or_else(|| claim.filter(is_free))
     }
 }
 
@@ -235,12 +249,6 @@ fn user_in(line: &str) -> Option<(u32, &str)> {
     let name = fields.next()?;
     let uid = fields.nth(1)?.parse().ok()?;
     (!name.is_empty()).then_some((uid, name))
-}
-
-fn name_in(passwd: &str, uid: u32) -> Option<String> {
-    let mut users = passwd.lines().filter_map(user_in);
-    let found = users.find(|(known, _)| *known == uid);
-    found.map(|(_, name)| name.to_owned())
 }
 
 fn line_of(path: &str) -> String {
@@ -340,10 +348,9 @@ mod tests {
     #[test]
     fn users_are_named_where_the_system_knows_them() {
         let passwd = "root:x:0:0:root:/root:/bin/sh\n# a note\nbroken\nanna:x:1001:100::/:\n";
-        assert_eq!(name_in(passwd, 0).as_deref(), Some("root"));
-        assert_eq!(name_in(passwd, 1001).as_deref(), Some("anna"));
-        assert_eq!(name_in(passwd, 100), None);
         let users = Users::of(passwd);
+        assert_eq!(users.name(0, None), Some("root"));
+        assert_eq!(users.name(100, None), None);
         let text = |uid, claim| users.text(uid, claim);
         assert_eq!(text(1001, None), "anna");
         assert_eq!(text(100, None), "uid 100");

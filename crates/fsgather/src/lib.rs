@@ -151,6 +151,6 @@ mod guides {
     #[doc = include_str!("../../../docs/guide/small-and-large.md")]
     struct SmallAndLarge;
 
-    #[doc = include_str!("../../../docs/guide/switching-an-existing-job.md")]
-    struct SwitchingAnExistingJob;
+    #[doc = include_str!("../../../docs/guide/switching.md")]
+    struct Switching;
 }

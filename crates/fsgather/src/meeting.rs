@@ -6,11 +6,12 @@ use fsgather_control::{bond::Bond, means_loopback_only, meet::Meeting};
 use fsgather_core::{Error, JobKey, PostOffice, ProcessId, Rank};
 use fsgather_store::{
     BoardPlace, Class, FileBoard, FileSystem, MarkerOffice, MarkerOwner, OwnUid, check_writing,
-    default_local, make_rendezvous, user_name,
+    default_local, make_rendezvous, own_user_text,
 };
 use uuid::Uuid;
 
 use crate::{
+    environment::Variables,
     ground::Ground,
     introduction::Introduction,
     rendezvous::Rendezvous,
@@ -168,7 +169,7 @@ pub(crate) fn ground(settings: &Settings, uid: u32) -> Ground {
         encrypt: settings.encrypt.value,
         mode: settings.dir_mode.value.mode(),
         uid,
-        user: user_name(uid).unwrap_or_else(|| uid.to_string()),
+        user: own_user_text(uid, Variables::of_process().get("LOGNAME")),
         job: settings.job.value.clone(),
         links: None,
     }

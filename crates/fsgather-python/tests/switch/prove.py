@@ -140,17 +140,24 @@ def everything_comes_back_as_from_torch(directory: Path) -> None:
         assert int(comparisons) > 4000 and wrong == "0", f"{rank}: {found}"
 
 
+def mmengine_evaluates(directory: Path, patch: str) -> None:
+    if not has_module("mmengine"):
+        raise NotImplementedError("mmengine is not installed")
+    same("evaluation.py", directory, patch)
+    assert (directory / "plain/.dist_test").exists()
+    assert not (directory / "patched/.dist_test").exists()
+
+
 @proof
 def mmengine_evaluates_the_same(directory: Path) -> None:
     """Unmodified MMEngine, both ways of collecting; its own files are not made."""
-    if not has_module("mmengine"):
-        raise NotImplementedError("mmengine is not installed")
-    for patch in ("mmengine", "mmengine,torch"):
-        place = directory / patch
-        place.mkdir()
-        same("evaluation.py", place, patch)
-        assert (place / "plain/.dist_test").exists()
-        assert not (place / "patched/.dist_test").exists()
+    mmengine_evaluates(directory, "mmengine,torch")
+
+
+@proof
+def mmengine_alone_evaluates_the_same(directory: Path) -> None:
+    """The same where torch's own functions stay."""
+    mmengine_evaluates(directory, "mmengine")
 
 
 @proof
@@ -171,9 +178,19 @@ def torchmetrics_stays_as_it_is(directory: Path) -> None:
 
 @proof
 def reference_functions_return_the_same(directory: Path) -> None:
-    """Functions of the SAM, MDETR and DPR code and single ones, by each path."""
+    """Functions of the SAM, MDETR and DPR code and single ones, by the path that they take and with results on rank 0 alone."""
+    reference_functions(directory, "", "MDETR_FILESYS_REDUCE_RANK_0_ONLY")
+
+
+@proof
+def reference_functions_by_other_paths_return_the_same(directory: Path) -> None:
+    """Those by the paths that their variables name."""
+    reference_functions(directory, "MDETR_CPU_REDUCE", "MDETR_FILESYS_REDUCE")
+
+
+def reference_functions(directory: Path, *variables_set: str) -> None:
     single = [f"own_gathers:{name}" for name in ("all_gather", "gather", "all_gather_tensors", "nothing")]
-    for variable in ("", "MDETR_CPU_REDUCE", "MDETR_FILESYS_REDUCE", "MDETR_FILESYS_REDUCE_RANK_0_ONLY"):
+    for variable in variables_set:
         place = directory / (variable or "none")
         place.mkdir()
         variables = {variable: "1"} if variable else {}
