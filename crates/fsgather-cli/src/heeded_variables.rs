@@ -81,7 +81,7 @@ pub(crate) fn text(verb: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use fsgather::environment;
+    use fsgather_config::environment;
 
     use super::*;
 

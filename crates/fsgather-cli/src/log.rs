@@ -2,8 +2,8 @@
 
 use std::{fmt, sync::OnceLock, time::SystemTime};
 
-use fsgather::{
-    Error,
+use fsgather::Error;
+use fsgather_config::{
     environment::{self, Variables},
     settings::Settings,
 };

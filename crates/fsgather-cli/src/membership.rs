@@ -6,7 +6,7 @@ use std::{
 };
 
 use clap::Args;
-use fsgather::{Builder, Communicator, Interrupt, last_error, settings::Transport};
+use fsgather::{Builder, Communicator, Interrupt, Transport, last_error};
 
 use crate::{
     arguments::positive_duration, failure::Failure, interruption::Interruption,

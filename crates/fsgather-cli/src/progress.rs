@@ -8,10 +8,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather::{
-    Error, Rank,
+use fsgather::{Error, Rank, progress};
+use fsgather_config::{
     environment::Variables,
-    progress,
     settings::{Progress, Settings},
 };
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
-use fsgather::{Payload, Pieces, Postcard, Rendezvous, settings::Control};
+use fsgather::{Control, Payload, Pieces, Postcard, Rendezvous};
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyList};
 
 use crate::{

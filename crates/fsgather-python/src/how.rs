@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use fsgather::{CallOptions, settings::Transport};
+use fsgather::{CallOptions, Transport};
 use pyo3::{exceptions::PyValueError, prelude::*};
 
 use crate::{like::Like, object::Pickling};

@@ -10,7 +10,8 @@ use std::{
     sync::{Mutex, OnceLock, PoisonError},
 };
 
-use fsgather::{Error, environment::Variables, plain_text};
+use fsgather::{Error, plain_text};
+use fsgather_config::environment::Variables;
 use pyo3::{exceptions::PyException, prelude::*};
 use tracing::{
     Event, Level, Subscriber,

@@ -19,7 +19,6 @@ use crate::{
     blocking::step_aside,
     codec::Postcard,
     communicator::Communicator,
-    environment::Variables,
     ground::LinkSettings,
     inner::Inner,
     last_error,
@@ -29,12 +28,14 @@ use crate::{
     progress::{self, Report},
     rendezvous::Rendezvous,
     route::Route,
-    set_up,
+    set_up, start,
+    world::World,
+};
+use fsgather_config::{
+    environment::Variables,
     settings::{
         CompressionSetting, Control, DirMode, RendezvousSetting, Setting, Settings, Transport,
     },
-    start,
-    world::World,
 };
 
 /// Says some things about a world in the program; variables and the launcher say the rest.
@@ -139,7 +140,7 @@ impl Builder {
     /// such as on a network file system, and needs the cargo feature `lz4` or `zstd` on all ranks.
     ///
     /// ```
-    /// use fsgather::{Communicator, settings::CompressionSetting};
+    /// use fsgather::{Communicator, CompressionSetting};
     ///
     /// let builder = Communicator::builder().compression(CompressionSetting::Zstd { level: 3 });
     /// # drop(builder);
@@ -463,7 +464,7 @@ pub(crate) fn process_or_unknown() -> ProcessId {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::Origin;
+    use fsgather_config::settings::Origin;
 
     #[test]
     fn compression_is_taken_from_the_program_before_the_variable() {

@@ -4,10 +4,8 @@ use std::{panic::Location, path::PathBuf, time::Duration};
 
 use fsgather_core::{Call, Error, Operation, Rank, Site};
 
-use crate::{
-    blocking::step_aside, codec::Postcard, communicator::Communicator, route::Route,
-    settings::Transport,
-};
+use crate::{blocking::step_aside, codec::Postcard, communicator::Communicator, route::Route};
+use fsgather_config::settings::Transport;
 
 /// Longer than any job, and short enough for clocks.
 const FOR_EVER: Duration = Duration::from_hours(100 * 365 * 24);

@@ -21,7 +21,6 @@ use crate::{
     place::{Place, call_id},
     route::Route,
     set_up,
-    settings::Transport,
     transfer::{
         announcement::Announcement,
         incoming::{self, Incoming},
@@ -32,6 +31,7 @@ use crate::{
         source::{Own, Source},
     },
 };
+use fsgather_config::settings::Transport;
 
 /// A call whose payload has been published and announced: what remains is the verdict, and reading.
 pub(crate) struct Started<'a> {

@@ -104,7 +104,7 @@ impl Communicator {
     pub fn threads(ranks: u32) -> Result<Vec<Self>, Error> {
         let world_size = WorldSize::new(ranks)?;
         let process = builder::process_or_unknown();
-        let patience = crate::settings::DEFAULT_TIMEOUT;
+        let patience = fsgather_config::settings::DEFAULT_TIMEOUT;
         Ok(fsgather_control::threads(world_size, &process, patience)
             .into_iter()
             .map(|exchange| Self::in_memory(exchange, vec![process.clone(); world_size.count()]))

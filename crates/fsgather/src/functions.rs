@@ -11,9 +11,9 @@ use fsgather_core::{Error, Rank, Site};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    blocking::step_aside, call_builder::CallBuilder, communicator::Communicator,
-    settings::Transport, switches::Switches,
+    blocking::step_aside, call_builder::CallBuilder, communicator::Communicator, switches::Switches,
 };
+use fsgather_config::settings::Transport;
 
 /// How one call of [`all_gather`] is to be made; by default as the variables say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

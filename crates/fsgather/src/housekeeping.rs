@@ -28,7 +28,7 @@ pub use fsgather_store::{
     OwnerRecord, Planned, Removable, Rules, Survey, SurveyedGather, Surveyor, clean,
 };
 
-use crate::settings::Settings;
+use fsgather_config::settings::Settings;
 
 /// A surveyor that can tell how many ranks a world that forms is to have.
 ///

@@ -18,8 +18,9 @@ use uuid::Uuid;
 
 use crate::{
     blocking, ground::Ground, open_calls::OpenCalls, place::call_id, places::Places, route::Route,
-    settings::Transport, world::World,
+    world::World,
 };
+use fsgather_config::settings::Transport;
 
 /// One rank's membership of one group, be it the world or a part of it.
 pub(crate) struct Inner {

@@ -13,7 +13,7 @@ use std::{
 
 use fsgather_core::{Error, PeerFailure, Rank, plain_text};
 
-use crate::environment::{self, Variables};
+use fsgather_config::environment::{self, Variables};
 
 /// The longest text that is left, in bytes.
 const LONGEST: usize = 4096;

@@ -72,13 +72,10 @@ mod mpi_bootstrap;
 mod values;
 
 pub mod diagnosis;
-pub mod environment;
 pub mod housekeeping;
 pub mod last_error;
-pub mod launcher;
 pub mod path_choice;
 pub mod progress;
-pub mod settings;
 
 mod blocking;
 mod build_identity;
@@ -114,6 +111,7 @@ pub use codec::{Codec, CodecError, Postcard};
 pub use communicator::Communicator;
 #[cfg(feature = "ndarray")]
 pub use element::Element;
+pub use fsgather_config::settings::{CompressionSetting, Control, Transport};
 pub use fsgather_core::{
     Activity, Deadline, Epoch, Error, ErrorKind, GatherId, Interrupt, Missing, Operation, Peer,
     PeerFailure, Phase, Rank, StorageCause, WorldSize, bytes_text, duration_text, plain_text,

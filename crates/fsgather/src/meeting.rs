@@ -10,12 +10,9 @@ use fsgather_store::{
 };
 use uuid::Uuid;
 
-use crate::{
+use crate::{ground::Ground, introduction::Introduction, rendezvous::Rendezvous, secret_file};
+use fsgather_config::{
     environment::Variables,
-    ground::Ground,
-    introduction::Introduction,
-    rendezvous::Rendezvous,
-    secret_file,
     settings::{Control, SecretSetting, Settings},
 };
 

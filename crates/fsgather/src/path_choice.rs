@@ -2,7 +2,7 @@
 
 use fsgather_core::WorldSize;
 
-use crate::settings::Transport;
+use fsgather_config::settings::Transport;
 
 /// The way the values of one `all_gather` take, and who receives them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,7 +42,7 @@ pub struct PathConditions {
 ///
 /// ```
 /// use fsgather::path_choice::{GatherPath, PathConditions, choose_path};
-/// use fsgather::settings::Transport;
+/// use fsgather_config::settings::Transport;
 /// use fsgather_core::WorldSize;
 ///
 /// let path = choose_path(PathConditions {
@@ -80,7 +80,7 @@ pub fn choose_path(conditions: PathConditions) -> GatherPath {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
+    use fsgather_config::{
         environment::{self, Variables},
         settings::Settings,
     };

@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use fsgather_control::mesh::Mesh;
 
-use crate::{inner::lock, place::Place, route::Route, settings::Transport};
+use crate::{inner::lock, place::Place, route::Route};
+use fsgather_config::settings::Transport;
 
 /// What the set-ups of one group, or of the world, have come to.
 ///

@@ -17,10 +17,8 @@ use std::{
 
 use fsgather_core::{Phase, plain_text};
 
-use crate::{
-    communicator::Communicator,
-    environment::{self, Variables},
-};
+use crate::communicator::Communicator;
+use fsgather_config::environment::{self, Variables};
 
 /// How far a rank has come.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::{fmt, path::PathBuf, sync::Arc, time::Instant};
 
-use crate::settings::RendezvousSetting;
+use fsgather_config::settings::RendezvousSetting;
 
 /// How the ranks of a communicator find rank 0.
 #[derive(Clone)]

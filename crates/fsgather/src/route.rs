@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use fsgather_core::{Way, plain_text};
 
-use crate::settings::Transport;
+use fsgather_config::settings::Transport;
 
 /// Which place a call asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use std::{
 
 use fsgather_core::Error;
 
-use crate::settings::Secret;
+use fsgather_config::settings::Secret;
 
 /// No way to write 32 bytes down is longer than this.
 const LONGEST: u64 = 1024;

@@ -41,9 +41,9 @@ use crate::{
     inner::{Inner, lock},
     place::{FilePlace, Place, PlaceId},
     route::Route,
-    settings::Transport,
     sharing::{self, Talk},
 };
+use fsgather_config::settings::Transport;
 
 /// What the root tells everybody.
 #[derive(Debug, Serialize, Deserialize)]

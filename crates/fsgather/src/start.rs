@@ -19,7 +19,7 @@ use self::{
     ancestry::{Claim, Found},
     processes::Processes,
 };
-use crate::{environment::Variables, settings::Settings};
+use fsgather_config::{environment::Variables, settings::Settings};
 
 /// How long after the start of a rank another one of its job may be started, so that both count as started
 /// together.

@@ -6,8 +6,10 @@ use fsgather_core::{Error, Rank, WorldSize};
 
 use crate::{
     communicator::Communicator,
-    environment::Variables,
     path_choice::{GatherPath, PathConditions, choose_path},
+};
+use fsgather_config::{
+    environment::Variables,
     settings::{Settings, Transport},
 };
 

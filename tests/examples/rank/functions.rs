@@ -34,8 +34,8 @@ fn got(values: &[Value], ranks: u32, len: &str) -> Result<(), Failure> {
 
 /// This rank and how many there are, as the variables say.
 fn place() -> Result<(u32, u32), Failure> {
-    let variables = fsgather::environment::Variables::of_process();
-    let settings = fsgather::settings::Settings::resolve(&variables)?;
+    let variables = fsgather_config::environment::Variables::of_process();
+    let settings = fsgather_config::settings::Settings::resolve(&variables)?;
     let detection = &settings.detection;
     Ok((detection.rank.get(), detection.world_size.get()))
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use fsgather::{CallOptions, Communicator, Payload, Pieces, settings::Transport};
+use fsgather::{CallOptions, Communicator, Payload, Pieces, Transport};
 use fsgather_tests::Generated;
 
 use crate::{

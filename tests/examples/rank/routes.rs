@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use fsgather::{CallOptions, Communicator, Payload, Pieces, settings::Transport};
+use fsgather::{CallOptions, Communicator, Payload, Pieces, Transport};
 use fsgather_tests::Generated;
 
 use crate::{

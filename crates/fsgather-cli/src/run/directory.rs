@@ -2,10 +2,8 @@
 
 use std::path::{Path, PathBuf, absolute};
 
-use fsgather::{
-    Error,
-    environment::{self, Variables},
-};
+use fsgather::Error;
+use fsgather_config::environment::{self, Variables};
 
 /// The gather directory: the one given, else the inherited one, else the default of this machine.
 ///

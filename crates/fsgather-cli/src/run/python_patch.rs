@@ -7,7 +7,7 @@ use std::{
     process::Command,
 };
 
-use fsgather::environment::Variables;
+use fsgather_config::environment::Variables;
 
 use super::variables::Variable;
 use crate::failure::Failure;

@@ -7,7 +7,8 @@ use std::{
     time::Duration,
 };
 
-use fsgather::{Rank, WorldSize, environment::Variables, typed_duration_text};
+use fsgather::{Rank, WorldSize, typed_duration_text};
+use fsgather_config::environment::Variables;
 use rand::{RngExt, rand_core::UnwrapErr, rngs::SysRng};
 
 use crate::{failure::Failure, log};

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use clap::Args;
-use fsgather::settings::Transport;
+use fsgather::Transport;
 use serde::Serialize;
 
 use crate::{

@@ -313,10 +313,11 @@ pub(super) fn difference(theirs: [f64; 2], ours: [f64; 2]) -> ClockFact {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::Settings;
+    use fsgather_config::settings::Settings;
 
     fn ground() -> Ground {
-        let settings = Settings::resolve(&crate::environment::Variables::default()).unwrap();
+        let settings =
+            Settings::resolve(&fsgather_config::environment::Variables::default()).unwrap();
         crate::meeting::ground(&settings, rustix::process::geteuid().as_raw())
     }
 

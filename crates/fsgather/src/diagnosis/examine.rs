@@ -13,11 +13,9 @@ use super::{
     directory::{self, Depth},
     facts::{DirectoryFacts, LauncherFacts, LimitFacts, NetworkFacts, RankFacts, SettingFact},
 };
-use crate::{
-    builder::network_namespace,
-    ground::Ground,
+use crate::{builder::network_namespace, ground::Ground, secret_file};
+use fsgather_config::{
     launcher::Detection,
-    secret_file,
     settings::{Control, Origin, RendezvousSetting, SecretSetting, Settings, Transport},
 };
 
@@ -179,7 +177,8 @@ fn directory_facts(settings: &Settings, ground: &Ground) -> Option<DirectoryFact
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{environment::Variables, meeting};
+    use crate::meeting;
+    use fsgather_config::environment::Variables;
 
     fn of(pairs: &[(&str, &str)]) -> RankFacts {
         let settings = Settings::resolve(&pairs.iter().copied().collect::<Variables>()).unwrap();

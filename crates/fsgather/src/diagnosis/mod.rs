@@ -46,8 +46,10 @@ use crate::{
     blocking::step_aside,
     builder::{Builder, process_or_unknown},
     communicator::Communicator,
-    environment::Variables,
     meeting,
+};
+use fsgather_config::{
+    environment::Variables,
     settings::{Origin, RendezvousSetting, Settings, Transport},
 };
 

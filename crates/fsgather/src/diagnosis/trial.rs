@@ -35,9 +35,9 @@ use crate::{
     communicator::Communicator,
     exact_path,
     pieces::Pieces,
-    settings::{Control, Settings},
     sharing::{self, Talk, patience_for},
 };
+use fsgather_config::settings::{Control, Settings};
 
 /// What rank 0 tells everybody before anything is tried.
 #[derive(Debug, Default, Serialize, Deserialize)]

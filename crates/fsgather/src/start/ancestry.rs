@@ -8,7 +8,7 @@ use std::{
 use fsgather_core::{Start, Starter};
 
 use super::processes::{Look, Seen};
-use crate::{
+use fsgather_config::{
     environment::{self, Variables},
     launcher::{Family, ROWS},
     settings::Settings,

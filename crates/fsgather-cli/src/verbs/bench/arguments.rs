@@ -7,10 +7,8 @@ use clap::{
     Args,
     builder::{PossibleValuesParser, TypedValueParser},
 };
-use fsgather::{
-    WorldSize,
-    settings::{Control, Transport},
-};
+use fsgather::WorldSize;
+use fsgather_config::settings::{Control, Transport};
 
 use super::operation::{Operation, Recipients};
 use crate::failure::Failure;

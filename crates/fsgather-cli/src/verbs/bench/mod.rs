@@ -20,7 +20,7 @@ use std::{
     path::Path,
 };
 
-use fsgather::settings::{Progress, Transport};
+use fsgather_config::settings::{Progress, Transport};
 
 pub(crate) use arguments::BenchArguments;
 pub(crate) use rank::{BenchRankArguments, bench_rank};

@@ -3,8 +3,8 @@
 use std::{io, path::PathBuf};
 
 use clap::Args;
-use fsgather::{
-    Communicator, Rendezvous,
+use fsgather::{Communicator, Rendezvous};
+use fsgather_config::{
     environment::Variables,
     settings::{Settings, Transport},
 };

@@ -2,12 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use fsgather::{
-    WorldSize, bytes_text,
-    diagnosis::Mount,
-    plain_text,
-    settings::{Control, Transport},
-};
+use fsgather::{WorldSize, bytes_text, diagnosis::Mount, plain_text};
+use fsgather_config::settings::{Control, Transport};
 use rustix::system::uname;
 use serde::Serialize;
 

@@ -7,7 +7,7 @@ use std::{
 };
 
 use clap::Args;
-use fsgather::{Communicator, settings::Transport};
+use fsgather::{Communicator, Transport};
 use fsgather_digits::{Classifier, Prediction, Report, samples, shard};
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};

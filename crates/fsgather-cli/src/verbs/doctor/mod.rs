@@ -9,9 +9,8 @@ use clap::Args;
 use fsgather::{
     Communicator, Interrupt,
     diagnosis::{Conclusion, diagnose},
-    environment::Variables,
-    settings::Settings,
 };
+use fsgather_config::{environment::Variables, settings::Settings};
 
 use crate::{
     arguments::positive_duration,

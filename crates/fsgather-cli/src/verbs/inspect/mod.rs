@@ -14,10 +14,9 @@ use std::{
 use clap::Args;
 use fsgather::{
     Rank, WorldSize,
-    environment::Variables,
     housekeeping::{self, Rules},
-    settings::Settings,
 };
+use fsgather_config::{environment::Variables, settings::Settings};
 
 use crate::{
     arguments::positive_duration,

@@ -430,8 +430,8 @@ fn alone_nothing_is_claimed_of_other_hosts() {
 #[test]
 fn variables_that_cannot_be_read_are_told_with_a_right_one() {
     let variables = [("FSGATHER_TIMEOUT", "30"), ("FSGATHER_DRI", "x")];
-    let variables: crate::environment::Variables = variables.into_iter().collect();
-    let errors = crate::settings::Settings::errors(&variables);
+    let variables: fsgather_config::environment::Variables = variables.into_iter().collect();
+    let errors = fsgather_config::settings::Settings::errors(&variables);
     let findings = wrong_settings(&errors, &variables.warnings());
     assert_eq!(levels(&findings), [Level::Warning, Level::Problem]);
     let finding = only(&findings, "FSGATHER_TIMEOUT=\"30\"");

@@ -15,7 +15,7 @@ use std::{fmt, net::IpAddr};
 /// An address passes when no entry leaves it out and, if there are entries that take in, one of those does.
 ///
 /// ```
-/// use fsgather::settings::InterfaceFilter;
+/// use fsgather_config::settings::InterfaceFilter;
 ///
 /// let filter = InterfaceFilter::parse("ib,10.0.0.0/8,^10.9.0.0/16").unwrap();
 /// assert!(filter.matches("ib0", "192.168.0.1".parse()?));

@@ -5,7 +5,7 @@ use std::{fmt, ops::RangeInclusive};
 /// The ports that may be listened on.
 ///
 /// ```
-/// use fsgather::settings::PortRange;
+/// use fsgather_config::settings::PortRange;
 ///
 /// let range = PortRange::new(60001, 60003).unwrap();
 /// assert_eq!(range.ports().collect::<Vec<_>>(), [60001, 60002, 60003]);

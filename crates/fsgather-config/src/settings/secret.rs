@@ -5,7 +5,7 @@ use std::fmt;
 /// 32 bytes that all ranks know and nobody else should. Its debug form does not show them.
 ///
 /// ```
-/// use fsgather::settings::Secret;
+/// use fsgather_config::settings::Secret;
 ///
 /// let hex = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
 /// let base64 = "ABEiM0RVZneImaq7zN3u/wARIjNEVWZ3iJmqu8zd7v8=";

@@ -106,7 +106,7 @@ impl Settings {
     /// Resolves all settings, and finds out who this rank is from the launcher's variables.
     ///
     /// ```
-    /// use fsgather::{environment::Variables, settings::{Origin, Settings, Transport}};
+    /// use fsgather_config::{environment::Variables, settings::{Origin, Settings, Transport}};
     ///
     /// let settings = Settings::resolve(&Variables::from_iter([
     ///     ("MDETR_FILESYS_REDUCE", "1"),
@@ -146,7 +146,7 @@ impl Settings {
     /// All that is wrong with these variables, not only what [`Settings::resolve`] finds first.
     ///
     /// ```
-    /// use fsgather::{environment::Variables, settings::Settings};
+    /// use fsgather_config::{environment::Variables, settings::Settings};
     ///
     /// let wrong = Settings::errors(&Variables::from_iter([
     ///     ("FSGATHER_TIMEOUT", "30"),
@@ -272,7 +272,7 @@ impl Settings {
     }
 
     /// Takes over what the launcher's process, rather than its variables, says of the job.
-    pub(crate) fn take_launched_job(&mut self, job: String) {
+    pub fn take_launched_job(&mut self, job: String) {
         if matches!(self.job.origin, Origin::Launcher(_) | Origin::Default) {
             self.job = Setting {
                 value: Some(job.clone()),
@@ -284,7 +284,8 @@ impl Settings {
     }
 
     /// Whether the program itself, rather than a variable, has said where its ranks meet.
-    pub(crate) fn has_said_where(&self) -> bool {
+    #[must_use]
+    pub fn has_said_where(&self) -> bool {
         self.directory.origin == Origin::Argument || self.rendezvous.origin == Origin::Argument
     }
 

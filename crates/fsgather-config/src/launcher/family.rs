@@ -83,27 +83,27 @@ impl fmt::Display for Family {
     }
 }
 
-/// What one family calls its variables.
+/// What one family of launchers calls its variables.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Row {
+pub struct Row {
     /// The family.
-    pub(crate) family: Family,
+    pub family: Family,
     /// Holds the rank.
-    pub(crate) rank: &'static str,
+    pub rank: &'static str,
     /// Holds the world size.
-    pub(crate) world_size: &'static str,
+    pub world_size: &'static str,
     /// Whether no other family uses the variable of the world size: then it alone shows the family.
-    pub(crate) owns_world_size: bool,
+    pub owns_world_size: bool,
     /// Holds the number of the process on its host.
-    pub(crate) local_rank: Option<&'static str>,
+    pub local_rank: Option<&'static str>,
     /// Holds the number of processes on its host.
-    pub(crate) local_size: Option<&'static str>,
+    pub local_size: Option<&'static str>,
     /// Hold the job id; those that are set are joined by a dot.
-    pub(crate) job: &'static [&'static str],
+    pub job: &'static [&'static str],
 }
 
 /// All families, the innermost first: launchers nest, and each leaves its variables to those inside it.
-pub(crate) const ROWS: &[Row] = &[
+pub const ROWS: &[Row] = &[
     Row {
         family: Family::Fsgather,
         rank: environment::RANK,

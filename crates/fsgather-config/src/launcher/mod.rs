@@ -12,12 +12,11 @@ mod slurm;
 mod tests;
 
 pub use detection::{Detection, Master};
-pub use family::Family;
-pub(crate) use family::ROWS;
+pub use family::{Family, ROWS, Row};
 
 use fsgather_core::{Error, Rank, WorldSize};
 
-use self::{family::Row, slurm::Place};
+use self::slurm::Place;
 use crate::environment::{self, Variables, refusal};
 
 /// Finds out who this rank is: the first family of launchers that says both rank and world size.
@@ -26,7 +25,7 @@ use crate::environment::{self, Variables, refusal};
 /// complete one, which are not even read. Where there is none, this is a world of one.
 ///
 /// ```
-/// use fsgather::{environment::Variables, launcher::{Family, detect}};
+/// use fsgather_config::{environment::Variables, launcher::{Family, detect}};
 ///
 /// let me = detect(&Variables::from_iter([
 ///     ("RANK", "2"),

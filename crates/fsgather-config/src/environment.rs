@@ -189,16 +189,16 @@ const PREFIX: &str = "FSGATHER_";
 const OF_PYTHON: [&str; 2] = ["FSGATHER_PATCH", "FSGATHER_PICKLE"];
 
 /// `FSGATHER_ERROR_FILE`: where a rank leaves what it has failed with; `fsgather run` sets it.
-pub(crate) const ERROR_FILE: &str = "FSGATHER_ERROR_FILE";
+pub const ERROR_FILE: &str = "FSGATHER_ERROR_FILE";
 
 /// `FSGATHER_PROGRESS_FILE`: where a rank leaves how far it has come; `fsgather run` on a terminal sets it.
-pub(crate) const PROGRESS_FILE: &str = "FSGATHER_PROGRESS_FILE";
+pub const PROGRESS_FILE: &str = "FSGATHER_PROGRESS_FILE";
 
 /// What `fsgather run` says to its ranks alone.
 const OF_RUN: [&str; 2] = [ERROR_FILE, PROGRESS_FILE];
 
 /// The variables that say where ranks meet, and what their job is called.
-pub(crate) const WHERE_RANKS_MEET: [&str; 4] = [DIR, EXP_DIR, RENDEZVOUS, JOB];
+pub const WHERE_RANKS_MEET: [&str; 4] = [DIR, EXP_DIR, RENDEZVOUS, JOB];
 
 /// A set of environment variables, of this process or made up.
 ///
@@ -206,7 +206,7 @@ pub(crate) const WHERE_RANKS_MEET: [&str; 4] = [DIR, EXP_DIR, RENDEZVOUS, JOB];
 /// The debug form shows names only: environments are full of secrets.
 ///
 /// ```
-/// use fsgather::environment::Variables;
+/// use fsgather_config::environment::Variables;
 ///
 /// let variables = Variables::from_iter([("FSGATHER_JOB", "nightly"), ("EXP_DIR", "")]);
 /// assert_eq!(variables.get("FSGATHER_JOB"), Some("nightly"));
@@ -445,7 +445,7 @@ mod tests {
     fn the_environment_of_the_process_is_read() {
         assert_eq!(
             Variables::of_process().get("CARGO_PKG_NAME"),
-            Some("fsgather")
+            Some(env!("CARGO_PKG_NAME"))
         );
     }
 

@@ -56,8 +56,9 @@ impl DirMode {
         self.0 & 0o777
     }
 
-    /// As the store takes it.
-    pub(crate) const fn mode(self) -> u32 {
+    /// The permission bits as the store takes them, with its mark for file systems that have none.
+    #[must_use]
+    pub const fn mode(self) -> u32 {
         self.0
     }
 
@@ -103,7 +104,17 @@ pub enum RendezvousSetting {
 }
 
 impl RendezvousSetting {
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    /// Reads `file://DIR` or `tcp://HOST:PORT`; nothing where it is neither.
+    ///
+    /// ```
+    /// use fsgather_config::settings::RendezvousSetting;
+    ///
+    /// let shared = RendezvousSetting::parse("file:///shared");
+    /// assert_eq!(shared, Some(RendezvousSetting::File("/shared".into())));
+    /// assert_eq!(RendezvousSetting::parse("tcp://[::1]:0"), None);
+    /// ```
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
         if let Some(directory) = text.strip_prefix("file://") {
             return (!directory.is_empty()).then(|| Self::File(directory.into()));
         }

@@ -12,7 +12,7 @@ use crate::{
 
 impl Settings {
     /// Notes every setting and where it comes from, for whoever looks at the level of debugging.
-    pub(crate) fn log(&self) {
+    pub fn log(&self) {
         for (name, value, origin) in self.entries() {
             tracing::debug!("setting {name}: {value} ({origin})");
         }

@@ -11,7 +11,7 @@ const PAGE: &str = "../../docs/reference/environment.md";
 const HEAD: &str = "\
 # Environment variables
 
-This page is generated from the tables in the code. To write it anew: `UPDATE_DOCS=1 cargo test -p fsgather page`.
+This page is generated from the tables in the code. To write it anew: `UPDATE_DOCS=1 cargo test -p fsgather-config page`.
 
 What an argument says wins over what a variable says; a variable of ours wins over an older one of the Python
 original, and that over what the launcher says. Variables are read when the first communicator is made. One with
@@ -98,7 +98,7 @@ fn the_reference_page_says_what_the_tables_say() {
     let written = fs::read_to_string(&path).unwrap_or_default();
     assert_eq!(
         written, page,
-        "docs/reference/environment.md is out of date; run UPDATE_DOCS=1 cargo test -p fsgather page"
+        "docs/reference/environment.md is out of date; run UPDATE_DOCS=1 cargo test -p fsgather-config page"
     );
 }
 
