@@ -1,7 +1,7 @@
 """What ``import torch`` calls at its end, in every process of an environment where fsgather is installed.
 
-A package of its own, so that loading the entry point imports nothing of ``fsgather``: without ``FSGATHER_PATCH``
-the whole cost is reading one variable.
+A package of its own, so that loading the entry point imports nothing of ``fsgather``: without ``FSGATHER_PATCH``, or a name that was
+meant to be that, the whole cost is looking through the environment.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ def autoload() -> None:
     """
     selected = os.environ.get("FSGATHER_PATCH", "")
     if not selected.strip():
+        _look_for_misspelt()
         return
     try:
         from fsgather import _switch
@@ -31,6 +32,21 @@ def autoload() -> None:
             _unavailable.install(selected, error)
         except Exception:
             # There is no object function left that could tell it.
+            pass
+
+
+def _look_for_misspelt() -> None:
+    """Whoever sets a variable and misspells its name would run without us, and not know."""
+    letters = frozenset("FSGATHER_PATCH")
+    # Few other names have these letters, all or all but one, so that hardly a job loads anything here.
+    names = [name for name in os.environ if 12 <= len(name) <= 16 and len(letters.difference(name.upper())) < 2]
+    if set(names) - {"FSGATHER_PATCH"}:
+        try:
+            from fsgather_autoload import _misspelt
+
+            _misspelt.tell(names)
+        except Exception:
+            # It was a guess.
             pass
 
 

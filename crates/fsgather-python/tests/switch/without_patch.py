@@ -6,22 +6,23 @@ import datetime
 import os
 import time
 
-ODD_ONE_OUT = 2
+ODD_ONE_OUT = int(os.environ.get("SWITCH_ODD", "2"))
 if os.environ["RANK"] == str(ODD_ONE_OUT) and os.environ["SWITCH_CASE"] == "missing":
     del os.environ["FSGATHER_PATCH"]
 
 import fsgather
 import torch.distributed as dist
-from fsgather._switch import introduction, meeting
+from fsgather._switch import formation, introduction, meeting
 
 # Nobody wants to wait a minute for this test.
 meeting.GRACE = 2.0
 introduction.WARN_EVERY = 1.5
+formation.NAME_AFTER = 1.0
 
 
 def main() -> None:
     """Says hello in vain, or not in vain."""
-    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=20))
+    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=300))
     rank, size = dist.get_rank(), dist.get_world_size()
     into = [None] * size
     if os.environ["SWITCH_CASE"] == "late":
@@ -34,11 +35,12 @@ def main() -> None:
         # In torch's own function, from which nobody can call it back.
         said = "alone"
     else:
+        began = time.monotonic()
         try:
             dist.all_gather_object(into, rank)
             said = "nothing"
         except fsgather.Rendezvous as error:
-            said = str(error)
+            said = f"{time.monotonic() - began:.1f} s: {error}"
     with open(os.path.join(os.environ["SWITCH_OUTPUT"], f"rank-{rank}"), "w") as output:
         output.write(said)
     dist.barrier()

@@ -43,7 +43,8 @@ class Formation:
         """The world, once it has formed."""
         self._timeout = timeout
         self._began = time.monotonic()
-        self._are_absent_named = group.rank != 0
+        self._are_absent_named = False
+        self._rank = group.rank
         self._ranks = group.ranks
         self._ended = threading.Event()
         self._is_over = threading.Event()
@@ -146,14 +147,14 @@ class Formation:
         return Ground(name, group.ranks, communicator)
 
     def _look(self) -> None:
-        """Looks around while others are waited for; on rank 0 for those in which nothing is replaced."""
+        """Looks around while others are waited for: the first rank that is there, for those in which nothing is replaced."""
         if self._is_over.is_set():
             raise _errors.Error("the process group ends")
         if self._are_absent_named or time.monotonic() < self._began + NAME_AFTER:
             return
         self._are_absent_named = True
         presence = self._presence
-        if presence is None:
+        if presence is None or any(presence.of(rank) is not None for rank in self._ranks[: self._rank]):
             return
         marks = {rank: presence.of(rank) for rank in self._ranks[:1000]}
         absent = [rank for rank, mark in marks.items() if mark is None]

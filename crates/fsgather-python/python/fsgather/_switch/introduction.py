@@ -204,10 +204,10 @@ class Introduction:
         warn_at = started + WARN_EVERY
         while True:
             waited = time.monotonic() - started
-            limit = grace if waited < grace else self.patience
             # Rank 0 knows best who is missing: it answers first, and the others give it the time for that. What ranks that
             # have met already know of each other goes before what can be seen in a store.
-            limit += (5.0 if self.group.rank != 0 else 0.0) + (5.0 if self.lookout.is_connected else 0.0)
+            more = (5.0 if self.group.rank != 0 else 0.0) + (5.0 if self.lookout.is_connected else 0.0)
+            limit = more + (grace if waited < grace + more else self.patience)
             until = min(started + limit, warn_at)
             look_at = time.monotonic() + self._until_look(waited)
             if stores.wait_until(is_so, min(until, look_at), self._pauses(waited), self._pause):
@@ -269,17 +269,22 @@ class Introduction:
         present = [place for place in range(len(self.group.ranks)) if place not in absent]
         if self._is_silent or not absent or present[0] != self.group.rank:
             return
-        where = "; ".join(filter(None, (self.lookout.where(self.group.ranks[place]) for place in absent[:16])))
+        named = [self.group.ranks[place] for place in absent[:16]]
+        unannounced = self.lookout.unannounced(named)
+        is_set = f"is FSGATHER_PATCH set on {_ranks(unannounced)}?" if unannounced else ""
+        where = "; ".join(filter(None, (*map(self.lookout.where, named), is_set)))
         once(
             f"fsgather: still waiting, for {waited:.0f} s now, for {self._name(absent)} to come to its first call"
             f"{f' ({where})' if where else ''}; the time-out of the process group is {self.patience:.0f} s"
         )
 
     def _name(self, places: list[int]) -> str:
-        ranks = [self.group.ranks[place] for place in places]
-        word = "rank" if len(ranks) == 1 else "ranks"
-        listed = ", ".join(map(str, ranks)) or "0"
-        return f"{word} {listed} of process group {self.group.name!r} ({len(self.group.ranks)} ranks)"
+        ranks = [self.group.ranks[place] for place in places] or [0]
+        return f"{_ranks(ranks)} of process group {self.group.name!r} ({len(self.group.ranks)} ranks)"
+
+
+def _ranks(ranks: list[int]) -> str:
+    return f"rank{'s' * (len(ranks) != 1)} {', '.join(map(str, ranks))}"
 
 
 #: How ranks of a process group get more time.

@@ -135,6 +135,10 @@ class Lookout:
         """What a rank of the world has left word of."""
         return None if self._presence is None else self._presence.of(rank)
 
+    def unannounced(self, ranks: list[int]) -> list[int]:
+        """Those of these ranks that have left no word, where ranks do when functions are replaced."""
+        return [] if self._presence is None else [rank for rank in ranks if self._presence.of(rank) is None]
+
     def where(self, rank: int) -> str:
         """Where a rank of the world is, and how it is, as far as that is known."""
         mark = self.mark(rank)
