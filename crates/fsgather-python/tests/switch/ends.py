@@ -27,6 +27,11 @@ def end() -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     if HOW == "raises":
         raise MemoryError("out of luck")
+    if HOW == "destroys":
+        try:
+            raise MemoryError("out of luck")
+        finally:
+            dist.destroy_process_group()
     if HOW == "exits":
         sys.exit(0)
     if HOW == "stopped":

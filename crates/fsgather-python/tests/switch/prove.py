@@ -232,6 +232,7 @@ def a_rank_that_ends_is_named(directory: Path) -> None:
     reasons = {
         "killed": r"was lost \(its (process has ended|connection closed).*\)",
         "raises": r"failed \(MemoryError: out of luck\)",
+        "destroys": r"failed \(MemoryError: out of luck\)",
         "exits": "had already left",
     }
     for when in ("at once", "later", "between"):
@@ -298,6 +299,11 @@ def mistakes_are_told_at_import(directory: Path) -> None:
         assert ended.returncode == 0 and ended.stdout == "", ended
         assert ended.stderr.count("fsgather: FSGATHER_PATCH=toch: there is no 'toch' (did you mean torch?)") == times, ended
         assert len(ended.stderr.splitlines()) == times, ended.stderr
+    for name in ("FSGATHER_PACTH", "FSGATER_PATCH", "fsgather_patch", "FSGATHER_PATH"):
+        variables = {**base, name: "torch", "FSGATHER_DIR": "/nowhere", "FSGATHER_PORT": "0"}
+        ended = subprocess.run([sys.executable, "-c", code], env=variables, cwd=directory, capture_output=True, text=True)
+        told = f"fsgather: {name} is set, and means nothing: did you mean FSGATHER_PATCH? Nothing is replaced\n"
+        assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", told), ended
     # Where it cannot be loaded at all.
     broken = directory / "broken"
     (broken / "fsgather").mkdir(parents=True)
@@ -310,13 +316,31 @@ def mistakes_are_told_at_import(directory: Path) -> None:
 @proof
 def a_rank_without_the_patch_is_named(directory: Path) -> None:
     """And one that is only late is not."""
-    start("without_patch.py", directory / "missing", FSGATHER_PATCH="torch", SWITCH_CASE="missing")
-    for rank, said in results(directory / "missing").items():
-        assert said == "alone" or ("rank 2 of process group" in said and "FSGATHER_PATCH" in said), (rank, said)
+    for odd in ("2", "0"):
+        case = {"SWITCH_CASE": "missing", "SWITCH_ODD": odd}
+        said = start("without_patch.py", directory / odd, FSGATHER_PATCH="torch", **case)
+        assert said.count(f"nothing is replaced on rank {odd}, as far as is known") == 1, said
+        assert f"(is FSGATHER_PATCH set on rank {odd}?)" in said, said
+        for rank, told in results(directory / odd).items():
+            if rank == f"rank-{odd}":
+                assert told == "alone", told
+            else:
+                took = re.match(rf"([\d.]+) s: rank {odd} of process group .* is FSGATHER_PATCH set to the same", told)
+                assert took and float(took[1]) < allowed(20), (rank, told)
     said = start("without_patch.py", directory / "late", FSGATHER_PATCH="torch", SWITCH_CASE="late")
     assert set(results(directory / "late").values()) == {"in time"}
     warned = [line for line in said.splitlines() if "still waiting, for " in line]
     assert warned and all("for rank 2 of process group" in line for line in warned), said
+
+
+@proof
+def the_launcher_names_the_rank_that_failed(directory: Path) -> None:
+    """And not one of those that have heard of it and were gone first. They say one sentence each."""
+    said = start("blamed.py", directory / "out", succeeds=False, FSGATHER_PATCH="torch", FSGATHER_DIR=str(directory))
+    others, _, first = said.rpartition("Root Cause")
+    assert re.search(r"rank +: 2 \(", first) and "in main\n" in first and "MemoryError: out of luck" in first, said
+    assert others.count("traceback : fsgather.PeerFailed: rank 2 on ") == RANKS - 1, said
+    assert "raise replacing.without_our_lines(error)" in others and "_switch/meeting.py" not in said, said
 
 
 @proof

@@ -15,6 +15,7 @@ processes that never call one, as workers that load data, do not notice it.
 ``ground``                worlds of which process groups get a part
 ``meeting``               one communicator for each process group
 ``stores``                torch's stores, without waiting in them
+``elastic``               what torchrun is told of a rank that ends by an exception
 ``collectives``           the object functions of torch
 ``mmengine``, ``mdetr``,  functions of other libraries, and single ones
 ``dpr``, ``custom``

@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any, Callable, Optional
 
 from fsgather import _errors
-from fsgather._switch import callers, groups, meeting, notices
+from fsgather._switch import callers, groups, meeting, notices, replacing
 from fsgather._switch.presence import Presence
 from fsgather._switch.selection import Selection
 
@@ -95,9 +95,12 @@ def _collective(
         if any(given[key] is not signature.parameters[key].default for key in unknown):
             return original(*arguments, **named)
         member = _member(given["group"])
-        if member is None or not ours(given, member, callers.site(1)):
-            return original(*arguments, **named)
-        return None
+        site = callers.site(1)
+        try:
+            is_ours = member is not None and ours(given, member, site)
+        except _errors.Error as error:
+            raise replacing.without_our_lines(error)
+        return None if is_ours else original(*arguments, **named)
 
     return replacement
 
@@ -255,9 +258,10 @@ def _announcing(original: Callable[..., Any]) -> Callable[..., Any]:
 def _forgetting(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def destroy_process_group(*arguments: Any, **named: Any) -> Any:
+        failure = meeting.failing()
         try:
             return original(*arguments, **named)
         finally:
-            meeting.forget_destroyed()
+            meeting.forget_destroyed(failure)
 
     return destroy_process_group

@@ -36,6 +36,8 @@ _presence: Optional[Presence] = None
 """By which ranks of the default group know of each other, if that was made when functions had been replaced here."""
 _formation: Optional[Formation] = None
 """The world of all ranks of the default group."""
+_was_in_a_job = False
+"""Whether there was a default group in this process when functions had been replaced."""
 
 
 class Membership:
@@ -113,13 +115,13 @@ class Membership:
                 self._communicator, self._group = None, described
         failed._member.leave(None)
 
-    def leave(self) -> None:
-        """Gives the communicator up, without waiting for the other ranks."""
+    def leave(self, failure: Optional[str]) -> None:
+        """Gives the communicator up, without waiting for the other ranks, and tells them by what failure if it was one."""
         communicator, self._communicator, self._group = self._communicator, None, None
         ground, self._ground = self._ground, None
         self._arriving = None
         if communicator is not None:
-            communicator._member.leave(None)
+            communicator._member.leave(failure)
         _give_back([] if ground is None else [ground])
 
     def _begin_anew(self) -> None:
@@ -198,7 +200,7 @@ def of(group: Any = None) -> Optional[Membership]:
 def begin(began: float, problem: str) -> None:
     """Tells the other ranks of the default group, which has just been made, that functions are replaced here, too, or why they
     are not; and has them make a world, in the background. ``began`` is when torch began to make the group."""
-    global _presence, _formation
+    global _presence, _formation, _was_in_a_job
     forget_destroyed()
     world = groups.describe(None)
     if world is None:
@@ -207,6 +209,7 @@ def begin(began: float, problem: str) -> None:
     presence = Presence(world.world_store, world.ranks[world.rank], began)
     presence.say(problem)
     _presence = presence
+    _was_in_a_job = True
     if problem:
         return
     from fsgather._switch.formation import Formation
@@ -219,8 +222,20 @@ def begin(began: float, problem: str) -> None:
     formation.start()
 
 
-def forget_destroyed() -> None:
-    """Leaves the communicators whose process groups torch has destroyed."""
+def failing() -> Optional[str]:
+    """What the program fails by at this moment: many destroy the process group in a ``finally``, which an exception goes through."""
+    error = sys.exc_info()[1]
+    if error is None or (isinstance(error, SystemExit) and not error.code):
+        return None
+    from fsgather._communicator import _text
+    from fsgather._switch import elastic
+
+    elastic.note(error)
+    return _text(error)
+
+
+def forget_destroyed(failure: Optional[str] = None) -> None:
+    """Leaves the communicators whose process groups torch has destroyed; ``failure`` says what the program did that by, if by one."""
     global _presence, _formation
     formation = None
     with _lock:
@@ -237,9 +252,9 @@ def forget_destroyed() -> None:
         # Leaving may take a while, and the store is to go now: ranks that make another one at its port would find this one.
         formation.let_go_of_store()
     for membership in gone.values():
-        membership.leave()
+        membership.leave(failure)
     if formation is not None:
-        formation.end()
+        formation.end(failure)
 
 
 _grounds: list[Ground] = []
@@ -356,10 +371,15 @@ def _not_asked(*_arguments: Any) -> Any:
 
 
 def _at_exit() -> None:
-    """Leaves the world of all ranks, and says why if this process ends by an exception."""
+    """Leaves the world of all ranks, and says why if this process ends by an exception, to the launcher as well."""
+    error = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
+    if error is not None and _was_in_a_job:
+        from fsgather._switch import elastic
+
+        # Before anybody can hear of it.
+        elastic.leave_word(error)
     formation = _formation
     if formation is not None:
-        error = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
         from fsgather._communicator import _text
 
         formation.end(None if error is None else _text(error))
@@ -367,13 +387,14 @@ def _at_exit() -> None:
 
 def _after_fork() -> None:
     # Torch's groups are of no use in a forked child, and these belong to the parent. The child may make its own.
-    global _lock, _presence, _formation
+    global _lock, _presence, _formation, _was_in_a_job
     _lock = threading.Lock()
     # Kept alive: what ends a communicator belongs to the parent, too.
     _inherited.append((dict(_memberships), list(_grounds), _formation, _presence))
     _memberships.clear()
     _grounds.clear()
     _formation = _presence = None
+    _was_in_a_job = False
 
 
 _inherited: list[Any] = []

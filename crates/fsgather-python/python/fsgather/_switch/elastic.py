@@ -1,0 +1,72 @@
+"""What torchrun says of ranks that end by an exception: :func:`leave_word`.
+
+torchrun calls the failure with the earliest time the root cause. Of a rank that leaves no word that is the moment at which the end of
+its process was noticed, and of all that were noticed together the first rank counts. Torch's other ranks hear of a failure a second or two
+later; ours hear of it at once, and were blamed for it as often as the rank that had failed. So that one leaves its exception in the file
+that torchrun names to it, as ``torch.distributed.elastic`` has it for programs with ``@record``, and the others what they were told.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+import traceback
+from typing import Any, Optional
+
+from fsgather import _errors
+
+__all__ = ["leave_word", "note"]
+
+_FILE = "TORCHELASTIC_ERROR_FILE"
+
+_noted: dict[int, float] = {}
+"""When others were told of an exception that is on its way through the program. It is known by its number alone, so that it may go."""
+
+
+def note(error: BaseException) -> None:
+    """Notes that others are being told of an exception, by which this rank will end, or not."""
+    _noted.setdefault(id(error), time.time())
+
+
+def leave_word(error: BaseException) -> None:
+    """Tells torchrun, if that has started this rank, by which exception the rank ends, unless the program has told it."""
+    path = os.environ.get(_FILE)
+    if not path or path == os.devnull or os.path.exists(path):
+        return
+    heard = _heard(error)
+    if heard is not None and heard.is_transient:
+        # The rank that was lost leaves no word: its end has the time at which torchrun notices it, and should be the first.
+        return
+    more: dict[str, Any]
+    if heard is None:
+        said = _said(error)
+        whole = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        more = {"py_callstack": whole, "timestamp": str(int(_noted.get(id(error), time.time())))}
+    else:
+        said = _said(error) if heard is error else f"{_said(error)}; {_said(heard)}"
+        # Seconds are all that counts: whoever only heard of it is never as early as whoever failed.
+        more = {"timestamp": str(math.ceil(time.time()))}
+    draft = f"{path}.{os.getpid()}"
+    try:
+        with open(draft, "w", encoding="utf-8", errors="backslashreplace") as output:
+            json.dump({"message": {"message": said, "extraInfo": more}}, output)
+        os.replace(draft, path)
+    except OSError:
+        # Then torchrun says what it has seen.
+        pass
+
+
+def _heard(error: BaseException) -> Optional[_errors.PeerFailed]:
+    """What another rank has ended by, if this one ends because of that."""
+    chain: Optional[BaseException] = error
+    while chain is not None:
+        if isinstance(chain, _errors.PeerFailed) and str(chain.rank) != os.environ.get("RANK"):
+            return chain
+        chain = chain.__cause__ or (None if chain.__suppress_context__ else chain.__context__)
+    return None
+
+
+def _said(error: BaseException) -> str:
+    return "".join(traceback.format_exception_only(type(error), error)).strip()

@@ -1,0 +1,30 @@
+"""A rank that raises an exception and takes its time to go, and others that hear of it and are gone before."""
+
+from __future__ import annotations
+
+import atexit
+import time
+from typing import Any
+
+# What is registered first runs last: nothing of this rank is left to be done when it waits for the others to go.
+atexit.register(lambda: time.sleep(60) if IS_SLOW else None)
+IS_SLOW = False
+
+import torch.distributed as dist
+
+
+def main() -> None:
+    """All but one call; nobody catches anything."""
+    global IS_SLOW
+    dist.init_process_group("gloo")
+    rank, size = dist.get_rank(), dist.get_world_size()
+    into: list[Any] = [None] * size
+    dist.all_gather_object(into, rank)
+    if rank == 2:
+        IS_SLOW = True
+        raise MemoryError("out of luck")
+    dist.all_gather_object(into, rank)
+
+
+if __name__ == "__main__":
+    main()
