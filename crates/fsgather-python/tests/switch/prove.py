@@ -228,16 +228,16 @@ def failures_are_told(directory: Path) -> None:
 
 @proof
 def a_rank_that_ends_is_named(directory: Path) -> None:
-    """However it ends, before the first call, at once or when the ranks have met, or between two calls."""
+    """However it ends, before the first call, at once, also alone on its host, or when the ranks have met, or between two calls."""
     reasons = {
         "killed": r"was lost \(its (process has ended|connection closed).*\)",
         "raises": r"failed \(MemoryError: out of luck\)",
         "destroys": r"failed \(MemoryError: out of luck\)",
         "exits": "had already left",
     }
-    for when in ("at once", "later", "between"):
+    for when in ("at once", "at once, alone", "later", "between"):
         for how, reason in reasons.items():
-            output = directory / f"{when}-{how}"
+            output = directory / f"{when}-{how}".replace(", ", "-").replace(" ", "-")
             launched(output, "ends.py", f"{when}, {how}", FSGATHER_PATCH="torch", FSGATHER_DIR=str(directory))
             for name, text in results(output, ranks=RANKS - 1).items():
                 kind, said, took = json.loads(text)

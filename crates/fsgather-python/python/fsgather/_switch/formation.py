@@ -1,8 +1,9 @@
 """The world that all ranks of a job make as soon as torch's default group is there: :class:`Formation`.
 
 From then on each of them is told within seconds who is lost, has failed or has left, whether or not anybody has called an
-object function. A thread in the background brings it together; nobody waits for it, and where nothing comes of it process groups
-meet by themselves when they are first used.
+object function. A thread in the background brings it together. ``init_process_group`` waits for it, but not for long: who is killed
+before it is there, alone on its host, is missed by nobody. Where nothing comes of it process groups meet by themselves when they are
+first used.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from fsgather._switch.presence import LEFT, Presence, text_of
 
 __all__ = ["Formation"]
 
+#: How long ``init_process_group`` waits for the world, in seconds. It takes a fraction of one where all ranks are there.
+AT_ONCE = 5.0
+
 #: After how many seconds ranks are named in which nothing is replaced.
 NAME_AFTER = 10.0
 
@@ -41,6 +45,7 @@ class Formation:
         self._presence: Optional[Presence] = presence
         self.ground: Optional[Ground] = None
         """The world, once it has formed."""
+        self._patience = patience
         self._timeout = timeout
         self._began = time.monotonic()
         self._are_absent_named = False
@@ -55,8 +60,9 @@ class Formation:
         self._thread = threading.Thread(target=self._run, args=(own,), name="fsgather-world", daemon=True)
 
     def start(self) -> None:
-        """Begins, in the background."""
+        """Begins, in the background, and waits for a moment, in which most worlds are made."""
         self._thread.start()
+        self.wait(min(AT_ONCE, self._patience))
 
     def is_of_a_group(self) -> bool:
         """Whether its process group has not been destroyed."""

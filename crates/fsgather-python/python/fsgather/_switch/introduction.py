@@ -105,6 +105,7 @@ class Introduction:
         self._answered = answered
         """On rank 0: the nonce of each place that was answered last, in all meetings of the process group."""
         self._prefix = f"{_PREFIX}/{prefix}"
+        self._came = time.monotonic()
         self._is_silent = pause is not None
         self._pause = pause or time.sleep
 
@@ -199,7 +200,7 @@ class Introduction:
 
     def _wait(self, is_so: Callable[[], bool]) -> None:
         """Until this holds of the store, or somebody is missing without whom it never will."""
-        started = time.monotonic()
+        started = self._came
         grace = self.grace
         warn_at = started + WARN_EVERY
         while True:
