@@ -25,7 +25,8 @@ from fsgather._switch.presence import LEFT, Presence, text_of
 
 __all__ = ["Formation"]
 
-#: How long ``init_process_group`` waits for the world, in seconds. It takes a fraction of one where all ranks are there.
+#: How long ``init_process_group``, and a first call soon after it, wait for the world, in seconds. It takes a fraction of one where all
+#: ranks are there.
 AT_ONCE = 5.0
 
 #: After how many seconds ranks are named in which nothing is replaced.
@@ -76,6 +77,10 @@ class Formation:
     def has_ended(self) -> bool:
         """Whether it is known what has come of it."""
         return self._ended.is_set()
+
+    def is_young(self) -> bool:
+        """Whether it is not known yet, and may soon be."""
+        return not self.has_ended() and time.monotonic() < self._began + AT_ONCE
 
     def wait(self, seconds: float) -> None:
         """Waits until that is known, but not for long."""

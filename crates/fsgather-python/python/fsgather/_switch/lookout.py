@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Arriving", "Lookout"]
 
-#: How long the first call waits for a world that is being made, in seconds.
-FORMING = 5.0
-
 #: How often it is looked for those who will not come, in seconds.
 LOOK_EVERY = 0.5
 
@@ -61,8 +58,7 @@ class Lookout:
         formation = self._formation
         if formation is None:
             return
-        until = time.monotonic() + FORMING
-        while not formation.has_ended() and time.monotonic() < until:
+        while formation.is_young():
             formation.wait(0.25)
             if not formation.has_ended():
                 self._look_at_marks(lambda: list(range(len(self._group.ranks))))
