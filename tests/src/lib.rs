@@ -1,4 +1,4 @@
-//! What the multi-process tests and their rank program both know: which bytes a rank hands over.
+//! Shared by the multi-process tests and their rank program: the bytes that a rank hands over.
 //!
 //! The tests themselves are in `tests/`, the rank program is `examples/rank.rs`.
 

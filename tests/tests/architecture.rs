@@ -1,4 +1,4 @@
-//! What holds for the repository as a whole: who depends on whom, and where effects live.
+//! Tests what holds for the repository as a whole: who depends on whom, and where effects live.
 //!
 //! Each rule names its exceptions with their reasons; an exception that is not needed any more fails as
 //! well, so that the lists stay true.
@@ -241,6 +241,27 @@ fn shipped_occurrences(of: impl Fn(&str) -> bool, words: &[&str]) -> Vec<(String
     shipped
         .flat_map(|file| occurrences(file, &file.shipped_code(), words))
         .collect()
+}
+
+#[test]
+fn comments_of_modules_declare() {
+    const QUESTIONS: [&str; 9] = [
+        "How", "What", "When", "Where", "Whether", "Which", "Who", "Whose", "Why",
+    ];
+    let findings: Vec<_> = rust_files()
+        .iter()
+        .filter_map(|file| {
+            let first = file.text.strip_prefix("//! ")?.split_whitespace().next()?;
+            let asks = QUESTIONS.contains(&first);
+            asks.then(|| {
+                (
+                    file.path.clone(),
+                    format!("its comment begins with `{first}`"),
+                )
+            })
+        })
+        .collect();
+    judge("a module's first sentence declares", &findings, &[]);
 }
 
 #[test]

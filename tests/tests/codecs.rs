@@ -1,4 +1,4 @@
-//! How values become bytes, in worlds of several processes.
+//! Tests codecs in worlds of several processes.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! What was decided can be read until its readers are done or dead, whatever the others do meanwhile: they fail,
+//! Tests that what was decided can be read until its readers are done or dead, whatever the others do meanwhile: they fail,
 //! die, or end without `close`.
 
 mod common;

@@ -1,4 +1,4 @@
-//! What the guides show works: shell blocks are run here; Rust blocks are documentation tests of the library.
+//! Tests that what the guides show works: shell blocks are run here; Rust blocks are documentation tests of the library.
 #![expect(
     clippy::expect_used,
     reason = "functions that tests share fail them in the same way"

@@ -1,4 +1,4 @@
-//! What people are shown of leftovers: much of it, on narrow terminals, of other users, again and again.
+//! Tests what people are shown of leftovers: much of it, on narrow terminals, of other users, again and again.
 #![expect(
     clippy::expect_used,
     reason = "functions that tests share fail them in the same way"

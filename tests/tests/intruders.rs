@@ -1,4 +1,4 @@
-//! Who is not of the job and tries: on the wire between hosts, at the port, in the directory, with another secret.
+//! Tests what those who are not of the job can try: on the wire between hosts, at the port, in the directory, with another secret.
 #![expect(
     clippy::expect_used,
     reason = "functions that tests share fail them in the same way"

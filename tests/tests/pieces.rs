@@ -1,4 +1,4 @@
-//! What bindings to other languages rely on: payloads in pieces, memory that may be written to, calls with
+//! Tests what bindings to other languages rely on: payloads in pieces, memory that may be written to, calls with
 //! options of their own, leaving with a reason.
 
 #![expect(

@@ -1,4 +1,4 @@
-//! What the README shows is what a newcomer gets.
+//! Tests that a newcomer gets what the README shows.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! What variables say reaches real processes, shows there with where it comes from, and is refused by name.
+//! Tests that what variables say reaches real processes, shows there with where it comes from, and is refused by name.
 
 mod common;
 

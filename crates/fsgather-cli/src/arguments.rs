@@ -1,4 +1,4 @@
-//! What can be asked for on the command line: [`Arguments`], one [`Verb`] each, and how values read.
+//! Parses the command line: [`Arguments`], one [`Verb`] each, and its values.
 //!
 //! A verb's own arguments live with the verb, as a `clap::Args` with examples in its
 //! `after_long_help`; here are only the list of verbs, the parsers that several of them share, and what the help of

@@ -1,4 +1,4 @@
-//! What colour says on a terminal: [`Hue`], and whether there is any ([`Paint`]).
+//! Colours text on terminals: [`Hue`] says what for, [`Paint`] whether.
 //!
 //! `--color` goes before everything. Else `NO_COLOR` and `TERM=dumb` mean none, `CLICOLOR_FORCE` means everywhere, and
 //! where nothing is said terminals alone have colours. JSON has none ever.

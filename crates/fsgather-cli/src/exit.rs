@@ -1,4 +1,4 @@
-//! What the command ends with: exit codes. Which one an error means, [`fsgather::ErrorKind`] says.
+//! The exit codes of the command. [`fsgather::ErrorKind`] says which one an error means.
 
 /// Done.
 pub(crate) const DONE: u8 = 0;

@@ -1,4 +1,4 @@
-//! Why a verb could not do what it was asked: [`Failure`].
+//! The failure of a verb: [`Failure`].
 
 use std::{
     fmt, io,

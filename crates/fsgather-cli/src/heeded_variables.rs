@@ -1,4 +1,4 @@
-//! Which variables a verb heeds, for its help: [`text`].
+//! Lists the variables that a verb heeds, for its help: [`text`].
 
 /// Variables with what they do, in words that fit beside them.
 type Rows = &'static [(&'static str, &'static str)];

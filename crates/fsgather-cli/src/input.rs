@@ -1,4 +1,4 @@
-//! What a rank hands over: [`Input`].
+//! Reads what a rank hands over: [`Input`].
 
 use std::{
     ffi::OsStr,

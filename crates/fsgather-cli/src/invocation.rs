@@ -1,4 +1,4 @@
-//! How this command was called: [`Invocation`].
+//! The call of this command: [`Invocation`].
 
 use std::{ffi::OsString, io, process::Command, sync::mpsc::Sender};
 

@@ -1,4 +1,4 @@
-//! What the library notes, on standard error: [`start`].
+//! Writes the library's log to standard error: [`start`].
 
 use std::{fmt, sync::OnceLock, time::SystemTime};
 

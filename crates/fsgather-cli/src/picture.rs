@@ -1,4 +1,4 @@
-//! What is shown of how far ranks have come: [`Picture`], one line. Pure; it is told what ranks report and what time it is.
+//! Draws the progress of all ranks as one line: [`Picture`]. Pure; it is told what ranks report and what time it is.
 
 use std::{
     cmp::Ordering,

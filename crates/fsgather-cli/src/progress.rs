@@ -1,4 +1,4 @@
-//! How far long work has come: a [`bar`], or a [`Line`] that changes, on a terminal; elsewhere what one rank says after a
+//! Shows the progress of long work: a [`bar`], or a [`Line`] that changes, on a terminal; elsewhere what one rank says after a
 //! second and now and then ([`Received`]).
 
 use std::{

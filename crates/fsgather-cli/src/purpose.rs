@@ -1,4 +1,4 @@
-//! What a command is for, by which the several of one job are told apart: [`Purpose`].
+//! Tells the several commands of one job apart by what they are for: [`Purpose`].
 //!
 //! Commands of one job meet one after the other, each as a world of its own. Where a rank's command has ended before it
 //! met the others, its next one meets theirs, and every later one too: each would take another's data for its own.

@@ -1,4 +1,4 @@
-//! Which standard streams were closed when this program was started.
+//! Finds the standard streams that were closed when this program was started.
 //!
 //! A shell closes them with `>&-` and `<&-`. Before `main`, Rust's runtime opens `/dev/null` for each that is closed:
 //! nothing of this program's own can take their numbers any more, and reading then finds nothing, and whatever is

@@ -1,4 +1,4 @@
-//! What people see while something runs, with real processes on a real terminal.
+//! Tests what people see while something runs, with real processes on a real terminal.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! Which addresses a rank publishes, and which of them others try.
+//! Selects the addresses that a rank publishes, and those of them that others try.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
 

@@ -1,4 +1,4 @@
-//! Which thread does the work of the control plane: [`Baton`].
+//! Decides which thread does the work of the control plane: [`Baton`].
 //!
 //! All sockets belong to one single-threaded runtime, and whoever waits for a verdict runs it: a call
 //! sends, receives and returns without ever changing threads. Several callers at once share it (one

@@ -1,4 +1,4 @@
-//! What processes of one job know alike before they have met: [`Bond`], and what they show of it: [`Belonging`].
+//! The knowledge that processes of one job share before they have met: [`Bond`], and what they show of it: [`Belonging`].
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What joining needs to know, and what comes of it: [`Config`], [`Joined`].
+//! The input and the result of joining: [`Config`], [`Joined`].
 
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! How many files this process may have open, and what to say where that is not enough: [`check`], [`explain`].
+//! Checks that this process may have enough files open, and explains where not: [`check`], [`explain`].
 //!
 //! Nothing is raised here: a program that waits with `select` breaks on descriptors above 1023, and whether it does,
 //! a library cannot know.

@@ -1,4 +1,4 @@
-//! What carries a member's machine: [`Driver`].
+//! The interface of whatever carries a member's messages: [`Driver`].
 
 use std::time::{Duration, Instant};
 

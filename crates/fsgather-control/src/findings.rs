@@ -1,4 +1,4 @@
-//! What a search for rank 0 has come to, for the message at its end: [`Findings`]. Pure.
+//! Collects what a search for rank 0 has found, for the message at its end: [`Findings`]. Pure.
 
 use std::{collections::HashMap, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What a search for a world comes to: [`Found`] or [`Unmet`].
+//! The result of a search for a world: [`Found`] or [`Unmet`].
 
 use std::net::SocketAddr;
 

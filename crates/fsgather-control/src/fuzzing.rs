@@ -1,4 +1,4 @@
-//! What fuzzers feed: each function takes any bytes, and panics where a promise is broken.
+//! The entries for fuzzers: each function takes any bytes, and panics where a promise is broken.
 #![allow(
     clippy::missing_panics_doc,
     reason = "every function panics, as the first sentence says"

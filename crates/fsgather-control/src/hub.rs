@@ -1,4 +1,4 @@
-//! Where sockets and machines meet: [`Hub`].
+//! Connects sockets and machines: [`Hub`].
 //!
 //! The machines are under one mutex that is never held over a system call: messages for other ranks go
 //! into an outbox for each connection, which a task of its own empties.

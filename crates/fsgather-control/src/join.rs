@@ -1,4 +1,4 @@
-//! How a member finds its world: [`seek`].
+//! Finds a member's world: [`seek`].
 //!
 //! All records that can be seen and all their addresses are tried at the same time, again and again,
 //! until the deadline. No failed record ends the search: a stale one may point at somebody else's

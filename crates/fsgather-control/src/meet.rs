@@ -1,4 +1,4 @@
-//! How a world comes together, whatever carries its messages: [`join`].
+//! Brings a world together, whatever carries its messages: [`join`].
 
 use std::{sync::Arc, time::Instant};
 

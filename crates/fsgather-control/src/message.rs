@@ -1,4 +1,4 @@
-//! What ranks and rank 0 say to each other: [`ToCoordinator`] and [`ToMember`].
+//! The messages between ranks and rank 0: [`ToCoordinator`] and [`ToMember`].
 //!
 //! `docs/design/wire-protocol.md` has the byte tables. Adding a variant at the end keeps old bytes readable;
 //! anything else is a new [`VERSION`](crate::wire::VERSION).

@@ -1,4 +1,4 @@
-//! When a member says that it cannot reach rank 0: [`Objecting`]. Pure.
+//! Decides when a member says that it cannot reach rank 0: [`Objecting`]. Pure.
 
 use std::{
     collections::HashMap,

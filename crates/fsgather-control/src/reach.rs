@@ -1,4 +1,4 @@
-//! Whether other ranks can reach rank 0 over TCP, tried out beside a world: [`Reception`] and [`visit`].
+//! Tries whether other ranks can reach rank 0 over TCP, beside a world: [`Reception`] and [`visit`].
 //!
 //! It is tried with what a world is made of: rank 0 listens as it would for its members and publishes the
 //! same addresses, and visitors connect and shake hands as members do, with a secret of its own. Nothing

@@ -1,4 +1,4 @@
-//! What ranks leave for each other to find before they meet: [`Record`] and [`Objection`].
+//! The records that ranks leave for each other before they meet: [`Record`] and [`Objection`].
 
 use std::{fmt, net::SocketAddr};
 

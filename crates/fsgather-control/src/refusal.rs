@@ -1,4 +1,4 @@
-//! How rank 0 tells ranks that it has no other way to reach that its world has failed: [`refuse`].
+//! Leaves word of a failed world for ranks that rank 0 cannot reach: [`refuse`].
 //!
 //! A refusal is a record like any other, and may be left over from a crashed run. So a member believes it
 //! only if it has seen, and tried in vain, the record of that very world before.

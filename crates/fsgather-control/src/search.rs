@@ -1,4 +1,4 @@
-//! What a member knows when it starts to look for its world: [`Search`].
+//! The knowledge with which a member starts to look for its world: [`Search`].
 
 use std::{
     net::{IpAddr, SocketAddr},

@@ -1,4 +1,4 @@
-//! Whom everybody is told of when one rank's trouble is felt by its neighbours, and by theirs: on the bare
+//! Tests whom everybody is told of when one rank's trouble is felt by its neighbours, and by theirs: on the bare
 //! coordinator, in virtual time.
 
 #![expect(

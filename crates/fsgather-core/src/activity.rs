@@ -1,4 +1,4 @@
-//! What a rank was last known to be doing: [`Phase`] and [`Activity`].
+//! The last known activity of a rank: [`Phase`] and [`Activity`].
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What a rank says it is doing: [`Call`], compared across ranks before any data moves.
+//! Describes a rank's call, for comparison across ranks before any data moves: [`Call`].
 
 use std::{fmt, panic::Location, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Which call: [`ChannelId`], [`Epoch`], [`Round`] and their product, [`Step`].
+//! Numbers calls: [`ChannelId`], [`Epoch`], [`Round`] and their product, [`Step`].
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What kind of failure an [`Error`] is, for programs that decide by it: [`ErrorKind`].
+//! Sorts an [`Error`] for programs that decide by its kind: [`ErrorKind`].
 
 use crate::Error;
 

@@ -1,4 +1,4 @@
-//! What fuzzers feed: each function takes any bytes, and panics where a promise is broken.
+//! The entries for fuzzers: each function takes any bytes, and panics where a promise is broken.
 #![expect(clippy::panic, reason = "a fuzzer learns of what is wrong by a panic")]
 #![allow(
     clippy::missing_panics_doc,

@@ -1,4 +1,4 @@
-//! What tells jobs apart before they have met: [`JobKey`].
+//! Tells jobs apart before their ranks have met: [`JobKey`].
 
 use std::fmt;
 

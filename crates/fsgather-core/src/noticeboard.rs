@@ -1,4 +1,4 @@
-//! Where rank 0 leaves word for the others: [`Noticeboard`].
+//! The place where rank 0 leaves word for the others: [`Noticeboard`].
 
 use std::time::Duration;
 

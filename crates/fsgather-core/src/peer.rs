@@ -1,4 +1,4 @@
-//! Who a rank is, as far as messages need to say: [`Peer`], [`ProcessId`], [`Missing`].
+//! Names ranks and their processes in messages: [`Peer`], [`ProcessId`], [`Missing`].
 
 use std::{fmt, time::Duration};
 

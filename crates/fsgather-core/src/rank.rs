@@ -1,4 +1,4 @@
-//! Who takes part: [`Rank`] and [`WorldSize`].
+//! The participants: [`Rank`] and [`WorldSize`].
 
 use std::{fmt, num::NonZeroU32};
 

@@ -1,4 +1,4 @@
-//! Who started a rank, where nothing else tells its job from another one: [`Start`].
+//! Names who started a rank, where nothing else tells its job from another one: [`Start`].
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! How quantities read in messages, and texts that others have written.
+//! Writes quantities for messages, and makes texts of others plain.
 
 use std::{borrow::Cow, time::Duration};
 

@@ -1,4 +1,4 @@
-//! When users are told that something is waited for.
+//! Decides when users are told that something is waited for.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What can be wrong with the samples a classifier is to work with.
+//! The errors in samples that a classifier is to work with.
 
 use std::error::Error;
 use std::fmt;

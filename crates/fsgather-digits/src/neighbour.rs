@@ -1,4 +1,4 @@
-//! How near two samples are, and how the nearest ones vote.
+//! Measures how near two samples are, and has the nearest ones vote.
 
 use crate::sample::{CLASSES, PIXELS};
 

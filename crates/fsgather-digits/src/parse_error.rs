@@ -1,4 +1,4 @@
-//! What can be wrong with a data file, and where.
+//! The errors in a data file, each with its place.
 
 use std::error::Error;
 use std::fmt;

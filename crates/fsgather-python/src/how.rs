@@ -1,4 +1,4 @@
-//! How one call is made: [`How`], and what its words mean.
+//! The options of one call: [`How`], and what its words mean.
 
 use std::{path::PathBuf, time::Duration};
 

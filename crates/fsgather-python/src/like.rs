@@ -1,4 +1,4 @@
-//! What a result has to be like: [`Like`].
+//! Describes what a result has to be like: [`Like`].
 
 use pyo3::{exceptions::PyValueError, prelude::*};
 

@@ -1,4 +1,4 @@
-//! What the library logs, as records of Python's `logging`: [`install`], [`forward`].
+//! Forwards the library's log to Python's `logging`: [`install`], [`forward`].
 //!
 //! Events come from threads that must not wait for the interpreter's lock, and while Python ends. So they are
 //! queued, and handed over by the next thread that has the lock anyway: after each call, and ten times a second

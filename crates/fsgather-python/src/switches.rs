@@ -1,4 +1,4 @@
-//! Which way the function `all_gather` goes: [`choose_path`].
+//! Chooses the way that the function `all_gather` goes: [`choose_path`].
 
 use std::sync::OnceLock;
 

@@ -1,4 +1,4 @@
-//! Where each chunk of a payload lies in its file: [`ChunkTable`]. Pure.
+//! Locates each chunk of a payload in its file: [`ChunkTable`]. Pure.
 
 use crate::{
     format::{ChunkEntry, Compression, Damage, ENTRY_LEN, HEADER_LEN, chunk_len, same},

@@ -1,4 +1,4 @@
-//! What a gather directory holds: [`Contents`], counted without following a link or opening a file.
+//! Counts what a gather directory holds, without following a link or opening a file: [`Contents`].
 
 use std::{
     collections::BTreeSet,

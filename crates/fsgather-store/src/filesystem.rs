@@ -1,4 +1,4 @@
-//! What kind of file system a path lies on: [`FileSystem`], the one owner of `statfs`.
+//! Names the kind of file system that a path lies on: [`FileSystem`], the one owner of `statfs`.
 //!
 //! The type is told by the kernel's magic number. It decides what is *faster* (mapping, skipping a sync)
 //! and what messages say; what is correct never depends on it, since everything built on FUSE shows one

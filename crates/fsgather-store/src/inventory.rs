@@ -1,4 +1,4 @@
-//! Which names in a gather directory are ours: the one table for counting, judging and removing. Pure.
+//! Lists the names in a gather directory that are ours: the one table for counting, judging and removing. Pure.
 //!
 //! A name that is not here is a stranger's: it is reported, never opened, never removed. Whoever adds a
 //! file or a sub-directory to the format adds it here, and everything else follows.

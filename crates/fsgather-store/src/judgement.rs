@@ -1,4 +1,4 @@
-//! Whether a gather directory is alive, stale, finished or unknown, and whether it may be removed:
+//! Judges whether a gather directory is alive, stale, finished or unknown, and whether it may be removed:
 //! [`assess`]. Pure: evidence and the time go in, a [`Judgement`] comes out.
 //!
 //! Two questions are kept apart. *State* is about the owner: a proof that it is gone makes a directory

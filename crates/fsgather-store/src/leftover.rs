@@ -1,4 +1,4 @@
-//! What lies beside gather directories: [`Leftover`] for what was left, or is none of ours, [`Meeting`] for what is in use.
+//! Examines what lies beside gather directories: [`Leftover`] for what was left, or is none of ours, [`Meeting`] for what is in use.
 
 use std::{
     path::{Path, PathBuf},

@@ -1,4 +1,4 @@
-//! What a directory holds now, as the server says: the one owner of `statx` and `readdir`.
+//! Lists what a directory holds now, as the server says: the one owner of `statx` and `readdir`.
 
 use std::{
     ffi::CStr,

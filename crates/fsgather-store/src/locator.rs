@@ -1,4 +1,4 @@
-//! What a writer announces of its payload over the control plane: [`Locator`]. Pure.
+//! Describes a payload for those who will read it: [`Locator`]. Pure.
 
 use fsgather_core::{Error, bytes_text};
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Where worlds exchange messages through files: [`MarkerOffice`].
+//! Makes the directories through which worlds exchange messages: [`MarkerOffice`].
 
 use std::{
     path::PathBuf,

@@ -1,4 +1,4 @@
-//! Where a path is mounted from: [`Mount`], as `/proc/self/mountinfo` tells it.
+//! Finds where a path is mounted from, in `/proc/self/mountinfo`: [`Mount`].
 //!
 //! For messages only: what a directory can do is tried, and whether it is shared is proved.
 

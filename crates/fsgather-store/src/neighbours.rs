@@ -1,4 +1,4 @@
-//! What lies in a rendezvous directory beside gather directories and belongs to them: [`Neighbours`].
+//! Finds what belongs to gather directories and lies beside them: [`Neighbours`].
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Who a gather directory belongs to: [`OwnerRecord`]. Pure.
+//! The record of a gather directory's owner: [`OwnerRecord`]. Pure.
 //!
 //! The file `owner` is text, so that `cat owner` answers an administrator's question whose directory
 //! this is. Its first line names the version, each further line is `key=value`, and the last one carries

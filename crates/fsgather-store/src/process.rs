@@ -1,4 +1,4 @@
-//! Which process this is, and whether another one still runs: [`this_process`], [`liveness`].
+//! Identifies this process, and tells whether another one still runs: [`this_process`], [`liveness`].
 
 use std::{
     cell::OnceCell, collections::BTreeMap, fs, io, os::unix::fs::MetadataExt, sync::OnceLock,

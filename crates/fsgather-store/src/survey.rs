@@ -1,4 +1,4 @@
-//! What lies in a directory that was gathered through: [`Surveyor`], which looks and changes nothing.
+//! Looks at what lies in a directory that was gathered through, and changes nothing: [`Surveyor`].
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! When a writer touches a directory again for those who list it: [`TouchSchedule`]. Pure.
+//! Schedules when a writer touches a directory again for those who list it: [`TouchSchedule`]. Pure.
 
 use std::time::Duration;
 

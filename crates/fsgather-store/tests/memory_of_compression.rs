@@ -1,4 +1,4 @@
-//! How much memory it takes to write and read a large compressed payload as a stream. Alone in its process,
+//! Measures how much memory it takes to write and read a large compressed payload as a stream. Alone in its process,
 //! since it looks at the most that the whole process has ever had.
 #![expect(clippy::unwrap_used, reason = "helpers of a test fail it by panicking")]
 

@@ -1,4 +1,4 @@
-//! How long something may take on this machine, as busy as it is: [`allowed`].
+//! Says how long something may take on this machine, as busy as it is: [`allowed`].
 
 use std::{fs, thread, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Which program this is: [`build_identity`], and the types of its values.
+//! Identifies this program: [`build_identity`], and the types of its values.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},

@@ -1,4 +1,4 @@
-//! What arrays can be made of: [`Element`].
+//! The types that arrays can be made of: [`Element`].
 
 use std::io::{self, Read};
 

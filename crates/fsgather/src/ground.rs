@@ -1,4 +1,4 @@
-//! What a rank brings along to set-ups: [`Ground`].
+//! The knowledge that a rank brings along to set-ups: [`Ground`].
 
 use std::{
     ops::RangeInclusive,

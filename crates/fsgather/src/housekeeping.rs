@@ -1,4 +1,4 @@
-//! What crashes leave in shared directories: looking at it, and removing it.
+//! Looks at what crashes leave in shared directories, and removes it.
 //!
 //! The commands `inspect` and `clean` are made of this. `docs/guide/cleaning-up.md` says what is removed and
 //! what never is.

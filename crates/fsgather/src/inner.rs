@@ -1,4 +1,4 @@
-//! What all handles of one communicator share: [`Inner`].
+//! The state that all handles of one communicator share: [`Inner`].
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! How a program's own channel introduces the ranks of one world: [`Introduction`].
+//! Introduces the ranks of one world through a program's own channel: [`Introduction`].
 
 use std::{
     sync::{

@@ -1,4 +1,4 @@
-//! What a rank has failed with, left where whoever has started it looks: [`LastError`].
+//! Leaves a rank's last error where whoever has started it looks: [`LastError`].
 //!
 //! `fsgather run` names a file in `FSGATHER_ERROR_FILE` and says `FSGATHER_RANK`. Ranks append lines to it; the last one of a
 //! rank counts. So `run` can say which rank has failed first and why, although a rank that only heard of it may end before.

@@ -1,4 +1,4 @@
-//! What is known of the calls that are under way: [`Ledger`], for [reports](crate::progress) and for the log.
+//! Keeps what is known of the calls under way, for [reports](crate::progress) and for the log: [`Ledger`].
 //!
 //! Nothing is kept of a call that nobody looks at.
 

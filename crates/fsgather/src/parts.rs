@@ -1,4 +1,4 @@
-//! What a gather gives its root, one rank at a time: [`Parts`].
+//! Hands a gather's root one rank's part at a time: [`Parts`].
 
 use std::{fmt, sync::Arc, vec};
 

@@ -1,4 +1,4 @@
-//! Which way an `all_gather` goes: [`choose_path`], in the order of the Python original.
+//! Chooses the way that an `all_gather` goes, in the order of the Python original: [`choose_path`].
 
 use fsgather_core::WorldSize;
 

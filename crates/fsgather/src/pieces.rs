@@ -1,4 +1,4 @@
-//! What a rank hands over that is bytes already: [`Pieces`].
+//! A payload that is bytes already, in pieces: [`Pieces`].
 
 use bytes::Bytes;
 use fsgather_store::Encoding;

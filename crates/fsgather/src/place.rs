@@ -1,4 +1,4 @@
-//! Where payloads go that are too large for the control plane: [`Place`].
+//! The place for payloads that are too large for the control plane: [`Place`].
 
 use std::{
     collections::{BTreeMap, HashSet},

@@ -1,4 +1,4 @@
-//! What the set-ups of one group have come to: [`Places`].
+//! Keeps the results of one group's set-ups: [`Places`].
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,4 @@
-//! How far a rank has come with its calls: [`Report`], for whoever shows it.
+//! Reports how far a rank has come with its calls: [`Report`], for whoever shows it.
 //!
 //! `fsgather run` on a terminal names a file in `FSGATHER_PROGRESS_FILE` and says `FSGATHER_RANK`. Each rank has a place of
 //! [`Report::SIZE`] bytes in it, by its number, which it writes over: when a phase begins, and ten times a second

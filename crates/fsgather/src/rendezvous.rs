@@ -1,4 +1,4 @@
-//! How ranks are introduced: [`Rendezvous`] and [`Bootstrap`].
+//! The ways in which ranks are introduced: [`Rendezvous`] and [`Bootstrap`].
 
 use std::{fmt, path::PathBuf, sync::Arc, time::Instant};
 

@@ -1,4 +1,4 @@
-//! Which place a call asks for: [`Route`].
+//! The place that a call asks for: [`Route`].
 
 use std::path::{Path, PathBuf};
 

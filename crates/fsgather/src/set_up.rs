@@ -1,4 +1,4 @@
-//! How ranks agree on where payloads go: [`place_for`].
+//! Agrees with the other ranks on where payloads go: [`place_for`].
 //!
 //! Each group, and the world, sets up for itself each [`Route`] that its calls take, the first time that one does,
 //! by ordinary exchanges of its own. So it fails, times out and is agreed on like any call, needs nobody but the

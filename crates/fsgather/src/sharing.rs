@@ -1,4 +1,4 @@
-//! Whether ranks see one and the same directory: [`prove`], by looking and not by its name.
+//! Proves that ranks see one and the same directory, by looking and not by its name: [`prove`].
 //!
 //! One prober for each mount namespace leaves a nonce in the gather directory and tells everybody; then
 //! each looks for the nonces of all, and tells what it sees.

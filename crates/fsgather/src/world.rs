@@ -1,4 +1,4 @@
-//! What the communicator of all ranks and its groups share: [`World`].
+//! The state that the communicator of all ranks and its groups share: [`World`].
 
 use std::{
     collections::BTreeSet,

@@ -1,4 +1,4 @@
-//! What ranks hand over: streams that stop where a test wants it, and values that cannot be handed over.
+//! Makes sources that ranks hand over: streams that stop where a test wants it, and values that cannot be handed over.
 
 use std::io::{self, Read};
 

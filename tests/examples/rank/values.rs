@@ -1,4 +1,4 @@
-//! What ranks hand over, and whether others got it.
+//! Makes the values that ranks hand over, and checks that others got them.
 #![expect(clippy::panic, reason = "a wrong script has to be mended")]
 
 use std::{

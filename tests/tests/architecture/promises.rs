@@ -1,4 +1,4 @@
-//! What the documentation says about tests: [`TestName`].
+//! Reads what the documentation says about tests: [`TestName`].
 
 /// The name of a test as the documentation gives it.
 #[derive(Clone, Debug, PartialEq, Eq)]

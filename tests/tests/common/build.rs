@@ -1,4 +1,4 @@
-//! Where the programs are that the tests start.
+//! Finds the programs that the tests start.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! What ranks say, compared with the page: [`all_say`].
+//! Compares what ranks say with the page: [`all_say`].
 
 use std::{fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! What is promised over TCP is promised over marker files: the same tests once more, with every rank in
+//! Tests over marker files what is promised over TCP: the same tests once more, with every rank in
 //! a job that exchanges messages through files.
 #![expect(
     clippy::duplicate_mod,

@@ -1,4 +1,4 @@
-//! How far ranks have come, as they say themselves: [`Board`], the place where they leave it.
+//! Collects the progress that ranks report themselves: [`Board`], the place where they leave it.
 
 use std::{
     ffi::OsString,

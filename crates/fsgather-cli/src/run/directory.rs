@@ -1,4 +1,4 @@
-//! Where the ranks of a run gather.
+//! Chooses the directory in which the ranks of a run gather.
 
 use std::path::{Path, PathBuf, absolute};
 

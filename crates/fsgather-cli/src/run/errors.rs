@@ -1,4 +1,4 @@
-//! What ranks have failed with, as they say themselves: [`Errors`], the place where they leave it.
+//! Collects the errors that ranks report themselves: [`Errors`], the place where they leave them.
 
 use std::{
     ffi::OsString,

@@ -1,4 +1,4 @@
-//! What ends the ranks when `run` itself is killed: [`Guard`], and the hidden verb `guard-run`.
+//! Ends the ranks when `run` itself is killed: [`Guard`], and the hidden verb `guard-run`.
 //!
 //! The system ends each rank's first process then ([`exec_rank`](super::exec_rank)), but not what that one has
 //! started. Hence one more process for each run, however many ranks there are: it knows the process groups of

@@ -1,4 +1,4 @@
-//! How a rank ended: [`Outcome`], and the sentences about it.
+//! The end of one rank: [`Outcome`], and the sentences about it.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What became of a run, for people and for programs: [`Report`].
+//! Reports the end of a run to people and programs: [`Report`].
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What ranks find in their environment: [`Job`].
+//! The environment that `run` gives its ranks: [`Job`].
 
 use std::{
     ffi::OsString,

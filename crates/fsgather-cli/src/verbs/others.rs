@@ -1,4 +1,4 @@
-//! What only other users can remove, and the line that root needs for it: [`text`].
+//! Names what only other users can remove, and the line that root needs for it: [`text`].
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What was found out about this rank: [`Detection`].
+//! The result of looking at the launcher's variables: [`Detection`].
 
 use std::fmt;
 

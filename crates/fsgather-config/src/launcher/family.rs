@@ -1,4 +1,4 @@
-//! Which launchers there are and what they call things: [`Family`] and the table of [`Row`]s.
+//! The launchers that are known, and what they call things: [`Family`] and the table of [`Row`]s.
 
 use std::fmt;
 

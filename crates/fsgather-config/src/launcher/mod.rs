@@ -1,4 +1,4 @@
-//! How a rank finds out who it is from what launchers leave in the environment: [`detect`].
+//! Finds rank and world size in what launchers leave in the environment: [`detect`].
 //!
 //! Launchers nest: torchrun or `mpirun` under Slurm leave ranks with the Slurm variables of whatever
 //! started *them*. So the families are tried from the inside out, and the first that says both rank and

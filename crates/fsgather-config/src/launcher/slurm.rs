@@ -1,4 +1,4 @@
-//! Whether this process is a task of a Slurm step, or a shell that only looks like one.
+//! Tells a task of a Slurm step from a shell that only looks like one.
 
 use super::hosts::count_of_node;
 use crate::environment::Variables;

@@ -1,4 +1,4 @@
-//! Which network interfaces to publish: [`InterfaceFilter`].
+//! Selects the network interfaces to publish: [`InterfaceFilter`].
 
 use std::{fmt, net::IpAddr};
 

@@ -1,4 +1,4 @@
-//! What members must know to join: [`Secret`].
+//! The secret that members must know to join: [`Secret`].
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What becomes of calls: contributions, releases, aborts.
+//! Decides calls: contributions, releases, aborts.
 
 use std::{collections::BTreeSet, time::Instant};
 

@@ -1,4 +1,4 @@
-//! How a world comes together: joining, and everything that can go wrong with it.
+//! Forms a world: joining, and everything that can go wrong with it.
 
 use std::time::{Duration, Instant};
 

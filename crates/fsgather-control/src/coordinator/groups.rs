@@ -1,4 +1,4 @@
-//! How groups come and go.
+//! Opens and closes groups.
 
 use fsgather_core::{ChannelId, Epoch, Error, Rank};
 

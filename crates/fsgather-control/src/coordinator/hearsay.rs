@@ -1,4 +1,4 @@
-//! What members say of others: [`Hearsay`].
+//! Weighs what members say of others: [`Hearsay`].
 //!
 //! When a rank dies or fails, its neighbours in a ring see a link that ends, and so do theirs once these give up.
 //! Whose word is heard first is chance. So a member's word about another one that is connected is kept for a

@@ -1,4 +1,4 @@
-//! How a world comes apart: closing, leaving, being lost, and the goodbye.
+//! Takes a world apart: closing, leaving, being lost, and the goodbye.
 
 use std::time::Instant;
 

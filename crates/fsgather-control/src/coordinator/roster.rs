@@ -1,4 +1,4 @@
-//! Who belongs to the world and what is known of each: [`Roster`].
+//! The members of the world and what is known of each: [`Roster`].
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! What time does to a world: warnings, notices of patience, time-outs.
+//! Acts on time in a world: warnings, notices of patience, time-outs.
 
 use std::{
     collections::BTreeSet,

@@ -1,4 +1,4 @@
-//! What callers and the courier of one rank share: [`Desk`].
+//! The state that callers and the courier of one rank share: [`Desk`].
 
 use std::{
     sync::{Condvar, Mutex, MutexGuard, PoisonError},

@@ -1,4 +1,4 @@
-//! How rank 0 brings a world together over marker files: [`host`].
+//! Forms a world over marker files, as rank 0: [`host`].
 
 use std::{
     sync::Arc,

@@ -1,4 +1,4 @@
-//! What letters and bulletins say, and which have been read: [`Letters`], [`Bulletins`]. Pure.
+//! Numbers letters and bulletins, and remembers which have been read: [`Letters`], [`Bulletins`]. Pure.
 //!
 //! Everything a member says is in its letters, in order; everything rank 0 says is in the bulletins,
 //! in order, each part addressed to ranks or, as long as a process is not admitted, to that process. Both

@@ -1,4 +1,4 @@
-//! Whatever is seen when, in which order and how often: every message is heard once and in order.
+//! Tests that every message is heard once and in order, whatever is seen when, in which order and how often.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! How often to look for messages: [`Pace`]. Pure.
+//! Decides how often to look for messages: [`Pace`]. Pure.
 
 use std::time::{Duration, Instant};
 

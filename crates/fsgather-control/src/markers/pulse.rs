@@ -1,4 +1,4 @@
-//! Which hosts still show signs of life: [`Pulse`]. Pure.
+//! Knows which hosts still show signs of life: [`Pulse`]. Pure.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! How a member asks to be taken in over marker files: [`search`].
+//! Joins a world over marker files, as a member: [`search`].
 
 use std::{
     io,

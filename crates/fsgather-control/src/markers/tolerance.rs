@@ -1,4 +1,4 @@
-//! Which failures of file calls are waited out: [`Tolerance`]. Pure.
+//! Decides which failures of file calls are waited out: [`Tolerance`]. Pure.
 
 use std::time::{Duration, Instant};
 

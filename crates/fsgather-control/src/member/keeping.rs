@@ -1,4 +1,4 @@
-//! What a rank has published and nobody has told it to remove: [`Keeping`].
+//! Remembers what a rank has published and not been told to remove: [`Keeping`].
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! How a member leaves, and stays for those who read; and how rank 0 does.
+//! Lets a member leave, or stay for those who read; and rank 0 likewise.
 
 use std::time::{Duration, Instant};
 

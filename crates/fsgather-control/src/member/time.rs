@@ -1,4 +1,4 @@
-//! What time does to a member: it asks a silent rank 0 whether it is there, warns, and gives it up in the end.
+//! Acts on time in a member: it asks a silent rank 0 whether it is there, warns, and gives it up in the end.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Which call a transfer belongs to: [`CallId`].
+//! Names the call that a transfer belongs to: [`CallId`].
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What a mesh has to know: [`MeshConfig`], [`MeshAddress`].
+//! The configuration of a mesh: [`MeshConfig`], [`MeshAddress`].
 
 use std::{net::SocketAddr, ops::RangeInclusive, sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What callers and the tasks of a mesh share: [`Core`].
+//! The state that callers and the tasks of a mesh share: [`Core`].
 
 use std::{
     io,

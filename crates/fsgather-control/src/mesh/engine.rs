@@ -1,4 +1,4 @@
-//! What runs a mesh: [`Engine`].
+//! Runs a mesh: [`Engine`].
 
 use std::{
     future::Future,

@@ -1,4 +1,4 @@
-//! What is said on a link besides payloads: [`Greeting`], [`Header`], [`Reply`]. Pure.
+//! The messages on a link besides payloads: [`Greeting`], [`Header`], [`Reply`]. Pure.
 //!
 //! After the handshake both sides send a greeting, as a message. From then on the side that has dialled
 //! begins each transfer with a header, and the other side answers a pull with a reply. All numbers are

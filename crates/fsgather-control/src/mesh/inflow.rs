@@ -1,4 +1,4 @@
-//! What comes from the left neighbour in a ring: [`Inflow`].
+//! Receives from the left neighbour in a ring: [`Inflow`].
 
 use std::{
     io::{self, IoSlice},

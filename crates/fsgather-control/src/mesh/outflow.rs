@@ -1,4 +1,4 @@
-//! What goes to the right neighbour in a ring: [`Outflow`].
+//! Sends to the right neighbour in a ring: [`Outflow`].
 
 use std::{io::IoSlice, sync::Arc};
 

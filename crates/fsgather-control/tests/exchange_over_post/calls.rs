@@ -1,4 +1,4 @@
-//! What every world must do, a long mixture of calls, and that nothing piles up.
+//! Tests what every world must do, a long mixture of calls, and that nothing piles up.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},

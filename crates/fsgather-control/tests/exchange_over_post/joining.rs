@@ -1,4 +1,4 @@
-//! How worlds come together, and what gets in the way.
+//! Tests how worlds come together, and what gets in the way.
 
 use std::{
     thread,

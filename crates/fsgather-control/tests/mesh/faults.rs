@@ -1,4 +1,4 @@
-//! What goes wrong while payloads move.
+//! Tests what can go wrong while payloads move.
 
 use std::{
     sync::{

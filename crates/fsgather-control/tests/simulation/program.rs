@@ -1,4 +1,4 @@
-//! What one rank makes of the program that all share: [`Task`]s.
+//! Turns the program that all ranks share into the tasks of one: [`Task`]s.
 
 use std::collections::VecDeque;
 

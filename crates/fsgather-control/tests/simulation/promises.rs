@@ -1,4 +1,4 @@
-//! What must hold in every run, checked as it goes: [`Ledger`].
+//! Checks what must hold in every run, as it goes: [`Ledger`].
 //!
 //! The ledger sees everything that is said and learned. It keeps a model of its own of what has arrived and
 //! when something last moved, and compares what the machines do with it.

@@ -1,4 +1,4 @@
-//! What simulated ranks do, and what happens to them: [`Script`].
+//! The script of a simulation, what ranks do and what happens to them: [`Script`].
 //!
 //! A script is small enough to be read when a test has failed, and says everything: the same script always
 //! gives the same run.

@@ -1,4 +1,4 @@
-//! What it takes to look keys up, while decoding: [`Effort`], [`Keys`].
+//! Bounds the work of looking keys up, while decoding: [`Effort`], [`Keys`].
 //!
 //! Sets and dictionaries compare a new key with those of the same hash, so that many keys of one hash take a time that
 //! grows with their square: integers that differ by multiples of 2^61 - 1 have one, and tuples of -1 and -2. The hash

@@ -1,4 +1,4 @@
-//! Why an object is not encoded: [`Refusal`].
+//! The reason why an object is not encoded: [`Refusal`].
 
 use std::fmt;
 

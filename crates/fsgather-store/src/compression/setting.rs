@@ -1,4 +1,4 @@
-//! What a user asks for: [`CompressionSetting`]. Pure.
+//! The compression that a user asks for: [`CompressionSetting`]. Pure.
 
 use std::{fmt, ops::RangeInclusive, str::FromStr};
 

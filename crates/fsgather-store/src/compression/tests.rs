@@ -1,4 +1,4 @@
-//! Whole payloads, from the writer through the file to the reader, by every compression of this build.
+//! Tests whole payloads, from the writer through the file to the reader, by every compression of this build.
 
 use std::{
     io::{Read, Write},

@@ -1,4 +1,4 @@
-//! What every [`Exchange`] must do, whatever it is made of: [`run`].
+//! Tests what every [`Exchange`] must do, whatever it is made of: [`run`].
 //!
 //! Each check gets a fresh world and runs every rank on a thread of its own. Checks name the promise
 //! they hold; a failing one panics with the rank concerned.

@@ -1,4 +1,4 @@
-//! Whether a type has to be described, found out without a value of it: [`has_to_be_described`].
+//! Finds out, without a value of it, whether a type has to be described: [`has_to_be_described`].
 //!
 //! The type is asked to read itself from a source that makes values up: whatever it asks for, it gets. A
 //! type that asks the source what comes next, instead of saying what it expects, has to be described. Where

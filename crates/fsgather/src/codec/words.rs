@@ -1,4 +1,4 @@
-//! Why a value does not let itself be serialized, in its own words: [`own_words`].
+//! Finds a value's own words for why it cannot be serialized: [`own_words`].
 //!
 //! Postcard's errors have no room for the text with which a type refuses. So a value that has refused is asked
 //! once more, by a serializer that writes nothing and keeps the text.

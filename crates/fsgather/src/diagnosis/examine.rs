@@ -1,4 +1,4 @@
-//! What a rank finds out by itself, before it meets the others: [`rank_facts`].
+//! Gathers the facts that a rank finds out by itself, before it meets the others: [`rank_facts`].
 
 use std::{net::IpAddr, path::PathBuf};
 

@@ -1,4 +1,4 @@
-//! What was found out, as plain data that travels to rank 0 and into JSON: [`RankFacts`], [`WorldFacts`].
+//! The facts of a diagnosis, as plain data that travels to rank 0 and into JSON: [`RankFacts`], [`WorldFacts`].
 //!
 //! Nothing is judged here. Times are in seconds, sizes in bytes.
 

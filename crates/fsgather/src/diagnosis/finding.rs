@@ -1,4 +1,4 @@
-//! What a diagnosis comes to: [`Finding`]s, each with a [`Level`], and the [`Conclusion`] over all of them.
+//! The result of a diagnosis: [`Finding`]s, each with a [`Level`], and the [`Conclusion`] over all of them.
 
 use std::fmt;
 

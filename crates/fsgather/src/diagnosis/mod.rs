@@ -1,4 +1,4 @@
-//! What is wrong with a job's settings, its directory or its network, before the job is started:
+//! Finds what is wrong with a job's settings, its directory or its network, before the job is started:
 //! [`diagnose`].
 //!
 //! The command `fsgather doctor` is made of this. It does what every job does at its start, with the same

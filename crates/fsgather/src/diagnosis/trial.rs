@@ -1,4 +1,4 @@
-//! What ranks find out together once they have met: [`run`].
+//! Gathers the facts that ranks find out together once they have met: [`run`].
 //!
 //! 1. Rank 0 makes a gather directory as for payloads, publishes a payload in it, opens a door like its own
 //!    beside the world's, and tells everybody.

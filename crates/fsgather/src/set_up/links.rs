@@ -1,4 +1,4 @@
-//! How the members of a group connect to each other, for payloads that go from memory to memory.
+//! Connects the members of a group to each other, for payloads that go from memory to memory.
 //!
 //! Every member listens, on one port for all groups, and tells where; then each connects to its neighbour and to a few
 //! other hosts. If any

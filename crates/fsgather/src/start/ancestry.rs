@@ -1,4 +1,4 @@
-//! Who has started a rank, and who says the same of itself: [`starter`], [`twins`]. Pure.
+//! Finds who has started a rank, and who says the same of itself: [`starter`], [`twins`]. Pure.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

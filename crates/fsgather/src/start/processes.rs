@@ -1,4 +1,4 @@
-//! What `/proc` shows of other processes: [`Processes`].
+//! Reads what `/proc` shows of other processes: [`Processes`].
 
 use std::{collections::BTreeMap, fs, path::PathBuf, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What a rank tells the others of its payload: [`Announcement`].
+//! Announces a rank's payload to the others: [`Announcement`].
 
 use bytes::{BufMut, Bytes, BytesMut};
 use fsgather_core::{GatherId, read_message};

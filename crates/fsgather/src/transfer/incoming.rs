@@ -1,4 +1,4 @@
-//! What arrived from the others: [`Incoming`].
+//! The payloads that arrived from the others: [`Incoming`].
 
 use std::{io::Read, sync::Arc, time::Duration};
 

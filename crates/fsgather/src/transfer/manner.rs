@@ -1,4 +1,4 @@
-//! How long a payload stays with its owner: [`Manner`].
+//! Says how long a payload stays with its owner: [`Manner`].
 
 use fsgather_core::Leaves;
 

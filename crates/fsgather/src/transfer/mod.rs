@@ -1,4 +1,4 @@
-//! How payloads get from one rank to the others.
+//! Takes payloads from one rank to the others.
 //!
 //! A call follows one path through this module: a [`session`] starts it, [`outgoing`] takes the rank's
 //! [`source`] and decides how it travels, an [`announcement`] says so to the others, [`relay`] moves what

@@ -1,4 +1,4 @@
-//! Whose payload it is, and how that is verified: [`Origin`].
+//! Binds a payload to its rank and call, and verifies that: [`Origin`].
 
 use std::{hash::Hasher, path::PathBuf};
 

@@ -1,4 +1,4 @@
-//! What a rank hands over in one call: [`Source`] before, [`Own`] while the call is under way.
+//! The payload that a rank hands over in one call: [`Source`] before, [`Own`] while the call is under way.
 
 use bytes::Bytes;
 use fsgather_core::Error;

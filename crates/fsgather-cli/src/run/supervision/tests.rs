@@ -1,4 +1,4 @@
-//! What a run promises, without a single process.
+//! Tests what a run promises, without a single process.
 
 use super::*;
 use crate::heeded::ECHO;

@@ -1,4 +1,4 @@
-//! What to measure, as the command line says it: [`BenchArguments`], and [`Work`], its part for the ranks.
+//! The arguments of `bench`: [`BenchArguments`], and [`Work`], its part for the ranks.
 
 use std::{ffi::OsString, path::PathBuf};
 

@@ -1,4 +1,4 @@
-//! What is measured: [`Library`].
+//! The library as a subject of `bench`: [`Library`].
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! What can be measured: [`Operation`], who receives in it, and [`Subject`], what performs it.
+//! The operations that `bench` measures: [`Operation`], who receives in it, and [`Subject`], what performs it.
 
 use std::hint::black_box;
 

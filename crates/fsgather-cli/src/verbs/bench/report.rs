@@ -1,4 +1,4 @@
-//! What came of measuring, for people and for programs: [`Report`].
+//! Reports measurements to people and programs: [`Report`].
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! What this process uses: how much memory it held at most, and whether it is at work.
+//! Measures what this process uses: how much memory it held at most, and whether it is at work.
 
 use std::{
     fs, io, thread,

@@ -1,4 +1,4 @@
-//! What many iterations come to: [`slowest`] and [`Summary`]. Pure.
+//! Sums up many iterations: [`slowest`] and [`Summary`]. Pure.
 
 /// How long each iteration took, given how long each rank took for it: as long as the slowest rank.
 pub(super) fn slowest(ranks: &[Vec<u64>]) -> Vec<u64> {

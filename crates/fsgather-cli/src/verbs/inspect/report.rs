@@ -1,4 +1,4 @@
-//! What lies in shared directories, for programs to read.
+//! Tells programs what lies in shared directories, as JSON.
 
 use std::{collections::HashMap, path::PathBuf, time::SystemTime};
 

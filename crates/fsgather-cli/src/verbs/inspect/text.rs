@@ -1,4 +1,4 @@
-//! What lies in shared directories, for people to read: who is at work, what was left, what it comes to.
+//! Tells people what lies in shared directories: who is at work, what was left, what it comes to.
 //!
 //! Where there is more than a screen can show, what is alike is one line.
 

@@ -1,4 +1,4 @@
-//! What is asked of a world as a whole: that nobody waits too long, and that nothing is left at the end.
+//! Checks a simulated world as a whole: that nobody waits too long, and that nothing is left at the end.
 
 use std::time::Duration;
 

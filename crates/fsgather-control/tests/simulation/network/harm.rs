@@ -1,4 +1,4 @@
-//! What happens to processes and links: crashes, stops, cuts.
+//! Harms processes and links: crashes, stops, cuts.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a run was an example of.
+//! Counts what a run was an example of.
 
 use fsgather_core::{ChannelId, Error, PeerFailure};
 

@@ -1,4 +1,4 @@
-//! What an abort has to be like: whom it names, and when a time-out comes.
+//! Checks aborts: whom it names, and when a time-out comes.
 
 use std::{collections::BTreeSet, time::Duration};
 

@@ -1,4 +1,4 @@
-//! How long payloads stay, and who removes them.
+//! Checks how long payloads stay, and who removes them.
 
 use std::{collections::BTreeSet, time::Duration};
 

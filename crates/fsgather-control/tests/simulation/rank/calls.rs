@@ -1,4 +1,4 @@
-//! How a simulated rank makes its calls, step by step.
+//! Makes the calls of a simulated rank, step by step.
 
 use std::mem;
 

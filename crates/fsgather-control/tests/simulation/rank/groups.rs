@@ -1,4 +1,4 @@
-//! How a simulated rank comes into groups and leaves them.
+//! Takes a simulated rank into groups and out of them.
 
 use fsgather_core::{ChannelId, Rank};
 

@@ -1,4 +1,4 @@
-//! What a rank is in the middle of: [`Current`], [`Work`], [`Doing`].
+//! The work that a rank is in the middle of: [`Current`], [`Work`], [`Doing`].
 
 use std::time::Duration;
 

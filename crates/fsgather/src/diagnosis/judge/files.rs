@@ -1,4 +1,4 @@
-//! What the facts of all ranks mean for the directory as a file system: room, speed, clocks, leftovers.
+//! Judges the directory as a file system by the facts of all ranks: room, speed, clocks, leftovers.
 
 use fsgather_core::bytes_text;
 use fsgather_store::Capacity;

@@ -1,4 +1,4 @@
-//! What the facts mean, and what to do about it. Pure: facts in, findings out.
+//! Judges the facts, and says what to do. Pure: facts in, findings out.
 //!
 //! What holds for several ranks in the same words is said once, with all of them; so findings name no
 //! figure that differs from rank to rank without need, but the worst one of all.

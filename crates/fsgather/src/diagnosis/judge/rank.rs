@@ -1,4 +1,4 @@
-//! What the facts of one rank mean by themselves: [`findings`].
+//! Judges the facts of one rank by themselves: [`findings`].
 
 use crate::diagnosis::{
     facts::{DirectoryFacts, MountFacts, RankFacts},

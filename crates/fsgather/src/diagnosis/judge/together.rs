@@ -1,4 +1,4 @@
-//! What ranks have found out together, or why they could not: [`findings`], [`unmet`].
+//! Judges what ranks have found out together, or why they could not: [`findings`], [`unmet`].
 
 use std::collections::BTreeMap;
 
