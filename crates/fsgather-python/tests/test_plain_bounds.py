@@ -90,6 +90,35 @@ def test_a_stream_takes_a_stated_multiple_of_its_length(kind):
     assert peak <= MULTIPLE * len(stream) + 20_000, f"{peak / len(stream):.1f} bytes for each"
 
 
+def nested(outer, inner=b"", levels=150):
+    """Containers in each other, of which each announces as many elements as there are bytes for all."""
+    return HEADER + outer * levels + inner + NONE * COUNT
+
+
+A_SHAPE = NEW_SHAPE + number(60) + b"".join(b"\x42" + b"%02d" % each for each in range(60)) + NONE * 60
+NESTED = {
+    "lists": nested(LIST + number(COUNT)),
+    "tuples": nested(TUPLE + number(COUNT)),
+    "frozensets": nested(b"\x18" + number(COUNT)),
+    "in a set": nested(SET + number(COUNT), b"\x18" + number(COUNT)),
+    "in a dict": nested(DICT + number(COUNT // 2), TUPLE + number(COUNT)),
+    "in dicts of a shape": HEADER + LIST + number(4) + A_SHAPE + (OF_SHAPE + b"\x00") * 150 + NONE * 70,
+}
+
+
+@pytest.mark.parametrize("kind", NESTED)
+def test_containers_in_each_other_do_not_announce_the_same_bytes(kind):
+    stream = NESTED[kind]
+    tracemalloc.start()
+    try:
+        with pytest.raises(ValueError, match="bytes left|ends early"):
+            decode(stream)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak <= MULTIPLE * len(stream) + 20_000, f"{peak / len(stream):.1f} bytes for each"
+
+
 @pytest.mark.parametrize("tag", [b"\x0d", b"\x0f"])
 def test_a_buffer_is_copied_once(tag):
     buffer = bytes(1 << 20)

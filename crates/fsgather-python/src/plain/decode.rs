@@ -274,6 +274,13 @@ impl<'a, 'py> Decoder<'a, 'py> {
         Ok(buffer)
     }
 
+    /// Reads an element that was announced.
+    #[inline]
+    fn element(&mut self, depth: usize) -> Result<Bound<'py, PyAny>, Bad> {
+        self.reader.begin_element();
+        self.value(depth)
+    }
+
     /// Enters a container that is not filled yet under its number.
     fn enter(&mut self, number: Option<usize>, object: &Bound<'py, PyAny>) {
         if let Some(number) = number {
@@ -283,19 +290,19 @@ impl<'a, 'py> Decoder<'a, 'py> {
 
     #[inline]
     fn list(&mut self, number: Option<usize>, depth: usize) -> Result<Bound<'py, PyAny>, Bad> {
-        let length = self.reader.count(1)?;
+        let length = self.reader.elements(1)?;
         if number.is_some() {
             let list = PyList::empty(self.py);
             self.enter(number, list.as_any());
             for _ in 0..length {
-                let element = self.value(depth)?;
+                let element = self.element(depth)?;
                 list.append(element)?;
             }
             return Ok(list.into_any());
         }
         let mut row = Row::list(self.py, length)?;
         for _ in 0..length {
-            row.push(self.value(depth)?);
+            row.push(self.element(depth)?);
         }
         Ok(row.finish()?)
     }
@@ -341,21 +348,21 @@ impl<'a, 'py> Decoder<'a, 'py> {
     }
 
     fn tuple(&mut self, depth: usize) -> Result<Bound<'py, PyAny>, Bad> {
-        let length = self.reader.count(1)?;
+        let length = self.reader.elements(1)?;
         let mut row = Row::tuple(self.py, length)?;
         for _ in 0..length {
-            row.push(self.value(depth)?);
+            row.push(self.element(depth)?);
         }
         Ok(row.finish()?)
     }
 
     fn set(&mut self, number: Option<usize>, depth: usize) -> Result<Bound<'py, PyAny>, Bad> {
-        let length = self.reader.count(1)?;
+        let length = self.reader.elements(1)?;
         let set = PySet::empty(self.py)?;
         self.enter(number, set.as_any());
         let mut keys = Keys::of(length);
         for _ in 0..length {
-            let element = self.value(depth)?;
+            let element = self.element(depth)?;
             self.key(&mut keys, &element)?;
             set.add(element)?;
         }
@@ -363,11 +370,11 @@ impl<'a, 'py> Decoder<'a, 'py> {
     }
 
     fn frozen_set(&mut self, depth: usize) -> Result<Bound<'py, PyAny>, Bad> {
-        let length = self.reader.count(1)?;
+        let length = self.reader.elements(1)?;
         let mut keys = Keys::of(length);
         let mut row = Row::list(self.py, length)?;
         for _ in 0..length {
-            let element = self.value(depth)?;
+            let element = self.element(depth)?;
             self.key(&mut keys, &element)?;
             row.push(element);
         }
@@ -376,14 +383,14 @@ impl<'a, 'py> Decoder<'a, 'py> {
     }
 
     fn dict(&mut self, number: Option<usize>, depth: usize) -> Result<Bound<'py, PyAny>, Bad> {
-        let length = self.reader.count(2)?;
+        let length = self.reader.elements(2)?;
         let dict = PyDict::new(self.py);
         self.enter(number, dict.as_any());
         let mut keys = Keys::of(length);
         for _ in 0..length {
-            let key = self.value(depth)?;
+            let key = self.element(depth)?;
             self.key(&mut keys, &key)?;
-            let value = self.value(depth)?;
+            let value = self.element(depth)?;
             make::set(&dict, &key, &value)?;
         }
         Ok(dict.into_any())
@@ -399,6 +406,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         if shape >= self.shapes.len() {
             return Err(self.reader.bad(&format!("shape {shape} is not known here")));
         }
+        self.reader.expect_elements(self.shapes[shape].keys.len())?;
         self.filled(shape, number, depth)
     }
 
@@ -407,14 +415,14 @@ impl<'a, 'py> Decoder<'a, 'py> {
         number: Option<usize>,
         depth: usize,
     ) -> Result<Bound<'py, PyAny>, Bad> {
-        let length = self.reader.count(2)?;
+        let length = self.reader.elements(2)?;
         if !(1..=LARGEST_SHAPE).contains(&length) || self.shapes.len() >= MOST_SHAPES {
             return Err(self.reader.bad("a shape too large, or too many"));
         }
         let template = PyDict::new(self.py);
         let mut keys = Vec::with_capacity(length);
         for _ in 0..length {
-            let key = self.value(depth)?;
+            let key = self.element(depth)?;
             if !key.is_exact_instance_of::<PyString>() {
                 return Err(self.reader.bad("a shape with a key that is no string"));
             }
@@ -428,7 +436,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         self.filled(self.shapes.len() - 1, number, depth)
     }
 
-    /// A dictionary of a known shape, with its values.
+    /// A dictionary of a known shape, with its values, which were announced.
     #[inline]
     fn filled(
         &mut self,
@@ -438,13 +446,10 @@ impl<'a, 'py> Decoder<'a, 'py> {
     ) -> Result<Bound<'py, PyAny>, Bad> {
         let Shape { keys, template } = &self.shapes[shape];
         let length = keys.len();
-        if length > self.reader.left() {
-            return Err(self.reader.bad("the stream ends early"));
-        }
         let dict = template.copy()?;
         self.enter(number, dict.as_any());
         for index in 0..length {
-            let value = self.value(depth)?;
+            let value = self.element(depth)?;
             make::set(&dict, &self.shapes[shape].keys[index], &value)?;
         }
         Ok(dict.into_any())

@@ -128,6 +128,8 @@ impl Writer {
 pub(super) struct Reader<'a> {
     stream: &'a [u8],
     at: usize,
+    /// How many bytes the elements take at least that were announced and have not begun.
+    owed: usize,
 }
 
 /// What is wrong with a stream.
@@ -138,7 +140,11 @@ pub(super) type Bad = Box<PyErr>;
 impl<'a> Reader<'a> {
     /// Reads `stream` from byte `at` on.
     pub(super) fn new(stream: &'a [u8], at: usize) -> Self {
-        Self { stream, at }
+        Self {
+            stream,
+            at,
+            owed: 0,
+        }
     }
 
     /// How many bytes are left.
@@ -213,15 +219,40 @@ impl<'a> Reader<'a> {
         usize::try_from(number).map_err(|_| self.bad("a number too large for this machine"))
     }
 
-    /// The number of things that follow, each of which takes at least `least` bytes.
+    /// The number of things that follow, each of which takes at least `least` bytes: of those that nothing around them needs.
     #[inline]
     pub(super) fn count(&mut self, least: usize) -> Result<usize, Bad> {
         let count = self.index()?;
-        let left = self.left();
+        let left = self.left().saturating_sub(self.owed);
         if count.checked_mul(least).is_none_or(|bytes| bytes > left) {
             return Err(self.bad(&format!("{count} items announced, {left} bytes left")));
         }
         Ok(count)
+    }
+
+    /// The number of elements, or of groups of `size` elements, that follow; [`begin_element`](Self::begin_element) stands before
+    /// each. So containers in containers do not take room for the same bytes again and again.
+    #[inline]
+    pub(super) fn elements(&mut self, size: usize) -> Result<usize, Bad> {
+        let count = self.count(size)?;
+        self.owed += count * size;
+        Ok(count)
+    }
+
+    /// The same for elements whose number is known.
+    #[inline]
+    pub(super) fn expect_elements(&mut self, count: usize) -> Result<(), Bad> {
+        if count > self.left().saturating_sub(self.owed) {
+            return Err(self.bad("the stream ends early"));
+        }
+        self.owed += count;
+        Ok(())
+    }
+
+    /// One of the elements that were announced is about to be read.
+    #[inline]
+    pub(super) fn begin_element(&mut self) {
+        self.owed = self.owed.saturating_sub(1);
     }
 
     /// A length and the bytes.
