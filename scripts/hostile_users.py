@@ -17,7 +17,7 @@ import time
 import traceback
 from pathlib import Path
 
-ALICE, MALLORY, PROJECT = 54_341, 54_342, 54_340
+ALICE, MALLORY, PROJECT, OTHERS = 54_341, 54_342, 54_340, 54_399
 WORK = Path(sys.argv[1])
 FSGATHER, RANK = WORK / "fsgather", WORK / "rank"
 RENDEZVOUS = "all_gather_via_filesys"
@@ -246,7 +246,7 @@ def groups():
 
 def shared_files():
     """Who may read a job's files changes them after they have been verified."""
-    where = directory("shared", 0, 54_399, 0o2775)
+    where = directory("shared", 0, OTHERS, 0o2775)
     os.chown(where, 0, PROJECT)
     where.chmod(0o2775)
     job = Job(where, "join gather_bytes:0:2000000:read close", FSGATHER_DIR_MODE="0770")
@@ -274,6 +274,46 @@ def shared_files():
     codes, said = job.end()
     report("payloads that the group may change", bool(payloads) and code == 0 and codes == [0, 0], f"{len(payloads)} files, {code}, {codes} {said}")
     report("the project's group below 0770", kept == [(PROJECT, "0o2770")] * 3, f"{kept}")
+
+
+def chosen_group():
+    """A colleague makes the directory in which ranks meet first, and gives it a group that nobody has asked to share with."""
+    where = directory("foreign-group", 0, PROJECT, 0o2775)
+    directory(f"foreign-group/{RENDEZVOUS}", MALLORY, OTHERS, 0o3777)
+    job = Job(where, "join gather_bytes:0:2000000:read close", FSGATHER_DIR_MODE="0750")
+    for line in job.ranks[0].stdout:
+        if line.strip() == "at reading":
+            break
+    gather = gather_directory(where)
+    groups = {path.stat().st_gid for path in (gather, gather / "staging", gather / "payloads")}
+    job.ranks[0].stdin.write("\n")
+    codes, said = job.end()
+    report("a group of a colleague's choice", (groups, codes) == ({PROJECT}, [0, 0]), f"{groups}, {codes} {said}")
+
+    scratch = directory("chosen", 0, 0, 0o1777)
+    directory(f"chosen/{RENDEZVOUS}", MALLORY, PROJECT, 0o3777)
+    code, said = run_job(ALICE, scratch, FSGATHER_DIR_MODE="0770", FSGATHER_TRANSPORT="filesys")
+    report("a group in place of nobody's", code == 12 and "share it with group 0" in said, f"{code}, {said}")
+
+
+def planted_output():
+    """A pipe of another user where a result is to be written."""
+    where = directory("outputs", 0, 0, 0o1777)
+    own = directory("outputs-dir", ALICE, ALICE, 0o700)
+    pipe = where / "result.bin"
+
+    def plant():
+        os.umask(0)
+        os.mkfifo(pipe, 0o666)
+        return 0
+
+    assert attacker(plant)() == 0
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    command = [FSGATHER, "run", "-n", "2", "--dir", own, "--", FSGATHER, "gather", "--force", f"--concat={pipe}", WORK / "payload"]
+    ended = as_user(ALICE, command)
+    _, said = ended.communicate(timeout=LIMIT)
+    got = os.read(reader, 100)
+    report("a pipe in the place of a result", ended.returncode != 0 and got == b"" and str(MALLORY) in said, f"{ended.returncode}, {got} {said}")
 
 
 def without_modes():
@@ -416,7 +456,7 @@ def main():
     (WORK / "payload").write_bytes(b"boxes and masks\n" * 20_000)
     waiting = [Marks(), Swap()]
     since = time.monotonic()
-    for attack in (own_uid, untrusted_directory, colleagues, exchanged_directory, groups, shared_files, without_modes, planted_names):
+    for attack in (own_uid, untrusted_directory, colleagues, exchanged_directory, groups, shared_files, chosen_group, planted_output, without_modes, planted_names):
         attack()
     time.sleep(max(0.0, BEAT + since - time.monotonic()))
     for attack in waiting:

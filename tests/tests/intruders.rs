@@ -91,6 +91,57 @@ fn a_record_that_was_moved_under_another_key_leads_nowhere() {
     }
 }
 
+/// Where rank 0 of each job leaves its messages.
+fn bulletins_in(directory: &Path) -> Vec<PathBuf> {
+    let listed = fs::read_dir(directory.join("all_gather_via_filesys"));
+    let paths = listed.into_iter().flatten().filter_map(Result::ok);
+    let mut paths: Vec<PathBuf> = paths.map(|entry| entry.path().join("out")).collect();
+    paths.retain(|path| path.is_dir());
+    paths
+}
+
+#[test]
+fn messages_that_were_moved_from_another_job_decide_nothing() {
+    let place = place();
+    let world = |job: &str| {
+        // So that colleagues may rename, as this test does.
+        World::new(2, place.path())
+            .with("FSGATHER_DIR_MODE", "0770")
+            .with("FSGATHER_CONTROL", "markers")
+            .with("FSGATHER_JOB", job)
+    };
+    let mut stage = Stage::new();
+    stage.start_all(&world("mine"), |_| {
+        "join at:first barrier at:decided close".into()
+    });
+    stage.wait_at([0, 1], "first");
+    let mine = bulletins_in(place.path()).remove(0);
+    let other = world("its");
+    let its = [0, 1].map(|rank| stage.start(&mut other.rank(rank, "join barrier at:past close")));
+    stage.wait_at(its, "past");
+    let outs = bulletins_in(place.path());
+    let its_out = outs.iter().find(|out| **out != mine).expect("another");
+
+    // Rank 1 waits for the verdict that the other job has already; rank 0 has not come.
+    stage.go(1);
+    for bulletin in fs::read_dir(its_out).expect("a directory") {
+        let bulletin = bulletin.expect("a file").path();
+        if name_of(&bulletin).starts_with("bulletin-") {
+            fs::rename(&bulletin, mine.join(name_of(&bulletin))).expect("a directory of one's own");
+        }
+    }
+    // It looks several times a second.
+    stage.let_pass(Duration::from_secs(1));
+    let said = stage.transcript();
+    assert!(!said.contains("at decided"), "{said}");
+    stage.go(0);
+    stage.wait_at([0, 1], "decided");
+    stage.go_all([0, 1]);
+    stage.go_all(its);
+    stage.succeed([0, 1].into_iter().chain(its));
+    assert_nothing_left(place.path());
+}
+
 #[test]
 fn ranks_with_different_secrets_are_told_so_in_a_directory_too() {
     for control in ["tcp", "markers"] {

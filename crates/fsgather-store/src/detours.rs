@@ -18,7 +18,7 @@ use crate::{
     directory::{self, OwnUid},
     file, layout, listing,
     marker_names::MarkerName,
-    message_file, remove, rendezvous_directory,
+    message_file, remove, rendezvous_directory, sealed,
 };
 
 /// How often to look on this host.
@@ -102,23 +102,29 @@ impl Detours {
     }
 
     /// Leaves a message wherever that is possible. Best effort.
-    pub(crate) fn leave(&self, message: MarkerName, sealed: &[u8]) {
+    pub(crate) fn leave(&self, message: MarkerName, body: &[u8]) {
         let name = DetourName {
             id: self.id,
             message,
         };
+        let sealed = sealed::seal(body, &self.place_of(&message));
         let uid = rustix::process::geteuid().as_raw();
         let local = directory::default_local(uid)
             .and_then(|made| rendezvous_directory::make_rendezvous(&made));
         for place in local.into_iter().chain([self.shared.clone()]) {
             let path = place.join(name.to_string());
-            match file::write_new(&path, 0o600, sealed, true) {
+            match file::write_new(&path, 0o600, &sealed, true) {
                 Ok(()) => self.lock().left.push(path),
                 Err(error) => {
                     tracing::debug!(path = %path.display(), %error, "no way around either");
                 }
             }
         }
+    }
+
+    /// A detour is sealed for the place that it should have had.
+    fn place_of(&self, message: &MarkerName) -> String {
+        message_file::place(self.id, &message.to_string())
     }
 
     /// Has the next look go everywhere.
@@ -163,12 +169,12 @@ impl Detours {
                 {
                     continue;
                 }
-                match message_file::read(&path, own) {
+                match message_file::read(&path, own, &self.place_of(&detour.message)) {
                     Ok(body) => {
                         messages.push((detour.message, body));
                         self.lock().read.insert(name);
                     }
-                    Err(why) => tracing::trace!(path = %path.display(), why, "not readable yet"),
+                    Err(why) => tracing::trace!(path = %path.display(), %why, "not readable yet"),
                 }
             }
         }

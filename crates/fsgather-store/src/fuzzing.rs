@@ -47,9 +47,9 @@ pub fn file(bytes: &[u8]) {
                     .is_ok_and(|again| Record::from_bytes(&again) == Ok(record))
             );
         }
-        let _ = sealed::unseal(bytes.to_vec());
+        let _ = sealed::unseal(bytes.to_vec(), "");
     }
-    assert!(sealed::unseal(sealed::seal(bytes)).is_ok_and(|body| body == bytes));
+    assert!(sealed::unseal(sealed::seal(bytes, "here"), "here").is_ok_and(|body| body == bytes));
     let text = String::from_utf8_lossy(bytes);
     let sum = XxHash3_128::oneshot(text.as_bytes());
     for text in [text.to_string(), format!("{text}xxh3_128={sum:032x}\n")] {

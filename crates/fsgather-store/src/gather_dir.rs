@@ -2,6 +2,7 @@
 
 use std::{
     io,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
@@ -250,19 +251,19 @@ impl GatherDir {
 
     /// Sets the mode asked for, and checks that the file system has taken it.
     ///
-    /// Where the group shares in it, that is the group of the directory above, and all that is made below gets it as well.
+    /// Where a group shares in it, that is the [group](Self::sharing_group) that this is for, and no other: all that is made below gets
+    /// it as well.
     pub(crate) fn make_private(&self, path: &Path) -> Result<(), Error> {
         let failed = |error: io::Error| Error::storage("set the mode of", path, &error);
         let wanted = self.facts.mode & 0o777;
         let directory = directory::open(path).map_err(failed)?;
         let mut mode = wanted;
-        if mode & 0o070 != 0
-            && let Some(above) = path.parent()
-        {
-            let group = directory::look(above).map_err(failed)?.gid;
-            if directory::give_group(&directory, group).map_err(failed)? {
-                mode |= 0o2000;
+        if mode & 0o070 != 0 {
+            let group = self.sharing_group(path).map_err(failed)?;
+            if !directory::give_group(&directory, group).map_err(failed)? {
+                return Err(self.not_for_the_group(path, group));
             }
+            mode |= 0o2000;
         }
         let given = directory::give_mode(&directory, mode);
         let found = listing::examine_open(&directory).map_err(failed)?;
@@ -282,6 +283,28 @@ impl GatherDir {
             tracing::debug!(path = %path.display(), %error, "mode not set, but narrow enough");
         }
         Ok(())
+    }
+
+    /// The group that what is made at `path` is shared with: that of the directory above. Of the rendezvous directory that counts only
+    /// if it is this user's or root's; else it has the group that somebody has given it, and the one that was meant is that of
+    /// the directory that it is in, which this user has named.
+    fn sharing_group(&self, path: &Path) -> io::Result<u32> {
+        let above = path.parent().unwrap_or(path);
+        let found = directory::look(above)?;
+        let is_trusted = path != self.path || found.uid == self.own.0 || found.uid == 0;
+        match above.parent() {
+            Some(named) if !is_trusted => Ok(std::fs::metadata(named)?.gid()),
+            _ => Ok(found.gid),
+        }
+    }
+
+    fn not_for_the_group(&self, path: &Path, group: u32) -> Error {
+        let problem = format!(
+            "FSGATHER_DIR_MODE={:04o} is to share it with group {group}, which this user cannot give it; leave \
+             FSGATHER_DIR_MODE out, or name a directory of a group of this user with FSGATHER_DIR",
+            self.facts.mode & 0o777
+        );
+        Error::storage("share", path, StorageCause::described(problem))
     }
 
     /// Opens a gather directory that rank `owner` has announced. The other ranks do this.

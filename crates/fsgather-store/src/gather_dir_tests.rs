@@ -379,3 +379,25 @@ fn what_is_shared_has_the_group_of_the_directory_above_and_files_that_it_cannot_
         assert!(made.remove().is_complete());
     }
 }
+
+#[test]
+fn what_somebody_else_has_given_a_group_is_not_shared_with_that() {
+    let (named, own) = rendezvous();
+    let rendezvous = named.path().join("rendezvous");
+    std::fs::create_dir(&rendezvous).unwrap();
+    let wanted = std::fs::metadata(named.path()).unwrap().gid();
+    // Only root can make one of somebody else.
+    if std::os::unix::fs::chown(&rendezvous, Some(54_342), Some(54_399)).is_err() {
+        return;
+    }
+    for (number, mode) in [(1, 0o750), (2, 0o770)] {
+        let made = GatherDir::create(&rendezvous, mode, &record(number), own).unwrap();
+        for path in [made.path(), &made.staging(), &made.payloads()] {
+            assert_eq!(std::fs::metadata(path).unwrap().gid(), wanted);
+        }
+    }
+    // One of this user's own has the group that this user has given it.
+    std::os::unix::fs::chown(&rendezvous, Some(own.0), None).unwrap();
+    let made = GatherDir::create(&rendezvous, 0o750, &record(3), own).unwrap();
+    assert_eq!(std::fs::metadata(made.payloads()).unwrap().gid(), 54_399);
+}

@@ -16,16 +16,15 @@ use rustix::io::Errno;
 use crate::{
     caretaker::Care,
     detours::Detours,
-    directory, file,
+    directory,
     filesystem::Class,
     gather_dir::{self, GatherDir, is_not_seen},
     layout, listing,
     marker_names::{HostName, MarkerName},
-    message_file,
+    message_file::{self, Unread},
     patience::{Patience, Progress},
     remove,
     reserves::Reserves,
-    sealed,
     touching::TouchSchedule,
 };
 
@@ -177,17 +176,12 @@ impl MarkerBox {
     }
 
     fn write(&self, path: &Path, body: &[u8]) -> Result<(), Error> {
-        file::write_new(
-            path,
-            self.directory.file_mode(),
-            &sealed::seal(body),
-            self.directory.must_sync(),
-        )
-        .map_err(|error| Error::storage("write", path, self.directory.explain(&error)))
+        message_file::write_in(&self.directory, path, body)
     }
 
-    fn read(&self, path: &Path) -> Result<Vec<u8>, String> {
-        message_file::read(path, self.directory.own())
+    /// Whether members of a group may make names among the messages.
+    fn is_shared(&self) -> bool {
+        self.directory.facts().mode & 0o020 != 0
     }
 
     /// The names in a directory of messages; a directory that is gone for good is an error.
@@ -228,13 +222,17 @@ impl MarkerBox {
                     // The client may remember the length that the file had when it was first opened.
                     listing::refresh(&file);
                 }
-                match self.read(&file) {
+                match message_file::read_in(&self.directory, &file) {
                     Ok(body) => letter.body = Some(body),
+                    Err(Unread::NotOurs(_)) if self.is_shared() => continue,
                     Err(why) => {
-                        self.not_readable(&name, &file, &why)?;
+                        self.not_readable(&name, &file, &why.to_string())?;
                         continue;
                     }
                 }
+            } else if self.is_shared() && !message_file::is_own(&self.directory, &path.join(&name))
+            {
+                continue;
             }
             self.lock().unreadable.remove(&name);
             listed.seen.insert(name);
@@ -413,7 +411,11 @@ impl Postbox for MarkerBox {
             Err(error) if is_lack_of_room(&error) => {
                 path = new_path();
                 self.reserves
-                    .write(&self.directory, &path, &sealed::seal(body))
+                    .write(
+                        &self.directory,
+                        &path,
+                        &message_file::sealed_for(&self.directory, &path, body),
+                    )
                     .map_err(|_| error)?;
             }
             done => done?,
@@ -427,7 +429,7 @@ impl Postbox for MarkerBox {
 
     fn detour(&self, number: u64, to: Option<Rank>, body: &[u8]) {
         let name = self.new_name(number, to);
-        self.detours.leave(name, &sealed::seal(body));
+        self.detours.leave(name, body);
     }
 
     fn look_around(&self) {
@@ -533,7 +535,7 @@ impl Postbox for MarkerBox {
                 return None;
             };
             // One that is being replaced may be gone already, but it was there.
-            let body = self.read(&path.join(name)).unwrap_or_default();
+            let body = message_file::read_in(&self.directory, &path.join(name)).unwrap_or_default();
             Some(Beat { from, number, body })
         });
         Ok(beats.collect())

@@ -2,7 +2,7 @@ use std::{fs, io::IoSlice, time::SystemTime};
 
 use super::*;
 use crate::{
-    filesystem::FileSystem, owner::tests::record, payload_writer::tests::SmallDisk,
+    file, filesystem::FileSystem, owner::tests::record, payload_writer::tests::SmallDisk,
     rendezvous_directory::check_writable,
 };
 
@@ -92,7 +92,7 @@ fn a_file_that_is_seen_half_written_is_looked_at_again() {
         nonce: 9,
     };
     let path = member.outbox().join(name.to_string());
-    let whole = sealed::seal(b"all of it");
+    let whole = message_file::sealed_for(&directory, &path, b"all of it");
     for part in [0, 5, whole.len() - 1] {
         fs::write(&path, &whole[..part]).unwrap();
         assert!(root.receive(true).unwrap().is_empty(), "{part} bytes");
@@ -101,6 +101,70 @@ fn a_file_that_is_seen_half_written_is_looked_at_again() {
     assert_eq!(
         bodies(&root.receive(true).unwrap()),
         [Some(&b"all of it"[..])]
+    );
+}
+
+#[test]
+fn messages_that_were_moved_from_another_world_are_not_taken_for_those_of_this_one() {
+    let (place, directory) = made();
+    let another = GatherDir::create_for_messages(place.path(), 0o770, record(2), directory.own());
+    let another = another.unwrap();
+    let (here, there) = (root(&directory), root(&another));
+    let reader = member(&directory, 1);
+    let (my_writer, its_writer) = (member(&directory, 2), member(&another, 2));
+    // The first is missing here: its number is what the reader waits for.
+    here.send(2, None, b"a verdict of here").unwrap();
+    there.send(1, None, b"a verdict of there").unwrap();
+    its_writer.send(1, None, b"a letter of there").unwrap();
+    for (from, to) in [(&there, &here), (&its_writer, &my_writer)] {
+        for name in files(&from.outbox()) {
+            if MarkerName::parse(&name).is_some() {
+                fs::rename(from.outbox().join(&name), to.outbox().join(&name)).unwrap();
+            }
+        }
+    }
+    let read = reader.receive(false).unwrap();
+    assert_eq!(bodies(&read), [Some(&b"a verdict of here"[..])]);
+    assert!(here.receive(true).unwrap().is_empty());
+    // Nor is one of here that got another number.
+    let renamed = |name: &str| match MarkerName::parse(name) {
+        Some(MarkerName::Bulletin { to, nonce, .. }) => {
+            let number = 3;
+            Some(MarkerName::Bulletin { number, to, nonce }.to_string())
+        }
+        _ => None,
+    };
+    for name in files(&here.outbox()) {
+        if let Some(new) = renamed(&name) {
+            fs::rename(here.outbox().join(&name), here.outbox().join(new)).unwrap();
+        }
+    }
+    assert!(reader.receive(false).unwrap().is_empty());
+}
+
+#[test]
+fn where_a_group_may_make_names_those_of_others_are_neither_counted_nor_an_error() {
+    let place = tempfile::tempdir().unwrap();
+    let own = check_writable(place.path()).unwrap();
+    let made = GatherDir::create_for_messages(place.path(), 0o770, record(1), own).unwrap();
+    // Everything there is another user's to this one.
+    let member = MarkerBox::new(
+        made.clone().owned_by(own.0 + 1),
+        Role::Member {
+            rank: Rank::new(1),
+            sender: 1,
+        },
+        &host(1),
+        None,
+    );
+    let root = root(&made);
+    root.send(1, None, b"a name of the group").unwrap();
+    root.send(2, Some(Rank::new(7)), b"one that is not opened")
+        .unwrap();
+    assert!(member.receive(false).unwrap().is_empty());
+    assert!(
+        member.lock().unreadable.is_empty(),
+        "it would end the job in the end"
     );
 }
 

@@ -1,4 +1,4 @@
-//! Small files that can be seen half written: [`seal`] and [`unseal`]. Pure.
+//! Small files that can be seen half written, or be moved to where they do not belong: [`seal`] and [`unseal`]. Pure.
 //!
 //! Little-endian:
 //!
@@ -9,7 +9,10 @@
 //! | 10 | 2 | zero |
 //! | 12 | 4 | length n of the body |
 //! | 16 | n | the body, opaque to the store |
-//! | 16 + n | 16 | xxh3-128 of all bytes before |
+//! | 16 + n | 16 | xxh3-128 of all bytes before and of the place |
+//!
+//! The *place* is where the file belongs: the id of the gather directory, `/` and the name of the message. It is not in
+//! the file. So one that was moved from another world, or under another number, is not taken for one of here.
 
 use twox_hash::XxHash3_128;
 
@@ -24,14 +27,22 @@ pub(crate) const MAX_LEN: u64 = 16 << 20;
 /// Why bytes are not a whole sealed file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SealError {
-    #[error("it is incomplete or damaged")]
+    #[error("it is incomplete or damaged, or belongs elsewhere")]
     Torn,
     #[error("it is of version {0}, this build knows {VERSION}")]
     Version(u16),
 }
 
-/// Wraps a body so that a part of it is never taken for the whole.
-pub(crate) fn seal(body: &[u8]) -> Vec<u8> {
+/// The checksum of a file in its place.
+fn checksum(sealed: &[u8], place: &str) -> u128 {
+    let mut hasher = XxHash3_128::new();
+    hasher.write(sealed);
+    hasher.write(place.as_bytes());
+    hasher.finish_128()
+}
+
+/// Wraps a body so that a part of it is never taken for the whole, nor the whole for that of another place.
+pub(crate) fn seal(body: &[u8], place: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEAD_LEN + body.len() + CHECKSUM_LEN);
     bytes.extend_from_slice(&MAGIC);
     bytes.extend_from_slice(&VERSION.to_le_bytes());
@@ -39,18 +50,18 @@ pub(crate) fn seal(body: &[u8]) -> Vec<u8> {
     let len = u32::try_from(body.len()).unwrap_or(u32::MAX);
     bytes.extend_from_slice(&len.to_le_bytes());
     bytes.extend_from_slice(body);
-    let checksum = XxHash3_128::oneshot(&bytes);
+    let checksum = checksum(&bytes, place);
     bytes.extend_from_slice(&checksum.to_le_bytes());
     bytes
 }
 
-/// The body of a file that is whole.
-pub(crate) fn unseal(mut bytes: Vec<u8>) -> Result<Vec<u8>, SealError> {
-    let (sealed, checksum) = bytes
+/// The body of a file that is whole, and in its place.
+pub(crate) fn unseal(mut bytes: Vec<u8>, place: &str) -> Result<Vec<u8>, SealError> {
+    let (sealed, sum) = bytes
         .split_last_chunk::<CHECKSUM_LEN>()
         .ok_or(SealError::Torn)?;
     let head = sealed.first_chunk::<HEAD_LEN>().ok_or(SealError::Torn)?;
-    if head[..8] != MAGIC || XxHash3_128::oneshot(sealed) != u128::from_le_bytes(*checksum) {
+    if head[..8] != MAGIC || checksum(sealed, place) != u128::from_le_bytes(*sum) {
         return Err(SealError::Torn);
     }
     let version = u16::from_le_bytes([head[8], head[9]]);
@@ -73,30 +84,38 @@ mod tests {
     #[test]
     fn what_is_whole_comes_back() {
         for body in [&b""[..], b"x", &[7; 5000]] {
-            assert_eq!(unseal(seal(body)).unwrap(), body);
+            assert_eq!(unseal(seal(body, "here"), "here").unwrap(), body);
+        }
+    }
+
+    #[test]
+    fn what_belongs_elsewhere_is_not_taken_for_what_is_here() {
+        let whole = seal(b"a verdict", "gather/bulletin-7");
+        for place in ["gather/bulletin-8", "other/bulletin-7", ""] {
+            assert_eq!(unseal(whole.clone(), place), Err(SealError::Torn));
         }
     }
 
     #[test]
     fn no_part_is_taken_for_the_whole_and_no_change_is_overlooked() {
-        let whole = seal(b"a contribution");
+        let whole = seal(b"a contribution", "here");
         for len in 0..whole.len() {
-            assert_eq!(unseal(whole[..len].to_vec()), Err(SealError::Torn));
+            assert_eq!(unseal(whole[..len].to_vec(), "here"), Err(SealError::Torn));
         }
         for at in 0..whole.len() {
             let mut changed = whole.clone();
             changed[at] ^= 1;
-            assert!(unseal(changed).is_err(), "byte {at}");
+            assert!(unseal(changed, "here").is_err(), "byte {at}");
         }
     }
 
     #[test]
     fn another_version_is_named() {
-        let mut sealed = seal(b"body");
+        let mut sealed = seal(b"body", "here");
         sealed[8] = 9;
         let checksum_at = sealed.len() - CHECKSUM_LEN;
-        let checksum = XxHash3_128::oneshot(&sealed[..checksum_at]);
+        let checksum = checksum(&sealed[..checksum_at], "here");
         sealed[checksum_at..].copy_from_slice(&checksum.to_le_bytes());
-        assert_eq!(unseal(sealed), Err(SealError::Version(9)));
+        assert_eq!(unseal(sealed, "here"), Err(SealError::Version(9)));
     }
 }
