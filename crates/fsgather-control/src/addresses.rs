@@ -81,9 +81,14 @@ pub fn means_loopback_only(host: &str) -> bool {
 
 fn loopback_meant_by(host: &str) -> Option<Vec<IpAddr>> {
     if let Ok(address) = host.parse::<IpAddr>() {
+        let address = address.to_canonical();
         return address.is_loopback().then(|| vec![address]);
     }
     let host = host.trim_end_matches('.').to_ascii_lowercase();
+    if is_number(&host) {
+        let found = resolve(&host);
+        return (!found.is_empty() && found.iter().all(IpAddr::is_loopback)).then_some(found);
+    }
     let is_local = [
         "localhost",
         "localhost.localdomain",
@@ -102,6 +107,15 @@ fn loopback_meant_by(host: &str) -> Option<Vec<IpAddr>> {
         found
     };
     found.iter().all(IpAddr::is_loopback).then_some(found)
+}
+
+/// Whether a host is told by numbers, as `127.1` or `0x7f000001`: resolvers read these as addresses, and ask nobody.
+fn is_number(host: &str) -> bool {
+    let is_part = |part: &str| match part.strip_prefix("0x") {
+        Some(digits) => digits.bytes().all(|digit| digit.is_ascii_hexdigit()),
+        None => !part.is_empty() && part.bytes().all(|digit| digit.is_ascii_digit()),
+    };
+    host.split('.').all(is_part)
 }
 
 /// The addresses that a name has here, none if it has none.
@@ -182,6 +196,11 @@ mod tests {
             "localhost",
             "LOCALHOST.",
             "a.localhost",
+            "::ffff:127.0.0.1",
+            "127.1",
+            "127.0.1",
+            "0x7f000001",
+            "2130706433",
         ];
         for host in alone {
             assert!(means_loopback_only(host), "{host}");
@@ -192,6 +211,10 @@ mod tests {
             "::",
             "node1",
             "localhost.example.org",
+            "::ffff:10.0.0.1",
+            "10.1",
+            "0",
+            "127.1.example.org",
         ] {
             assert!(!means_loopback_only(host), "{host}");
         }
@@ -203,8 +226,10 @@ mod tests {
         let everything: &InterfaceFilter = &|_, _| true;
         let wanted: IpAddr = [127, 0, 0, 1].into();
         assert_eq!(to_listen_at(everything, None), Ok(Place::Everywhere));
-        let named = to_listen_at(everything, Some("127.0.0.1"));
-        assert_eq!(named, Ok(Place::At(vec![wanted])));
+        for spelt in ["127.0.0.1", "127.1", "::ffff:127.0.0.1"] {
+            let named = to_listen_at(everything, Some(spelt));
+            assert_eq!(named, Ok(Place::At(vec![wanted])), "{spelt}");
+        }
         if leaves_any_out(loopback) {
             let Ok(Place::At(addresses)) = to_listen_at(loopback, None) else {
                 panic!("everywhere");
