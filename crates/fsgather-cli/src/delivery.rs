@@ -3,9 +3,14 @@
 use std::{
     fs::{self, File},
     io::{self, IsTerminal, Write},
+    os::{
+        fd::{AsFd as _, AsRawFd as _, BorrowedFd},
+        unix::fs::MetadataExt as _,
+    },
     path::{Path, PathBuf},
 };
 
+use rustix::fs::{Mode, OFlags};
 use tempfile::NamedTempFile;
 
 use crate::{
@@ -30,8 +35,7 @@ impl NewFile {
     /// Begins a file; its directory is made if need be.
     pub(crate) fn begin(path: &Path, force: bool) -> Result<Self, Failure> {
         let place = if takes_what_comes(path) {
-            let there = File::options().write(true).open(path);
-            Place::There(there.map_err(Failure::file("open", path))?)
+            Place::There(open_there(path).map_err(Failure::file("open", path))?)
         } else {
             let parent = parent_of(path);
             fs::create_dir_all(parent).map_err(Failure::file("make directory", parent))?;
@@ -73,6 +77,42 @@ impl NewFile {
     }
 }
 
+/// Opens what is there and is no file. It is looked at before: another user may have put it there to get what is written, or
+/// to have us wait for somebody who reads.
+fn open_there(path: &Path) -> io::Result<File> {
+    let found = File::from(rustix::fs::open(
+        path,
+        OFlags::PATH | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?);
+    if let Some(uid) = stranger(&found.metadata()?) {
+        return Err(io::Error::other(whose(uid)));
+    }
+    File::options()
+        .write(true)
+        .open(format!("/proc/self/fd/{}", found.as_raw_fd()))
+}
+
+/// Whose it is, if it is another user's: neither root's, nor what this process was given as a standard stream.
+fn stranger(there: &fs::Metadata) -> Option<u32> {
+    let is_given = |stream: BorrowedFd<'_>| {
+        rustix::fs::fstat(stream)
+            .is_ok_and(|given| (given.st_dev, given.st_ino) == (there.dev(), there.ino()))
+    };
+    let trusted = [rustix::process::geteuid().as_raw(), 0];
+    let is_ours = trusted.contains(&there.uid())
+        || is_given(io::stdin().as_fd())
+        || is_given(io::stdout().as_fd())
+        || is_given(io::stderr().as_fd());
+    (!is_ours).then(|| there.uid())
+}
+
+fn whose(uid: u32) -> String {
+    format!(
+        "it is no file and belongs to uid {uid}, who could read what is written; name another file"
+    )
+}
+
 /// Whether something is there that is neither a file nor a directory.
 fn takes_what_comes(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir())
@@ -83,6 +123,12 @@ pub(crate) fn objection(path: &Path, force: bool) -> Option<String> {
     let name = path.display();
     if path.is_dir() {
         return Some(format!("{name} is a directory; name a file"));
+    }
+    if takes_what_comes(path)
+        && let Ok(there) = fs::metadata(path)
+        && let Some(uid) = stranger(&there)
+    {
+        return Some(format!("cannot write {name}: {}", whose(uid)));
     }
     // A link to nothing is in the way as well.
     let is_in_the_way = !force && !takes_what_comes(path) && fs::symlink_metadata(path).is_ok();
@@ -137,7 +183,7 @@ fn default_permissions() -> fs::Permissions {
 mod tests {
     use std::io::Read;
 
-    use rustix::fs::{CWD, Mode};
+    use rustix::fs::CWD;
 
     use super::*;
 
@@ -165,6 +211,21 @@ mod tests {
         assert!(objection(place.path(), true).is_some_and(|said| said.contains("directory")));
         assert!(objection(&nowhere, false).is_some_and(|said| said.contains("--force")));
         assert_eq!(objection(&nowhere, true), None);
+    }
+
+    #[test]
+    fn what_another_user_has_put_in_the_place_of_a_file_gets_nothing() {
+        let place = tempfile::tempdir().unwrap();
+        let fifo = place.path().join("fifo");
+        rustix::fs::mkfifoat(CWD, &fifo, Mode::RWXU).unwrap();
+        // Only root can give one away.
+        if std::os::unix::fs::chown(&fifo, Some(54_342), None).is_err() {
+            return;
+        }
+        let said = objection(&fifo, true).unwrap();
+        assert!(said.contains("54342"), "{said}");
+        // Nor is it waited for somebody who reads.
+        assert!(NewFile::begin(&fifo, true).is_err());
     }
 
     #[test]
