@@ -6,7 +6,6 @@
 use std::{
     fs::OpenOptions,
     io::Write as _,
-    os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
     sync::OnceLock,
 };
@@ -14,6 +13,11 @@ use std::{
 use fsgather_core::{Error, PeerFailure, Rank, plain_text};
 
 use fsgather_config::environment::{self, Variables};
+
+use crate::file_of_run;
+
+/// What the file is called that `fsgather run` makes for it; ranks leave errors in no other.
+pub const FILE_NAME: &str = "fsgather-errors";
 
 /// The longest text that is left, in bytes.
 const LONGEST: usize = 4096;
@@ -145,10 +149,7 @@ pub fn note_own(text: &str) {
 }
 
 fn leave(path: &Path, error: &LastError) {
-    // Opening a pipe would wait for somebody who reads.
-    let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
-    let mut options = OpenOptions::new();
-    let opened = options.append(true).custom_flags(nonblocking).open(path);
+    let opened = file_of_run::open(path, FILE_NAME, OpenOptions::new().append(true));
     let left = opened.and_then(|mut file| file.write_all(error.to_line().as_bytes()));
     if let Err(error) = left {
         tracing::debug!(path = %path.display(), %error, "an error cannot be left for who has started this rank");
@@ -157,7 +158,10 @@ fn leave(path: &Path, error: &LastError) {
 
 #[cfg(test)]
 mod tests {
+    use std::{fs::File, os::fd::AsRawFd as _};
+
     use fsgather_core::{Activity, Peer, Phase};
+    use rustix::fs::{MemfdFlags, memfd_create};
 
     use super::*;
 
@@ -188,11 +192,13 @@ mod tests {
 
     #[test]
     fn what_is_left_is_read_back_and_the_last_word_of_each_rank_counts() {
-        let file = tempfile::NamedTempFile::new().unwrap();
+        let file = File::from(memfd_create(FILE_NAME, MemfdFlags::CLOEXEC).unwrap());
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let path = Path::new(&path);
         for (rank, of) in [(1, 1), (0, 0), (0, 1)] {
-            leave(file.path(), &LastError::of(Rank::new(rank), &raised(of)));
+            leave(path, &LastError::of(Rank::new(rank), &raised(of)));
         }
-        let mut left = std::fs::read_to_string(file.path()).unwrap();
+        let mut left = std::fs::read_to_string(path).unwrap();
         left.push_str("4\t\t\u{1b}[2J\nnonsense\n2\tx\ty\n3\t\tcut sho");
         let mut errors = LastError::read(&left);
         assert!(!errors.pop().unwrap().text.contains('\u{1b}'));

@@ -83,6 +83,7 @@ mod collective;
 mod directories;
 mod exact_path;
 mod file_calls;
+mod file_of_run;
 mod ground;
 mod inner;
 mod introduction;

@@ -7,7 +7,8 @@
 
 use std::{
     fs::{File, OpenOptions},
-    os::unix::fs::{FileExt as _, OpenOptionsExt as _},
+    os::unix::fs::FileExt as _,
+    path::Path,
     sync::{
         Mutex, OnceLock,
         atomic::{AtomicBool, AtomicU32, Ordering},
@@ -17,8 +18,12 @@ use std::{
 
 use fsgather_core::{Phase, plain_text};
 
-use crate::communicator::Communicator;
 use fsgather_config::environment::{self, Variables};
+
+use crate::{communicator::Communicator, file_of_run};
+
+/// What the file is called that `fsgather run` makes for it; ranks write to no other.
+pub const FILE_NAME: &str = "fsgather-progress";
 
 /// How far a rank has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -174,13 +179,10 @@ fn place() -> Option<&'static Place> {
     let find = || {
         let variables = Variables::of_process();
         let rank: u64 = variables.get(environment::RANK)?.trim().parse().ok()?;
-        // Opening a pipe would wait for somebody who reads.
-        let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
-        let mut options = OpenOptions::new();
-        let options = options.write(true).custom_flags(nonblocking);
         let path = variables.get(environment::PROGRESS_FILE)?;
+        let mut options = OpenOptions::new();
         Some(Place {
-            file: options.open(path).ok()?,
+            file: file_of_run::open(Path::new(path), FILE_NAME, options.write(true)).ok()?,
             at: rank.checked_mul(Report::SIZE as u64)?,
             process: std::process::id(),
         })

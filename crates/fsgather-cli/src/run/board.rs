@@ -7,7 +7,10 @@ use std::{
     os::{fd::AsRawFd, unix::fs::FileExt},
 };
 
-use fsgather::{WorldSize, progress::Report};
+use fsgather::{
+    WorldSize,
+    progress::{self, Report},
+};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::variables::Variable;
@@ -26,7 +29,7 @@ pub(super) struct Board {
 
 impl Board {
     pub(super) fn place(world: WorldSize) -> io::Result<Self> {
-        let file = File::from(memfd_create("fsgather-progress", MemfdFlags::CLOEXEC)?);
+        let file = File::from(memfd_create(progress::FILE_NAME, MemfdFlags::CLOEXEC)?);
         let bytes = vec![0; world.count() * Report::SIZE];
         file.write_all_at(&bytes, 0)?;
         Ok(Self { file, world, bytes })

@@ -7,7 +7,7 @@ use std::{
     os::{fd::AsRawFd, unix::fs::FileExt},
 };
 
-use fsgather::last_error::LastError;
+use fsgather::last_error::{self, LastError};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::variables::Variable;
@@ -21,7 +21,7 @@ pub(super) struct Errors(File);
 
 impl Errors {
     pub(super) fn place() -> io::Result<Self> {
-        let file = memfd_create("fsgather-errors", MemfdFlags::CLOEXEC)?;
+        let file = memfd_create(last_error::FILE_NAME, MemfdFlags::CLOEXEC)?;
         Ok(Self(file.into()))
     }
 
