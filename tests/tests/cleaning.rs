@@ -393,6 +393,11 @@ fn text_is_for_people_and_tells_what_to_do() {
     let output = command(&[], command_line_tool(), &["inspect", missing]);
     assert_eq!(output.status.code(), Some(STORAGE));
     assert!(text(&output.stderr).contains(missing));
+    let output = command(&[], command_line_tool(), &["clean", missing]);
+    assert_eq!(
+        text(&output.stderr),
+        format!("fsgather clean: cannot read {missing}: No such file or directory (os error 2)\n")
+    );
     let bare = command(
         &[],
         command_line_tool(),

@@ -4,12 +4,14 @@ mod common;
 
 use std::{
     path::Path,
+    process::Command,
     time::{Duration, Instant},
 };
 
 use common::{
-    End, NOTICED, PEER_FAILED, Stage, World, assert_nothing_left, everybody, left_in, name_of,
-    others, payloads, place,
+    End, NOTICED, PEER_FAILED, Stage, World, assert_nothing_left,
+    build::{command_line_tool, rank_program},
+    everybody, left_in, name_of, others, payloads, place,
 };
 use fsgather_testkit::pace::allowed;
 
@@ -301,6 +303,28 @@ fn a_source_that_cannot_be_read_is_told_to_all() {
 #[test]
 fn a_rank_that_leaves_early_is_told_apart_from_a_lost_one() {
     fails_by_itself("drop", "had already left", 0);
+}
+
+#[test]
+fn run_names_a_program_that_ends_by_its_own_error_with_it() {
+    let place = place();
+    let program = rank_program().display();
+    let script = format!(
+        "case $FSGATHER_RANK in 1) exec {program} join main_ends:no-such-model;; *) exec {program} join barrier;; esac"
+    );
+    let mut command = Command::new(command_line_tool());
+    command
+        .args(["run", "-n", "3", "--dir"])
+        .arg(place.path())
+        .args(["--", "sh", "-c", &script])
+        .env_clear()
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    let mut stage = Stage::new();
+    let index = stage.start(&mut command);
+    let end = stage.end(index);
+    let said = end.stderr.join("\n");
+    assert_eq!(end.code, 1, "{said}");
+    assert!(said.contains("exited with code 1: no-such-model"), "{said}");
 }
 
 /// Ranks that pass payloads on in a ring, again and again; one of them, which joins like this, has done so twice.

@@ -8,11 +8,14 @@ use std::{
 
 use fsgather_core::Error;
 
+use crate::last_error;
+
 /// Runs a program, and ends it as the command line ends: for an [`Error`] of this library with the sentence that
 /// names the rank concerned on standard error, and with [the code of its kind](crate::ErrorKind::exit_code).
 ///
 /// Errors of others end with code 1. An error of this library counts wherever it lies in the chain of sources.
-/// What is printed is the error and its sources, never a dump of fields.
+/// What is printed is the error and its sources, never a dump of fields. `fsgather run` names the rank with it, if that
+/// was the first to fail.
 ///
 /// ```
 /// use std::{error::Error, process::ExitCode};
@@ -36,21 +39,26 @@ where
     match program() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let (text, code) = ending(&*error.into());
+            let error = error.into();
+            let (text, ours) = ending(&*error);
+            match ours {
+                Some(ours) => last_error::note(ours),
+                None => last_error::note_own(&text),
+            }
             // Where nobody hears it the code is left.
             let _ = writeln!(io::stderr(), "Error: {text}");
-            ExitCode::from(code)
+            ExitCode::from(ours.map_or(1, Error::exit_code))
         }
     }
 }
 
-/// What to say at the end, and the code to end with.
-fn ending(error: &(dyn StdError + 'static)) -> (String, u8) {
+/// What to say at the end, and the error of this library that is in it.
+fn ending<'a>(error: &'a (dyn StdError + 'static)) -> (String, Option<&'a Error>) {
     let mut text = error.to_string();
-    let mut code = None;
+    let mut ours = None;
     let mut next = Some(error);
     while let Some(error) = next {
-        code = code.or_else(|| Some(error.downcast_ref::<Error>()?.exit_code()));
+        ours = ours.or_else(|| error.downcast_ref());
         next = error.source();
         let source = next.map(ToString::to_string).unwrap_or_default();
         // Many errors repeat their source.
@@ -58,7 +66,7 @@ fn ending(error: &(dyn StdError + 'static)) -> (String, u8) {
             text = format!("{text}: {source}");
         }
     }
-    (text, code.unwrap_or(1))
+    (text, ours)
 }
 
 #[cfg(test)]
@@ -72,18 +80,12 @@ mod tests {
     #[test]
     fn a_program_ends_with_the_sentence_and_the_code_of_our_error_wherever_it_lies() {
         let inner = Error::rendezvous("rank 1 never joined");
-        assert_eq!(
-            ending(&inner),
-            ("ranks could not meet: rank 1 never joined".into(), 15)
-        );
-        assert_eq!(
-            ending(&Outer(inner)),
-            (
-                "evaluation of the test set: ranks could not meet: rank 1 never joined".into(),
-                15
-            )
-        );
+        let sentence = "ranks could not meet: rank 1 never joined";
+        assert_eq!(ending(&inner), (sentence.into(), Some(&inner)));
+        let outer = Outer(inner.clone());
+        let within = format!("evaluation of the test set: {sentence}");
+        assert_eq!(ending(&outer), (within, Some(&inner)));
         let other = io::Error::other("no such model");
-        assert_eq!(ending(&other), ("no such model".into(), 1));
+        assert_eq!(ending(&other), ("no such model".into(), None));
     }
 }

@@ -68,6 +68,8 @@ use fsgather::{Communicator, Error};
 enum Failure {
     Library(Error),
     Wrong(String),
+    /// As a program does that leaves its end to the library.
+    Ended(ExitCode),
 }
 
 impl From<Error> for Failure {
@@ -99,6 +101,7 @@ fn main() -> ExitCode {
             (error.to_string(), error.exit_code())
         }
         Err(Failure::Wrong(what)) => (what, 1),
+        Err(Failure::Ended(code)) => return code,
     };
     let _ = writeln!(io::stderr(), "error: {text}");
     ExitCode::from(code)
@@ -214,6 +217,7 @@ fn take(state: &mut State, step: &str) -> Result<(), Failure> {
             std::mem::forget(communicator.gather(&own, 0)?);
         }
         ["leave"] => state.joined.take().ok_or_else(not_joined)?.leave(),
+        ["main_ends", text] => return Err(main_ends(state, text)),
         ["panic"] => panic!("as the script says"),
         ["job", number] => drop(fsgather_tests::generate_for(values::number(number).into())),
         ["slow", milliseconds] => values::read_slowly(values::number(milliseconds)),
@@ -246,6 +250,14 @@ fn take(state: &mut State, step: &str) -> Result<(), Failure> {
     }
     say(format_args!("done {step}"));
     Ok(())
+}
+
+/// As a program ends that returns an error of its own, having dropped its communicator.
+fn main_ends(state: &mut State, text: &str) -> Failure {
+    Failure::Ended(fsgather::main(|| {
+        drop(state.joined.take());
+        Err(io::Error::other(text))
+    }))
 }
 
 fn not_joined() -> Failure {

@@ -228,6 +228,7 @@ impl Combination {
     fn twice(&self, part: &Part) -> Result<(), Failure> {
         for time in 0..2 {
             self.call(part, time).map_err(|failure| match failure {
+                ended @ Failure::Ended(_) => ended,
                 Failure::Wrong(what) => Failure::Wrong(format!(
                     "{what} in {:?} of part {} of the {} by {:?}",
                     self.kind,

@@ -175,8 +175,14 @@ pub(crate) fn clean(
     inspect::is_read(shown)?;
     if !json {
         for Failed { path, reason } in &done.failed {
-            let path = path.display();
-            output::say(&plain(&format!("fsgather clean: {path}: {reason}")));
+            let path = path.display().to_string();
+            // An error of the file system names it itself.
+            let what = if reason.contains(&path) {
+                ""
+            } else {
+                &format!("{path}: ")
+            };
+            output::say(&plain(&format!("fsgather clean: {what}{reason}")));
         }
     }
     Ok(match signal {
