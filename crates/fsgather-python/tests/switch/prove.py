@@ -228,14 +228,24 @@ def failures_are_told(directory: Path) -> None:
 
 @proof
 def a_rank_that_ends_is_named(directory: Path) -> None:
-    """However it ends, before the first call, at once, also alone on its host, or when the ranks have met, or between two calls."""
+    """However it ends, before the first call, at once, also alone on its host."""
+    ends(directory, "at once", "at once, alone")
+
+
+@proof
+def a_rank_that_ends_later_is_named(directory: Path) -> None:
+    """When the ranks have met, or between two calls."""
+    ends(directory, "later", "between")
+
+
+def ends(directory: Path, *moments: str) -> None:
     reasons = {
         "killed": r"was lost \(its (process has ended|connection closed).*\)",
         "raises": r"failed \(MemoryError: out of luck\)",
         "destroys": r"failed \(MemoryError: out of luck\)",
         "exits": "had already left",
     }
-    for when in ("at once", "at once, alone", "later", "between"):
+    for when in moments:
         for how, reason in reasons.items():
             output = directory / f"{when}-{how}".replace(", ", "-").replace(" ", "-")
             launched(output, "ends.py", f"{when}, {how}", FSGATHER_PATCH="torch", FSGATHER_DIR=str(directory))
