@@ -16,7 +16,7 @@ use common::{build::command_line_tool, place};
 use fsgather_testkit::process;
 
 /// Pages all of whose blocks are tried out, but for those marked `text`.
-const PAGES: [&str; 4] = ["groups", "quick-start", "small-and-large", "switching"];
+const PAGES: [&str; 4] = ["groups", "rust", "shell", "switching"];
 
 fn guide() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide")

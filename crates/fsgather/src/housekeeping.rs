@@ -1,6 +1,6 @@
 //! Looks at what crashes leave in shared directories, and removes it.
 //!
-//! The commands `inspect` and `clean` are made of this. `docs/guide/cleaning-up.md` says what is removed and
+//! The commands `inspect` and `clean` are made of this. `docs/guide/administrator.md` says what is removed and
 //! what never is.
 //!
 //! ```

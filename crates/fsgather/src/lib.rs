@@ -42,8 +42,8 @@
 //!
 //! # Further reading
 //!
-//! `docs/guide/quick-start.md` begins from nothing, and `examples/` has a program for each kind of use.
-//! `docs/` in the repository has the guarantees in full, the formats, and a guide.
+//! `docs/guide/rust.md` begins from nothing, and `examples/` has a program for each kind of use.
+//! `docs/README.md` in the repository lists all guides, reference pages, formats and guarantees.
 
 mod builder;
 mod call_builder;
@@ -144,11 +144,11 @@ mod guides {
     #[doc = include_str!("../../../docs/guide/groups.md")]
     struct Groups;
 
-    #[doc = include_str!("../../../docs/guide/quick-start.md")]
-    struct QuickStart;
+    #[doc = include_str!("../../../docs/guide/rust.md")]
+    struct Rust;
 
-    #[doc = include_str!("../../../docs/guide/small-and-large.md")]
-    struct SmallAndLarge;
+    #[doc = include_str!("../../../docs/guide/shell.md")]
+    struct Shell;
 
     #[doc = include_str!("../../../docs/guide/switching.md")]
     struct Switching;
