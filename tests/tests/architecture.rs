@@ -43,7 +43,7 @@ struct Row {
 }
 
 /// Dependencies point down only; storage and control plane do not know each other.
-const GRAPH: [Row; 10] = [
+const GRAPH: [Row; 12] = [
     Row {
         name: "fsgather-core",
         uses: &[],
@@ -75,24 +75,53 @@ const GRAPH: [Row; 10] = [
         tests_use: &[],
     },
     Row {
-        name: "fsgather",
+        name: "fsgather-rendezvous",
         uses: &[
             "fsgather-core",
             "fsgather-store",
             "fsgather-control",
             "fsgather-config",
         ],
+        tests_use: &[],
+    },
+    Row {
+        name: "fsgather",
+        uses: &[
+            "fsgather-core",
+            "fsgather-store",
+            "fsgather-control",
+            "fsgather-config",
+            "fsgather-rendezvous",
+        ],
         tests_use: &["fsgather-digits", TEST_SUPPORT],
     },
     Row {
+        name: "fsgather-doctor",
+        uses: &[
+            "fsgather-core",
+            "fsgather-store",
+            "fsgather-control",
+            "fsgather-config",
+            "fsgather-rendezvous",
+            "fsgather",
+        ],
+        tests_use: &[TEST_SUPPORT],
+    },
+    Row {
         name: PROGRAM,
-        uses: &["fsgather", "fsgather-config", "fsgather-digits"],
+        uses: &[
+            "fsgather",
+            "fsgather-config",
+            "fsgather-core",
+            "fsgather-digits",
+            "fsgather-doctor",
+        ],
         tests_use: &[TEST_SUPPORT],
     },
     // The wheel contains the command as well.
     Row {
         name: "fsgather-python",
-        uses: &["fsgather", "fsgather-config", PROGRAM],
+        uses: &["fsgather", "fsgather-config", "fsgather-core", PROGRAM],
         tests_use: &[TEST_SUPPORT],
     },
     // Tests may reach for everything.

@@ -195,7 +195,7 @@ fn killed_after_contributing(victim: u32) {
             "while waiting for the others in all_gather #",
             "while publishing its payload in all_gather #",
             // Over marker files its end may be heard of before its last letter.
-            "while computing after set-up #",
+            "while computing after set-up of call #",
         ],
     };
     way.kill(victim);

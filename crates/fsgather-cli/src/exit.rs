@@ -64,7 +64,7 @@ pub(crate) fn table() -> String {
 mod tests {
     use std::time::Duration;
 
-    use fsgather::{Activity, Epoch, Error, Peer, PeerFailure, Phase, Rank, StorageCause};
+    use fsgather::{Activity, Error, Peer, PeerFailure, Phase, Rank, StorageCause};
 
     use super::*;
 
@@ -78,7 +78,7 @@ mod tests {
 
     fn desync() -> Error {
         Error::Desync {
-            epoch: Epoch::new(0),
+            number: 1,
             difference: "different roots".into(),
             one: peer().into(),
             one_call: "gather".into(),
@@ -93,7 +93,7 @@ mod tests {
             (Error::config("x"), 2),
             (
                 Error::Timeout {
-                    during: "barrier #0".into(),
+                    during: "barrier #1".into(),
                     patience: Duration::from_secs(1),
                     missing: Vec::new(),
                     hint: "wait".into(),

@@ -1,9 +1,10 @@
 //! Shows the progress of long work: a [`bar`], or a [`Line`] that changes, on a terminal; elsewhere what one rank says after a
 //! second and now and then ([`Received`]).
 
+use fsgather_core::lock;
 use std::{
     io::{self, IsTerminal},
-    sync::{Arc, Mutex, PoisonError, mpsc},
+    sync::{Arc, Mutex, mpsc},
     thread,
     time::{Duration, Instant},
 };
@@ -183,10 +184,6 @@ impl Received {
     pub(crate) fn finish(self) {
         drop(self.showing);
     }
-}
-
-fn lock<T>(guarded: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    guarded.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A thread that shows how far this process has come, until this is dropped.

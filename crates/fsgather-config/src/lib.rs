@@ -5,12 +5,14 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`arguments`] | [`arguments::Arguments`]: what the program says, which wins over variables |
 //! | [`environment`] | the table of all variables, from which the reference page is generated, and [`environment::Variables`], what they say |
 //! | [`launcher`] | rank and world size by the variables of Slurm, MPI, torchrun, Kubernetes and others |
 //! | [`settings`] | [`settings::Settings`]: each setting parsed, with its origin |
 //!
 //! Everything but [`environment::Variables::of_process`] is a pure function over a set of variables.
 
+pub mod arguments;
 pub mod environment;
 pub mod launcher;
 pub mod settings;

@@ -5,14 +5,14 @@
 
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard,
         atomic::{AtomicUsize, Ordering},
     },
     time::Instant,
 };
 
 use bytes::Bytes;
-use fsgather_core::{Activity, AwakeClock, Error, Rank, ReclaimSink};
+use fsgather_core::{Activity, AwakeClock, Error, Rank, ReclaimSink, lock};
 use serde::Serialize;
 use tokio::sync::{
     Notify,
@@ -190,7 +190,7 @@ impl Hub {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Lets the member act and queues what follows from it.

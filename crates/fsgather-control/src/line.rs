@@ -1,11 +1,11 @@
 //! A rank's line to the others: [`Line`], the driver over TCP.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Noticeboard, ProcessId, Rank, ReclaimSink};
+use fsgather_core::{Noticeboard, ProcessId, Rank, ReclaimSink, lock};
 
 use crate::{
     baton::Baton,
@@ -72,10 +72,6 @@ impl Line {
         self.settle(LAST_FRAMES);
         self.shut_down();
     }
-}
-
-fn lock<T>(guarded: &Mutex<T>) -> MutexGuard<'_, T> {
-    guarded.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Driver for Line {

@@ -3,7 +3,7 @@
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
@@ -11,7 +11,7 @@ use std::{
 
 use fsgather_core::{
     Call, ChannelId, Contribution, Departure, Error, Exchange, Interrupt, Operation, Peer,
-    PeerFailure, Phase, Rank, ReclaimSink, Round, Site, Ticket, Verdict, WorldSize,
+    PeerFailure, Phase, Rank, ReclaimSink, Round, Site, Ticket, Verdict, WorldSize, lock,
 };
 
 use crate::{
@@ -180,7 +180,7 @@ impl<D: Driver> Seat<D> {
                 };
                 let cause = Error::PeerFailed {
                     peer: me,
-                    activity,
+                    activity: activity.clone(),
                     failure,
                 };
                 member.fail(channel, None, cause, activity);
@@ -293,10 +293,6 @@ impl<D: Driver> Seat<D> {
     }
 }
 
-fn lock<T>(guarded: &Mutex<T>) -> MutexGuard<'_, T> {
-    guarded.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn closed() -> Error {
     Error::config("this communicator is closed")
 }
@@ -400,7 +396,7 @@ impl<D: Driver> Exchange for Seat<D> {
             return cause;
         }
         let activity = ticket.activity(phase);
-        let cause = cause.raised_by(&self.me(), activity);
+        let cause = cause.raised_by(&self.me(), activity.clone());
         let channel = ticket.channel;
         let driver = self.driver();
         driver.act(|member, _| {

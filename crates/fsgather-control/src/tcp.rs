@@ -3,11 +3,13 @@
 use std::{
     net::SocketAddr,
     ops::RangeInclusive,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Activity, Backoff, ChannelId, Error, Noticeboard, Phase, ProcessId, Rank};
+use fsgather_core::{
+    Activity, Backoff, ChannelId, Error, Noticeboard, Phase, ProcessId, Rank, lock,
+};
 use tokio::{net::TcpListener, runtime::Runtime, sync::oneshot};
 use uuid::Uuid;
 
@@ -264,10 +266,7 @@ pub(crate) fn seek_world(config: &Config) -> Result<(Found, Baton), Unmet> {
     let (interrupted, interruption) = oneshot::channel();
     let interrupted = Mutex::new(Some(interrupted));
     config.interrupt.on_raise(move |reason| {
-        let sender = interrupted
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let sender = lock(&interrupted).take();
         if let Some(sender) = sender {
             let _ = sender.send(reason.to_owned());
         }

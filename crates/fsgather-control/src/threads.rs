@@ -1,13 +1,13 @@
 //! A world whose ranks are threads of one process: [`threads`].
 
 use std::{
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard},
     time::{Duration, Instant},
 };
 
 use fsgather_core::{
     AwakeClock, ChannelId, Epoch, Exchange, Interrupt, Peer, ProcessId, Rank, ReclaimSink,
-    WorldSize,
+    WorldSize, lock,
 };
 use uuid::Uuid;
 
@@ -201,10 +201,7 @@ struct Chair {
 
 impl Chair {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.room
-            .state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        lock(&self.room.state)
     }
 
     /// Moves messages, wakes those who wait, and removes what can go, the last outside of the lock.

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{AwakeClock, Deadline, Interrupt};
+use fsgather_core::{AwakeClock, Deadline, Interrupt, lock};
 
 /// Waits by `wait`, which gives nothing once the time that it is given has passed, for `limit` at most.
 /// Between two slices of time whoever may end the wait is asked, on this thread. `is_over` tells whether
@@ -73,7 +73,7 @@ pub(crate) fn wait_on<S: Timed, R>(
     pass_time: impl Fn(MutexGuard<'_, S>),
     mut ready: impl FnMut(&mut S) -> Option<R>,
 ) -> Option<R> {
-    let lock = || state.lock().unwrap_or_else(PoisonError::into_inner);
+    let lock = || lock(state);
     let deadline = limit.map(|limit| Deadline::after(Instant::now(), limit).at());
     let mut guard = lock();
     loop {

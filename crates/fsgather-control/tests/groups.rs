@@ -187,7 +187,7 @@ fn a_hundred_thousand_groups_leave_nothing() {
     assert_eq!(room.coordinator.channels(), 1);
     assert!(room.members.iter().all(|member| member.channels() == 1));
     assert!(
-        room.size() < Room::new(4).size() + 500,
+        room.size() < Room::new(4).size() + 1000,
         "{:?}",
         room.coordinator
     );
@@ -351,7 +351,7 @@ fn a_group_that_is_busy_does_not_keep_others_from_timing_out() {
     else {
         panic!("{:?}", room.members[2].failure(stuck));
     };
-    assert_eq!(during, "all_gather #0 in the group of ranks 2 3 at here");
+    assert_eq!(during, "all_gather #1 in the group of ranks 2 3 at here");
     assert_eq!(missing.len(), 1);
     assert_eq!(missing[0].rank, Rank::new(3));
     assert_eq!(room.members[0].failure(busy), None);

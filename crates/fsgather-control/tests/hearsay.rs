@@ -16,7 +16,8 @@ use fsgather_control::{
     message::{ToCoordinator, ToMember},
 };
 use fsgather_core::{
-    Activity, ChannelId, Epoch, Error, Missing, Operation, Peer, PeerFailure, Phase, Rank,
+    Activity, CallName, ChannelId, Epoch, Error, Missing, Operation, Peer, PeerFailure, Phase,
+    Rank, Site,
 };
 use proptest::prelude::*;
 
@@ -26,7 +27,13 @@ const OWN_WORD: Duration = Duration::from_secs(8);
 const OTHERS_WORD: Duration = Duration::from_secs(4);
 
 fn doing() -> Activity {
-    Activity::within(Phase::Reading, Operation::AllGather, Epoch::new(3))
+    let call = CallName {
+        operation: Operation::AllGather,
+        number: 3,
+        epoch: Epoch::new(3),
+        site: Site::default(),
+    };
+    Activity::within(Phase::Reading, call)
 }
 
 fn peer(rank: u32) -> Peer {

@@ -156,13 +156,13 @@ fn the_first_warning_says_where_the_call_is_how_many_are_in_and_who_is_missing()
     let warning = &room.warnings[0];
     assert!(
         warning.starts_with(
-            "barrier #0 at here (2 of 3 ranks are in) is still waiting for rank 2 on "
+            "barrier #1 at here (2 of 3 ranks are in) is still waiting for rank 2 on "
         ),
         "{warning}"
     );
     room.pass(WORLD);
     match room.verdict(0, &ticket) {
-        Some(Err(Error::Timeout { during, .. })) => assert_eq!(during, "barrier #0 at here"),
+        Some(Err(Error::Timeout { during, .. })) => assert_eq!(during, "barrier #1 at here"),
         other => unreachable!("{other:?}"),
     }
 }

@@ -14,19 +14,29 @@ use fsgather_control::{
     message::{ToCoordinator, ToMember},
 };
 use fsgather_core::{
-    Activity, Call, ChannelId, Contribution, Epoch, Operation, Phase, Rank, Round, Site,
+    Activity, Call, CallName, ChannelId, Contribution, Epoch, Operation, Phase, Rank, Round, Site,
 };
 use proptest::prelude::*;
 
 /// How often a rank notes that nothing moves.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
+/// Reads payloads in the third call.
+fn reading() -> Activity {
+    let call = CallName {
+        operation: Operation::AllGather,
+        number: 3,
+        epoch: Epoch::new(3),
+        site: Site::default(),
+    };
+    Activity::within(Phase::Reading, call)
+}
+
 /// A ring in which some ranks are stopped, for so many seconds; each warning with its second. Ranks came to a rest
 /// a little one after the other, and look only so often.
 fn warnings(ranks: u32, stopped: &[u32], seconds: u64) -> Vec<(u64, String)> {
     let start = Instant::now();
     let (mut coordinator, mut members) = machines::formed(ranks, Duration::from_mins(30), start);
-    let doing = Activity::within(Phase::Reading, Operation::AllGather, Epoch::new(3));
     let mut warnings = Vec::new();
     for look in 0..=seconds * 2 {
         let (second, passed) = (look / 2, LOOK_EVERY * u32::try_from(look).unwrap());
@@ -37,7 +47,7 @@ fn warnings(ranks: u32, stopped: &[u32], seconds: u64) -> Vec<(u64, String)> {
             }
             let idle = passed + Duration::from_millis(7) * (rank + 1);
             let left = Rank::new((rank + ranks - 1) % ranks);
-            member.stalled(ChannelId::WORLD, doing, &[left], idle, now);
+            member.stalled(ChannelId::WORLD, reading(), &[left], idle, now);
             for action in member.take_actions() {
                 // Rank 0 is there, and tells for all.
                 assert!(matches!(action, MemberAction::Send(_)), "{action:?}");
@@ -146,9 +156,8 @@ fn for_a_verdict(member: &mut Member, passed: Duration, now: Instant) {
 
 /// Waits for payloads that go from rank to rank.
 fn for_neighbours(member: &mut Member, passed: Duration, now: Instant) {
-    let doing = Activity::within(Phase::Reading, Operation::AllGather, Epoch::new(3));
     let idle = passed.saturating_sub(Duration::from_secs(1));
-    member.stalled(ChannelId::WORLD, doing, &[Rank::ZERO], idle, now);
+    member.stalled(ChannelId::WORLD, reading(), &[Rank::ZERO], idle, now);
 }
 
 fn for_the_end(member: &mut Member, passed: Duration, now: Instant) {
@@ -161,7 +170,7 @@ type Wait = fn(&mut Member, Duration, Instant);
 
 /// Each kind of wait, and what it is called.
 const WAITS: [(Wait, &str); 3] = [
-    (for_a_verdict, "barrier #0"),
+    (for_a_verdict, "barrier #1"),
     (for_neighbours, "all_gather #3"),
     (for_the_end, "close"),
 ];

@@ -62,11 +62,11 @@ fn every_message_to_rank_0_has_its_documented_number() {
             channel,
             epoch: None,
             cause: Error::config(""),
-            activity: doing,
+            activity: doing.clone(),
         },
         ToCoordinator::Status {
             channel,
-            activity: doing,
+            activity: doing.clone(),
             bytes: 0,
         },
         ToCoordinator::Done {
@@ -86,7 +86,7 @@ fn every_message_to_rank_0_has_its_documented_number() {
         ToCoordinator::Retire { channel },
         ToCoordinator::Stalled {
             channel,
-            activity: doing,
+            activity: doing.clone(),
             waits_for: Vec::new(),
             idle: Duration::ZERO,
         },
@@ -161,7 +161,7 @@ fn the_documented_examples_are_exact() {
     };
     assert_eq!(
         encode_frame(&contribution).unwrap(),
-        b"\x1a\0\0\0\x03\x00\x02\x00\x04\x01\xac\x02\x00\x00\x08a.rs:1:1\x00\x00\x02xy\x01\x00"
+        b"\x1b\0\0\0\x03\x00\x02\x00\x04\x00\x01\xac\x02\x00\x00\x08a.rs:1:1\x00\x00\x02xy\x01\x00"
     );
     let release = ToMember::Release {
         step: step(),

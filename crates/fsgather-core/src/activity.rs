@@ -1,10 +1,10 @@
 //! The last known activity of a rank: [`Phase`] and [`Activity`].
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Epoch, Operation};
+use crate::{CallName, Operation};
 
 /// The stages a rank goes through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -41,12 +41,12 @@ impl fmt::Display for Phase {
 }
 
 /// A phase, and the call it belongs to if there is one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Activity {
     /// The stage.
     pub phase: Phase,
-    /// The call: its operation and number.
-    pub call: Option<(Operation, Epoch)>,
+    /// The call.
+    pub call: Option<Arc<CallName>>,
 }
 
 impl Activity {
@@ -58,19 +58,17 @@ impl Activity {
 
     /// A phase of a call.
     #[must_use]
-    pub const fn within(phase: Phase, operation: Operation, epoch: Epoch) -> Self {
+    pub fn within(phase: Phase, call: impl Into<Arc<CallName>>) -> Self {
         Self {
             phase,
-            call: Some((operation, epoch)),
+            call: Some(call.into()),
         }
     }
 
     /// What a rank is doing once it has got through with this.
     #[must_use]
     pub fn gone_on(self) -> Self {
-        let call = self
-            .call
-            .filter(|(operation, _)| *operation != Operation::Meet);
+        let call = self.call.filter(|call| call.operation != Operation::Meet);
         Self {
             phase: Phase::Computing,
             call,
@@ -81,12 +79,10 @@ impl Activity {
 impl fmt::Display for Activity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.phase.fmt(f)?;
-        match (self.phase, self.call) {
+        match (self.phase, &self.call) {
             (_, None) => Ok(()),
-            (Phase::Computing, Some((operation, epoch))) => {
-                write!(f, " after {operation} #{epoch}")
-            }
-            (_, Some((operation, epoch))) => write!(f, " in {operation} #{epoch}"),
+            (Phase::Computing, Some(call)) => write!(f, " after {call}"),
+            (_, Some(call)) => write!(f, " in {call}"),
         }
     }
 }
@@ -94,13 +90,24 @@ impl fmt::Display for Activity {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Epoch, Site};
 
     #[test]
     fn activities_name_phase_and_call() {
-        let publishing = Activity::within(Phase::Publishing, Operation::AllGather, Epoch::new(2));
+        let call = CallName {
+            operation: Operation::AllGather,
+            number: 2,
+            epoch: Epoch::new(3),
+            site: Site::named("eval.py:42"),
+        };
+        let publishing = Activity::within(Phase::Publishing, call);
         assert_eq!(
             publishing.to_string(),
-            "publishing its payload in all_gather #2"
+            "publishing its payload in all_gather #2 at eval.py:42"
+        );
+        assert_eq!(
+            publishing.gone_on().to_string(),
+            "computing after all_gather #2 at eval.py:42"
         );
         assert_eq!(Activity::outside(Phase::Joining).to_string(), "joining");
     }

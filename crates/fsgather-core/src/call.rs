@@ -1,6 +1,6 @@
 //! Describes a rank's call, for comparison across ranks before any data moves: [`Call`].
 
-use std::{fmt, panic::Location, time::Duration};
+use std::{fmt, panic::Location, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -52,6 +52,24 @@ impl Operation {
             Self::Meet => "first call",
         }
     }
+
+    /// The name with the number of the call, for messages: `all_gather #2`.
+    #[must_use]
+    pub fn numbered(self, number: u64) -> String {
+        match self {
+            Self::SetUp => format!("{self} of call #{number}"),
+            Self::Meet | Self::Group | Self::Close => self.to_string(),
+            _ => format!("{self} #{number}"),
+        }
+    }
+
+    /// Whether it is no call of the program's own, but comes before one.
+    const fn prepares(self) -> bool {
+        matches!(
+            self,
+            Self::SetUp | Self::Meet | Self::Group | Self::GatherArray
+        )
+    }
 }
 
 impl fmt::Display for Operation {
@@ -63,7 +81,7 @@ impl fmt::Display for Operation {
 /// Where in the user's program a call was made: information for messages, never compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Site(String);
+pub struct Site(Arc<str>);
 
 impl Site {
     /// Names the caller of a `#[track_caller]` function.
@@ -77,7 +95,7 @@ impl Site {
     /// ```
     #[must_use]
     pub fn of(location: &Location<'_>) -> Self {
-        Self(location.to_string())
+        Self(location.to_string().into())
     }
 
     /// Names a place that is not in Rust code, such as a command line. It travels with every call, so that
@@ -87,9 +105,24 @@ impl Site {
         const LONGEST: usize = 4 << 10;
         let name = name.into();
         if name.len() <= LONGEST {
-            return Self(name);
+            return Self(name.into());
         }
-        Self(cut_text(&name, LONGEST))
+        Self(cut_text(&name, LONGEST).into())
+    }
+
+    /// The same, in at most 256 bytes.
+    pub(crate) fn short(&self) -> Self {
+        const LONGEST: usize = 256;
+        if self.0.len() <= LONGEST {
+            return self.clone();
+        }
+        Self(cut_text(&self.0, LONGEST).into())
+    }
+
+    /// Whether it says anything.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        !self.0.is_empty()
     }
 }
 
@@ -173,6 +206,9 @@ impl fmt::Display for Way {
 pub struct Call {
     /// The operation.
     pub operation: Operation,
+    /// Which of the program's calls on its communicator it is, counted from 1 when it starts; 0 before. What the
+    /// ranks exchange to prepare a call bears the number of that call. Never compared.
+    pub number: u64,
     /// The root, for operations that have one.
     pub root: Option<Rank>,
     /// The largest payload allowed, for bounded operations, in bytes.
@@ -195,6 +231,7 @@ impl Call {
     pub const fn new(operation: Operation, site: Site) -> Self {
         Self {
             operation,
+            number: 0,
             root: None,
             bound: None,
             type_tag: None,
@@ -202,6 +239,16 @@ impl Call {
             patience: None,
             way: None,
         }
+    }
+
+    /// The same call with its number, where `before` calls of the program have started; counts it if it is one.
+    #[must_use]
+    pub const fn counted(mut self, before: &mut u64) -> Self {
+        self.number = *before + 1;
+        if !self.operation.prepares() {
+            *before = self.number;
+        }
+        self
     }
 
     /// The same call with a root.
@@ -326,6 +373,37 @@ mod tests {
 
     fn gather() -> Call {
         Call::new(Operation::Gather, Site::named("a.rs:1:1")).with_root(Rank::ZERO)
+    }
+
+    #[test]
+    fn calls_of_the_program_are_counted_from_1_and_what_prepares_one_bears_its_number() {
+        let mut before = 0;
+        let mut name = |operation| {
+            let call = Call::new(operation, Site::default()).counted(&mut before);
+            operation.numbered(call.number)
+        };
+        let names = [
+            Operation::Meet,
+            Operation::SetUp,
+            Operation::AllGather,
+            Operation::SetUp,
+            Operation::GatherArray,
+            Operation::Gather,
+            Operation::Barrier,
+            Operation::Close,
+        ]
+        .map(&mut name);
+        let expected = [
+            "first call",
+            "set-up of call #1",
+            "all_gather #1",
+            "set-up of call #2",
+            "gather_array #2",
+            "gather #2",
+            "barrier #3",
+            "close",
+        ];
+        assert_eq!(names, expected);
     }
 
     #[test]

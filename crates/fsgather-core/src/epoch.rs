@@ -1,7 +1,5 @@
 //! Numbers calls: [`ChannelId`], [`Epoch`], [`Round`] and their product, [`Step`].
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -59,9 +57,11 @@ impl ChannelId {
     }
 }
 
-/// The number of a collective call within its channel, counted from 0 in the order of starting.
+/// The number of an exchange that ranks start within a channel, counted from 0: the program's calls, and what
+/// prepares and ends them.
 ///
-/// All ranks must start their calls in the same order; epochs are how that is checked.
+/// All ranks must start their calls in the same order; epochs are how that is checked. Messages name calls by
+/// [`Call::number`](crate::Call::number).
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -88,12 +88,6 @@ impl Epoch {
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0 + 1)
-    }
-}
-
-impl fmt::Display for Epoch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
     }
 }
 

@@ -4,9 +4,7 @@ use std::{fmt, io, path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    Activity, Epoch, Missing, Peer, Rank, duration_text, peer::list_missing, text::cut_text,
-};
+use crate::{Activity, Missing, Peer, Rank, duration_text, peer::list_missing, text::cut_text};
 
 /// How long a text of an error may be, in bytes. Errors travel in one message.
 const LONGEST_TEXT: usize = 64 << 10;
@@ -69,11 +67,11 @@ pub enum Error {
 
     /// Two ranks entered different collective calls. Nothing was moved.
     #[error(
-        "ranks are in different calls ({difference}) at call #{epoch}: {one} called {one_call}, {other} called {other_call}"
+        "ranks are in different calls ({difference}) at call #{number}: {one} called {one_call}, {other} called {other_call}"
     )]
     Desync {
-        /// The number of the call.
-        epoch: Epoch,
+        /// The number of the call; see [`Call::number`](crate::Call::number).
+        number: u64,
         /// In what the calls differ.
         difference: String,
         /// One rank,

@@ -3,7 +3,7 @@
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
 use super::*;
-use crate::{Operation, Phase};
+use crate::{CallName, Epoch, Operation, Phase, Site};
 
 fn peer() -> Peer {
     Peer {
@@ -13,11 +13,20 @@ fn peer() -> Peer {
     }
 }
 
+fn call() -> CallName {
+    CallName {
+        operation: Operation::AllGather,
+        number: 2,
+        epoch: Epoch::new(3),
+        site: Site::named("eval.py:42"),
+    }
+}
+
 #[test]
 fn a_lost_rank_is_named_with_host_pid_and_phase() {
     let error = Error::PeerFailed {
         peer: peer(),
-        activity: Activity::within(Phase::Publishing, Operation::AllGather, Epoch::new(2)),
+        activity: Activity::within(Phase::Publishing, call()),
         failure: PeerFailure::Lost {
             how: "its connection closed".into(),
         },
@@ -25,7 +34,7 @@ fn a_lost_rank_is_named_with_host_pid_and_phase() {
     assert_eq!(
         error.to_string(),
         "rank 3 on n7 (pid 4242) was lost (its connection closed) while publishing its payload \
-         in all_gather #2"
+         in all_gather #2 at eval.py:42"
     );
 }
 
@@ -33,7 +42,7 @@ fn a_lost_rank_is_named_with_host_pid_and_phase() {
 fn storage_errors_carry_who_and_when_once() {
     let doing = Activity::outside(Phase::Closing);
     let full = io::Error::from_raw_os_error(28);
-    let error = Error::storage("write", "/x/y", &full).raised_by(&peer(), doing);
+    let error = Error::storage("write", "/x/y", &full).raised_by(&peer(), doing.clone());
     assert!(error.is_transient());
     let text = error.to_string();
     assert!(
@@ -83,11 +92,11 @@ fn a_rank_that_speaks_for_itself_blames_nobody() {
     );
     assert_eq!(failed(PeerFailure::Departed).blamed_by(other), [own]);
     assert_eq!(Error::config("wrong").blamed_by(own), Vec::<Rank>::new());
-    let doing = Activity::within(Phase::Reading, Operation::AllGather, Epoch::new(2));
+    let doing = Activity::within(Phase::Reading, call());
     assert_eq!(
         link.raised_by(&peer(), doing).to_string(),
         "rank 3 on n7 (pid 4242) lost its link to rank 3 on n7 (pid 4242) (its connection closed) while reading \
-         payloads in all_gather #2"
+         payloads in all_gather #2 at eval.py:42"
             .replace("to rank 3", "to rank 5")
     );
 }
@@ -112,7 +121,7 @@ fn texts_of_any_length_fit_into_a_message() {
         failed(PeerFailure::Raised { message: long() }),
         failed(PeerFailure::Lost { how: long() }),
         Error::Desync {
-            epoch: Epoch::FIRST,
+            number: 1,
             difference: long(),
             one: peer().into(),
             one_call: long(),
@@ -164,7 +173,7 @@ fn poison_does_not_pile_up() {
 #[test]
 fn timeouts_list_everybody() {
     let error = Error::Timeout {
-        during: "barrier #0".into(),
+        during: "barrier #1".into(),
         patience: Duration::from_secs(3),
         missing: vec![Missing {
             rank: Rank::new(1),
@@ -175,7 +184,7 @@ fn timeouts_list_everybody() {
     };
     assert_eq!(
         error.to_string(),
-        "timed out after 3 s without progress in barrier #0: waiting for rank 1 (never joined); \
+        "timed out after 3 s without progress in barrier #1: waiting for rank 1 (never joined); \
          set FSGATHER_TIMEOUT to wait longer"
     );
 }

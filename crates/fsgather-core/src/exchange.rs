@@ -6,8 +6,8 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Activity, Call, ChannelId, Epoch, Error, Operation, Peer, Phase, Rank, Round, Site, Step,
-    WorldSize,
+    Activity, Call, CallName, ChannelId, Epoch, Error, Operation, Peer, Phase, Rank, Round, Site,
+    Step, WorldSize,
 };
 
 /// What a rank has published for others to read, and who removes it.
@@ -111,13 +111,13 @@ impl Ticket {
     /// A phase of this call.
     #[must_use]
     pub fn activity(&self, phase: Phase) -> Activity {
-        Activity::within(phase, self.call.operation, self.epoch)
+        Activity::within(phase, CallName::of(&self.call, self.epoch))
     }
 }
 
 impl fmt::Display for Ticket {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} #{}", self.call.operation, self.epoch)
+        f.write_str(&self.call.operation.numbered(self.call.number))
     }
 }
 

@@ -1,9 +1,10 @@
 //! Ending a call from another thread, or from the one that waits in it: [`Interrupt`].
 
+use crate::lock::lock;
 use std::{
     cell::RefCell,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::{Duration, Instant},
 };
 
@@ -154,10 +155,7 @@ impl Interrupt {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.shared
-            .state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shared.state)
     }
 }
 

@@ -24,12 +24,14 @@ mod warning;
 
 mod activity;
 mod call;
+mod call_name;
 mod error;
 mod error_kind;
 mod peer;
 
 mod interrupt;
 mod key;
+mod lock;
 mod noticeboard;
 mod postbox;
 mod received;
@@ -44,6 +46,7 @@ pub mod fuzzing;
 pub use activity::{Activity, Phase};
 pub use awake::AwakeClock;
 pub use call::{Call, Operation, Recipients, Site, TypeTag, Way};
+pub use call_name::CallName;
 pub use deadline::{Backoff, Deadline};
 pub use epoch::{ChannelId, Epoch, Round, Step};
 pub use error::{Error, PeerFailure, StorageCause};
@@ -54,6 +57,7 @@ pub use exchange::{
 pub use id::{GatherId, ParseGatherIdError, Salt};
 pub use interrupt::Interrupt;
 pub use key::{JobKey, KeyHash};
+pub use lock::lock;
 pub use noticeboard::Noticeboard;
 pub use peer::{Missing, Peer, ProcessId};
 pub use postbox::{Beat, Letter, PostOffice, Postbox, Retirement};

@@ -3,13 +3,13 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
 use crate::{
     Call, ChannelId, Contribution, Departure, Epoch, Error, Exchange, Peer, Phase, Rank,
-    ReclaimSink, Round, Site, Step, Table, Ticket, Verdict, WorldSize,
+    ReclaimSink, Round, Site, Step, Table, Ticket, Verdict, WorldSize, lock::lock,
 };
 
 /// What a world shares with its groups.
@@ -26,6 +26,8 @@ struct World {
 #[derive(Default)]
 struct State {
     next: Epoch,
+    /// How many calls of the program have started.
+    calls: u64,
     held: BTreeMap<Step, Contribution>,
     /// Calls with a payload that its owner will remove.
     owed: BTreeSet<Epoch>,
@@ -43,10 +45,6 @@ pub struct Solo {
     channel: ChannelId,
     world: Arc<Mutex<World>>,
     state: Mutex<State>,
-}
-
-fn lock<T>(guarded: &Mutex<T>) -> MutexGuard<'_, T> {
-    guarded.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Solo {
@@ -134,6 +132,7 @@ impl Exchange for Solo {
         let mut state = self.check()?;
         let epoch = state.next;
         state.next = epoch.next();
+        let call = call.counted(&mut state.calls);
         Ok(Ticket {
             channel: self.channel,
             epoch,

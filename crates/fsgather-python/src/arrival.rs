@@ -1,6 +1,7 @@
 //! Word that a rank has come to where others meet it: [`Arrival`].
 
-use std::sync::{Mutex, PoisonError};
+use fsgather_core::lock;
+use std::sync::Mutex;
 
 use fsgather::Postcard;
 use pyo3::prelude::*;
@@ -28,7 +29,7 @@ impl Arrival {
     /// Whether all have come; it waits for nobody, and raises what keeps one from coming.
     fn have_all_come(&self, py: Python<'_>) -> PyResult<bool> {
         self.waiting.run(py, || {
-            let mut arrival = self.arrival.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut arrival = lock(&self.arrival);
             arrival.have_all_come()
         })
     }

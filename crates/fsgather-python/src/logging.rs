@@ -4,10 +4,11 @@
 //! queued, and handed over by the next thread that has the lock anyway: after each call, and ten times a second
 //! while one waits.
 
+use fsgather_core::lock;
 use std::{
     collections::VecDeque,
     fmt::{self, Write},
-    sync::{Mutex, OnceLock, PoisonError},
+    sync::{Mutex, OnceLock},
 };
 
 use fsgather::{Error, plain_text};
@@ -77,7 +78,7 @@ pub(crate) fn install(py: Python<'_>) -> PyResult<()> {
 /// What is no such failure: Ctrl-C is heard whenever Python runs, also in here.
 pub(crate) fn forward(py: Python<'_>) -> PyResult<()> {
     loop {
-        let record = lock().pop_front();
+        let record = lock(&QUEUE).pop_front();
         let Some(record) = record else {
             return Ok(());
         };
@@ -117,10 +118,6 @@ const fn level_of(level: Level) -> u8 {
     }
 }
 
-fn lock() -> std::sync::MutexGuard<'static, VecDeque<Record>> {
-    QUEUE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 struct Queueing;
 
 impl<S: Subscriber> Layer<S> for Queueing {
@@ -133,7 +130,7 @@ impl<S: Subscriber> Layer<S> for Queueing {
             // Names of files that others have left may be in it.
             message: plain_text(&(text.message + &text.fields)).into_owned(),
         };
-        let mut queue = lock();
+        let mut queue = lock(&QUEUE);
         if queue.len() == MOST {
             queue.pop_front();
         }

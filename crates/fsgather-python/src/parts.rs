@@ -1,6 +1,7 @@
 //! Hands a gather's root one rank's part at a time: [`Parts`].
 
-use std::sync::{Mutex, PoisonError};
+use fsgather_core::lock;
+use std::sync::Mutex;
 
 use fsgather::Payload;
 use pyo3::{exceptions::PyValueError, prelude::*};
@@ -41,7 +42,7 @@ impl Parts {
 
     fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         let payload = self.waiting.run(py, || {
-            let mut parts = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut parts = lock(&self.left);
             parts.as_mut().and_then(Iterator::next).transpose()
         })?;
         payload
@@ -52,7 +53,7 @@ impl Parts {
     /// How many bytes have not been looked at yet.
     #[getter]
     fn bytes_left(&self) -> PyResult<u64> {
-        let parts = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let parts = lock(&self.left);
         let parts = parts.as_ref();
         parts
             .map(fsgather::Parts::bytes_left)
@@ -62,7 +63,7 @@ impl Parts {
     /// Throws away what has not been looked at yet.
     fn close(&self, py: Python<'_>) {
         py.detach(|| {
-            let mut parts = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut parts = lock(&self.left);
             parts.take()
         });
     }

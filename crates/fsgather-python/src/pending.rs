@@ -1,7 +1,8 @@
 //! Calls that go on while the program computes: [`Pending`].
 
+use fsgather_core::lock;
 use std::{
-    sync::{Mutex, PoisonError},
+    sync::Mutex,
     time::{Duration, Instant},
 };
 
@@ -55,7 +56,7 @@ impl Pending {
     }
 
     fn look(&self, limit: Option<Duration>) -> Result<Option<Outcome>, Error> {
-        let mut call = self.call.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut call = lock(&self.call);
         let outcome = match call.as_mut() {
             None => {
                 return Err(Error::config(

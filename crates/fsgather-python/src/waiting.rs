@@ -5,8 +5,9 @@
 //! been logged. So Ctrl-C ends a wait, on all ranks, and the exception that a signal handler has raised is the
 //! one that the caller gets. SIGTERM, which would end the process, ends the call before: see `_terminating.py`.
 
+use fsgather_core::lock;
 use std::{
-    sync::{Arc, Mutex, PoisonError, mpsc},
+    sync::{Arc, Mutex, mpsc},
     thread::{self, ThreadId},
     time::Duration,
 };
@@ -143,7 +144,7 @@ impl Waiting {
 
     /// What was raised in this thread; others, whose calls fail for the same reason, get the call's own error.
     fn take_raised(&self) -> Option<PyErr> {
-        let mut raised = self.raised.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut raised = lock(&self.raised);
         let own = raised.take_if(|(thread, _)| *thread == thread::current().id());
         own.map(|(_, error)| error)
     }
@@ -168,7 +169,7 @@ fn look_for_signals(raised: &Raised) -> Option<String> {
             error.to_string()
         };
         let raised_here = Some((thread::current().id(), error));
-        *raised.lock().unwrap_or_else(PoisonError::into_inner) = raised_here;
+        *lock(raised) = raised_here;
         Some(reason)
     })
     .flatten()

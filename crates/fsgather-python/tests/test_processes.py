@@ -98,7 +98,7 @@ def test_the_variable_shows_what_is_said_where_no_logging_is_set_up(world: World
     ended = world.start(1, quiet + "; fsgather.Communicator(rank=0, world_size=1).barrier()", **loud).ends()
     assert ended[0].code == 0
     assert "fsgather: DEBUG: setting FSGATHER_TRANSPORT: auto (default)" in ended[0].err
-    call = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z fsgather: DEBUG: barrier #0 \S+:\d+  1 rank  \d+\.\d\d s \(waited "
+    call = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z fsgather: DEBUG: barrier #1 \S+:\d+  1 rank  \d+\.\d\d s \(waited "
     assert re.search(call, ended[0].err, re.MULTILINE), ended[0].err
 
 

@@ -4,11 +4,11 @@ use std::{
     collections::{BTreeMap, HashSet},
     io,
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard},
     time::{Duration, Instant, SystemTime},
 };
 
-use fsgather_core::{Error, GatherId, KeyHash, Noticeboard, ProcessId, Salt, StorageCause};
+use fsgather_core::{Error, GatherId, KeyHash, Noticeboard, ProcessId, Salt, StorageCause, lock};
 
 use crate::{
     directory::{self, OwnUid},
@@ -163,7 +163,7 @@ impl FileBoard {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Lists all places and reads what is of these kinds and for this key, whole ones only.

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     fmt, io,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError},
     },
@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Deadline, Error, StorageCause};
+use fsgather_core::{Deadline, Error, StorageCause, lock};
 
 use crate::{
     condemnation, file,
@@ -62,10 +62,6 @@ struct Thread {
     end: Mutex<Receiver<()>>,
     handle: Option<JoinHandle<()>>,
     process: u32,
-}
-
-fn lock<T>(guarded: &Mutex<T>) -> MutexGuard<'_, T> {
-    guarded.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Caretaker {

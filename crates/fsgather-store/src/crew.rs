@@ -4,8 +4,9 @@
 //! down by others on its core holds nobody up. They are there for work on chunks, which takes much longer
 //! than starting a thread does.
 
+use fsgather_core::lock;
 use std::{
-    sync::{Mutex, PoisonError, mpsc},
+    sync::{Mutex, mpsc},
     thread,
 };
 
@@ -39,7 +40,7 @@ where
     };
     let queue = Mutex::new(jobs);
     let next = || {
-        let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = lock(&queue);
         queue.next()
     };
     let (next, work) = (&next, &work);

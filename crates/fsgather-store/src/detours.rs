@@ -4,11 +4,12 @@
 //! the private directory of this host, which does not depend on the file system that fails. It has its
 //! number, so that whoever finds it in two places reads it once.
 
+use fsgather_core::lock;
 use std::{
     collections::BTreeSet,
     fmt,
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard},
     time::{Duration, Instant},
 };
 
@@ -98,7 +99,7 @@ impl Detours {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Leaves a message wherever that is possible. Best effort.

@@ -3,12 +3,12 @@
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard},
     time::{Duration, Instant},
 };
 
 use fsgather_core::{
-    Beat, Error, Letter, Postbox, ProcessId, Rank, Retirement, StorageCause, duration_text,
+    Beat, Error, Letter, Postbox, ProcessId, Rank, Retirement, StorageCause, duration_text, lock,
 };
 
 use rustix::io::Errno;
@@ -152,7 +152,7 @@ impl MarkerBox {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Where this rank leaves its messages.
@@ -545,11 +545,7 @@ impl Postbox for MarkerBox {
         if std::process::id() != self.process {
             return;
         }
-        let care = self
-            .care
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let care = lock(&self.care).take();
         if let Some(care) = care
             && !care.finish()
         {

@@ -1,9 +1,10 @@
 //! Room that a rank sets aside for its messages on a disk that is full: [`Reserves`].
 
+use fsgather_core::lock;
 use std::{
     io,
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard},
 };
 
 use fsgather_core::Rank;
@@ -23,7 +24,7 @@ pub(crate) struct Reserves(Mutex<Vec<PathBuf>>);
 
 impl Reserves {
     fn lock(&self) -> MutexGuard<'_, Vec<PathBuf>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 
     /// Sets aside what is missing, as far as there is room for it.

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use fsgather_core::{Error, Noticeboard};
+use fsgather_core::{Error, Noticeboard, lock};
 
 /// Records in memory, for ranks that are threads of one process.
 #[derive(Debug, Default)]
@@ -24,19 +24,12 @@ impl MemoryBoard {
 
 impl Noticeboard for MemoryBoard {
     fn post(&self, record: &[u8]) -> Result<(), Error> {
-        self.records
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(record.to_vec());
+        lock(&self.records).push(record.to_vec());
         Ok(())
     }
 
     fn records(&self) -> Result<Vec<Vec<u8>>, Error> {
-        Ok(self
-            .records
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone())
+        Ok(lock(&self.records).clone())
     }
 
     fn object(&self, objection: &[u8]) -> Result<(), Error> {

@@ -2,13 +2,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     thread,
     time::{Duration, Instant},
 };
 
 use fsgather_core::{
     Beat, Error, Letter, PostOffice, Postbox, ProcessId, Rank, Retirement, StorageCause, WorldSize,
+    lock,
 };
 use uuid::Uuid;
 
@@ -140,7 +141,7 @@ impl MemoryPost {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// A number that depends on the seed and these; `None` without faults.
@@ -253,7 +254,7 @@ struct Own {
 
 impl MemoryBox {
     fn own(&self) -> MutexGuard<'_, Own> {
-        self.own.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.own)
     }
 
     /// All places, for the living.

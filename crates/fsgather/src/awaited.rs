@@ -3,6 +3,7 @@
 //! A thread of its own waits for a call that is awaited, so that no executor is blocked and none is needed
 //! in particular. It ends with the call, or soon after nobody awaits it any more.
 
+use fsgather_core::lock;
 use std::{
     future::Future,
     pin::Pin,
@@ -14,10 +15,7 @@ use std::{
 
 use fsgather_core::Error;
 
-use crate::{
-    inner::lock,
-    pending::{Pending, taken},
-};
+use crate::pending::{Pending, taken};
 
 /// How often the thread that waits looks whether anybody still awaits the call.
 const LOOK: Duration = Duration::from_millis(50);

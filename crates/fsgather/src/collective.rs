@@ -10,12 +10,12 @@ use std::{
 use bytes::Bytes;
 use fsgather_control::mesh::{Halted, Mesh};
 use fsgather_core::{Call, Error, Rank, Verdict};
+use fsgather_rendezvous::local_context::is_dispensable;
 use fsgather_store::{Encoding, Payload};
 
 #[cfg(feature = "ndarray")]
 use crate::transfer::stream::Stream;
 use crate::{
-    ground::is_dispensable,
     inner::Inner,
     parts::{Parts, Take},
     place::{Place, call_id},
@@ -276,10 +276,10 @@ fn publish<'a>(
     if let Place::Files(files) = place {
         files.check()?;
     }
-    let ground = &session.inner.world.ground;
-    let is_named = route.directory.is_some() || ground.named.is_some();
+    let context = &session.inner.world.context;
+    let is_named = route.directory.is_some() || context.named.is_some();
     // Messages that go through files had better not carry payloads for which there is no room.
-    let has_another_way = route.transport == Transport::Auto && ground.links.is_some();
+    let has_another_way = route.transport == Transport::Auto && context.links.is_some();
     let is_dispensable = |problem: &Error| has_another_way && is_dispensable(problem, is_named);
     let outgoing = Outgoing::new(session, place, manner, encoding, &is_dispensable);
     let ready = outgoing.take_all(source)?;

@@ -2,11 +2,12 @@
 
 use std::{fmt, panic::Location, sync::Arc};
 
-use fsgather_core::{Error, Rank, Site, Solo, WorldSize};
+use fsgather_core::{Error, Exchange, Interrupt, ProcessId, Rank, Site, Solo, WorldSize};
+use fsgather_rendezvous::this_process::process_or_unknown;
 
 use crate::{
     blocking,
-    builder::{self, Builder},
+    builder::Builder,
     codec::{Codec, Postcard},
     inner::Inner,
 };
@@ -75,7 +76,7 @@ impl Communicator {
     /// ```
     #[must_use]
     pub fn solo() -> Self {
-        let process = builder::process_or_unknown();
+        let process = process_or_unknown();
         let exchange = Solo::new(process.host.clone(), process.pid);
         Self::in_memory(Box::new(exchange), vec![process])
     }
@@ -103,7 +104,7 @@ impl Communicator {
     /// ```
     pub fn threads(ranks: u32) -> Result<Vec<Self>, Error> {
         let world_size = WorldSize::new(ranks)?;
-        let process = builder::process_or_unknown();
+        let process = process_or_unknown();
         let patience = fsgather_config::settings::DEFAULT_TIMEOUT;
         Ok(fsgather_control::threads(world_size, &process, patience)
             .into_iter()
@@ -111,10 +112,23 @@ impl Communicator {
             .collect())
     }
 
-    fn in_memory(
-        exchange: Box<dyn fsgather_core::Exchange>,
-        processes: Vec<fsgather_core::ProcessId>,
+    /// A world that has formed, whose payloads all go through rank 0: for a diagnosis, since that works wherever
+    /// ranks have met. `site` is what messages call the place of its calls.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn relayed(
+        exchange: Box<dyn Exchange>,
+        processes: Vec<ProcessId>,
+        interrupt: &Interrupt,
+        site: &str,
     ) -> Self {
+        Self::from_inner(
+            Inner::relayed(exchange, processes, interrupt, site),
+            Postcard,
+        )
+    }
+
+    fn in_memory(exchange: Box<dyn Exchange>, processes: Vec<ProcessId>) -> Self {
         Self::from_inner(Inner::in_memory(exchange, processes), Postcard)
     }
 }

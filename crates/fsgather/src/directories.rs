@@ -5,10 +5,10 @@ use std::{
     time::Duration,
 };
 
-use fsgather_core::{ChannelId, Epoch, Error, GatherId, Rank};
+use fsgather_core::{ChannelId, Epoch, Error, GatherId, Rank, lock};
 use fsgather_store::{Care, Caretaker, GatherDir, PayloadId};
 
-use crate::{inner::lock, place::FilePlace};
+use crate::place::FilePlace;
 
 /// The gather directories that this process uses, of the world and of all groups, and the one thread that takes
 /// care of them.

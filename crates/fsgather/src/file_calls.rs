@@ -15,7 +15,7 @@ use std::{
 
 use fsgather_core::{AwakeClock, FIRST_WARNING, duration_text, warning_after};
 
-use crate::inner::lock;
+use fsgather_core::lock;
 
 /// How often the thread looks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

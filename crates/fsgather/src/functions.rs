@@ -4,10 +4,10 @@
 use std::{
     panic::Location,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
-use fsgather_core::{Error, Rank, Site};
+use fsgather_core::{Error, Rank, Site, lock};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
@@ -131,12 +131,12 @@ where
 ///
 /// Those of [`Communicator::close`], and [`Error::Config`] while another thread is in a call.
 pub fn close() -> Result<(), Error> {
-    let own = lock().take();
+    let own = lock(&OWN).take();
     match own.map(Arc::try_unwrap) {
         None => Ok(()),
         Some(Ok(own)) => own.communicator.close(),
         Some(Err(in_use)) => {
-            *lock() = Some(in_use);
+            *lock(&OWN) = Some(in_use);
             Err(Error::config(
                 "another thread is in a call on the process's own communicator; wait for it before close",
             ))
@@ -158,7 +158,7 @@ where
 }
 
 fn own() -> Result<Arc<Own>, Error> {
-    let mut own = lock();
+    let mut own = lock(&OWN);
     if let Some(own) = &*own {
         return Ok(Arc::clone(own));
     }
@@ -169,8 +169,4 @@ fn own() -> Result<Arc<Own>, Error> {
     });
     *own = Some(Arc::clone(&made));
     Ok(made)
-}
-
-fn lock() -> MutexGuard<'static, Option<Arc<Own>>> {
-    OWN.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,9 +6,9 @@
 
 use bytes::Bytes;
 
-use crate::{diagnosis, set_up, transfer::announcement::Announcement};
+use crate::{set_up, transfer::announcement::Announcement};
 
-/// Bodies of exchanges: announcements of payloads, set-ups, what ranks tell for a diagnosis.
+/// Bodies of exchanges: announcements of payloads, set-ups.
 pub fn body(bytes: &[u8]) {
     let body = Bytes::copy_from_slice(bytes);
     if let Some(announcement) = Announcement::from_body(&body) {
@@ -16,7 +16,6 @@ pub fn body(bytes: &[u8]) {
         assert!(again.is_ok_and(|again| Announcement::from_body(&again) == Some(announcement)));
     }
     set_up::try_reading(&body);
-    diagnosis::try_reading(&body);
 }
 
 #[cfg(test)]

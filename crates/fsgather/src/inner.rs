@@ -3,24 +3,29 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     time::Instant,
 };
 
 use fsgather_core::{
-    Activity, Call, ChannelId, Contribution, Error, Exchange, Peer, PeerFailure, Phase, ProcessId,
-    Rank, Round, Site, Solo, Ticket,
+    Activity, Call, ChannelId, Contribution, Error, Exchange, Interrupt, Peer, PeerFailure, Phase,
+    ProcessId, Rank, Round, Site, Solo, Ticket, lock,
 };
 use fsgather_store::PayloadId;
 use uuid::Uuid;
 
 use crate::{
-    blocking, ground::Ground, open_calls::OpenCalls, place::call_id, places::Places, route::Route,
+    blocking,
+    open_calls::OpenCalls,
+    place::{Place, call_id},
+    places::Places,
+    route::Route,
     world::World,
 };
-use fsgather_config::settings::Transport;
+use fsgather_config::settings::{DEFAULT_INLINE_LIMIT, Transport};
+use fsgather_rendezvous::local_context::LocalContext;
 
 /// One rank's membership of one group, be it the world or a part of it.
 pub(crate) struct Inner {
@@ -77,10 +82,33 @@ impl Inner {
             transport: Transport::Memory,
             directory: None,
         };
-        let ground = Ground::nowhere();
+        let context = LocalContext::nowhere();
         let rank = exchange.rank();
-        let world = World::new(Uuid::nil(), rank, processes, u64::MAX, route, ground);
+        let world = World::new(Uuid::nil(), rank, processes, u64::MAX, route, context);
         Self::of_world(exchange, world)
+    }
+
+    /// A world whose payloads all go through rank 0.
+    pub(crate) fn relayed(
+        exchange: Box<dyn Exchange>,
+        processes: Vec<ProcessId>,
+        interrupt: &Interrupt,
+        site: &str,
+    ) -> Arc<Self> {
+        let route = Route {
+            transport: Transport::Memory,
+            directory: None,
+        };
+        let context = LocalContext::nowhere();
+        let rank = exchange.rank();
+        let limit = DEFAULT_INLINE_LIMIT;
+        let mut world = World::new(Uuid::nil(), rank, processes, limit, route.clone(), context);
+        world.call_site = Some(Site::named(site));
+        world.interrupt = interrupt.clone();
+        let inner = Self::of_world(exchange, world);
+        inner.places.keep(route, Place::Relay);
+        inner.world.settle(Place::Relay);
+        inner
     }
 
     /// Takes a place in a group of this communicator's members, which are named by their ranks in it.
@@ -278,9 +306,4 @@ impl Drop for Inner {
         let cause = std::thread::panicking().then(|| Error::config("it panicked"));
         blocking::wherever(|| self.leave(cause));
     }
-}
-
-/// The lock's content, whoever panicked while holding it.
-pub(crate) fn lock<T>(guarded: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    guarded.lock().unwrap_or_else(PoisonError::into_inner)
 }

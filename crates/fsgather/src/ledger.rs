@@ -11,12 +11,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{ChannelId, Epoch, Phase, ProcessId, Rank, Ticket, bytes_text, duration_text};
-
-use crate::{
-    inner::lock,
-    progress::{self, CallReport, EVERY, Report},
+use fsgather_core::{
+    ChannelId, Epoch, Phase, ProcessId, Rank, Ticket, bytes_text, duration_text, lock,
 };
+
+use crate::progress::{self, CallReport, EVERY, Report};
 
 /// The calls of one process in a world and its groups.
 #[derive(Debug, Default)]
@@ -77,7 +76,7 @@ impl Ledger {
         let entry = Entry {
             report: CallReport {
                 lane: ticket.channel.get(),
-                number: ticket.epoch.get(),
+                number: ticket.call.number,
                 operation: ticket.call.operation.name().into(),
                 site: ticket.call.site.to_string(),
                 ranks,
@@ -289,7 +288,10 @@ mod tests {
         Ticket {
             channel: ChannelId::WORLD,
             epoch: Epoch::new(2),
-            call: Arc::new(Call::new(Operation::AllGather, Site::named("eval.py:42"))),
+            call: Arc::new(Call {
+                number: 2,
+                ..Call::new(Operation::AllGather, Site::named("eval.py:42"))
+            }),
         }
     }
 

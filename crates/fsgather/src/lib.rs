@@ -56,7 +56,6 @@ mod parts;
 mod pending;
 mod pieces;
 mod records;
-mod rendezvous;
 mod switches;
 
 #[cfg(feature = "ndarray")]
@@ -71,7 +70,6 @@ mod groups;
 mod mpi_bootstrap;
 mod values;
 
-pub mod diagnosis;
 pub mod housekeeping;
 pub mod last_error;
 pub mod path_choice;
@@ -81,23 +79,16 @@ mod blocking;
 mod build_identity;
 mod collective;
 mod directories;
-mod exact_path;
 mod file_calls;
 mod file_of_run;
-mod ground;
 mod inner;
-mod introduction;
 mod ledger;
 mod links;
-mod meeting;
 mod open_calls;
 mod place;
 mod places;
 mod route;
-mod secret_file;
 mod set_up;
-mod sharing;
-mod start;
 mod transfer;
 mod world;
 
@@ -118,11 +109,14 @@ pub use fsgather_core::{
     PeerFailure, Phase, Rank, StorageCause, WorldSize, bytes_text, duration_text, plain_text,
     typed_duration_text,
 };
+pub use fsgather_rendezvous::{
+    local_context::local_directory,
+    rendezvous::{Bootstrap, Rendezvous},
+};
 pub use fsgather_store::{Payload, WritablePayload};
 pub use functions::{AllGatherOptions, all_gather, all_gather_via_filesys, close};
 pub use groups::Arrival;
 pub use main_function::main;
-pub use meeting::local_directory;
 #[cfg(feature = "mpi")]
 pub use mpi_bootstrap::MpiBootstrap;
 pub use part_reader::{PartReader, PartReaders};
@@ -130,7 +124,6 @@ pub use parts::Parts;
 pub use pending::Pending;
 pub use pieces::Pieces;
 pub use records::Records;
-pub use rendezvous::{Bootstrap, Rendezvous};
 pub use switches::Switches;
 
 /// What the guides show is compiled and run with the documentation tests.

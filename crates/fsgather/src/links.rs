@@ -1,5 +1,6 @@
 //! This process's direct connections to other ranks: [`Links`].
 
+use fsgather_core::lock;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use fsgather_control::{
@@ -8,7 +9,9 @@ use fsgather_control::{
 };
 use fsgather_core::Error;
 
-use crate::{ground::LinkSettings, inner::lock, world::World};
+use fsgather_rendezvous::local_context::LinkSettings;
+
+use crate::world::World;
 
 /// This process's direct connections to other ranks: one listener, with the world's rank numbers, for the world
 /// and all its groups.

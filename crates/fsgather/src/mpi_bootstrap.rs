@@ -13,7 +13,7 @@ use mpi::{
     traits::{BufferMut, Root as _},
 };
 
-use crate::rendezvous::Bootstrap;
+use fsgather_rendezvous::rendezvous::Bootstrap;
 
 /// How long rank 0 waits until MPI has taken its record. It does not wait for the others.
 const TAKEN_WITHIN: Duration = Duration::from_mins(5);

@@ -6,9 +6,9 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use fsgather_core::{Error, Site, Ticket};
+use fsgather_core::{Error, Site, Ticket, lock};
 
-use crate::inner::{Inner, lock};
+use crate::inner::Inner;
 
 /// What is still to be had of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,12 +6,11 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use fsgather_core::{Error, Rank};
+use fsgather_core::{Error, Rank, lock};
 use serde::de::DeserializeOwned;
 
 use crate::{
     codec::{self, Codec},
-    inner::lock,
     parts::Left,
     transfer::{announcement::FileAnnouncement, stream::Stream},
 };

@@ -13,7 +13,7 @@ use fsgather_core::{ChannelId, Epoch, Error, GatherId, Peer, Rank, Ticket};
 use fsgather_store::{Care, CollectPolicy, GatherDir, PayloadId, PayloadName, free_bytes};
 use serde::{Deserialize, Serialize};
 
-use crate::inner::lock;
+use fsgather_core::lock;
 
 /// What a set-up has come to.
 #[derive(Clone)]

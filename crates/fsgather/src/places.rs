@@ -1,10 +1,11 @@
 //! Keeps the results of one group's set-ups: [`Places`].
 
+use fsgather_core::lock;
 use std::sync::{Arc, Mutex};
 
 use fsgather_control::mesh::Mesh;
 
-use crate::{inner::lock, place::Place, route::Route};
+use crate::{place::Place, route::Route};
 use fsgather_config::settings::Transport;
 
 /// What the set-ups of one group, or of the world, have come to.

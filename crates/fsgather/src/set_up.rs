@@ -27,7 +27,13 @@ use std::{
 
 use bytes::Bytes;
 use fsgather_core::{
-    Call, ChannelId, Contribution, Error, Operation, Phase, ProcessId, Rank, Round, read_message,
+    Call, ChannelId, Contribution, Error, Operation, Phase, ProcessId, Rank, Round, lock,
+    read_message,
+};
+use fsgather_rendezvous::{
+    exact_path,
+    local_context::is_dispensable,
+    sharing::{self, Talk},
 };
 use fsgather_store::{
     BEAT_PERIOD, Class, CollectPolicy, FileSystem, GatherDir, GatherFacts, OwnUid,
@@ -36,12 +42,9 @@ use fsgather_store::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    exact_path,
-    ground::is_dispensable,
-    inner::{Inner, lock},
+    inner::Inner,
     place::{FilePlace, Place, PlaceId},
     route::Route,
-    sharing::{self, Talk},
 };
 use fsgather_config::settings::Transport;
 
@@ -198,7 +201,7 @@ impl SetUp<'_> {
         let world = &self.inner.world;
         let known = known.map(Place::id);
         let bodies = self.agree(|| {
-            if let Some(problem) = &world.ground.problem {
+            if let Some(problem) = &world.context.problem {
                 return Err(problem.clone());
             }
             if !self.is_root() {
@@ -301,19 +304,19 @@ impl SetUp<'_> {
     /// Whether payloads can go another way where the directory has this problem. Where messages go through files, that
     /// would be through files again.
     fn can_do_without_files(&self, problem: &Error, transport: Transport, is_named: bool) -> bool {
-        let is_networked = self.inner.world.ground.links.is_some();
+        let is_networked = self.inner.world.context.links.is_some();
         transport == Transport::Auto && is_networked && is_dispensable(problem, is_named)
     }
 
     /// Whether somebody has named the directory.
     fn is_named(&self) -> bool {
-        self.route.directory.is_some() || self.inner.world.ground.named.is_some()
+        self.route.directory.is_some() || self.inner.world.context.named.is_some()
     }
 
     /// Whether these ranks have met without a directory, see different mounts, and were given none for payloads: what
     /// they run in is not ours to write in.
     fn is_at_large(&self) -> bool {
-        let is_introduced = self.inner.world.ground.is_introduced;
+        let is_introduced = self.inner.world.context.is_introduced;
         let is_at_large = is_introduced && !self.is_named() && probers(&self.processes).len() > 1;
         if is_at_large {
             tracing::info!(
@@ -343,9 +346,9 @@ impl SetUp<'_> {
         }
         // Payloads are named by the numbers that ranks have in the world.
         let world_size = world.size()?;
-        let ground = &world.ground;
-        let owner = ground.owner(&self.processes, world_size, world.communicator);
-        let directory = GatherDir::create_anew(&rendezvous, ground.mode, owner, own)?;
+        let context = &world.context;
+        let owner = context.owner(&self.processes, world_size, world.communicator);
+        let directory = GatherDir::create_anew(&rendezvous, context.mode, owner, own)?;
         let plan = Plan::Files {
             directory: rendezvous,
             facts: directory.facts().clone(),
@@ -357,7 +360,7 @@ impl SetUp<'_> {
 
     /// Whether this rank lets payloads lie in files of this directory in plain text.
     fn allows_files(&self, rendezvous: &Path, file_system: &FileSystem) -> Result<(), Error> {
-        if !self.inner.world.ground.encrypt || file_system.class() == Class::Local {
+        if !self.inner.world.context.encrypt || file_system.class() == Class::Local {
             return Ok(());
         }
         Err(Error::config(format!(
@@ -382,14 +385,14 @@ impl SetUp<'_> {
 
     /// The rendezvous directory to make the gather directory in.
     fn choose(&self) -> Result<(PathBuf, OwnUid), Error> {
-        let ground = &self.inner.world.ground;
+        let context = &self.inner.world.context;
         if let Some(named) = &self.route.directory {
-            return ground.enter(named);
+            return context.enter(named);
         }
         let all_here = probers(&self.processes).len() == 1;
-        let chosen = ground.choose(all_here)?;
-        let entered = ground.enter(&chosen)?;
-        if ground.is_working_directory(&chosen) {
+        let chosen = context.choose(all_here)?;
+        let entered = context.enter(&chosen)?;
+        if context.is_working_directory(&chosen) {
             let file_system = FileSystem::of(&entered.0)?;
             warn_once(format!(
                 "no directory was named, so payloads go to the working directory {} ({}); name one with FSGATHER_DIR",
@@ -401,10 +404,10 @@ impl SetUp<'_> {
     }
 
     fn open(&self, rendezvous: &Path, facts: GatherFacts) -> Result<GatherDir, Error> {
-        let ground = &self.inner.world.ground;
-        let own = match ground.known_owner(rendezvous) {
+        let context = &self.inner.world.context;
+        let own = match context.known_owner(rendezvous) {
             Some(own) => own,
-            None => check_writing(rendezvous, ground.mode)?.0,
+            None => check_writing(rendezvous, context.mode)?.0,
         };
         sharing::open(self, rendezvous, facts, self.root(), own)
     }
@@ -454,7 +457,7 @@ impl SetUp<'_> {
         let files = furnished.ok_or_else(|| Error::config("a set-up came to no result"))?;
         let files = Arc::new(files);
         if self.is_root() {
-            files.sweep(self.inner.world.ground.job.clone());
+            files.sweep(self.inner.world.context.job.clone());
         }
         self.inner.world.directories.add(Arc::clone(&files));
         Ok(Ok(Place::Files(files)))

@@ -9,15 +9,15 @@ use std::{
 use fsgather_control::mesh::CallId;
 use fsgather_core::{
     ChannelId, Departure, Epoch, Error, Interrupt, PeerFailure, ProcessId, Rank, Site, WorldSize,
+    lock,
 };
+use fsgather_rendezvous::local_context::LocalContext;
 use fsgather_store::{CompressionSetting, PayloadId};
 use uuid::Uuid;
 
 use crate::{
     directories::{Directories, Ending},
     file_calls::FileCalls,
-    ground::Ground,
-    inner::lock,
     last_error,
     ledger::Ledger,
     links::Links,
@@ -38,7 +38,7 @@ pub(crate) struct World {
     /// Where all ranks run, by rank.
     pub(crate) processes: Vec<ProcessId>,
     /// What set-ups need to know.
-    pub(crate) ground: Ground,
+    pub(crate) context: LocalContext,
     /// Payloads up to this travel on the control plane, in bytes.
     pub(crate) inline_setting: u64,
     /// How payload files are compressed.
@@ -78,13 +78,13 @@ impl World {
         processes: Vec<ProcessId>,
         inline_setting: u64,
         told: Route,
-        ground: Ground,
+        context: LocalContext,
     ) -> Self {
         Self {
             communicator,
             rank,
             processes,
-            ground,
+            context,
             inline_setting,
             compression: CompressionSetting::None,
             call_site: None,

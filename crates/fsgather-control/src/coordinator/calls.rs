@@ -4,7 +4,8 @@ use std::{collections::BTreeSet, time::Instant};
 
 use bytes::Bytes;
 use fsgather_core::{
-    Activity, Call, ChannelId, Error, Leaves, Operation, PeerFailure, Phase, Rank, Recipients, Step,
+    Activity, Call, CallName, ChannelId, Error, Leaves, Operation, PeerFailure, Phase, Rank,
+    Recipients, Step,
 };
 
 use super::{
@@ -19,7 +20,7 @@ use crate::message::ToMember;
 impl Coordinator {
     pub(super) fn contribution(&mut self, from: Rank, step: Step, arrival: Arrival, now: Instant) {
         let phase = Phase::Waiting;
-        let activity = Activity::within(phase, arrival.call.operation, step.epoch);
+        let activity = Activity::within(phase, CallName::of(&arrival.call, step.epoch));
         self.note_activity(from, activity);
         let id = step.channel;
         let channel = self.channels.get_mut(&id);
@@ -91,7 +92,7 @@ impl Coordinator {
         both.sort_by_key(|(peer, _)| peer.rank);
         let [(one, one_call), (other, other_call)] = both;
         Some(Error::Desync {
-            epoch: step.epoch,
+            number: call.number,
             difference,
             one: one.into(),
             one_call,
@@ -205,16 +206,18 @@ impl Coordinator {
         let activity = self
             .roster
             .get(rank)
-            .map_or(Activity::outside(Phase::Joining), |member| member.activity);
+            .map_or(Activity::outside(Phase::Joining), |member| {
+                member.activity.clone()
+            });
         let waiting = self.channels.get(&step.channel).and_then(|channel| {
             let (other, call) = channel.undecided.get(&step)?.first()?;
-            let call = format!("{call}{}", channel.name());
-            Some((self.roster.peer(channel.rank_at(other)?), call))
+            let text = format!("{call}{}", channel.name());
+            Some((self.roster.peer(channel.rank_at(other)?), text, call.number))
         });
         let standing = self.roster.get(rank).map(|member| &member.standing);
         match (standing, waiting) {
-            (Some(Standing::Closed(site)), Some((other, other_call))) => Error::Desync {
-                epoch: step.epoch,
+            (Some(Standing::Closed(site)), Some((other, other_call, number))) => Error::Desync {
+                number,
                 difference: "different operations".into(),
                 one: peer.into(),
                 one_call: Call::new(Operation::Close, site.clone()).to_string(),

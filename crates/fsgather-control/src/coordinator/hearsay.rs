@@ -196,7 +196,7 @@ impl Coordinator {
         };
         Some(Error::PeerFailed {
             peer: self.roster.peer(rank),
-            activity: member.activity,
+            activity: member.activity.clone(),
             failure,
         })
     }

@@ -46,7 +46,9 @@ impl Coordinator {
         let activity = self
             .roster
             .get(from)
-            .map_or(Activity::outside(Phase::Closing), |member| member.activity);
+            .map_or(Activity::outside(Phase::Closing), |member| {
+                member.activity.clone()
+            });
         let channels = self.depart(from, standing(failure.clone()));
         let peer = self.roster.peer(from);
         let cause = cause.map(|_| Error::PeerFailed {

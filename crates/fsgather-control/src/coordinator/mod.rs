@@ -31,7 +31,7 @@ use std::{
 };
 
 use fsgather_core::{
-    Activity, ChannelId, Epoch, Error, FIRST_WARNING, Leaves, Operation, PeerFailure, Phase,
+    Activity, CallName, ChannelId, Epoch, Error, FIRST_WARNING, Leaves, PeerFailure, Phase,
     ProcessId, Rank, Round as RoundNumber, Step, WorldSize,
 };
 use uuid::Uuid;
@@ -315,7 +315,9 @@ impl Coordinator {
         let activity = self
             .roster
             .get(rank)
-            .map_or(Activity::outside(Phase::Joining), |member| member.activity);
+            .map_or(Activity::outside(Phase::Joining), |member| {
+                member.activity.clone()
+            });
         // A member that had come to the end and told us so needs nothing more; it is not a failure.
         let had_closed = !self.roster.is_present(rank);
         let failure = PeerFailure::Lost { how: how.into() };
@@ -424,7 +426,7 @@ impl Coordinator {
     /// Notes that a rank is through with the call it was in, as far as is known.
     fn went_on(&mut self, rank: Rank) {
         if let Some(member) = self.roster.get_mut(rank) {
-            member.activity = member.activity.gone_on();
+            member.activity = member.activity.clone().gone_on();
         }
     }
 
@@ -460,12 +462,16 @@ impl Coordinator {
     }
 }
 
-/// What a step is called in messages.
-fn step_text(operation: Operation, step: Step, channel: &Channel) -> String {
-    let epoch = step.epoch;
-    let part = match step.round {
+/// What a round of a call is called in messages.
+fn round_text(call: &CallName, round: RoundNumber, channel: &Channel) -> String {
+    let part = match round {
         RoundNumber::VERDICT => String::new(),
         round => format!(" (part {})", round.get()),
     };
-    format!("{operation} #{epoch}{part}{}", channel.name())
+    let text = format!("{}{part}{}", call.short(), channel.name());
+    if call.site.is_known() {
+        format!("{text} at {}", call.site)
+    } else {
+        text
+    }
 }

@@ -188,9 +188,12 @@ impl Roster {
             process: self
                 .get(rank)
                 .map(|member| (member.process.host.clone(), member.process.pid)),
-            last_seen: self
-                .get(rank)
-                .map(|member| (member.activity, now.saturating_duration_since(member.heard))),
+            last_seen: self.get(rank).map(|member| {
+                (
+                    member.activity.clone(),
+                    now.saturating_duration_since(member.heard),
+                )
+            }),
         }
     }
 }

@@ -10,11 +10,10 @@ use std::{
 };
 
 use fsgather_core::{
-    Activity, ChannelId, Epoch, FIRST_WARNING, Operation, Rank, Round as RoundNumber, Step,
-    warning_after,
+    Activity, CallName, ChannelId, Epoch, FIRST_WARNING, Rank, Round as RoundNumber, warning_after,
 };
 
-use super::{Coordinator, step_text};
+use super::{Coordinator, round_text};
 use crate::message::ToMember;
 
 /// Who does not answer within so long is not there.
@@ -117,14 +116,14 @@ impl Coordinator {
         (waits_for, idle): (Vec<Rank>, Duration),
         now: Instant,
     ) {
-        self.note_activity(from, activity);
+        self.note_activity(from, activity.clone());
         // Who was stopped itself hears now what was said of that.
         if self.woke.is_some_and(|woke| now < woke + STALE) {
             return;
         }
         let channel = self.channels.get_mut(&id);
         let channel = channel.filter(|channel| channel.failure.is_none());
-        let (Some(channel), Some((operation, epoch))) = (channel, activity.call) else {
+        let (Some(channel), Some(call)) = (channel, activity.call) else {
             return;
         };
         let wait = Wait {
@@ -132,7 +131,7 @@ impl Coordinator {
             idle,
             heard: now,
         };
-        let stall = channel.stalls.hear(from, epoch, wait);
+        let stall = channel.stalls.hear(from, call.epoch, wait);
         let asked = stall.asked;
         let is_to_warn = stall.is_to_warn(idle);
         let is_to_ask = stall.is_to_ask(idle, now);
@@ -143,7 +142,7 @@ impl Coordinator {
             if missing.is_empty() {
                 missing.extend(waiting);
             }
-            let text = self.call_text(operation, id, epoch);
+            let text = self.call_text(&call, id);
             self.warn_waiting(&text, missing.into_iter().collect(), idle, now);
         }
         if is_to_ask {
@@ -170,14 +169,9 @@ impl Coordinator {
         channel.present().filter(is_silent).collect()
     }
 
-    fn call_text(&self, operation: Operation, channel: ChannelId, epoch: Epoch) -> String {
+    fn call_text(&self, call: &CallName, channel: ChannelId) -> String {
         let round = RoundNumber::VERDICT;
-        let step = Step {
-            channel,
-            epoch,
-            round,
-        };
         let channel = self.channels.get(&channel);
-        channel.map_or_else(String::new, |channel| step_text(operation, step, channel))
+        channel.map_or_else(String::new, |channel| round_text(call, round, channel))
     }
 }

@@ -5,12 +5,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{ChannelId, Deadline, Error, Operation, Rank, Step, duration_text};
+use fsgather_core::{CallName, ChannelId, Deadline, Error, Operation, Rank, Step, duration_text};
 
 use super::{
     Action, Coordinator,
     round::{Clock, Due, NOTICE_EVERY, Round},
-    step_text,
+    round_text,
 };
 use crate::message::ToMember;
 
@@ -394,13 +394,9 @@ impl Coordinator {
             let are = if arrived == 1 { "is" } else { "are" };
             format!("{arrived} of {all} ranks {are} in")
         });
-        let text = step_text(call.operation, step, channel);
-        let site = call.site.to_string();
+        let name = CallName::of(call, step.epoch);
         Some(Waiting {
-            during: match site.as_str() {
-                "" => text,
-                site => format!("{text} at {site}"),
-            },
+            during: round_text(&name, step.round, channel),
             missing: channel.missing(round),
             arrived,
         })

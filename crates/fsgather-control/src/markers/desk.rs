@@ -6,7 +6,7 @@ use std::{
 };
 
 use fsgather_core::{
-    Activity, AwakeClock, Error, Letter, ProcessId, Rank, ReclaimSink, Retirement,
+    Activity, AwakeClock, Error, Letter, ProcessId, Rank, ReclaimSink, Retirement, lock,
 };
 
 use super::mail::{Bulletins, Letters, Outgoing, Saying, To};
@@ -140,7 +140,7 @@ impl Desk {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Moves messages, wakes those who wait, and removes what can go, the last outside of the lock.

@@ -1,12 +1,12 @@
 //! A rank's line to the others: [`MarkerLine`], the driver over marker files.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Error, Noticeboard, Postbox, ProcessId, Rank, ReclaimSink, Retirement};
+use fsgather_core::{Error, Noticeboard, Postbox, ProcessId, Rank, ReclaimSink, Retirement, lock};
 
 use super::{
     courier::Courier,
@@ -45,10 +45,6 @@ pub(super) struct MarkerLine {
     longest_pause: Duration,
     /// Where rank 0's record is.
     board: Option<Arc<dyn Noticeboard>>,
-}
-
-fn lock<T>(guarded: &Mutex<T>) -> MutexGuard<'_, T> {
-    guarded.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl MarkerLine {

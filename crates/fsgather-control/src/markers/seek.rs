@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Backoff, Error, PostOffice, Postbox, Retirement};
+use fsgather_core::{Backoff, Error, PostOffice, Postbox, Retirement, lock};
 
 use super::{
     mail::{Letters, sender_of},
@@ -130,7 +130,7 @@ struct Orders {
 
 impl Orders {
     fn lock(&self) -> MutexGuard<'_, Told> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// Notes that rank 0 does not count on this search any more, or knows.

@@ -8,8 +8,8 @@ use std::{
 
 use bytes::Bytes;
 use fsgather_core::{
-    Activity, Call, ChannelId, Contribution, Deadline, Epoch, Error, Operation, Phase, Round, Step,
-    Ticket, Verdict,
+    Activity, Call, CallName, ChannelId, Contribution, Deadline, Epoch, Error, Operation, Phase,
+    Round, Step, Ticket, Verdict,
 };
 
 use crate::message::ToCoordinator;
@@ -53,17 +53,16 @@ struct Started {
 /// A verdict that rank 0 owes.
 #[derive(Debug)]
 struct Awaited {
-    operation: Operation,
+    call: Arc<CallName>,
     since: Instant,
     /// How long nothing may move, if not as long as elsewhere in the world.
     patience: Option<Duration>,
 }
 
 /// The verdict that is the first to be overdue.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Owed {
-    pub(super) operation: Operation,
-    pub(super) epoch: Epoch,
+    pub(super) call: Arc<CallName>,
     /// How long nothing may move.
     pub(super) patience: Duration,
     /// Since when nothing has been heard.
@@ -90,6 +89,8 @@ struct Report {
 pub(super) struct Channel {
     id: ChannelId,
     next: Epoch,
+    /// How many calls of the program have started.
+    calls: u64,
     /// The first call after all that rank 0 has decided, as far as is known.
     undecided: Epoch,
     /// Whether rank 0 has said that it decides nothing more.
@@ -115,6 +116,7 @@ impl Channel {
         Self {
             id,
             next: Epoch::FIRST,
+            calls: 0,
             undecided: Epoch::FIRST,
             is_settled: false,
             failure: None,
@@ -163,9 +165,9 @@ impl Channel {
     }
 
     /// The earliest call on which rank 0 has not decided.
-    pub(super) fn first_awaited(&self) -> Option<(Operation, Epoch)> {
-        let (step, awaited) = self.awaited.first_key_value()?;
-        Some((awaited.operation, step.epoch))
+    pub(super) fn first_awaited(&self) -> Option<&Arc<CallName>> {
+        let (_, awaited) = self.awaited.first_key_value()?;
+        Some(&awaited.call)
     }
 
     /// Since when rank 0 owes a verdict, if it does.
@@ -176,9 +178,8 @@ impl Channel {
     /// The verdict that is the first to be overdue, of those that rank 0 owes; `patience` is that of calls
     /// without one of their own.
     pub(super) fn first_owed(&self, patience: Duration) -> Option<Owed> {
-        let owed = self.awaited.iter().map(|(step, awaited)| Owed {
-            operation: awaited.operation,
-            epoch: step.epoch,
+        let owed = self.awaited.values().map(|awaited| Owed {
+            call: awaited.call.clone(),
             patience: awaited.patience.unwrap_or(patience),
             since: awaited.since.max(self.heard),
         });
@@ -191,6 +192,7 @@ impl Channel {
         }
         let epoch = self.next;
         self.next = epoch.next();
+        let call = call.counted(&mut self.calls);
         Ok(Ticket {
             channel: self.id,
             epoch,
@@ -237,7 +239,7 @@ impl Channel {
             self.heard = now;
         }
         let awaited = Awaited {
-            operation: call.operation,
+            call: CallName::of(call, step.epoch).into(),
             since: now,
             patience: call.patience,
         };
@@ -304,7 +306,8 @@ impl Channel {
             round: started.round,
         };
         if self.failure.is_none() && started.round.get() < started.own_rounds {
-            let activity = Activity::within(Phase::Publishing, started.call.operation, epoch);
+            let call = CallName::of(&started.call, epoch);
+            let activity = Activity::within(Phase::Publishing, call);
             self.started.remove(&epoch);
             return Some(ToCoordinator::Fail {
                 channel: self.id,
@@ -390,12 +393,15 @@ impl Channel {
     /// Notes that this rank gets on; what to say to rank 0, now and then.
     pub(super) fn progress(
         &mut self,
-        activity: Activity,
+        activity: &Activity,
         bytes: u64,
         now: Instant,
     ) -> Option<ToCoordinator> {
         self.bytes += bytes;
-        let epoch = activity.call.map_or(Epoch::FIRST, |(_, epoch)| epoch);
+        let epoch = activity
+            .call
+            .as_ref()
+            .map_or(Epoch::FIRST, |call| call.epoch);
         let is_due = self.reports.get(&epoch).is_none_or(|report| {
             report.phase != activity.phase
                 || (self.bytes > report.bytes
@@ -415,7 +421,7 @@ impl Channel {
         }
         Some(ToCoordinator::Status {
             channel: self.id,
-            activity,
+            activity: activity.clone(),
             bytes: self.bytes,
         })
     }

@@ -9,11 +9,12 @@ mod time;
 
 use std::{
     collections::BTreeMap,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use fsgather_core::{
-    Activity, Call, ChannelId, Contribution, Epoch, Error, Operation, Peer, PeerFailure, Phase,
+    Activity, Call, CallName, ChannelId, Contribution, Epoch, Error, Peer, PeerFailure, Phase,
     Rank, Round, Site, Step, Table, Ticket, Verdict,
 };
 
@@ -143,7 +144,7 @@ impl Member {
     /// What this rank is doing, as far as it has told.
     #[must_use]
     pub fn doing(&self) -> Activity {
-        self.doing
+        self.doing.clone()
     }
 
     /// How many communicators this rank takes part in.
@@ -180,7 +181,7 @@ impl Member {
             ),
             (_, _, Some(cause)) => {
                 let cause = cause.clone();
-                self.fail(id, None, cause.clone(), self.doing);
+                self.fail(id, None, cause.clone(), self.doing.clone());
                 Some(cause)
             }
             _ => None,
@@ -356,7 +357,7 @@ impl Member {
     /// Fails one communicator here and now, and tells rank 0.
     pub fn interrupt_channel(&mut self, id: ChannelId, cause: &Error) {
         if self.failure(id).is_none() {
-            self.fail(id, None, cause.clone(), self.doing);
+            self.fail(id, None, cause.clone(), self.doing.clone());
             self.fail_channel(id, cause);
         }
     }
@@ -382,7 +383,7 @@ impl Member {
         if let Some(failure) = channel.failure() {
             return Err(failure.clone());
         }
-        let message = channel.progress(doing, bytes, now);
+        let message = channel.progress(&doing, bytes, now);
         self.doing = doing;
         if let Some(message) = message {
             self.say(message);
@@ -399,14 +400,13 @@ impl Member {
         idle: Duration,
         now: Instant,
     ) {
-        let (Some(lane), Some((operation, epoch))) = (self.channels.get_mut(&channel), doing.call)
-        else {
+        let (Some(lane), Some(call)) = (self.channels.get_mut(&channel), doing.call.clone()) else {
             return;
         };
         if lane.failure().is_some() {
             return;
         }
-        if lane.tells_of_stall(epoch, idle) {
+        if lane.tells_of_stall(call.epoch, idle) {
             self.say(ToCoordinator::Stalled {
                 channel,
                 activity: doing,
@@ -414,7 +414,7 @@ impl Member {
                 idle,
             });
         }
-        self.stall = Some(Stall::new((operation, epoch), idle, now));
+        self.stall = Some(Stall::new(call, idle, now));
         self.look_at_silence(now);
     }
 
@@ -443,7 +443,7 @@ impl Member {
     }
 
     fn release(&mut self, step: Step, verdict: Verdict, now: Instant) {
-        self.doing = self.doing.gone_on();
+        self.doing = self.doing.clone().gone_on();
         if step.round == Round::VERDICT {
             self.keeping.decided(step.channel, step.epoch);
         }
@@ -486,11 +486,11 @@ impl Member {
     }
 
     /// The earliest call of a communicator on which rank 0 has not decided.
-    fn first_awaited(&self, id: ChannelId) -> Option<(Operation, Epoch)> {
-        self.channels.get(&id)?.first_awaited()
+    fn first_awaited(&self, id: ChannelId) -> Option<Arc<CallName>> {
+        self.channels.get(&id)?.first_awaited().cloned()
     }
 
-    fn coordinator_failed(&self, call: Option<(Operation, Epoch)>, failure: PeerFailure) -> Error {
+    fn coordinator_failed(&self, call: Option<Arc<CallName>>, failure: PeerFailure) -> Error {
         Error::PeerFailed {
             peer: self.coordinator.clone(),
             activity: Activity {

@@ -3,9 +3,12 @@
 //! Rank 0 warns of ranks that keep the others waiting. Nobody does when it is rank 0 that is stopped, so a member
 //! that waits and has heard nothing for long asks it whether it is there.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use fsgather_core::{Epoch, FIRST_WARNING, Operation, warning_after};
+use fsgather_core::{CallName, FIRST_WARNING, warning_after};
 
 /// When rank 0 has said nothing for so long it is asked, so that it has answered when it is time to warn.
 const ASK_AT: Duration = Duration::from_secs(20);
@@ -16,14 +19,14 @@ const STILL: Duration = Duration::from_secs(2);
 /// A call whose payloads go from rank to rank, and in which nothing moves.
 #[derive(Debug)]
 pub(super) struct Stall {
-    call: (Operation, Epoch),
+    call: Arc<CallName>,
     since: Instant,
     noted: Instant,
 }
 
 impl Stall {
     /// One in which nothing has moved for so long `now`.
-    pub(super) fn new(call: (Operation, Epoch), idle: Duration, now: Instant) -> Self {
+    pub(super) fn new(call: Arc<CallName>, idle: Duration, now: Instant) -> Self {
         Self {
             call,
             since: now.checked_sub(idle).unwrap_or(now),
@@ -31,8 +34,8 @@ impl Stall {
         }
     }
 
-    pub(super) const fn call(&self) -> (Operation, Epoch) {
-        self.call
+    pub(super) const fn call(&self) -> &Arc<CallName> {
+        &self.call
     }
 
     /// Since when nothing has moved, if that is so still.

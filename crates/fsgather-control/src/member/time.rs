@@ -28,10 +28,7 @@ impl Member {
         for (id, owed, heard) in overdue {
             let (during, patience) = match owed {
                 Some(owed) => (
-                    format!(
-                        "{} #{}, of which the outcome is unknown",
-                        owed.operation, owed.epoch
-                    ),
+                    format!("{}, of which the outcome is unknown", owed.call),
                     owed.patience,
                 ),
                 None => ("close".into(), self.patience),
@@ -102,11 +99,8 @@ impl Member {
             Some(Due::Warning(silent)) => {
                 let mut channels = self.channel_ids().into_iter();
                 let call = channels.find_map(|id| self.first_awaited(id));
-                let call = call.or_else(|| self.stall.as_ref().map(Stall::call));
-                let during = call.map_or_else(
-                    || "close".into(),
-                    |(operation, epoch)| format!("{operation} #{epoch}"),
-                );
+                let call = call.or_else(|| self.stall.as_ref().map(Stall::call).cloned());
+                let during = call.map_or_else(|| "close".into(), |call| call.to_string());
                 self.actions.push(MemberAction::Warn(format!(
                     "{during} is still waiting for {}, which has not said for {} that it is there; see whether it \
                      is stopped or its host unreachable",

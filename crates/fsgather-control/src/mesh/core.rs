@@ -3,14 +3,14 @@
 use std::{
     io,
     sync::{
-        Mutex, PoisonError,
+        Mutex,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
 use fsgather_core::{
-    Activity, Error, Missing, Peer, PeerFailure, Phase, ProcessId, Rank, duration_text,
+    Activity, Error, Missing, Peer, PeerFailure, Phase, ProcessId, Rank, duration_text, lock,
 };
 use tokio::sync::Notify;
 use uuid::Uuid;
@@ -23,7 +23,7 @@ use crate::{
 };
 
 use super::{
-    CallId, MeshAddress, MeshConfig,
+    MeshAddress, MeshConfig,
     offers::Offers,
     pool::{Idle, Parked},
     stalls::Stalls,
@@ -81,10 +81,7 @@ impl Core {
 
     /// Notes where a rank can be reached; whether there is such a rank.
     pub(super) fn know(&self, rank: Rank, address: MeshAddress) -> bool {
-        let mut addresses = self
-            .addresses
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut addresses = lock(&self.addresses);
         let Some(known) = addresses.get_mut(rank.index()) else {
             return false;
         };
@@ -94,10 +91,7 @@ impl Core {
 
     /// Where a rank can be reached, if that has been told.
     pub(super) fn address(&self, rank: Rank) -> Option<MeshAddress> {
-        let addresses = self
-            .addresses
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let addresses = lock(&self.addresses);
         addresses.get(rank.index()).cloned().flatten()
     }
 
@@ -156,9 +150,9 @@ impl Core {
     }
 
     /// What arrived is not what `writer` sent.
-    pub(super) fn corrupt(&self, call: CallId, writer: Rank, reason: impl Into<String>) -> Error {
+    pub(super) fn corrupt(&self, writer: Rank, reason: impl Into<String>) -> Error {
         Error::Corrupt {
-            path: format!("a payload of {call} sent directly").into(),
+            path: "a payload sent directly".into(),
             reason: reason.into(),
             writer: Some(self.peer(writer)),
             reader: Some(self.peer(self.rank)),
@@ -166,7 +160,7 @@ impl Core {
     }
 
     /// Nothing has moved for too long.
-    pub(super) fn timed_out(&self, call: CallId, waited_for: &[Rank], patience: Duration) -> Error {
+    pub(super) fn timed_out(&self, waited_for: &[Rank], patience: Duration) -> Error {
         let missing = waited_for.iter().map(|&rank| {
             let Peer { rank, host, pid } = self.peer(rank);
             Missing {
@@ -176,7 +170,7 @@ impl Core {
             }
         });
         Error::Timeout {
-            during: format!("moving payloads of {call} between ranks"),
+            during: "moving payloads between ranks".into(),
             patience,
             missing: missing.collect(),
             hint: if patience == self.patience {

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use fsgather_core::{Error, Rank};
+use fsgather_core::{Error, Rank, lock};
 
 use crate::{addresses, aside::without_a_thread, baton::Baton, door, tcp::no_runtime, transport};
 
@@ -76,7 +76,7 @@ impl Engine {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Arc<Baton>>> {
-        self.baton.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.baton)
     }
 
     fn baton(&self) -> Result<Arc<Baton>, Error> {
@@ -140,7 +140,7 @@ impl Engine {
         self.wait(dial(core, to, Silent::Wait), &mut |moved| {
             eye.saw(moved, || vec![to]);
             progress(moved)?;
-            eye.check(|| core.timed_out(call, &[to], patience))
+            eye.check(|| core.timed_out(&[to], patience))
         })
     }
 

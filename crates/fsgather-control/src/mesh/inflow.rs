@@ -151,7 +151,7 @@ impl Inflow {
                     .took_tail(received.unwrap_or(0))
                     .map_err(|fault| {
                         let reason = format!("{fault} (handed on by rank {})", self.from);
-                        self.core.corrupt(self.call, origin.rank, reason)
+                        self.core.corrupt(origin.rank, reason)
                     })?;
                 checksums.extend(verified);
                 received

@@ -306,7 +306,7 @@ impl Mesh {
             let moved = engine.run(ring.advance())??;
             eye.saw(moved, || ring.waited_for());
             progress(moved)?;
-            eye.check(|| core.timed_out(call, &ring.waited_for(), patience))?;
+            eye.check(|| core.timed_out(&ring.waited_for(), patience))?;
         }
         Ok(())
     }

@@ -1,10 +1,11 @@
 //! Payloads that others may fetch: [`Offers`].
 
+use fsgather_core::lock;
 use std::{
     collections::{HashMap, VecDeque},
     fmt,
     fs::File,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 use bytes::Bytes;
@@ -125,6 +126,6 @@ impl Offers {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }

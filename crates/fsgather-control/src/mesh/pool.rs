@@ -1,18 +1,12 @@
 //! Links that no transfer uses at the moment: [`Idle`], [`Parked`].
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use fsgather_core::lock;
+use std::{collections::HashMap, sync::Mutex};
 
 use fsgather_core::Rank;
 use tokio::sync::{Notify, oneshot};
 
 use super::{CallId, link::Link};
-
-fn lock<T>(guarded: &Mutex<T>) -> MutexGuard<'_, T> {
-    guarded.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Links that this rank has dialled, by whom they lead to, for the next transfer.
 #[derive(Default)]

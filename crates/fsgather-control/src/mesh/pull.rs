@@ -170,7 +170,7 @@ impl Pull {
             let moved = engine.run(self.advance(wanted, into))??;
             eye.saw(moved, || vec![from]);
             progress(moved)?;
-            eye.check(|| core.timed_out(call, &[from], patience))?;
+            eye.check(|| core.timed_out(&[from], patience))?;
         }
         if self.receiving.wanted() == Wanted::Nothing
             && let Some(link) = self.link.take()
@@ -263,14 +263,14 @@ impl Pull {
 
     fn heed_reply(&mut self) -> Result<(), Error> {
         let core = Arc::clone(self.engine.core());
-        let (call, len) = (self.call, self.origin.len);
+        let len = self.origin.len;
         let message = match Reply::from_bytes(self.reply) {
             Some(Reply::Follows(theirs)) if theirs == len => return Ok(()),
             Some(Reply::Follows(theirs)) => {
                 let reason = format!("{len} bytes were announced, {theirs} are offered");
-                return Err(core.corrupt(call, self.from, reason));
+                return Err(core.corrupt(self.from, reason));
             }
-            Some(Reply::Withdrawn) => format!("it has withdrawn its payload of {call}"),
+            Some(Reply::Withdrawn) => "it has withdrawn its payload".into(),
             None => return Err(core.lost_because(self.from, "it sent a reply that is none")),
         };
         // Nothing follows, so the link is as good as before.
@@ -305,7 +305,7 @@ impl Pull {
                         return Err(core.failed(self.from, PeerFailure::Raised { message }));
                     }
                     Err(fault) => {
-                        return Err(core.corrupt(self.call, self.from, fault.to_string()));
+                        return Err(core.corrupt(self.from, fault.to_string()));
                     }
                 }
                 received

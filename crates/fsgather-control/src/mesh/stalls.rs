@@ -2,11 +2,11 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, PoisonError},
+    sync::Mutex,
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Error, Rank};
+use fsgather_core::{Error, Rank, lock};
 
 use super::{CallId, idle::Idle};
 
@@ -27,7 +27,7 @@ pub(super) struct Stalls {
 
 impl Stalls {
     fn change<R>(&self, change: impl FnOnce(&mut HashMap<CallId, Stall>) -> R) -> R {
-        change(&mut self.calls.lock().unwrap_or_else(PoisonError::into_inner))
+        change(&mut lock(&self.calls))
     }
 
     /// For whom the transfer of a call waits, and for how long nothing has moved in it.

@@ -137,7 +137,7 @@ proptest! {
         let Some(Error::Timeout { during, missing, .. }) = ledger.abort() else {
             return Err(TestCaseError::fail(format!("{:?}", ledger.abort())));
         };
-        prop_assert!(during.starts_with("all_gather #1 at program.rs:"), "{}", during);
+        prop_assert!(during.starts_with("all_gather #2 at program.rs:"), "{}", during);
         let named: Vec<Rank> = missing.iter().map(|missing| missing.rank).collect();
         prop_assert_eq!(named, vec![Rank::new(late)]);
         prop_assert_eq!(ledger.failures.len(), ranks as usize);

@@ -365,7 +365,7 @@ fn a_late_member_of_a_group_is_named_by_its_rank_in_the_world(make: &MakeWorld<'
             else {
                 panic!("{error}");
             };
-            assert!(during.starts_with("barrier #0 in the group of"), "{during}");
+            assert!(during.starts_with("barrier #1 in the group of"), "{during}");
             assert_eq!(missing.iter().map(|m| m.rank).collect::<Vec<_>>(), [late]);
             others_know.fetch_add(1, Ordering::SeqCst);
         }

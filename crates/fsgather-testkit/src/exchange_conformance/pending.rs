@@ -352,7 +352,7 @@ fn a_late_rank_fails_only_what_it_is_late_for(make: &MakeWorld<'_>, ranks: u32) 
         else {
             panic!("{error}");
         };
-        assert_eq!(during, "all_gather #1 at second");
+        assert_eq!(during, "all_gather #2 at second");
         assert_eq!(missing.iter().map(|m| m.rank).collect::<Vec<_>>(), [late]);
         // What was decided before stays good.
         let verdict = seat.wait(&first, Round::VERDICT).unwrap();

@@ -1,13 +1,8 @@
 //! The default codec: [`Postcard`].
 
-use std::{
-    any::type_name,
-    collections::HashSet,
-    io::Write,
-    sync::{Mutex, PoisonError},
-};
+use std::{any::type_name, collections::HashSet, io::Write, sync::Mutex};
 
-use fsgather_core::{Unreadable, read_value};
+use fsgather_core::{Unreadable, lock, read_value};
 use postcard::ser_flavors::Flavor;
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -85,7 +80,7 @@ impl Codec for Postcard {
     fn carries<T: DeserializeOwned>(&self) -> Result<(), CodecError> {
         /// Types that have been looked at.
         static KNOWN: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
-        let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = || lock(&KNOWN);
         let name = type_name::<T>();
         if known().get_or_insert_default().contains(name) {
             return Ok(());

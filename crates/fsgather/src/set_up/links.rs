@@ -15,7 +15,9 @@ use fsgather_control::mesh::{Mesh, MeshAddress};
 use fsgather_core::Error;
 
 use super::SetUp;
-use crate::{place::Place, sharing::Talk};
+use fsgather_rendezvous::sharing::Talk;
+
+use crate::place::Place;
 
 /// A rank tries so many other hosts at most, since each takes time and a connection on both sides.
 const MOST_TRIED: usize = 32;
@@ -28,7 +30,7 @@ impl SetUp<'_> {
             return Ok(Place::Mesh(known));
         }
         let world = &inner.world;
-        let settings = world.ground.links.as_ref();
+        let settings = world.context.links.as_ref();
         let Some(mesh) = settings.and_then(|settings| world.links.listen(world, settings)) else {
             return Ok(Place::Relay);
         };

@@ -172,7 +172,10 @@ mod tests {
         Ticket {
             channel: inner.exchange.channel(),
             epoch: Epoch::new(epoch),
-            call: Arc::new(Call::new(Operation::AllGather, Site::named("a test"))),
+            call: Arc::new(Call {
+                number: epoch,
+                ..Call::new(Operation::AllGather, Site::named("a test"))
+            }),
         }
     }
 
@@ -275,7 +278,7 @@ mod tests {
             vec![ProcessId::default(); 2],
             0,
             group.inner.default_route().clone(),
-            crate::ground::Ground::nowhere(),
+            fsgather_rendezvous::local_context::LocalContext::nowhere(),
         );
         assert_ne!(own, Origin::own(&world, &now));
     }

@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use fsgather::{WorldSize, bytes_text, diagnosis::Mount, plain_text};
+use fsgather::{WorldSize, bytes_text, plain_text};
 use fsgather_config::settings::{Control, Transport};
+use fsgather_doctor::Mount;
 use rustix::system::uname;
 use serde::Serialize;
 

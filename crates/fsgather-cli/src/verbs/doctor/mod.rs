@@ -6,11 +6,9 @@ mod text;
 use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
-use fsgather::{
-    Communicator, Interrupt,
-    diagnosis::{Conclusion, diagnose},
-};
-use fsgather_config::{environment::Variables, settings::Settings};
+use fsgather::Interrupt;
+use fsgather_config::{arguments::Arguments, environment::Variables, settings::Settings};
+use fsgather_doctor::{Conclusion, diagnose};
 
 use crate::{
     arguments::positive_duration,
@@ -82,16 +80,13 @@ pub(crate) fn doctor(
     let interrupt = Interrupt::default();
     let interruption = Interruption::watch(&interrupt, invocation.early_end())
         .map_err(Failure::system("watch signals"))?;
-    let mut builder = Communicator::builder()
-        .interrupt(&interrupt)
-        .call_site("`fsgather doctor`");
-    if let Some(directory) = &arguments.directory {
-        builder = builder.directory(directory);
-    }
-    if let Some(timeout) = arguments.timeout {
-        builder = builder.timeout(timeout).join_timeout(timeout);
-    }
-    let diagnosis = diagnose(builder);
+    let arguments = Arguments {
+        directory: arguments.directory.clone(),
+        timeout: arguments.timeout,
+        join_timeout: arguments.timeout,
+        ..Arguments::default()
+    };
+    let diagnosis = diagnose(&arguments, &interrupt);
     if let Some(error) = &diagnosis.failure {
         let failure = interruption.explain(error.clone());
         if matches!(failure, Failure::Signal { .. }) {

@@ -1,6 +1,6 @@
 //! A diagnosis as one JSON document.
 
-use fsgather::diagnosis::{Conclusion, Diagnosis, Finding, RankFacts, WorldFacts};
+use fsgather_doctor::{Conclusion, Diagnosis, Finding, RankFacts, WorldFacts};
 use serde::Serialize;
 
 /// The document; `docs/reference/json.md` describes it.

@@ -3,11 +3,9 @@
 
 use std::fmt::Write;
 
-use fsgather::{
-    bytes_text,
-    diagnosis::{
-        Conclusion, Diagnosis, Finding, Level, RankFacts, ReachFact, SettingFact, WorldFacts,
-    },
+use fsgather::bytes_text;
+use fsgather_doctor::{
+    Conclusion, Diagnosis, Finding, Level, RankFacts, ReachFact, SettingFact, WorldFacts,
 };
 
 use crate::{
@@ -295,7 +293,7 @@ fn conclusion(diagnosis: &Diagnosis, look: &Look) -> String {
 
 #[cfg(test)]
 mod tests {
-    use fsgather::diagnosis::TrialFacts;
+    use fsgather_doctor::TrialFacts;
 
     use super::*;
 

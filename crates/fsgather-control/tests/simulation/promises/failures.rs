@@ -223,12 +223,11 @@ impl Ledger {
 /// What rank 0 calls a step in a time-out, but for its group.
 fn text_of(step: Step, call: &Call) -> String {
     if step.round == Round::VERDICT {
-        format!("{} #{}", call.operation, step.epoch)
+        call.operation.numbered(call.number)
     } else {
         format!(
-            "{} #{} (part {})",
-            call.operation,
-            step.epoch,
+            "{} (part {})",
+            call.operation.numbered(call.number),
             step.round.get()
         )
     }

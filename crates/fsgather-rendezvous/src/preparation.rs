@@ -6,25 +6,14 @@ use fsgather_control::{bond::Bond, means_loopback_only, meet::Meeting};
 use fsgather_core::{Error, JobKey, PostOffice, ProcessId, Rank};
 use fsgather_store::{
     BoardPlace, Class, FileBoard, FileSystem, MarkerOffice, MarkerOwner, OwnUid, check_writing,
-    default_local, make_rendezvous, own_user_text,
+    make_rendezvous,
 };
 use uuid::Uuid;
 
-use crate::{ground::Ground, introduction::Introduction, rendezvous::Rendezvous, secret_file};
-use fsgather_config::{
-    environment::Variables,
-    settings::{Control, SecretSetting, Settings},
+use crate::{
+    introduction::Introduction, local_context::LocalContext, rendezvous::Rendezvous, secret_file,
 };
-
-/// The directory that is used when all ranks run on this host and none was named:
-/// `/tmp/fsgather-<uid>`, made for this user alone if it is not there.
-///
-/// # Errors
-///
-/// [`Error::Storage`] when it cannot be made, belongs to somebody else, is a link, or is open to others.
-pub fn local_directory() -> Result<PathBuf, Error> {
-    default_local(rustix::process::geteuid().as_raw())
-}
+use fsgather_config::settings::{Control, SecretSetting, Settings};
 
 /// A way to meet, and what set-ups need.
 pub(crate) struct Prepared {
@@ -35,7 +24,7 @@ pub(crate) struct Prepared {
     pub(crate) office: Option<Arc<dyn PostOffice>>,
     /// The program's own rendezvous, if it has one.
     pub(crate) introduction: Option<Arc<Introduction>>,
-    pub(crate) ground: Ground,
+    pub(crate) context: LocalContext,
 }
 
 /// Prepares the meeting of a world of several ranks. With a rendezvous of the program's own it waits there
@@ -54,10 +43,10 @@ pub(crate) fn prepare(
         key: if is_introduced { 0 } else { key.hash().get() },
         secret: given,
     };
-    let mut ground = ground(settings, key.uid);
-    ground.is_introduced = is_introduced;
+    let mut context = LocalContext::of(settings, key.uid);
+    context.is_introduced = is_introduced;
     // Its ranks need no directory to meet, so that nobody but they has to agree on one for payloads.
-    ground.has_local_default |= is_introduced;
+    context.has_local_default |= is_introduced;
     let mut introduction = None;
     let (meeting, places) = match rendezvous {
         Some(Rendezvous::Custom(bootstrap)) => {
@@ -65,10 +54,10 @@ pub(crate) fn prepare(
             let patience = settings.join_timeout.value;
             let begun = Arc::new(Introduction::begin(bootstrap, rank, patience)?);
             introduction = Some(Arc::clone(&begun));
-            let named: Vec<PathBuf> = ground.named.iter().cloned().collect();
+            let named: Vec<PathBuf> = context.named.iter().cloned().collect();
             let places = if settings.control.value == Control::Markers {
                 let size = settings.detection.world_size;
-                places(&named, None, key, is_root, &mut ground)
+                places(&named, None, key, is_root, &mut context)
                     .inspect_err(|failure| begun.refuse(process, size, failure))?
             } else {
                 Vec::new()
@@ -82,26 +71,26 @@ pub(crate) fn prepare(
             key,
             process,
             is_root,
-            &mut ground,
+            &mut context,
         )?,
         None => {
             // Without a named directory rank 0 leaves word in both defaults, and members look in both:
             // containers on one host need not share /tmp.
-            let (local, problem) = match ground.local_default().transpose() {
+            let (local, problem) = match context.local_default().transpose() {
                 Ok(local) => (local, None),
                 Err(problem) => (None, Some(problem)),
             };
-            let candidates = [ground.named.clone(), local, ground.shared_default.clone()];
+            let candidates = [context.named.clone(), local, context.shared_default.clone()];
             let candidates: Vec<PathBuf> = candidates.into_iter().flatten().collect();
-            by_directories(&candidates, problem, key, process, is_root, &mut ground)?
+            by_directories(&candidates, problem, key, process, is_root, &mut context)?
         }
     };
     let owner = MarkerOwner {
         process: process.clone(),
-        uid: ground.uid,
-        user: ground.user.clone(),
-        job: ground.job.clone(),
-        mode: ground.mode,
+        uid: context.uid,
+        user: context.user.clone(),
+        job: context.job.clone(),
+        mode: context.mode,
     };
     let places = sealed_enough(settings, places)?;
     let office = (!places.is_empty())
@@ -111,7 +100,7 @@ pub(crate) fn prepare(
         bond,
         office,
         introduction,
-        ground,
+        context,
     })
 }
 
@@ -148,30 +137,6 @@ fn given_secret(settings: &Settings) -> Result<Option<[u8; 32]>, Error> {
     }
 }
 
-/// The directories of a rank with these settings.
-pub(crate) fn ground(settings: &Settings, uid: u32) -> Ground {
-    let named = settings.directory.value.clone();
-    let is_named = named.is_some();
-    Ground {
-        named,
-        has_local_default: settings.detection.is_on_one_host(),
-        shared_default: if is_named {
-            None
-        } else {
-            std::env::current_dir().ok()
-        },
-        is_introduced: false,
-        known: Vec::new(),
-        problem: None,
-        encrypt: settings.encrypt.value,
-        mode: settings.dir_mode.value.mode(),
-        uid,
-        user: own_user_text(uid, Variables::of_process().get("LOGNAME")),
-        job: settings.job.value.clone(),
-        links: None,
-    }
-}
-
 /// Rank 0 leaves word in each of these directories that it can use; the others look in all. `problem` is why
 /// another one is none of them.
 fn by_directories(
@@ -180,9 +145,9 @@ fn by_directories(
     key: &JobKey,
     process: &ProcessId,
     is_root: bool,
-    ground: &mut Ground,
+    context: &mut LocalContext,
 ) -> Result<(Meeting, Vec<BoardPlace>), Error> {
-    let places = places(directories, problem, key, is_root, ground)?;
+    let places = places(directories, problem, key, is_root, context)?;
     let board = FileBoard::new(places.clone(), key.hash(), process.clone());
     Ok((Meeting::Board(Arc::new(board)), places))
 }
@@ -195,15 +160,15 @@ fn places(
     mut problem: Option<Error>,
     key: &JobKey,
     is_root: bool,
-    ground: &mut Ground,
+    context: &mut LocalContext,
 ) -> Result<Vec<BoardPlace>, Error> {
     let mut places = Vec::new();
     for directory in directories {
         match make_rendezvous(directory) {
             Err(error) => problem = problem.or(Some(error)),
-            Ok(path) => match check_writing(&path, ground.mode) {
+            Ok(path) => match check_writing(&path, context.mode) {
                 Ok((own, _)) => {
-                    ground.known.push((path.clone(), own));
+                    context.known.push((path.clone(), own));
                     places.push(BoardPlace {
                         directory: path,
                         own,
@@ -221,7 +186,7 @@ fn places(
             },
         }
     }
-    if ground.known.is_empty() {
+    if context.known.is_empty() {
         let problem = problem.unwrap_or_else(|| {
             Error::config(
                 "no directory to meet in; name one on a shared file system with FSGATHER_DIR",
@@ -230,7 +195,7 @@ fn places(
         if places.is_empty() || is_root {
             return Err(problem);
         }
-        ground.problem = Some(problem);
+        context.problem = Some(problem);
     } else if let Some(problem) = problem {
         tracing::debug!("one of the directories to meet in cannot be used: {problem}");
     }

@@ -132,7 +132,7 @@ impl DirectoryFacts {
     /// Whether the file system does not answer where a job could not do without an answer.
     pub(super) fn is_stuck(&self) -> bool {
         let step = self.stuck_at.as_deref();
-        step.is_some_and(|step| step != super::directory::SURVEYING)
+        step.is_some_and(|step| step != crate::directory::SURVEYING)
     }
 }
 

@@ -4,7 +4,7 @@ use fsgather_core::bytes_text;
 use fsgather_store::Capacity;
 
 use super::{numbers, text};
-use crate::diagnosis::{
+use crate::{
     facts::{ClockFact, DirectoryFacts, PayloadFacts, RankFacts},
     finding::{Finding, Topic},
 };

@@ -1,56 +1,26 @@
-//! Finds what is wrong with a job's settings, its directory or its network, before the job is started:
-//! [`diagnose`].
-//!
-//! The command `fsgather doctor` is made of this. It does what every job does at its start, with the same
-//! code, and tells what it meets with: each rank finds out facts by itself, ranks meet, try the directory
-//! and the network together, and rank 0 judges the facts of all. Where ranks cannot meet, each judges its
-//! own.
-//!
-//! ```
-//! use fsgather::{Communicator, diagnosis::{Conclusion, diagnose}};
-//!
-//! let place = tempfile::tempdir()?;
-//! let diagnosis = diagnose(Communicator::builder().directory(place.path()));
-//! assert_eq!(diagnosis.conclusion, Conclusion::Usable, "{:#?}", diagnosis.findings);
-//! assert!(diagnosis.findings.iter().all(|finding| !finding.text.is_empty()));
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
-
-/// Reads any bytes as what ranks tell each other for a diagnosis, for fuzzers.
-#[cfg(any(test, fuzzing))]
-pub(crate) fn try_reading(body: &bytes::Bytes) {
-    trial::try_reading(body);
-    let _ = crate::set_up::decode::<RankFacts>(Some(body));
-}
-
-mod directory;
-mod examine;
-mod facts;
-mod finding;
-mod judge;
-mod trial;
-
-pub use facts::{
-    AccessFacts, ClockFact, DirectoryFacts, LauncherFacts, LeftoverFacts, LimitFacts, MountFacts,
-    NetworkFacts, PayloadFacts, RankFacts, ReachFact, ReadFacts, SettingFact, TrialFacts,
-    WorldFacts,
-};
-pub use finding::{Conclusion, Finding, Level, Topic};
-pub use fsgather_store::{Capacity, Mount};
+//! The whole diagnosis, from settings to a conclusion: [`diagnose`].
 
 use std::time::{Duration, Instant};
 
-use fsgather_core::Error;
+use fsgather_config::{
+    arguments::Arguments,
+    environment::Variables,
+    settings::{Origin, RendezvousSetting, Setting, Settings},
+};
+use fsgather_core::{Error, Interrupt};
+use fsgather_rendezvous::{
+    join::{Purpose, Request},
+    local_context::LocalContext,
+    this_process::process_or_unknown,
+};
 
 use crate::{
-    blocking::step_aside,
-    builder::{Builder, process_or_unknown},
-    communicator::Communicator,
-    meeting,
-};
-use fsgather_config::{
-    environment::Variables,
-    settings::{Origin, RendezvousSetting, Settings, Transport},
+    examine,
+    facts::{DirectoryFacts, RankFacts, WorldFacts},
+    finding::{Conclusion, Finding},
+    judge,
+    met::Met,
+    trial,
 };
 
 /// How long ranks wait for each other, when nobody says otherwise: long enough for a launcher to start all
@@ -68,7 +38,7 @@ const PATIENCE: Duration = Duration::from_mins(2);
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Diagnosis {
-    /// What was found, in the order of [`Topic`]. Empty on ranks that leave it to rank 0 to tell.
+    /// What was found, in the order of [`Topic`](crate::finding::Topic). Empty on ranks that leave it to rank 0 to tell.
     pub findings: Vec<Finding>,
     /// Whether a job could run like this; the same on all ranks that have met.
     pub conclusion: Conclusion,
@@ -104,29 +74,19 @@ impl Diagnosis {
     }
 }
 
-/// Finds out whether a job could run with the settings of this process and what the builder says besides.
+/// Finds out whether a job could run with the settings of this process, and what the arguments say besides.
 ///
 /// Under a launcher this is collective: all ranks call it. It meets as a communicator does, within 30 seconds
 /// if no other time-out is set, or 3 seconds where the launcher says that ranks are on several hosts and the directory in
 /// which they are to meet is on a file system of one; and leaves nothing in the directory but `all_gather_via_filesys/`, and
-/// not even that when this process is alone.
+/// not even that when this process is alone. It blocks: async code calls it on a thread of its own.
 ///
 /// Nothing that is wrong is an error: it is a finding. A file system that does not answer is one after
-/// 20 seconds.
+/// 20 seconds. The interrupt ends waiting for others; that is then the [failure](Diagnosis::failure).
 #[must_use]
-pub fn diagnose(builder: Builder) -> Diagnosis {
-    let mut builder = Some(builder);
-    let done = step_aside(|| Ok(builder.take().map(run)));
-    match done {
-        Ok(Some(diagnosis)) => diagnosis,
-        Ok(None) => Diagnosis::new(Vec::new(), Vec::new()),
-        Err(error) => Diagnosis::new(judge::wrong_settings(&[error], &[]), Vec::new()),
-    }
-}
-
-fn run(builder: Builder) -> Diagnosis {
+pub fn diagnose(arguments: &Arguments, interrupt: &Interrupt) -> Diagnosis {
     let variables = Variables::of_process();
-    let settings = match builder.settings(&variables) {
+    let settings = match arguments.settle(&variables) {
         Ok(settings) => settings,
         Err(error) => {
             let mut errors = Settings::errors(&variables);
@@ -141,9 +101,8 @@ fn run(builder: Builder) -> Diagnosis {
     };
     settings.log();
     let process = process_or_unknown();
-    let uid = rustix::process::geteuid().as_raw();
-    let ground = meeting::ground(&settings, uid);
-    let facts = examine::rank_facts(&settings, &ground, &process);
+    let context = LocalContext::of(&settings, rustix::process::geteuid().as_raw());
+    let facts = examine::rank_facts(&settings, &context, &process);
     if settings.detection.world_size.is_solo() {
         return Diagnosis::new(judge::alone(&facts), vec![facts]);
     }
@@ -156,38 +115,41 @@ fn run(builder: Builder) -> Diagnosis {
         return Diagnosis::unmet(facts, None);
     }
     let since = Instant::now();
-    let meets_in_vain = judge::is_plainly_not_shared(&facts)
+    let request = Request {
+        settings: with_patience(settings.clone(), &facts),
+        variables: &variables,
+        rendezvous: None,
+        process,
+        interrupt: interrupt.clone(),
+        purpose: Purpose::Diagnose,
+    };
+    match Met::join(request) {
+        Err(failure) => Diagnosis::unmet(facts, Some(failure)),
+        Ok(met) => try_together(met, &settings, facts, since.elapsed()),
+    }
+}
+
+/// The settings by which ranks meet for a diagnosis: nobody waits as long as for a job.
+fn with_patience(mut settings: Settings, facts: &RankFacts) -> Settings {
+    let meets_in_vain = judge::is_plainly_not_shared(facts)
         && !matches!(
             settings.rendezvous.value,
             Some(RendezvousSetting::Tcp { .. })
         );
-    match meet(builder, &settings, meets_in_vain) {
-        Err(failure) => Diagnosis::unmet(facts, Some(failure)),
-        Ok(communicator) => try_together(communicator, &settings, facts, since.elapsed()),
-    }
-}
-
-fn meet(builder: Builder, settings: &Settings, meets_in_vain: bool) -> Result<Communicator, Error> {
-    let mut builder = builder.transport(Transport::Memory).for_diagnosis();
-    if meets_in_vain && settings.join_timeout.origin != Origin::Argument {
-        let patience = settings.join_timeout.value.min(SHORT_PATIENCE);
-        builder = builder.join_timeout(patience);
-    } else if !settings.join_timeout.is_given() {
-        builder = builder.join_timeout(JOIN_PATIENCE);
+    let join_timeout = &mut settings.join_timeout;
+    if meets_in_vain && join_timeout.origin != Origin::Argument {
+        *join_timeout = Setting::argument(join_timeout.value.min(SHORT_PATIENCE));
+    } else if !join_timeout.is_given() {
+        *join_timeout = Setting::argument(JOIN_PATIENCE);
     }
     if !settings.timeout.is_given() {
-        builder = builder.timeout(PATIENCE);
+        settings.timeout = Setting::argument(PATIENCE);
     }
-    builder.build()
+    settings
 }
 
-fn try_together(
-    communicator: Communicator,
-    settings: &Settings,
-    facts: RankFacts,
-    met: Duration,
-) -> Diagnosis {
-    let tried = trial::run(&communicator, settings, facts.clone(), met).and_then(|all| {
+fn try_together(met: Met, settings: &Settings, facts: RankFacts, took: Duration) -> Diagnosis {
+    let tried = trial::run(&met, settings, facts.clone(), took).and_then(|all| {
         let mut diagnosis = match all {
             None => Diagnosis {
                 is_told_here: false,
@@ -198,18 +160,18 @@ fn try_together(
                 ..Diagnosis::new(judge::world(&ranks, &world), ranks)
             },
         };
-        diagnosis.conclusion = communicator.broadcast(&diagnosis.conclusion, 0)?;
+        diagnosis.conclusion = met.communicator.broadcast(&diagnosis.conclusion, 0)?;
         Ok(diagnosis)
     });
     match tried {
         Ok(diagnosis) => {
-            if let Err(error) = communicator.close() {
+            if let Err(error) = met.communicator.close() {
                 tracing::warn!("ranks did not part in good order: {error}");
             }
             diagnosis
         }
         Err(failure) => {
-            drop(communicator);
+            drop(met);
             Diagnosis::unmet(facts, Some(failure))
         }
     }

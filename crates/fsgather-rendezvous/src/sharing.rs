@@ -15,17 +15,25 @@ use fsgather_store::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// How long a prober looks for what another host has written to a network file system.
-pub(crate) const PROBE_PATIENCE: Duration = Duration::from_secs(10);
+pub const PROBE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// How ranks tell each other what they have found.
-pub(crate) trait Talk {
+pub trait Talk {
     /// Tells everybody what this rank has found; what each rank has, in rank order.
+    ///
+    /// # Errors
+    ///
+    /// Those of a collective call.
     fn tell_all<T: Serialize + DeserializeOwned>(&self, own: &T) -> Result<Vec<T>, Error>;
 
     /// Has what ranks do together fail because this rank cannot go on; the error that all agree on.
     fn fail(&self, cause: Error) -> Error;
 
     /// Looks whether this rank is to stop; an error if so.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::PeerFailed`] with the reason.
     fn heed(&self) -> Result<(), Error>;
 }
 
@@ -35,16 +43,17 @@ type Planting = Result<Option<ProbeNonce>, String>;
 
 /// Why a directory is not shared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Blindness {
+pub struct Blindness {
     /// Those who do not see what rank 0 does, or are not seen by it, by rank.
-    pub(crate) ranks: Vec<usize>,
+    pub ranks: Vec<usize>,
     /// How that shows.
-    pub(crate) reason: String,
+    pub reason: String,
 }
 
 impl Blindness {
     /// As an error for all ranks.
-    pub(crate) fn into_error(self, directory: &Path, processes: &[ProcessId]) -> Error {
+    #[must_use]
+    pub fn into_error(self, directory: &Path, processes: &[ProcessId]) -> Error {
         let mut hosts: Vec<String> = self
             .ranks
             .iter()
@@ -63,7 +72,11 @@ impl Blindness {
 /// not, if so.
 ///
 /// What it has left behind stays until [`GatherDir::clear_probes`].
-pub(crate) fn prove(
+///
+/// # Errors
+///
+/// Those by which ranks tell each other, and [`Talk::heed`]'s.
+pub fn prove(
     talk: &impl Talk,
     rank: Rank,
     processes: &[ProcessId],
@@ -137,7 +150,11 @@ fn judge(
 }
 
 /// Opens the gather directory that rank `owner` of the world has made.
-pub(crate) fn open(
+///
+/// # Errors
+///
+/// [`Error::Storage`] when it is not seen in time or is not what rank 0 has made, and [`Talk::heed`]'s.
+pub fn open(
     talk: &impl Talk,
     rendezvous: &Path,
     facts: GatherFacts,
@@ -151,7 +168,8 @@ pub(crate) fn open(
 }
 
 /// How long to look for what another process has written: what one on this host has is there at once.
-pub(crate) fn patience_for(path: &Path) -> Duration {
+#[must_use]
+pub fn patience_for(path: &Path) -> Duration {
     match FileSystem::of(path) {
         Ok(found) if found.class() == Class::Local => Duration::ZERO,
         _ => PROBE_PATIENCE,
@@ -173,7 +191,8 @@ fn plant(
 
 /// Why a rank cannot use the directory, without the advice that comes with it: the message that this
 /// becomes a part of has advice of its own.
-pub(crate) fn brief(problem: &Error) -> String {
+#[must_use]
+pub fn brief(problem: &Error) -> String {
     match problem {
         Error::Storage {
             operation, cause, ..

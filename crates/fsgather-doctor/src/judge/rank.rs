@@ -1,6 +1,6 @@
 //! Judges the facts of one rank by themselves: [`findings`].
 
-use crate::diagnosis::{
+use crate::{
     facts::{DirectoryFacts, MountFacts, RankFacts},
     finding::{Finding, Level, Topic},
 };

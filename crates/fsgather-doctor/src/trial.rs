@@ -17,27 +17,26 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
+use fsgather_config::settings::{Control, Settings};
 use fsgather_control::reach::{Reception, visit};
 use fsgather_core::{Error, Rank};
+use fsgather_rendezvous::{
+    exact_path,
+    sharing::{self, patience_for},
+    this_process::network_namespace,
+};
 use fsgather_store::{
     FileSystem, GatherDir, GatherFacts, Locator, ProbeNonce, cannot_be_shared, check_writing,
     make_rendezvous, probers,
 };
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 
-use super::{
+use crate::{
     directory::{self, Depth, TrialDirectory, difference, epoch_seconds},
     examine::whereabouts,
     facts::{PayloadFacts, RankFacts, ReachFact, TrialFacts, WorldFacts},
+    met::Met,
 };
-use crate::{
-    builder::network_namespace,
-    communicator::Communicator,
-    exact_path,
-    pieces::Pieces,
-    sharing::{self, Talk, patience_for},
-};
-use fsgather_config::settings::{Control, Settings};
 
 /// What rank 0 tells everybody before anything is tried.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -61,7 +60,7 @@ struct FilePlan {
 /// Reads any bytes as a plan, for fuzzers.
 #[cfg(any(test, fuzzing))]
 pub(super) fn try_reading(body: &bytes::Bytes) {
-    let _ = crate::set_up::decode::<Plan>(Some(body)).map(|plan| format!("{plan:?}"));
+    let _ = fsgather_core::read_message::<Plan>(body).map(|plan| format!("{plan:?}"));
 }
 
 /// What rank 0 holds while the others try it.
@@ -72,39 +71,20 @@ struct Held {
     reception: Option<Reception>,
 }
 
-impl Talk for Communicator {
-    fn tell_all<T: Serialize + DeserializeOwned>(&self, own: &T) -> Result<Vec<T>, Error> {
-        self.all_gather(own)
-    }
-
-    fn fail(&self, cause: Error) -> Error {
-        let reason = Pieces::failing(cause.to_string());
-        match self.all_gather_bytes(reason) {
-            Err(failure) => failure,
-            Ok(_) => cause,
-        }
-    }
-
-    fn heed(&self) -> Result<(), Error> {
-        self.inner.heed()
-    }
-}
-
 /// Tries everything together; on rank 0, what all ranks and the world have found.
 pub(super) fn run(
-    communicator: &Communicator,
+    met: &Met,
     settings: &Settings,
     mut facts: RankFacts,
-    met: Duration,
+    took: Duration,
 ) -> Result<Option<(Vec<RankFacts>, WorldFacts)>, Error> {
-    let inner = &communicator.inner.world;
-    let me = communicator.rank();
+    let me = met.communicator.rank();
     let is_root = me == Rank::ZERO;
-    let processes = &inner.processes;
+    let processes = &met.processes;
     let all_probers = probers(processes);
     let mut world = WorldFacts {
-        met_seconds: met.as_secs_f64(),
-        carrier: match inner.ground.links {
+        met_seconds: took.as_secs_f64(),
+        carrier: match met.context.links {
             Some(_) => "tcp".into(),
             None => "markers".into(),
         },
@@ -114,9 +94,9 @@ pub(super) fn run(
     let mut held = Held::default();
     let mut plan = Plan::default();
     if is_root {
-        (plan, held) = prepare(communicator, settings, &facts, &mut world);
+        (plan, held) = prepare(met, settings, &facts, &mut world);
     }
-    let plan: Plan = communicator.broadcast(&plan, 0)?;
+    let plan: Plan = met.communicator.broadcast(&plan, 0)?;
 
     let mut trial = TrialFacts {
         is_prober: all_probers.contains(&me.index()),
@@ -125,18 +105,11 @@ pub(super) fn run(
     // By rank, on rank 0.
     let mut seen = Vec::new();
     if let Some(files) = &plan.files {
-        seen = try_files(
-            communicator,
-            files,
-            &held,
-            &mut facts,
-            &mut trial,
-            &mut world,
-        )?;
+        seen = try_files(met, files, &held, &mut facts, &mut trial, &mut world)?;
     }
-    trial.reach = reach(communicator, plan.card.as_deref())?;
-    let interval = rendezvous_in_time(communicator)?;
-    let intervals: Vec<[f64; 2]> = communicator.all_gather(&interval)?;
+    trial.reach = reach(met, plan.card.as_deref())?;
+    let interval = rendezvous_in_time(met)?;
+    let intervals: Vec<[f64; 2]> = met.communicator.all_gather(&interval)?;
     if !is_root {
         trial.clock = intervals.first().map(|root| difference(interval, *root));
     }
@@ -145,7 +118,7 @@ pub(super) fn run(
         directory.payload = Some(PayloadFacts { read, ..payload });
     }
     facts.trial = Some(trial);
-    let Some(parts) = communicator.gather(&facts, 0)? else {
+    let Some(parts) = met.communicator.gather(&facts, 0)? else {
         return Ok(None);
     };
     let ranks = parts.map(|part| Ok(part?.1));
@@ -162,7 +135,7 @@ pub(super) fn run(
 
 /// Rank 0's part before anything is tried.
 fn prepare(
-    communicator: &Communicator,
+    met: &Met,
     settings: &Settings,
     facts: &RankFacts,
     world: &mut WorldFacts,
@@ -170,7 +143,7 @@ fn prepare(
     let mut plan = Plan::default();
     let mut held = Held::default();
     if facts.directory.is_some() {
-        match prepare_files(communicator, world) {
+        match prepare_files(met, world) {
             Ok(None) => {}
             Ok(Some((files, directory, payload))) => {
                 plan.files = Some(files);
@@ -184,7 +157,7 @@ fn prepare(
     if settings.control.value != Control::Markers {
         let interfaces = settings.interfaces.value.clone();
         let matches = move |name: &str, address: IpAddr| interfaces.matches(name, address);
-        let processes = &communicator.inner.world.processes;
+        let processes = &met.processes;
         let place = processes.first().map(whereabouts);
         let ports = settings.port.value.ports();
         if let Some(Ok(reception)) = place.map(|place| Reception::open(&place, &ports, &matches)) {
@@ -198,12 +171,11 @@ fn prepare(
 
 /// Rank 0's part with files; none where it is plain that they cannot be shared.
 fn prepare_files(
-    communicator: &Communicator,
+    met: &Met,
     world: &mut WorldFacts,
 ) -> Result<Option<(FilePlan, TrialDirectory, PayloadFacts)>, Error> {
-    let inner = &communicator.inner.world;
-    let processes = &inner.processes;
-    let chosen = inner.ground.choose(world.sees_same_mounts)?;
+    let processes = &met.processes;
+    let chosen = met.context.choose(world.sees_same_mounts)?;
     world.directory = Some(chosen.display().to_string());
     let file_system = FileSystem::of(&chosen)?;
     if cannot_be_shared(&file_system, processes).is_some() {
@@ -212,14 +184,14 @@ fn prepare_files(
         world.blind = numbers(&probers(processes));
         return Ok(None);
     }
-    let (rendezvous, own) = inner.ground.enter(&chosen)?;
+    let (rendezvous, own) = met.context.enter(&chosen)?;
     let (directory, payload, locator) = directory::publish(
-        &inner.ground,
+        &met.context,
         &rendezvous,
         own,
         processes,
-        communicator.world_size(),
-        inner.communicator,
+        met.communicator.world_size(),
+        met.id,
     )?;
     let files = FilePlan {
         directory: chosen,
@@ -232,15 +204,14 @@ fn prepare_files(
 
 /// Tries what rank 0 has made in the directory; on rank 0, how soon it has seen a file of each rank.
 fn try_files(
-    communicator: &Communicator,
+    met: &Met,
     files: &FilePlan,
     held: &Held,
     facts: &mut RankFacts,
     trial: &mut TrialFacts,
     world: &mut WorldFacts,
 ) -> Result<Vec<Option<f64>>, Error> {
-    let inner = &communicator.inner.world;
-    let processes = &inner.processes;
+    let processes = &met.processes;
     let directory = files.directory.as_path();
     let rendezvous = files.rendezvous.as_path();
     let is_known = facts
@@ -250,19 +221,19 @@ fn try_files(
     if !is_known {
         let depth = Depth::Brief;
         let origin = "rank 0".to_owned();
-        facts.directory = Some(directory::examine(directory, origin, &inner.ground, depth));
+        facts.directory = Some(directory::examine(directory, origin, &met.context, depth));
     }
     let opened = match &held.directory {
         Some(directory) => Ok(directory.0.clone()),
-        None => open(communicator, rendezvous, files.facts.clone()),
+        None => open(met, rendezvous, files.facts.clone()),
     };
     trial.problem = opened.as_ref().err().map(ToString::to_string);
     let mut seen = Vec::new();
     if !world.sees_same_mounts {
-        let me = communicator.rank();
-        let proved = sharing::prove(communicator, me, processes, rendezvous, opened.as_ref())?;
+        let me = met.communicator.rank();
+        let proved = sharing::prove(met, me, processes, rendezvous, opened.as_ref())?;
         match proved {
-            None => seen = time_files(communicator, rendezvous, &opened, trial)?,
+            None => seen = time_files(met, rendezvous, &opened, trial)?,
             Some(blindness) => {
                 world.blind = numbers(&blindness.ranks);
                 world.blind_reason = Some(blindness.reason);
@@ -285,22 +256,18 @@ fn numbers(ranks: &[usize]) -> Vec<u32> {
     ranks.filter_map(|rank| u32::try_from(*rank).ok()).collect()
 }
 
-fn open(
-    communicator: &Communicator,
-    rendezvous: &Path,
-    facts: GatherFacts,
-) -> Result<GatherDir, Error> {
+fn open(met: &Met, rendezvous: &Path, facts: GatherFacts) -> Result<GatherDir, Error> {
     if let Some(directory) = rendezvous.parent() {
         make_rendezvous(directory)?;
     }
     let own = check_writing(rendezvous, facts.mode)?.0;
-    sharing::open(communicator, rendezvous, facts, Rank::ZERO, own)
+    sharing::open(met, rendezvous, facts, Rank::ZERO, own)
 }
 
 /// Times new files, now that every client has listed the directory they come into: rank 0 looks for those
 /// of all probers, they look for its.
 fn time_files(
-    communicator: &Communicator,
+    met: &Met,
     rendezvous: &Path,
     opened: &Result<GatherDir, Error>,
     trial: &mut TrialFacts,
@@ -309,14 +276,10 @@ fn time_files(
     if let Some(directory) = prober {
         directory.visible_nonces(&[], Duration::ZERO, &mut |_| Ok(()))?;
     }
-    communicator.barrier()?;
+    met.communicator.barrier()?;
     let mut planted = None;
     let mut own = None;
-    let me = communicator
-        .inner
-        .world
-        .processes
-        .get(communicator.rank().index());
+    let me = met.own_process();
     if let (Some(directory), Some(me)) = (prober, me) {
         let nonce = ProbeNonce::random();
         match directory.plant(nonce, me) {
@@ -324,8 +287,8 @@ fn time_files(
             Err(problem) => trial.problem = Some(problem.to_string()),
         }
     }
-    let nonces: Vec<Option<ProbeNonce>> = communicator.all_gather(&own)?;
-    let is_root = communicator.rank() == Rank::ZERO;
+    let nonces: Vec<Option<ProbeNonce>> = met.communicator.all_gather(&own)?;
+    let is_root = met.communicator.rank() == Rank::ZERO;
     let (first, others) = nonces.split_first().unwrap_or((&None, &[]));
     let wanted: Vec<ProbeNonce> = if is_root {
         others.iter().filter_map(|nonce| *nonce).collect()
@@ -333,7 +296,7 @@ fn time_files(
         first.iter().copied().collect()
     };
     let Some(directory) = prober else {
-        communicator.barrier()?;
+        met.communicator.barrier()?;
         return Ok(Vec::new());
     };
     let since = Instant::now();
@@ -349,7 +312,7 @@ fn time_files(
         time.map(Duration::as_secs_f64)
     };
     // Nobody goes on to something else while others still look.
-    communicator.barrier()?;
+    met.communicator.barrier()?;
     if is_root {
         Ok(nonces.into_iter().map(seconds).collect())
     } else {
@@ -359,18 +322,15 @@ fn time_files(
 }
 
 /// Tries rank 0's addresses, from one rank of each network but rank 0.
-fn reach(
-    communicator: &Communicator,
-    card: Option<&[u8]>,
-) -> Result<Option<Vec<ReachFact>>, Error> {
-    let processes = &communicator.inner.world.processes;
-    let namespaces: Vec<u64> = communicator.all_gather(&network_namespace())?;
+fn reach(met: &Met, card: Option<&[u8]>) -> Result<Option<Vec<ReachFact>>, Error> {
+    let processes = &met.processes;
+    let namespaces: Vec<u64> = met.communicator.all_gather(&network_namespace())?;
     let networks: Vec<(&str, u64)> = processes
         .iter()
         .map(|process| process.boot_id.as_str())
         .zip(namespaces)
         .collect();
-    let me = communicator.rank().index();
+    let me = met.communicator.rank().index();
     let mut before = networks.iter().take(me).skip(1);
     let is_visitor = me > 0 && before.all(|other| Some(other) != networks.get(me));
     let (Some(card), Some(process), true) = (card, processes.get(me), is_visitor) else {
@@ -390,10 +350,10 @@ fn reach(
 }
 
 /// An interval of this host's clock that holds a moment which lies in the intervals of all ranks.
-fn rendezvous_in_time(communicator: &Communicator) -> Result<[f64; 2], Error> {
+fn rendezvous_in_time(met: &Met) -> Result<[f64; 2], Error> {
     // So that all come to the second one at about the same time.
-    communicator.barrier()?;
+    met.communicator.barrier()?;
     let before = epoch_seconds(SystemTime::now());
-    communicator.barrier()?;
+    met.communicator.barrier()?;
     Ok([before, epoch_seconds(SystemTime::now())])
 }

@@ -9,11 +9,21 @@ use std::{
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serializer};
 
-pub(crate) fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+/// Writes a path as its bytes; for `#[serde(with = "exact_path")]`.
+///
+/// # Errors
+///
+/// Those of the serializer.
+pub fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_bytes(path.as_os_str().as_bytes())
 }
 
-pub(crate) fn deserialize<'de, D: Deserializer<'de>>(source: D) -> Result<PathBuf, D::Error> {
+/// Reads a path from its bytes.
+///
+/// # Errors
+///
+/// Those of the deserializer.
+pub fn deserialize<'de, D: Deserializer<'de>>(source: D) -> Result<PathBuf, D::Error> {
     let bytes = Bytes::deserialize(source)?;
     Ok(OsStr::from_bytes(&bytes).into())
 }

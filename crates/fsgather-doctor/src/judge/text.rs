@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fsgather_core::duration_text;
 
-use crate::diagnosis::facts::RankFacts;
+use crate::facts::RankFacts;
 
 /// A time, to two digits or so: `0.4 ms`, `35 ms`, `1.2 s`, `3 min`.
 pub(super) fn seconds(seconds: f64) -> String {

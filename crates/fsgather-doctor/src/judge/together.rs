@@ -8,7 +8,7 @@ use super::{
     files::{CLOCKS, ahead_or_behind, is_off},
     numbers, rank, text,
 };
-use crate::diagnosis::{
+use crate::{
     facts::{RankFacts, ReachFact, WorldFacts},
     finding::{Finding, Level, Topic},
 };

@@ -2,7 +2,7 @@
 
 use fsgather_store::Capacity;
 
-use crate::diagnosis::facts::{
+use crate::facts::{
     AccessFacts, ClockFact, DirectoryFacts, LauncherFacts, LeftoverFacts, LimitFacts, MountFacts,
     NetworkFacts, PayloadFacts, RankFacts, ReachFact, ReadFacts, SettingFact, TrialFacts,
     WorldFacts,

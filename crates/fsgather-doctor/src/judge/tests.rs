@@ -10,7 +10,7 @@ use super::{
     samples::{met, rank, reached, setting, shut},
     *,
 };
-use crate::diagnosis::{
+use crate::{
     facts::{ClockFact, DirectoryFacts, LauncherFacts, LeftoverFacts, PayloadFacts, ReachFact},
     finding::{Conclusion, Level},
 };
@@ -278,7 +278,7 @@ fn each_way_in_which_a_directory_fails_is_a_problem_with_what_to_do() {
             Level::Problem,
         ),
         (
-            |facts| facts.stuck_at = Some(crate::diagnosis::directory::SURVEYING.into()),
+            |facts| facts.stuck_at = Some(crate::directory::SURVEYING.into()),
             "takes longer than 20 s",
             Level::Warning,
         ),

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use fsgather_core::{ChannelId, Epoch, Error, ProcessId, Rank, WorldSize};
+use fsgather_core::{ChannelId, Epoch, Error, ProcessId, Rank, WorldSize, lock};
 use fsgather_store::{
     Access, Capacity, Class, CollectPolicy, CompressionSetting, Encoding, FileSystem, GatherDir,
     Locator, Mount, OwnUid, PayloadId, PublishMode, Rules, Surveyor, check_writing, has_rendezvous,
@@ -19,10 +19,10 @@ use fsgather_store::{
 };
 use uuid::Uuid;
 
-use super::facts::{
+use crate::facts::{
     AccessFacts, ClockFact, DirectoryFacts, LeftoverFacts, MountFacts, PayloadFacts, ReadFacts,
 };
-use crate::{ground::Ground, inner::lock};
+use fsgather_rendezvous::local_context::LocalContext;
 
 /// How long the file system may take to answer.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -48,19 +48,19 @@ pub(super) enum Depth {
 pub(super) fn examine(
     path: &Path,
     origin: String,
-    ground: &Ground,
+    context: &LocalContext,
     depth: Depth,
 ) -> DirectoryFacts {
     let noted = Arc::new(Mutex::new(DirectoryFacts {
         path: path.display().to_string(),
         origin,
-        effective_uid: ground.uid,
+        effective_uid: context.uid,
         ..DirectoryFacts::default()
     }));
     let (done, waiting) = mpsc::channel();
     let look = Look {
         path: path.to_owned(),
-        ground: ground.clone(),
+        context: context.clone(),
         noted: Arc::clone(&noted),
     };
     let started = thread::Builder::new()
@@ -83,7 +83,7 @@ pub(super) fn examine(
 /// A look at a directory that is under way.
 struct Look {
     path: PathBuf,
-    ground: Ground,
+    context: LocalContext,
     noted: Arc<Mutex<DirectoryFacts>>,
 }
 
@@ -151,7 +151,7 @@ impl Look {
     fn write(&self, rendezvous: &Path, depth: Depth) -> Result<(), Error> {
         self.begin("writing a file in it");
         let (since, before) = (Instant::now(), SystemTime::now());
-        let (own, server) = check_writing(rendezvous, self.ground.mode)?;
+        let (own, server) = check_writing(rendezvous, self.context.mode)?;
         let (took, after) = (since.elapsed(), SystemTime::now());
         self.note(|facts| {
             facts.own_uid = Some(own.0);
@@ -161,7 +161,7 @@ impl Look {
         });
         if depth == Depth::Alone {
             self.begin("publishing a payload in it");
-            let payload = try_alone(&self.ground, rendezvous, own)?;
+            let payload = try_alone(&self.context, rendezvous, own)?;
             self.note(|facts| facts.payload = Some(payload));
         }
         Ok(())
@@ -169,10 +169,14 @@ impl Look {
 }
 
 /// Makes a gather directory, publishes a payload in it, reads it and removes everything.
-fn try_alone(ground: &Ground, rendezvous: &Path, own: OwnUid) -> Result<PayloadFacts, Error> {
+fn try_alone(
+    context: &LocalContext,
+    rendezvous: &Path,
+    own: OwnUid,
+) -> Result<PayloadFacts, Error> {
     let me = fsgather_store::this_process()?;
     let (directory, mut facts, locator) = publish(
-        ground,
+        context,
         rendezvous,
         own,
         &[me],
@@ -209,15 +213,15 @@ impl Drop for TrialDirectory {
 
 /// Makes a gather directory for trial and publishes a payload in it, as rank 0.
 pub(super) fn publish(
-    ground: &Ground,
+    context: &LocalContext,
     rendezvous: &Path,
     own: OwnUid,
     processes: &[ProcessId],
     world_size: WorldSize,
     communicator: Uuid,
 ) -> Result<(TrialDirectory, PayloadFacts, Locator), Error> {
-    let owner = ground.owner(processes, world_size, communicator);
-    let directory = GatherDir::create_anew(rendezvous, ground.mode, owner, own)?;
+    let owner = context.owner(processes, world_size, communicator);
+    let directory = GatherDir::create_anew(rendezvous, context.mode, owner, own)?;
     let directory = TrialDirectory(directory);
     let publish = match directory.facts().publish {
         PublishMode::Rename => "rename",
@@ -315,16 +319,16 @@ mod tests {
     use super::*;
     use fsgather_config::settings::Settings;
 
-    fn ground() -> Ground {
+    fn context() -> LocalContext {
         let settings =
             Settings::resolve(&fsgather_config::environment::Variables::default()).unwrap();
-        crate::meeting::ground(&settings, rustix::process::geteuid().as_raw())
+        LocalContext::of(&settings, rustix::process::geteuid().as_raw())
     }
 
     #[test]
     fn a_good_directory_is_fully_told_and_left_as_it_was() {
         let place = tempfile::tempdir().unwrap();
-        let facts = examine(place.path(), "argument".into(), &ground(), Depth::Alone);
+        let facts = examine(place.path(), "argument".into(), &context(), Depth::Alone);
         assert_eq!((&facts.problem, &facts.stuck_at), (&None, &None));
         assert!(facts.file_system.is_some() && facts.mount.is_some() && facts.class.is_some());
         assert!(facts.own_uid.is_some() && facts.write_seconds.is_some_and(|took| took > 0.0));
@@ -345,7 +349,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let rendezvous = make_rendezvous(place.path()).unwrap();
         std::fs::write(rendezvous.join("data_to_gather_1_2_3.pkl"), b"12345").unwrap();
-        let facts = examine(place.path(), "argument".into(), &ground(), Depth::Alone);
+        let facts = examine(place.path(), "argument".into(), &context(), Depth::Alone);
         // Fresh, so that `clean` would leave it.
         assert_eq!(facts.leftovers, Some(LeftoverFacts::default()));
         assert_eq!(std::fs::read_dir(rendezvous).unwrap().count(), 1);
@@ -355,7 +359,7 @@ mod tests {
     fn a_directory_that_is_not_there_is_a_problem_and_no_more() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("nowhere");
-        let facts = examine(&path, "argument".into(), &ground(), Depth::Brief);
+        let facts = examine(&path, "argument".into(), &context(), Depth::Brief);
         let problem = facts.problem.unwrap();
         assert!(problem.contains(path.to_str().unwrap()), "{problem}");
         assert_eq!((facts.file_system, facts.stuck_at), (None, None));

@@ -14,7 +14,7 @@ mod together;
 
 use fsgather_core::Error;
 
-use super::{
+use crate::{
     facts::{RankFacts, WorldFacts},
     finding::{Finding, Topic},
 };

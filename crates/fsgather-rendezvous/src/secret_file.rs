@@ -22,7 +22,7 @@ const TOO_OPEN: u32 = 0o027;
 /// # Errors
 ///
 /// [`Error::Storage`] when it cannot be read, [`Error::Config`] when it may be known to others, or holds no secret.
-pub(crate) fn read(path: &Path) -> Result<[u8; 32], Error> {
+pub fn read(path: &Path) -> Result<[u8; 32], Error> {
     let cannot = |error| Error::storage("read the secret in", path, &error);
     let refused =
         |why: &str| Error::config(format!("FSGATHER_SECRET_FILE: {} {why}", path.display()));

@@ -1,4 +1,4 @@
-//! The knowledge that a rank brings along to set-ups: [`Ground`].
+//! The facts of one rank that every set-up needs: [`LocalContext`].
 
 use std::{
     ops::RangeInclusive,
@@ -7,56 +7,103 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use fsgather_config::{environment::Variables, settings::Settings};
 use fsgather_control::InterfaceFilter;
 use fsgather_core::{Error, ProcessId, WorldSize};
 use fsgather_store::{
-    OwnUid, OwnerRecord, check_writing, default_local, draw_id, make_rendezvous, takes_no_data,
+    OwnUid, OwnerRecord, check_writing, default_local, draw_id, make_rendezvous, own_user_text,
+    takes_no_data,
 };
 use uuid::Uuid;
 
-/// What a rank brings along to set-ups.
+/// The directory that is used when all ranks run on this host and none was named:
+/// `/tmp/fsgather-<uid>`, made for this user alone if it is not there.
+///
+/// # Errors
+///
+/// [`Error::Storage`] when it cannot be made, belongs to somebody else, is a link, or is open to others.
+pub fn local_directory() -> Result<PathBuf, Error> {
+    default_local(rustix::process::geteuid().as_raw())
+}
+
+/// What one rank knows before it meets the others, and brings along to each set-up.
 #[derive(Clone)]
-pub(crate) struct Ground {
+pub struct LocalContext {
     /// The directory that was named, if one was.
-    pub(crate) named: Option<PathBuf>,
+    pub named: Option<PathBuf>,
     /// Whether the private directory of this host is used when all ranks see the same mounts and none was named.
-    pub(crate) has_local_default: bool,
+    pub has_local_default: bool,
     /// What is used otherwise: the working directory.
-    pub(crate) shared_default: Option<PathBuf>,
+    pub shared_default: Option<PathBuf>,
     /// Whether a channel of the program's own has introduced the ranks, so that they need no directory to meet.
-    pub(crate) is_introduced: bool,
+    pub is_introduced: bool,
     /// Rendezvous directories that have been tried, and the owner that files in them have.
-    pub(crate) known: Vec<(PathBuf, OwnUid)>,
+    pub known: Vec<(PathBuf, OwnUid)>,
     /// Why this rank cannot use the directory, although it can see it: to be told to all.
-    pub(crate) problem: Option<Error>,
+    pub problem: Option<Error>,
     /// Whether payloads may not go over a network in plain text.
-    pub(crate) encrypt: bool,
-    pub(crate) mode: u32,
-    pub(crate) uid: u32,
-    pub(crate) user: String,
-    pub(crate) job: Option<String>,
+    pub encrypt: bool,
+    /// The mode of gather directories.
+    pub mode: u32,
+    /// The effective uid of this rank.
+    pub uid: u32,
+    /// The name of that user, for people.
+    pub user: String,
+    /// What tells this job apart from others.
+    pub job: Option<String>,
     /// How to connect to other ranks; none where there is no network.
-    pub(crate) links: Option<LinkSettings>,
+    pub links: Option<LinkSettings>,
 }
 
 /// How to connect to other ranks.
 #[derive(Clone)]
-pub(crate) struct LinkSettings {
-    pub(crate) ports: RangeInclusive<u16>,
-    pub(crate) interfaces: Arc<InterfaceFilter>,
-    pub(crate) patience: Duration,
-    pub(crate) network_namespace: u64,
+pub struct LinkSettings {
+    /// Where to listen.
+    pub ports: RangeInclusive<u16>,
+    /// Which addresses to publish.
+    pub interfaces: Arc<InterfaceFilter>,
+    /// How long a call waits since anything last moved.
+    pub patience: Duration,
+    /// The inode of this process's network namespace; 0 when unknown.
+    pub network_namespace: u64,
 }
 
 /// Whether a directory with this problem can be done without where there is another way: one that nobody has named, and
 /// any that takes no more data.
-pub(crate) fn is_dispensable(problem: &Error, is_named: bool) -> bool {
+#[must_use]
+pub fn is_dispensable(problem: &Error, is_named: bool) -> bool {
     matches!(problem, Error::Storage { .. }) && (!is_named || takes_no_data(problem))
 }
 
-impl Ground {
+impl LocalContext {
+    /// That of a rank with these settings.
+    #[must_use]
+    pub fn of(settings: &Settings, uid: u32) -> Self {
+        let named = settings.directory.value.clone();
+        let is_named = named.is_some();
+        Self {
+            named,
+            has_local_default: settings.detection.is_on_one_host(),
+            shared_default: if is_named {
+                None
+            } else {
+                std::env::current_dir().ok()
+            },
+            is_introduced: false,
+            known: Vec::new(),
+            problem: None,
+            encrypt: settings.encrypt.value,
+            mode: settings.dir_mode.value.mode(),
+            uid,
+            user: own_user_text(uid, Variables::of_process().get("LOGNAME")),
+            job: settings.job.value.clone(),
+            links: None,
+        }
+    }
+
     /// For worlds without a directory.
-    pub(crate) fn nowhere() -> Self {
+    #[must_use]
+    pub fn nowhere() -> Self {
         Self {
             named: None,
             has_local_default: false,
@@ -73,13 +120,19 @@ impl Ground {
         }
     }
 
-    pub(crate) fn known_owner(&self, rendezvous: &Path) -> Option<OwnUid> {
+    /// The owner that files have in a rendezvous directory that has been tried.
+    #[must_use]
+    pub fn known_owner(&self, rendezvous: &Path) -> Option<OwnUid> {
         let known = self.known.iter().find(|(known, _)| known == rendezvous);
         known.map(|(_, own)| *own)
     }
 
     /// The directory for payloads; `all_here` says whether all ranks see the same mounts.
-    pub(crate) fn choose(&self, all_here: bool) -> Result<PathBuf, Error> {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] where there is none; why the private one cannot be used.
+    pub fn choose(&self, all_here: bool) -> Result<PathBuf, Error> {
         if let Some(named) = &self.named {
             return Ok(named.clone());
         }
@@ -95,18 +148,21 @@ impl Ground {
 
     /// The private directory of this host, where that is used if all ranks see the same mounts; why not, if it cannot
     /// be used.
-    pub(crate) fn local_default(&self) -> Option<Result<PathBuf, Error>> {
+    #[must_use]
+    pub fn local_default(&self) -> Option<Result<PathBuf, Error>> {
         let is_used = self.named.is_none() && self.has_local_default;
         is_used.then(|| default_local(self.uid))
     }
 
     /// Whether a directory that was chosen is the working directory, for want of a better one.
-    pub(crate) fn is_working_directory(&self, chosen: &Path) -> bool {
+    #[must_use]
+    pub fn is_working_directory(&self, chosen: &Path) -> bool {
         self.named.is_none() && self.shared_default.as_deref() == Some(chosen)
     }
 
     /// What a new gather directory of these ranks says of its owner, rank 0.
-    pub(crate) fn owner(
+    #[must_use]
+    pub fn owner(
         &self,
         processes: &[ProcessId],
         world_size: WorldSize,
@@ -128,7 +184,11 @@ impl Ground {
     }
 
     /// Makes a rendezvous directory in `directory`, or finds it, and the owner files have in it.
-    pub(crate) fn enter(&self, directory: &Path) -> Result<(PathBuf, OwnUid), Error> {
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Storage`] when it cannot be made, or written to.
+    pub fn enter(&self, directory: &Path) -> Result<(PathBuf, OwnUid), Error> {
         let path = make_rendezvous(directory)?;
         let own = match self.known_owner(&path) {
             Some(own) => own,

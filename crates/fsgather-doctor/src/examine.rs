@@ -9,18 +9,24 @@ use fsgather_control::{
 use fsgather_core::{Error, ProcessId, WorldSize};
 use rustix::process::{Resource, getrlimit};
 
-use super::{
+use crate::{
     directory::{self, Depth},
     facts::{DirectoryFacts, LauncherFacts, LimitFacts, NetworkFacts, RankFacts, SettingFact},
 };
-use crate::{builder::network_namespace, ground::Ground, secret_file};
 use fsgather_config::{
     launcher::Detection,
     settings::{Control, Origin, RendezvousSetting, SecretSetting, Settings, Transport},
 };
+use fsgather_rendezvous::{
+    local_context::LocalContext, secret_file, this_process::network_namespace,
+};
 
 /// What this rank finds out by itself.
-pub(super) fn rank_facts(settings: &Settings, ground: &Ground, process: &ProcessId) -> RankFacts {
+pub(super) fn rank_facts(
+    settings: &Settings,
+    context: &LocalContext,
+    process: &ProcessId,
+) -> RankFacts {
     let detection = &settings.detection;
     RankFacts {
         rank: detection.rank.get(),
@@ -33,7 +39,7 @@ pub(super) fn rank_facts(settings: &Settings, ground: &Ground, process: &Process
         wrong_settings: wrong_settings(settings),
         limits: limits(detection.world_size),
         network: network(settings, process),
-        directory: directory_facts(settings, ground),
+        directory: directory_facts(settings, context),
         trial: None,
     }
 }
@@ -146,7 +152,7 @@ fn texts(addresses: &[IpAddr]) -> Vec<String> {
 }
 
 /// The directory that these settings use, as far as one rank can know; none where they use none.
-fn directory_facts(settings: &Settings, ground: &Ground) -> Option<DirectoryFacts> {
+fn directory_facts(settings: &Settings, context: &LocalContext) -> Option<DirectoryFacts> {
     let named = settings.directory.origin == Origin::Argument;
     let meets_elsewhere = matches!(
         settings.rendezvous.value,
@@ -161,7 +167,7 @@ fn directory_facts(settings: &Settings, ground: &Ground) -> Option<DirectoryFact
         (false, true) => Depth::Surveyed,
         (false, false) => Depth::Brief,
     };
-    let path: PathBuf = match ground.choose(settings.detection.is_on_one_host()) {
+    let path: PathBuf = match context.choose(settings.detection.is_on_one_host()) {
         Ok(path) => path,
         Err(error) => {
             return Some(DirectoryFacts {
@@ -171,19 +177,22 @@ fn directory_facts(settings: &Settings, ground: &Ground) -> Option<DirectoryFact
         }
     };
     let origin = origin_text(settings.directory.origin);
-    Some(directory::examine(&path, origin, ground, depth))
+    Some(directory::examine(&path, origin, context, depth))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::meeting;
     use fsgather_config::environment::Variables;
 
     fn of(pairs: &[(&str, &str)]) -> RankFacts {
         let settings = Settings::resolve(&pairs.iter().copied().collect::<Variables>()).unwrap();
-        let ground = meeting::ground(&settings, rustix::process::geteuid().as_raw());
-        rank_facts(&settings, &ground, &fsgather_store::this_process().unwrap())
+        let context = LocalContext::of(&settings, rustix::process::geteuid().as_raw());
+        rank_facts(
+            &settings,
+            &context,
+            &fsgather_store::this_process().unwrap(),
+        )
     }
 
     #[test]

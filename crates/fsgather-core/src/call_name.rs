@@ -1,0 +1,60 @@
+//! Names a call in messages: [`CallName`].
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Call, Epoch, Operation, Site};
+
+/// A rank's call as messages name it: `all_gather #2 at eval.py:42`.
+///
+/// A place of more than 256 bytes is cut, since a message may name thousands of calls.
+///
+/// ```
+/// use fsgather_core::{Call, CallName, Epoch, Operation, Site};
+///
+/// let call = Call { number: 2, ..Call::new(Operation::AllGather, Site::named("eval.py:42")) };
+/// let name = CallName::of(&call, Epoch::new(3));
+/// assert_eq!(name.to_string(), "all_gather #2 at eval.py:42");
+/// assert_eq!(name.short(), "all_gather #2");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct CallName {
+    /// The operation.
+    pub operation: Operation,
+    /// Which of the program's calls on its communicator it is; see [`Call::number`].
+    pub number: u64,
+    /// Its number among all exchanges of its communicator.
+    pub epoch: Epoch,
+    /// Where in the program it was made.
+    pub site: Site,
+}
+
+impl CallName {
+    /// That of a call.
+    #[must_use]
+    pub fn of(call: &Call, epoch: Epoch) -> Self {
+        Self {
+            operation: call.operation,
+            number: call.number,
+            epoch,
+            site: call.site.short(),
+        }
+    }
+
+    /// The name without the place.
+    #[must_use]
+    pub fn short(&self) -> String {
+        self.operation.numbered(self.number)
+    }
+}
+
+impl fmt::Display for CallName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.short())?;
+        if self.site.is_known() {
+            write!(f, " at {}", self.site)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,208 @@
+//! Joins a world: [`join`].
+
+use std::{
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use fsgather_config::{
+    environment::Variables,
+    settings::{Control, RendezvousSetting, Settings},
+};
+use fsgather_control::{means_loopback_only, meet};
+use fsgather_core::{Error, Exchange, Interrupt, ProcessId, Start};
+use fsgather_store::liveness;
+use uuid::Uuid;
+
+use crate::{
+    local_context::{LinkSettings, LocalContext},
+    preparation::{Prepared, prepare},
+    rendezvous::Rendezvous,
+    start,
+    this_process::network_namespace,
+};
+
+/// How long a rank that cannot use the directory tries to tell the others so.
+const TELL_PROBLEM: Duration = Duration::from_secs(5);
+
+/// For what ranks meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// To gather: whoever cannot use the directory says so, and nobody goes on.
+    Gather,
+    /// To find out what is wrong: they meet wherever they can, and nothing is warned of that is told anyway.
+    Diagnose,
+}
+
+/// What one rank says to meet the others.
+#[derive(Clone, Debug)]
+pub struct Request<'a> {
+    /// The settings of the rank; more than one rank in its world.
+    pub settings: Settings,
+    /// The variables that they come from.
+    pub variables: &'a Variables,
+    /// How ranks find rank 0, if the program says so; else the setting counts.
+    pub rendezvous: Option<Rendezvous>,
+    /// The process that this rank is.
+    pub process: ProcessId,
+    /// Ends the meeting from outside.
+    pub interrupt: Interrupt,
+    /// For what they meet.
+    pub purpose: Purpose,
+}
+
+/// A world that has formed, as one of its ranks sees it.
+pub struct Joined {
+    /// Connects the ranks.
+    pub exchange: Box<dyn Exchange>,
+    /// Names this world.
+    pub communicator: Uuid,
+    /// Where all ranks run, by rank.
+    pub processes: Vec<ProcessId>,
+    /// What this rank brings along.
+    pub context: LocalContext,
+}
+
+/// Meets the other ranks of a world of several.
+///
+/// Returns when all ranks are connected. Whether they share a directory is not tried yet; what this rank knows
+/// against it is in [`LocalContext::problem`], to be told to all before anything is handed over.
+///
+/// # Errors
+///
+/// [`Error::Rendezvous`], [`Error::Timeout`] and the others that
+/// [`meet::join`] has; [`Error::Config`] for settings that do not go together.
+pub fn join(request: Request<'_>) -> Result<Joined, Error> {
+    let Request {
+        mut settings,
+        variables,
+        rendezvous,
+        process,
+        interrupt,
+        purpose,
+    } = request;
+    let is_tried = purpose == Purpose::Diagnose;
+    let rendezvous = rendezvous.or_else(|| {
+        Some(match settings.rendezvous.value.as_ref()? {
+            RendezvousSetting::File(directory) => Rendezvous::File(directory.clone()),
+            RendezvousSetting::Tcp { host, port } => Rendezvous::Tcp(format!("{host}:{port}")),
+        })
+    });
+    let uid = rustix::process::geteuid().as_raw();
+    let is_introduced = matches!(rendezvous, Some(Rendezvous::Custom(_)));
+    // A secret that several jobs have tells them apart only where each has a port of its own.
+    let has_own_port = matches!(rendezvous, Some(Rendezvous::Tcp(_)));
+    let knows_its_own = is_introduced || has_own_port && settings.secret.value.is_some();
+    let found = (!knows_its_own).then(|| start::find(&mut settings, variables, &process));
+    let (start, rival) = found.unwrap_or_default();
+    let key = settings.job_key(uid, next_number(is_introduced));
+    let mut prepared = prepare(&settings, rendezvous.as_ref(), &key, &process)?;
+    prepared.context.problem = prepared.context.problem.or(rival);
+    if is_tried {
+        prepared.context.problem = None;
+    }
+    let introduction = prepared.introduction.clone();
+    let config = config(&settings, process, start, interrupt, &mut prepared);
+    let links = LinkSettings {
+        ports: config.ports.clone(),
+        interfaces: Arc::clone(&config.interfaces),
+        patience: config.patience,
+        network_namespace: config.network_namespace,
+    };
+    let joined = meet::join(&config).inspect_err(|failure| {
+        if let Some(introduction) = &introduction {
+            introduction.refuse(&config.process, config.world_size, failure);
+        }
+    });
+    let joined = joined?;
+    let mut context = prepared.context;
+    if let (Some(start), false) = (start, is_tried) {
+        let found = start::check(
+            &settings,
+            variables,
+            start,
+            &config.process,
+            &joined.processes,
+        );
+        context.problem = context.problem.or(found.err());
+    }
+    context.links = joined.is_networked.then_some(links);
+    Ok(Joined {
+        exchange: joined.exchange,
+        communicator: joined.communicator,
+        processes: joined.processes,
+        context,
+    })
+}
+
+/// What the control plane has to know.
+fn config(
+    settings: &Settings,
+    process: ProcessId,
+    start: Option<Start>,
+    interrupt: Interrupt,
+    prepared: &mut Prepared,
+) -> meet::Config {
+    let interfaces = settings.interfaces.value.clone();
+    let is_at_home = matches!(
+        &prepared.meeting, meet::Meeting::Address { host, .. } if means_loopback_only(host)
+    );
+    let own = process.clone();
+    let job = settings.job.value.as_ref();
+    let attempt = settings.detection.attempt.as_ref();
+    meet::Config {
+        rank: settings.detection.rank,
+        world_size: settings.detection.world_size,
+        network_namespace: network_namespace(),
+        job: job.map_or_else(|| "an unnamed job".into(), |job| format!("job {job}")),
+        patience: settings.timeout.value,
+        join_patience: match (&prepared.context.problem, &prepared.introduction) {
+            (None, None) => settings.join_timeout.value,
+            (None, Some(introduction)) => introduction.left_of(settings.join_timeout.value),
+            (Some(_), _) => settings.join_timeout.value.min(TELL_PROBLEM),
+        },
+        ports: settings.port.value.ports(),
+        // Ranks that meet on the loopback of their host have their links there as well.
+        interfaces: Arc::new(move |name: &str, address: IpAddr| {
+            if is_at_home {
+                address.is_loopback()
+            } else {
+                interfaces.matches(name, address)
+            }
+        }),
+        meeting: prepared.meeting.clone(),
+        bond: prepared.bond.clone(),
+        encrypt: settings.encrypt.value,
+        control: match settings.control.value {
+            Control::Auto => meet::Control::Auto,
+            Control::Tcp => meet::Control::Tcp,
+            Control::Markers => meet::Control::Markers,
+        },
+        office: prepared.office.take(),
+        interrupt,
+        is_running: Arc::new(move |process: &ProcessId| !liveness(process, &own).has_ended()),
+        process,
+        start,
+        attempt: attempt.and_then(|count| count.trim().parse().ok()),
+        problem: prepared.context.problem.clone(),
+    }
+}
+
+/// Communicators of one process are numbered in the order in which they are made.
+///
+/// Those whose ranks are introduced to each other have numbers of their own: not all ranks of a job make them, and the
+/// numbers by which ranks look for each other in a directory must be the same on all.
+fn next_number(is_introduced: bool) -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    static NEXT_INTRODUCED: AtomicU32 = AtomicU32::new(1 << 31);
+    let next = if is_introduced {
+        &NEXT_INTRODUCED
+    } else {
+        &NEXT
+    };
+    next.fetch_add(1, Ordering::Relaxed)
+}
