@@ -36,7 +36,7 @@ pub(crate) struct Joining {
 /// What came of a try.
 pub(crate) enum Outcome {
     /// It has taken us in: who rank 0 is, and the connection.
-    Forming(String, Joining, Reader),
+    Forming(String, Box<Joining>, Reader),
     /// It has formed without us.
     Formed(String),
     /// Somebody else has started it.
@@ -133,7 +133,7 @@ async fn ask(
                 address,
                 credentials: credentials.clone(),
             };
-            Outcome::Forming(coordinator, joining, connection.reader)
+            Outcome::Forming(coordinator, Box::new(joining), connection.reader)
         }
         Ok(Ok(ToMember::Formed { running })) => Outcome::Formed(running),
         Ok(Ok(ToMember::Elsewhere { why })) => Outcome::Elsewhere(why),
