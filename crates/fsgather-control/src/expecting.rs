@@ -21,7 +21,7 @@ struct Forming {
 
 /// How to talk to a world that is forming.
 pub(crate) enum Way {
-    Tcp(Joining),
+    Tcp(Box<Joining>),
     Markers(Arc<Searching>),
 }
 
