@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use fsgather::housekeeping::{Rules, clean};
+use fsgather_store::{Rules, clean};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

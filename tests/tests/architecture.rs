@@ -10,6 +10,8 @@
 
 #[path = "architecture/promises.rs"]
 mod promises;
+#[path = "architecture/public_face.rs"]
+mod public_face;
 #[path = "architecture/source.rs"]
 mod source;
 

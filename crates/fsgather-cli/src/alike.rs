@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use fsgather::{bytes_text, duration_text};
+use fsgather_core::{bytes_text, duration_text};
 
 use crate::{
     colour::Hue,

@@ -64,7 +64,8 @@ pub(crate) fn table() -> String {
 mod tests {
     use std::time::Duration;
 
-    use fsgather::{Activity, Error, Peer, PeerFailure, Phase, Rank, StorageCause};
+    use fsgather::{Error, Rank};
+    use fsgather_core::{Activity, Peer, PeerFailure, Phase, StorageCause};
 
     use super::*;
 

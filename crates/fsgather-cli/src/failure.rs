@@ -7,7 +7,8 @@ use std::{
     process::ExitStatus,
 };
 
-use fsgather::{Error, Peer, PeerFailure};
+use fsgather::Error;
+use fsgather_core::{Peer, PeerFailure};
 
 use crate::exit;
 

@@ -7,7 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use fsgather::{Error, PeerFailure, Rank};
+use fsgather::{Error, Rank};
+use fsgather_core::PeerFailure;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,

@@ -15,6 +15,7 @@ mod exit;
 mod failure;
 mod heeded;
 mod heeded_variables;
+mod housekeeping;
 mod input;
 mod interruption;
 mod invocation;

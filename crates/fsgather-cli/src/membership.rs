@@ -6,7 +6,8 @@ use std::{
 };
 
 use clap::Args;
-use fsgather::{Builder, Communicator, Interrupt, Transport, last_error};
+use fsgather::{Builder, Communicator, Interrupt, Transport};
+use fsgather_report::last_error;
 
 use crate::{
     arguments::positive_duration, failure::Failure, interruption::Interruption,

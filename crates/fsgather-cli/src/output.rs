@@ -9,7 +9,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd},
 };
 
-use fsgather::plain_text;
+use fsgather_core::plain_text;
 use rustix::event::{PollFd, PollFlags};
 use serde::Serialize;
 

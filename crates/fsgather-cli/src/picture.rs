@@ -6,7 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather::{Phase, bytes_text, duration_text, progress::Report};
+use fsgather_core::Phase;
+use fsgather_core::{bytes_text, duration_text};
+use fsgather_report::progress::Report;
 
 /// Nothing is shown of what is over sooner.
 const LONG_ENOUGH: Duration = Duration::from_millis(500);

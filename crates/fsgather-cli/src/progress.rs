@@ -9,11 +9,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather::{Error, Rank, progress};
+use fsgather::{Error, Rank};
 use fsgather_config::{
     environment::Variables,
     settings::{Progress, Settings},
 };
+use fsgather_report::progress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::{

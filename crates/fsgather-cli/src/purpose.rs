@@ -3,7 +3,8 @@
 //! Commands of one job meet one after the other, each as a world of its own. Where a rank's command has ended before it
 //! met the others, its next one meets theirs, and every later one too: each would take another's data for its own.
 
-use fsgather::{Communicator, Peer, Rank};
+use fsgather::{Communicator, Rank};
+use fsgather_core::Peer;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`arguments`] | [`arguments::Arguments`]: what the program says, which wins over variables |
 //! | [`environment`] | the table of all variables, from which the reference page is generated, and [`environment::Variables`], what they say |
+//! | [`path_choice`], [`switches`] | which way the function `all_gather` goes, and who gets its result |
 //! | [`launcher`] | rank and world size by the variables of Slurm, MPI, torchrun, Kubernetes and others |
 //! | [`settings`] | [`settings::Settings`]: each setting parsed, with its origin |
 //!
@@ -15,4 +16,6 @@
 pub mod arguments;
 pub mod environment;
 pub mod launcher;
+pub mod path_choice;
 pub mod settings;
+pub mod switches;

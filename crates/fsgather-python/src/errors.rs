@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use fsgather::{Error, Peer, PeerFailure};
+use fsgather::Error;
+use fsgather_core::{Peer, PeerFailure};
 use pyo3::{
     prelude::*,
     types::{PyDict, PyTuple},
@@ -11,7 +12,7 @@ use pyo3::{
 /// A text that others have written, without what steers a terminal.
 #[pyfunction]
 pub(crate) fn plain_text(text: &str) -> Cow<'_, str> {
-    fsgather::plain_text(text)
+    fsgather_core::plain_text(text)
 }
 
 /// The exception for a failure, with its facts as attributes; never fails itself.

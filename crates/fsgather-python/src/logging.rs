@@ -11,8 +11,9 @@ use std::{
     sync::{Mutex, OnceLock},
 };
 
-use fsgather::{Error, plain_text};
+use fsgather::Error;
 use fsgather_config::environment::Variables;
+use fsgather_core::plain_text;
 use pyo3::{exceptions::PyException, prelude::*};
 use tracing::{
     Event, Level, Subscriber,

@@ -2,7 +2,8 @@
 
 use std::sync::OnceLock;
 
-use fsgather::{Rank, Switches, path_choice::GatherPath};
+use fsgather::Rank;
+use fsgather_config::{path_choice::GatherPath, switches::Switches};
 use pyo3::prelude::*;
 
 use crate::{communicator::Communicator, errors};
@@ -25,7 +26,7 @@ pub(crate) fn choose_path(
         *SWITCHES.get_or_init(|| switches)
     };
     let member = communicator.member()?;
-    let switches = switches.agreed(&member);
+    let switches = switches.agreed(member.transport());
     Ok(
         match switches.path(member.world_size(), force_filesys, force_cpu) {
             GatherPath::Solo => "solo",

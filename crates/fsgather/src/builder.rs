@@ -12,19 +12,15 @@ use fsgather_rendezvous::{
     join::{Joined, Purpose, Request, join},
     rendezvous::Rendezvous,
 };
+use fsgather_report::{
+    last_error,
+    progress::{self, Report},
+};
 use fsgather_store::this_process;
 
 use crate::{
-    blocking::step_aside,
-    codec::Postcard,
-    communicator::Communicator,
-    inner::Inner,
-    last_error,
-    ledger::Ledger,
-    progress::{self, Report},
-    route::Route,
-    set_up,
-    world::World,
+    blocking::step_aside, codec::Postcard, communicator::Communicator, inner::Inner,
+    ledger::Ledger, route::Route, set_up, world::World,
 };
 
 /// Says some things about a world in the program; variables and the launcher say the rest.

@@ -2,6 +2,7 @@
 
 use std::{fmt, panic::Location, sync::Arc};
 
+use fsgather_config::settings::Transport;
 use fsgather_core::{Error, Exchange, Interrupt, ProcessId, Rank, Site, Solo, WorldSize};
 use fsgather_rendezvous::this_process::process_or_unknown;
 
@@ -173,6 +174,19 @@ impl<C> Communicator<C> {
     #[must_use]
     pub fn world_size(&self) -> WorldSize {
         self.inner.exchange.world_size()
+    }
+
+    /// How large payloads travel unless a call says otherwise, as all ranks have agreed: where they were told different
+    /// ways, rank 0's counts.
+    #[must_use]
+    pub fn transport(&self) -> Transport {
+        self.inner.default_route().transport
+    }
+
+    /// Says how many bytes this rank hands in to its next call, for programs that know it of a stream and show progress.
+    #[doc(hidden)]
+    pub fn announce(&self, bytes: u64) {
+        self.inner.world.ledger.announce(bytes);
     }
 
     /// Waits until every rank has come here.

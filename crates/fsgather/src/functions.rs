@@ -7,12 +7,11 @@ use std::{
     sync::{Arc, Mutex},
 };
 
+use fsgather_config::switches::Switches;
 use fsgather_core::{Error, Rank, Site, lock};
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{
-    blocking::step_aside, call_builder::CallBuilder, communicator::Communicator, switches::Switches,
-};
+use crate::{blocking::step_aside, call_builder::CallBuilder, communicator::Communicator};
 use fsgather_config::settings::Transport;
 
 /// How one call of [`all_gather`] is to be made; by default as the variables say.
@@ -70,7 +69,7 @@ where
     let site = Site::of(Location::caller());
     step_aside(|| {
         let own = own()?;
-        let path = own.switches.agreed(&own.communicator).path(
+        let path = own.switches.agreed(own.communicator.transport()).path(
             own.communicator.world_size(),
             options.force_filesys,
             options.force_cpu,

@@ -15,7 +15,7 @@ use fsgather_core::{
     ChannelId, Epoch, Phase, ProcessId, Rank, Ticket, bytes_text, duration_text, lock,
 };
 
-use crate::progress::{self, CallReport, EVERY, Report};
+use fsgather_report::progress::{self, CallReport, EVERY, Report};
 
 /// The calls of one process in a world and its groups.
 #[derive(Debug, Default)]

@@ -56,7 +56,6 @@ mod parts;
 mod pending;
 mod pieces;
 mod records;
-mod switches;
 
 #[cfg(feature = "ndarray")]
 mod arrays;
@@ -70,17 +69,13 @@ mod groups;
 mod mpi_bootstrap;
 mod values;
 
-pub mod housekeeping;
-pub mod last_error;
-pub mod path_choice;
-pub mod progress;
+pub mod error;
 
 mod blocking;
 mod build_identity;
 mod collective;
 mod directories;
 mod file_calls;
-mod file_of_run;
 mod inner;
 mod ledger;
 mod links;
@@ -104,15 +99,8 @@ pub use communicator::Communicator;
 #[cfg(feature = "ndarray")]
 pub use element::Element;
 pub use fsgather_config::settings::{CompressionSetting, Control, Transport};
-pub use fsgather_core::{
-    Activity, Deadline, Epoch, Error, ErrorKind, GatherId, Interrupt, Missing, Operation, Peer,
-    PeerFailure, Phase, Rank, StorageCause, WorldSize, bytes_text, duration_text, plain_text,
-    typed_duration_text,
-};
-pub use fsgather_rendezvous::{
-    local_context::local_directory,
-    rendezvous::{Bootstrap, Rendezvous},
-};
+pub use fsgather_core::{Error, ErrorKind, Interrupt, Rank, WorldSize};
+pub use fsgather_rendezvous::rendezvous::{Bootstrap, Rendezvous};
 pub use fsgather_store::{Payload, WritablePayload};
 pub use functions::{AllGatherOptions, all_gather, all_gather_via_filesys, close};
 pub use groups::Arrival;
@@ -124,7 +112,6 @@ pub use parts::Parts;
 pub use pending::Pending;
 pub use pieces::Pieces;
 pub use records::Records;
-pub use switches::Switches;
 
 /// What the guides show is compiled and run with the documentation tests.
 #[cfg(all(

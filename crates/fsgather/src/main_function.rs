@@ -8,7 +8,7 @@ use std::{
 
 use fsgather_core::Error;
 
-use crate::last_error;
+use fsgather_report::last_error;
 
 /// Runs a program, and ends it as the command line ends: for an [`Error`] of this library with the sentence that
 /// names the rank concerned on standard error, and with [the code of its kind](crate::ErrorKind::exit_code).

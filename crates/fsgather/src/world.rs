@@ -12,13 +12,13 @@ use fsgather_core::{
     lock,
 };
 use fsgather_rendezvous::local_context::LocalContext;
+use fsgather_report::last_error;
 use fsgather_store::{CompressionSetting, PayloadId};
 use uuid::Uuid;
 
 use crate::{
     directories::{Directories, Ending},
     file_calls::FileCalls,
-    last_error,
     ledger::Ledger,
     links::Links,
     open_calls::OpenCalls,

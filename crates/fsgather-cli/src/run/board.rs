@@ -7,10 +7,8 @@ use std::{
     os::{fd::AsRawFd, unix::fs::FileExt},
 };
 
-use fsgather::{
-    WorldSize,
-    progress::{self, Report},
-};
+use fsgather::WorldSize;
+use fsgather_report::{progress, progress::Report};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::variables::Variable;
@@ -58,7 +56,7 @@ impl Board {
 
 #[cfg(test)]
 mod tests {
-    use fsgather::Phase;
+    use fsgather_core::Phase;
 
     use super::*;
 

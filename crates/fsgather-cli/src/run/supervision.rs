@@ -5,7 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather::{Deadline, Rank, duration_text, last_error::LastError};
+use fsgather::Rank;
+use fsgather_core::{Deadline, duration_text};
+use fsgather_report::last_error::LastError;
 use rustix::process::Signal;
 
 use super::{

@@ -7,8 +7,9 @@ use std::{
     time::Duration,
 };
 
-use fsgather::{Rank, WorldSize, typed_duration_text};
+use fsgather::{Rank, WorldSize};
 use fsgather_config::environment::Variables;
+use fsgather_core::typed_duration_text;
 use rand::{RngExt, rand_core::UnwrapErr, rngs::SysRng};
 
 use crate::{failure::Failure, log};

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Instant};
 
 use clap::Args;
-use fsgather::progress;
+use fsgather_report::progress;
 use serde::Serialize;
 
 use crate::{
@@ -96,7 +96,7 @@ pub(crate) fn broadcast(
             Input::of(Some("-".as_ref()))
         }?;
         if let Some(bytes) = input.expected_len().filter(|_| is_root) {
-            progress::expect(communicator, bytes);
+            communicator.announce(bytes);
         }
         let out = arguments.out.as_ref().map(|out| for_rank(out, rank));
         let payload = communicator

@@ -8,12 +8,11 @@ use std::{
     time::Duration,
 };
 
+use crate::housekeeping;
 use clap::Args;
-use fsgather::{
-    Interrupt, bytes_text, duration_text,
-    housekeeping::{self, Cleaning, CleaningStep, Failed, Kept, Planned, Rules},
-    typed_duration_text,
-};
+use fsgather::Interrupt;
+use fsgather_core::{bytes_text, duration_text, typed_duration_text};
+use fsgather_store::{Cleaning, CleaningStep, Failed, Kept, Planned, Rules};
 use serde::Serialize;
 
 use super::{

@@ -9,7 +9,8 @@ use std::{
 };
 
 use clap::Args;
-use fsgather::{Communicator, Rank, progress};
+use fsgather::{Communicator, Rank};
+use fsgather_report::progress;
 use serde::Serialize;
 
 use crate::{
@@ -136,7 +137,7 @@ pub(crate) fn gather(
             input.refuse(objection);
         }
         if let Some(bytes) = input.expected_len() {
-            progress::expect(communicator, bytes);
+            communicator.announce(bytes);
         }
         let mut sink = Sink::new(&destination, arguments.force, progress);
         if arguments.all {

@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use fsgather::{WorldSize, bytes_text, plain_text};
+use fsgather::WorldSize;
 use fsgather_config::settings::{Control, Transport};
+use fsgather_core::{bytes_text, plain_text};
 use fsgather_doctor::Mount;
 use rustix::system::uname;
 use serde::Serialize;

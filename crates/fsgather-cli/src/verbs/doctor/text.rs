@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use fsgather::bytes_text;
+use fsgather_core::bytes_text;
 use fsgather_doctor::{
     Conclusion, Diagnosis, Finding, Level, RankFacts, ReachFact, SettingFact, WorldFacts,
 };

@@ -6,7 +6,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use fsgather::{Error, typed_duration_text};
+use fsgather::Error;
+use fsgather_core::typed_duration_text;
 
 use crate::{
     colour,

@@ -11,12 +11,11 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use crate::housekeeping;
 use clap::Args;
-use fsgather::{
-    Rank, WorldSize,
-    housekeeping::{self, Rules},
-};
+use fsgather::{Rank, WorldSize};
 use fsgather_config::{environment::Variables, settings::Settings};
+use fsgather_store::Rules;
 
 use crate::{
     arguments::positive_duration,

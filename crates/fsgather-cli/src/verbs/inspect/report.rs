@@ -2,10 +2,9 @@
 
 use std::{collections::HashMap, path::PathBuf, time::SystemTime};
 
-use fsgather::{
-    Error, WorldSize,
-    housekeeping::{Leftover, ProcessId, Removable, Survey, SurveyedGather},
-};
+use fsgather::{Error, WorldSize};
+use fsgather_core::ProcessId;
+use fsgather_store::{Leftover, Removable, Survey, SurveyedGather};
 use serde::Serialize;
 
 #[derive(Serialize)]

@@ -4,12 +4,8 @@
 
 use std::{cmp::Reverse, collections::HashMap, fmt::Write, path::Path, time::Duration};
 
-use fsgather::{
-    GatherId, bytes_text, duration_text,
-    housekeeping::{
-        GatherState, Leftover, LeftoverKind, Meeting, ProcessId, Survey, SurveyedGather,
-    },
-};
+use fsgather_core::{GatherId, ProcessId, bytes_text, duration_text};
+use fsgather_store::{GatherState, Leftover, LeftoverKind, Meeting, Survey, SurveyedGather};
 
 use super::word;
 use crate::{
@@ -422,7 +418,7 @@ fn coarse(age: Duration) -> String {
 
 #[cfg(test)]
 mod tests {
-    use fsgather::housekeeping::{Rules, Surveyor};
+    use fsgather_store::{Rules, Surveyor};
 
     use super::*;
 

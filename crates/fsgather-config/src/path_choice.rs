@@ -2,7 +2,7 @@
 
 use fsgather_core::WorldSize;
 
-use fsgather_config::settings::Transport;
+use crate::settings::Transport;
 
 /// The way the values of one `all_gather` take, and who receives them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -41,8 +41,8 @@ pub struct PathConditions {
 /// asks for it.
 ///
 /// ```
-/// use fsgather::path_choice::{GatherPath, PathConditions, choose_path};
-/// use fsgather_config::settings::Transport;
+/// use fsgather_config::path_choice::{GatherPath, PathConditions, choose_path};
+/// use crate::settings::Transport;
 /// use fsgather_core::WorldSize;
 ///
 /// let path = choose_path(PathConditions {

@@ -67,7 +67,7 @@ impl LastError {
     /// The last error of each rank in what ranks have left, in the order in which they have left them. Pure.
     ///
     /// ```
-    /// use fsgather::last_error::LastError;
+    /// use fsgather_report::last_error::LastError;
     ///
     /// let left = "1\t\tno room\n0\t1\trank 1 failed (no room)\n";
     /// let errors = LastError::read(left);
@@ -129,7 +129,7 @@ fn place() -> Option<&'static Place> {
 }
 
 /// Leaves an error of this rank, where somebody looks for it.
-pub(crate) fn note(error: &Error) {
+pub fn note(error: &Error) {
     if let Some(place) = place() {
         leave(&place.path, &LastError::of(place.rank, error));
     }

@@ -20,7 +20,7 @@ use fsgather_core::{Phase, plain_text};
 
 use fsgather_config::environment::{self, Variables};
 
-use crate::{communicator::Communicator, file_of_run};
+use crate::file_of_run;
 
 /// What the file is called that `fsgather run` makes for it; ranks write to no other.
 pub const FILE_NAME: &str = "fsgather-progress";
@@ -69,7 +69,7 @@ const PHASES: [(Phase, &str); 6] = [
 const OUTPUT: &str = "output of ";
 
 /// Reports of bytes that move are this far apart.
-pub(crate) const EVERY: Duration = Duration::from_millis(100);
+pub const EVERY: Duration = Duration::from_millis(100);
 
 /// The longest name of a place in the program that is told, in bytes.
 const LONGEST_SITE: usize = 48;
@@ -112,7 +112,7 @@ impl Report {
     /// Reads a report; `None` where there is none, or not a whole one. Pure.
     ///
     /// ```
-    /// use fsgather::progress::Report;
+    /// use fsgather_report::progress::Report;
     ///
     /// assert_eq!(Report::from_bytes(&[0; Report::SIZE]), None);
     /// let bytes = b"00000007\treading\t0\t2\tgather\t4\t10\t40\teval.py:3\t00000007\n";
@@ -196,7 +196,7 @@ static LATEST: Mutex<Option<Report>> = Mutex::new(None);
 static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 
 /// Whether somebody looks.
-pub(crate) fn is_asked_for() -> bool {
+pub fn is_asked_for() -> bool {
     IS_WATCHED.load(Ordering::Relaxed) || place().is_some()
 }
 
@@ -215,11 +215,6 @@ pub fn watch() {
 #[must_use]
 pub fn latest() -> Option<Report> {
     LATEST.try_lock().ok()?.clone()
-}
-
-/// Says how many bytes this rank hands in to its next call, for programs that know it of a stream.
-pub fn expect<C>(communicator: &Communicator<C>, bytes: u64) {
-    communicator.inner.world.ledger.announce(bytes);
 }
 
 /// Says how far this rank has come with handing on what its last call has brought, for programs that are longer at that than
@@ -259,7 +254,7 @@ pub fn deliver(done: u64, total: u64) {
 }
 
 /// Leaves a report, where somebody looks for it. It never waits, and it is no failure if nobody can read it.
-pub(crate) fn leave(report: &Report) {
+pub fn leave(report: &Report) {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     // Nobody waits for the lock: in a forked child it may be held for ever.
     if is_asked_for()

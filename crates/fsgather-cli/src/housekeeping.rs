@@ -2,31 +2,12 @@
 //!
 //! The commands `inspect` and `clean` are made of this. `docs/guide/administrator.md` says what is removed and
 //! what never is.
-//!
-//! ```
-//! use fsgather::housekeeping::{Rules, Surveyor, clean};
-//! use std::ops::ControlFlow;
-//!
-//! let place = tempfile::tempdir()?;
-//! let survey = Surveyor::new(Rules::default())?.survey(place.path())?;
-//! assert!(survey.gathers.is_empty());
-//!
-//! // A plan; with `true` it is carried out.
-//! let directories = [place.path().to_owned()];
-//! let plan = clean(&directories, Rules::default(), false, &mut |_| ControlFlow::Continue(()))?;
-//! assert!(plan.planned.is_empty());
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
 
 use std::path::PathBuf;
 
 use fsgather_control::record::Record;
-pub use fsgather_core::ProcessId;
 use fsgather_core::{Error, WorldSize};
-pub use fsgather_store::{
-    Cleaning, CleaningStep, Failed, GatherState, Judgement, Kept, Leftover, LeftoverKind, Meeting,
-    OwnerRecord, Planned, Removable, Rules, Survey, SurveyedGather, Surveyor, clean,
-};
+use fsgather_store::{Rules, Surveyor};
 
 use fsgather_config::settings::Settings;
 
@@ -35,7 +16,7 @@ use fsgather_config::settings::Settings;
 /// # Errors
 ///
 /// [`Error::Storage`] when `/proc` does not show this process.
-pub fn surveyor(rules: Rules) -> Result<Surveyor, Error> {
+pub(crate) fn surveyor(rules: Rules) -> Result<Surveyor, Error> {
     let surveyor = Surveyor::new(rules)?;
     Ok(surveyor.reading(expected))
 }
@@ -52,7 +33,7 @@ fn expected(record: &[u8]) -> Option<WorldSize> {
 /// # Errors
 ///
 /// [`Error::Storage`] when the working directory cannot be found.
-pub fn default_directories(settings: &Settings) -> Result<Vec<PathBuf>, Error> {
+pub(crate) fn default_directories(settings: &Settings) -> Result<Vec<PathBuf>, Error> {
     if let Some(named) = &settings.directory.value {
         return Ok(vec![named.clone()]);
     }

@@ -5,28 +5,24 @@ use std::sync::Once;
 use fsgather_core::{Error, Rank, WorldSize};
 
 use crate::{
-    communicator::Communicator,
-    path_choice::{GatherPath, PathConditions, choose_path},
-};
-use fsgather_config::{
     environment::Variables,
+    path_choice::{GatherPath, PathConditions, choose_path},
     settings::{Settings, Transport},
 };
 
-/// What the variables say of the way that the function [`all_gather`](crate::all_gather) takes, and of who
-/// gets its result.
+/// What the variables say of the way that the function `all_gather` takes, and of who gets its result.
 ///
-/// For functions of that name in other languages, which have to go the same way. The methods of
-/// [`Communicator`](crate::Communicator) do not look at `root_only`.
+/// For functions of that name in all languages, which have to go the same way. The methods of a communicator do not look
+/// at `root_only`.
 ///
 /// ```
-/// use fsgather::{Communicator, Switches, path_choice::GatherPath};
+/// use fsgather_config::{path_choice::GatherPath, switches::Switches};
+/// use fsgather_core::WorldSize;
 ///
 /// let switches = Switches::from_env()?;
-/// let communicator = Communicator::solo();
-/// let path = switches.agreed(&communicator).path(communicator.world_size(), true, false);
+/// let path = switches.path(WorldSize::new(1)?, true, false);
 /// assert_eq!(path, GatherPath::Solo);
-/// # Ok::<(), fsgather::Error>(())
+/// # Ok::<(), fsgather_core::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Switches {
@@ -50,14 +46,11 @@ impl Switches {
         })
     }
 
-    /// The same for calls of a communicator, whose ranks have agreed on a transport when they met: where they were
-    /// told different ones, rank 0's counts.
+    /// The same for ranks that have agreed on a transport when they met: where they were told different ones, rank 0's
+    /// counts.
     #[must_use]
-    pub fn agreed<C>(self, communicator: &Communicator<C>) -> Self {
-        Self {
-            transport: communicator.inner.default_route().transport,
-            ..self
-        }
+    pub const fn agreed(self, transport: Transport) -> Self {
+        Self { transport, ..self }
     }
 
     /// The way of one call, in the order of [`choose_path`].
