@@ -45,7 +45,7 @@ struct Row {
 }
 
 /// Dependencies point down only; storage and control plane do not know each other.
-const GRAPH: [Row; 12] = [
+const GRAPH: [Row; 13] = [
     Row {
         name: "fsgather-core",
         uses: &[],
@@ -87,6 +87,11 @@ const GRAPH: [Row; 12] = [
         tests_use: &[],
     },
     Row {
+        name: "fsgather-report",
+        uses: &["fsgather-core", "fsgather-config"],
+        tests_use: &[],
+    },
+    Row {
         name: "fsgather",
         uses: &[
             "fsgather-core",
@@ -94,6 +99,7 @@ const GRAPH: [Row; 12] = [
             "fsgather-control",
             "fsgather-config",
             "fsgather-rendezvous",
+            "fsgather-report",
         ],
         tests_use: &["fsgather-digits", TEST_SUPPORT],
     },
@@ -114,9 +120,13 @@ const GRAPH: [Row; 12] = [
         uses: &[
             "fsgather",
             "fsgather-config",
+            "fsgather-control",
             "fsgather-core",
             "fsgather-digits",
             "fsgather-doctor",
+            "fsgather-rendezvous",
+            "fsgather-report",
+            "fsgather-store",
         ],
         tests_use: &[TEST_SUPPORT],
     },
@@ -137,6 +147,7 @@ const GRAPH: [Row; 12] = [
             "fsgather-control",
             "fsgather-core",
             "fsgather-digits",
+            "fsgather-rendezvous",
             "fsgather-store",
             TEST_SUPPORT,
         ],

@@ -80,7 +80,7 @@ pub fn choose_path(conditions: PathConditions) -> GatherPath {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fsgather_config::{
+    use crate::{
         environment::{self, Variables},
         settings::Settings,
     };

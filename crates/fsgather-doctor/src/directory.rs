@@ -21,6 +21,7 @@ use uuid::Uuid;
 
 use crate::facts::{
     AccessFacts, ClockFact, DirectoryFacts, LeftoverFacts, MountFacts, PayloadFacts, ReadFacts,
+    SURVEYING,
 };
 use fsgather_rendezvous::local_context::LocalContext;
 
@@ -29,9 +30,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How long a payload is that is published for trial, in bytes: more than one chunk, and no burden.
 const TRIAL_BYTES: usize = 3 << 19;
-
-/// What a survey of a directory that is slow to list is stuck at: then it can be used all the same.
-pub(super) const SURVEYING: &str = "looking for what earlier runs have left";
 
 /// How closely to look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

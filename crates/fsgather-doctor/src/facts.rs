@@ -5,6 +5,9 @@
 use fsgather_store::Capacity;
 use serde::{Deserialize, Serialize};
 
+/// What a survey of a directory that is slow to list is stuck at: then it can be used all the same.
+pub(crate) const SURVEYING: &str = "looking for what earlier runs have left";
+
 /// What one rank has found out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -132,7 +135,7 @@ impl DirectoryFacts {
     /// Whether the file system does not answer where a job could not do without an answer.
     pub(super) fn is_stuck(&self) -> bool {
         let step = self.stuck_at.as_deref();
-        step.is_some_and(|step| step != crate::directory::SURVEYING)
+        step.is_some_and(|step| step != SURVEYING)
     }
 }
 

@@ -24,7 +24,6 @@ const LONGEST: usize = 4096;
 
 /// What a rank has failed with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct LastError {
     /// The rank that says so.
     pub rank: u32,

@@ -27,7 +27,6 @@ pub const FILE_NAME: &str = "fsgather-progress";
 
 /// How far a rank has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Report {
     /// What it does.
     pub phase: Phase,
@@ -37,7 +36,6 @@ pub struct Report {
 
 /// One call of a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct CallReport {
     /// Tells the communicators of a world apart.
     pub lane: u64,
@@ -79,7 +77,8 @@ impl Report {
     pub const SIZE: usize = 256;
 
     /// A phase outside of any call.
-    pub(crate) const fn outside(phase: Phase) -> Self {
+    #[must_use]
+    pub const fn outside(phase: Phase) -> Self {
         Self { phase, call: None }
     }
 

@@ -79,6 +79,7 @@ mod file_calls;
 mod inner;
 mod ledger;
 mod links;
+mod open_call;
 mod open_calls;
 mod place;
 mod places;

@@ -1,14 +1,8 @@
 //! Calls of which something is still to be had, which is what `close` must not come before: [`OpenCalls`].
 
-use std::{
-    collections::BTreeMap,
-    fmt,
-    sync::{Arc, Mutex},
-};
+use std::{collections::BTreeMap, fmt, sync::Mutex};
 
-use fsgather_core::{Error, Site, Ticket, lock};
-
-use crate::inner::Inner;
+use fsgather_core::{Error, Site, lock};
 
 /// What is still to be had of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +35,7 @@ struct State {
 }
 
 impl OpenCalls {
-    fn insert(&self, left: Open, call: &dyn fmt::Display) -> u64 {
+    pub(crate) fn insert(&self, left: Open, call: &dyn fmt::Display) -> u64 {
         let mut state = lock(&self.state);
         state.opened += 1;
         let number = state.opened;
@@ -49,7 +43,7 @@ impl OpenCalls {
         number
     }
 
-    fn remove(&self, number: u64) {
+    pub(crate) fn remove(&self, number: u64) {
         lock(&self.state).calls.remove(&number);
     }
 
@@ -69,33 +63,6 @@ impl OpenCalls {
             "close at {site} comes too early: {call}{more} {} before",
             left.what_to_do()
         )))
-    }
-}
-
-/// An open call, for as long as this exists.
-pub(crate) struct OpenCall {
-    inner: Arc<Inner>,
-    /// Its numbers in the group and in the world.
-    numbers: (u64, u64),
-}
-
-impl OpenCall {
-    pub(crate) fn new(inner: &Arc<Inner>, ticket: &Ticket, left: Open) -> Self {
-        let call = &*ticket.call;
-        let numbers = (
-            inner.open_calls.insert(left, call),
-            inner.world.open_calls.insert(left, call),
-        );
-        let inner = Arc::clone(inner);
-        Self { inner, numbers }
-    }
-}
-
-impl Drop for OpenCall {
-    fn drop(&mut self) {
-        let (group, world) = self.numbers;
-        self.inner.open_calls.remove(group);
-        self.inner.world.open_calls.remove(world);
     }
 }
 

@@ -7,7 +7,8 @@ use fsgather_store::Payload;
 
 use crate::{
     inner::Inner,
-    open_calls::{Open, OpenCall},
+    open_call::OpenCall,
+    open_calls::Open,
     part_reader::PartReaders,
     transfer::{announcement::FileAnnouncement, incoming::Incoming, session::note_read},
 };

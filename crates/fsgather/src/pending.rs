@@ -7,7 +7,8 @@ use fsgather_core::Error;
 use crate::{
     blocking::step_aside,
     collective::{Received, Started},
-    open_calls::{Open, OpenCall},
+    open_call::OpenCall,
+    open_calls::Open,
 };
 
 /// Reads what a call has brought.

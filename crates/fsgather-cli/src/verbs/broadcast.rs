@@ -3,7 +3,6 @@
 use std::{path::PathBuf, time::Instant};
 
 use clap::Args;
-use fsgather_report::progress;
 use serde::Serialize;
 
 use crate::{

@@ -8,7 +8,6 @@ use std::{
     time::Duration,
 };
 
-use crate::housekeeping;
 use clap::Args;
 use fsgather::Interrupt;
 use fsgather_core::{bytes_text, duration_text, typed_duration_text};
@@ -153,7 +152,7 @@ pub(crate) fn clean(
         interruption: None,
         shown: Ok(()),
     };
-    let done = housekeeping::clean(&directories, rules, execute, &mut |step| {
+    let done = fsgather_store::clean(&directories, rules, execute, &mut |step| {
         course.on(step, rules.watch)
     })?;
     let Course {

@@ -10,7 +10,6 @@ use std::{
 
 use clap::Args;
 use fsgather::{Communicator, Rank};
-use fsgather_report::progress;
 use serde::Serialize;
 
 use crate::{

@@ -278,7 +278,7 @@ fn each_way_in_which_a_directory_fails_is_a_problem_with_what_to_do() {
             Level::Problem,
         ),
         (
-            |facts| facts.stuck_at = Some(crate::directory::SURVEYING.into()),
+            |facts| facts.stuck_at = Some(crate::facts::SURVEYING.into()),
             "takes longer than 20 s",
             Level::Warning,
         ),
