@@ -42,7 +42,7 @@ pub struct PathConditions {
 ///
 /// ```
 /// use fsgather_config::path_choice::{GatherPath, PathConditions, choose_path};
-/// use crate::settings::Transport;
+/// use fsgather_config::settings::Transport;
 /// use fsgather_core::WorldSize;
 ///
 /// let path = choose_path(PathConditions {

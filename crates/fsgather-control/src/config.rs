@@ -3,19 +3,19 @@
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 use fsgather_core::{
-    Activity, Error, Exchange, Interrupt, Noticeboard, Peer, PeerFailure, PostOffice, ProcessId,
-    Rank, Start, WorldSize,
+    Activity, Error, Exchange, Interrupt, MailboxFactory, Peer, PeerFailure, ProcessId, Rank,
+    RendezvousBackend, Start, WorldSize,
 };
 use uuid::Uuid;
 
 use crate::{
     addresses::InterfaceFilter,
     bond::Bond,
-    driver::Driver,
+    carrier::Carrier,
     message::Join,
     random::fresh,
+    rank_exchange::RankExchange,
     record::{Hearer, Record},
-    seat::Seat,
     siblings::IsRunning,
 };
 
@@ -26,7 +26,7 @@ const TABLE_LIMIT: usize = 4 << 20;
 #[derive(Clone)]
 pub enum Meeting {
     /// Rank 0 leaves a record with all its addresses and a fresh secret; the others find it.
-    Board(Arc<dyn Noticeboard>),
+    Board(Arc<dyn RendezvousBackend>),
     /// Rank 0 listens at a known address.
     Address {
         /// Rank 0's host, as the others can resolve it.
@@ -89,7 +89,7 @@ pub struct Config {
     /// What carries messages; rank 0's choice counts.
     pub control: Control,
     /// Where marker files are left, if they can be.
-    pub office: Option<Arc<dyn PostOffice>>,
+    pub office: Option<Arc<dyn MailboxFactory>>,
     /// Ends joining, and all calls after it; asked by whoever waits, if it is one to be asked.
     pub interrupt: Interrupt,
     /// Tells whether a process of this host is running.
@@ -152,7 +152,7 @@ pub(crate) fn joined(
     communicator: Uuid,
     processes: Vec<ProcessId>,
     is_networked: bool,
-    driver: impl Driver,
+    driver: impl Carrier,
 ) -> Joined {
     let peers = (0..)
         .map(Rank::new)
@@ -165,7 +165,7 @@ pub(crate) fn joined(
         .collect();
     let limit = Some(TABLE_LIMIT);
     let interrupt = config.interrupt.clone();
-    let seat = Seat::new(
+    let seat = RankExchange::new(
         config.rank,
         config.world_size,
         peers,

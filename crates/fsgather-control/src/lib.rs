@@ -15,8 +15,8 @@
 //! - [`reach`]: whether ranks can reach rank 0, tried out beside a world.
 //!
 //! Nothing here knows files; where rank 0 leaves word for the others
-//! ([`Noticeboard`](fsgather_core::Noticeboard)) and where messages are left
-//! ([`Postbox`](fsgather_core::Postbox)) is somebody else's business.
+//! ([`RendezvousBackend`](fsgather_core::RendezvousBackend)) and where messages are left
+//! ([`Mailbox`](fsgather_core::Mailbox)) is somebody else's business.
 
 pub mod bond;
 pub mod message;
@@ -27,27 +27,26 @@ pub mod wire;
 pub mod coordinator;
 pub mod member;
 
-mod driver;
+mod carrier;
 mod expecting;
 mod machines;
-mod seat;
+mod rank_exchange;
 mod threads;
 mod waiting;
 
+mod accept;
 mod addresses;
 mod aside;
 mod attempt;
-mod baton;
+mod caller_runtime;
 mod config;
 mod descriptors;
 mod door;
 mod findings;
 mod forked;
 mod found;
-mod gate;
 mod hub;
 mod join;
-mod line;
 mod objecting;
 mod random;
 mod records;
@@ -55,6 +54,7 @@ mod refusal;
 mod search;
 mod siblings;
 mod tcp;
+mod tcp_carrier;
 mod transport;
 
 mod markers;

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use fsgather_core::{Activity, Error, Noticeboard, Phase, PostOffice, Rank};
+use fsgather_core::{Activity, Error, MailboxFactory, Phase, Rank, RendezvousBackend};
 
 pub use crate::config::{Config, Control, Joined, Meeting};
 use crate::{
@@ -49,7 +49,7 @@ fn find(config: &Config) -> Result<Joined, Unmet> {
         board.take_down();
     }
     Ok(match found? {
-        (Found::Tcp(found), baton) => tcp::enter(config, *found, baton)?,
+        (Found::Tcp(found), runtime) => tcp::enter(config, *found, runtime)?,
         (Found::Markers(entered), _) => markers::enter(config, *entered)?,
     })
 }
@@ -86,7 +86,9 @@ fn host_over_markers(config: &Config, started: Instant) -> Result<Joined, Error>
 }
 
 /// Where messages can be left.
-fn place_of_markers(config: &Config) -> Result<(&Arc<dyn Noticeboard>, &dyn PostOffice), Error> {
+fn place_of_markers(
+    config: &Config,
+) -> Result<(&Arc<dyn RendezvousBackend>, &dyn MailboxFactory), Error> {
     match (&config.meeting, &config.office) {
         (Meeting::Address { host, port, .. }, _) => Err(Error::config(format!(
             "FSGATHER_CONTROL=markers needs a directory in which ranks meet, but they are told to meet at \

@@ -1,4 +1,4 @@
-//! Tries whether other ranks can reach rank 0 over TCP, beside a world: [`Reception`] and [`visit`].
+//! Tries whether other ranks can reach rank 0 over TCP, beside a world: [`ReachServer`] and [`visit`].
 //!
 //! It is tried with what a world is made of: rank 0 listens as it would for its members and publishes the
 //! same addresses, and visitors connect and shake hands as members do, with a secret of its own. Nothing
@@ -18,8 +18,8 @@ use uuid::Uuid;
 use crate::{
     addresses::{self, InterfaceFilter, Network},
     aside::without_a_thread,
-    baton::Baton,
     bond::{Belonging, Bond},
+    caller_runtime::CallerRuntime,
     door,
     noise::Credentials,
     random::fresh,
@@ -38,14 +38,14 @@ pub struct Whereabouts {
 }
 
 /// A door like that of rank 0, open until this is dropped.
-pub struct Reception {
+pub struct ReachServer {
     record: Record,
     /// Why the ports asked for were not to be had.
     taken: Option<String>,
-    _baton: Baton,
+    _baton: CallerRuntime,
 }
 
-impl Reception {
+impl ReachServer {
     /// Listens on the first free of `ports`, or on any port when all are taken, and publishes the addresses
     /// that `interfaces` accepts.
     ///
@@ -58,14 +58,14 @@ impl Reception {
         ports: &RangeInclusive<u16>,
         interfaces: &InterfaceFilter,
     ) -> Result<Self, Error> {
-        let baton = Baton::new(runtime()?, "fsgather-reception".into())
+        let runtime = CallerRuntime::new(runtime()?, "fsgather-reception".into())
             .map_err(|error| without_a_thread(&error))?;
         let cannot_listen = |error| {
             let host = &place.process.host;
             Error::rendezvous(format!("cannot listen on {host}: {error}"))
         };
         let listening_at = addresses::to_listen_at(interfaces, None)?;
-        let (listeners, port, taken) = baton
+        let (listeners, port, taken) = runtime
             .run(async {
                 match transport::listen(&listening_at, ports.clone()) {
                     Ok((listeners, port)) => Ok((listeners, port, None)),
@@ -88,11 +88,11 @@ impl Reception {
             network_namespace: place.network_namespace,
             belonging: Belonging::default(),
         };
-        baton.spawn(serve(listeners, record.credentials(&Bond::default())));
+        runtime.spawn(serve(listeners, record.credentials(&Bond::default())));
         Ok(Self {
             record,
             taken,
-            _baton: baton,
+            _baton: runtime,
         })
     }
 
@@ -147,7 +147,7 @@ pub struct Visit {
     pub outcome: Result<Duration, String>,
 }
 
-/// Tries all addresses on a card that can mean its [`Reception`] from here, all at the same time.
+/// Tries all addresses on a card that can mean its [`ReachServer`] from here, all at the same time.
 ///
 /// Takes as long as the slowest, at most the 2 seconds that members give an address.
 ///
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn visitors_of_the_same_host_get_in_by_every_address() {
-        let reception = Reception::open(&here("a"), &(0..=0), &|_, _| true).unwrap();
+        let reception = ReachServer::open(&here("a"), &(0..=0), &|_, _| true).unwrap();
         assert_eq!(reception.taken(), None);
         let visits = visit(&reception.card(), &here("a")).unwrap();
         assert_eq!(visits.len(), reception.addresses().len());
@@ -255,13 +255,13 @@ mod tests {
 
     #[test]
     fn loopback_addresses_of_another_host_are_not_tried() {
-        let reception = Reception::open(&here("a"), &(0..=0), &loopback_only).unwrap();
+        let reception = ReachServer::open(&here("a"), &(0..=0), &loopback_only).unwrap();
         assert_eq!(visit(&reception.card(), &here("b")).unwrap(), []);
     }
 
     #[test]
     fn a_door_that_is_shut_is_told() {
-        let reception = Reception::open(&here("a"), &(0..=0), &loopback_only).unwrap();
+        let reception = ReachServer::open(&here("a"), &(0..=0), &loopback_only).unwrap();
         let card = reception.card();
         drop(reception);
         let visits = visit(&card, &here("a")).unwrap();
@@ -274,9 +274,9 @@ mod tests {
 
     #[test]
     fn where_the_port_is_taken_another_one_is_used_and_that_is_told() {
-        let first = Reception::open(&here("a"), &(0..=0), &loopback_only).unwrap();
+        let first = ReachServer::open(&here("a"), &(0..=0), &loopback_only).unwrap();
         let port = first.record.addresses[0].port();
-        let second = Reception::open(&here("a"), &(port..=port), &loopback_only).unwrap();
+        let second = ReachServer::open(&here("a"), &(port..=port), &loopback_only).unwrap();
         assert!(second.taken().is_some_and(|why| why.contains("in use")));
         assert_ne!(second.record.addresses[0].port(), port);
         let visits = visit(&second.card(), &here("a")).unwrap();

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Activity, Backoff, Error, Noticeboard, Phase};
+use fsgather_core::{Activity, Backoff, Error, Phase, RendezvousBackend};
 use uuid::Uuid;
 
 use crate::{
@@ -39,7 +39,7 @@ const WORD_LIMIT: Duration = Duration::from_secs(2);
 /// Tells everybody who has tried to reach this world why it has failed.
 pub(crate) fn refuse(
     config: &Config,
-    board: &dyn Noticeboard,
+    board: &dyn RendezvousBackend,
     communicator: Uuid,
     failure: &Error,
 ) {
@@ -55,7 +55,7 @@ pub(crate) fn refuse(
 }
 
 /// Tells everybody that the world has failed before there was anything that they could have tried.
-pub(crate) fn refuse_unseen(config: &Config, board: &dyn Noticeboard, failure: &Error) {
+pub(crate) fn refuse_unseen(config: &Config, board: &dyn RendezvousBackend, failure: &Error) {
     let communicator = Uuid::new_v4();
     let record = Record {
         communicator,
@@ -68,7 +68,7 @@ pub(crate) fn refuse_unseen(config: &Config, board: &dyn Noticeboard, failure: &
 /// Posts a record and takes it down again once `is_enough`, or when this rank is interrupted.
 fn show(
     config: &Config,
-    board: &dyn Noticeboard,
+    board: &dyn RendezvousBackend,
     record: &Record,
     is_enough: impl Fn(Duration) -> bool,
 ) {
@@ -97,7 +97,11 @@ fn show(
 
 /// Leaves word that there will be no world, for ranks that come later; best effort, since it may be the directory
 /// that fails. It does not wait for one that hangs.
-pub(crate) fn refuse_latecomers(config: &Config, board: &Arc<dyn Noticeboard>, failure: &Error) {
+pub(crate) fn refuse_latecomers(
+    config: &Config,
+    board: &Arc<dyn RendezvousBackend>,
+    failure: &Error,
+) {
     let record = Record {
         refusal: Some(with_a_name(config, failure)),
         refuser: Some(Refuser {
@@ -106,7 +110,7 @@ pub(crate) fn refuse_latecomers(config: &Config, board: &Arc<dyn Noticeboard>, f
         }),
         ..config::record(config)
     };
-    let leave = move |board: &dyn Noticeboard| {
+    let leave = move |board: &dyn RendezvousBackend| {
         if let Err(error) = board.refuse(&record.to_bytes()) {
             tracing::debug!("ranks that come later cannot be told: {error}");
         }
@@ -150,7 +154,7 @@ pub(crate) fn refusal_in(records: &[Vec<u8>], hearer: &Hearer) -> Option<Error> 
 
 /// What an earlier meeting of this job has come to, where it failed in the minutes before this process was started: it may
 /// come too late for the only one.
-pub(crate) fn earlier_failure(board: &dyn Noticeboard, hearer: &Hearer) -> Option<String> {
+pub(crate) fn earlier_failure(board: &dyn RendezvousBackend, hearer: &Hearer) -> Option<String> {
     let records = board.earlier_refusals();
     let records = records
         .iter()
@@ -169,7 +173,7 @@ pub(crate) fn looking_back_after(join_patience: Duration) -> Duration {
 
 /// Waits for a while, and then looks for what an earlier meeting has come to; never ends where there is nothing to tell.
 pub(crate) async fn look_back(
-    board: Arc<dyn Noticeboard>,
+    board: Arc<dyn RendezvousBackend>,
     join_patience: Duration,
     hearer: Hearer,
 ) -> String {
@@ -182,7 +186,7 @@ pub(crate) async fn look_back(
 }
 
 /// The objections to one world's record.
-pub(crate) fn objections(board: &dyn Noticeboard, communicator: Uuid) -> Vec<Objection> {
+pub(crate) fn objections(board: &dyn RendezvousBackend, communicator: Uuid) -> Vec<Objection> {
     let found = board.objections().unwrap_or_else(|error| {
         tracing::debug!("cannot look for objections: {error}");
         Vec::new()

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use fsgather_core::Noticeboard;
+use fsgather_core::RendezvousBackend;
 
 use crate::{
     config::{self, Config},
@@ -18,7 +18,7 @@ use crate::{
 #[derive(Clone)]
 pub(crate) enum Whereabouts {
     /// It leaves word here.
-    Board(Arc<dyn Noticeboard>),
+    Board(Arc<dyn RendezvousBackend>),
     /// It listens at a known address.
     Address {
         host: String,

@@ -8,25 +8,23 @@ use std::{
 };
 
 use fsgather_core::{
-    Activity, Backoff, ChannelId, Error, Noticeboard, Phase, ProcessId, Rank, lock,
+    Activity, Backoff, ChannelId, Error, Phase, ProcessId, Rank, RendezvousBackend, lock,
 };
 use tokio::{net::TcpListener, runtime::Runtime, sync::oneshot};
 use uuid::Uuid;
 
 use crate::{
-    addresses,
+    accept, addresses,
     aside::{Aside, without_a_thread},
-    baton::Baton,
     bond::Bond,
+    caller_runtime::CallerRuntime,
+    carrier::Carrier,
     config::{self, Config, Control, Joined, Meeting},
     coordinator::Coordinator,
     descriptors,
-    driver::Driver,
     found::{Found, FoundTcp, Unmet},
-    gate,
     hub::Hub,
     join::seek,
-    line::Line,
     machines::Machines,
     message::ToCoordinator,
     noise::Credentials,
@@ -34,6 +32,7 @@ use crate::{
     record::{Hearer, Objection, Record},
     refusal,
     search::{Search, Whereabouts},
+    tcp_carrier::TcpCarrier,
     transport::{self, Connection, TransportError},
     wire::Purpose,
 };
@@ -64,18 +63,18 @@ pub(crate) fn no_runtime(error: &std::io::Error) -> Error {
     Error::config(format!("cannot start the network runtime: {why}"))
 }
 
-fn start_baton(config: &Config) -> Result<Baton, Error> {
+fn start_baton(config: &Config) -> Result<CallerRuntime, Error> {
     let runtime: Runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| no_runtime(&error))?;
-    Baton::new(runtime, format!("fsgather-{}", config.rank))
+    CallerRuntime::new(runtime, format!("fsgather-{}", config.rank))
         .map_err(|error| without_a_thread(&error))
 }
 
 /// Brings a world together on rank 0.
 pub(crate) fn host(config: &Config) -> Result<Hosted, Error> {
-    let baton = start_baton(config)?;
+    let runtime = start_baton(config)?;
     descriptors::check(config.world_size)?;
     let now = Instant::now();
     let (credentials, ports) = match &config.meeting {
@@ -98,14 +97,14 @@ pub(crate) fn host(config: &Config) -> Result<Hosted, Error> {
     let machines = Machines::of_root(config, communicator, now);
     let hub = Arc::new(Hub::new(machines, config.world_size.count()));
     // From here on members can be told what goes wrong.
-    let (listeners, port) = listen(config, &baton, ports)?;
-    baton.spawn(gate::serve(
+    let (listeners, port) = listen(config, &runtime, ports)?;
+    runtime.spawn(accept::serve(
         Arc::clone(&hub),
         listeners,
         credentials.clone(),
         Arc::clone(&config.is_running),
     ));
-    baton.spawn({
+    runtime.spawn({
         let hub = Arc::clone(&hub);
         async move { hub.keep_time().await }
     });
@@ -120,12 +119,12 @@ pub(crate) fn host(config: &Config) -> Result<Hosted, Error> {
         .and_then(|board| leave_word(config, &**board, port, &credentials));
     let settled = match failed {
         Some(failed) => failed,
-        None => baton.run_asking(
+        None => runtime.run_asking(
             form(config, &hub, board.as_ref(), &credentials),
             &config.interrupt,
         ),
     };
-    let line = Line::new(Arc::clone(&hub), baton, board.clone());
+    let line = TcpCarrier::new(Arc::clone(&hub), runtime, board.clone());
     match settled {
         Settled::Formed(processes) => {
             line.watch_siblings(config.rank, &processes, &config.is_running);
@@ -165,7 +164,7 @@ pub(crate) fn host(config: &Config) -> Result<Hosted, Error> {
 /// bound to it. Meanwhile the progress thread answers those who have found it.
 fn leave_word(
     config: &Config,
-    board: &dyn Noticeboard,
+    board: &dyn RendezvousBackend,
     port: u16,
     credentials: &Credentials,
 ) -> Option<Settled> {
@@ -187,7 +186,7 @@ fn leave_word(
 async fn form(
     config: &Config,
     hub: &Arc<Hub>,
-    board: Option<&Arc<dyn Noticeboard>>,
+    board: Option<&Arc<dyn RendezvousBackend>>,
     credentials: &Credentials,
 ) -> Settled {
     let (object, objected) = oneshot::channel();
@@ -239,9 +238,9 @@ fn cannot_be_reached(why: &str, encrypt: bool) -> Error {
     ))
 }
 
-/// Looks for the world until this rank is in; the baton runs a world over TCP from then on.
-pub(crate) fn seek_world(config: &Config) -> Result<(Found, Baton), Unmet> {
-    let baton = start_baton(config).map_err(Unmet::Own)?;
+/// Looks for the world until this rank is in; the caller's runtime runs a world over TCP from then on.
+pub(crate) fn seek_world(config: &Config) -> Result<(Found, CallerRuntime), Unmet> {
+    let runtime = start_baton(config).map_err(Unmet::Own)?;
     let search = Search {
         whereabouts: match &config.meeting {
             Meeting::Board(board) => Whereabouts::Board(Arc::clone(board)),
@@ -281,12 +280,16 @@ pub(crate) fn seek_world(config: &Config) -> Result<(Found, Baton), Unmet> {
             Err(_) => std::future::pending().await,
         }
     };
-    let found = baton.run_asking(seek(search, interrupted), &config.interrupt)?;
-    Ok((found, baton))
+    let found = runtime.run_asking(seek(search, interrupted), &config.interrupt)?;
+    Ok((found, runtime))
 }
 
 /// Takes the place in a world that has formed.
-pub(crate) fn enter(config: &Config, found: FoundTcp, baton: Baton) -> Result<Joined, Error> {
+pub(crate) fn enter(
+    config: &Config,
+    found: FoundTcp,
+    runtime: CallerRuntime,
+) -> Result<Joined, Error> {
     let FoundTcp {
         welcome,
         nonce,
@@ -298,11 +301,11 @@ pub(crate) fn enter(config: &Config, found: FoundTcp, baton: Baton) -> Result<Jo
     let processes = welcome.processes;
     let hub = Arc::new(Hub::new(machines, 1));
     let (serial, frames) = hub.attach(Rank::ZERO);
-    baton.spawn(frames.write_to(writer));
+    runtime.spawn(frames.write_to(writer));
     let its = Arc::clone(&hub);
-    baton.spawn(async move { its.serve_coordinator(serial, reader).await });
+    runtime.spawn(async move { its.serve_coordinator(serial, reader).await });
     let its = Arc::clone(&hub);
-    baton.spawn(async move { its.keep_time().await });
+    runtime.spawn(async move { its.keep_time().await });
     let watch = WatchLine {
         address,
         credentials,
@@ -312,10 +315,10 @@ pub(crate) fn enter(config: &Config, found: FoundTcp, baton: Baton) -> Result<Jo
         },
     };
     // From its first call on a member has to notice when rank 0's host vanishes.
-    let watched = baton.run(watch.open());
-    baton.spawn(watch.watch(Arc::clone(&hub), watched));
+    let watched = runtime.run(watch.open());
+    runtime.spawn(watch.watch(Arc::clone(&hub), watched));
     config::interrupt_by(config, &hub);
-    let line = Line::new(hub, baton, None);
+    let line = TcpCarrier::new(hub, runtime, None);
     line.watch_siblings(config.rank, &processes, &config.is_running);
     Ok(config::joined(
         config,
@@ -350,7 +353,7 @@ impl WatchLine {
         loop {
             match opened {
                 Ok(connection) => {
-                    match gate::silence(connection.reader).await {
+                    match accept::silence(connection.reader).await {
                         // The first connection tells of the end of the process, after its last words.
                         TransportError::Closed => {}
                         vanished => hub.act(|member, _| member.lost(&vanished.to_string())),
@@ -369,7 +372,7 @@ impl WatchLine {
 
 /// Looks after rank 0's record while the world forms.
 struct Tending {
-    board: Arc<dyn Noticeboard>,
+    board: Arc<dyn RendezvousBackend>,
     hub: Arc<Hub>,
     communicator: Uuid,
     /// This rank.
@@ -457,7 +460,7 @@ fn bond_at_an_address(bond: &Bond) -> Bond {
 
 fn listen(
     config: &Config,
-    baton: &Baton,
+    runtime: &CallerRuntime,
     ports: RangeInclusive<u16>,
 ) -> Result<(Vec<TcpListener>, u16), Error> {
     let (setting, named) = match &config.meeting {
@@ -466,5 +469,5 @@ fn listen(
     };
     let place = addresses::to_listen_at(&*config.interfaces, named)?;
     let host = &config.process.host;
-    baton.run(async { transport::listen_as(Rank::ZERO, host, &place, ports, setting) })
+    runtime.run(async { transport::listen_as(Rank::ZERO, host, &place, ports, setting) })
 }

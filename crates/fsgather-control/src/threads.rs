@@ -13,11 +13,11 @@ use uuid::Uuid;
 
 use crate::{
     bond::Belonging,
+    carrier::Carrier,
     coordinator::{Action, Coordinator, World},
-    driver::Driver,
     member::{Member, MemberAction},
     message::{Join, ToCoordinator},
-    seat::Seat,
+    rank_exchange::RankExchange,
     waiting::{self, Timed},
 };
 
@@ -67,7 +67,7 @@ pub fn threads(
     };
     let peers: Vec<Peer> = world_size.ranks().map(peer).collect();
     let member = |_| Member::new(peer(Rank::ZERO), patience, now);
-    let room = Arc::new(Room {
+    let room = Arc::new(ThreadWorld {
         pid: std::process::id(),
         state: Mutex::new(State {
             clock: AwakeClock::new(now),
@@ -80,19 +80,19 @@ pub fn threads(
     world_size
         .ranks()
         .map(|rank| {
-            let driver = Chair {
+            let driver = ThreadCarrier {
                 rank,
                 room: Arc::clone(&room),
             };
             let interrupt = Interrupt::default();
-            let seat = Seat::new(rank, world_size, peers.clone(), None, interrupt, driver);
+            let seat = RankExchange::new(rank, world_size, peers.clone(), None, interrupt, driver);
             Box::new(seat) as Box<dyn Exchange>
         })
         .collect()
 }
 
 /// All machines of a world of threads.
-struct Room {
+struct ThreadWorld {
     pid: u32,
     state: Mutex<State>,
     changed: Condvar,
@@ -194,12 +194,12 @@ impl State {
 }
 
 /// One rank's access to the room.
-struct Chair {
+struct ThreadCarrier {
     rank: Rank,
-    room: Arc<Room>,
+    room: Arc<ThreadWorld>,
 }
 
-impl Chair {
+impl ThreadCarrier {
     fn lock(&self) -> MutexGuard<'_, State> {
         lock(&self.room.state)
     }
@@ -227,12 +227,12 @@ impl Chair {
                 self.deliver(state, now);
             }
         };
-        let Room { state, changed, .. } = &*self.room;
+        let ThreadWorld { state, changed, .. } = &*self.room;
         waiting::wait_on(state, changed, limit, pass_time, ready)
     }
 }
 
-impl Driver for Chair {
+impl Carrier for ThreadCarrier {
     fn act<R>(&self, act: impl FnOnce(&mut Member, Instant) -> R) -> R {
         let mut state = self.lock();
         let now = state.look();

@@ -18,7 +18,7 @@ use fsgather_core::{
     Call, Contribution, Error, Exchange, Interrupt, Operation, Phase, ProcessId, Rank, Round, Site,
     WorldSize,
 };
-use fsgather_testkit::{MemoryBoard, MemoryPost, pace::allowed};
+use fsgather_testkit::{MemoryBackend, MemoryMailbox, pace::allowed};
 
 /// A switch that gives a reason from the time on at which it is told to.
 #[derive(Clone, Default)]
@@ -61,8 +61,8 @@ impl Switch {
 
 /// Where two ranks meet.
 struct Bed {
-    board: Arc<MemoryBoard>,
-    post: Arc<MemoryPost>,
+    board: Arc<MemoryBackend>,
+    post: Arc<MemoryMailbox>,
     control: Control,
 }
 
@@ -70,7 +70,7 @@ impl Bed {
     fn new(control: Control) -> Self {
         Self {
             board: Arc::default(),
-            post: MemoryPost::new(),
+            post: MemoryMailbox::new(),
             control,
         }
     }

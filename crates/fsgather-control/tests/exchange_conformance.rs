@@ -16,8 +16,8 @@ use fsgather_control::{
 };
 use fsgather_core::{Interrupt, ProcessId, Rank, Site, Solo, WorldSize};
 use fsgather_testkit::{
-    MemoryBoard,
-    exchange_conformance::{self, Seat},
+    MemoryBackend,
+    exchange_conformance::{self, RankExchange},
 };
 use uuid::Uuid;
 
@@ -30,11 +30,11 @@ fn process() -> ProcessId {
     }
 }
 
-fn tcp_world(ranks: u32, patience: Duration) -> Vec<Seat> {
-    tcp_world_by(MemoryBoard::default(), ranks, patience)
+fn tcp_world(ranks: u32, patience: Duration) -> Vec<RankExchange> {
+    tcp_world_by(MemoryBackend::default(), ranks, patience)
 }
 
-fn tcp_world_by(board: MemoryBoard, ranks: u32, patience: Duration) -> Vec<Seat> {
+fn tcp_world_by(board: MemoryBackend, ranks: u32, patience: Duration) -> Vec<RankExchange> {
     let board = Arc::new(board);
     let world_size = WorldSize::new(ranks).unwrap();
     let join = |rank: Rank| {
@@ -70,7 +70,10 @@ fn tcp_world_by(board: MemoryBoard, ranks: u32, patience: Duration) -> Vec<Seat>
 
 #[test]
 fn solo_conforms() {
-    exchange_conformance::run(&|_, _| vec![Box::new(Solo::new("here", 1)) as Seat], 1);
+    exchange_conformance::run(
+        &|_, _| vec![Box::new(Solo::new("here", 1)) as RankExchange],
+        1,
+    );
 }
 
 #[test]
@@ -108,7 +111,7 @@ fn records_of_crashed_runs_neither_capture_nor_hang_a_world() {
         .unwrap();
     let mut other_version = stale(closed).to_bytes();
     other_version[0] = 99;
-    let board = MemoryBoard::with_leftovers(vec![
+    let board = MemoryBackend::with_leftovers(vec![
         stale(closed).to_bytes(),
         stale(silent.local_addr().unwrap()).to_bytes(),
         other_version,

@@ -8,7 +8,7 @@
 //! - **root**: the rank that sends in a broadcast, or receives in a gather.
 //! - **payload**: the bytes one rank hands over in one call.
 //! - **epoch**: the number of a collective call within its channel; see [`Epoch`].
-//! - **rendezvous**: how ranks find each other before they can talk; see [`Noticeboard`].
+//! - **rendezvous**: how ranks find each other before they can talk; see [`RendezvousBackend`].
 //! - **exchange**: the one primitive of the control plane; see [`Exchange`].
 //!
 //! `docs/glossary.md` has the long form. Time is always handed in as an argument, and
@@ -32,9 +32,9 @@ mod peer;
 mod interrupt;
 mod key;
 mod lock;
-mod noticeboard;
-mod postbox;
+mod mailbox;
 mod received;
+mod rendezvous_backend;
 mod start;
 
 mod exchange;
@@ -58,11 +58,11 @@ pub use id::{GatherId, ParseGatherIdError, Salt};
 pub use interrupt::Interrupt;
 pub use key::{JobKey, KeyHash};
 pub use lock::lock;
-pub use noticeboard::Noticeboard;
+pub use mailbox::{Beat, Letter, Mailbox, MailboxFactory, Retirement};
 pub use peer::{Missing, Peer, ProcessId};
-pub use postbox::{Beat, Letter, PostOffice, Postbox, Retirement};
 pub use rank::{Rank, WorldSize};
 pub use received::{DEEPEST_VALUE, Unreadable, read_message, read_value};
+pub use rendezvous_backend::RendezvousBackend;
 pub use solo::Solo;
 pub use start::{Kinship, Start, Starter};
 pub use text::{bytes_text, duration_text, plain_text, typed_duration_text};

@@ -4,7 +4,7 @@ use std::{net::IpAddr, path::PathBuf};
 
 use fsgather_control::{
     descriptors_needed,
-    reach::{Reception, Whereabouts, own_addresses},
+    reach::{ReachServer, Whereabouts, own_addresses},
 };
 use fsgather_core::{Error, ProcessId, WorldSize};
 use rustix::process::{Resource, getrlimit};
@@ -122,7 +122,7 @@ fn network(settings: &Settings, process: &ProcessId) -> NetworkFacts {
     if is_alone && settings.control.value != Control::Markers {
         // What rank 0 of a world would do.
         let ports = settings.port.value.ports();
-        return match Reception::open(&whereabouts(process), &ports, &matches) {
+        return match ReachServer::open(&whereabouts(process), &ports, &matches) {
             Ok(reception) => NetworkFacts {
                 addresses: texts(&reception.addresses()),
                 problem: None,

@@ -18,7 +18,7 @@ use std::{
 };
 
 use fsgather_config::settings::{Control, Settings};
-use fsgather_control::reach::{Reception, visit};
+use fsgather_control::reach::{ReachServer, visit};
 use fsgather_core::{Error, Rank};
 use fsgather_rendezvous::{
     exact_path,
@@ -68,7 +68,7 @@ pub(super) fn try_reading(body: &bytes::Bytes) {
 struct Held {
     directory: Option<TrialDirectory>,
     payload: Option<PayloadFacts>,
-    reception: Option<Reception>,
+    reception: Option<ReachServer>,
 }
 
 /// Tries everything together; on rank 0, what all ranks and the world have found.
@@ -160,7 +160,8 @@ fn prepare(
         let processes = &met.processes;
         let place = processes.first().map(whereabouts);
         let ports = settings.port.value.ports();
-        if let Some(Ok(reception)) = place.map(|place| Reception::open(&place, &ports, &matches)) {
+        if let Some(Ok(reception)) = place.map(|place| ReachServer::open(&place, &ports, &matches))
+        {
             world.tried_other_port = reception.taken().is_some();
             plan.card = Some(reception.card());
             held.reception = Some(reception);

@@ -9,7 +9,7 @@ use std::{
 };
 
 use fsgather_control::{bond::Belonging, record::Record};
-use fsgather_core::{Error, Missing, Noticeboard, ProcessId, Rank, WorldSize};
+use fsgather_core::{Error, Missing, ProcessId, Rank, RendezvousBackend, WorldSize};
 use uuid::Uuid;
 
 use crate::rendezvous::Bootstrap;
@@ -87,7 +87,7 @@ impl Introduction {
     }
 }
 
-impl Noticeboard for Introduction {
+impl RendezvousBackend for Introduction {
     fn post(&self, record: &[u8]) -> Result<(), Error> {
         let leads_somewhere = Record::from_bytes(record)
             .is_ok_and(|record| !record.addresses.is_empty() || record.markers.is_some());

@@ -3,10 +3,10 @@
 use std::{path::PathBuf, sync::Arc};
 
 use fsgather_control::{bond::Bond, means_loopback_only, meet::Meeting};
-use fsgather_core::{Error, JobKey, PostOffice, ProcessId, Rank};
+use fsgather_core::{Error, JobKey, MailboxFactory, ProcessId, Rank};
 use fsgather_store::{
-    BoardPlace, Class, FileBoard, FileSystem, MarkerOffice, MarkerOwner, OwnUid, check_writing,
-    make_rendezvous,
+    BackendDirectory, Class, FileBackend, FileSystem, MarkerOwner, MessageDirFactory, OwnUid,
+    check_writing, make_rendezvous,
 };
 use uuid::Uuid;
 
@@ -21,7 +21,7 @@ pub(crate) struct Prepared {
     /// What ranks of this job know alike.
     pub(crate) bond: Bond,
     /// Where messages are left if TCP does not work; none without a directory in which ranks meet.
-    pub(crate) office: Option<Arc<dyn PostOffice>>,
+    pub(crate) office: Option<Arc<dyn MailboxFactory>>,
     /// The program's own rendezvous, if it has one.
     pub(crate) introduction: Option<Arc<Introduction>>,
     pub(crate) context: LocalContext,
@@ -94,7 +94,7 @@ pub(crate) fn prepare(
     };
     let places = sealed_enough(settings, places)?;
     let office = (!places.is_empty())
-        .then(|| Arc::new(MarkerOffice::new(places, owner)) as Arc<dyn PostOffice>);
+        .then(|| Arc::new(MessageDirFactory::new(places, owner)) as Arc<dyn MailboxFactory>);
     Ok(Prepared {
         meeting,
         bond,
@@ -106,7 +106,10 @@ pub(crate) fn prepare(
 
 /// The places for messages in files: none if nothing may go over a network in plain text, and any is not of this host
 /// alone.
-fn sealed_enough(settings: &Settings, places: Vec<BoardPlace>) -> Result<Vec<BoardPlace>, Error> {
+fn sealed_enough(
+    settings: &Settings,
+    places: Vec<BackendDirectory>,
+) -> Result<Vec<BackendDirectory>, Error> {
     let mut places = places;
     if settings.encrypt.value {
         let mut elsewhere = places.iter().filter_map(|place| {
@@ -146,9 +149,9 @@ fn by_directories(
     process: &ProcessId,
     is_root: bool,
     context: &mut LocalContext,
-) -> Result<(Meeting, Vec<BoardPlace>), Error> {
+) -> Result<(Meeting, Vec<BackendDirectory>), Error> {
     let places = places(directories, problem, key, is_root, context)?;
-    let board = FileBoard::new(places.clone(), key.hash(), process.clone());
+    let board = FileBackend::new(places.clone(), key.hash(), process.clone());
     Ok((Meeting::Board(Arc::new(board)), places))
 }
 
@@ -161,7 +164,7 @@ fn places(
     key: &JobKey,
     is_root: bool,
     context: &mut LocalContext,
-) -> Result<Vec<BoardPlace>, Error> {
+) -> Result<Vec<BackendDirectory>, Error> {
     let mut places = Vec::new();
     for directory in directories {
         match make_rendezvous(directory) {
@@ -169,7 +172,7 @@ fn places(
             Ok(path) => match check_writing(&path, context.mode) {
                 Ok((own, _)) => {
                     context.known.push((path.clone(), own));
-                    places.push(BoardPlace {
+                    places.push(BackendDirectory {
                         directory: path,
                         own,
                     });
@@ -178,7 +181,7 @@ fn places(
                     problem = problem.or(Some(error));
                     // Perhaps it can at least be read, so that the others can be told.
                     let own = OwnUid(key.uid);
-                    places.push(BoardPlace {
+                    places.push(BackendDirectory {
                         directory: path,
                         own,
                     });

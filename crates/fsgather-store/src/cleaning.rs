@@ -24,13 +24,13 @@ use fsgather_core::{Error, ProcessId, duration_text};
 use rustix::fs::{CWD, FileType};
 
 use crate::{
-    condemnation::Mark,
     directory::OwnUid,
     judgement::{GatherState, Removable, Rules},
     leftover::Leftover,
     leftovers::{self, LeftoverKind},
     listing, patience,
     removal::{self, Removal},
+    removal_mark::Mark,
     remove,
     survey::{Survey, SurveyedGather, Surveyor},
 };

@@ -7,7 +7,6 @@ use fsgather_core::{GatherId, Salt};
 
 use crate::{
     GatherDir, check_writable,
-    condemnation::{condemned_by, tests::marks_of},
     judgement::GatherState,
     layout,
     layout::RendezvousEntry,
@@ -15,6 +14,7 @@ use crate::{
     make_rendezvous,
     owner::{job_tag, tests::record},
     process::this_process,
+    removal_mark::{condemned_by, tests::marks_of},
 };
 
 use super::*;

@@ -9,9 +9,9 @@ use fsgather_core::{ProcessId, WorldSize};
 use rustix::fs::FileType;
 
 use crate::{
-    board::{Unread, read_record},
     contents::Contents,
     detours::{self, DetourName},
+    file_backend::{Unread, read_record},
     inventory,
     judgement::{Rules, Why},
     layout::RendezvousEntry,

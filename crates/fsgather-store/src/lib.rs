@@ -16,10 +16,10 @@
 //! - [`Locator`]: name, lengths and digest of a payload, as announced.
 //! - [`Payload`], [`PayloadReader`]: verified bytes, as one slice or as a stream; [`CollectPolicy`] says
 //!   how patiently and into what they are read. [`WritablePayload`]: bytes of one's own to write to.
-//! - [`FileBoard`]: rendezvous by files, one [`BoardPlace`] for each directory.
+//! - [`FileBackend`]: rendezvous by files, one [`BackendDirectory`] for each directory.
 //! - [`ProbeNonce`], [`Planted`]: the proof that a directory is one and the same on all hosts.
-//! - [`MarkerOffice`]: messages between ranks as files, where they cannot reach each other otherwise.
-//! - [`Caretaker`]: the thread for calls that may hang: beat, deletion.
+//! - [`MessageDirFactory`]: messages between ranks as files, where they cannot reach each other otherwise.
+//! - [`Janitor`]: the thread for calls that may hang: beat, deletion.
 //! - [`Surveyor`]: what lies in a directory; [`assess`]: whether it is alive; [`clean`]: what crashes have
 //!   left, removed.
 //! - [`OwnerRecord`], [`this_process`], [`liveness`]: whose a directory is, and whether its owner runs.
@@ -83,6 +83,7 @@ mod filesystem;
 mod free_id;
 mod inventory;
 mod judgement;
+mod keep_alive;
 mod leftovers;
 mod listing;
 mod locator;
@@ -102,23 +103,22 @@ mod rendezvous_directory;
 mod reserves;
 mod reveal;
 mod sealed;
-mod touching;
 mod writable;
 
-mod board;
-mod caretaker;
 mod cleaning;
 mod collect;
-mod condemnation;
 mod contents;
-mod crew;
+mod file_backend;
 mod gather_dir;
+mod janitor;
 mod leftover;
-mod marker_box;
-mod marker_office;
+mod message_dir;
+mod message_dir_factory;
+mod parallel;
 mod payload_writer;
 mod probe;
 mod removal;
+mod removal_mark;
 mod source;
 mod survey;
 mod sweeping;
@@ -126,16 +126,16 @@ mod sweeping;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 
-pub use board::{BoardPlace, FileBoard};
-pub use caretaker::{Care, Caretaker};
 pub use cleaning::{Cleaning, CleaningStep, Failed, Kept, Planned, clean};
 pub use collect::{CollectPolicy, PayloadReader};
 pub use compression::CompressionSetting;
 pub use directory::{Access, OwnUid, default_local};
 pub use file::takes_no_data;
+pub use file_backend::{BackendDirectory, FileBackend};
 pub use filesystem::{Capacity, Class, FileSystem, free_bytes};
 pub use format::{Compression, Encoding};
 pub use gather_dir::{GatherDir, GatherFacts, read_owner};
+pub use janitor::{Care, Janitor};
 pub use judgement::{
     BEAT_PERIOD, BeatEvidence, Evidence, GatherState, Judgement, OwnerEvidence, Removable, Rules,
     assess,
@@ -144,7 +144,7 @@ pub use layout::PayloadName;
 pub use leftover::{Leftover, Meeting};
 pub use leftovers::LeftoverKind;
 pub use locator::Locator;
-pub use marker_office::{MarkerOffice, MarkerOwner};
+pub use message_dir_factory::{MarkerOwner, MessageDirFactory};
 pub use mount::Mount;
 pub use owner::{OwnerRecord, OwnerRecordError, draw_id};
 pub use patience::Progress;

@@ -14,10 +14,10 @@ use crate::{
     directory, file,
     filesystem::{Class, FileSystem},
     gather_dir::{GatherDir, is_not_seen},
+    keep_alive::TouchSchedule,
     layout, listing,
     patience::{Patience, Progress},
     remove,
-    touching::TouchSchedule,
 };
 
 /// A random number that one process writes into the directory, and that others must find there.

@@ -18,7 +18,7 @@ use crate::{
     chunk_table::{Chunk, ChunkTable},
     collect::CollectPolicy,
     compression::{Decompressor, decompressor},
-    crew, file,
+    file,
     filesystem::Class,
     format::{
         CHUNK_LEN, ChunkEntry, Compression, Damage, FOOTER_LEN, Footer, HEADER_LEN, Header,
@@ -28,6 +28,7 @@ use crate::{
     listing,
     locator::Locator,
     map::{self, Mapping},
+    parallel,
     patience::{Patience, Progress},
     payload::Payload,
 };
@@ -123,7 +124,7 @@ impl Source {
         let size = if locator.compression == Compression::NONE || locator.chunk_count < 2 {
             1
         } else {
-            crew::size()
+            parallel::size()
         };
         let unpacker = || Unpacker {
             decompressor: decompressor(locator.compression),
@@ -322,7 +323,7 @@ impl Source {
             .collect();
         let read = self.with_retries(progress, |source, open, progress| {
             let missing: Vec<_> = parts.iter_mut().filter(|part| !part.is_done).collect();
-            crew::share(
+            parallel::share(
                 &mut crew,
                 missing.into_iter(),
                 |unpacker, part| {
@@ -520,8 +521,8 @@ pub(crate) fn map_verified(
     // All chunks but the last are of one length. A root that reads is often alone at work on its host.
     let chunks = mapping[HEADER_LEN..HEADER_LEN + len].chunks(CHUNK_LEN);
     let starts = (HEADER_LEN..).step_by(CHUNK_LEN);
-    crew::share(
-        &mut vec![(); crew::size()],
+    parallel::share(
+        &mut vec![(); parallel::size()],
         (0..)
             .zip(starts.zip(chunks))
             .collect::<Vec<_>>()

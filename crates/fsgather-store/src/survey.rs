@@ -11,7 +11,6 @@ use fsgather_core::{Error, GatherId, ProcessId, StorageCause, WorldSize};
 use rustix::fs::{CWD, FileType};
 
 use crate::{
-    condemnation,
     contents::Contents,
     directory::{self, OwnUid},
     gather_dir::is_not_seen,
@@ -25,7 +24,7 @@ use crate::{
     neighbours::{Beside, Neighbours},
     owner::OwnerRecord,
     process::{Liveness, claimed_user_text, liveness, this_process},
-    rendezvous_directory,
+    removal_mark, rendezvous_directory,
 };
 
 /// What was seen in one directory.
@@ -327,7 +326,7 @@ impl Surveyor {
             owner: evidence,
             finished: contents.as_ref().is_some_and(|contents| contents.finished),
             aborted: contents.as_ref().is_some_and(|contents| contents.aborted),
-            condemned: condemnation::condemned_by(rendezvous, &beside.marks, id, OwnUid(found.uid))
+            condemned: removal_mark::condemned_by(rendezvous, &beside.marks, id, OwnUid(found.uid))
                 .map(|(_, by)| by),
             beat: self.watch(&path, beat.map(|(counter, _)| counter)),
             last_beat: beat.map(|(_, at)| at),

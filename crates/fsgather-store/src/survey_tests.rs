@@ -203,7 +203,7 @@ fn what_a_world_that_lives_meets_by_was_not_left() {
     let own = check_writable(&rendezvous).unwrap();
     let me = this_process().unwrap();
     let board = |poster: ProcessId| {
-        let places = vec![crate::BoardPlace {
+        let places = vec![crate::BackendDirectory {
             directory: rendezvous.clone(),
             own,
         }];
@@ -216,11 +216,11 @@ fn what_a_world_that_lives_meets_by_was_not_left() {
             number: 0,
             master: None,
         };
-        crate::FileBoard::new(places, key.hash(), poster)
+        crate::FileBackend::new(places, key.hash(), poster)
     };
     let (mine, dead) = (board(me.clone()), board(ended()));
-    fsgather_core::Noticeboard::post(&mine, b"here").unwrap();
-    fsgather_core::Noticeboard::post(&dead, b"there").unwrap();
+    fsgather_core::RendezvousBackend::post(&mine, b"here").unwrap();
+    fsgather_core::RendezvousBackend::post(&dead, b"there").unwrap();
     let look = || surveyor().survey(place.path()).unwrap();
     let survey = look();
     assert_eq!((survey.meetings.len(), survey.leftovers.len()), (1, 1));

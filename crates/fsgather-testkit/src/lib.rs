@@ -3,8 +3,8 @@
 //! - [`corpus`]: inputs that fuzzers have kept.
 //! - [`exchange_conformance`]: what every implementation of the exchange must do. One line in an
 //!   implementation's tests runs all of it.
-//! - [`MemoryBoard`]: a rendezvous without files, for tests inside one process.
-//! - [`MemoryPost`]: places for messages without files, with all faults that such places may have.
+//! - [`MemoryBackend`]: a rendezvous without files, for tests inside one process.
+//! - [`MemoryMailbox`]: places for messages without files, with all faults that such places may have.
 //! - [`pace`]: how long something may take on a machine that does other things too.
 //! - [`process`]: processes that tests start, with a limit and with the signals of a terminal.
 
@@ -18,10 +18,10 @@
 
 pub mod corpus;
 pub mod exchange_conformance;
-mod memory_board;
-mod memory_post;
+mod memory_backend;
+mod memory_mailbox;
 pub mod pace;
 pub mod process;
 
-pub use memory_board::MemoryBoard;
-pub use memory_post::MemoryPost;
+pub use memory_backend::MemoryBackend;
+pub use memory_mailbox::MemoryMailbox;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use fsgather_core::{ChannelId, Epoch, Error, GatherId, Rank, lock};
-use fsgather_store::{Care, Caretaker, GatherDir, PayloadId};
+use fsgather_store::{Care, GatherDir, Janitor, PayloadId};
 
 use crate::place::FilePlace;
 
@@ -16,7 +16,7 @@ use crate::place::FilePlace;
 pub(crate) struct Directories {
     /// Never held over a call of the exchange: reclaiming, which looks here, may happen inside of one.
     all: Mutex<Vec<Arc<FilePlace>>>,
-    caretaker: Mutex<Option<Caretaker>>,
+    janitor: Mutex<Option<Janitor>>,
 }
 
 /// How this rank ends its part in directories.
@@ -40,12 +40,12 @@ impl Directories {
         directory: &GatherDir,
         beat: Option<Duration>,
     ) -> Result<Care, Error> {
-        let mut caretaker = lock(&self.caretaker);
-        let caretaker = match &mut *caretaker {
-            Some(caretaker) => caretaker,
-            none => none.insert(Caretaker::start(directory)?),
+        let mut janitor = lock(&self.janitor);
+        let janitor = match &mut *janitor {
+            Some(janitor) => janitor,
+            none => none.insert(Janitor::start(directory)?),
         };
-        Ok(caretaker.care_for(directory.clone(), beat))
+        Ok(janitor.care_for(directory.clone(), beat))
     }
 
     /// Adds one that ranks have agreed on.
@@ -92,8 +92,8 @@ impl Directories {
             files.finish();
             ending.end(&files);
         }
-        let caretaker = lock(&self.caretaker).take();
-        drop(caretaker);
+        let janitor = lock(&self.janitor).take();
+        drop(janitor);
     }
 }
 

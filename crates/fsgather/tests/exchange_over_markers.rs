@@ -17,11 +17,11 @@ use fsgather_control::{
 };
 use fsgather_core::{Error, Interrupt, JobKey, ProcessId, Rank, Site, WorldSize};
 use fsgather_store::{
-    BoardPlace, FileBoard, MarkerOffice, MarkerOwner, check_writable, liveness, make_rendezvous,
-    this_process,
+    BackendDirectory, FileBackend, MarkerOwner, MessageDirFactory, check_writable, liveness,
+    make_rendezvous, this_process,
 };
 use fsgather_testkit::{
-    exchange_conformance::{self, Seat},
+    exchange_conformance::{self, RankExchange},
     pace::allowed,
 };
 
@@ -62,7 +62,7 @@ fn config(directory: &Path, rank: Rank, world_size: WorldSize, setting: &Setting
     };
     let rendezvous = make_rendezvous(directory).unwrap();
     let own = check_writable(&rendezvous).unwrap();
-    let places = vec![BoardPlace {
+    let places = vec![BackendDirectory {
         directory: rendezvous,
         own,
     }];
@@ -82,7 +82,7 @@ fn config(directory: &Path, rank: Rank, world_size: WorldSize, setting: &Setting
         job: None,
         mode: 0o700,
     };
-    let board = FileBoard::new(places.clone(), key.hash(), process.clone());
+    let board = FileBackend::new(places.clone(), key.hash(), process.clone());
     Config {
         rank,
         world_size,
@@ -100,13 +100,13 @@ fn config(directory: &Path, rank: Rank, world_size: WorldSize, setting: &Setting
         bond: fsgather_control::bond::Bond::default(),
         encrypt: false,
         control: setting.control,
-        office: Some(Arc::new(MarkerOffice::new(places, owner))),
+        office: Some(Arc::new(MessageDirFactory::new(places, owner))),
         interrupt: Interrupt::default(),
         is_running: Arc::new(move |process| !liveness(process, &me).has_ended()),
     }
 }
 
-fn join(directory: &Path, ranks: u32, setting: &Setting) -> Vec<Result<Seat, Error>> {
+fn join(directory: &Path, ranks: u32, setting: &Setting) -> Vec<Result<RankExchange, Error>> {
     let world_size = WorldSize::new(ranks).unwrap();
     thread::scope(|scope| {
         let joining: Vec<_> = world_size
@@ -123,7 +123,7 @@ fn join(directory: &Path, ranks: u32, setting: &Setting) -> Vec<Result<Seat, Err
     })
 }
 
-fn barrier_and_close(world: Vec<Seat>) {
+fn barrier_and_close(world: Vec<RankExchange>) {
     thread::scope(|scope| {
         for seat in world {
             scope.spawn(move || {

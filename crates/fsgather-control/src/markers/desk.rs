@@ -1,4 +1,4 @@
-//! The state that callers and the courier of one rank share: [`Desk`].
+//! The state that callers and the poller of one rank share: [`Desk`].
 
 use std::{
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
@@ -49,16 +49,16 @@ struct State {
     /// The time that they live in.
     clock: AwakeClock,
     office: Office,
-    /// Whether the courier is under way with something.
+    /// Whether the poller is under way with something.
     in_flight: bool,
-    /// Whose processes were seen to go, until the courier has looked for their last words: of anybody on
+    /// Whose processes were seen to go, until the poller has looked for their last words: of anybody on
     /// rank 0, of rank 0 elsewhere.
     ended: Vec<Rank>,
     /// Whether messages cannot be moved any more.
     is_cut_off: bool,
-    /// What the courier does at its end, once it is to stop.
+    /// What the poller does at its end, once it is to stop.
     stopping: Option<Retirement>,
-    /// Whether the courier has stopped.
+    /// Whether the poller has stopped.
     stopped: bool,
 }
 
@@ -100,11 +100,11 @@ pub(super) struct Desk {
     state: Mutex<State>,
     /// Told after every event; waiting callers look again.
     changed: Condvar,
-    /// Told when the courier has something to do.
+    /// Told when the poller has something to do.
     work: Condvar,
 }
 
-/// What the courier has to know before it goes.
+/// What the poller has to know before it goes.
 pub(super) struct Round {
     pub(super) outgoing: Vec<Outgoing>,
     pub(super) coordinator_ended: bool,
@@ -217,7 +217,7 @@ impl Desk {
     }
 
     /// Waits until `ready` has a result, for `limit` at most. Time passes for the machines meanwhile,
-    /// whatever the courier is doing.
+    /// whatever the poller is doing.
     fn wait_on<R>(
         &self,
         limit: Option<Duration>,
@@ -282,7 +282,7 @@ impl Desk {
         });
     }
 
-    /// Has the courier stop after what is left to do; whether it has, within `limit`.
+    /// Has the poller stop after what is left to do; whether it has, within `limit`.
     pub(super) fn stop(&self, how: Retirement, limit: Duration) -> bool {
         self.lock().stopping = Some(how);
         self.work.notify_one();
@@ -290,7 +290,7 @@ impl Desk {
             .is_some()
     }
 
-    // What the courier does.
+    // What the poller does.
 
     /// Waits for something to carry, for `pause` at most; being told to stop counts unless that is known.
     pub(super) fn wait_for_work(&self, pause: Duration, knows_of_stop: bool) {
@@ -411,7 +411,7 @@ impl Desk {
             .collect()
     }
 
-    /// Notes that the courier is gone.
+    /// Notes that the poller is gone.
     pub(super) fn stopped(&self) {
         self.lock().stopped = true;
         self.changed.notify_all();

@@ -6,20 +6,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Backoff, ChannelId, Error, Noticeboard, PostOffice};
+use fsgather_core::{Backoff, ChannelId, Error, MailboxFactory, RendezvousBackend};
 use uuid::Uuid;
 
 use super::{
     desk::{Desk, Office},
-    line::MarkerLine,
+    file_carrier::FileCarrier,
     mail::Bulletins,
     outbox::Outbox,
 };
 use crate::{
     aside::without_a_thread,
+    carrier::Carrier,
     config::{self, Config, Joined},
     coordinator::Coordinator,
-    driver::Driver,
     machines::Machines,
     member::Member,
     record::{MarkerPlace, Record},
@@ -33,12 +33,12 @@ const TOLD_LIMIT: Duration = Duration::from_secs(3);
 /// Brings a world together; `started` is when this rank began to meet.
 pub(crate) fn host(
     config: &Config,
-    board: &Arc<dyn Noticeboard>,
-    office: &dyn PostOffice,
+    board: &Arc<dyn RendezvousBackend>,
+    office: &dyn MailboxFactory,
     started: Instant,
 ) -> Result<Joined, Error> {
     let communicator = Uuid::new_v4();
-    let (facts, postbox) = office
+    let (facts, mailbox) = office
         .open(communicator, config.world_size)
         .inspect_err(|failure| refusal::refuse_unseen(config, &**board, failure))?;
     let machines = Machines::of_root(config, communicator, started);
@@ -46,10 +46,10 @@ pub(crate) fn host(
         machines,
         Office::Coordinator(Bulletins::default()),
     ));
-    let line = MarkerLine::start(
+    let line = FileCarrier::start(
         config,
         Arc::clone(&desk),
-        (postbox, Outbox::default()),
+        (mailbox, Outbox::default()),
         None,
         Some(Arc::clone(board)),
     )?;
@@ -100,7 +100,7 @@ pub(crate) fn host(
 
 /// Keeps the record visible until the world has formed, then removes those of crashed runs; on a thread
 /// of its own, since each of these calls may hang.
-fn tend(config: &Config, board: Arc<dyn Noticeboard>, desk: Arc<Desk>) -> Result<(), Error> {
+fn tend(config: &Config, board: Arc<dyn RendezvousBackend>, desk: Arc<Desk>) -> Result<(), Error> {
     let hearer = config::hearer(config);
     let mut look_back = Some(refusal::looking_back_after(config.join_patience));
     thread::Builder::new()

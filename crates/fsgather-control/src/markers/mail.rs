@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use fsgather_core::{Letter, Rank, read_message};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::sequence::Sequence;
+use super::reorder_buffer::ReorderBuffer;
 use crate::{
     message::{ToCoordinator, ToMember},
     wire::VERSION,
@@ -133,7 +133,7 @@ pub(super) struct Letters {
     admitted: bool,
     unsent: Vec<ToCoordinator>,
     sent: u64,
-    bulletins: Sequence<Option<Vec<u8>>>,
+    bulletins: ReorderBuffer<Option<Vec<u8>>>,
     /// Bulletins that were read out of their turn, before the admission.
     read_early: BTreeSet<u64>,
     /// Up to which bulletin rank 0 has been told that we have read.
@@ -150,7 +150,7 @@ impl Letters {
             admitted: false,
             unsent: Vec::new(),
             sent: 0,
-            bulletins: Sequence::new(),
+            bulletins: ReorderBuffer::new(),
             read_early: BTreeSet::new(),
             mentioned: 0,
             acknowledged: 0,
@@ -277,7 +277,7 @@ impl Letters {
 struct Correspondent {
     /// Once a letter of it was read.
     nonce: Option<u128>,
-    letters: Sequence<Vec<u8>>,
+    letters: ReorderBuffer<Vec<u8>>,
     /// Up to which letter it has been told that we have read.
     mentioned: u64,
     /// The last bulletin that it has read.

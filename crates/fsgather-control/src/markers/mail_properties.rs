@@ -255,7 +255,7 @@ proptest! {
         skip_to in 0..40_u64,
         skip_at in 0..200_usize,
     ) {
-        let mut sequence = Sequence::new();
+        let mut sequence = ReorderBuffer::new();
         let mut taken = Vec::new();
         for (index, number) in offers.into_iter().chain(1..40).enumerate() {
             if index == skip_at {

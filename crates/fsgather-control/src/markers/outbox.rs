@@ -5,9 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Error, Postbox};
+use fsgather_core::{Error, Mailbox};
 
-use super::{mail::Outgoing, tolerance::may_pass};
+use super::{mail::Outgoing, retry_window::may_pass};
 
 /// How often to try again to leave a message.
 pub(super) const SEND_AGAIN: Duration = Duration::from_millis(100);
@@ -49,18 +49,18 @@ impl Outbox {
     ///
     /// When it has failed for too long, or for a reason that does not pass by itself. Trying goes on
     /// nevertheless: the others have to learn of this failure, if they can.
-    pub(super) fn send(&mut self, postbox: &dyn Postbox, now: Instant) -> Result<(), Error> {
+    pub(super) fn send(&mut self, mailbox: &dyn Mailbox, now: Instant) -> Result<(), Error> {
         if let Some(failing) = &self.failing
             && now < failing.again_at
         {
             return Ok(());
         }
         while let Some(next) = self.unsent.front() {
-            if let Err(error) = postbox.send(next.number, next.to, &next.body) {
+            if let Err(error) = mailbox.send(next.number, next.to, &next.body) {
                 for message in &self.unsent {
                     if message.number > self.detoured {
                         self.detoured = message.number;
-                        postbox.detour(message.number, message.to, &message.body);
+                        mailbox.detour(message.number, message.to, &message.body);
                     }
                 }
                 return self.note(error, now);
@@ -112,7 +112,7 @@ impl Outbox {
 #[cfg(test)]
 mod tests {
     use fsgather_core::{ProcessId, WorldSize};
-    use fsgather_testkit::MemoryPost;
+    use fsgather_testkit::MemoryMailbox;
     use uuid::Uuid;
 
     use super::*;
@@ -123,11 +123,11 @@ mod tests {
     /// Leaves two messages while sends fail like this; how each try at these seconds ended, and what is
     /// there in the end.
     fn leave(os_code: i32, times: u32, at: &[u64]) -> (Vec<bool>, usize) {
-        let post = MemoryPost::new();
+        let post = MemoryMailbox::new();
         let process = ProcessId::default();
         let office = post.office(&process);
         let opened = office.open(Uuid::nil(), WorldSize::new(2).unwrap());
-        let (_, postbox) = opened.unwrap();
+        let (_, mailbox) = opened.unwrap();
         post.refuse_sends(&process, os_code, times);
         let mut outbox = Outbox::default();
         let message = |number| Outgoing {
@@ -141,7 +141,7 @@ mod tests {
             .iter()
             .map(|at| {
                 let now = start + Duration::from_secs(*at);
-                outbox.send(&*postbox, now).is_ok()
+                outbox.send(&*mailbox, now).is_ok()
             })
             .collect();
         assert_eq!(outbox.is_empty(), !outbox.is_failing());

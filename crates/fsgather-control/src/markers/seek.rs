@@ -7,14 +7,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Backoff, Error, PostOffice, Postbox, Retirement, lock};
+use fsgather_core::{Backoff, Error, Mailbox, MailboxFactory, Retirement, lock};
 
 use super::{
+    heartbeat::{Heartbeat, SILENCE_LIMIT},
     mail::{Letters, sender_of},
     outbox::{Outbox, SEND_AGAIN},
-    pace::Pace,
-    pulse::{Pulse, SILENCE_LIMIT},
-    tolerance::Tolerance,
+    poll_interval::PollInterval,
+    retry_window::RetryWindow,
 };
 use crate::{
     message::{Join, ToCoordinator, ToMember, Welcome},
@@ -33,7 +33,7 @@ const CHECK_EVERY: Duration = Duration::from_millis(500);
 
 /// A place in which a world may be forming, and who asks to be in it.
 pub(crate) struct Search {
-    pub(crate) office: Arc<dyn PostOffice>,
+    pub(crate) office: Arc<dyn MailboxFactory>,
     pub(crate) place: MarkerPlace,
     pub(crate) join: Join,
     pub(crate) is_running: Arc<IsRunning>,
@@ -62,7 +62,7 @@ pub(crate) enum Event {
 /// A world that has taken us in.
 pub(crate) struct Entered {
     pub(crate) welcome: Welcome,
-    pub(super) postbox: Arc<dyn Postbox>,
+    pub(super) mailbox: Arc<dyn Mailbox>,
     pub(super) letters: Letters,
     /// What is still to be left.
     pub(super) outbox: Outbox,
@@ -186,10 +186,10 @@ fn run(search: Search, orders: &Orders, tell: &dyn Fn(Event)) -> Option<Event> {
     let rank = search.join.rank;
     let sender = sender_of(search.join.nonce);
     let mut pauses = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
-    let mut entering = Tolerance::default();
-    let postbox = loop {
+    let mut entering = RetryWindow::default();
+    let mailbox = loop {
         match search.office.enter(&search.place.facts, rank, sender) {
-            Ok(Some(postbox)) => break postbox,
+            Ok(Some(mailbox)) => break mailbox,
             Ok(None) if has_ended(&search) => return Some(crashed()),
             Ok(None) => drop(orders.wait(pauses.next_pause())?),
             Err(error) if entering.bears(&error, Instant::now()) => {
@@ -200,7 +200,7 @@ fn run(search: Search, orders: &Orders, tell: &dyn Fn(Event)) -> Option<Event> {
     };
     let asking = Asking {
         search,
-        postbox,
+        mailbox,
         orders,
         tell,
     };
@@ -209,13 +209,13 @@ fn run(search: Search, orders: &Orders, tell: &dyn Fn(Event)) -> Option<Event> {
         Some(Event::Welcome(_)) => {}
         // Rank 0 still has to read our goodbye, and removes everything then.
         Some(Event::Refused(_) | Event::Broken(_)) | None => {
-            asking.postbox.retire(Retirement::Over);
+            asking.mailbox.retire(Retirement::Over);
         }
         Some(Event::Lost(_)) if has_ended(&asking.search) => {
-            asking.postbox.retire(Retirement::Deserted);
+            asking.mailbox.retire(Retirement::Deserted);
         }
         // What somebody else's world has left is judged by those who sweep and clean.
-        _ => asking.postbox.retire(Retirement::Withdrawn),
+        _ => asking.mailbox.retire(Retirement::Withdrawn),
     }
     event
 }
@@ -230,7 +230,7 @@ fn crashed() -> Event {
 
 struct Asking<'a> {
     search: Search,
-    postbox: Arc<dyn Postbox>,
+    mailbox: Arc<dyn Mailbox>,
     orders: &'a Orders,
     tell: &'a dyn Fn(Event),
 }
@@ -238,8 +238,8 @@ struct Asking<'a> {
 impl Asking<'_> {
     fn run(&self) -> Option<Event> {
         let now = Instant::now();
-        let (shortest, longest) = self.postbox.pace();
-        let mut pace = Pace::new(shortest, longest, now);
+        let (shortest, longest) = self.mailbox.pace();
+        let mut pace = PollInterval::new(shortest, longest, now);
         let mut letters = Letters::new(self.search.join.rank, self.search.join.nonce);
         let join = ToCoordinator::Join(self.search.join.clone());
         letters.say(join.clone());
@@ -247,21 +247,21 @@ impl Asking<'_> {
         self.orders.lock().is_expected = true;
         let mut outbox = Outbox::default();
         let host = self.search.place.process.host_label();
-        let mut pulse = Pulse::default();
-        pulse.listen_to(host, now);
-        let mut receiving = Tolerance::default();
+        let mut heartbeat = Heartbeat::default();
+        heartbeat.listen_to(host, now);
+        let mut receiving = RetryWindow::default();
         let (mut ask_again, mut check_at) = (None, now);
         let mut is_in = false;
         loop {
             let now = Instant::now();
             outbox.put(letters.take_outgoing(false));
-            match outbox.send(&*self.postbox, now) {
+            match outbox.send(&*self.mailbox, now) {
                 Ok(()) => {}
                 Err(error) if is_in => return Some(Event::Broken(error)),
                 Err(error) => return Some(Event::Failed(error.to_string())),
             }
             let has_ended = now >= check_at && has_ended(&self.search);
-            let found = match self.postbox.receive(false) {
+            let found = match self.mailbox.receive(false) {
                 Ok(found) => {
                     receiving.well();
                     found
@@ -296,7 +296,7 @@ impl Asking<'_> {
                     ToMember::Welcome(welcome) if self.is_meant(&welcome) => {
                         return Some(Event::Welcome(Box::new(Entered {
                             welcome,
-                            postbox: Arc::clone(&self.postbox),
+                            mailbox: Arc::clone(&self.mailbox),
                             letters,
                             outbox,
                             heard: heard.collect(),
@@ -315,14 +315,14 @@ impl Asking<'_> {
             }
             if now >= check_at {
                 check_at = now + CHECK_EVERY;
-                let beats = self.postbox.beats(host).unwrap_or_default();
-                if pulse.note(host, &beats, now) >= SILENCE_LIMIT && is_in {
+                let beats = self.mailbox.beats(host).unwrap_or_default();
+                if heartbeat.note(host, &beats, now) >= SILENCE_LIMIT && is_in {
                     let silent = fsgather_core::duration_text(SILENCE_LIMIT);
                     return Some(Event::Lost(format!(
                         "its host has shown no sign of life for {silent}"
                     )));
                 }
-                self.postbox.tend();
+                self.mailbox.tend();
             }
             if ask_again.is_some_and(|due| now >= due) {
                 ask_again = None;
@@ -348,7 +348,7 @@ impl Asking<'_> {
         let deadline = Instant::now() + GOODBYE_LIMIT;
         loop {
             let now = Instant::now();
-            if let Err(error) = outbox.send(&*self.postbox, now) {
+            if let Err(error) = outbox.send(&*self.mailbox, now) {
                 tracing::debug!("rank 0 is not told that we leave: {error}");
             }
             if outbox.may_be_left(now) || now >= deadline {

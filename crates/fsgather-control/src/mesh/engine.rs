@@ -10,7 +10,10 @@ use std::{
 
 use fsgather_core::{Error, Rank, lock};
 
-use crate::{addresses, aside::without_a_thread, baton::Baton, door, tcp::no_runtime, transport};
+use crate::{
+    addresses, aside::without_a_thread, caller_runtime::CallerRuntime, door, tcp::no_runtime,
+    transport,
+};
 
 use super::{
     CallId, MeshConfig, Progress, SLICE,
@@ -26,7 +29,7 @@ pub(super) struct Engine {
     pid: u32,
     core: Arc<Core>,
     /// Gone once shut down.
-    baton: Mutex<Option<Arc<Baton>>>,
+    runtime: Mutex<Option<Arc<CallerRuntime>>>,
 }
 
 impl Engine {
@@ -36,12 +39,12 @@ impl Engine {
             .enable_all()
             .build()
             .map_err(|error| no_runtime(&error))?;
-        let baton = Baton::new(runtime, format!("fsg-mesh-{}", config.rank))
+        let runtime = CallerRuntime::new(runtime, format!("fsg-mesh-{}", config.rank))
             .map_err(|error| without_a_thread(&error))?;
         let core = Arc::new(Core::new(config));
         let host = core.peer(config.rank).host;
         let place = addresses::to_listen_at(&*config.interfaces, None)?;
-        let (listeners, port) = baton.run(async {
+        let (listeners, port) = runtime.run(async {
             transport::listen_as(
                 config.rank,
                 &host,
@@ -52,12 +55,12 @@ impl Engine {
         })?;
         let its = Arc::clone(&core);
         let answering = move |stream| answer(Arc::clone(&its), stream);
-        baton.spawn(door::keep(listeners, answering, |_| {}));
-        baton.nudge();
+        runtime.spawn(door::keep(listeners, answering, |_| {}));
+        runtime.nudge();
         let engine = Self {
             pid: std::process::id(),
             core,
-            baton: Mutex::new(Some(Arc::new(baton))),
+            runtime: Mutex::new(Some(Arc::new(runtime))),
         };
         Ok((engine, port))
     }
@@ -75,11 +78,11 @@ impl Engine {
         self.pid != std::process::id()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Arc<Baton>>> {
-        lock(&self.baton)
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<CallerRuntime>>> {
+        lock(&self.runtime)
     }
 
-    fn baton(&self) -> Result<Arc<Baton>, Error> {
+    fn runtime(&self) -> Result<Arc<CallerRuntime>, Error> {
         if self.is_foreign() {
             return Err(Error::config(
                 "this communicator belongs to the parent process; a forked child cannot use it",
@@ -92,12 +95,12 @@ impl Engine {
 
     /// Whether it can be used.
     pub(super) fn check(&self) -> Result<(), Error> {
-        self.baton().map(drop)
+        self.runtime().map(drop)
     }
 
     /// Runs the mesh until `future` is done.
     pub(super) fn run<F: Future>(&self, future: F) -> Result<F::Output, Error> {
-        Ok(self.baton()?.run(future))
+        Ok(self.runtime()?.run(future))
     }
 
     /// Runs the mesh until `future` is done, and calls `progress` every [`SLICE`].
@@ -146,22 +149,22 @@ impl Engine {
 
     /// Has others served from now on, though no caller is here.
     pub(super) fn leave_to_itself(&self) {
-        if let Ok(baton) = self.baton() {
-            baton.nudge();
+        if let Ok(runtime) = self.runtime() {
+            runtime.nudge();
         }
     }
 
     /// Ends everything, once nothing is offered and others have got what they are being sent, or after
     /// `limit`.
     pub(super) fn shut_down(&self, limit: Duration) {
-        let Ok(baton) = self.baton() else { return };
+        let Ok(runtime) = self.runtime() else { return };
         let core = &self.core;
         if !core.offers.is_empty() || !core.deliveries.is_idle() {
             let taken = async {
                 core.offers.all_withdrawn().await;
                 core.deliveries.all_ended().await;
             };
-            let in_time = baton.run(async { tokio::time::timeout(limit, taken).await });
+            let in_time = runtime.run(async { tokio::time::timeout(limit, taken).await });
             if in_time.is_err() {
                 tracing::debug!("some ranks did not take their payloads in time");
             }
@@ -175,9 +178,9 @@ impl Drop for Engine {
     fn drop(&mut self) {
         if self.is_foreign() {
             // Threads, descriptors and what waits for them are the parent's.
-            let baton = self.baton.get_mut();
-            if let Some(baton) = baton.unwrap_or_else(PoisonError::into_inner).take() {
-                mem::forget(baton);
+            let runtime = self.runtime.get_mut();
+            if let Some(runtime) = runtime.unwrap_or_else(PoisonError::into_inner).take() {
+                mem::forget(runtime);
             }
             mem::forget(Arc::clone(&self.core));
         }

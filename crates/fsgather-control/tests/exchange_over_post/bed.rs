@@ -11,13 +11,13 @@ use std::{
 
 use fsgather_control::meet::{self, Config, Control, Meeting};
 use fsgather_core::{Error, Interrupt, ProcessId, Rank, WorldSize};
-use fsgather_testkit::{MemoryBoard, MemoryPost, exchange_conformance::Seat};
+use fsgather_testkit::{MemoryBackend, MemoryMailbox, exchange_conformance::RankExchange};
 
 /// What all ranks of a test share.
 #[derive(Clone)]
 pub(crate) struct Bed {
-    pub(crate) post: Arc<MemoryPost>,
-    pub(crate) board: Arc<MemoryBoard>,
+    pub(crate) post: Arc<MemoryMailbox>,
+    pub(crate) board: Arc<MemoryBackend>,
     pub(crate) world_size: WorldSize,
     /// How many ranks share a host.
     pub(crate) by_host: u32,
@@ -26,7 +26,7 @@ pub(crate) struct Bed {
 }
 
 impl Bed {
-    pub(crate) fn new(post: Arc<MemoryPost>, ranks: u32) -> Self {
+    pub(crate) fn new(post: Arc<MemoryMailbox>, ranks: u32) -> Self {
         Self {
             post,
             board: Arc::default(),
@@ -88,13 +88,13 @@ impl Bed {
     pub(crate) fn start<R: Send + 'static>(
         &self,
         rank: u32,
-        act: impl FnOnce(Result<Seat, Error>) -> R + Send + 'static,
+        act: impl FnOnce(Result<RankExchange, Error>) -> R + Send + 'static,
     ) -> Running<R> {
         start(self.config(rank, self.process(rank)), act)
     }
 
     /// A world whose ranks have all joined.
-    pub(crate) fn world(&self) -> Vec<Seat> {
+    pub(crate) fn world(&self) -> Vec<RankExchange> {
         let joining: Vec<_> = self
             .world_size
             .ranks()
@@ -117,7 +117,7 @@ impl<R> Running<R> {
 /// Has a process join on a thread of its own and act.
 pub(crate) fn start<R: Send + 'static>(
     config: Config,
-    act: impl FnOnce(Result<Seat, Error>) -> R + Send + 'static,
+    act: impl FnOnce(Result<RankExchange, Error>) -> R + Send + 'static,
 ) -> Running<R> {
     let (done, result) = mpsc::channel();
     thread::spawn(move || {

@@ -9,13 +9,13 @@ use std::{
 use bytes::Bytes;
 use fsgather_core::{Call, Operation, Rank, Site};
 use fsgather_testkit::{
-    MemoryPost,
-    exchange_conformance::{self, Seat},
+    MemoryMailbox,
+    exchange_conformance::{self, RankExchange},
 };
 
 use crate::bed::{Bed, on_threads};
 
-fn conform(post: impl Fn() -> std::sync::Arc<MemoryPost>, ranks: u32) {
+fn conform(post: impl Fn() -> std::sync::Arc<MemoryMailbox>, ranks: u32) {
     let make = |ranks: u32, patience: Duration| {
         let bed = Bed {
             patience,
@@ -28,12 +28,14 @@ fn conform(post: impl Fn() -> std::sync::Arc<MemoryPost>, ranks: u32) {
 
 #[test]
 fn a_post_that_shows_everything_at_once_conforms() {
-    conform(MemoryPost::new, 3);
+    conform(MemoryMailbox::new, 3);
 }
 
 #[test]
 fn a_post_with_faults_conforms() {
-    on_threads(1..=2, |seed| conform(|| MemoryPost::with_faults(seed), 3));
+    on_threads(1..=2, |seed| {
+        conform(|| MemoryMailbox::with_faults(seed), 3);
+    });
 }
 
 /// What a rank hands in: all ranks can tell.
@@ -45,7 +47,7 @@ fn body(rank: Rank, call: u32) -> Bytes {
 }
 
 /// Makes one of several kinds of calls, and compares what comes of it.
-fn make_call(seat: &Seat, call: u32, releases: &AtomicUsize) {
+fn make_call(seat: &RankExchange, call: u32, releases: &AtomicUsize) {
     let site = Site::named("here");
     let ranks = || seat.world_size().ranks();
     let everything: Vec<Bytes> = ranks().map(|rank| body(rank, call)).collect();
@@ -79,7 +81,7 @@ fn hundreds_of_calls_under_faults_deliver_what_was_contributed() {
     let stress = |seed| {
         let bed = Bed {
             by_host: 2,
-            ..Bed::new(MemoryPost::with_faults(seed), 4)
+            ..Bed::new(MemoryMailbox::with_faults(seed), 4)
         };
         let releases = AtomicUsize::new(0);
         thread::scope(|scope| {
@@ -103,7 +105,7 @@ fn hundreds_of_calls_under_faults_deliver_what_was_contributed() {
 fn messages_are_taken_back_however_long_the_job_runs() {
     // Each side mentions what it has read after 32 messages at the latest.
     const BOUND_FOR_EACH_RANK: usize = 80;
-    let bed = Bed::new(MemoryPost::new(), 3);
+    let bed = Bed::new(MemoryMailbox::new(), 3);
     thread::scope(|scope| {
         for seat in bed.world() {
             let post = &bed.post;

@@ -6,17 +6,19 @@ use std::{
 };
 
 use fsgather_control::record::{MarkerPlace, Record};
-use fsgather_core::{Error, Noticeboard, PeerFailure, ProcessId, Rank, Site, WorldSize};
-use fsgather_testkit::{MemoryPost, exchange_conformance::Seat, pace::allowed, process::PATIENCE};
+use fsgather_core::{Error, PeerFailure, ProcessId, Rank, RendezvousBackend, Site, WorldSize};
+use fsgather_testkit::{
+    MemoryMailbox, exchange_conformance::RankExchange, pace::allowed, process::PATIENCE,
+};
 use uuid::Uuid;
 
 use crate::bed::{Bed, Running, on_threads, start};
 
-fn barrier(seat: &Seat) -> Result<(), Error> {
+fn barrier(seat: &RankExchange) -> Result<(), Error> {
     seat.barrier(Site::named("here"))
 }
 
-fn barrier_and_close(world: Vec<Seat>) {
+fn barrier_and_close(world: Vec<RankExchange>) {
     thread::scope(|scope| {
         for seat in world {
             scope.spawn(move || {
@@ -31,8 +33,8 @@ fn barrier_and_close(world: Vec<Seat>) {
 fn leave_stale(bed: &Bed, process: ProcessId, number: u128) {
     let communicator = Uuid::from_u128(number);
     let office = bed.post.office(&process);
-    let (facts, postbox) = office.open(communicator, bed.world_size).unwrap();
-    drop(postbox);
+    let (facts, mailbox) = office.open(communicator, bed.world_size).unwrap();
+    drop(mailbox);
     let record = Record {
         communicator,
         secret: [7; 32],
@@ -64,7 +66,7 @@ fn elsewhere(which: u64) -> ProcessId {
 #[test]
 fn places_of_earlier_worlds_neither_capture_nor_hang_a_world() {
     for seed in 51..=53 {
-        let bed = Bed::new(MemoryPost::with_faults(seed), 3);
+        let bed = Bed::new(MemoryMailbox::with_faults(seed), 3);
         // Its rank 0 is gone, and so is the place of another one.
         let ended = bed.twin(0, 1);
         leave_stale(&bed, ended.clone(), 1 << 100);
@@ -83,11 +85,11 @@ fn places_of_earlier_worlds_neither_capture_nor_hang_a_world() {
 #[test]
 fn two_processes_of_one_rank_end_the_world_for_all() {
     for seed in 61..=64 {
-        let bed = Bed::new(MemoryPost::with_faults(seed), 3);
+        let bed = Bed::new(MemoryMailbox::with_faults(seed), 3);
         let started = Instant::now();
         let join = |rank, which| {
             let config = bed.config(rank, bed.twin(rank, which));
-            start(config, |seat: Result<Seat, Error>| {
+            start(config, |seat: Result<RankExchange, Error>| {
                 seat.map(drop).unwrap_err()
             })
         };
@@ -111,14 +113,14 @@ fn two_processes_of_one_rank_end_the_world_for_all() {
 #[test]
 fn a_latecomer_is_told_that_the_world_has_formed_and_disturbs_nobody() {
     on_threads(71..=73, |seed| {
-        let bed = Bed::new(MemoryPost::with_faults(seed), 3);
+        let bed = Bed::new(MemoryMailbox::with_faults(seed), 3);
         let world = bed.world();
         let late = Bed {
             join_patience: Duration::from_secs(3),
             ..bed.clone()
         };
         let config = late.config(2, late.twin(2, 1));
-        let latecomer = start(config, |seat: Result<Seat, Error>| {
+        let latecomer = start(config, |seat: Result<RankExchange, Error>| {
             seat.map(drop).unwrap_err()
         });
         thread::scope(|scope| {
@@ -148,10 +150,10 @@ fn a_latecomer_is_told_that_the_world_has_formed_and_disturbs_nobody() {
 #[test]
 fn two_worlds_that_form_in_one_place_are_told_of_each_other() {
     for seed in 81..=83 {
-        let bed = Bed::new(MemoryPost::with_faults(seed), 3);
+        let bed = Bed::new(MemoryMailbox::with_faults(seed), 3);
         let join = |rank, which| {
             let config = bed.config(rank, bed.twin(rank, which));
-            start(config, |seat: Result<Seat, Error>| {
+            start(config, |seat: Result<RankExchange, Error>| {
                 seat.map(drop).unwrap_err()
             })
         };
@@ -170,7 +172,7 @@ fn two_worlds_that_form_in_one_place_are_told_of_each_other() {
 #[test]
 fn a_rank_that_gives_up_before_its_answer_comes_is_not_waited_for() {
     for seed in 91..=93 {
-        let bed = Bed::new(MemoryPost::with_faults(seed), 3);
+        let bed = Bed::new(MemoryMailbox::with_faults(seed), 3);
         let running = [bed.start(0, rank_1_is_gone), bed.start(2, rank_1_is_gone)];
         // It sees no answer, and its process goes on.
         let hasty = Bed {
@@ -189,7 +191,7 @@ fn a_rank_that_gives_up_before_its_answer_comes_is_not_waited_for() {
     }
 }
 
-fn rank_1_is_gone(seat: Result<Seat, Error>) {
+fn rank_1_is_gone(seat: Result<RankExchange, Error>) {
     let error = match seat {
         Ok(seat) => barrier(&seat).unwrap_err(),
         Err(error) => error,
@@ -201,7 +203,7 @@ fn rank_1_is_gone(seat: Result<Seat, Error>) {
     assert!(matches!(failure, PeerFailure::Raised { .. }), "{error}");
 }
 
-fn wait_for_messages(post: &MemoryPost, count: usize) {
+fn wait_for_messages(post: &MemoryMailbox, count: usize) {
     let deadline = Instant::now() + PATIENCE;
     while post.held() < count {
         assert!(Instant::now() < deadline, "only {} messages", post.held());
@@ -211,7 +213,7 @@ fn wait_for_messages(post: &MemoryPost, count: usize) {
 
 #[test]
 fn what_rank_0_says_right_after_the_welcome_is_heard() {
-    let bed = Bed::new(MemoryPost::new(), 2);
+    let bed = Bed::new(MemoryMailbox::new(), 2);
     let process = bed.process(1);
     // It leaves its request, but sees nothing until rank 0 has welcomed it, failed and said goodbye.
     bed.post.set_blind(&process, true);
@@ -235,7 +237,7 @@ fn what_rank_0_says_right_after_the_welcome_is_heard() {
 
 #[test]
 fn ranks_of_different_world_sizes_are_told() {
-    let bed = Bed::new(MemoryPost::with_faults(95), 2);
+    let bed = Bed::new(MemoryMailbox::with_faults(95), 2);
     let other = Bed {
         world_size: WorldSize::new(3).unwrap(),
         ..bed.clone()

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use fsgather_core::{
     Call, Contribution, Error, Operation, PeerFailure, ProcessId, Rank, Round, Site,
 };
-use fsgather_testkit::{MemoryPost, exchange_conformance::Seat, pace::allowed};
+use fsgather_testkit::{MemoryMailbox, exchange_conformance::RankExchange, pace::allowed};
 
 use crate::bed::{Bed, Running, on_threads};
 
@@ -20,12 +20,12 @@ fn call() -> Call {
     Call::new(Operation::AllGather, Site::named("here"))
 }
 
-fn barrier(seat: &Seat) -> Result<(), Error> {
+fn barrier(seat: &RankExchange) -> Result<(), Error> {
     seat.barrier(Site::named("here"))
 }
 
 /// Ends a process: what it holds ends with it, without a word.
-fn die(bed: &Bed, process: &ProcessId, seat: Seat) {
+fn die(bed: &Bed, process: &ProcessId, seat: RankExchange) {
     bed.post.kill(process);
     mem::forget(seat);
 }
@@ -79,7 +79,7 @@ fn a_member_that_vanishes_is_named_alike_by_all() {
         let by_host = if seed % 2 == 0 { 4 } else { 2 };
         let bed = Bed {
             by_host,
-            ..Bed::new(MemoryPost::with_faults(seed), 4)
+            ..Bed::new(MemoryMailbox::with_faults(seed), 4)
         };
         let (told, took) = vanish(&bed, 3, seed % 4 < 2);
         assert_eq!(told.len(), 3);
@@ -103,7 +103,7 @@ fn a_rank_0_that_vanishes_is_named_by_all() {
         let by_host = if seed % 2 == 0 { 4 } else { 2 };
         let bed = Bed {
             by_host,
-            ..Bed::new(MemoryPost::with_faults(seed), 4)
+            ..Bed::new(MemoryMailbox::with_faults(seed), 4)
         };
         let (told, took) = vanish(&bed, 0, seed % 4 < 2);
         assert_eq!(told.len(), 3);
@@ -129,7 +129,7 @@ fn a_rank_0_that_vanishes_is_named_by_all() {
 
 #[test]
 fn ranks_that_vanish_one_after_the_other_do_not_keep_the_rest_waiting() {
-    let bed = Bed::new(MemoryPost::with_faults(41), 4);
+    let bed = Bed::new(MemoryMailbox::with_faults(41), 4);
     let started = Instant::now();
     let running: Vec<_> = (0..4)
         .map(|rank| {
@@ -154,7 +154,7 @@ fn ranks_that_vanish_one_after_the_other_do_not_keep_the_rest_waiting() {
 #[test]
 fn all_learn_why_a_rank_could_not_leave_a_message() {
     for failing in [0, 1] {
-        let bed = Bed::new(MemoryPost::new(), 3);
+        let bed = Bed::new(MemoryMailbox::new(), 3);
         let world = bed.world();
         bed.post.refuse_sends(&bed.process(failing), READ_ONLY, 1);
         let told: Vec<Error> = thread::scope(|scope| {
@@ -182,7 +182,7 @@ fn all_learn_why_a_rank_could_not_leave_a_message() {
 
 #[test]
 fn the_last_message_is_left_although_it_fails_for_a_moment() {
-    let bed = Bed::new(MemoryPost::new(), 2);
+    let bed = Bed::new(MemoryMailbox::new(), 2);
     let started = Instant::now();
     thread::scope(|scope| {
         for seat in bed.world() {

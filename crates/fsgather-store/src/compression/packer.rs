@@ -6,8 +6,8 @@ use fsgather_core::Error;
 
 use super::{CompressionSetting, Compressor, compressor};
 use crate::{
-    crew,
     format::{CHUNK_LEN, ChunkEntry},
+    parallel,
 };
 
 /// How many chunks are compressed at the same time, and so how many are in memory.
@@ -40,7 +40,7 @@ impl Packer {
     pub(crate) fn new(setting: CompressionSetting) -> Result<Self, Error> {
         let mut crew: Vec<_> = compressor(setting)?.into_iter().collect();
         if !crew.is_empty() {
-            for _ in 1..crew::size() {
+            for _ in 1..parallel::size() {
                 crew.extend(compressor(setting)?);
             }
         }
@@ -79,7 +79,7 @@ impl Packer {
                 entry: None,
             })
             .collect();
-        let Ok(()) = crew::share::<_, _, _, Infallible>(
+        let Ok(()) = parallel::share::<_, _, _, Infallible>(
             &mut self.crew,
             parts.iter_mut(),
             |compressor, part| {

@@ -17,7 +17,7 @@ use fsgather_core::{
 use crate::pace::allowed;
 
 use super::{
-    HASTY, MakeWorld, PATIENT, Seat, all_gather, body, on_all,
+    HASTY, MakeWorld, PATIENT, RankExchange, all_gather, body, on_all,
     pending::{note_reclaims, payload, start, until},
     site, wait_for_failure,
 };
@@ -47,11 +47,11 @@ pub(super) fn run(make: &MakeWorld<'_>, ranks: u32) {
 }
 
 /// A group of these ranks of `seat`, used for the `use_number`th time.
-fn group(seat: &Seat, members: &[u32], use_number: u64) -> Seat {
+fn group(seat: &RankExchange, members: &[u32], use_number: u64) -> RankExchange {
     try_group(seat, members, use_number).unwrap()
 }
 
-fn try_group(seat: &Seat, members: &[u32], use_number: u64) -> Result<Seat, Error> {
+fn try_group(seat: &RankExchange, members: &[u32], use_number: u64) -> Result<RankExchange, Error> {
     let ranks: Vec<Rank> = members.iter().copied().map(Rank::new).collect();
     let peers = seat.peers();
     let in_world = ranks
@@ -145,7 +145,7 @@ fn each_channel_fails_on_its_own(make: &MakeWorld<'_>, ranks: u32) {
     let cause = Error::config("no room");
     let failing = Rank::new(ranks - 1);
     on_all(make(ranks, PATIENT), |seat| {
-        let fails = |seat: &Seat, me: Rank| {
+        let fails = |seat: &RankExchange, me: Rank| {
             let error = if me == failing {
                 let ticket = seat.begin(all_gather("here")).unwrap();
                 seat.fail(&ticket, Phase::Publishing, cause.clone())
@@ -209,7 +209,7 @@ fn channels_may_be_used_at_the_same_time(make: &MakeWorld<'_>, ranks: u32) {
         let one = group(&seat, &forwards, 0);
         let other = group(&seat, &backwards, 10);
         let seat = Arc::new(seat);
-        let call = |seat: &Seat, calls: u8| {
+        let call = |seat: &RankExchange, calls: u8| {
             for number in 0..calls {
                 let part = Bytes::from(vec![number]);
                 let table = seat.exchange(all_gather("here"), part).unwrap().unwrap();
@@ -217,7 +217,7 @@ fn channels_may_be_used_at_the_same_time(make: &MakeWorld<'_>, ranks: u32) {
             }
         };
         // Each rank starts its threads in another order.
-        let mut seats: Vec<(&Seat, u8)> = vec![(&one, 10), (&other, 15), (&seat, 5)];
+        let mut seats: Vec<(&RankExchange, u8)> = vec![(&one, 10), (&other, 15), (&seat, 5)];
         seats.rotate_left(me.index() % 3);
         thread::scope(|scope| {
             for (seat, calls) in seats {

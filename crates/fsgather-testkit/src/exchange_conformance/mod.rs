@@ -25,10 +25,10 @@ use fsgather_core::{
 use crate::pace::allowed;
 
 /// One rank's exchange.
-pub type Seat = Box<dyn Exchange>;
+pub type RankExchange = Box<dyn Exchange>;
 
 /// Makes a world of so many ranks whose time-out is so long.
-pub type MakeWorld<'a> = dyn Fn(u32, Duration) -> Vec<Seat> + 'a;
+pub type MakeWorld<'a> = dyn Fn(u32, Duration) -> Vec<RankExchange> + 'a;
 
 /// Long enough not to be reached on a slow machine.
 const PATIENT: Duration = Duration::from_mins(2);
@@ -81,7 +81,7 @@ fn body(rank: Rank) -> Bytes {
 }
 
 /// Runs `act` on every rank at the same time; results in rank order.
-fn on_all<R: Send>(world: Vec<Seat>, act: impl Fn(Seat) -> R + Sync) -> Vec<R> {
+fn on_all<R: Send>(world: Vec<RankExchange>, act: impl Fn(RankExchange) -> R + Sync) -> Vec<R> {
     thread::scope(|scope| {
         let act = &act;
         let ranks: Vec<_> = world
@@ -337,7 +337,7 @@ fn a_late_rank_is_named_by_all_others(make: &MakeWorld<'_>, ranks: u32) {
 }
 
 /// Calls nothing until the world has failed.
-fn wait_for_failure(seat: &Seat) -> Result<(), Error> {
+fn wait_for_failure(seat: &RankExchange) -> Result<(), Error> {
     let ticket = seat.begin(Call::new(Operation::Barrier, site("here")))?;
     let deadline = Instant::now() + PATIENT;
     loop {

@@ -16,7 +16,7 @@ use fsgather_core::{
 
 use crate::pace::allowed;
 
-use super::{HASTY, MakeWorld, PATIENT, Seat, all_gather, body, on_all, site};
+use super::{HASTY, MakeWorld, PATIENT, RankExchange, all_gather, body, on_all, site};
 
 /// Runs all checks on a world of this size.
 pub(super) fn run(make: &MakeWorld<'_>, ranks: u32) {
@@ -46,7 +46,7 @@ pub(super) fn until(mut it_is_so: impl FnMut() -> bool) {
 }
 
 /// Starts a call and hands in a part of it.
-pub(super) fn start(seat: &Seat, call: Call, part: Contribution) -> Ticket {
+pub(super) fn start(seat: &RankExchange, call: Call, part: Contribution) -> Ticket {
     let ticket = seat.begin(call).unwrap();
     seat.contribute(&ticket, Round::VERDICT, part).unwrap();
     ticket
@@ -131,7 +131,7 @@ fn a_limit_that_passes_changes_nothing(make: &MakeWorld<'_>, ranks: u32) {
 }
 
 /// Notes what is reclaimed from here on: epoch and owner.
-pub(super) fn note_reclaims(seat: &Seat, reclaimed: &Arc<Mutex<Vec<(Epoch, Rank)>>>) {
+pub(super) fn note_reclaims(seat: &RankExchange, reclaimed: &Arc<Mutex<Vec<(Epoch, Rank)>>>) {
     let reclaimed = Arc::clone(reclaimed);
     seat.set_reclaim_sink(Arc::new(move |_, epoch, owner| {
         reclaimed.lock().unwrap().push((epoch, owner));

@@ -1,6 +1,6 @@
 //! One simulated rank: [`Process`] runs its program against its member's machine, as a caller would.
 //!
-//! What `Seat` does for callers who may block is done here step by step, since nothing may block.
+//! What `RankExchange` does for callers who may block is done here step by step, since nothing may block.
 
 mod calls;
 mod groups;

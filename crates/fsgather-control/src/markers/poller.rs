@@ -1,4 +1,4 @@
-//! The thread that carries messages and looks for new ones: [`Courier`].
+//! The thread that carries messages and looks for new ones: [`Poller`].
 
 use std::{
     sync::Arc,
@@ -6,14 +6,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Error, Postbox, ProcessId, Rank, StorageCause};
+use fsgather_core::{Error, Mailbox, ProcessId, Rank, StorageCause};
 
 use super::{
     desk::Desk,
+    heartbeat::{self, Heartbeat, SILENCE_LIMIT, Turn},
     outbox::{Outbox, SEND_AGAIN},
-    pace::Pace,
-    pulse::{self, Pulse, SILENCE_LIMIT, Turn},
-    tolerance::Tolerance,
+    poll_interval::PollInterval,
+    retry_window::RetryWindow,
 };
 use crate::siblings::IsRunning;
 
@@ -25,24 +25,24 @@ const TURNS: usize = 5;
 const NEWCOMERS_EVERY: Duration = Duration::from_secs(1);
 
 /// Carries the mail of one rank; owns all calls that may hang.
-pub(super) struct Courier {
+pub(super) struct Poller {
     desk: Arc<Desk>,
-    postbox: Arc<dyn Postbox>,
+    mailbox: Arc<dyn Mailbox>,
     rank: Rank,
     is_running: Arc<IsRunning>,
     neighbours: Option<Neighbours>,
     /// Whose turn it is while the world forms: rank 0's, and nobody else is known.
     forming_turn: Turn,
-    pace: Pace,
+    pace: PollInterval,
     outbox: Outbox,
-    receiving: Tolerance,
+    receiving: RetryWindow,
     /// Whether last words of others are waited for.
     has_suspects: bool,
     newcomers_at: Instant,
     listen_at: Instant,
 }
 
-/// Tells the desk that the courier is gone, however that came.
+/// Tells the desk that the poller is gone, however that came.
 struct TellsItsEnd(Arc<Desk>);
 
 impl Drop for TellsItsEnd {
@@ -59,7 +59,7 @@ impl Drop for TellsItsEnd {
 struct Neighbours {
     processes: Vec<ProcessId>,
     own_host: u64,
-    pulse: Pulse,
+    heartbeat: Heartbeat,
     turn: Turn,
 }
 
@@ -71,8 +71,8 @@ impl Neighbours {
             .take(rank.index())
             .filter(|process| process.host_label() == own_host)
             .count();
-        let mut pulse = Pulse::default();
-        pulse.listen_to(own_host, now);
+        let mut heartbeat = Heartbeat::default();
+        heartbeat.listen_to(own_host, now);
         // Rank 0 listens to everybody, the others to rank 0.
         let heard = if rank == Rank::ZERO {
             processes.len()
@@ -80,11 +80,11 @@ impl Neighbours {
             1
         };
         for process in processes.iter().take(heard) {
-            pulse.listen_to(process.host_label(), now);
+            heartbeat.listen_to(process.host_label(), now);
         }
         Self {
             own_host,
-            pulse,
+            heartbeat,
             turn: Turn::new(before_us),
             processes,
         }
@@ -98,28 +98,28 @@ impl Neighbours {
     }
 }
 
-impl Courier {
-    /// A courier for `rank`; `processes` are known to members from the start, and `outbox` is what they
+impl Poller {
+    /// A poller for `rank`; `processes` are known to members from the start, and `outbox` is what they
     /// have still to leave.
     pub(super) fn new(
         desk: Arc<Desk>,
-        (postbox, outbox): (Arc<dyn Postbox>, Outbox),
+        (mailbox, outbox): (Arc<dyn Mailbox>, Outbox),
         rank: Rank,
         processes: Option<Vec<ProcessId>>,
         is_running: Arc<IsRunning>,
     ) -> Self {
         let now = Instant::now();
-        let (shortest, longest) = postbox.pace();
+        let (shortest, longest) = mailbox.pace();
         Self {
             desk,
-            postbox,
+            mailbox,
             rank,
             is_running,
             neighbours: processes.map(|processes| Neighbours::new(rank, processes, now)),
             forming_turn: Turn::new(0),
-            pace: Pace::new(shortest, longest, now),
+            pace: PollInterval::new(shortest, longest, now),
             outbox,
-            receiving: Tolerance::default(),
+            receiving: RetryWindow::default(),
             has_suspects: false,
             newcomers_at: now,
             listen_at: now,
@@ -142,7 +142,7 @@ impl Courier {
             }
             self.has_suspects = has_suspects;
             if has_suspects || round.coordinator_ended || !round.ended.is_empty() {
-                self.postbox.look_around();
+                self.mailbox.look_around();
             }
             self.receive();
             // What they have left before is read now, or soon: somebody looks often meanwhile.
@@ -170,12 +170,12 @@ impl Courier {
             };
             self.desk.wait_for_work(pause, round.stopping.is_some());
         };
-        self.postbox.retire(how);
+        self.mailbox.retire(how);
     }
 
     /// Leaves what there is to leave.
     fn send(&mut self) {
-        if let Err(error) = self.outbox.send(&*self.postbox, Instant::now()) {
+        if let Err(error) = self.outbox.send(&*self.mailbox, Instant::now()) {
             // The others learn why, unless it never passes. Here at least it is clear.
             self.fail(&error);
         }
@@ -191,16 +191,16 @@ impl Courier {
         if newcomers {
             self.newcomers_at = now + NEWCOMERS_EVERY;
         }
-        match self.postbox.receive(newcomers) {
+        match self.mailbox.receive(newcomers) {
             Ok(found) => {
                 self.receiving.well();
                 if !found.is_empty() {
                     self.pace.moved(Instant::now());
                 }
                 let discard = self.desk.take_in(found);
-                self.postbox.discard(discard.up_to, &discard.keep);
+                self.mailbox.discard(discard.up_to, &discard.keep);
                 if !discard.is_answered {
-                    self.postbox.tend();
+                    self.mailbox.tend();
                 }
             }
             Err(error) if self.receiving.bears(&error, now) => {
@@ -228,20 +228,20 @@ impl Courier {
             }
             return;
         };
-        let mut silent_here = neighbours.pulse.silence_of(neighbours.own_host);
+        let mut silent_here = neighbours.heartbeat.silence_of(neighbours.own_host);
         let mut news = Vec::new();
-        for host in neighbours.pulse.next_hosts(TURNS) {
-            let beats = self.postbox.beats(host).unwrap_or_else(|error| {
+        for host in neighbours.heartbeat.next_hosts(TURNS) {
+            let beats = self.mailbox.beats(host).unwrap_or_else(|error| {
                 tracing::debug!("cannot look for signs of life: {error}");
                 Vec::new()
             });
-            let silent_for = neighbours.pulse.note(host, &beats, now);
+            let silent_for = neighbours.heartbeat.note(host, &beats, now);
             if host == neighbours.own_host {
                 silent_here = silent_for;
             }
             let gone: Vec<Rank> = beats
                 .iter()
-                .flat_map(|beat| pulse::decode(&beat.body))
+                .flat_map(|beat| heartbeat::decode(&beat.body))
                 .collect();
             let is_lost = silent_for >= SILENCE_LIMIT && host != neighbours.own_host;
             for (rank, _) in neighbours.on(host) {
@@ -266,7 +266,7 @@ impl Courier {
         news.extend(gone.into_iter().map(|rank| (rank, true)));
         if self.rank == Rank::ZERO && !news.is_empty() {
             // Last words may have been left since.
-            self.postbox.look_around();
+            self.mailbox.look_around();
             self.receive();
             self.pace.moved(Instant::now());
         }
@@ -325,7 +325,7 @@ impl Courier {
     }
 
     fn show(&self, gone: &[Rank]) {
-        if let Err(error) = self.postbox.beat(&pulse::encode(gone)) {
+        if let Err(error) = self.mailbox.beat(&heartbeat::encode(gone)) {
             tracing::debug!("cannot show a sign of life: {error}");
         }
     }
@@ -336,7 +336,7 @@ impl Courier {
             Error::Storage { .. } => error.clone(),
             other => Error::storage(
                 "exchange messages through",
-                self.postbox.place(),
+                self.mailbox.place(),
                 StorageCause::described(other.to_string()),
             ),
         };

@@ -1,22 +1,22 @@
-//! Numbered items in their order, however they come: [`Sequence`]. Pure.
+//! Numbered items in their order, however they come: [`ReorderBuffer`]. Pure.
 
 use std::collections::BTreeMap;
 
 /// Puts items that arrive in any order, perhaps several times, into the order of their numbers from 1.
 #[derive(Debug)]
-pub(super) struct Sequence<T> {
+pub(super) struct ReorderBuffer<T> {
     /// How many have been taken.
     taken: u64,
     early: BTreeMap<u64, T>,
 }
 
-impl<T> Default for Sequence<T> {
+impl<T> Default for ReorderBuffer<T> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<T> Sequence<T> {
+impl<T> ReorderBuffer<T> {
     pub(super) const fn new() -> Self {
         Self {
             taken: 0,
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn items_come_out_in_order_and_once() {
-        let mut sequence = Sequence::default();
+        let mut sequence = ReorderBuffer::default();
         let mut out = Vec::new();
         for number in [2, 3, 2, 1, 1, 5, 2] {
             sequence.offer(number, number * 10);
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn what_is_skipped_does_not_come() {
-        let mut sequence = Sequence::default();
+        let mut sequence = ReorderBuffer::default();
         for number in [1, 2, 4] {
             sequence.offer(number, number);
         }

@@ -1,4 +1,4 @@
-//! The interface of whatever carries a member's messages: [`Driver`].
+//! The interface of whatever carries a member's messages: [`Carrier`].
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use fsgather_core::ReclaimSink;
 use crate::member::Member;
 
 /// Runs the machines of one rank and moves their messages, over threads or sockets.
-pub(crate) trait Driver: Send + Sync + 'static {
+pub(crate) trait Carrier: Send + Sync + 'static {
     /// Lets the member act, and sends what it says on its way without waiting for it.
     fn act<R>(&self, act: impl FnOnce(&mut Member, Instant) -> R) -> R;
 

@@ -1,4 +1,4 @@
-//! Knows which hosts still show signs of life: [`Pulse`]. Pure.
+//! Knows which hosts still show signs of life: [`Heartbeat`]. Pure.
 
 use std::{
     collections::BTreeMap,
@@ -32,13 +32,13 @@ const HOSTS_A_TURN: usize = 8;
 
 /// Judges by the observer's own clock how long hosts have been silent.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Pulse {
+pub(super) struct Heartbeat {
     hosts: BTreeMap<u64, Host>,
     /// The host that was looked at last.
     last: Option<u64>,
 }
 
-impl Pulse {
+impl Heartbeat {
     /// Starts to listen to a host.
     pub(super) fn listen_to(&mut self, host: u64, now: Instant) {
         self.hosts.entry(host).or_insert_with(|| Host {
@@ -161,29 +161,38 @@ mod tests {
     fn silence_is_counted_from_the_last_new_sign() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        let mut pulse = Pulse::default();
-        pulse.listen_to(7, start);
-        assert_eq!(pulse.note(7, &[], at(5)), Duration::from_secs(5));
-        assert_eq!(pulse.note(7, &[beat(1)], at(10)), Duration::ZERO);
-        assert_eq!(pulse.note(7, &[beat(1)], at(15)), Duration::from_secs(5));
+        let mut heartbeat = Heartbeat::default();
+        heartbeat.listen_to(7, start);
+        assert_eq!(heartbeat.note(7, &[], at(5)), Duration::from_secs(5));
+        assert_eq!(heartbeat.note(7, &[beat(1)], at(10)), Duration::ZERO);
+        assert_eq!(
+            heartbeat.note(7, &[beat(1)], at(15)),
+            Duration::from_secs(5)
+        );
         // An old sign that has gone, or comes back out of a cache, is nothing new.
-        assert_eq!(pulse.note(7, &[], at(20)), Duration::from_secs(10));
-        assert_eq!(pulse.note(7, &[beat(1)], at(25)), Duration::from_secs(15));
-        assert_eq!(pulse.note(7, &[beat(1), beat(2)], at(30)), Duration::ZERO);
+        assert_eq!(heartbeat.note(7, &[], at(20)), Duration::from_secs(10));
+        assert_eq!(
+            heartbeat.note(7, &[beat(1)], at(25)),
+            Duration::from_secs(15)
+        );
+        assert_eq!(
+            heartbeat.note(7, &[beat(1), beat(2)], at(30)),
+            Duration::ZERO
+        );
     }
 
     #[test]
     fn every_host_has_its_turn_and_few_have_it_always() {
-        let mut pulse = Pulse::default();
+        let mut heartbeat = Heartbeat::default();
         for host in 0..100 {
-            pulse.listen_to(host, Instant::now());
+            heartbeat.listen_to(host, Instant::now());
         }
-        let mut seen: Vec<u64> = (0..5).flat_map(|_| pulse.next_hosts(5)).collect();
+        let mut seen: Vec<u64> = (0..5).flat_map(|_| heartbeat.next_hosts(5)).collect();
         assert_eq!(seen.len(), 100);
         seen.sort_unstable();
         seen.dedup();
         assert_eq!(seen.len(), 100);
-        let mut few = Pulse::default();
+        let mut few = Heartbeat::default();
         for host in 0..3 {
             few.listen_to(host, Instant::now());
         }
@@ -197,10 +206,10 @@ mod tests {
     #[test]
     fn an_observer_that_was_stopped_blames_nobody() {
         let start = Instant::now();
-        let mut pulse = Pulse::default();
-        pulse.listen_to(7, start);
+        let mut heartbeat = Heartbeat::default();
+        heartbeat.listen_to(7, start);
         let woken = start + Duration::from_mins(30);
-        assert!(pulse.note(7, &[], woken) < SILENCE_LIMIT);
+        assert!(heartbeat.note(7, &[], woken) < SILENCE_LIMIT);
     }
 
     #[test]

@@ -46,7 +46,7 @@ fn payloads_of_a_rank_that_has_gone_are_removed_and_no_others() {
     };
     publish(1);
     let other = publish(2);
-    let care = Caretaker::start(&directory)
+    let care = Janitor::start(&directory)
         .unwrap()
         .care_for(directory.clone(), None);
     care.reclaim_of(id(1));
@@ -59,7 +59,7 @@ fn payloads_of_a_rank_that_has_gone_are_removed_and_no_others() {
 #[test]
 fn the_beat_has_a_new_name_each_time_and_at_most_two_at_once() {
     let (_place, directory) = gather_dir();
-    let care = Caretaker::start(&directory)
+    let care = Janitor::start(&directory)
         .unwrap()
         .care_for(directory.clone(), Some(Duration::from_millis(5)));
     wait_until(|| {
@@ -78,7 +78,7 @@ fn members_do_not_beat_but_reclaim() {
     let name = PayloadName::new(ChannelId::WORLD, Epoch::FIRST, Rank::ZERO, 9);
     let path = directory.payloads().join(name.to_string());
     std::fs::write(&path, b"").unwrap();
-    let care = Caretaker::start(&directory)
+    let care = Janitor::start(&directory)
         .unwrap()
         .care_for(directory.clone(), None);
     care.reclaim(name);
@@ -95,7 +95,7 @@ fn dropping_ends_it_long_before_the_next_beat() {
     let started = Instant::now();
     let hourly = Some(Duration::from_hours(1));
     drop(
-        Caretaker::start(&directory)
+        Janitor::start(&directory)
             .unwrap()
             .care_for(directory, hourly),
     );
@@ -105,7 +105,7 @@ fn dropping_ends_it_long_before_the_next_beat() {
 #[test]
 fn an_owner_whose_directory_has_vanished_is_told_so() {
     let (_place, directory) = gather_dir();
-    let care = Caretaker::start(&directory)
+    let care = Janitor::start(&directory)
         .unwrap()
         .care_for(directory.clone(), Some(Duration::from_millis(5)));
     care.check().unwrap();
@@ -122,7 +122,7 @@ fn an_owner_whose_directory_has_vanished_is_told_so() {
 #[test]
 fn an_owner_whose_directory_was_replaced_is_told_so() {
     let (place, directory) = gather_dir();
-    let care = Caretaker::start(&directory)
+    let care = Janitor::start(&directory)
         .unwrap()
         .care_for(directory.clone(), Some(Duration::from_millis(5)));
     care.check().unwrap();
@@ -145,7 +145,7 @@ fn an_owner_whose_directory_was_replaced_is_told_so() {
 #[test]
 fn an_owner_whose_directory_was_condemned_is_told_by_whom() {
     let (place, directory) = gather_dir();
-    let care = Caretaker::start(&directory)
+    let care = Janitor::start(&directory)
         .unwrap()
         .care_for(directory.clone(), Some(Duration::from_millis(5)));
     care.check().unwrap();
@@ -169,12 +169,12 @@ fn an_owner_whose_directory_was_condemned_is_told_by_whom() {
 #[test]
 fn one_thread_takes_care_of_all_directories() {
     let (_first_place, first) = gather_dir();
-    let caretaker = Caretaker::start(&first).unwrap();
+    let janitor = Janitor::start(&first).unwrap();
     let all: Vec<_> = (0..20)
         .map(|_| {
             let (place, directory) = gather_dir();
             let period = Some(Duration::from_millis(5));
-            let care = caretaker.care_for(directory.clone(), period);
+            let care = janitor.care_for(directory.clone(), period);
             (place, directory, care)
         })
         .collect();

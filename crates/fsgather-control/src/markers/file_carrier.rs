@@ -1,4 +1,4 @@
-//! A rank's line to the others: [`MarkerLine`], the driver over marker files.
+//! A rank's line to the others: [`FileCarrier`], the driver over marker files.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -6,19 +6,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Error, Noticeboard, Postbox, ProcessId, Rank, ReclaimSink, Retirement, lock};
+use fsgather_core::{
+    Error, Mailbox, ProcessId, Rank, ReclaimSink, RendezvousBackend, Retirement, lock,
+};
 
 use super::{
-    courier::Courier,
     desk::{Desk, Office},
     outbox::Outbox,
+    poller::Poller,
     seek::Entered,
 };
 use crate::{
     aside::without_a_thread,
+    carrier::Carrier,
     config::{self, Config, Joined},
     coordinator::Coordinator,
-    driver::Driver,
     machines::Machines,
     member::Member,
     siblings::Watch,
@@ -30,49 +32,49 @@ const LAST_WORDS: Duration = Duration::from_secs(10);
 /// How long the last messages may take to be left.
 const LAST_SEND: Duration = Duration::from_secs(2);
 
-/// How long the courier may take to stop; one that hangs in a file call is left behind.
+/// How long the poller may take to stop; one that hangs in a file call is left behind.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
-/// A desk, its courier, and who watches the neighbours.
-pub(super) struct MarkerLine {
+/// A desk, its poller, and who watches the neighbours.
+pub(super) struct FileCarrier {
     /// The process that made it; a forked child must not touch it.
     pid: u32,
     rank: Rank,
     desk: Arc<Desk>,
-    courier: Mutex<Option<JoinHandle<()>>>,
+    poller: Mutex<Option<JoinHandle<()>>>,
     watch: Mutex<Option<Watch>>,
     /// Between two looks of a rank for messages.
     longest_pause: Duration,
     /// Where rank 0's record is.
-    board: Option<Arc<dyn Noticeboard>>,
+    board: Option<Arc<dyn RendezvousBackend>>,
 }
 
-impl MarkerLine {
+impl FileCarrier {
     /// Starts the courier.
     pub(super) fn start(
         config: &Config,
         desk: Arc<Desk>,
-        (postbox, outbox): (Arc<dyn Postbox>, Outbox),
+        (mailbox, outbox): (Arc<dyn Mailbox>, Outbox),
         processes: Option<Vec<ProcessId>>,
-        board: Option<Arc<dyn Noticeboard>>,
+        board: Option<Arc<dyn RendezvousBackend>>,
     ) -> Result<Self, Error> {
-        let (_, longest_pause) = postbox.pace();
-        let courier = Courier::new(
+        let (_, longest_pause) = mailbox.pace();
+        let poller = Poller::new(
             Arc::clone(&desk),
-            (postbox, outbox),
+            (mailbox, outbox),
             config.rank,
             processes,
             Arc::clone(&config.is_running),
         );
-        let courier = thread::Builder::new()
+        let poller = thread::Builder::new()
             .name(format!("fsgather-{}", config.rank))
-            .spawn(move || courier.run())
+            .spawn(move || poller.run())
             .map_err(|error| without_a_thread(&error))?;
         Ok(Self {
             pid: std::process::id(),
             rank: config.rank,
             desk,
-            courier: Mutex::new(Some(courier)),
+            poller: Mutex::new(Some(poller)),
             watch: Mutex::new(None),
             longest_pause,
             board,
@@ -96,7 +98,7 @@ impl MarkerLine {
     }
 }
 
-impl Driver for MarkerLine {
+impl Carrier for FileCarrier {
     fn act<R>(&self, act: impl FnOnce(&mut Member, Instant) -> R) -> R {
         self.desk.act(act)
     }
@@ -133,7 +135,7 @@ impl Driver for MarkerLine {
 
     fn shut_down(&self) -> bool {
         drop(lock(&self.watch).take());
-        let Some(courier) = lock(&self.courier).take() else {
+        let Some(poller) = lock(&self.poller).take() else {
             return true;
         };
         if let Some(board) = &self.board {
@@ -155,7 +157,7 @@ impl Driver for MarkerLine {
             }
         };
         if self.desk.stop(how, STOP_LIMIT) {
-            if courier.join().is_err() {
+            if poller.join().is_err() {
                 tracing::error!("the thread that carries messages has panicked");
             }
         } else {
@@ -171,12 +173,12 @@ impl Driver for MarkerLine {
     }
 }
 
-impl Drop for MarkerLine {
+impl Drop for FileCarrier {
     fn drop(&mut self) {
         if self.is_foreign() {
             // The thread is the parent's; ending it is its business.
-            let courier = self.courier.get_mut();
-            std::mem::forget(courier.unwrap_or_else(PoisonError::into_inner).take());
+            let poller = self.poller.get_mut();
+            std::mem::forget(poller.unwrap_or_else(PoisonError::into_inner).take());
         }
     }
 }
@@ -185,7 +187,7 @@ impl Drop for MarkerLine {
 pub(crate) fn enter(config: &Config, entered: Entered) -> Result<Joined, Error> {
     let Entered {
         welcome,
-        postbox,
+        mailbox,
         letters,
         outbox,
         heard,
@@ -198,10 +200,10 @@ pub(crate) fn enter(config: &Config, entered: Entered) -> Result<Joined, Error> 
             member.hear(message, now);
         }
     });
-    let line = MarkerLine::start(
+    let line = FileCarrier::start(
         config,
         Arc::clone(&desk),
-        (postbox, outbox),
+        (mailbox, outbox),
         Some(processes.clone()),
         None,
     )?;

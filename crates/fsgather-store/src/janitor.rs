@@ -1,4 +1,4 @@
-//! Calls that may hang, on a thread of their own: [`Caretaker`], and the [`Care`] of one directory.
+//! Calls that may hang, on a thread of their own: [`Janitor`], and the [`Care`] of one directory.
 
 use std::{
     collections::BTreeMap,
@@ -15,14 +15,14 @@ use std::{
 use fsgather_core::{Deadline, Error, StorageCause, lock};
 
 use crate::{
-    condemnation, file,
+    file,
     gather_dir::GatherDir,
     judgement::Rules,
     layout::{self, GatherEntry, PayloadName},
     listing,
     neighbours::Neighbours,
     payload_writer::PayloadId,
-    remove,
+    removal_mark, remove,
     sweeping::Sweep,
 };
 
@@ -47,7 +47,7 @@ enum Order {
 ///
 /// It ends with the last of its handles and [cares](Care); in a forked child that does nothing.
 #[derive(Clone)]
-pub struct Caretaker {
+pub struct Janitor {
     thread: Arc<Thread>,
 }
 
@@ -64,7 +64,7 @@ struct Thread {
     process: u32,
 }
 
-impl Caretaker {
+impl Janitor {
     /// Starts the thread; errors name the directory that it is needed for.
     ///
     /// # Errors
@@ -161,13 +161,13 @@ impl Drop for Thread {
     }
 }
 
-impl fmt::Debug for Caretaker {
+impl fmt::Debug for Janitor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Caretaker").finish_non_exhaustive()
+        f.debug_struct("Janitor").finish_non_exhaustive()
     }
 }
 
-/// That a [`Caretaker`] takes care of a directory, until [`finish`](Self::finish) or drop.
+/// That a [`Janitor`] takes care of a directory, until [`finish`](Self::finish) or drop.
 pub struct Care {
     /// Gone once it has ended.
     thread: Option<Arc<Thread>>,
@@ -438,7 +438,7 @@ impl Work {
         let marks = Neighbours::among(&marks.unwrap_or_default())
             .beside(id)
             .marks;
-        let Some((mark, by)) = condemnation::condemned_by(rendezvous, &marks, id, own) else {
+        let Some((mark, by)) = removal_mark::condemned_by(rendezvous, &marks, id, own) else {
             return;
         };
         self.condemn(format!(
@@ -454,5 +454,5 @@ impl Work {
 }
 
 #[cfg(test)]
-#[path = "caretaker_tests.rs"]
+#[path = "janitor_tests.rs"]
 mod tests;

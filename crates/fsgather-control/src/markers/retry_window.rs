@@ -1,4 +1,4 @@
-//! Decides which failures of file calls are waited out: [`Tolerance`]. Pure.
+//! Decides which failures of file calls are waited out: [`RetryWindow`]. Pure.
 
 use std::time::{Duration, Instant};
 
@@ -24,12 +24,12 @@ pub(super) fn may_pass(error: &Error) -> bool {
 
 /// Counts for how long a kind of call has been failing.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tolerance {
+pub(super) struct RetryWindow {
     /// Since when, and the time since then.
     failing: Option<(Instant, AwakeClock)>,
 }
 
-impl Tolerance {
+impl RetryWindow {
     /// Notes a call that has gone well.
     pub(super) const fn well(&mut self) {
         self.failing = None;
@@ -58,7 +58,7 @@ mod tests {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let io_error = failure(5);
-        let mut tolerance = Tolerance::default();
+        let mut tolerance = RetryWindow::default();
         for second in 0..10 {
             assert!(tolerance.bears(&io_error, at(second)), "{second}");
         }
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn what_does_not_pass_by_itself_is_told_at_once() {
         for os_code in FOR_GOOD {
-            assert!(!Tolerance::default().bears(&failure(os_code), Instant::now()));
+            assert!(!RetryWindow::default().bears(&failure(os_code), Instant::now()));
         }
         let described = Error::config("a directory that is gone");
         assert!(!may_pass(&described));

@@ -24,18 +24,18 @@ fn made() -> (tempfile::TempDir, GatherDir) {
     (place, made)
 }
 
-fn root(directory: &GatherDir) -> MarkerBox {
-    let root = MarkerBox::new(directory.clone(), Role::Coordinator, &host(0), None);
+fn root(directory: &GatherDir) -> MessageDir {
+    let root = MessageDir::new(directory.clone(), Role::Coordinator, &host(0), None);
     root.make_host_directories().unwrap();
     root
 }
 
-fn member(directory: &GatherDir, rank: u32) -> MarkerBox {
+fn member(directory: &GatherDir, rank: u32) -> MessageDir {
     let role = Role::Member {
         rank: Rank::new(rank),
         sender: rank.into(),
     };
-    let member = MarkerBox::new(directory.clone(), role, &host(rank.into()), None);
+    let member = MessageDir::new(directory.clone(), role, &host(rank.into()), None);
     member.make_host_directories().unwrap();
     member
 }
@@ -148,7 +148,7 @@ fn where_a_group_may_make_names_those_of_others_are_neither_counted_nor_an_error
     let own = check_writable(place.path()).unwrap();
     let made = GatherDir::create_for_messages(place.path(), 0o770, record(1), own).unwrap();
     // Everything there is another user's to this one.
-    let member = MarkerBox::new(
+    let member = MessageDir::new(
         made.clone().owned_by(own.0 + 1),
         Role::Member {
             rank: Rank::new(1),
@@ -194,7 +194,7 @@ fn files_of_others_and_unknown_names_are_passed_over() {
     let (_place, directory) = made();
     let (root, member) = (root(&directory), member(&directory, 1));
     member.send(1, None, b"own").unwrap();
-    let stranger = MarkerBox::new(
+    let stranger = MessageDir::new(
         directory.clone().owned_by(directory.own().0 + 1),
         Role::Coordinator,
         &host(0),

@@ -1,4 +1,4 @@
-//! Makes the directories through which worlds exchange messages: [`MarkerOffice`].
+//! Makes the directories through which worlds exchange messages: [`MessageDirFactory`].
 
 use std::{
     path::PathBuf,
@@ -6,17 +6,17 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use fsgather_core::{Error, PostOffice, Postbox, ProcessId, Rank, WorldSize, read_message};
+use fsgather_core::{Error, Mailbox, MailboxFactory, ProcessId, Rank, WorldSize, read_message};
 use uuid::Uuid;
 
 use crate::{
-    board::BoardPlace,
-    caretaker::Caretaker,
+    file_backend::BackendDirectory,
     gather_dir::{GatherDir, GatherFacts},
+    janitor::Janitor,
     judgement::BEAT_PERIOD,
     layout::RendezvousEntry,
     listing,
-    marker_box::{MarkerBox, Role},
+    message_dir::{MessageDir, Role},
     owner::{OwnerRecord, draw_id},
 };
 
@@ -42,9 +42,9 @@ pub struct MarkerOwner {
 /// place where it can; the others look for it in all.
 ///
 /// ```
-/// # use fsgather_core::{PostOffice, Rank, Retirement, WorldSize};
+/// # use fsgather_core::{MailboxFactory, Rank, Retirement, WorldSize};
 /// # use fsgather_store::{
-/// #     BoardPlace, MarkerOffice, MarkerOwner, check_writable, make_rendezvous, this_process,
+/// #     BackendDirectory, MessageDirFactory, MarkerOwner, check_writable, make_rendezvous, this_process,
 /// # };
 /// # let place = tempfile::tempdir()?;
 /// # let directory = make_rendezvous(place.path())?;
@@ -52,7 +52,7 @@ pub struct MarkerOwner {
 /// # let owner = MarkerOwner {
 /// #     process: this_process()?, uid: 0, user: "me".into(), job: None, mode: 0o700,
 /// # };
-/// let office = MarkerOffice::new(vec![BoardPlace { directory, own }], owner);
+/// let office = MessageDirFactory::new(vec![BackendDirectory { directory, own }], owner);
 /// let (facts, root) = office.open(uuid::Uuid::from_u128(1), WorldSize::new(2)?)?;
 /// let member = office.enter(&facts, Rank::new(1), 7)?.ok_or("not seen")?;
 /// member.send(1, None, b"here I am")?;
@@ -63,21 +63,21 @@ pub struct MarkerOwner {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct MarkerOffice {
-    places: Vec<BoardPlace>,
+pub struct MessageDirFactory {
+    places: Vec<BackendDirectory>,
     owner: MarkerOwner,
 }
 
-impl MarkerOffice {
+impl MessageDirFactory {
     /// An office with these places. Nothing is touched until it is used.
     #[must_use]
-    pub const fn new(places: Vec<BoardPlace>, owner: MarkerOwner) -> Self {
+    pub const fn new(places: Vec<BackendDirectory>, owner: MarkerOwner) -> Self {
         Self { places, owner }
     }
 
     fn make(
         &self,
-        place: &BoardPlace,
+        place: &BackendDirectory,
         communicator: Uuid,
         world_size: WorldSize,
     ) -> Result<GatherDir, Error> {
@@ -98,12 +98,12 @@ impl MarkerOffice {
     }
 }
 
-impl PostOffice for MarkerOffice {
+impl MailboxFactory for MessageDirFactory {
     fn open(
         &self,
         communicator: Uuid,
         world_size: WorldSize,
-    ) -> Result<(Vec<u8>, Arc<dyn Postbox>), Error> {
+    ) -> Result<(Vec<u8>, Arc<dyn Mailbox>), Error> {
         let mut failure = None;
         for place in &self.places {
             match self.make(place, communicator, world_size) {
@@ -111,9 +111,9 @@ impl PostOffice for MarkerOffice {
                     let facts = postcard::to_stdvec(directory.facts()).map_err(|error| {
                         Error::config(format!("where messages go cannot be told: {error}"))
                     })?;
-                    let care = Caretaker::start(&directory)?
-                        .care_for(directory.clone(), Some(BEAT_PERIOD));
-                    let its = MarkerBox::new(
+                    let care =
+                        Janitor::start(&directory)?.care_for(directory.clone(), Some(BEAT_PERIOD));
+                    let its = MessageDir::new(
                         directory,
                         Role::Coordinator,
                         &self.owner.process,
@@ -135,7 +135,7 @@ impl PostOffice for MarkerOffice {
         facts: &[u8],
         rank: Rank,
         sender: u64,
-    ) -> Result<Option<Arc<dyn Postbox>>, Error> {
+    ) -> Result<Option<Arc<dyn Mailbox>>, Error> {
         let facts: GatherFacts = read_message(facts).map_err(|_| {
             Error::rendezvous("found a record whose directory cannot be understood")
         })?;
@@ -157,7 +157,7 @@ impl PostOffice for MarkerOffice {
             &mut |_| Ok(()),
         )?;
         let role = Role::Member { rank, sender };
-        let its = MarkerBox::new(directory, role, &self.owner.process, None);
+        let its = MessageDir::new(directory, role, &self.owner.process, None);
         its.make_host_directories()?;
         Ok(Some(Arc::new(its)))
     }

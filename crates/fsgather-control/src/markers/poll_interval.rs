@@ -1,4 +1,4 @@
-//! Decides how often to look for messages: [`Pace`]. Pure.
+//! Decides how often to look for messages: [`PollInterval`]. Pure.
 
 use std::time::{Duration, Instant};
 
@@ -8,13 +8,13 @@ const FRACTION: u32 = 8;
 
 /// Sets the pauses between two looks: short right after something has moved, then longer and longer.
 #[derive(Clone, Debug)]
-pub(super) struct Pace {
+pub(super) struct PollInterval {
     shortest: Duration,
     longest: Duration,
     moved: Instant,
 }
 
-impl Pace {
+impl PollInterval {
     pub(super) const fn new(shortest: Duration, longest: Duration, now: Instant) -> Self {
         Self {
             shortest,
@@ -42,7 +42,7 @@ mod tests {
     fn pauses_grow_with_the_wait_and_are_bounded() {
         let start = Instant::now();
         let ms = Duration::from_millis;
-        let mut pace = Pace::new(ms(2), ms(1000), start);
+        let mut pace = PollInterval::new(ms(2), ms(1000), start);
         assert_eq!(pace.pause(start), ms(2));
         assert_eq!(pace.pause(start + ms(80)), ms(10));
         assert_eq!(pace.pause(start + ms(60_000)), ms(1000));
@@ -54,7 +54,7 @@ mod tests {
     fn a_long_wait_takes_few_looks() {
         let start = Instant::now();
         let ms = Duration::from_millis;
-        let pace = Pace::new(ms(2), ms(1000), start);
+        let pace = PollInterval::new(ms(2), ms(1000), start);
         let (mut now, mut looks) = (start, 0);
         while now < start + Duration::from_mins(1) {
             now += pace.pause(now);

@@ -1,17 +1,17 @@
-//! A rendezvous without files: [`MemoryBoard`].
+//! A rendezvous without files: [`MemoryBackend`].
 
 use std::sync::{Mutex, PoisonError};
 
-use fsgather_core::{Error, Noticeboard, lock};
+use fsgather_core::{Error, RendezvousBackend, lock};
 
 /// Records in memory, for ranks that are threads of one process.
 #[derive(Debug, Default)]
-pub struct MemoryBoard {
+pub struct MemoryBackend {
     records: Mutex<Vec<Vec<u8>>>,
     objections: Mutex<Vec<Vec<u8>>>,
 }
 
-impl MemoryBoard {
+impl MemoryBackend {
     /// A board on which these records were left before.
     #[must_use]
     pub fn with_leftovers(records: Vec<Vec<u8>>) -> Self {
@@ -22,7 +22,7 @@ impl MemoryBoard {
     }
 }
 
-impl Noticeboard for MemoryBoard {
+impl RendezvousBackend for MemoryBackend {
     fn post(&self, record: &[u8]) -> Result<(), Error> {
         lock(&self.records).push(record.to_vec());
         Ok(())

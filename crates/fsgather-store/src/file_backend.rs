@@ -1,4 +1,4 @@
-//! Rendezvous through files: [`FileBoard`].
+//! Rendezvous through files: [`FileBackend`].
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -8,24 +8,26 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use fsgather_core::{Error, GatherId, KeyHash, Noticeboard, ProcessId, Salt, StorageCause, lock};
+use fsgather_core::{
+    Error, GatherId, KeyHash, ProcessId, RendezvousBackend, Salt, StorageCause, lock,
+};
 
 use crate::{
     directory::{self, OwnUid},
     file,
     filesystem::{Class, FileSystem},
     gather_dir::is_not_seen,
+    keep_alive::TouchSchedule,
     layout::{RecordName, RendezvousEntry},
     listing, patience,
     process::{self, liveness},
     record::{self, Record, RecordError},
     remove, rendezvous_directory,
-    touching::TouchSchedule,
 };
 
 /// A rendezvous directory in which to post and to look.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BoardPlace {
+pub struct BackendDirectory {
     /// The directory, as [`make_rendezvous`](crate::make_rendezvous) returns it.
     pub directory: PathBuf,
     /// The uid that files of this process have there, as [`check_writable`](crate::check_writable)
@@ -40,8 +42,8 @@ pub struct BoardPlace {
 ///
 /// ```
 /// # use fsgather_core::{JobKey, WorldSize};
-/// use fsgather_core::Noticeboard;
-/// use fsgather_store::{BoardPlace, FileBoard, check_writable, make_rendezvous, this_process};
+/// use fsgather_core::RendezvousBackend;
+/// use fsgather_store::{BackendDirectory, FileBackend, check_writable, make_rendezvous, this_process};
 /// # let place = tempfile::tempdir()?;
 /// # let key = JobKey {
 /// #     uid: 1, family: "none".into(), job: None, attempt: None, world_size: WorldSize::ONE,
@@ -50,8 +52,8 @@ pub struct BoardPlace {
 ///
 /// let directory = make_rendezvous(place.path())?;
 /// let own = check_writable(&directory)?;
-/// let places = vec![BoardPlace { directory, own }];
-/// let board = FileBoard::new(places, key.hash(), this_process()?);
+/// let places = vec![BackendDirectory { directory, own }];
+/// let board = FileBackend::new(places, key.hash(), this_process()?);
 /// board.post(b"I listen on port 4711")?;
 /// assert_eq!(board.records()?, [b"I listen on port 4711"]);
 /// board.take_down();
@@ -59,8 +61,8 @@ pub struct BoardPlace {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct FileBoard {
-    places: Vec<BoardPlace>,
+pub struct FileBackend {
+    places: Vec<BackendDirectory>,
     key: KeyHash,
     /// The same as it stands in names.
     key_text: String,
@@ -149,10 +151,10 @@ const FOREIGN_KEPT: Duration = Duration::from_secs(10);
 /// How long a refusal is kept for ranks that come late.
 const REFUSAL_KEPT: Duration = Duration::from_mins(10);
 
-impl FileBoard {
+impl FileBackend {
     /// A board for the world with this key. Nothing is touched until it is used.
     #[must_use]
-    pub fn new(places: Vec<BoardPlace>, key: KeyHash, me: ProcessId) -> Self {
+    pub fn new(places: Vec<BackendDirectory>, key: KeyHash, me: ProcessId) -> Self {
         Self {
             places,
             key,
@@ -202,7 +204,7 @@ impl FileBoard {
     }
 
     /// Whether what was left speaks to this process: all but refusals of earlier attempts.
-    fn is_current(&self, place: &BoardPlace, name: &str) -> bool {
+    fn is_current(&self, place: &BackendDirectory, name: &str) -> bool {
         !matches!(
             RendezvousEntry::parse(name),
             Some(RendezvousEntry::Refusal(_))
@@ -211,7 +213,11 @@ impl FileBoard {
 
     /// Lists those names that are wanted and not of other users. What others leave is looked at once in a while, however
     /// much it is.
-    fn own(&self, place: &BoardPlace, is_wanted: impl Fn(&str) -> bool) -> io::Result<Vec<String>> {
+    fn own(
+        &self,
+        place: &BackendDirectory,
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> io::Result<Vec<String>> {
         let now = Instant::now();
         // Where somebody else lists at the same time, names are looked at twice.
         let mut foreign = self.lock().foreign.take(&place.directory, now);
@@ -252,7 +258,7 @@ impl FileBoard {
         Some(left)
     }
 
-    fn read(&self, place: &BoardPlace, name: &str) -> Option<(PathBuf, Record)> {
+    fn read(&self, place: &BackendDirectory, name: &str) -> Option<(PathBuf, Record)> {
         let path = place.directory.join(name);
         if let Some(record) = self.lock().read.get(&path) {
             return Some((path, record.clone()));
@@ -327,7 +333,7 @@ impl FileBoard {
 
     /// Removes refusals that nobody can be waiting for any more: those of this key, whose world has formed now, and
     /// those of other jobs of this user that are old by the server's clock. They are news, and own nothing.
-    fn sweep_refusals(&self, place: &BoardPlace, refusals: &[(PathBuf, RecordName)]) {
+    fn sweep_refusals(&self, place: &BackendDirectory, refusals: &[(PathBuf, RecordName)]) {
         if refusals.is_empty() {
             return;
         }
@@ -350,7 +356,7 @@ impl FileBoard {
     }
 
     /// Removes a record of this key, or an objection to one, whose poster is proved to be gone.
-    fn sweep_record(&self, place: &BoardPlace, name: &str) {
+    fn sweep_record(&self, place: &BackendDirectory, name: &str) {
         let Some((path, record)) = self.read(place, name) else {
             return;
         };
@@ -366,7 +372,12 @@ impl FileBoard {
         }
     }
 
-    fn post_in(&self, place: &BoardPlace, kind: Kind, contents: &[u8]) -> Result<PathBuf, Error> {
+    fn post_in(
+        &self,
+        place: &BackendDirectory,
+        kind: Kind,
+        contents: &[u8],
+    ) -> Result<PathBuf, Error> {
         let stamp = GatherId::new(SystemTime::now(), Salt::from_random(crate::random::fresh()));
         let name = RecordName::new(self.key, stamp);
         let entry = match kind {
@@ -477,7 +488,7 @@ pub(crate) fn read_record(path: &Path, own: OwnUid) -> Result<Record, Unread> {
     })
 }
 
-impl Noticeboard for FileBoard {
+impl RendezvousBackend for FileBackend {
     fn post(&self, record: &[u8]) -> Result<(), Error> {
         self.leave(Kind::Record, record)
     }
@@ -581,7 +592,7 @@ impl Noticeboard for FileBoard {
     }
 }
 
-impl Drop for FileBoard {
+impl Drop for FileBackend {
     fn drop(&mut self) {
         // A forked child inherits the board, but the record is its parent's.
         if std::process::id() == self.me.pid {
@@ -591,5 +602,5 @@ impl Drop for FileBoard {
 }
 
 #[cfg(test)]
-#[path = "board_tests.rs"]
+#[path = "file_backend_tests.rs"]
 mod tests;

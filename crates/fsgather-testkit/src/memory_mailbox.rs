@@ -1,4 +1,4 @@
-//! Messages without files: [`MemoryPost`].
+//! Messages without files: [`MemoryMailbox`].
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,8 +8,8 @@ use std::{
 };
 
 use fsgather_core::{
-    Beat, Error, Letter, PostOffice, Postbox, ProcessId, Rank, Retirement, StorageCause, WorldSize,
-    lock,
+    Beat, Error, Letter, Mailbox, MailboxFactory, ProcessId, Rank, Retirement, StorageCause,
+    WorldSize, lock,
 };
 use uuid::Uuid;
 
@@ -27,12 +27,12 @@ const PACE: (Duration, Duration) = (Duration::from_millis(1), Duration::from_mil
 
 /// Places for messages in memory, for ranks that are threads of one process.
 ///
-/// It keeps the promises of [`Postbox`] and, with a seed, no more than those: messages become visible
+/// It keeps the promises of [`Mailbox`] and, with a seed, no more than those: messages become visible
 /// late, to each reader in another order; one in six stays invisible to a reader until its writer tends
 /// it; a listing misses what an earlier one has shown, which is handed out twice then; one `send` in ten
 /// fails, half of them although the message is there.
 #[derive(Debug, Default)]
-pub struct MemoryPost {
+pub struct MemoryMailbox {
     seed: Option<u64>,
     state: Mutex<State>,
 }
@@ -78,7 +78,7 @@ struct Sign {
     beat: Beat,
 }
 
-impl MemoryPost {
+impl MemoryMailbox {
     /// A post on which everything is seen at once.
     #[must_use]
     pub fn new() -> Arc<Self> {
@@ -96,7 +96,7 @@ impl MemoryPost {
 
     /// The office as one process knows it.
     #[must_use]
-    pub fn office(self: &Arc<Self>, process: &ProcessId) -> Arc<dyn PostOffice> {
+    pub fn office(self: &Arc<Self>, process: &ProcessId) -> Arc<dyn MailboxFactory> {
         Arc::new(MemoryOffice {
             post: Arc::clone(self),
             process: process.clone(),
@@ -182,7 +182,7 @@ impl MemoryPost {
         process: &ProcessId,
         place: usize,
         role: Option<(Rank, u64)>,
-    ) -> Arc<dyn Postbox> {
+    ) -> Arc<dyn Mailbox> {
         let mut state = self.lock();
         state.boxes += 1;
         Arc::new(MemoryBox {
@@ -198,12 +198,12 @@ impl MemoryPost {
 
 #[derive(Debug)]
 struct MemoryOffice {
-    post: Arc<MemoryPost>,
+    post: Arc<MemoryMailbox>,
     process: ProcessId,
 }
 
-impl PostOffice for MemoryOffice {
-    fn open(&self, _: Uuid, _: WorldSize) -> Result<(Vec<u8>, Arc<dyn Postbox>), Error> {
+impl MailboxFactory for MemoryOffice {
+    fn open(&self, _: Uuid, _: WorldSize) -> Result<(Vec<u8>, Arc<dyn Mailbox>), Error> {
         let place = {
             let places = &mut self.post.lock().places;
             places.push(Place::default());
@@ -218,7 +218,7 @@ impl PostOffice for MemoryOffice {
         facts: &[u8],
         rank: Rank,
         sender: u64,
-    ) -> Result<Option<Arc<dyn Postbox>>, Error> {
+    ) -> Result<Option<Arc<dyn Mailbox>>, Error> {
         let place = facts.try_into().map(usize::from_le_bytes).unwrap();
         let is_there = {
             let state = self.post.lock();
@@ -232,7 +232,7 @@ impl PostOffice for MemoryOffice {
 /// One process's access to a place.
 #[derive(Debug)]
 struct MemoryBox {
-    post: Arc<MemoryPost>,
+    post: Arc<MemoryMailbox>,
     process: ProcessId,
     place: usize,
     /// Rank and sender; none on rank 0.
@@ -310,7 +310,7 @@ impl MemoryBox {
     }
 }
 
-impl Postbox for MemoryBox {
+impl Mailbox for MemoryBox {
     fn send(&self, number: u64, to: Option<Rank>, body: &[u8]) -> Result<(), Error> {
         let sends = {
             let mut own = self.own();

@@ -1,16 +1,16 @@
-//! A rank's line to the others: [`Line`], the driver over TCP.
+//! A rank's line to the others: [`TcpCarrier`], the driver over TCP.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Noticeboard, ProcessId, Rank, ReclaimSink, lock};
+use fsgather_core::{ProcessId, Rank, ReclaimSink, RendezvousBackend, lock};
 
 use crate::{
-    baton::Baton,
+    caller_runtime::CallerRuntime,
+    carrier::Carrier,
     coordinator::Coordinator,
-    driver::Driver,
     hub::Hub,
     member::Member,
     siblings::{IsRunning, Watch},
@@ -24,30 +24,34 @@ const LAST_FRAMES: Duration = Duration::from_millis(500);
 const LOOKS: usize = 3;
 
 /// Machines, connections and the right to run them.
-pub(crate) struct Line {
+pub(crate) struct TcpCarrier {
     /// The process that made it; a forked child must not touch it.
     pid: u32,
     hub: Arc<Hub>,
     /// Gone once shut down.
-    baton: Mutex<Option<Arc<Baton>>>,
+    runtime: Mutex<Option<Arc<CallerRuntime>>>,
     watch: Mutex<Option<Watch>>,
     /// Where rank 0's record is.
-    board: Option<Arc<dyn Noticeboard>>,
+    board: Option<Arc<dyn RendezvousBackend>>,
 }
 
-impl Line {
-    pub(crate) fn new(hub: Arc<Hub>, baton: Baton, board: Option<Arc<dyn Noticeboard>>) -> Self {
+impl TcpCarrier {
+    pub(crate) fn new(
+        hub: Arc<Hub>,
+        runtime: CallerRuntime,
+        board: Option<Arc<dyn RendezvousBackend>>,
+    ) -> Self {
         Self {
             pid: std::process::id(),
             hub,
-            baton: Mutex::new(Some(Arc::new(baton))),
+            runtime: Mutex::new(Some(Arc::new(runtime))),
             watch: Mutex::new(None),
             board,
         }
     }
 
-    fn baton(&self) -> Option<Arc<Baton>> {
-        lock(&self.baton).clone()
+    fn runtime(&self) -> Option<Arc<CallerRuntime>> {
+        lock(&self.runtime).clone()
     }
 
     /// Watches the processes on this host.
@@ -74,24 +78,24 @@ impl Line {
     }
 }
 
-impl Driver for Line {
+impl Carrier for TcpCarrier {
     fn act<R>(&self, act: impl FnOnce(&mut Member, Instant) -> R) -> R {
         self.hub.act(act)
     }
 
     /// From inside of the runtime no other thread has to be woken to send it; this one will be back.
     fn act_and_wait_later<R>(&self, act: impl FnOnce(&mut Member, Instant) -> R) -> R {
-        match self.baton() {
-            Some(baton) => baton.run(async { self.hub.act(act) }),
+        match self.runtime() {
+            Some(runtime) => runtime.run(async { self.hub.act(act) }),
             None => self.hub.act(act),
         }
     }
 
     fn nudge(&self) {
         if !self.hub.is_flushed()
-            && let Some(baton) = self.baton()
+            && let Some(runtime) = self.runtime()
         {
-            baton.nudge();
+            runtime.nudge();
         }
     }
 
@@ -100,10 +104,10 @@ impl Driver for Line {
         limit: Option<Duration>,
         mut ready: impl FnMut(&mut Member) -> Option<R>,
     ) -> Option<R> {
-        let baton = self.baton()?;
+        let runtime = self.runtime()?;
         if limit == Some(Duration::ZERO) {
             return self.hub.act(|member, _| ready(member)).or_else(|| {
-                baton.run(async {
+                runtime.run(async {
                     // Whoever only looks, and often, keeps the progress thread away: it has to do its work.
                     for _ in 0..LOOKS {
                         tokio::task::yield_now().await;
@@ -113,7 +117,7 @@ impl Driver for Line {
             });
         }
         let result = self.hub.until(|member, _| ready(member));
-        baton.run(async {
+        runtime.run(async {
             match limit {
                 None => Some(result.await),
                 Some(limit) => tokio::time::timeout(limit, result).await.ok(),
@@ -129,28 +133,30 @@ impl Driver for Line {
         if told && self.hub.is_flushed() {
             return;
         }
-        let Some(baton) = self.baton() else { return };
+        let Some(runtime) = self.runtime() else {
+            return;
+        };
         let settled = async {
             self.hub
                 .until(|_, coordinator| coordinator.is_none_or(Coordinator::all_told).then_some(()))
                 .await;
             self.hub.flushed().await;
         };
-        let in_time = baton.run(async { tokio::time::timeout(limit, settled).await });
+        let in_time = runtime.run(async { tokio::time::timeout(limit, settled).await });
         if in_time.is_err() {
             tracing::debug!("some ranks did not take their last messages in time");
         }
     }
 
     fn wait_for_departures(&self, limit: Duration) -> bool {
-        let Some(baton) = self.baton() else {
+        let Some(runtime) = self.runtime() else {
             return false;
         };
         let gone = self
             .hub
             .until(|_, coordinator| coordinator.is_none_or(Coordinator::is_gone).then_some(()));
         // Whoever has not left by then is told goodbye by `shut_down`.
-        baton
+        runtime
             .run(async { tokio::time::timeout(limit, gone).await })
             .is_ok()
     }
@@ -161,10 +167,10 @@ impl Driver for Line {
 
     fn shut_down(&self) -> bool {
         drop(lock(&self.watch).take());
-        let baton = lock(&self.baton).take();
-        if let Some(baton) = baton {
+        let runtime = lock(&self.runtime).take();
+        if let Some(runtime) = runtime {
             self.hub.coordinate(|coordinator, _| coordinator.abandon());
-            baton.run(async {
+            runtime.run(async {
                 let _ = tokio::time::timeout(LAST_FRAMES, self.hub.flushed()).await;
                 // The writers shut their connections once they find their queues closed. What the others
                 // have still said is read to its end: a connection that is closed with unread data is
@@ -186,17 +192,17 @@ impl Driver for Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for TcpCarrier {
     fn drop(&mut self) {
         if self.is_foreign() {
             // The threads and descriptors are the parent's; ending them is its business.
-            if let Some(baton) = self
-                .baton
+            if let Some(runtime) = self
+                .runtime
                 .get_mut()
                 .unwrap_or_else(PoisonError::into_inner)
                 .take()
             {
-                std::mem::forget(baton);
+                std::mem::forget(runtime);
             }
         }
     }

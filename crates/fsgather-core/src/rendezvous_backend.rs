@@ -1,4 +1,4 @@
-//! The place where rank 0 leaves word for the others: [`Noticeboard`].
+//! The place where rank 0 leaves word for the others: [`RendezvousBackend`].
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::Error;
 ///
 /// Calls may block for as long as a file server is away. They are made on threads of their own, but for
 /// [`post`](Self::post), which is made on the thread that brings the world together.
-pub trait Noticeboard: Send + Sync {
+pub trait RendezvousBackend: Send + Sync {
     /// Posts rank 0's record, whole or not at all.
     ///
     /// # Errors

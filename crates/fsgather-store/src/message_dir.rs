@@ -1,4 +1,4 @@
-//! Messages as files: [`MarkerBox`].
+//! Messages as files: [`MessageDir`].
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -8,24 +8,24 @@ use std::{
 };
 
 use fsgather_core::{
-    Beat, Error, Letter, Postbox, ProcessId, Rank, Retirement, StorageCause, duration_text, lock,
+    Beat, Error, Letter, Mailbox, ProcessId, Rank, Retirement, StorageCause, duration_text, lock,
 };
 
 use rustix::io::Errno;
 
 use crate::{
-    caretaker::Care,
     detours::Detours,
     directory,
     filesystem::Class,
     gather_dir::{self, GatherDir, is_not_seen},
+    janitor::Care,
+    keep_alive::TouchSchedule,
     layout, listing,
     marker_names::{HostName, MarkerName},
     message_file::{self, Unread},
     patience::{Patience, Progress},
     remove,
     reserves::Reserves,
-    touching::TouchSchedule,
 };
 
 /// How long a message that is listed may stay unreadable: longer than clients remember what was.
@@ -56,7 +56,7 @@ pub(crate) enum Role {
 /// exclusively under a name that was never used, written once and never changed; it is sealed, so that
 /// one that is seen half written is looked at again.
 #[derive(Debug)]
-pub(crate) struct MarkerBox {
+pub(crate) struct MessageDir {
     directory: GatherDir,
     role: Role,
     host: HostName,
@@ -84,7 +84,7 @@ struct State {
     changed: Instant,
 }
 
-impl MarkerBox {
+impl MessageDir {
     pub(crate) fn new(
         directory: GatherDir,
         role: Role,
@@ -403,7 +403,7 @@ fn is_lack_of_room(error: &Error) -> bool {
     }
 }
 
-impl Postbox for MarkerBox {
+impl Mailbox for MessageDir {
     fn send(&self, number: u64, to: Option<Rank>, body: &[u8]) -> Result<(), Error> {
         let new_path = || self.outbox().join(self.new_name(number, to).to_string());
         let mut path = new_path();
@@ -592,5 +592,5 @@ impl Postbox for MarkerBox {
 }
 
 #[cfg(test)]
-#[path = "marker_box_tests.rs"]
+#[path = "message_dir_tests.rs"]
 mod tests;

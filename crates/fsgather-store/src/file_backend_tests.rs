@@ -18,20 +18,20 @@ fn key(number: u32) -> KeyHash {
     .hash()
 }
 
-fn place() -> (tempfile::TempDir, BoardPlace) {
+fn place() -> (tempfile::TempDir, BackendDirectory) {
     let place = tempfile::tempdir().unwrap();
-    let board_place = BoardPlace {
+    let board_place = BackendDirectory {
         own: check_writable(place.path()).unwrap(),
         directory: place.path().to_owned(),
     };
     (place, board_place)
 }
 
-fn board(place: &BoardPlace) -> FileBoard {
-    FileBoard::new(vec![place.clone()], key(0), this_process().unwrap())
+fn board(place: &BackendDirectory) -> FileBackend {
+    FileBackend::new(vec![place.clone()], key(0), this_process().unwrap())
 }
 
-fn only_file(place: &BoardPlace) -> PathBuf {
+fn only_file(place: &BackendDirectory) -> PathBuf {
     let mut files = std::fs::read_dir(&place.directory).unwrap();
     let path = files.next().unwrap().unwrap().path();
     assert!(files.next().is_none());
@@ -42,7 +42,7 @@ fn only_file(place: &BoardPlace) -> PathBuf {
 fn a_posted_record_is_found_by_others_of_the_same_key_only() {
     let (_dir, place) = place();
     let (poster, finder) = (board(&place), board(&place));
-    let stranger = FileBoard::new(vec![place], key(1), this_process().unwrap());
+    let stranger = FileBackend::new(vec![place], key(1), this_process().unwrap());
     assert!(finder.records().unwrap().is_empty());
     poster.post(b"word").unwrap();
     assert_eq!(finder.records().unwrap(), [b"word"]);
@@ -94,12 +94,12 @@ fn tending_touches_the_directory_when_due() {
 #[test]
 fn one_place_that_works_is_enough_and_a_missing_one_is_no_error() {
     let (dir, good) = place();
-    let missing = BoardPlace {
+    let missing = BackendDirectory {
         directory: dir.path().join("missing"),
         own: good.own,
     };
     let places = vec![missing.clone(), good];
-    let both = FileBoard::new(places, key(0), this_process().unwrap());
+    let both = FileBackend::new(places, key(0), this_process().unwrap());
     assert!(both.records().unwrap().is_empty());
     both.post(b"word").unwrap();
     assert_eq!(both.records().unwrap(), [b"word"]);
@@ -115,7 +115,7 @@ fn a_place_that_cannot_be_listed_is_an_error() {
     let (dir, good) = place();
     let path = dir.path().join("file");
     std::fs::write(&path, b"").unwrap();
-    let file = BoardPlace {
+    let file = BackendDirectory {
         directory: path,
         own: good.own,
     };
@@ -153,7 +153,7 @@ fn records_of_other_users_are_passed_over() {
     let (_dir, place) = place();
     let poster = board(&place);
     poster.post(b"word").unwrap();
-    let stranger = BoardPlace {
+    let stranger = BackendDirectory {
         own: OwnUid(place.own.0 + 1),
         ..place
     };
@@ -165,7 +165,7 @@ fn names_of_other_users_are_looked_at_once() {
     let (_dir, place) = place();
     let poster = board(&place);
     poster.post(b"word").unwrap();
-    let stranger = BoardPlace {
+    let stranger = BackendDirectory {
         own: OwnUid(place.own.0 + 1),
         ..place.clone()
     };
@@ -198,9 +198,9 @@ fn sweeping_removes_what_the_dead_have_left_and_nothing_else() {
     };
     let places = || vec![place.clone()];
     let boards = [
-        FileBoard::new(places(), key(0), dead.clone()),
-        FileBoard::new(places(), key(0), unknown),
-        FileBoard::new(places(), key(1), dead),
+        FileBackend::new(places(), key(0), dead.clone()),
+        FileBackend::new(places(), key(0), unknown),
+        FileBackend::new(places(), key(1), dead),
     ];
     for (number, board) in (0_u8..).zip(&boards) {
         board.post(&[number]).unwrap();
@@ -225,7 +225,7 @@ fn dropping_the_board_takes_the_record_down_but_not_in_a_forked_child() {
         pid: u32::MAX,
         ..this_process().unwrap()
     };
-    let inherited = FileBoard::new(vec![place.clone()], key(0), parent);
+    let inherited = FileBackend::new(vec![place.clone()], key(0), parent);
     inherited.post(b"word").unwrap();
     drop(inherited);
     assert_eq!(board(&place).records().unwrap(), [b"word"]);
@@ -236,7 +236,7 @@ fn a_refusal_stays_and_speaks_to_processes_that_ran_already() {
     let (_dir, place) = place();
     let me = this_process().unwrap();
     let board_of =
-        |process: &ProcessId| FileBoard::new(vec![place.clone()], key(0), process.clone());
+        |process: &ProcessId| FileBackend::new(vec![place.clone()], key(0), process.clone());
     let old = ProcessId {
         start_time: me.start_time.saturating_sub(100),
         ..me.clone()
@@ -257,7 +257,7 @@ fn a_refusal_stays_and_speaks_to_processes_that_ran_already() {
     assert_eq!(board_of(&late).earlier_refusals(), [b"no world"]);
     assert!(board_of(&old).earlier_refusals().is_empty());
     // Another job leaves it alone, the next world of the same one removes it.
-    FileBoard::new(vec![place.clone()], key(1), me.clone()).sweep();
+    FileBackend::new(vec![place.clone()], key(1), me.clone()).sweep();
     only_file(&place);
     board_of(&late).sweep();
     assert_eq!(std::fs::read_dir(&place.directory).unwrap().count(), 0);
@@ -279,7 +279,7 @@ fn a_refusal_is_believed_only_by_who_is_certainly_older() {
 #[test]
 fn an_old_refusal_of_any_job_is_swept() {
     let (_dir, place) = place();
-    let stranger = FileBoard::new(vec![place.clone()], key(1), this_process().unwrap());
+    let stranger = FileBackend::new(vec![place.clone()], key(1), this_process().unwrap());
     stranger.refuse(b"no world").unwrap();
     let path = only_file(&place);
     let long_ago = SystemTime::now() - REFUSAL_KEPT - Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! Small messages through a place that all ranks can read and write: [`Postbox`] and [`PostOffice`].
+//! Small messages through a place that all ranks can read and write: [`Mailbox`] and [`MailboxFactory`].
 
 use std::{sync::Arc, time::Duration};
 
@@ -30,7 +30,7 @@ pub struct Beat {
     pub body: Vec<u8>,
 }
 
-/// How the use of a [`Postbox`] ends.
+/// How the use of a [`Mailbox`] ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retirement {
     /// In good order. On rank 0: everybody has read everything, so the place can go. Elsewhere: rank 0
@@ -53,7 +53,7 @@ pub enum Retirement {
 /// waits looks again and again.
 ///
 /// Calls may block for as long as a file server is away. They are made on a thread of their own.
-pub trait Postbox: Send + Sync {
+pub trait Mailbox: Send + Sync {
     /// Leaves message `number`; rank 0 may address it to one rank, which saves the others from reading
     /// it.
     ///
@@ -112,8 +112,8 @@ pub trait Postbox: Send + Sync {
     fn place(&self) -> String;
 }
 
-/// Where [`Postbox`]es come from.
-pub trait PostOffice: Send + Sync {
+/// Where [`Mailbox`]es come from.
+pub trait MailboxFactory: Send + Sync {
     /// Sets up a place for one world; rank 0 does this. Returns what the others have to know to find it.
     ///
     /// # Errors
@@ -123,7 +123,7 @@ pub trait PostOffice: Send + Sync {
         &self,
         communicator: Uuid,
         world_size: WorldSize,
-    ) -> Result<(Vec<u8>, Arc<dyn Postbox>), Error>;
+    ) -> Result<(Vec<u8>, Arc<dyn Mailbox>), Error>;
 
     /// Enters a place that rank 0 has set up; `None` while it is not seen.
     ///
@@ -135,5 +135,5 @@ pub trait PostOffice: Send + Sync {
         facts: &[u8],
         rank: Rank,
         sender: u64,
-    ) -> Result<Option<Arc<dyn Postbox>>, Error>;
+    ) -> Result<Option<Arc<dyn Mailbox>>, Error>;
 }

@@ -1,4 +1,4 @@
-//! Decides which thread does the work of the control plane: [`Baton`].
+//! Decides which thread does the work of the control plane: [`CallerRuntime`].
 //!
 //! All sockets belong to one single-threaded runtime, and whoever waits for a verdict runs it: a call
 //! sends, receives and returns without ever changing threads. Several callers at once share it (one
@@ -42,14 +42,14 @@ struct Shared {
 }
 
 /// The runtime, and the right to run it.
-pub(crate) struct Baton {
+pub(crate) struct CallerRuntime {
     shared: Arc<Shared>,
     /// Wakes the progress thread; dropping it, for good.
     wake: Option<mpsc::Sender<()>>,
     progress: Option<JoinHandle<()>>,
 }
 
-impl Baton {
+impl CallerRuntime {
     /// Starts the progress thread around a runtime.
     pub(crate) fn new(runtime: Runtime, name: String) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
@@ -140,7 +140,7 @@ impl Shared {
     }
 }
 
-impl Drop for Baton {
+impl Drop for CallerRuntime {
     fn drop(&mut self) {
         self.shared.stopping.store(true, Ordering::SeqCst);
         drop(self.wake.take());
@@ -187,19 +187,19 @@ mod tests {
 
     use super::*;
 
-    fn baton() -> Baton {
+    fn runtime() -> CallerRuntime {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .unwrap();
-        Baton::new(runtime, "test".into()).unwrap()
+        CallerRuntime::new(runtime, "test".into()).unwrap()
     }
 
     #[test]
     fn tasks_run_on_the_progress_thread_when_nobody_calls() {
-        let baton = baton();
+        let runtime = runtime();
         let (done, wait) = mpsc::channel();
-        baton.spawn(async move {
+        runtime.spawn(async move {
             tokio::time::sleep(Duration::from_millis(1)).await;
             done.send(std::thread::current().name().map(str::to_owned))
                 .unwrap();
@@ -210,18 +210,18 @@ mod tests {
 
     #[test]
     fn a_caller_gets_the_runtime_from_a_resting_progress_thread() {
-        let baton = baton();
+        let runtime = runtime();
         let (done, wait) = mpsc::channel();
-        baton.spawn(async move { done.send(()).unwrap() });
+        runtime.spawn(async move { done.send(()).unwrap() });
         wait.recv_timeout(Duration::from_secs(10)).unwrap();
         // The progress thread is inside the runtime now; the caller must run its own task all the same.
         let me = std::thread::current().id();
         let (tell, told) = oneshot::channel();
-        baton.spawn(async move {
+        runtime.spawn(async move {
             tokio::task::yield_now().await;
             tell.send(std::thread::current().id()).unwrap();
         });
-        let by = baton.run(async {
+        let by = runtime.run(async {
             // Long enough for the progress thread to have left.
             tokio::time::sleep(Duration::from_millis(50)).await;
             let (late, wait) = oneshot::channel();
@@ -231,19 +231,19 @@ mod tests {
             wait.await.unwrap()
         });
         assert_eq!(by, me);
-        baton.run(told).unwrap();
+        runtime.run(told).unwrap();
     }
 
     #[test]
     fn callers_that_wait_together_all_return() {
-        let baton = Arc::new(baton());
+        let runtime = Arc::new(runtime());
         let released = Arc::new(Notify::new());
         let go = Arc::new(AtomicBool::new(false));
         let callers: Vec<_> = (0..4)
             .map(|_| {
-                let (baton, released, go) = (baton.clone(), released.clone(), go.clone());
+                let (runtime, released, go) = (runtime.clone(), released.clone(), go.clone());
                 std::thread::spawn(move || {
-                    baton.run(async {
+                    runtime.run(async {
                         while !go.load(Ordering::SeqCst) {
                             let notified = released.notified();
                             if go.load(Ordering::SeqCst) {
@@ -267,7 +267,7 @@ mod tests {
         let other = tokio::runtime::Builder::new_current_thread()
             .build()
             .unwrap();
-        let baton = baton();
-        other.block_on(async move { drop(baton) });
+        let runtime = runtime();
+        other.block_on(async move { drop(runtime) });
     }
 }

@@ -1,4 +1,4 @@
-//! One rank's place in a world or group: [`Seat`], the exchange over any [`Driver`].
+//! One rank's place in a world or group: [`RankExchange`], the exchange over any [`Carrier`].
 
 use std::{
     fmt,
@@ -15,7 +15,7 @@ use fsgather_core::{
 };
 
 use crate::{
-    driver::Driver,
+    carrier::Carrier,
     member::{Farewell, Member},
     waiting::wait_asking,
 };
@@ -50,7 +50,7 @@ struct World<D> {
 }
 
 /// The exchange as one rank sees it.
-pub(crate) struct Seat<D: Driver> {
+pub(crate) struct RankExchange<D: Carrier> {
     channel: ChannelId,
     rank: Rank,
     size: WorldSize,
@@ -63,7 +63,7 @@ pub(crate) struct Seat<D: Driver> {
     world: Arc<World<D>>,
 }
 
-impl<D: Driver> Seat<D> {
+impl<D: Carrier> RankExchange<D> {
     /// The place in a world; `table_limit` bounds all contributions to one exchange together, in bytes.
     /// `interrupt` has been told how to end its calls.
     pub(crate) fn new(
@@ -297,7 +297,7 @@ fn closed() -> Error {
     Error::config("this communicator is closed")
 }
 
-impl<D: Driver> Exchange for Seat<D> {
+impl<D: Carrier> Exchange for RankExchange<D> {
     fn channel(&self) -> ChannelId {
         self.channel
     }
@@ -528,7 +528,7 @@ fn chosen(peers: &[Peer], members: &[Rank]) -> Result<Vec<Peer>, Error> {
     members.iter().map(choose).collect()
 }
 
-impl<D: Driver> Drop for Seat<D> {
+impl<D: Carrier> Drop for RankExchange<D> {
     fn drop(&mut self) {
         if self.is_group() {
             self.retire(None);
@@ -538,9 +538,9 @@ impl<D: Driver> Drop for Seat<D> {
     }
 }
 
-impl<D: Driver> fmt::Debug for Seat<D> {
+impl<D: Carrier> fmt::Debug for RankExchange<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Seat")
+        f.debug_struct("RankExchange")
             .field("channel", &self.channel)
             .field("rank", &self.rank)
             .field("size", &self.size)
