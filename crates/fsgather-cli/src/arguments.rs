@@ -12,6 +12,9 @@ use clap::{
 
 use crate::{exit, heeded_variables, log::Loudness, run, verbs};
 
+/// The heading of options that every verb has.
+const EVERYWHERE: &str = "Options of every verb";
+
 /// The whole command line.
 #[derive(Debug, Parser)]
 #[command(
@@ -22,20 +25,20 @@ use crate::{exit, heeded_variables, log::Loudness, run, verbs};
     after_long_help = exit::table(),
 )]
 pub(crate) struct Arguments {
-    /// Print one JSON document with a `schema_version` on standard output, for programs to read.
-    #[arg(long, global = true)]
+    /// Print one JSON document on standard output, for programs; it says its `schema_version`.
+    #[arg(long, global = true, help_heading = EVERYWHERE)]
     pub(crate) json: bool,
 
-    /// Say errors alone, and show no progress.
-    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    /// Print nothing but errors and results.
+    #[arg(short, long, global = true, help_heading = EVERYWHERE, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
 
-    /// Say more, twice for everything; `FSGATHER_LOG` chooses more finely.
-    #[arg(short, long, global = true, action = ArgAction::Count)]
+    /// Print what is done, and how; twice prints everything. `FSGATHER_LOG` chooses by module.
+    #[arg(short, long, global = true, help_heading = EVERYWHERE, action = ArgAction::Count)]
     pub(crate) verbose: u8,
 
-    /// When to colour what people read: on terminals that can, unless `NO_COLOR` is set, and with `CLICOLOR_FORCE` elsewhere.
-    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    /// When to use colour; `auto` is on terminals, and heeds `NO_COLOR` and `CLICOLOR_FORCE`.
+    #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "WHEN", default_value = "auto")]
     pub(crate) color: ColorChoice,
 
     /// What to do.

@@ -26,8 +26,7 @@ pub(crate) struct JoinArguments {
     #[arg(long, value_name = "D", value_parser = positive_duration)]
     timeout: Option<Duration>,
 
-    /// What this command is called: all ranks must say the same, so that none takes the data of another
-    /// command of its script for that of this one.
+    /// The name of this step of a script; all ranks must give the same. It keeps two steps from taking each other's data.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
 }

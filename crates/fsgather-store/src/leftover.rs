@@ -11,7 +11,6 @@ use rustix::fs::FileType;
 use crate::{
     contents::Contents,
     detours::{self, DetourName},
-    file_backend::{Unread, read_record},
     inventory,
     judgement::{Rules, Why},
     layout::RendezvousEntry,
@@ -20,6 +19,7 @@ use crate::{
     neighbours::Neighbours,
     process::{Liveness, liveness, user_text},
     record::RecordError,
+    record_file::{Unread, read_record},
     survey::{Found, Surveyor, View},
 };
 

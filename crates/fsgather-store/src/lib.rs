@@ -98,6 +98,7 @@ mod payload;
 mod process;
 mod random;
 mod record;
+mod record_file;
 mod remove;
 mod rendezvous_directory;
 mod reserves;
