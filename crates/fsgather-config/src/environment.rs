@@ -289,7 +289,8 @@ impl Variables {
         }
     }
 
-    /// What is worth a warning: names that begin like ours but that this version does not know.
+    /// What is worth a warning: names that begin like ours but that this version does not know, and names that would be
+    /// ours if they began right.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         self.texts
@@ -300,6 +301,7 @@ impl Variables {
                 !OF_PYTHON.contains(&name.as_str()) && !OF_RUN.contains(&name.as_str())
             })
             .map(|(name, _)| unknown(name))
+            .chain(self.texts.keys().filter_map(|name| misspelt(name)))
             .collect()
     }
 }
@@ -321,6 +323,24 @@ impl fmt::Debug for Variables {
         let names = self.texts.keys().chain(&self.garbled);
         f.debug_set().entries(names).finish()
     }
+}
+
+/// What to say of a name that is one of ours but for letters of the prefix.
+fn misspelt(name: &str) -> Option<String> {
+    /// So many letters may be wrong, missing or too many.
+    const WRONG: usize = 2;
+    let (head, rest) = name.split_once('_')?;
+    let right = PREFIX.strip_suffix('_').unwrap_or(PREFIX);
+    let is_near = head != right && strsim::damerau_levenshtein(head, right) <= WRONG;
+    let meant = ALL
+        .iter()
+        .find(|known| known.name.strip_prefix(PREFIX) == Some(rest))?;
+    is_near.then(|| {
+        format!(
+            "{name} is not a known variable and has no effect; did you mean {}?",
+            meant.name
+        )
+    })
 }
 
 fn unknown(name: &str) -> String {
@@ -383,6 +403,20 @@ mod tests {
         }
         let empty = Variables::from_iter([("FSGATHER_DRI", "")]);
         assert_eq!(empty.warnings(), [""; 0]);
+    }
+
+    #[test]
+    fn a_misspelt_prefix_is_told_where_the_rest_is_one_of_ours() {
+        for misspelt in ["FSGATER_TIMEOUT", "FSGAHTER_TIMEOUT", "FS_GATHER_TIMEOUT"] {
+            let warnings = warnings_of(misspelt);
+            let is_told = warnings
+                .iter()
+                .any(|warning| warning.ends_with("did you mean FSGATHER_TIMEOUT?"));
+            assert_eq!(is_told, misspelt != "FS_GATHER_TIMEOUT", "{warnings:?}");
+        }
+        for foreign in ["FSGATER_COLOUR", "SCATTER_TIMEOUT", "TIMEOUT", "FSX_DIR"] {
+            assert_eq!(warnings_of(foreign), [""; 0]);
+        }
     }
 
     #[test]

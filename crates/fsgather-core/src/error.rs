@@ -55,7 +55,7 @@ pub enum Error {
     },
 
     /// A rank was lost, has left, or raised an error of its own.
-    #[error("{peer} {failure} while {activity}")]
+    #[error("{peer} {failure}{}", meanwhile(.failure, .activity))]
     PeerFailed {
         /// Who.
         peer: Peer,
@@ -453,6 +453,15 @@ impl fmt::Debug for Error {
         } else {
             fmt::Display::fmt(self, f)
         }
+    }
+}
+
+/// What a rank was doing when it failed. One that has left was through with its last call.
+fn meanwhile(failure: &PeerFailure, activity: &Activity) -> String {
+    match (failure, &activity.call) {
+        (PeerFailure::Departed, Some(call)) => format!(" after {call}"),
+        (PeerFailure::Departed, None) => String::new(),
+        _ => format!(" while {activity}"),
     }
 }
 

@@ -11,6 +11,7 @@ use pyo3::{exceptions::PyValueError, prelude::*, types::PyList};
 use crate::{
     arrival::Arrival,
     bootstrap::Callables,
+    errors,
     how::{self, Carrying, How},
     logging,
     object::{self, Pickling},
@@ -274,7 +275,7 @@ impl Communicator {
     pub(crate) fn member(&self) -> PyResult<Arc<Member>> {
         let member = self.member.read().unwrap_or_else(PoisonError::into_inner);
         let member = member.as_ref().map(Arc::clone);
-        member.ok_or_else(|| PyValueError::new_err("this communicator is closed"))
+        member.ok_or_else(|| errors::config("this communicator is closed"))
     }
 
     fn take(&self) -> Option<Arc<Member>> {
@@ -321,7 +322,7 @@ fn control(text: &str) -> PyResult<Control> {
         "auto" => Ok(Control::Auto),
         "tcp" => Ok(Control::Tcp),
         "markers" => Ok(Control::Markers),
-        _ => Err(PyValueError::new_err(format!(
+        _ => Err(errors::config(&format!(
             "control={text:?} must be auto, tcp or markers"
         ))),
     }

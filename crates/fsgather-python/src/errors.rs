@@ -15,6 +15,11 @@ pub(crate) fn plain_text(text: &str) -> Cow<'_, str> {
     fsgather_core::plain_text(text)
 }
 
+/// The exception for something wrong that a program says.
+pub(crate) fn config(text: &str) -> PyErr {
+    Python::attach(|py| raise(py, &Error::config(text)))
+}
+
 /// The exception for a failure, with its facts as attributes; never fails itself.
 pub(crate) fn raise(py: Python<'_>, error: &Error) -> PyErr {
     exception(py, error).map_or_else(|failure| failure, PyErr::from_value)

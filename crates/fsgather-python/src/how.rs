@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use fsgather::{CallOptions, Transport};
 use pyo3::{exceptions::PyValueError, prelude::*};
 
-use crate::{like::Like, object::Pickling};
+use crate::{errors, like::Like, object::Pickling};
 
 /// What all calls have in common, as `fsgather.Communicator` hands it over: a dictionary.
 #[derive(FromPyObject)]
@@ -63,7 +63,7 @@ pub(crate) fn transport(text: &str) -> PyResult<Transport> {
         "auto" => Ok(Transport::Auto),
         "filesys" => Ok(Transport::Filesys),
         "memory" => Ok(Transport::Memory),
-        _ => Err(PyValueError::new_err(format!(
+        _ => Err(errors::config(&format!(
             "transport={text:?} must be auto, filesys or memory"
         ))),
     }

@@ -80,8 +80,14 @@ impl LastError {
         let lines = left
             .split_inclusive('\n')
             .filter_map(|line| line.strip_suffix('\n'));
-        for error in lines.filter_map(Self::from_line) {
-            errors.retain(|earlier| earlier.rank != error.rank);
+        for mut error in lines.filter_map(Self::from_line) {
+            let earlier = errors.iter().position(|earlier| earlier.rank == error.rank);
+            if let Some(earlier) = earlier.map(|at| errors.remove(at)) {
+                // It ends by what it has heard, in words of its own around it.
+                if error.blames.is_empty() && error.text.contains(&earlier.text) {
+                    error.blames = earlier.blames;
+                }
+            }
             errors.push(error);
         }
         errors
@@ -205,6 +211,20 @@ mod tests {
         assert_eq!(ranks, [1, 0]);
         assert_eq!(errors[0].text, "no room left");
         assert_eq!(errors[1].blames, [1]);
+    }
+
+    #[test]
+    fn who_ends_by_what_it_has_heard_still_blames_the_other() {
+        let heard = "1\t0\trank 0 failed (no room)\n";
+        let ended = "1\t\tPeerFailed: rank 0 failed (no room)\n";
+        let errors = LastError::read(&format!("{heard}{ended}"));
+        assert_eq!(errors.len(), 1);
+        assert_eq!(errors[0].blames, [0]);
+        assert_eq!(errors[0].text, "PeerFailed: rank 0 failed (no room)");
+        // Something else that it fails with later is its own.
+        let own = "1\t\tValueError: of its own\n";
+        let errors = LastError::read(&format!("{heard}{own}"));
+        assert_eq!(errors[0].blames, [0; 0]);
     }
 
     #[test]

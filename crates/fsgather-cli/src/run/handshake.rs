@@ -73,7 +73,11 @@ pub(super) fn report(channel: OwnedFd, os_code: i32) -> io::Result<()> {
 /// Waits until the command has begun, or returns why it cannot.
 pub(super) fn wait_for_start(mut channel: UnixStream) -> io::Result<()> {
     let mut answer = Vec::new();
-    channel.read_to_end(&mut answer)?;
+    match channel.read_to_end(&mut answer) {
+        // It has ended before it could begin, by a signal that this process has, too: how, its end says.
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(()),
+        read => read?,
+    };
     match <[u8; 4]>::try_from(answer.as_slice()) {
         Ok(code) => Err(io::Error::from_raw_os_error(i32::from_ne_bytes(code))),
         Err(_) => Ok(()),

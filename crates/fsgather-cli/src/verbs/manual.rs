@@ -82,7 +82,8 @@ fn pages() -> Vec<(String, Vec<u8>)> {
         .filter_map(|(name, command)| {
             let mut page = Vec::new();
             // Into memory, where nothing can fail.
-            let man = Man::new(command).title(name.clone());
+            let source = concat!("fsgather ", env!("CARGO_PKG_VERSION"));
+            let man = Man::new(command).title(name.clone()).source(source);
             man.render(&mut page).ok()?;
             Some((name, page))
         })

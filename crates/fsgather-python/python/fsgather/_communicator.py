@@ -479,6 +479,14 @@ def _text(error: BaseException) -> str:
     return f"{name}: {said}" if said else name
 
 
+def _last_words(error: BaseException, own: Any) -> str:
+    """What is told of the exception by which this rank ends: also what it has heard of another, by which it is known not to be the first."""
+    heard = _errors.heard(error, own)
+    if heard is None or heard is error:
+        return _text(error)
+    return f"{_text(error)}; {heard}"
+
+
 _living: weakref.WeakSet[Communicator] = weakref.WeakSet()
 
 
@@ -490,7 +498,7 @@ def _leave_all() -> None:
     error = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
     for communicator in list(_living):
         if communicator._pid == os.getpid():
-            communicator._member.leave(None if error is None else _text(error))
+            communicator._member.leave(None if error is None else _last_words(error, communicator.rank))
 
 
 atexit.register(_leave_all)

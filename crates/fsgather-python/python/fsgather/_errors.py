@@ -95,6 +95,16 @@ class PeerFailed(Error):
     """What happened to it."""
 
 
+def heard(error: BaseException, own: Any) -> Optional[PeerFailed]:
+    """What another rank than ``own`` has ended by, if an exception was raised because of that."""
+    chain: Optional[BaseException] = error
+    while chain is not None:
+        if isinstance(chain, PeerFailed) and str(chain.rank) != str(own):
+            return chain
+        chain = chain.__cause__ or (None if chain.__suppress_context__ else chain.__context__)
+    return None
+
+
 class Desync(Error):
     """Two ranks entered different collective calls; nothing was moved."""
 

@@ -346,7 +346,12 @@ def a_rank_without_the_patch_is_named(directory: Path) -> None:
 @proof
 def the_launcher_names_the_rank_that_failed(directory: Path) -> None:
     """And not one of those that have heard of it and were gone first. They say one sentence each."""
-    said = start("blamed.py", directory / "out", succeeds=False, FSGATHER_PATCH="torch", FSGATHER_DIR=str(directory))
+    how = {"succeeds": False, "FSGATHER_PATCH": "torch", "FSGATHER_DIR": str(directory)}
+    said = start("blamed.py", directory / "exits", SWITCH_CASE="exits", **how)
+    others, _, first = said.rpartition("Root Cause")
+    assert re.search(r"rank +: 2 \(", first) and "ended without an exception" in first, said
+    assert re.search(r"PeerFailed: rank 2 on \S+ \(pid \d+\) had already left after all_gather #1 at ", others), said
+    said = start("blamed.py", directory / "raises", SWITCH_CASE="raises", **how)
     others, _, first = said.rpartition("Root Cause")
     assert re.search(r"rank +: 2 \(", first) and "in main\n" in first and "MemoryError: out of luck" in first, said
     assert others.count("traceback : fsgather.PeerFailed: rank 2 on ") == RANKS - 1, said

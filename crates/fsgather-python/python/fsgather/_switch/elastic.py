@@ -13,11 +13,11 @@ import math
 import os
 import time
 import traceback
-from typing import Any, Optional
+from typing import Any
 
 from fsgather import _errors
 
-__all__ = ["leave_word", "note"]
+__all__ = ["leave_word", "leave_word_of_end", "note"]
 
 _FILE = "TORCHELASTIC_ERROR_FILE"
 
@@ -35,7 +35,7 @@ def leave_word(error: BaseException) -> None:
     path = os.environ.get(_FILE)
     if not path or path == os.devnull or os.path.exists(path):
         return
-    heard = _heard(error)
+    heard = _errors.heard(error, os.environ.get("RANK"))
     if heard is not None and heard.is_transient:
         # The rank that was lost leaves no word: its end has the time at which torchrun notices it, and should be the first.
         return
@@ -48,6 +48,21 @@ def leave_word(error: BaseException) -> None:
         said = _said(error) if heard is error else f"{_said(error)}; {_said(heard)}"
         # Seconds are all that counts: whoever only heard of it is never as early as whoever failed.
         more = {"timestamp": str(math.ceil(time.time()))}
+    _leave(path, said, more)
+
+
+def leave_word_of_end() -> None:
+    """Tells torchrun that the program of this rank ends without an exception, by ``sys.exit`` or in good order.
+
+    torchrun reads that only of a rank that has ended with another code than 0, which the others may have heard of before.
+    """
+    path = os.environ.get(_FILE)
+    if path and path != os.devnull and not os.path.exists(path):
+        said = "the program has ended without an exception; the ranks that wait for this one fail because of that"
+        _leave(path, said, {"timestamp": str(int(time.time()))})
+
+
+def _leave(path: str, said: str, more: dict[str, Any]) -> None:
     draft = f"{path}.{os.getpid()}"
     try:
         with open(draft, "w", encoding="utf-8", errors="backslashreplace") as output:
@@ -56,16 +71,6 @@ def leave_word(error: BaseException) -> None:
     except OSError:
         # Then torchrun says what it has seen.
         pass
-
-
-def _heard(error: BaseException) -> Optional[_errors.PeerFailed]:
-    """What another rank has ended by, if this one ends because of that."""
-    chain: Optional[BaseException] = error
-    while chain is not None:
-        if isinstance(chain, _errors.PeerFailed) and str(chain.rank) != os.environ.get("RANK"):
-            return chain
-        chain = chain.__cause__ or (None if chain.__suppress_context__ else chain.__context__)
-    return None
 
 
 def _said(error: BaseException) -> str:

@@ -154,7 +154,7 @@ class Membership:
             patched = os.environ.get("FSGATHER_PATCH", "").strip()
             why = f"FSGATHER_PATCH={patched}" if patched else f"backend {group.backend}"
             size = len(group.ranks)
-            notices.first(f"object collectives of this job go through fsgather ({why}); the first is one of {size} ranks")
+            notices.first(f"object collectives of this job go through fsgather ({why}): {size} ranks")
         return ground, communicator
 
 
@@ -372,17 +372,18 @@ def _not_asked(*_arguments: Any) -> Any:
 
 def _at_exit() -> None:
     """Leaves the world of all ranks, and says why if this process ends by an exception, to the launcher as well."""
+    from fsgather._communicator import _last_words
+    from fsgather._switch import elastic
+
     error = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
-    if error is not None and _was_in_a_job:
-        from fsgather._switch import elastic
-
-        # Before anybody can hear of it.
-        elastic.leave_word(error)
     formation = _formation
+    # Before anybody can hear of it.
+    if error is not None and _was_in_a_job:
+        elastic.leave_word(error)
+    elif error is None and formation is not None:
+        elastic.leave_word_of_end()
     if formation is not None:
-        from fsgather._communicator import _text
-
-        formation.end(None if error is None else _text(error))
+        formation.end(None if error is None else _last_words(error, os.environ.get("RANK")))
 
 
 def _after_fork() -> None:

@@ -146,7 +146,8 @@ class Presence:
 
 def peer_failed(rank: int, mark: Mark, what: str) -> _errors.PeerFailed:
     """The error for a rank that has not come to its first call and will not."""
-    error = _errors.PeerFailed(f"{text_of(rank, mark)} {what} while computing before its first call")
+    meanwhile = "" if what == LEFT else " while computing"
+    error = _errors.PeerFailed(f"{text_of(rank, mark)} {what}{meanwhile} before its first call")
     error.rank, error.host, error.pid = rank, mark.host, mark.pid
     error.phase = "computing"
     error.reason = what
