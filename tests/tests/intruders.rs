@@ -27,7 +27,9 @@ fn records_in(directory: &Path) -> Vec<PathBuf> {
     let listed = fs::read_dir(directory.join("all_gather_via_filesys"));
     let paths = listed.into_iter().flatten().filter_map(Result::ok);
     let mut paths: Vec<PathBuf> = paths.map(|entry| entry.path()).collect();
-    paths.retain(|path| name_of(path).starts_with("rendezvous-"));
+    // The name is there before what is written under it.
+    let is_whole = |path: &PathBuf| fs::metadata(path).is_ok_and(|found| found.len() > 0);
+    paths.retain(|path| name_of(path).starts_with("rendezvous-") && is_whole(path));
     paths
 }
 

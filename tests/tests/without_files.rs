@@ -58,10 +58,12 @@ fn with_default(options: &str, join: &str) -> Option<(Vec<String>, Vec<PathBuf>)
         fsgather_rendezvous::local_context::local_directory().expect("a default directory");
     let mounted = Mounted::over(&default, options, "true")?;
     let work = place();
+    // Others of these jobs are started at the same time by the same process.
+    let world = unnamed().with("FSGATHER_JOB", &work.path().to_string_lossy());
     let mut stage = Stage::new();
     for rank in 0..RANKS {
         let script = format!("{join} {CALLS}");
-        stage.start(&mut mounted.rank_at(work.path(), &unnamed(), rank, &script));
+        stage.start(&mut mounted.rank_at(work.path(), &world, rank, &script));
     }
     stage.succeed(everybody(RANKS));
     let ends = stage.end_all(everybody(RANKS));

@@ -286,10 +286,16 @@ fn a_record_of_a_rank_0_that_is_gone() {
     let mut stage = new_stage();
     stage.start(&mut world.rank(0, "join"));
     let rendezvous = place.path().join("all_gather_via_filesys");
-    stage.wait_until("a record", || {
-        let entries = fs::read_dir(&rendezvous).into_iter().flatten();
-        let mut names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        names.any(|name| name.starts_with("rendezvous-"))
+    // The name is there before what is written under it.
+    stage.wait_until("a whole record", || {
+        let mut entries = fs::read_dir(&rendezvous).into_iter().flatten().flatten();
+        entries.any(|entry| {
+            let is_record = entry
+                .file_name()
+                .to_string_lossy()
+                .starts_with("rendezvous-");
+            is_record && entry.metadata().is_ok_and(|found| found.len() > 0)
+        })
     });
     stage.kill(0);
     stage.end(0);
