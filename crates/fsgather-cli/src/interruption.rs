@@ -55,11 +55,12 @@ impl Interruption {
             .spawn(move || {
                 let mut signals = signals.forever();
                 let Some(first) = signals.next() else { return };
-                let came = Instant::now();
                 seen.store(first, Ordering::SeqCst);
                 let _watchdog = end_after(LAST_WORDS, code(first), early_end.clone());
                 let name = signal_name(first).unwrap_or("a signal");
                 interrupt.raise(format!("ended by {name}"));
+                // What has come meanwhile is read only now, however soon it came.
+                let came = Instant::now();
                 if signals.any(|next| !is_echo(next, (first, came), Instant::now())) {
                     end(code(first), &early_end);
                 }
