@@ -3,8 +3,8 @@
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 use fsgather_core::{
-    Activity, Error, Exchange, Interrupt, MailboxFactory, Peer, PeerFailure, ProcessId, Rank,
-    RendezvousBackend, Start, WorldSize,
+    Activity, Error, Exchange, Interrupt, MailboxFactory, Peer, ProcessId, Rank, RendezvousBackend,
+    Start, WorldSize,
 };
 use uuid::Uuid;
 
@@ -189,17 +189,6 @@ pub(crate) fn own_peer(config: &Config) -> Peer {
     }
 }
 
-/// A rank's own failure.
-pub(crate) fn raised(peer: &Peer, activity: Activity, reason: &str) -> Error {
-    Error::PeerFailed {
-        peer: peer.clone(),
-        activity,
-        failure: PeerFailure::Raised {
-            message: reason.to_owned(),
-        },
-    }
-}
-
 /// What can be ended from outside.
 pub(crate) trait Interruptible: Send + Sync + 'static {
     /// What this rank is doing.
@@ -216,7 +205,7 @@ pub(crate) fn interrupt_by(config: &Config, calls: &Arc<impl Interruptible>) {
     let me = own_peer(config);
     config.interrupt.on_raise(move |reason| {
         if let Some(calls) = calls.upgrade() {
-            calls.interrupt(&raised(&me, calls.doing(), reason));
+            calls.interrupt(&Error::raised(me.clone(), calls.doing(), reason));
         }
     });
 }

@@ -6,7 +6,7 @@ use fsgather_core::{Activity, Error, MailboxFactory, Phase, Rank, RendezvousBack
 
 pub use crate::config::{Config, Control, Joined, Meeting};
 use crate::{
-    config::{own_peer, raised},
+    config::own_peer,
     found::{Found, Unmet},
     markers, refusal,
     tcp::{self, Hosted},
@@ -38,7 +38,7 @@ fn find(config: &Config) -> Result<Joined, Unmet> {
     config.interrupt.poll();
     if let Some(reason) = config.interrupt.reason() {
         let joining = Activity::outside(Phase::Joining);
-        return Err(Unmet::Own(raised(&own_peer(config), joining, &reason)));
+        return Err(Unmet::Own(Error::raised(own_peer(config), joining, reason)));
     }
     if config.rank == Rank::ZERO {
         return host(config, Instant::now()).map_err(Unmet::Own);

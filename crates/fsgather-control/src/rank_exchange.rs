@@ -10,8 +10,8 @@ use std::{
 };
 
 use fsgather_core::{
-    Call, ChannelId, Contribution, Departure, Error, Exchange, Interrupt, Operation, Peer,
-    PeerFailure, Phase, Rank, ReclaimSink, Round, Site, Ticket, Verdict, WorldSize, lock,
+    Call, ChannelId, Contribution, Departure, Error, Exchange, Interrupt, Operation, Peer, Phase,
+    Rank, ReclaimSink, Round, Site, Ticket, Verdict, WorldSize, lock,
 };
 
 use crate::{
@@ -137,7 +137,7 @@ impl<D: Carrier> RankExchange<D> {
             ));
         }
         if self.world.ended.load(Ordering::Relaxed) || self.retired.load(Ordering::Relaxed) {
-            return Err(closed());
+            return Err(Error::closed());
         }
         Ok(())
     }
@@ -175,14 +175,7 @@ impl<D: Carrier> RankExchange<D> {
                 && member.failure(channel).is_none()
             {
                 let activity = member.doing();
-                let failure = PeerFailure::Raised {
-                    message: cause.to_string(),
-                };
-                let cause = Error::PeerFailed {
-                    peer: me,
-                    activity: activity.clone(),
-                    failure,
-                };
+                let cause = Error::raised(me, activity.clone(), cause.to_string());
                 member.fail(channel, None, cause, activity);
             }
             member.retire(channel, now);
@@ -293,10 +286,6 @@ impl<D: Carrier> RankExchange<D> {
     }
 }
 
-fn closed() -> Error {
-    Error::config("this communicator is closed")
-}
-
 impl<D: Carrier> Exchange for RankExchange<D> {
     fn channel(&self) -> ChannelId {
         self.channel
@@ -372,7 +361,7 @@ impl<D: Carrier> Exchange for RankExchange<D> {
             }
             Some(Err(failure)) => Err(self.tell(failure)),
             None if limit.is_some() => Ok(None),
-            None => Err(closed()),
+            None => Err(Error::closed()),
         }
     }
 
@@ -380,13 +369,8 @@ impl<D: Carrier> Exchange for RankExchange<D> {
         if self.check().is_err() {
             return;
         }
-        let cause = Error::PeerFailed {
-            peer: self.me(),
-            activity: ticket.activity(Phase::Publishing),
-            failure: PeerFailure::Raised {
-                message: "it gave the call up".into(),
-            },
-        };
+        let doing = ticket.activity(Phase::Publishing);
+        let cause = Error::raised(self.me(), doing, "it gave the call up");
         self.driver()
             .act(|member, now| member.abandon(ticket, cause, now));
     }

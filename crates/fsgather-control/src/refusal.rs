@@ -134,11 +134,8 @@ pub(crate) fn refuse_latecomers(
 fn with_a_name(config: &Config, failure: &Error) -> Error {
     match failure {
         Error::Config { .. } | Error::Storage { .. } | Error::Incompatible { .. } => {
-            config::raised(
-                &config::own_peer(config),
-                Activity::outside(Phase::Joining),
-                &failure.to_string(),
-            )
+            let joining = Activity::outside(Phase::Joining);
+            Error::raised(config::own_peer(config), joining, failure.to_string())
         }
         failure => failure.clone(),
     }

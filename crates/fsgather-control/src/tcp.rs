@@ -274,7 +274,7 @@ pub(crate) fn seek_world(config: &Config) -> Result<(Found, CallerRuntime), Unme
         match interruption.await {
             Ok(reason) => {
                 let joining = Activity::outside(Phase::Joining);
-                config::raised(&config::own_peer(config), joining, &reason)
+                Error::raised(config::own_peer(config), joining, reason)
             }
             // Nobody can throw the switch any more.
             Err(_) => std::future::pending().await,

@@ -251,6 +251,24 @@ impl Error {
         }
     }
 
+    /// A call on a communicator that has been closed.
+    #[must_use]
+    pub fn closed() -> Self {
+        Self::config("this communicator is closed")
+    }
+
+    /// A rank's own failure, in its words.
+    #[must_use]
+    pub fn raised(peer: Peer, activity: Activity, message: impl Into<String>) -> Self {
+        Self::PeerFailed {
+            peer,
+            activity,
+            failure: PeerFailure::Raised {
+                message: message.into(),
+            },
+        }
+    }
+
     /// A failed meeting.
     #[must_use]
     pub fn rendezvous(message: impl Into<String>) -> Self {

@@ -280,7 +280,7 @@ pub trait Exchange: Send + Sync {
     /// The agreed error when the call failed.
     fn wait(&self, ticket: &Ticket, round: Round) -> Result<Verdict, Error> {
         self.wait_for(ticket, round, None)?
-            .ok_or_else(|| Error::config("this communicator is closed"))
+            .ok_or_else(Error::closed)
     }
 
     /// One whole exchange: begin, contribute, wait; the table on recipients, `None` on others.

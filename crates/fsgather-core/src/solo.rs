@@ -77,7 +77,7 @@ impl Solo {
         let world = lock(&self.world);
         let mut state = lock(&self.state);
         if world.ended || state.ended {
-            return Err(Error::config("this communicator is closed"));
+            return Err(Error::closed());
         }
         let failure = state.failure.as_ref().or(world.failure.as_ref());
         match failure.cloned() {
@@ -236,7 +236,7 @@ impl Exchange for Solo {
     fn group(&self, channel: ChannelId, members: &[Rank]) -> Result<Box<dyn Exchange>, Error> {
         let mut world = lock(&self.world);
         if world.ended || lock(&self.state).ended {
-            return Err(Error::config("this communicator is closed"));
+            return Err(Error::closed());
         }
         if members != [Rank::ZERO] {
             return Err(Error::config(

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use fsgather::{Communicator, Pieces};
-use fsgather_core::{Activity, Error, Interrupt, Peer, PeerFailure, Phase, ProcessId};
+use fsgather_core::{Activity, Error, Interrupt, Peer, Phase, ProcessId};
 use fsgather_rendezvous::{
     join::{Joined, Purpose, Request, join},
     local_context::LocalContext,
@@ -76,14 +76,15 @@ impl Talk for Met {
             return Ok(());
         };
         let process = self.own_process().cloned().unwrap_or_default();
-        Err(Error::PeerFailed {
-            peer: Peer {
-                rank: self.communicator.rank(),
-                host: process.host,
-                pid: process.pid,
-            },
-            activity: Activity::outside(Phase::Joining),
-            failure: PeerFailure::Raised { message },
-        })
+        let me = Peer {
+            rank: self.communicator.rank(),
+            host: process.host,
+            pid: process.pid,
+        };
+        Err(Error::raised(
+            me,
+            Activity::outside(Phase::Joining),
+            message,
+        ))
     }
 }

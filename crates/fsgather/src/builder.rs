@@ -19,8 +19,8 @@ use fsgather_report::{
 use fsgather_store::this_process;
 
 use crate::{
-    blocking::step_aside, codec::Postcard, communicator::Communicator, inner::Inner,
-    ledger::Ledger, route::Route, set_up, world::World,
+    blocking::step_aside, codec::Postcard, communicator::Communicator, group_state::GroupState,
+    ledger::Ledger, route::Route, set_up, world_state::WorldState,
 };
 
 /// Says some things about a world in the program; variables and the launcher say the rest.
@@ -244,7 +244,7 @@ impl Builder {
         let process = this_process()?;
         if settings.detection.world_size.is_solo() {
             let exchange = Solo::new(process.host.clone(), process.pid);
-            let inner = Inner::in_memory(Box::new(exchange), vec![process]);
+            let inner = GroupState::in_memory(Box::new(exchange), vec![process]);
             return Ok(Communicator::from_inner(inner, Postcard));
         }
         let route = Route {
@@ -267,7 +267,7 @@ impl Builder {
             purpose: Purpose::Gather,
         })?;
         let rank = exchange.rank();
-        let mut world = World::new(
+        let mut world = WorldState::new(
             communicator,
             rank,
             processes,
@@ -280,7 +280,7 @@ impl Builder {
         world.compression = compression;
         world.call_site = self.call_site.map(Site::named);
         world.interrupt = self.interrupt;
-        let inner = Inner::of_world(exchange, world);
+        let inner = GroupState::of_world(exchange, world);
         if self.sets_up_later {
             // Either all ranks have it, or none.
             let call = Call::new(Operation::Meet, site.clone());

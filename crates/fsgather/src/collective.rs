@@ -16,7 +16,7 @@ use fsgather_store::{Encoding, Payload};
 #[cfg(feature = "ndarray")]
 use crate::transfer::stream::Stream;
 use crate::{
-    inner::Inner,
+    group_state::GroupState,
     parts::{Parts, Take},
     place::{Place, call_id},
     route::Route,
@@ -54,7 +54,7 @@ pub(crate) struct Received {
 impl<'a> Started<'a> {
     /// Takes this rank's payload and announces it to the others.
     pub(crate) fn new(
-        inner: &Arc<Inner>,
+        inner: &Arc<GroupState>,
         route: &Route,
         mut call: Call,
         manner: Manner,
@@ -238,7 +238,7 @@ impl<'a> Started<'a> {
     ) -> Result<R, Error> {
         match self.receive(None)? {
             Some(received) => read(self, received),
-            None => Err(Error::config("this communicator is closed")),
+            None => Err(Error::closed()),
         }
     }
 

@@ -10,7 +10,7 @@ use crate::{
     blocking,
     builder::Builder,
     codec::{Codec, Postcard},
-    inner::Inner,
+    group_state::GroupState,
 };
 
 /// One rank's membership of a group of ranks.
@@ -46,7 +46,7 @@ use crate::{
 /// # Ok::<(), fsgather::Error>(())
 /// ```
 pub struct Communicator<C = Postcard> {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) inner: Arc<GroupState>,
     pub(crate) codec: C,
 }
 
@@ -124,18 +124,18 @@ impl Communicator {
         site: &str,
     ) -> Self {
         Self::from_inner(
-            Inner::relayed(exchange, processes, interrupt, site),
+            GroupState::relayed(exchange, processes, interrupt, site),
             Postcard,
         )
     }
 
     fn in_memory(exchange: Box<dyn Exchange>, processes: Vec<ProcessId>) -> Self {
-        Self::from_inner(Inner::in_memory(exchange, processes), Postcard)
+        Self::from_inner(GroupState::in_memory(exchange, processes), Postcard)
     }
 }
 
 impl<C> Communicator<C> {
-    pub(crate) const fn from_inner(inner: Arc<Inner>, codec: C) -> Self {
+    pub(crate) const fn from_inner(inner: Arc<GroupState>, codec: C) -> Self {
         Self { inner, codec }
     }
 

@@ -76,7 +76,7 @@ mod build_identity;
 mod collective;
 mod directories;
 mod file_calls;
-mod inner;
+mod group_state;
 mod ledger;
 mod links;
 mod open_call;
@@ -86,7 +86,7 @@ mod places;
 mod route;
 mod set_up;
 mod transfer;
-mod world;
+mod world_state;
 
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;

@@ -11,7 +11,7 @@ use fsgather_core::Error;
 
 use fsgather_rendezvous::local_context::LinkSettings;
 
-use crate::world::World;
+use crate::world_state::WorldState;
 
 /// This process's direct connections to other ranks: one listener, with the world's rank numbers, for the world
 /// and all its groups.
@@ -37,7 +37,7 @@ impl Links {
     /// The listener, which is started if there is none; nothing in a world that has not been told a secret.
     pub(crate) fn listen(
         &self,
-        world: &World,
+        world: &WorldState,
         settings: &LinkSettings,
     ) -> Option<Result<Arc<Mesh>, Error>> {
         let secret = *self.secret.get()?;

@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use fsgather_core::Ticket;
 
-use crate::{inner::Inner, open_calls::Open};
+use crate::{group_state::GroupState, open_calls::Open};
 
 /// An open call, for as long as this exists.
 pub(crate) struct OpenCall {
-    inner: Arc<Inner>,
+    inner: Arc<GroupState>,
     /// Its numbers in the group and in the world.
     numbers: (u64, u64),
 }
 
 impl OpenCall {
-    pub(crate) fn new(inner: &Arc<Inner>, ticket: &Ticket, left: Open) -> Self {
+    pub(crate) fn new(inner: &Arc<GroupState>, ticket: &Ticket, left: Open) -> Self {
         let call = &*ticket.call;
         let numbers = (
             inner.open_calls.insert(left, call),

@@ -6,7 +6,7 @@ use fsgather_core::{Error, Phase, Rank, Ticket};
 use fsgather_store::Payload;
 
 use crate::{
-    inner::Inner,
+    group_state::GroupState,
     open_call::OpenCall,
     open_calls::Open,
     part_reader::PartReaders,
@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Turns the payload of a rank into what the caller wants.
-pub(crate) type Take<T> = Box<dyn Fn(&Inner, Rank, Payload) -> Result<T, Error> + Send + Sync>;
+pub(crate) type Take<T> = Box<dyn Fn(&GroupState, Rank, Payload) -> Result<T, Error> + Send + Sync>;
 
 /// What a gather gives its root: every rank with its part, in rank order, each read, verified and decoded when it
 /// is asked for. The other ranks get `None`.
@@ -42,7 +42,7 @@ pub struct Parts<T> {
 
 /// What of a gather has not been read yet.
 pub(crate) struct Left {
-    inner: Arc<Inner>,
+    inner: Arc<GroupState>,
     ticket: Ticket,
     parts: vec::IntoIter<(Rank, Incoming, Option<FileAnnouncement>)>,
     /// Whether the owners of payloads wait to be told that all has been read.
@@ -66,7 +66,7 @@ impl Left {
         }
     }
 
-    pub(crate) const fn inner(&self) -> &Arc<Inner> {
+    pub(crate) const fn inner(&self) -> &Arc<GroupState> {
         &self.inner
     }
 
@@ -110,7 +110,7 @@ impl Drop for Left {
 
 impl<T> Parts<T> {
     pub(crate) fn new(
-        inner: Arc<Inner>,
+        inner: Arc<GroupState>,
         ticket: Ticket,
         incoming: Vec<Incoming>,
         acknowledge: bool,

@@ -42,7 +42,7 @@ use fsgather_store::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
-    inner::Inner,
+    group_state::GroupState,
     place::{FilePlace, Place, PlaceId},
     route::Route,
 };
@@ -88,7 +88,7 @@ pub(crate) fn try_reading(body: &Bytes) {
 
 /// The place that a route leads to; found out together with all other members the first time, where `call` is
 /// made and with its time-out.
-pub(crate) fn place_for(inner: &Inner, route: &Route, call: &Call) -> Result<Place, Error> {
+pub(crate) fn place_for(inner: &GroupState, route: &Route, call: &Call) -> Result<Place, Error> {
     // Nothing is too large for such an exchange.
     if inner.exchange.body_limit() == usize::MAX {
         return Ok(Place::Relay);
@@ -102,7 +102,7 @@ pub(crate) fn place_for(inner: &Inner, route: &Route, call: &Call) -> Result<Pla
 }
 
 /// Notes for later calls where a route leads.
-fn keep(inner: &Inner, route: &Route, place: &Place) {
+fn keep(inner: &GroupState, route: &Route, place: &Place) {
     inner.places.keep(route.clone(), place.clone());
     if inner.settles_the_world(route) {
         inner.world.settle(place.clone());
@@ -110,14 +110,18 @@ fn keep(inner: &Inner, route: &Route, place: &Place) {
 }
 
 /// Finds out where the payloads of a world go, if nothing else is said; its groups have it from there.
-pub(crate) fn settle(inner: &Inner, route: &Route, call: &Call) -> Result<(), Error> {
+pub(crate) fn settle(inner: &GroupState, route: &Route, call: &Call) -> Result<(), Error> {
     let (transport, place) = run(inner, route, call)?;
     keep(inner, &agreed(inner, route, transport), &place);
     Ok(())
 }
 
 /// Agrees on which way calls take that ask for nothing else, and leaves it to them to find out where that leads.
-pub(crate) fn agree_on_transport(inner: &Inner, route: &Route, call: Call) -> Result<(), Error> {
+pub(crate) fn agree_on_transport(
+    inner: &GroupState,
+    route: &Route,
+    call: Call,
+) -> Result<(), Error> {
     let table = inner.exchange.exchange(call, encode(&route.transport)?)?;
     let told = table.and_then(|table| table.bodies.into_iter().next());
     agreed(inner, route, decode(told.as_ref())?);
@@ -125,7 +129,7 @@ pub(crate) fn agree_on_transport(inner: &Inner, route: &Route, call: Call) -> Re
 }
 
 /// The route of calls that ask for nothing else, given which transport the root was told.
-fn agreed(inner: &Inner, route: &Route, transport: Transport) -> Route {
+fn agreed(inner: &GroupState, route: &Route, transport: Transport) -> Route {
     if transport != route.transport {
         tracing::warn!(
             "FSGATHER_TRANSPORT differs: rank 0 was told {transport}, this rank ({}) {}: {transport} it is on all ranks",
@@ -142,7 +146,7 @@ fn agreed(inner: &Inner, route: &Route, transport: Transport) -> Route {
 }
 
 /// Finds the place that a route leads to, together with all other members; the transport that counts.
-fn run(inner: &Inner, route: &Route, call: &Call) -> Result<(Transport, Place), Error> {
+fn run(inner: &GroupState, route: &Route, call: &Call) -> Result<(Transport, Place), Error> {
     let set_up = SetUp {
         inner,
         route,
@@ -162,7 +166,7 @@ fn run(inner: &Inner, route: &Route, call: &Call) -> Result<(Transport, Place), 
 }
 
 struct SetUp<'a> {
-    inner: &'a Inner,
+    inner: &'a GroupState,
     route: &'a Route,
     /// What it is done for.
     call: &'a Call,

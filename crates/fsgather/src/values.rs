@@ -13,7 +13,7 @@ use crate::{
     codec::{self, Codec},
     collective::Started,
     communicator::Communicator,
-    inner::Inner,
+    group_state::GroupState,
     parts::{Parts, Take},
     pending::Pending,
     records::{self, Records},
@@ -179,7 +179,7 @@ impl<C: Codec> Communicator<C> {
     }
 
     fn decode<T: DeserializeOwned>(&self, rank: Rank, payload: &[u8]) -> Result<T, Error> {
-        let inner: &Arc<Inner> = &self.inner;
+        let inner: &Arc<GroupState> = &self.inner;
         codec::decode(&self.codec, payload, inner.peer(rank), &inner.me())
     }
 

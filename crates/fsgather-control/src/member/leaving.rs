@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use fsgather_core::{ChannelId, Epoch, Error, PeerFailure};
 
-use super::{Farewell, GRACE, Member, MemberAction, closed, staying::Staying};
+use super::{Farewell, GRACE, Member, MemberAction, staying::Staying};
 use crate::message::ToCoordinator;
 
 /// How long a rank that is the first to fail, or has waited for rank 0 in vain, stays for those who read what it
@@ -16,7 +16,7 @@ impl Member {
     pub fn leave(&mut self, cause: Option<Error>) {
         self.say(ToCoordinator::Leave { cause });
         for id in self.channel_ids() {
-            self.fail_channel(id, &closed());
+            self.fail_channel(id, &Error::closed());
         }
     }
 
@@ -39,7 +39,7 @@ impl Member {
             self.say(ToCoordinator::Leave { cause });
         }
         for id in self.channel_ids() {
-            self.fail_channel(id, &closed());
+            self.fail_channel(id, &Error::closed());
         }
     }
 

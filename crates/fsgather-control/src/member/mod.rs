@@ -502,7 +502,7 @@ impl Member {
     }
 
     fn channel(&mut self, id: ChannelId) -> Result<&mut Channel, Error> {
-        self.channels.get_mut(&id).ok_or_else(closed)
+        self.channels.get_mut(&id).ok_or_else(Error::closed)
     }
 
     fn channel_ids(&self) -> Vec<ChannelId> {
@@ -551,8 +551,4 @@ fn about(message: &ToMember) -> Option<ChannelId> {
         | ToMember::Here
         | ToMember::Needed { .. } => None,
     }
-}
-
-fn closed() -> Error {
-    Error::config("this communicator is closed")
 }

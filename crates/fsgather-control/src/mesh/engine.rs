@@ -88,9 +88,7 @@ impl Engine {
                 "this communicator belongs to the parent process; a forked child cannot use it",
             ));
         }
-        self.lock()
-            .clone()
-            .ok_or_else(|| Error::config("this communicator is closed"))
+        self.lock().clone().ok_or_else(Error::closed)
     }
 
     /// Whether it can be used.

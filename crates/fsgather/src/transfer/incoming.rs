@@ -16,7 +16,7 @@ use super::{
     stream::{OwnMoved, Stream},
 };
 use crate::{
-    inner::Inner,
+    group_state::GroupState,
     place::{FilePlace, Place, call_id},
 };
 
@@ -45,7 +45,7 @@ pub(crate) struct Linked {
 
 impl Linked {
     /// Begins to fetch it from `rank` of a group.
-    fn pull(&self, inner: &Inner, rank: Rank) -> Result<Pull, Error> {
+    fn pull(&self, inner: &GroupState, rank: Rank) -> Result<Pull, Error> {
         let pull = self.mesh.pull(self.call, inner.in_world(rank), self.len)?;
         Ok(pull.within(self.patience))
     }
@@ -55,7 +55,7 @@ impl Incoming {
     /// Sorts a table of announcements, and what further rounds have brought, by rank. What is here is verified,
     /// and nothing announced is another rank's or another call's.
     pub(crate) fn sort(
-        inner: &Inner,
+        inner: &GroupState,
         place: &Place,
         ticket: &Ticket,
         table: Table,
@@ -121,7 +121,7 @@ impl Incoming {
     /// Reads and verifies the payload of `rank`.
     pub(crate) fn read(
         self,
-        inner: &Inner,
+        inner: &GroupState,
         rank: Rank,
         moved: Moved<'_>,
     ) -> Result<Payload, Error> {
@@ -164,7 +164,12 @@ impl Incoming {
     }
 
     /// Begins to read the payload of `rank` as a stream, which needs memory for a piece only.
-    pub(crate) fn open(self, inner: &Inner, rank: Rank, moved: OwnMoved) -> Result<Stream, Error> {
+    pub(crate) fn open(
+        self,
+        inner: &GroupState,
+        rank: Rank,
+        moved: OwnMoved,
+    ) -> Result<Stream, Error> {
         match self {
             Self::Here(payload) => Ok(Stream::held(payload)),
             Self::File(file) => {
@@ -204,7 +209,7 @@ impl Incoming {
     }
 
     /// Notes that this rank, a root that is the only reader of a payload, is to [remove](Self::remove) its file.
-    pub(crate) fn is_to_be_removed(&self, inner: &Inner) {
+    pub(crate) fn is_to_be_removed(&self, inner: &GroupState) {
         if let Some(file) = self.file()
             && let Some(files) = inner.world.directories.of(file.directory)
         {
@@ -213,7 +218,7 @@ impl Incoming {
     }
 
     /// Removes a payload's file; for a root that is the only reader.
-    pub(crate) fn remove(inner: &Inner, file: Option<&FileAnnouncement>) {
+    pub(crate) fn remove(inner: &GroupState, file: Option<&FileAnnouncement>) {
         if let Some(file) = file
             && let Some(files) = inner.world.directories.of(file.directory)
         {
@@ -223,7 +228,7 @@ impl Incoming {
 }
 
 /// Whether this rank warns of what all recipients of a call see alike.
-fn warns(inner: &Inner, ticket: &Ticket) -> bool {
+fn warns(inner: &GroupState, ticket: &Ticket) -> bool {
     let me = inner.exchange.rank();
     match ticket.call.recipients() {
         Recipients::Only(root) => me == root,
@@ -232,7 +237,7 @@ fn warns(inner: &Inner, ticket: &Ticket) -> bool {
 }
 
 /// What the user is told of reading a file, if it does not get on.
-fn reading(inner: &Inner, rank: Rank, files: &FilePlace) -> Arc<str> {
+fn reading(inner: &GroupState, rank: Rank, files: &FilePlace) -> Arc<str> {
     let path = files.directory().path().display();
     match inner.peer(rank) {
         Some(peer) => format!("reading the payload of {peer} in {path}").into(),
@@ -240,7 +245,11 @@ fn reading(inner: &Inner, rank: Rank, files: &FilePlace) -> Arc<str> {
     }
 }
 
-fn files_of(inner: &Inner, rank: Rank, file: &FileAnnouncement) -> Result<Arc<FilePlace>, Error> {
+fn files_of(
+    inner: &GroupState,
+    rank: Rank,
+    file: &FileAnnouncement,
+) -> Result<Arc<FilePlace>, Error> {
     inner.world.directories.of(file.directory).ok_or_else(|| {
         Error::config(format!(
             "rank {rank} handed its payload over in another gather directory ({}); all ranks must name the \

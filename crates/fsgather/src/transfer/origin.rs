@@ -8,7 +8,7 @@ use fsgather_store::PayloadName;
 use twox_hash::{XxHash3_64, XxHash3_128};
 use uuid::Uuid;
 
-use crate::{inner::Inner, world::World};
+use crate::{group_state::GroupState, world_state::WorldState};
 
 /// Of which rank of which world a payload is, and of which call.
 ///
@@ -26,7 +26,7 @@ pub(crate) struct Origin {
 
 impl Origin {
     /// That of what this rank hands in.
-    pub(crate) fn own(world: &World, ticket: &Ticket) -> Self {
+    pub(crate) fn own(world: &WorldState, ticket: &Ticket) -> Self {
         Self {
             communicator: world.communicator,
             channel: ticket.channel,
@@ -36,7 +36,7 @@ impl Origin {
     }
 
     /// That of what a member of a group has to have handed in, by its place in it.
-    pub(crate) fn of(inner: &Inner, ticket: &Ticket, place: Rank) -> Self {
+    pub(crate) fn of(inner: &GroupState, ticket: &Ticket, place: Rank) -> Self {
         Self {
             rank: inner.in_world(place),
             ..Self::own(&inner.world, ticket)
@@ -56,7 +56,7 @@ impl Origin {
 
     /// The seal of a payload that travels inside of its announcement. Bytes that do not leave their process are
     /// not looked at, only how many they are.
-    pub(crate) fn seal(&self, inner: &Inner, pieces: &[Bytes]) -> u64 {
+    pub(crate) fn seal(&self, inner: &GroupState, pieces: &[Bytes]) -> u64 {
         let mut seal = XxHash3_64::new();
         let len = pieces.iter().map(|piece| piece.len() as u64).sum();
         seal.write(&self.head(len));
@@ -84,7 +84,7 @@ impl Origin {
     /// What to say where something else has come than this rank has handed in to this call.
     pub(crate) fn broken(
         &self,
-        inner: &Inner,
+        inner: &GroupState,
         ticket: &Ticket,
         place: Rank,
         path: impl Into<PathBuf>,
@@ -168,7 +168,7 @@ mod tests {
         groups.swap_remove(0)
     }
 
-    fn ticket(inner: &Inner, epoch: u64) -> Ticket {
+    fn ticket(inner: &GroupState, epoch: u64) -> Ticket {
         Ticket {
             channel: inner.exchange.channel(),
             epoch: Epoch::new(epoch),
@@ -180,7 +180,7 @@ mod tests {
     }
 
     /// What is announced for a rank of the world in a call.
-    type Announce = fn(&Inner, Origin, &Bytes) -> Announcement;
+    type Announce = fn(&GroupState, Origin, &Bytes) -> Announcement;
 
     /// A payload that comes with its announcement, through rank 0, and in a file.
     const WAYS: [(&str, Announce); 3] = [
@@ -272,7 +272,7 @@ mod tests {
         let own = Origin::own(&group.inner.world, &now);
         assert_eq!(own.rank, Rank::ZERO);
         assert_eq!(own, Origin::of(&group.inner, &now, group.rank()));
-        let world = World::new(
+        let world = WorldState::new(
             Uuid::nil(),
             Rank::new(1),
             vec![ProcessId::default(); 2],

@@ -7,12 +7,12 @@ use std::{
 };
 
 use bytes::Bytes;
-use fsgather_core::{Call, Contribution, Error, PeerFailure, Phase, Rank, Round, Ticket, Verdict};
+use fsgather_core::{Call, Contribution, Error, Phase, Rank, Round, Ticket, Verdict};
 
 use super::announcement::Announcement;
 #[cfg(feature = "ndarray")]
 use super::stream::OwnMoved;
-use crate::{inner::Inner, ledger::Brought};
+use crate::{group_state::GroupState, ledger::Brought};
 
 /// How long nothing may move in a ring once the communicator has failed.
 const LAST_BYTES: Duration = Duration::from_secs(3);
@@ -20,7 +20,7 @@ const LAST_BYTES: Duration = Duration::from_secs(3);
 /// A call that has been numbered. If it is dropped unfinished, by a panic in the user's code or an
 /// early return, the call fails on all ranks instead of leaving them waiting.
 pub(crate) struct Session {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) inner: Arc<GroupState>,
     pub(crate) ticket: Ticket,
     phase: Cell<Phase>,
     /// Whether the owners of payloads wait to be told that this rank needs them no more.
@@ -32,7 +32,7 @@ pub(crate) struct Session {
 ///
 /// What others do wrong meanwhile is told at the next call; what is decided can be read, unless it was this
 /// rank itself that was told to stop.
-pub(crate) fn note_read(inner: &Inner, ticket: &Ticket, bytes: u64) -> Result<(), Error> {
+pub(crate) fn note_read(inner: &GroupState, ticket: &Ticket, bytes: u64) -> Result<(), Error> {
     inner.world.ledger.moved(ticket, bytes);
     match inner.progress(ticket, Phase::Reading, bytes) {
         Err(failure) if inner.world.interrupt.reason().is_some() => Err(failure),
@@ -42,7 +42,7 @@ pub(crate) fn note_read(inner: &Inner, ticket: &Ticket, bytes: u64) -> Result<()
 
 impl Session {
     /// Numbers a call.
-    pub(crate) fn begin(inner: &Arc<Inner>, call: Call) -> Result<Self, Error> {
+    pub(crate) fn begin(inner: &Arc<GroupState>, call: Call) -> Result<Self, Error> {
         let begun = inner.exchange.begin(call);
         let ticket = begun.inspect_err(|failure| inner.world.note_failed(failure))?;
         let ranks = inner.exchange.world_size().get();
@@ -189,13 +189,8 @@ impl Session {
 
     /// An error of the user's own code or data on this rank.
     pub(crate) fn raised(&self, message: impl Into<String>) -> Error {
-        Error::PeerFailed {
-            peer: self.inner.me(),
-            activity: self.ticket.activity(self.phase.get()),
-            failure: PeerFailure::Raised {
-                message: message.into(),
-            },
-        }
+        let doing = self.ticket.activity(self.phase.get());
+        Error::raised(self.inner.me(), doing, message)
     }
 }
 

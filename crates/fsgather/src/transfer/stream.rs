@@ -11,13 +11,13 @@ use fsgather_core::{Error, Peer};
 use fsgather_store::PayloadReader;
 
 use super::{incoming::written_by, spool::Spool};
-use crate::world::World;
+use crate::world_state::WorldState;
 
 /// What is called with the number of bytes after each piece; kept as long as the stream is.
 pub(crate) type OwnMoved = Box<dyn FnMut(u64) -> Result<(), Error> + Send>;
 
 /// What looks after calls of the file system, and what the user is told of those here.
-type Watched = (Arc<World>, Arc<str>);
+type Watched = (Arc<WorldState>, Arc<str>);
 
 /// One payload, read piece by piece; each piece is verified before it is handed out.
 ///

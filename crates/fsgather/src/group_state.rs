@@ -1,4 +1,4 @@
-//! The state that all handles of one communicator share: [`Inner`].
+//! The state that all handles of one communicator share: [`GroupState`].
 
 use std::{
     collections::BTreeMap,
@@ -10,8 +10,8 @@ use std::{
 };
 
 use fsgather_core::{
-    Activity, Call, ChannelId, Contribution, Error, Exchange, Interrupt, Peer, PeerFailure, Phase,
-    ProcessId, Rank, Round, Site, Solo, Ticket, lock,
+    Activity, Call, ChannelId, Contribution, Error, Exchange, Interrupt, Peer, Phase, ProcessId,
+    Rank, Round, Site, Solo, Ticket, lock,
 };
 use fsgather_store::PayloadId;
 use uuid::Uuid;
@@ -22,16 +22,16 @@ use crate::{
     place::{Place, call_id},
     places::Places,
     route::Route,
-    world::World,
+    world_state::WorldState,
 };
 use fsgather_config::settings::{DEFAULT_INLINE_LIMIT, Transport};
 use fsgather_rendezvous::local_context::LocalContext;
 
 /// One rank's membership of one group, be it the world or a part of it.
-pub(crate) struct Inner {
+pub(crate) struct GroupState {
     pub(crate) exchange: Box<dyn Exchange>,
     /// What all groups of this process's world share.
-    pub(crate) world: Arc<World>,
+    pub(crate) world: Arc<WorldState>,
     /// The members, as ranks of the world, in the order of the group.
     pub(crate) members: Vec<Rank>,
     /// Where its payloads go.
@@ -45,9 +45,9 @@ pub(crate) struct Inner {
     lists: Mutex<BTreeMap<Vec<Rank>, u64>>,
 }
 
-impl Inner {
+impl GroupState {
     /// Takes a place in a world.
-    pub(crate) fn of_world(exchange: Box<dyn Exchange>, world: World) -> Arc<Self> {
+    pub(crate) fn of_world(exchange: Box<dyn Exchange>, world: WorldState) -> Arc<Self> {
         let world = Arc::new(world);
         let inner = Arc::new(Self {
             members: exchange.world_size().ranks().collect(),
@@ -84,7 +84,7 @@ impl Inner {
         };
         let context = LocalContext::nowhere();
         let rank = exchange.rank();
-        let world = World::new(Uuid::nil(), rank, processes, u64::MAX, route, context);
+        let world = WorldState::new(Uuid::nil(), rank, processes, u64::MAX, route, context);
         Self::of_world(exchange, world)
     }
 
@@ -102,7 +102,8 @@ impl Inner {
         let context = LocalContext::nowhere();
         let rank = exchange.rank();
         let limit = DEFAULT_INLINE_LIMIT;
-        let mut world = World::new(Uuid::nil(), rank, processes, limit, route.clone(), context);
+        let mut world =
+            WorldState::new(Uuid::nil(), rank, processes, limit, route.clone(), context);
         world.call_site = Some(Site::named(site));
         world.interrupt = interrupt.clone();
         let inner = Self::of_world(exchange, world);
@@ -157,7 +158,7 @@ impl Inner {
 
     /// Notes that a call has ended well, with all that was to be read.
     pub(crate) fn note_end(&self, ticket: &Ticket) {
-        let World {
+        let WorldState {
             ledger,
             rank,
             processes,
@@ -206,11 +207,10 @@ impl Inner {
         interrupt.poll_if_due(Instant::now());
         match interrupt.reason() {
             None => Ok(()),
-            Some(message) => Err(Error::PeerFailed {
-                peer: self.me(),
-                activity: Activity::outside(Phase::Joining),
-                failure: PeerFailure::Raised { message },
-            }),
+            Some(message) => {
+                let doing = Activity::outside(Phase::Joining);
+                Err(Error::raised(self.me(), doing, message))
+            }
         }
     }
 
@@ -265,7 +265,7 @@ impl Inner {
         };
         open_calls.check(&site)?;
         if self.ended.swap(true, Ordering::SeqCst) {
-            return Err(Error::config("this communicator is closed"));
+            return Err(Error::closed());
         }
         let closed = self.exchange.close(site);
         if let Err(failure) = &closed {
@@ -300,7 +300,7 @@ impl Inner {
     }
 }
 
-impl Drop for Inner {
+impl Drop for GroupState {
     fn drop(&mut self) {
         // Its text alone is told; who this is and what it did, the others know.
         let cause = std::thread::panicking().then(|| Error::config("it panicked"));

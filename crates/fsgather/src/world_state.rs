@@ -1,4 +1,4 @@
-//! The state that the communicator of all ranks and its groups share: [`World`].
+//! The state that the communicator of all ranks and its groups share: [`WorldState`].
 
 use std::{
     collections::BTreeSet,
@@ -31,7 +31,7 @@ use crate::{
 const LAST_SENDING: Duration = Duration::from_millis(500);
 
 /// What the communicator of all ranks and its groups share.
-pub(crate) struct World {
+pub(crate) struct WorldState {
     pub(crate) communicator: Uuid,
     /// Which rank of the world this process is, whatever its place in the group that makes a call.
     pub(crate) rank: Rank,
@@ -71,7 +71,7 @@ pub(crate) struct World {
     process: u32,
 }
 
-impl World {
+impl WorldState {
     pub(crate) fn new(
         communicator: Uuid,
         rank: Rank,
