@@ -240,10 +240,10 @@ def a_rank_that_ends_later_is_named(directory: Path) -> None:
 
 def ends(directory: Path, *moments: str) -> None:
     reasons = {
-        "killed": r"was lost \(its (process has ended|connection closed).*\)",
-        "raises": r"failed \(MemoryError: out of luck\)",
-        "destroys": r"failed \(MemoryError: out of luck\)",
-        "exits": "had already left",
+        "killed": r"was lost \(its (process has ended|connection closed).*\) while",
+        "raises": r"failed \(MemoryError: out of luck\) while",
+        "destroys": r"failed \(MemoryError: out of luck\) while",
+        "exits": r"had already left( after| before|$)",
     }
     for when in moments:
         for how, reason in reasons.items():
@@ -251,7 +251,7 @@ def ends(directory: Path, *moments: str) -> None:
             launched(output, "ends.py", f"{when}, {how}", FSGATHER_PATCH="torch", FSGATHER_DIR=str(directory))
             for name, text in results(output, ranks=RANKS - 1).items():
                 kind, said, took = json.loads(text)
-                assert kind == "PeerFailed" and re.match(rf"rank 2 on \S+ \(pid \d+\) {reason} while", said), (name, said)
+                assert kind == "PeerFailed" and re.match(rf"rank 2 on \S+ \(pid \d+\) {reason}", said), (name, said)
                 assert took < allowed(6), (when, how, name, took)
                 print(f"     {when}, {how}: {name} after {took:.1f} s", flush=True)
 
