@@ -41,6 +41,6 @@ pub(crate) trait Carrier: Send + Sync + 'static {
     /// have to know, so that what the world has left behind can go.
     fn shut_down(&self) -> bool;
 
-    /// Whether this process is a forked child of the one that made the driver, and must not touch it.
+    /// Whether this process is a forked child of the one that made the carrier, and must not touch it.
     fn is_foreign(&self) -> bool;
 }

@@ -152,7 +152,7 @@ pub(crate) fn joined(
     communicator: Uuid,
     processes: Vec<ProcessId>,
     is_networked: bool,
-    driver: impl Carrier,
+    carrier: impl Carrier,
 ) -> Joined {
     let peers = (0..)
         .map(Rank::new)
@@ -171,7 +171,7 @@ pub(crate) fn joined(
         peers,
         limit,
         interrupt,
-        driver,
+        carrier,
     );
     Joined {
         exchange: Box::new(seat),

@@ -26,7 +26,7 @@ pub(crate) struct Fruitless<'a> {
     pub(crate) patience: Duration,
     /// Where this rank has looked.
     pub(crate) place: &'a str,
-    /// Whether that is an address, not a board.
+    /// Whether that is an address, not a rendezvous backend.
     pub(crate) is_address: bool,
     /// Rank 0 of a world that has accepted this rank, and has not formed.
     pub(crate) coordinator: Option<&'a str>,

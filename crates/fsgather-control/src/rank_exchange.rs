@@ -46,7 +46,7 @@ struct World<D> {
     departure: Mutex<Departure>,
     /// Asked by whoever waits or works for long.
     interrupt: Interrupt,
-    driver: D,
+    carrier: D,
 }
 
 /// The exchange as one rank sees it.
@@ -72,7 +72,7 @@ impl<D: Carrier> RankExchange<D> {
         peers: Vec<Peer>,
         table_limit: Option<usize>,
         interrupt: Interrupt,
-        driver: D,
+        carrier: D,
     ) -> Self {
         Self {
             channel: ChannelId::WORLD,
@@ -88,16 +88,16 @@ impl<D: Carrier> RankExchange<D> {
                 is_used: AtomicBool::new(false),
                 departure: Mutex::default(),
                 interrupt,
-                driver,
+                carrier,
             }),
         }
     }
 
-    fn driver(&self) -> &D {
-        &self.world.driver
+    fn carrier(&self) -> &D {
+        &self.world.carrier
     }
 
-    /// Waits as the driver does, and asks now and then whether this is to end.
+    /// Waits as the carrier does, and asks now and then whether this is to end.
     fn wait_until<R>(
         &self,
         limit: Option<Duration>,
@@ -106,12 +106,12 @@ impl<D: Carrier> RankExchange<D> {
         let World {
             ended,
             interrupt,
-            driver,
+            carrier,
             ..
         } = &*self.world;
         let is_over = || ended.load(Ordering::Relaxed);
         wait_asking(interrupt, limit, is_over, |slice| {
-            driver.wait_until(slice, &mut ready)
+            carrier.wait_until(slice, &mut ready)
         })
     }
 
@@ -131,7 +131,7 @@ impl<D: Carrier> RankExchange<D> {
     }
 
     fn check(&self) -> Result<(), Error> {
-        if self.driver().is_foreign() {
+        if self.carrier().is_foreign() {
             return Err(Error::config(
                 "this communicator belongs to the parent process; a forked child cannot use it",
             ));
@@ -145,7 +145,7 @@ impl<D: Carrier> RankExchange<D> {
     /// Notes that the caller learns of a failure, after making sure that the others do.
     fn tell(&self, failure: Error) -> Error {
         self.told.store(true, Ordering::Relaxed);
-        self.driver().settle(SETTLE_LIMIT);
+        self.carrier().settle(SETTLE_LIMIT);
         failure
     }
 
@@ -160,7 +160,7 @@ impl<D: Carrier> RankExchange<D> {
 
     /// Whether the world ends here and now.
     fn end(&self) -> bool {
-        !self.world.ended.swap(true, Ordering::Relaxed) && !self.driver().is_foreign()
+        !self.world.ended.swap(true, Ordering::Relaxed) && !self.carrier().is_foreign()
     }
 
     /// Leaves a group.
@@ -170,7 +170,7 @@ impl<D: Carrier> RankExchange<D> {
             return;
         }
         let (me, channel) = (self.me(), self.channel);
-        self.driver().act(|member, now| {
+        self.carrier().act(|member, now| {
             if let Some(cause) = cause
                 && member.failure(channel).is_none()
             {
@@ -190,8 +190,8 @@ impl<D: Carrier> RankExchange<D> {
     }
 
     fn close_world(&self, site: Site) -> Result<(), Error> {
-        let driver = self.driver();
-        let failed = driver.act(|member, now| {
+        let carrier = self.carrier();
+        let failed = carrier.act(|member, now| {
             let failure = member.failure(ChannelId::WORLD).cloned();
             if failure.is_none() {
                 member.close(site, now);
@@ -210,7 +210,7 @@ impl<D: Carrier> RankExchange<D> {
         match outcome {
             Ok(()) => {
                 if self.end() {
-                    let in_good_hands = driver.shut_down();
+                    let in_good_hands = carrier.shut_down();
                     self.note_departure(Departure {
                         in_good_hands,
                         undecided: Vec::new(),
@@ -236,8 +236,8 @@ impl<D: Carrier> RankExchange<D> {
         if !self.end() {
             return lock(departure).clone();
         }
-        let driver = self.driver();
-        let failed = driver.act(|member, now| {
+        let carrier = self.carrier();
+        let failed = carrier.act(|member, now| {
             let failed = member.failure(ChannelId::WORLD).is_some() || cause.is_some();
             if interrupt.reason().is_none() {
                 member.stay(cause, *rank == Rank::ZERO, now);
@@ -246,15 +246,15 @@ impl<D: Carrier> RankExchange<D> {
             }
             failed
         });
-        driver.settle(SETTLE_LIMIT);
+        carrier.settle(SETTLE_LIMIT);
         // Whoever waits for it to end can still end it.
         wait_asking(
             interrupt,
             None,
             || interrupt.reason().is_some(),
-            |slice| driver.wait_until(slice, |member| (!member.is_needed()).then_some(())),
+            |slice| carrier.wait_until(slice, |member| (!member.is_needed()).then_some(())),
         );
-        let deserted = driver.act(|member, _| {
+        let deserted = carrier.act(|member, _| {
             member.end_stay();
             member.has_lost_coordinator() || member.farewell() == Some(Farewell::Disorderly)
         });
@@ -267,13 +267,13 @@ impl<D: Carrier> RankExchange<D> {
             DEPARTURE_LIMIT
         };
         let is_well = if *rank == Rank::ZERO {
-            driver.wait_for_departures(limit)
+            carrier.wait_for_departures(limit)
         } else {
             !deserted
         };
-        let is_well = driver.shut_down() && is_well;
+        let is_well = carrier.shut_down() && is_well;
         // Only now nothing more is decided.
-        let undecided = driver.act(|member, _| member.undecided(*rank == Rank::ZERO));
+        let undecided = carrier.act(|member, _| member.undecided(*rank == Rank::ZERO));
         self.note_departure(Departure {
             in_good_hands: is_well,
             undecided,
@@ -314,7 +314,7 @@ impl<D: Carrier> Exchange for RankExchange<D> {
             self.world.is_used.store(true, Ordering::Relaxed);
         }
         let channel = self.channel;
-        self.driver().act(|member, _| {
+        self.carrier().act(|member, _| {
             let failure = member.failure(channel).cloned();
             match failure {
                 // A failure that came between two calls is told as it is, and once.
@@ -338,7 +338,7 @@ impl<D: Carrier> Exchange for RankExchange<D> {
                 contribution.body.len(),
             )));
         }
-        self.driver()
+        self.carrier()
             .act_and_wait_later(|member, now| member.contribute(ticket, round, contribution, now))
             .map_err(|failure| self.tell(failure))
     }
@@ -355,7 +355,7 @@ impl<D: Carrier> Exchange for RankExchange<D> {
             Some(Ok(verdict)) => {
                 if self.world.rank == Rank::ZERO {
                     // The process may end right after this: the others' verdict must be under way.
-                    self.driver().settle(SETTLE_LIMIT);
+                    self.carrier().settle(SETTLE_LIMIT);
                 }
                 Ok(Some(verdict))
             }
@@ -371,7 +371,7 @@ impl<D: Carrier> Exchange for RankExchange<D> {
         }
         let doing = ticket.activity(Phase::Publishing);
         let cause = Error::raised(self.me(), doing, "it gave the call up");
-        self.driver()
+        self.carrier()
             .act(|member, now| member.abandon(ticket, cause, now));
     }
 
@@ -382,8 +382,8 @@ impl<D: Carrier> Exchange for RankExchange<D> {
         let activity = ticket.activity(phase);
         let cause = cause.raised_by(&self.me(), activity.clone());
         let channel = ticket.channel;
-        let driver = self.driver();
-        driver.act(|member, _| {
+        let carrier = self.carrier();
+        carrier.act(|member, _| {
             if member.failure(channel).is_none() {
                 member.fail(channel, Some(ticket.epoch), cause.clone(), activity);
             }
@@ -392,7 +392,7 @@ impl<D: Carrier> Exchange for RankExchange<D> {
             member.failure(channel).cloned()
         });
         let agreed = agreed.unwrap_or_else(|| {
-            driver.act(|member, _| member.give_up(channel, &cause));
+            carrier.act(|member, _| member.give_up(channel, &cause));
             cause
         });
         self.tell(agreed)
@@ -402,9 +402,10 @@ impl<D: Carrier> Exchange for RankExchange<D> {
         self.check()?;
         self.world.interrupt.poll_if_due(Instant::now());
         let doing = ticket.activity(phase);
-        let driver = self.driver();
-        let progress = driver.act(|member, now| member.progress(ticket.channel, doing, bytes, now));
-        driver.nudge();
+        let carrier = self.carrier();
+        let progress =
+            carrier.act(|member, now| member.progress(ticket.channel, doing, bytes, now));
+        carrier.nudge();
         progress
     }
 
@@ -413,20 +414,20 @@ impl<D: Carrier> Exchange for RankExchange<D> {
             return;
         }
         let doing = ticket.activity(Phase::Reading);
-        let driver = self.driver();
-        driver.act(|member, now| member.stalled(ticket.channel, doing, waits_for, idle, now));
-        driver.nudge();
+        let carrier = self.carrier();
+        carrier.act(|member, now| member.stalled(ticket.channel, doing, waits_for, idle, now));
+        carrier.nudge();
     }
 
     fn done(&self, ticket: &Ticket) {
         if self.check().is_ok() {
-            self.driver()
+            self.carrier()
                 .act(|member, _| member.done(ticket.channel, ticket.epoch));
         }
     }
 
     fn set_reclaim_sink(&self, sink: ReclaimSink) {
-        self.driver().set_reclaim_sink(sink);
+        self.carrier().set_reclaim_sink(sink);
     }
 
     fn interrupt(&self, cause: Error) {
@@ -434,7 +435,7 @@ impl<D: Carrier> Exchange for RankExchange<D> {
             return;
         }
         let (me, channel) = (self.me(), self.channel);
-        self.driver().act(|member, _| {
+        self.carrier().act(|member, _| {
             let cause = cause.raised_by(&me, member.doing());
             if channel == ChannelId::WORLD {
                 member.interrupt(&cause);
@@ -456,7 +457,7 @@ impl<D: Carrier> Exchange for RankExchange<D> {
         };
         let size = WorldSize::new(u32::try_from(peers.len()).unwrap_or(u32::MAX))?;
         let ranks = peers.iter().map(|peer| peer.rank).collect();
-        self.driver()
+        self.carrier()
             .act(|member, now| member.open(channel, ranks, now))?;
         Ok(Box::new(Self {
             channel,

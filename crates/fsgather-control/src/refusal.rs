@@ -3,7 +3,7 @@
 //! A refusal is a record like any other, and may be left over from a crashed run. So a member believes it
 //! only if it has seen, and tried in vain, the record of that very world before.
 //!
-//! [`refuse_latecomers`] tells those who come after a meeting has failed. That refusal stays, and the board hands it
+//! [`refuse_latecomers`] tells those who come after a meeting has failed. That refusal stays, and the backend hands it
 //! over only to processes that ran already when it was left.
 
 use std::{
@@ -39,7 +39,7 @@ const WORD_LIMIT: Duration = Duration::from_secs(2);
 /// Tells everybody who has tried to reach this world why it has failed.
 pub(crate) fn refuse(
     config: &Config,
-    board: &dyn RendezvousBackend,
+    backend: &dyn RendezvousBackend,
     communicator: Uuid,
     failure: &Error,
 ) {
@@ -48,31 +48,33 @@ pub(crate) fn refuse(
         refusal: Some(failure.clone()),
         ..config::record(config)
     };
-    show(config, board, &record, |shown_for| {
+    show(config, backend, &record, |shown_for| {
         shown_for >= SEEN_BY_ALL
-            && (shown_for >= LIMIT || objections(board, communicator).is_empty())
+            && (shown_for >= LIMIT || objections(backend, communicator).is_empty())
     });
 }
 
 /// Tells everybody that the world has failed before there was anything that they could have tried.
-pub(crate) fn refuse_unseen(config: &Config, board: &dyn RendezvousBackend, failure: &Error) {
+pub(crate) fn refuse_unseen(config: &Config, backend: &dyn RendezvousBackend, failure: &Error) {
     let communicator = Uuid::new_v4();
     let record = Record {
         communicator,
         ..config::record(config)
     };
-    show(config, board, &record, |shown_for| shown_for >= SEEN_BY_ALL);
-    refuse(config, board, communicator, failure);
+    show(config, backend, &record, |shown_for| {
+        shown_for >= SEEN_BY_ALL
+    });
+    refuse(config, backend, communicator, failure);
 }
 
 /// Posts a record and takes it down again once `is_enough`, or when this rank is interrupted.
 fn show(
     config: &Config,
-    board: &dyn RendezvousBackend,
+    backend: &dyn RendezvousBackend,
     record: &Record,
     is_enough: impl Fn(Duration) -> bool,
 ) {
-    if let Err(error) = board.post(&record.to_bytes()) {
+    if let Err(error) = backend.post(&record.to_bytes()) {
         tracing::debug!("the others could not be told: {error}");
         return;
     }
@@ -88,18 +90,18 @@ fn show(
             Err(mpsc::RecvTimeoutError::Timeout) => {}
             Ok(()) | Err(mpsc::RecvTimeoutError::Disconnected) => break,
         }
-        if let Err(error) = board.tend(posted.elapsed()) {
+        if let Err(error) = backend.tend(posted.elapsed()) {
             tracing::debug!("a record could not be tended: {error}");
         }
     }
-    board.take_down();
+    backend.take_down();
 }
 
 /// Leaves word that there will be no world, for ranks that come later; best effort, since it may be the directory
 /// that fails. It does not wait for one that hangs.
 pub(crate) fn refuse_latecomers(
     config: &Config,
-    board: &Arc<dyn RendezvousBackend>,
+    backend: &Arc<dyn RendezvousBackend>,
     failure: &Error,
 ) {
     let record = Record {
@@ -110,14 +112,14 @@ pub(crate) fn refuse_latecomers(
         }),
         ..config::record(config)
     };
-    let leave = move |board: &dyn RendezvousBackend| {
-        if let Err(error) = board.refuse(&record.to_bytes()) {
+    let leave = move |backend: &dyn RendezvousBackend| {
+        if let Err(error) = backend.refuse(&record.to_bytes()) {
             tracing::debug!("ranks that come later cannot be told: {error}");
         }
     };
     let (done, told) = mpsc::channel();
     let thread = thread::Builder::new().name("fsgather-word".into());
-    let (its, leave_there) = (Arc::clone(board), leave.clone());
+    let (its, leave_there) = (Arc::clone(backend), leave.clone());
     let started = thread.spawn(move || {
         leave_there(&*its);
         // Nobody waits any more if it has taken long.
@@ -126,7 +128,7 @@ pub(crate) fn refuse_latecomers(
     match started {
         Ok(_) => drop(told.recv_timeout(WORD_LIMIT)),
         // The want of threads may be what has to be told.
-        Err(_) => leave(&**board),
+        Err(_) => leave(&**backend),
     }
 }
 
@@ -151,8 +153,8 @@ pub(crate) fn refusal_in(records: &[Vec<u8>], hearer: &Hearer) -> Option<Error> 
 
 /// What an earlier meeting of this job has come to, where it failed in the minutes before this process was started: it may
 /// come too late for the only one.
-pub(crate) fn earlier_failure(board: &dyn RendezvousBackend, hearer: &Hearer) -> Option<String> {
-    let records = board.earlier_refusals();
+pub(crate) fn earlier_failure(backend: &dyn RendezvousBackend, hearer: &Hearer) -> Option<String> {
+    let records = backend.earlier_refusals();
     let records = records
         .iter()
         .filter_map(|bytes| Record::from_bytes(bytes).ok());
@@ -170,12 +172,12 @@ pub(crate) fn looking_back_after(join_patience: Duration) -> Duration {
 
 /// Waits for a while, and then looks for what an earlier meeting has come to; never ends where there is nothing to tell.
 pub(crate) async fn look_back(
-    board: Arc<dyn RendezvousBackend>,
+    backend: Arc<dyn RendezvousBackend>,
     join_patience: Duration,
     hearer: Hearer,
 ) -> String {
     tokio::time::sleep(looking_back_after(join_patience)).await;
-    let looked = Aside::start(move || earlier_failure(&*board, &hearer));
+    let looked = Aside::start(move || earlier_failure(&*backend, &hearer));
     match looked.finish().await {
         Ok(Some(failure)) => failure,
         Ok(None) | Err(_) => std::future::pending().await,
@@ -183,8 +185,8 @@ pub(crate) async fn look_back(
 }
 
 /// The objections to one world's record.
-pub(crate) fn objections(board: &dyn RendezvousBackend, communicator: Uuid) -> Vec<Objection> {
-    let found = board.objections().unwrap_or_else(|error| {
+pub(crate) fn objections(backend: &dyn RendezvousBackend, communicator: Uuid) -> Vec<Objection> {
+    let found = backend.objections().unwrap_or_else(|error| {
         tracing::debug!("cannot look for objections: {error}");
         Vec::new()
     });

@@ -1,4 +1,4 @@
-//! A rank's line to the others: [`TcpCarrier`], the driver over TCP.
+//! A rank's line to the others: [`TcpCarrier`], the carrier over TCP.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},

@@ -80,13 +80,14 @@ pub fn threads(
     world_size
         .ranks()
         .map(|rank| {
-            let driver = ThreadCarrier {
+            let carrier = ThreadCarrier {
                 rank,
                 room: Arc::clone(&room),
             };
             let interrupt = Interrupt::default();
-            let seat = RankExchange::new(rank, world_size, peers.clone(), None, interrupt, driver);
-            Box::new(seat) as Box<dyn Exchange>
+            let exchange =
+                RankExchange::new(rank, world_size, peers.clone(), None, interrupt, carrier);
+            Box::new(exchange) as Box<dyn Exchange>
         })
         .collect()
 }

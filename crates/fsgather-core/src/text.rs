@@ -73,6 +73,24 @@ pub fn bytes_text(bytes: u64) -> String {
     format!("{size:.1} {}", UNITS[unit])
 }
 
+/// Ranks in ascending order as messages list them: `0-3 7`. Two neighbours are two ranks, not a range.
+#[must_use]
+pub fn rank_ranges(ranks: &[u32]) -> String {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for &rank in ranks {
+        match ranges.last_mut() {
+            Some((_, last)) if rank == last.saturating_add(1) => *last = rank,
+            _ => ranges.push((rank, rank)),
+        }
+    }
+    let texts = ranges.into_iter().map(|(first, last)| match last - first {
+        0 => first.to_string(),
+        1 => format!("{first} {last}"),
+        _ => format!("{first}-{last}"),
+    });
+    texts.collect::<Vec<String>>().join(" ")
+}
+
 /// The text, or as much of its beginning as fits into so many bytes together with a note that it was cut.
 pub(crate) fn cut_text(text: &str, most: usize) -> String {
     if text.len() <= most {
@@ -168,6 +186,8 @@ mod tests {
             assert_eq!(typed_duration_text(duration), text);
         }
         assert!(duration_text(Duration::MAX).ends_with(" d 7 h"));
+        assert_eq!(rank_ranges(&[0, 1, 2, 3, 7, 9, 10]), "0-3 7 9 10");
+        assert_eq!(rank_ranges(&[]), "");
         assert_eq!(bytes_text(17), "17 bytes");
         assert_eq!(bytes_text(64 << 20), "64.0 MiB");
         assert_eq!(bytes_text(u64::MAX), "16384.0 PiB");

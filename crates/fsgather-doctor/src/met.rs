@@ -5,7 +5,7 @@ use std::time::Instant;
 use fsgather::{Communicator, Pieces};
 use fsgather_core::{Activity, Error, Interrupt, Peer, Phase, ProcessId};
 use fsgather_rendezvous::{
-    join::{Joined, Purpose, Request, join},
+    join::{Joined, Request, join},
     local_context::LocalContext,
     sharing::Talk,
 };
@@ -32,16 +32,12 @@ impl Met {
     /// Meets the other ranks.
     pub(crate) fn join(request: Request<'_>) -> Result<Self, Error> {
         let interrupt = request.interrupt.clone();
-        let joined = join(Request {
-            purpose: Purpose::Diagnose,
-            ..request
-        })?;
         let Joined {
             exchange,
             communicator,
             processes,
             context,
-        } = joined;
+        } = join(request)?;
         Ok(Self {
             communicator: Communicator::relayed(exchange, processes.clone(), &interrupt, SITE),
             id: communicator,

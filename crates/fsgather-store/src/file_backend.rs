@@ -39,7 +39,7 @@ pub struct BackendDirectory {
 /// Records as files in one or several rendezvous directories.
 ///
 /// A record is one file, made exclusively with mode 0600, written once and never changed. It is taken
-/// down when the board is dropped, unless that happens in a forked child.
+/// down when the backend is dropped, unless that happens in a forked child.
 ///
 /// ```
 /// # use fsgather_core::{JobKey, WorldSize};
@@ -54,11 +54,11 @@ pub struct BackendDirectory {
 /// let directory = make_rendezvous(place.path())?;
 /// let own = check_writable(&directory)?;
 /// let places = vec![BackendDirectory { directory, own }];
-/// let board = FileBackend::new(places, key.hash(), this_process()?);
-/// board.post(b"I listen on port 4711")?;
-/// assert_eq!(board.records()?, [b"I listen on port 4711"]);
-/// board.take_down();
-/// assert!(board.records()?.is_empty());
+/// let backend = FileBackend::new(places, key.hash(), this_process()?);
+/// backend.post(b"I listen on port 4711")?;
+/// assert_eq!(backend.records()?, [b"I listen on port 4711"]);
+/// backend.take_down();
+/// assert!(backend.records()?.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
@@ -106,7 +106,7 @@ impl Foreign {
     }
 }
 
-/// What is left on a board.
+/// What is left in a rendezvous directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Record,
@@ -153,7 +153,7 @@ const FOREIGN_KEPT: Duration = Duration::from_secs(10);
 const REFUSAL_KEPT: Duration = Duration::from_mins(10);
 
 impl FileBackend {
-    /// A board for the world with this key. Nothing is touched until it is used.
+    /// A backend for the world with this key. Nothing is touched until it is used.
     #[must_use]
     pub fn new(places: Vec<BackendDirectory>, key: KeyHash, me: ProcessId) -> Self {
         Self {
@@ -555,7 +555,7 @@ impl RendezvousBackend for FileBackend {
 
 impl Drop for FileBackend {
     fn drop(&mut self) {
-        // A forked child inherits the board, but the record is its parent's.
+        // A forked child inherits the backend, but the record is its parent's.
         if std::process::id() == self.me.pid {
             self.take_down();
         }

@@ -27,7 +27,7 @@ fn place() -> (tempfile::TempDir, BackendDirectory) {
     (place, board_place)
 }
 
-fn board(place: &BackendDirectory) -> FileBackend {
+fn backend(place: &BackendDirectory) -> FileBackend {
     FileBackend::new(vec![place.clone()], key(0), this_process().unwrap())
 }
 
@@ -41,7 +41,7 @@ fn only_file(place: &BackendDirectory) -> PathBuf {
 #[test]
 fn a_posted_record_is_found_by_others_of_the_same_key_only() {
     let (_dir, place) = place();
-    let (poster, finder) = (board(&place), board(&place));
+    let (poster, finder) = (backend(&place), backend(&place));
     let stranger = FileBackend::new(vec![place], key(1), this_process().unwrap());
     assert!(finder.records().unwrap().is_empty());
     poster.post(b"word").unwrap();
@@ -54,7 +54,7 @@ fn a_posted_record_is_found_by_others_of_the_same_key_only() {
 #[test]
 fn records_are_private() {
     let (_dir, place) = place();
-    let poster = board(&place);
+    let poster = backend(&place);
     poster.post(b"secret").unwrap();
     let mode = std::fs::metadata(only_file(&place)).unwrap().permissions();
     assert_eq!(mode.mode() & 0o777, 0o600);
@@ -63,7 +63,7 @@ fn records_are_private() {
 #[test]
 fn a_second_rank_0_is_seen_while_tending_and_the_own_record_is_not() {
     let (_dir, place) = place();
-    let (one, other) = (board(&place), board(&place));
+    let (one, other) = (backend(&place), backend(&place));
     one.post(b"one").unwrap();
     assert!(one.tend(Duration::ZERO).unwrap().is_empty());
     other.post(b"other").unwrap();
@@ -74,7 +74,7 @@ fn a_second_rank_0_is_seen_while_tending_and_the_own_record_is_not() {
 #[test]
 fn tending_touches_the_directory_when_due() {
     let (dir, place) = place();
-    let poster = board(&place);
+    let poster = backend(&place);
     poster.post(b"word").unwrap();
     let long_ago = std::fs::FileTimes::new().set_modified(SystemTime::UNIX_EPOCH);
     let open = std::fs::File::open(dir.path()).unwrap();
@@ -104,7 +104,7 @@ fn one_place_that_works_is_enough_and_a_missing_one_is_no_error() {
     both.post(b"word").unwrap();
     assert_eq!(both.records().unwrap(), [b"word"]);
     assert!(both.place().contains(" and "));
-    let neither = board(&missing);
+    let neither = backend(&missing);
     assert!(neither.records().unwrap().is_empty());
     let error = neither.post(b"word").unwrap_err();
     assert!(matches!(error, Error::Storage { .. }), "{error}");
@@ -119,13 +119,13 @@ fn a_place_that_cannot_be_listed_is_an_error() {
         directory: path,
         own: good.own,
     };
-    assert!(board(&file).records().is_err());
+    assert!(backend(&file).records().is_err());
 }
 
 #[test]
 fn torn_foreign_linked_and_oversized_records_are_passed_over() {
     let (_dir, place) = place();
-    let poster = board(&place);
+    let poster = backend(&place);
     poster.post(b"word").unwrap();
     let good = only_file(&place);
     let bytes = std::fs::read(&good).unwrap();
@@ -140,9 +140,9 @@ fn torn_foreign_linked_and_oversized_records_are_passed_over() {
     std::fs::write(sibling(4), vec![0; 100_000]).unwrap();
     symlink(&good, sibling(5)).unwrap();
     std::fs::create_dir(sibling(6)).unwrap();
-    assert_eq!(board(&place).records().unwrap(), [b"word"]);
+    assert_eq!(backend(&place).records().unwrap(), [b"word"]);
     // A write that was in progress is read once it is complete.
-    let finder = board(&place);
+    let finder = backend(&place);
     assert_eq!(finder.records().unwrap().len(), 1);
     std::fs::write(sibling(1), &bytes).unwrap();
     assert_eq!(finder.records().unwrap().len(), 2);
@@ -151,25 +151,25 @@ fn torn_foreign_linked_and_oversized_records_are_passed_over() {
 #[test]
 fn records_of_other_users_are_passed_over() {
     let (_dir, place) = place();
-    let poster = board(&place);
+    let poster = backend(&place);
     poster.post(b"word").unwrap();
     let stranger = BackendDirectory {
         own: OwnUid(place.own.0 + 1),
         ..place
     };
-    assert!(board(&stranger).records().unwrap().is_empty());
+    assert!(backend(&stranger).records().unwrap().is_empty());
 }
 
 #[test]
 fn names_of_other_users_are_looked_at_once() {
     let (_dir, place) = place();
-    let poster = board(&place);
+    let poster = backend(&place);
     poster.post(b"word").unwrap();
     let stranger = BackendDirectory {
         own: OwnUid(place.own.0 + 1),
         ..place.clone()
     };
-    let mut finder = board(&stranger);
+    let mut finder = backend(&stranger);
     assert!(finder.records().unwrap().is_empty());
     assert_eq!(
         finder.lock().foreign.names[&finder.places[0].directory].len(),
@@ -202,10 +202,10 @@ fn sweeping_removes_what_the_dead_have_left_and_nothing_else() {
         FileBackend::new(places(), key(0), unknown),
         FileBackend::new(places(), key(1), dead),
     ];
-    for (number, board) in (0_u8..).zip(&boards) {
-        board.post(&[number]).unwrap();
+    for (number, backend) in (0_u8..).zip(&boards) {
+        backend.post(&[number]).unwrap();
     }
-    let own = board(&place);
+    let own = backend(&place);
     own.post(b"own").unwrap();
     own.sweep();
     let mut left = own.records().unwrap();
@@ -217,10 +217,10 @@ fn sweeping_removes_what_the_dead_have_left_and_nothing_else() {
 #[test]
 fn dropping_the_board_takes_the_record_down_but_not_in_a_forked_child() {
     let (_dir, place) = place();
-    let poster = board(&place);
+    let poster = backend(&place);
     poster.post(b"word").unwrap();
     drop(poster);
-    assert!(board(&place).records().unwrap().is_empty());
+    assert!(backend(&place).records().unwrap().is_empty());
     let parent = ProcessId {
         pid: u32::MAX,
         ..this_process().unwrap()
@@ -228,7 +228,7 @@ fn dropping_the_board_takes_the_record_down_but_not_in_a_forked_child() {
     let inherited = FileBackend::new(vec![place.clone()], key(0), parent);
     inherited.post(b"word").unwrap();
     drop(inherited);
-    assert_eq!(board(&place).records().unwrap(), [b"word"]);
+    assert_eq!(backend(&place).records().unwrap(), [b"word"]);
 }
 
 #[test]
@@ -285,6 +285,6 @@ fn an_old_refusal_of_any_job_is_swept() {
     let long_ago = SystemTime::now() - REFUSAL_KEPT - Duration::from_secs(5);
     let file = std::fs::File::options().write(true).open(&path).unwrap();
     file.set_modified(long_ago).unwrap();
-    board(&place).sweep();
+    backend(&place).sweep();
     assert!(!path.exists());
 }

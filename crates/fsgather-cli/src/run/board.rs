@@ -8,7 +8,7 @@ use std::{
 };
 
 use fsgather::WorldSize;
-use fsgather_report::{progress, progress::Report};
+use fsgather_report::progress::{self, Report};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::variables::Variable;

@@ -7,7 +7,7 @@ use std::{
     os::{fd::AsRawFd, unix::fs::FileExt},
 };
 
-use fsgather_report::{last_error, last_error::LastError};
+use fsgather_report::last_error::{self, LastError};
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::variables::Variable;

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use fsgather::Rank;
+use fsgather_core::rank_ranges;
 use signal_hook::low_level::signal_name;
 
 use crate::exit;
@@ -64,23 +65,9 @@ impl fmt::Display for Outcome {
 
 /// Names ranks, in order, in as few words as possible: `rank 3`, `ranks 0-2 7`.
 pub(super) fn rank_list(ranks: &[Rank]) -> String {
-    let mut spans: Vec<(u32, u32)> = Vec::new();
-    for rank in ranks.iter().map(|rank| rank.get()) {
-        match spans.last_mut() {
-            Some((_, last)) if *last + 1 == rank => *last = rank,
-            _ => spans.push((rank, rank)),
-        }
-    }
-    let text: Vec<String> = spans
-        .into_iter()
-        .map(|(first, last)| match last - first {
-            0 => first.to_string(),
-            1 => format!("{first} {last}"),
-            _ => format!("{first}-{last}"),
-        })
-        .collect();
     let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
-    format!("{noun} {}", text.join(" "))
+    let numbers: Vec<u32> = ranks.iter().map(|rank| rank.get()).collect();
+    format!("{noun} {}", rank_ranges(&numbers))
 }
 
 #[cfg(test)]
@@ -113,14 +100,5 @@ mod tests {
         assert!(Outcome::Code(143).obeys(15));
         assert!(!Outcome::Code(1).obeys(15));
         assert!(!Outcome::Signal(9).obeys(15));
-    }
-
-    #[test]
-    fn neighbours_are_listed_as_spans() {
-        let list =
-            |ranks: &[u32]| rank_list(&ranks.iter().copied().map(Rank::new).collect::<Vec<_>>());
-        assert_eq!(list(&[3]), "rank 3");
-        assert_eq!(list(&[0, 1]), "ranks 0 1");
-        assert_eq!(list(&[0, 1, 2, 7, 9, 10]), "ranks 0-2 7 9 10");
     }
 }

@@ -1,4 +1,4 @@
-//! A rank's line to the others: [`FileCarrier`], the driver over marker files.
+//! A rank's line to the others: [`FileCarrier`], the carrier over marker files.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},

@@ -314,7 +314,7 @@ fn different_owners_of_files_are_a_problem() {
     assert!(
         finding
             .text
-            .ends_with("of uid 1000 those of 0, 1, of uid 65534 those of 2, 3"),
+            .ends_with("uid 1000 owns those of ranks 0 1, uid 65534 owns those of ranks 2 3"),
         "{finding:?}"
     );
     // What each sees for itself is a note.

@@ -46,26 +46,6 @@ pub(super) fn hosts(ranks: &[RankFacts], wanted: impl Fn(&RankFacts) -> bool) ->
     hosts
 }
 
-/// Ranks as ranges: `0-3, 7`.
-pub(super) fn ranges(ranks: &[u32]) -> String {
-    let mut ranges: Vec<(u32, u32)> = Vec::new();
-    for &rank in ranks {
-        match ranges.last_mut() {
-            Some((_, last)) if rank == last.saturating_add(1) => *last = rank,
-            _ => ranges.push((rank, rank)),
-        }
-    }
-    let texts: Vec<String> = ranges
-        .into_iter()
-        .map(|(first, last)| match last - first {
-            0 => first.to_string(),
-            1 => format!("{first}, {last}"),
-            _ => format!("{first}-{last}"),
-        })
-        .collect();
-    texts.join(", ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,7 +65,5 @@ mod tests {
             (count(1, "rank"), count(0, "host")),
             ("1 rank".into(), "0 hosts".into())
         );
-        assert_eq!(ranges(&[0, 1, 2, 3, 7, 9, 10]), "0-3, 7, 9, 10");
-        assert_eq!(ranges(&[]), "");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fsgather_core::Error;
+use fsgather_core::{Error, rank_ranges};
 
 use super::{
     files::{CLOCKS, ahead_or_behind, is_off},
@@ -119,7 +119,7 @@ fn differences(ranks: &[RankFacts]) -> Vec<Finding> {
                 .iter()
                 .map(|(value, with)| {
                     let word = if with.len() == 1 { "rank" } else { "ranks" };
-                    format!("{value} on {word} {}", text::ranges(with))
+                    format!("{value} on {word} {}", rank_ranges(with))
                 })
                 .collect();
             Finding::warning(
@@ -351,7 +351,7 @@ fn owners(ranks: &[RankFacts]) -> Option<Finding> {
     }
     let told: Vec<String> = uids
         .iter()
-        .map(|(uid, with)| format!("of uid {uid} those of {}", text::ranges(with)))
+        .map(|(uid, with)| format!("uid {uid} owns those of ranks {}", rank_ranges(with)))
         .collect();
     Some(Finding::problem(
         Topic::Directory,

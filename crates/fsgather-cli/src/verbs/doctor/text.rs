@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use fsgather_core::bytes_text;
+use fsgather_core::{bytes_text, rank_ranges};
 use fsgather_doctor::{
     Conclusion, Diagnosis, Finding, Level, RankFacts, ReachFact, SettingFact, WorldFacts,
 };
@@ -142,7 +142,7 @@ fn hosts(ranks: &[RankFacts], world: Option<&WorldFacts>, look: &Look) -> String
         table.row(
             vec![
                 plain(host).into(),
-                ranges(&of_host).into(),
+                rank_ranges(&of_host).into(),
                 or_dash(mount.map(|mount| plain(&format!("{} {}", mount.kind, mount.source)))),
                 or_dash(capacity.map(|capacity| bytes_text(capacity.free_bytes))),
                 match (is_tried, is_blind) {
@@ -235,32 +235,10 @@ fn who(concerned: &[u32], ranks: &[RankFacts]) -> String {
         .into_iter()
         .map(|(host, with)| {
             let word = if with.len() == 1 { "rank" } else { "ranks" };
-            format!("{word} {} on {}", ranges(&with), plain(host))
+            format!("{word} {} on {}", rank_ranges(&with), plain(host))
         })
         .collect();
     format!("{}: ", told.join(", "))
-}
-
-/// Ranks as ranges: `0-3, 7`.
-fn ranges(ranks: &[u32]) -> String {
-    let mut ranges: Vec<(u32, u32)> = Vec::new();
-    for &rank in ranks {
-        match ranges.last_mut() {
-            Some((_, last)) if rank == last.saturating_add(1) => *last = rank,
-            _ => ranges.push((rank, rank)),
-        }
-    }
-    let texts: Vec<String> = ranges
-        .into_iter()
-        .map(|(first, last)| {
-            if first == last {
-                first.to_string()
-            } else {
-                format!("{first}-{last}")
-            }
-        })
-        .collect();
-    texts.join(", ")
 }
 
 fn conclusion(diagnosis: &Diagnosis, look: &Look) -> String {
@@ -354,6 +332,6 @@ mod tests {
         let ranks = [on(0, "n1"), on(1, "n1"), on(2, "n2"), on(3, "n2")];
         assert_eq!(who(&[0, 1, 2, 3], &ranks), "");
         assert_eq!(who(&[3], &ranks), "rank 3 on n2: ");
-        assert_eq!(who(&[1, 2, 3], &ranks), "rank 1 on n1, ranks 2-3 on n2: ");
+        assert_eq!(who(&[1, 2, 3], &ranks), "rank 1 on n1, ranks 2 3 on n2: ");
     }
 }

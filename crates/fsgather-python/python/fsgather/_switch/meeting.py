@@ -372,16 +372,18 @@ def _not_asked(*_arguments: Any) -> Any:
 
 def _at_exit() -> None:
     """Leaves the world of all ranks, and says why if this process ends by an exception, to the launcher as well."""
+    error = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
+    formation = _formation
+    if formation is None and (error is None or not _was_in_a_job):
+        return
     from fsgather._communicator import _last_words
     from fsgather._switch import elastic
 
-    error = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
-    formation = _formation
     # Before anybody can hear of it.
-    if error is not None and _was_in_a_job:
-        elastic.leave_word(error)
-    elif error is None and formation is not None:
+    if error is None:
         elastic.leave_word_of_end()
+    elif _was_in_a_job:
+        elastic.leave_word(error)
     if formation is not None:
         formation.end(None if error is None else _last_words(error, os.environ.get("RANK")))
 
