@@ -1,4 +1,4 @@
-//! Cleans a directory as `fsgather clean --execute` does, but with less patience: `clean DIR WATCH_MS`.
+//! Cleans a directory as `fsgather clean --execute` does, but with less timeout: `clean DIR WATCH_MS`.
 //!
 //! Silence counts from the first moment, and beats are watched for as long as the argument says.
 

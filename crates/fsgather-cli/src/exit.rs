@@ -95,7 +95,7 @@ mod tests {
             (
                 Error::Timeout {
                     during: "barrier #1".into(),
-                    patience: Duration::from_secs(1),
+                    timeout: Duration::from_secs(1),
                     missing: Vec::new(),
                     hint: "wait".into(),
                 },

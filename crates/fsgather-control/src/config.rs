@@ -73,9 +73,9 @@ pub struct Config {
     /// What messages call this job.
     pub job: String,
     /// How long nothing may move before a call fails; rank 0's counts.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// How long meeting may take in all.
-    pub join_patience: Duration,
+    pub join_timeout: Duration,
     /// Where rank 0 listens when it leaves a record; 0 for any free port.
     pub ports: RangeInclusive<u16>,
     /// Which addresses rank 0 publishes.
@@ -114,7 +114,7 @@ pub(crate) fn join_request(config: &Config) -> Join {
         world_size: config.world_size,
         nonce: Uuid::new_v4().as_u128(),
         process: config.process.clone(),
-        patience: config.patience,
+        timeout: config.timeout,
         start: config.start,
         attempt: config.attempt,
         belonging: config.bond.belonging(),

@@ -23,7 +23,7 @@ pub(crate) struct Findings {
 #[derive(Debug)]
 pub(crate) struct Fruitless<'a> {
     pub(crate) rank: Rank,
-    pub(crate) patience: Duration,
+    pub(crate) timeout: Duration,
     /// Where this rank has looked.
     pub(crate) place: &'a str,
     /// Whether that is an address, not a rendezvous backend.
@@ -75,7 +75,7 @@ impl Findings {
             "rank {rank} found no rank 0 of its world in {place} within {}; tried {}. See whether rank 0 \
              is running; set FSGATHER_INTERFACE to the network that all hosts share, or \
              FSGATHER_JOIN_TIMEOUT to wait longer",
-            fsgather_core::duration_text(search.patience),
+            fsgather_core::duration_text(search.timeout),
             failures.join("; ")
         ))
     }
@@ -90,12 +90,12 @@ impl Fruitless<'_> {
             .map(|(host, pid)| (host.to_owned(), pid.parse().unwrap_or(0)));
         Error::Timeout {
             during: format!("meeting (looked in {} for rank 0 {what})", self.place),
-            patience: self.patience,
+            timeout: self.timeout,
             missing: vec![Missing {
                 rank: Rank::ZERO,
                 last_seen: process
                     .is_some()
-                    .then_some((Activity::outside(Phase::Joining), self.patience)),
+                    .then_some((Activity::outside(Phase::Joining), self.timeout)),
                 process,
             }],
             hint: format!(
@@ -135,7 +135,7 @@ mod tests {
         };
         let search = Fruitless {
             rank: Rank::new(3),
-            patience: Duration::from_secs(15),
+            timeout: Duration::from_secs(15),
             place: "/shared",
             is_address: false,
             coordinator: None,

@@ -84,7 +84,7 @@ async fn seek_with(
     mut marker_events: mpsc::UnboundedReceiver<(String, Event)>,
 ) -> Result<Found, Unmet> {
     let started = Instant::now();
-    let mut deadline = AwakeDeadline::after(started, seeker.search.config.join_patience);
+    let mut deadline = AwakeDeadline::after(started, seeker.search.config.join_timeout);
     let (endings, mut ended) = mpsc::channel::<(String, Ending)>(8);
     let mut listings = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
     let mut look_at = started;
@@ -142,12 +142,12 @@ async fn seek_with(
         }
         if is_in {
             // From here on rank 0 keeps the time; this is for the case that it stops.
-            let patience = seeker
+            let timeout = seeker
                 .search
                 .config
-                .join_patience
+                .join_timeout
                 .saturating_add(COORDINATOR_GRACE);
-            deadline = AwakeDeadline::after(Instant::now(), patience);
+            deadline = AwakeDeadline::after(Instant::now(), timeout);
             seeker.expecting.tell_rivals().await;
         }
     }
@@ -571,7 +571,7 @@ impl Seeker {
         let at_address = matches!(self.search.whereabouts, Whereabouts::Address { .. });
         let failure = self.findings.out_of_time(&Fruitless {
             rank: self.search.join.rank,
-            patience: self.search.config.join_patience,
+            timeout: self.search.config.join_timeout,
             place: &place,
             is_address: at_address,
             coordinator: self.expecting.first_coordinator(),

@@ -40,12 +40,12 @@ impl Machines {
             world_size: config.world_size,
             communicator,
             job: config.job.clone(),
-            patience: config.patience,
-            join_patience: config.join_patience,
+            timeout: config.timeout,
+            join_timeout: config.join_timeout,
             belonging: config.bond.belonging(),
         };
         let me = coordinator_peer(&config.process);
-        let member = Member::new(me, config.patience, started);
+        let member = Member::new(me, config.timeout, started);
         Self::new(Rank::ZERO, member, Some(Coordinator::new(world, started)))
     }
 
@@ -60,7 +60,7 @@ impl Machines {
             .first()
             .ok_or_else(|| Error::rendezvous("rank 0 named no processes in its welcome"))?;
         let root = coordinator_peer(root);
-        let member = Member::new(root, welcome.patience, Instant::now());
+        let member = Member::new(root, welcome.timeout, Instant::now());
         Ok(Self::new(rank, member, None))
     }
 

@@ -26,7 +26,7 @@ pub struct Join {
     /// Where it runs.
     pub process: ProcessId,
     /// Its time-out; rank 0's counts.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// By whom it was started, where its job has no id of its own.
     pub start: Option<Start>,
     /// How often its launcher has started the job again, where it counts that.
@@ -156,7 +156,7 @@ pub struct Welcome {
     /// Where every rank runs, in rank order.
     pub processes: Vec<ProcessId>,
     /// The time-out that holds for all.
-    pub patience: Duration,
+    pub timeout: Duration,
 }
 
 /// What rank 0 says.
@@ -202,7 +202,7 @@ pub enum ToMember {
         epoch: Epoch,
     },
     /// Nothing is wrong: somebody else made progress, so do not time out yet.
-    Patience {
+    KeepWaiting {
         /// The communicator.
         channel: ChannelId,
     },

@@ -45,13 +45,13 @@ impl Objecting {
             has_objected: false,
         });
         tries.count += 1;
-        let (patience, least) = match obstacle {
+        let (timeout, least) = match obstacle {
             Obstacle::Unaddressed => (Duration::ZERO, 1),
             Obstacle::Unconnected => NO_CONNECTION,
             Obstacle::Unanswered => NO_ANSWER,
         };
         let is_clear =
-            tries.count >= least && now.saturating_duration_since(tries.since) >= patience;
+            tries.count >= least && now.saturating_duration_since(tries.since) >= timeout;
         is_clear && !std::mem::replace(&mut tries.has_objected, true)
     }
 

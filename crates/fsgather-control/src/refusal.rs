@@ -166,17 +166,17 @@ pub(crate) fn earlier_failure(backend: &dyn RendezvousBackend, hearer: &Hearer) 
 }
 
 /// When to look for it, if there is no world by then.
-pub(crate) fn looking_back_after(join_patience: Duration) -> Duration {
-    LOOK_BACK.min(join_patience / 2)
+pub(crate) fn looking_back_after(join_timeout: Duration) -> Duration {
+    LOOK_BACK.min(join_timeout / 2)
 }
 
 /// Waits for a while, and then looks for what an earlier meeting has come to; never ends where there is nothing to tell.
 pub(crate) async fn look_back(
     backend: Arc<dyn RendezvousBackend>,
-    join_patience: Duration,
+    join_timeout: Duration,
     hearer: Hearer,
 ) -> String {
-    tokio::time::sleep(looking_back_after(join_patience)).await;
+    tokio::time::sleep(looking_back_after(join_timeout)).await;
     let looked = Aside::start(move || earlier_failure(&*backend, &hearer));
     match looked.finish().await {
         Ok(Some(failure)) => failure,

@@ -67,11 +67,11 @@ impl Search {
             Whereabouts::Board(board) => Some(Arc::clone(board)),
             Whereabouts::Address { .. } => None,
         };
-        let patience = config.join_patience;
+        let timeout = config.join_timeout;
         let hearer = config::hearer(config);
         async move {
             match board {
-                Some(board) => refusal::look_back(board, patience, hearer).await,
+                Some(board) => refusal::look_back(board, timeout, hearer).await,
                 None => std::future::pending().await,
             }
         }

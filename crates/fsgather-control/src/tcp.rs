@@ -197,8 +197,8 @@ async fn form(
             communicator: credentials.communicator,
             hearer: config::hearer(config),
         };
-        let (its, board, patience) = (Arc::clone(hub), Arc::clone(board), config.join_patience);
-        let earlier = refusal::look_back(board, patience, config::hearer(config));
+        let (its, board, timeout) = (Arc::clone(hub), Arc::clone(board), config.join_timeout);
+        let earlier = refusal::look_back(board, timeout, config::hearer(config));
         tokio::spawn(async move {
             let failure = earlier.await;
             its.coordinate(|coordinator, _| coordinator.note_earlier_failure(failure));

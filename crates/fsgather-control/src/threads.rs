@@ -25,20 +25,20 @@ use crate::{
 ///
 /// The machines are those of the TCP world; messages are moved by whoever calls. There is no limit to
 /// the size of a contribution, since nothing is copied. `process` says where the ranks run, and
-/// `patience` how long nothing may move before a call fails.
+/// `timeout` how long nothing may move before a call fails.
 #[must_use]
 pub fn threads(
     world_size: WorldSize,
     process: &ProcessId,
-    patience: Duration,
+    timeout: Duration,
 ) -> Vec<Box<dyn Exchange>> {
     let now = Instant::now();
     let world = World {
         world_size,
         communicator: Uuid::new_v4(),
         job: "this process".into(),
-        patience,
-        join_patience: patience,
+        timeout,
+        join_timeout: timeout,
         belonging: Belonging::default(),
     };
     let mut coordinator = Coordinator::new(world, now);
@@ -50,7 +50,7 @@ pub fn threads(
                 world_size,
                 nonce,
                 process: process.clone(),
-                patience,
+                timeout,
                 start: None,
                 attempt: None,
                 belonging: Belonging::default(),
@@ -66,7 +66,7 @@ pub fn threads(
         pid: process.pid,
     };
     let peers: Vec<Peer> = world_size.ranks().map(peer).collect();
-    let member = |_| Member::new(peer(Rank::ZERO), patience, now);
+    let member = |_| Member::new(peer(Rank::ZERO), timeout, now);
     let room = Arc::new(ThreadWorld {
         pid: std::process::id(),
         state: Mutex::new(State {

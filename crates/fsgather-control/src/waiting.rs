@@ -42,11 +42,11 @@ pub(crate) struct AwakeDeadline {
 }
 
 impl AwakeDeadline {
-    /// `patience` from `now` on.
-    pub(crate) fn after(now: Instant, patience: Duration) -> Self {
+    /// `timeout` from `now` on.
+    pub(crate) fn after(now: Instant, timeout: Duration) -> Self {
         Self {
             clock: AwakeClock::new(now),
-            due: Deadline::after(now, patience).at(),
+            due: Deadline::after(now, timeout).at(),
         }
     }
 

@@ -30,11 +30,11 @@ fn process() -> ProcessId {
     }
 }
 
-fn tcp_world(ranks: u32, patience: Duration) -> Vec<RankExchange> {
-    tcp_world_by(MemoryBackend::default(), ranks, patience)
+fn tcp_world(ranks: u32, timeout: Duration) -> Vec<RankExchange> {
+    tcp_world_by(MemoryBackend::default(), ranks, timeout)
 }
 
-fn tcp_world_by(board: MemoryBackend, ranks: u32, patience: Duration) -> Vec<RankExchange> {
+fn tcp_world_by(board: MemoryBackend, ranks: u32, timeout: Duration) -> Vec<RankExchange> {
     let board = Arc::new(board);
     let world_size = WorldSize::new(ranks).unwrap();
     let join = |rank: Rank| {
@@ -47,8 +47,8 @@ fn tcp_world_by(board: MemoryBackend, ranks: u32, patience: Duration) -> Vec<Ran
             problem: None,
             network_namespace: 0,
             job: "a test".into(),
-            patience,
-            join_patience: Duration::from_mins(1),
+            timeout,
+            join_timeout: Duration::from_mins(1),
             ports: 0..=0,
             interfaces: Arc::new(|_, address| address.is_loopback()),
             meeting: Meeting::Board(board.clone()),
@@ -78,7 +78,7 @@ fn solo_conforms() {
 
 #[test]
 fn threads_conform() {
-    let make = |ranks, patience| threads(WorldSize::new(ranks).unwrap(), &process(), patience);
+    let make = |ranks, timeout| threads(WorldSize::new(ranks).unwrap(), &process(), timeout);
     exchange_conformance::run(&make, 5);
 }
 

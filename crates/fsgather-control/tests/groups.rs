@@ -16,7 +16,7 @@ use fsgather_core::{
     Site, Step, Ticket,
 };
 
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIME_LIMIT: Duration = Duration::from_mins(1);
 
 /// One coordinator and its members, with nothing between them.
 struct Room {
@@ -35,7 +35,7 @@ fn rank(index: usize) -> Rank {
 impl Room {
     fn new(ranks: u32) -> Self {
         let now = Instant::now();
-        let (coordinator, members) = machines::formed(ranks, PATIENCE, now);
+        let (coordinator, members) = machines::formed(ranks, TIME_LIMIT, now);
         Self {
             now,
             coordinator,

@@ -83,7 +83,7 @@ fn timed_out(others: &[u32]) -> Error {
     });
     Error::Timeout {
         during: "moving payloads".into(),
-        patience: Duration::from_mins(1),
+        timeout: Duration::from_mins(1),
         missing: missing.collect(),
         hint: "wait longer".into(),
     }

@@ -56,9 +56,9 @@ impl Room {
     }
 
     /// A rank comes to the first or the next barrier.
-    fn call(&mut self, rank: usize, patience: Option<Duration>) -> Ticket {
+    fn call(&mut self, rank: usize, timeout: Option<Duration>) -> Ticket {
         let call = Call {
-            patience,
+            timeout,
             ..Call::new(Operation::Barrier, Site::named("here"))
         };
         let member = &mut self.members[rank];
@@ -132,13 +132,13 @@ impl Room {
     fn time_out(&mut self, rank: usize, ticket: &Ticket) -> (Duration, Vec<u32>, String) {
         match self.verdict(rank, ticket) {
             Some(Err(Error::Timeout {
-                patience,
+                timeout,
                 missing,
                 hint,
                 ..
             })) => {
                 let missing = missing.iter().map(|missing| missing.rank.get());
-                (patience, missing.collect(), hint)
+                (timeout, missing.collect(), hint)
             }
             other => unreachable!("{other:?}"),
         }
@@ -188,8 +188,8 @@ fn a_call_fails_when_its_own_time_out_is_over() {
     assert!(room.is_pending(0, &one) && room.is_pending(1, &other));
     room.pass(seconds(5));
     for (rank, ticket) in [(0, one), (1, other)] {
-        let (patience, missing, hint) = room.time_out(rank, &ticket);
-        assert_eq!((patience, missing), (seconds(5), vec![2]));
+        let (timeout, missing, hint) = room.time_out(rank, &ticket);
+        assert_eq!((timeout, missing), (seconds(5), vec![2]));
         assert!(hint.contains("this call"), "{hint}");
     }
 }
@@ -201,8 +201,8 @@ fn a_call_without_one_has_that_of_the_world() {
     room.pass(just_before(WORLD));
     assert!(room.is_pending(0, &ticket));
     room.pass(WORLD);
-    let (patience, missing, hint) = room.time_out(0, &ticket);
-    assert_eq!((patience, missing), (WORLD, vec![1, 2]));
+    let (timeout, missing, hint) = room.time_out(0, &ticket);
+    assert_eq!((timeout, missing), (WORLD, vec![1, 2]));
     assert!(hint.contains("FSGATHER_TIMEOUT"), "{hint}");
 }
 
@@ -224,8 +224,8 @@ fn the_longest_time_out_of_those_who_have_come_counts() {
         assert!(room.is_pending(0, &one) && room.is_pending(1, &other));
         room.pass(until);
         for (rank, ticket) in [(0, one), (1, other)] {
-            let (patience, missing, _) = room.time_out(rank, &ticket);
-            assert_eq!((patience + seconds(3), missing), (until, vec![2]));
+            let (timeout, missing, _) = room.time_out(rank, &ticket);
+            assert_eq!((timeout + seconds(3), missing), (until, vec![2]));
         }
     }
 }
@@ -317,6 +317,6 @@ fn a_rank_0_that_is_silent_is_given_up_as_soon_as_the_call_allows() {
     room.pass(just_before(due));
     assert!(room.is_pending(1, &short) && room.is_pending(1, &long));
     room.pass(due);
-    let (patience, missing, _) = room.time_out(1, &short);
-    assert_eq!((patience, missing), (seconds(5) + GRACE, vec![0]));
+    let (timeout, missing, _) = room.time_out(1, &short);
+    assert_eq!((timeout, missing), (seconds(5) + GRACE, vec![0]));
 }

@@ -39,7 +39,7 @@ fn every_message_to_rank_0_has_its_documented_number() {
             world_size: WorldSize::ONE,
             nonce: 1,
             process: ProcessId::default(),
-            patience: Duration::from_secs(1),
+            timeout: Duration::from_secs(1),
             start: None,
             attempt: None,
             belonging: fsgather_control::bond::Belonging::default(),
@@ -118,7 +118,7 @@ fn every_message_to_members_has_its_documented_number() {
             nonces: vec![1],
             communicator: Uuid::nil(),
             processes: Vec::new(),
-            patience: Duration::ZERO,
+            timeout: Duration::ZERO,
         }),
         ToMember::Release {
             step: step(),
@@ -135,7 +135,7 @@ fn every_message_to_members_has_its_documented_number() {
             channel,
             epoch: Epoch::FIRST,
         },
-        ToMember::Patience { channel },
+        ToMember::KeepWaiting { channel },
         ToMember::Bye { orderly: true },
         ToMember::Moved,
         ToMember::Elsewhere { why: String::new() },
@@ -179,7 +179,7 @@ fn the_documented_examples_are_exact() {
         nonces: vec![1, 300],
         communicator,
         processes: Vec::new(),
-        patience: Duration::from_millis(1500),
+        timeout: Duration::from_millis(1500),
     });
     let mut expected = vec![0x02, 0x02, 0x01, 0xac, 0x02, 0x10];
     expected.extend_from_slice(communicator.as_bytes());

@@ -219,7 +219,7 @@ pub struct Call {
     pub site: Site,
     /// How long nothing may move before the call fails, if not the world's time-out. Never compared: the
     /// longest that a rank says counts.
-    pub patience: Option<Duration>,
+    pub timeout: Option<Duration>,
     /// Which way its payloads go, if it has any; also said by the set-up of that way, so that ranks of which only
     /// some need one are told the reason.
     pub way: Option<Box<Way>>,
@@ -236,7 +236,7 @@ impl Call {
             bound: None,
             type_tag: None,
             site,
-            patience: None,
+            timeout: None,
             way: None,
         }
     }
@@ -267,8 +267,8 @@ impl Call {
 
     /// The same call with a time-out of its own.
     #[must_use]
-    pub const fn with_patience(mut self, patience: Duration) -> Self {
-        self.patience = Some(patience);
+    pub const fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
         self
     }
 
@@ -413,7 +413,7 @@ mod tests {
             ..gather()
         };
         assert_eq!(gather().difference(&elsewhere), None);
-        let patient = gather().with_patience(Duration::from_secs(9));
+        let patient = gather().with_timeout(Duration::from_secs(9));
         assert_eq!(gather().difference(&patient), None);
     }
 

@@ -12,12 +12,12 @@ pub struct Deadline {
 const FOR_EVER: Duration = Duration::from_hours(100 * 365 * 24);
 
 impl Deadline {
-    /// The deadline `patience` after `now`; durations longer than a century mean a century. This is the place
+    /// The deadline `timeout` after `now`; durations longer than a century mean a century. This is the place
     /// where a user's durations meet the clock: such a sum written out would panic for the longest ones.
     #[must_use]
-    pub fn after(now: Instant, patience: Duration) -> Self {
+    pub fn after(now: Instant, timeout: Duration) -> Self {
         Self {
-            at: now + patience.min(FOR_EVER),
+            at: now + timeout.min(FOR_EVER),
         }
     }
 
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn endless_patience_does_not_overflow() {
+    fn endless_timeout_does_not_overflow() {
         let now = Instant::now();
         assert!(!Deadline::after(now, Duration::MAX).has_passed(now));
     }

@@ -40,14 +40,14 @@ pub enum Error {
     /// Nothing moved for as long as the time-out allows. `missing` names everybody we waited for.
     #[error(
         "timed out after {} without progress in {during}: waiting for {}; {hint}",
-        duration_text(*.patience),
+        duration_text(*.timeout),
         list_missing(.missing)
     )]
     Timeout {
         /// The call, or the stage of meeting, that timed out.
         during: String,
         /// How long nothing moved.
-        patience: Duration,
+        timeout: Duration,
         /// All ranks that were waited for.
         missing: Vec<Missing>,
         /// Which setting gives more time.

@@ -114,7 +114,7 @@ fn texts_of_any_length_fit_into_a_message() {
         Error::rendezvous(long()),
         Error::Timeout {
             during: long(),
-            patience: Duration::MAX,
+            timeout: Duration::MAX,
             missing: Vec::new(),
             hint: long(),
         },
@@ -174,7 +174,7 @@ fn poison_does_not_pile_up() {
 fn timeouts_list_everybody() {
     let error = Error::Timeout {
         during: "barrier #1".into(),
-        patience: Duration::from_secs(3),
+        timeout: Duration::from_secs(3),
         missing: vec![Missing {
             rank: Rank::new(1),
             process: None,

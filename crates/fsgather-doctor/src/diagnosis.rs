@@ -25,14 +25,14 @@ use crate::{
 
 /// How long ranks wait for each other, when nobody says otherwise: long enough for a launcher to start all
 /// of them, and for ranks that cannot reach rank 0 to be sure of it.
-const JOIN_PATIENCE: Duration = Duration::from_secs(30);
+const JOIN_TIME_LIMIT: Duration = Duration::from_secs(30);
 
 /// The same where it is plain that the directory in which they are to meet is not shared: they may be on one host after
 /// all.
-const SHORT_PATIENCE: Duration = Duration::from_secs(3);
+const SHORT_TIME_LIMIT: Duration = Duration::from_secs(3);
 
 /// How long nothing may move while they try things together, when nobody says otherwise.
-const PATIENCE: Duration = Duration::from_mins(2);
+const TIME_LIMIT: Duration = Duration::from_mins(2);
 
 /// What a diagnosis has come to.
 #[derive(Clone, Debug, PartialEq)]
@@ -116,7 +116,7 @@ pub fn diagnose(arguments: &Arguments, interrupt: &Interrupt) -> Diagnosis {
     }
     let since = Instant::now();
     let request = Request {
-        settings: with_patience(settings.clone(), &facts),
+        settings: with_timeout(settings.clone(), &facts),
         variables: &variables,
         rendezvous: None,
         process,
@@ -130,7 +130,7 @@ pub fn diagnose(arguments: &Arguments, interrupt: &Interrupt) -> Diagnosis {
 }
 
 /// The settings by which ranks meet for a diagnosis: nobody waits as long as for a job.
-fn with_patience(mut settings: Settings, facts: &RankFacts) -> Settings {
+fn with_timeout(mut settings: Settings, facts: &RankFacts) -> Settings {
     let meets_in_vain = judge::is_plainly_not_shared(facts)
         && !matches!(
             settings.rendezvous.value,
@@ -138,12 +138,12 @@ fn with_patience(mut settings: Settings, facts: &RankFacts) -> Settings {
         );
     let join_timeout = &mut settings.join_timeout;
     if meets_in_vain && join_timeout.origin != Origin::Argument {
-        *join_timeout = Setting::argument(join_timeout.value.min(SHORT_PATIENCE));
+        *join_timeout = Setting::argument(join_timeout.value.min(SHORT_TIME_LIMIT));
     } else if !join_timeout.is_given() {
-        *join_timeout = Setting::argument(JOIN_PATIENCE);
+        *join_timeout = Setting::argument(JOIN_TIME_LIMIT);
     }
     if !settings.timeout.is_given() {
-        settings.timeout = Setting::argument(PATIENCE);
+        settings.timeout = Setting::argument(TIME_LIMIT);
     }
     settings
 }

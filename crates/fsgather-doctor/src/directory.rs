@@ -1,7 +1,7 @@
 //! Examining a directory from one rank: [`examine`].
 //!
 //! Any file call may hang for minutes where a server is away. So all are made by a thread of their own,
-//! which notes what it finds as it goes; whoever waits for it loses patience and tells how far it came.
+//! which notes what it finds as it goes; whoever waits for it gives up after a while and tells how far it came.
 
 use std::{
     io::Write,
@@ -26,7 +26,7 @@ use crate::facts::{
 use fsgather_rendezvous::local_context::LocalContext;
 
 /// How long the file system may take to answer.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIME_LIMIT: Duration = Duration::from_secs(20);
 
 /// How long a payload is that is published for trial, in bytes: more than one chunk, and no burden.
 const TRIAL_BYTES: usize = 3 << 19;
@@ -74,7 +74,7 @@ pub(super) fn examine(
     if let Err(error) = started {
         lock(&noted).problem = Some(format!("cannot start a thread to look at it: {error}"));
     }
-    let _ = waiting.recv_timeout(PATIENCE);
+    let _ = waiting.recv_timeout(TIME_LIMIT);
     lock(&noted).clone()
 }
 

@@ -22,7 +22,7 @@ use fsgather_control::reach::{ReachServer, visit};
 use fsgather_core::{Error, Rank};
 use fsgather_rendezvous::{
     exact_path,
-    sharing::{self, patience_for},
+    sharing::{self, visibility_for},
     this_process::network_namespace,
 };
 use fsgather_store::{
@@ -307,7 +307,7 @@ fn time_files(
         }
         Ok(())
     };
-    let times = directory.time_nonces(&wanted, patience_for(rendezvous), &mut tend)?;
+    let times = directory.time_nonces(&wanted, visibility_for(rendezvous), &mut tend)?;
     let seconds = |nonce: Option<ProbeNonce>| {
         let time = nonce.and_then(|nonce| times.get(&nonce));
         time.map(Duration::as_secs_f64)

@@ -40,12 +40,12 @@ fn describe(py: Python<'_>, error: &Error, fields: &Bound<'_, PyDict>) -> PyResu
         Error::Rendezvous { .. } => "Rendezvous",
         Error::Timeout {
             during,
-            patience,
+            timeout,
             missing,
             ..
         } => {
             fields.set_item("during", during)?;
-            fields.set_item("patience", patience.as_secs_f64())?;
+            fields.set_item("timeout", timeout.as_secs_f64())?;
             let missing = missing.iter().map(|missing| {
                 let (host, pid) = missing.process.clone().unzip();
                 let last_seen = missing.last_seen.as_ref();

@@ -317,7 +317,7 @@ def test_a_missing_rank_is_named(world: World) -> None:
                 wait_for_go()
                 communicator.all_gather(rank)
         except TimeoutError as error:
-            tell([error.missing, error.missing_peers[0].rank, error.patience])
+            tell([error.missing, error.missing_peers[0].rank, error.timeout])
         except fsgather.Error as error:
             tell(type(error).__name__)
         """,

@@ -31,20 +31,20 @@ pub(crate) struct Introduction {
 }
 
 impl Introduction {
-    /// Waits for rank 0's record, if this is another rank, for `patience` at most.
+    /// Waits for rank 0's record, if this is another rank, for `timeout` at most.
     pub(crate) fn begin(
         bootstrap: &Arc<dyn Bootstrap>,
         rank: Rank,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Self, Error> {
         let began = Instant::now();
         let fetched = if rank == Rank::ZERO {
             None
         } else {
-            let deadline = began + patience;
+            let deadline = began + timeout;
             let record = bootstrap
                 .fetch(deadline)
-                .map_err(|why| not_fetched(rank, &why, Instant::now() >= deadline, patience))?;
+                .map_err(|why| not_fetched(rank, &why, Instant::now() >= deadline, timeout))?;
             check(rank, &record)?;
             Some(record)
         };
@@ -56,11 +56,11 @@ impl Introduction {
         })
     }
 
-    /// How much of `patience` is left for the rest of meeting.
-    pub(crate) fn left_of(&self, patience: Duration) -> Duration {
-        let left = patience.saturating_sub(self.began.elapsed());
+    /// How much of `timeout` is left for the rest of meeting.
+    pub(crate) fn left_of(&self, timeout: Duration) -> Duration {
+        let left = timeout.saturating_sub(self.began.elapsed());
         // In whole seconds, for messages.
-        Duration::from_secs(left.as_secs()).max(LEAST.min(patience))
+        Duration::from_secs(left.as_secs()).max(LEAST.min(timeout))
     }
 
     /// Tells the others why there is no world, unless they have rank 0's record already.
@@ -112,7 +112,7 @@ impl RendezvousBackend for Introduction {
     }
 }
 
-fn not_fetched(rank: Rank, why: &str, is_late: bool, patience: Duration) -> Error {
+fn not_fetched(rank: Rank, why: &str, is_late: bool, timeout: Duration) -> Error {
     if !is_late {
         return Error::rendezvous(format!(
             "rank {rank} got no record of rank 0 from {PLACE}: {why}"
@@ -120,7 +120,7 @@ fn not_fetched(rank: Rank, why: &str, is_late: bool, patience: Duration) -> Erro
     }
     Error::Timeout {
         during: format!("meeting (looked in {PLACE} for rank 0's record: {why})"),
-        patience,
+        timeout,
         missing: vec![Missing {
             rank: Rank::ZERO,
             process: None,

@@ -110,7 +110,7 @@ pub fn join(request: Request<'_>) -> Result<Joined, Error> {
     let links = LinkSettings {
         ports: config.ports.clone(),
         interfaces: Arc::clone(&config.interfaces),
-        patience: config.patience,
+        timeout: config.timeout,
         network_namespace: config.network_namespace,
     };
     let joined = meet::join(&config).inspect_err(|failure| {
@@ -159,8 +159,8 @@ fn config(
         world_size: settings.detection.world_size,
         network_namespace: network_namespace(),
         job: job.map_or_else(|| "an unnamed job".into(), |job| format!("job {job}")),
-        patience: settings.timeout.value,
-        join_patience: match (&prepared.context.problem, &prepared.introduction) {
+        timeout: settings.timeout.value,
+        join_timeout: match (&prepared.context.problem, &prepared.introduction) {
             (None, None) => settings.join_timeout.value,
             (None, Some(introduction)) => introduction.left_of(settings.join_timeout.value),
             (Some(_), _) => settings.join_timeout.value.min(TELL_PROBLEM),

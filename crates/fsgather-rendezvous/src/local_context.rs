@@ -63,7 +63,7 @@ pub struct LinkSettings {
     /// Which addresses to publish.
     pub interfaces: Arc<InterfaceFilter>,
     /// How long a call waits since anything last moved.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// The inode of this process's network namespace; 0 when unknown.
     pub network_namespace: u64,
 }

@@ -51,8 +51,8 @@ pub(crate) fn prepare(
     let (meeting, places) = match rendezvous {
         Some(Rendezvous::Custom(bootstrap)) => {
             let rank = settings.detection.rank;
-            let patience = settings.join_timeout.value;
-            let begun = Arc::new(Introduction::begin(bootstrap, rank, patience)?);
+            let timeout = settings.join_timeout.value;
+            let begun = Arc::new(Introduction::begin(bootstrap, rank, timeout)?);
             introduction = Some(Arc::clone(&begun));
             let named: Vec<PathBuf> = context.named.iter().cloned().collect();
             let places = if settings.control.value == Control::Markers {

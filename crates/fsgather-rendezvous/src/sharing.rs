@@ -15,7 +15,7 @@ use fsgather_store::{
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 /// How long a prober looks for what another host has written to a network file system.
-pub const PROBE_PATIENCE: Duration = Duration::from_secs(10);
+pub const VISIBLE_WITHIN: Duration = Duration::from_secs(10);
 
 /// How ranks tell each other what they have found.
 pub trait Talk {
@@ -108,7 +108,7 @@ pub fn prove(
                 talk.heed()
             };
             directory
-                .visible_nonces(&nonces, patience_for(rendezvous), &mut tend)
+                .visible_nonces(&nonces, visibility_for(rendezvous), &mut tend)
                 .map_err(|error| talk.fail(error))?
                 .into_iter()
                 .collect()
@@ -161,18 +161,18 @@ pub fn open(
     owner: Rank,
     own: OwnUid,
 ) -> Result<GatherDir, Error> {
-    let patience = patience_for(rendezvous);
-    GatherDir::open(rendezvous, facts, owner, own, patience, &mut |_| {
+    let visibility = visibility_for(rendezvous);
+    GatherDir::open(rendezvous, facts, owner, own, visibility, &mut |_| {
         talk.heed()
     })
 }
 
 /// How long to look for what another process has written: what one on this host has is there at once.
 #[must_use]
-pub fn patience_for(path: &Path) -> Duration {
+pub fn visibility_for(path: &Path) -> Duration {
     match FileSystem::of(path) {
         Ok(found) if found.class() == Class::Local => Duration::ZERO,
-        _ => PROBE_PATIENCE,
+        _ => VISIBLE_WITHIN,
     }
 }
 

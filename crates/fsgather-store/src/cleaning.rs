@@ -28,10 +28,10 @@ use crate::{
     judgement::{GatherState, Removable, Rules},
     leftover::Leftover,
     leftovers::{self, LeftoverKind},
-    listing, patience,
+    listing,
     removal::{self, Removal},
     removal_mark::Mark,
-    remove,
+    remove, retry_budget,
     survey::{Survey, SurveyedGather, Surveyor},
 };
 
@@ -342,7 +342,7 @@ impl Cleaner<'_> {
             let watch = self.surveyor.rules.watch;
             tracing::info!("watching beats for {}", duration_text(watch));
             let on = &mut self.on;
-            let watched = patience::sleep(watch, &mut |_| match on(CleaningStep::Watching) {
+            let watched = retry_budget::sleep(watch, &mut |_| match on(CleaningStep::Watching) {
                 ControlFlow::Continue(()) => Ok(()),
                 ControlFlow::Break(()) => Err(Error::config(STOPPED)),
             });

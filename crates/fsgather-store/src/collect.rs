@@ -15,8 +15,8 @@ use fsgather_core::Error;
 use crate::{
     gather_dir::GatherDir,
     locator::Locator,
-    patience::Progress,
     payload::Payload,
+    retry_budget::Progress,
     source::{Open, Source, Trouble, WINDOW, map_unverified, map_verified},
 };
 

@@ -19,11 +19,11 @@ use crate::{
     gather_dir::is_not_seen,
     keep_alive::TouchSchedule,
     layout::{RecordName, RendezvousEntry},
-    listing, patience,
+    listing,
     process::{self, liveness},
     record::Record,
     record_file::read_record,
-    remove, rendezvous_directory,
+    remove, rendezvous_directory, retry_budget,
 };
 
 /// A rendezvous directory in which to post and to look.
@@ -410,7 +410,7 @@ fn list(directory: &Path, is_wanted: &dyn Fn(&str) -> bool) -> io::Result<Vec<St
             Err(error) if !is_not_seen(&error) => {
                 tracing::debug!(path = %directory.display(), %error, "listing again");
                 // Nothing can cut this short.
-                let _ = patience::sleep(pause, &mut |_| Ok(()));
+                let _ = retry_budget::sleep(pause, &mut |_| Ok(()));
             }
             listed => return listed,
         }

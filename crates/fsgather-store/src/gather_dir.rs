@@ -19,9 +19,9 @@ use crate::{
     layout::{self, GatherEntry, PayloadName, RendezvousEntry},
     listing::{self, Identity},
     owner::{self, OwnerRecord},
-    patience::{Patience, Progress},
     remove,
     rendezvous_directory::{self, ANY_MODE},
+    retry_budget::{Progress, RetryBudget},
     reveal::{self, PublishMode},
 };
 
@@ -324,12 +324,12 @@ impl GatherDir {
         progress: &mut Progress<'_>,
     ) -> Result<Self, Error> {
         let path = rendezvous.join(RendezvousEntry::Gather(facts.id).to_string());
-        let mut patience = Patience::new(visibility);
+        let mut retries = RetryBudget::new(visibility);
         let found = loop {
             match listing::glance(&path) {
                 Ok(found) => break found,
                 Err(error) if is_not_seen(&error) => {
-                    if !patience.pause(progress)? {
+                    if !retries.pause(progress)? {
                         return Err(Error::storage(
                             "open",
                             &path,
@@ -341,7 +341,7 @@ impl GatherDir {
                                     if visibility.is_zero() {
                                         String::new()
                                     } else {
-                                        format!(" after {}", duration_text(patience.spent()))
+                                        format!(" after {}", duration_text(retries.spent()))
                                     },
                                     rendezvous.display()
                                 ),

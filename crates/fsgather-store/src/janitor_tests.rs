@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     collect::tests::gather_dir,
     layout::RendezvousEntry,
-    patience::{Patience, Progress},
+    retry_budget::{Progress, RetryBudget},
 };
 
 fn beats(directory: &GatherDir) -> Vec<u64> {
@@ -21,10 +21,10 @@ fn beats(directory: &GatherDir) -> Vec<u64> {
 }
 
 fn wait_until(mut condition: impl FnMut() -> bool) {
-    let mut patience = Patience::new(Duration::from_secs(30));
+    let mut retries = RetryBudget::new(Duration::from_secs(30));
     let nobody: &mut Progress<'_> = &mut |_| Ok(());
     while !condition() {
-        assert!(patience.pause(nobody).unwrap(), "waited in vain");
+        assert!(retries.pause(nobody).unwrap(), "waited in vain");
     }
 }
 

@@ -32,7 +32,7 @@
 //! Pure modules (`layout`, `format`, `chunk_table`, `inventory`, `judgement`, `leftovers`, `locator`,
 //! `owner`, `record`, `touching`) touch nothing. Each kind of system call has one owner: `file` (open,
 //! write, sync, close), `listing` (statx, readdir, directories that are held), `directory` (mkdir, modes, touching), `reveal` (rename,
-//! link), `remove` (unlink, rmdir), `filesystem` (statfs), `map` (mmap), `patience` (sleeping), `process`
+//! link), `remove` (unlink, rmdir), `filesystem` (statfs), `map` (mmap), `retry_budget` (sleeping), `process`
 //! (`/proc`), `mount` (its table of mounts), `caretaker` (the thread that stays), `crew` (threads that end
 //! with the call).
 //!
@@ -93,7 +93,6 @@ mod message_file;
 mod mount;
 mod neighbours;
 mod owner;
-mod patience;
 mod payload;
 mod process;
 mod random;
@@ -102,6 +101,7 @@ mod record_file;
 mod remove;
 mod rendezvous_directory;
 mod reserves;
+mod retry_budget;
 mod reveal;
 mod sealed;
 mod writable;
@@ -148,7 +148,6 @@ pub use locator::Locator;
 pub use message_dir_factory::{MarkerOwner, MessageDirFactory};
 pub use mount::Mount;
 pub use owner::{OwnerRecord, OwnerRecordError, draw_id};
-pub use patience::Progress;
 pub use payload::Payload;
 pub use payload_writer::{PayloadId, PayloadWriter};
 pub use probe::{Planted, ProbeNonce, cannot_be_shared, probers};
@@ -158,6 +157,7 @@ pub use rendezvous_directory::{
     ANY_MODE, check_writable, check_writing, has_rendezvous, make_rendezvous,
     remove_empty_rendezvous,
 };
+pub use retry_budget::Progress;
 pub use reveal::PublishMode;
 pub use survey::{Survey, SurveyedGather, Surveyor};
 pub use writable::WritablePayload;

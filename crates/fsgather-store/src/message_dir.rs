@@ -23,9 +23,9 @@ use crate::{
     layout, listing,
     marker_names::{HostName, MarkerName},
     message_file::{self, Unread},
-    patience::{Patience, Progress},
     remove,
     reserves::Reserves,
+    retry_budget::{Progress, RetryBudget},
 };
 
 /// How long a message that is listed may stay unreadable: longer than clients remember what was.
@@ -357,11 +357,11 @@ impl MessageDir {
         } else {
             LINGER
         };
-        let mut patience = Patience::new(wait);
+        let mut retries = RetryBudget::new(wait);
         let nobody: &mut Progress<'_> = &mut |_| Ok(());
         while !listing::names(self.directory.path()).is_err_and(|error| is_not_seen(&error)) {
             self.tend();
-            match patience.pause(nobody) {
+            match retries.pause(nobody) {
                 Ok(true) => {}
                 Ok(false) | Err(_) => return,
             }

@@ -317,9 +317,9 @@ fn where_time_stamps_are_coarse_the_writer_touches_its_directory_again() {
     let set_back = || fs::File::open(&outbox).unwrap().set_modified(old).unwrap();
     let was_touched = || fs::metadata(&outbox).unwrap().modified().unwrap() > old;
     let wait_until = |after: Duration| {
-        let mut patience = Patience::new(Duration::from_secs(30));
+        let mut retries = RetryBudget::new(Duration::from_secs(30));
         while member.lock().changed.elapsed() < after {
-            patience.pause(&mut |_| Ok(())).unwrap();
+            retries.pause(&mut |_| Ok(())).unwrap();
         }
     };
     for moment in [25, 100, 400, 1100, 2200] {
@@ -344,12 +344,9 @@ fn a_last_message_is_kept_visible_until_rank_0_has_removed_everything() {
     fs::File::open(&letters).unwrap().set_modified(old).unwrap();
     std::thread::scope(|scope| {
         let leaving = scope.spawn(|| member.retire(Retirement::Over));
-        let mut patience = Patience::new(Duration::from_secs(30));
+        let mut retries = RetryBudget::new(Duration::from_secs(30));
         while fs::metadata(&letters).unwrap().modified().unwrap() == old {
-            assert!(
-                patience.pause(&mut |_| Ok(())).unwrap(),
-                "nobody touches it"
-            );
+            assert!(retries.pause(&mut |_| Ok(())).unwrap(), "nobody touches it");
         }
         assert!(directory.remove().is_complete());
         leaving.join().unwrap();

@@ -15,9 +15,8 @@ use crate::{
     filesystem::{Class, FileSystem},
     gather_dir::{GatherDir, is_not_seen},
     keep_alive::TouchSchedule,
-    layout, listing,
-    patience::{Patience, Progress},
-    remove,
+    layout, listing, remove,
+    retry_budget::{Progress, RetryBudget},
 };
 
 /// A random number that one process writes into the directory, and that others must find there.
@@ -89,7 +88,7 @@ impl GatherDir {
         })
     }
 
-    /// Looks for nonces until all expected ones have been read or `patience` is used up, and returns
+    /// Looks for nonces until all expected ones have been read or `visibility` is used up, and returns
     /// those that have been.
     ///
     /// # Errors
@@ -99,10 +98,10 @@ impl GatherDir {
     pub fn visible_nonces(
         &self,
         expected: &[ProbeNonce],
-        patience: Duration,
+        visibility: Duration,
         progress: &mut Progress<'_>,
     ) -> Result<BTreeSet<ProbeNonce>, Error> {
-        let seen = self.time_nonces(expected, patience, progress)?;
+        let seen = self.time_nonces(expected, visibility, progress)?;
         Ok(seen.into_keys().collect())
     }
 
@@ -114,11 +113,11 @@ impl GatherDir {
     pub fn time_nonces(
         &self,
         expected: &[ProbeNonce],
-        patience: Duration,
+        visibility: Duration,
         progress: &mut Progress<'_>,
     ) -> Result<BTreeMap<ProbeNonce, Duration>, Error> {
         let probes = self.probes();
-        let mut patience = Patience::new(patience);
+        let mut retries = RetryBudget::new(visibility);
         let mut seen = BTreeMap::new();
         loop {
             let names = listing::names(&probes).unwrap_or_else(|error| {
@@ -131,11 +130,11 @@ impl GatherDir {
                     && names.contains(&name)
                     && holds(&probes.join(&name), nonce, self.own().0)
                 {
-                    seen.insert(nonce, patience.spent());
+                    seen.insert(nonce, retries.spent());
                 }
             }
             let is_complete = expected.iter().all(|nonce| seen.contains_key(nonce));
-            if is_complete || !patience.pause(progress)? {
+            if is_complete || !retries.pause(progress)? {
                 return Ok(seen);
             }
         }

@@ -15,9 +15,9 @@ use crate::{
     gather_dir::{GatherDir, is_not_seen},
     inventory::{self, Kind, Part, Table},
     layout::{self, PayloadName},
-    listing, patience,
+    listing,
     payload_writer::PayloadId,
-    remove,
+    remove, retry_budget,
 };
 
 /// What [`GatherDir::remove`] could not remove.
@@ -130,7 +130,7 @@ impl GatherDir {
     }
 }
 
-/// Removes the gather directory at `path`, as [`GatherDir::remove`] does; without patience, what is in use
+/// Removes the gather directory at `path`, as [`GatherDir::remove`] does; without a retry, what is in use
 /// stays at once.
 pub(crate) fn remove_gather_directory(path: &Path, own: OwnUid, patient: bool) -> Removal {
     let pauses: &[u64] = if patient { &PAUSES_MS } else { &[] };
@@ -206,7 +206,7 @@ impl Remover<'_> {
                 Some(&pause) if remove::is_in_use(&error) => {
                     let nobody = &mut |_| Ok(());
                     // Nobody interrupts it, so that it cannot fail.
-                    let _ = patience::sleep(Duration::from_millis(pause), nobody);
+                    let _ = retry_budget::sleep(Duration::from_millis(pause), nobody);
                 }
                 _ => return self.leave(path, error.to_string()),
             }

@@ -9,7 +9,7 @@ use rustix::{
     io::{Errno, retry_on_intr},
 };
 
-use crate::patience::Patience;
+use crate::retry_budget::RetryBudget;
 
 /// Removes a file.
 ///
@@ -22,10 +22,10 @@ pub(crate) fn unlink(path: &Path) -> io::Result<()> {
 /// The same in a directory that is held.
 pub(crate) fn unlink_in(directory: impl AsFd, name: &Path) -> io::Result<()> {
     let directory = directory.as_fd();
-    let mut patience = Patience::new(Duration::from_secs(2));
+    let mut retries = RetryBudget::new(Duration::from_secs(2));
     loop {
         let removed = retry_on_intr(|| rustix::fs::unlinkat(directory, name, AtFlags::empty()));
-        if removed != Err(Errno::NOSYS) || !matches!(patience.pause(&mut |_| Ok(())), Ok(true)) {
+        if removed != Err(Errno::NOSYS) || !matches!(retries.pause(&mut |_| Ok(())), Ok(true)) {
             return gone(removed);
         }
     }

@@ -29,8 +29,8 @@ use crate::{
     locator::Locator,
     map::{self, Mapping},
     parallel,
-    patience::{Patience, Progress},
     payload::Payload,
+    retry_budget::{Progress, RetryBudget},
 };
 
 /// How often reading is tried again after an error of the medium or the network.
@@ -140,7 +140,7 @@ impl Source {
         progress: &mut Progress<'_>,
         mut work: impl FnMut(&Self, &Open, &mut Progress<'_>) -> Result<T, Trouble>,
     ) -> Result<T, Error> {
-        let mut patience: Option<Patience> = None;
+        let mut retries: Option<RetryBudget> = None;
         let mut flaky_left = FLAKY_RETRIES;
         let mut tries = 0;
         loop {
@@ -156,13 +156,13 @@ impl Source {
                 }
                 Err(trouble) => trouble,
             };
-            let patience = patience.get_or_insert_with(|| Patience::new(self.visibility));
+            let retries = retries.get_or_insert_with(|| RetryBudget::new(self.visibility));
             if let Trouble::Flaky(_) = trouble {
                 flaky_left = flaky_left.saturating_sub(1);
             }
             let is_hopeless = matches!(trouble, Trouble::Fatal(_)) || flaky_left == 0;
-            if is_hopeless || !patience.pause(progress)? {
-                return Err(self.give_up(trouble, tries, patience.spent()));
+            if is_hopeless || !retries.pause(progress)? {
+                return Err(self.give_up(trouble, tries, retries.spent()));
             }
             tracing::debug!(path = %self.path.display(), ?trouble, tries, "looking again");
             ask_again(&self.directory.payloads());

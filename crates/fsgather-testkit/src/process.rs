@@ -28,7 +28,7 @@ use signal_hook::{
 };
 
 /// No wait takes longer on a machine that works, however busy it is. No promise is measured by this.
-pub const PATIENCE: Duration = Duration::from_mins(3);
+pub const TIME_LIMIT: Duration = Duration::from_mins(3);
 
 /// No process that a test has started in the background lives longer.
 pub const LIFETIME: Duration = Duration::from_mins(10);
@@ -75,13 +75,13 @@ pub fn spawn(command: &mut Command) -> io::Result<Started> {
     spawn_within(command, LIFETIME)
 }
 
-/// [`Command::output`] within [`PATIENCE`]; without input.
+/// [`Command::output`] within [`TIME_LIMIT`]; without input.
 ///
 /// # Errors
 ///
 /// Those of that function.
 pub fn output(command: &mut Command) -> io::Result<Output> {
-    output_within(command, PATIENCE)
+    output_within(command, TIME_LIMIT)
 }
 
 /// The same within another limit.
@@ -97,13 +97,13 @@ pub fn output_within(command: &mut Command, limit: Duration) -> io::Result<Outpu
     spawn_within(command, limit)?.wait_with_output()
 }
 
-/// [`Command::status`] within [`PATIENCE`].
+/// [`Command::status`] within [`TIME_LIMIT`].
 ///
 /// # Errors
 ///
 /// Those of that function.
 pub fn status(command: &mut Command) -> io::Result<ExitStatus> {
-    status_within(command, PATIENCE)
+    status_within(command, TIME_LIMIT)
 }
 
 /// The same within another limit.

@@ -162,7 +162,7 @@ impl<C> CallBuilder<'_, C> {
         }
         Ok(Call {
             bound: options.bound,
-            patience: options.timeout.map(|timeout| timeout.min(FOR_EVER)),
+            timeout: options.timeout.map(|timeout| timeout.min(FOR_EVER)),
             ..Call::new(operation, self.place(location))
         })
     }

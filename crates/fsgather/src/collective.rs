@@ -289,11 +289,11 @@ fn publish<'a>(
         let next = inner.exchange.rank().index() + 1;
         let next = inner.members.get(next % inner.members.len());
         if let (Some(next), Manner::Passing) = (next, manner) {
-            let patience = session.ticket.call.patience;
+            let timeout = session.ticket.call.timeout;
             mesh.prepare_for(
                 call_id(&session.ticket),
                 *next,
-                patience.unwrap_or(mesh.patience()),
+                timeout.unwrap_or(mesh.timeout()),
                 &mut |bytes| session.moved(bytes),
             )?;
         }
@@ -326,9 +326,9 @@ fn pass_on(
     if lens.iter().all(|len| *len == 0) {
         return Ok(());
     }
-    let patience = session.ticket.call.patience;
+    let timeout = session.ticket.call.timeout;
     let passed = mesh.ring_within(
-        patience.unwrap_or(mesh.patience()),
+        timeout.unwrap_or(mesh.timeout()),
         call_id(&session.ticket),
         &inner.members,
         own.as_slice(),

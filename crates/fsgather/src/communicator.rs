@@ -106,8 +106,8 @@ impl Communicator {
     pub fn threads(ranks: u32) -> Result<Vec<Self>, Error> {
         let world_size = WorldSize::new(ranks)?;
         let process = process_or_unknown();
-        let patience = fsgather_config::settings::DEFAULT_TIMEOUT;
-        Ok(fsgather_control::threads(world_size, &process, patience)
+        let timeout = fsgather_config::settings::DEFAULT_TIMEOUT;
+        Ok(fsgather_control::threads(world_size, &process, timeout)
             .into_iter()
             .map(|exchange| Self::in_memory(exchange, vec![process.clone(); world_size.count()]))
             .collect())

@@ -51,7 +51,7 @@ impl Links {
             secret,
             ports: settings.ports.clone(),
             interfaces: Arc::clone(&settings.interfaces),
-            patience: settings.patience,
+            timeout: settings.timeout,
             processes: world.processes.clone(),
             network_namespace: settings.network_namespace,
         });

@@ -507,7 +507,7 @@ impl SetUp<'_> {
     fn agree(&self, part: impl FnOnce() -> Result<Bytes, Error>) -> Result<Vec<Bytes>, Error> {
         let exchange = &self.inner.exchange;
         let ticket = exchange.begin(Call {
-            patience: self.call.patience,
+            timeout: self.call.timeout,
             way: self.call.way.clone(),
             ..Call::new(Operation::SetUp, self.call.site.clone())
         })?;

@@ -29,19 +29,19 @@ use fsgather_testkit::{
 #[derive(Clone)]
 struct Setting {
     control: Control,
-    patience: Duration,
-    join_patience: Duration,
+    timeout: Duration,
+    join_timeout: Duration,
     interfaces: Arc<InterfaceFilter>,
     /// How ranks are seen by each other: on one host, or each on its own.
     apart: bool,
 }
 
 impl Setting {
-    fn markers(patience: Duration) -> Self {
+    fn markers(timeout: Duration) -> Self {
         Self {
             control: Control::Markers,
-            patience,
-            join_patience: Duration::from_mins(1),
+            timeout,
+            join_timeout: Duration::from_mins(1),
             interfaces: Arc::new(|_: &str, address: IpAddr| address.is_loopback()),
             apart: false,
         }
@@ -92,8 +92,8 @@ fn config(directory: &Path, rank: Rank, world_size: WorldSize, setting: &Setting
         problem: None,
         network_namespace: if setting.apart { rank.get().into() } else { 0 },
         job: "a test".into(),
-        patience: setting.patience,
-        join_patience: setting.join_patience,
+        timeout: setting.timeout,
+        join_timeout: setting.join_timeout,
         ports: 0..=0,
         interfaces: setting.interfaces.clone(),
         meeting: Meeting::Board(Arc::new(board)),
@@ -153,8 +153,8 @@ fn assert_only_a_refusal_is_left_in(directory: &Path) {
 #[test]
 fn markers_conform() {
     let place = tempfile::tempdir().unwrap();
-    let make = |ranks, patience| {
-        join(place.path(), ranks, &Setting::markers(patience))
+    let make = |ranks, timeout| {
+        join(place.path(), ranks, &Setting::markers(timeout))
             .into_iter()
             .map(Result::unwrap)
             .collect()
@@ -211,7 +211,7 @@ fn where_only_tcp_is_allowed_a_rank_that_cannot_reach_rank_0_is_told_to_all_at_o
 fn a_rank_that_does_not_come_is_named() {
     let place = tempfile::tempdir().unwrap();
     let setting = Setting {
-        join_patience: Duration::from_secs(1),
+        join_timeout: Duration::from_secs(1),
         ..Setting::markers(Duration::from_mins(1))
     };
     let world_size = WorldSize::new(3).unwrap();

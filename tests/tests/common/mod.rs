@@ -23,7 +23,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_testkit::process::PATIENCE;
+use fsgather_testkit::process::TIME_LIMIT;
 use rustix::process::Signal;
 
 use process::{Event, Process, What};
@@ -81,7 +81,7 @@ impl End {
 
 /// The processes of one test, and everything that they have said.
 ///
-/// Whatever the test waits for comes within [`PATIENCE`] of its start, or it fails with the transcript. All
+/// Whatever the test waits for comes within [`TIME_LIMIT`] of its start, or it fails with the transcript. All
 /// processes end with it.
 pub(crate) struct Stage {
     processes: Vec<Process>,
@@ -252,7 +252,7 @@ impl Stage {
     /// Waits for something that only looking can tell.
     pub(crate) fn wait_until(&mut self, what: &str, is_so: impl Fn() -> bool) {
         while !is_so() {
-            let left = PATIENCE.saturating_sub(self.started.elapsed());
+            let left = TIME_LIMIT.saturating_sub(self.started.elapsed());
             assert!(!left.is_zero(), "{what}: never\n{}", self.transcript());
             if let Ok(event) = self.events.recv_timeout(left.min(Duration::from_millis(2))) {
                 self.note(event);
@@ -267,7 +267,7 @@ impl Stage {
     }
 
     fn pump(&mut self, what: &str) {
-        let left = PATIENCE.saturating_sub(self.started.elapsed());
+        let left = TIME_LIMIT.saturating_sub(self.started.elapsed());
         // This stage keeps a sender, so there is one reason only for nothing to come.
         let Ok(event) = self.events.recv_timeout(left) else {
             panic!("{what} did not come\n{}", self.transcript());

@@ -15,7 +15,7 @@ use std::{
     time::Instant,
 };
 
-use fsgather_testkit::process::{self, PATIENCE, Started};
+use fsgather_testkit::process::{self, Started, TIME_LIMIT};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open},
@@ -163,7 +163,7 @@ pub(crate) fn finish(command: &mut Command) -> Finished {
 impl Running {
     /// The first line on either stream that contains a text and was not waited for before.
     pub(crate) fn wait_for(&mut self, text: &str) -> String {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIME_LIMIT;
         let mut next = 0;
         loop {
             while let Some(line) = self.seen.get(next) {
@@ -197,7 +197,7 @@ impl Running {
 
     /// Waits for the end.
     pub(crate) fn finish(mut self) -> Finished {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIME_LIMIT;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.lines.recv_timeout(left) {
@@ -262,7 +262,7 @@ impl Watched {
     /// Waits until the process has ended.
     pub(crate) fn wait(&self) {
         let mut fds = [PollFd::new(&self.0, PollFlags::IN)];
-        let patience = Timespec::try_from(PATIENCE).expect("fits");
-        assert_eq!(poll(&mut fds, Some(&patience)), Ok(1), "still running");
+        let timeout = Timespec::try_from(TIME_LIMIT).expect("fits");
+        assert_eq!(poll(&mut fds, Some(&timeout)), Ok(1), "still running");
     }
 }

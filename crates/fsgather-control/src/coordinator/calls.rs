@@ -38,11 +38,11 @@ impl Coordinator {
             self.send(vec![from], ToMember::Abort { channel: id, cause });
             return;
         }
-        let (size, patience) = (channel.size(), self.world.patience);
+        let (size, timeout) = (channel.size(), self.world.timeout);
         let round = channel
             .undecided
             .entry(step)
-            .or_insert_with(|| Round::new(size, patience, now));
+            .or_insert_with(|| Round::new(size, timeout, now));
         let fits = round
             .first()
             .is_none_or(|(_, call)| call.difference(&arrival.call).is_none());

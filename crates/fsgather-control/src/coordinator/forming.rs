@@ -53,12 +53,12 @@ impl Coordinator {
         if let Some(cause) = self.failure() {
             return refused(cause);
         }
-        if join.patience != self.world.patience {
+        if join.timeout != self.world.timeout {
             self.actions.push(Action::Warn(format!(
                 "rank {rank} on {} asks for a time-out of {}, rank 0 for {}: rank 0's counts",
                 join.process.host,
-                duration_text(join.patience),
-                duration_text(self.world.patience)
+                duration_text(join.timeout),
+                duration_text(self.world.timeout)
             )));
         }
         self.roster.admit(join, now);
@@ -238,7 +238,7 @@ impl Coordinator {
             nonces: self.roster.nonces(),
             communicator: self.world.communicator,
             processes: self.roster.processes(),
-            patience: self.world.patience,
+            timeout: self.world.timeout,
         };
         self.send(ranks, ToMember::Welcome(welcome));
     }

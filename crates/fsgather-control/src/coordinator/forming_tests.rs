@@ -20,7 +20,7 @@ fn join(rank: u32, nonce: u128, host: &str, starter: Option<u32>) -> Join {
             pid: u32::try_from(nonce).unwrap(),
             ..ProcessId::default()
         },
-        patience: Duration::from_secs(9),
+        timeout: Duration::from_secs(9),
         start: starter.map(|pid| Start {
             starter: Some(Starter { pid, start_time: 1 }),
             session: pid,
@@ -35,8 +35,8 @@ fn world(now: Instant, starter: Option<u32>) -> Coordinator {
         world_size: WorldSize::new(3).unwrap(),
         communicator: Uuid::nil(),
         job: "a test".into(),
-        patience: Duration::from_secs(9),
-        join_patience: Duration::from_secs(9),
+        timeout: Duration::from_secs(9),
+        join_timeout: Duration::from_secs(9),
         belonging: crate::bond::Belonging::default(),
     };
     let mut coordinator = Coordinator::new(world, now);

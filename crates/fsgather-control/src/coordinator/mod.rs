@@ -91,9 +91,9 @@ pub struct World {
     /// What messages call this job.
     pub job: String,
     /// How long nothing may move before a call has failed.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// How long joining may take in all.
-    pub join_patience: Duration,
+    pub join_timeout: Duration,
     /// Which job rank 0 belongs to, and which secret it was given.
     pub belonging: Belonging,
 }

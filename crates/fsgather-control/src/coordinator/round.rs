@@ -26,7 +26,7 @@ pub(super) struct Round {
     /// The time-out of ranks that say nothing of it.
     default: Duration,
     /// The longest time-out of those who have arrived.
-    patience: Duration,
+    timeout: Duration,
     /// Whether they differ, so that some would wait less long than the round lasts.
     is_uneven: bool,
 }
@@ -42,7 +42,7 @@ pub(super) struct Clock {
 /// What has become due on a [`Clock`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
-    /// Nothing has moved for as long as patience lasts.
+    /// Nothing has moved for as long as timeout lasts.
     Late,
     /// Nothing has moved for this long: the user should know for whom we wait.
     Warning(Duration),
@@ -60,15 +60,15 @@ impl Clock {
         }
     }
 
-    /// Something has moved: patience starts anew.
+    /// Something has moved: timeout starts anew.
     pub(super) fn moved(&mut self, now: Instant) {
         self.last_progress = now;
         self.next_warning = FIRST_WARNING;
     }
 
     /// Whether it would have something to say about for how long nothing has moved.
-    pub(super) fn is_idle(&self, patience: Duration, now: Instant) -> bool {
-        now.saturating_duration_since(self.last_progress) >= patience.min(self.next_warning)
+    pub(super) fn is_idle(&self, timeout: Duration, now: Instant) -> bool {
+        now.saturating_duration_since(self.last_progress) >= timeout.min(self.next_warning)
     }
 
     /// Something has moved then, if that is news.
@@ -82,12 +82,12 @@ impl Clock {
     /// alive also when nothing moves.
     pub(super) fn take_due(
         &mut self,
-        patience: Duration,
+        timeout: Duration,
         always: bool,
         now: Instant,
     ) -> Option<Due> {
         let idle = now.saturating_duration_since(self.last_progress);
-        if idle >= patience {
+        if idle >= timeout {
             return Some(Due::Late);
         }
         if idle >= self.next_warning {
@@ -103,8 +103,8 @@ impl Clock {
     }
 
     /// When something will be due.
-    pub(super) fn next_due(&self, patience: Duration, always: bool) -> Instant {
-        let due = self.last_progress + patience.min(self.next_warning);
+    pub(super) fn next_due(&self, timeout: Duration, always: bool) -> Instant {
+        let due = self.last_progress + timeout.min(self.next_warning);
         if always || self.last_progress > self.last_notice {
             due.min(self.last_notice + NOTICE_EVERY)
         } else {
@@ -117,37 +117,37 @@ impl Clock {
 pub(super) const NOTICE_EVERY: Duration = Duration::from_secs(2);
 
 impl Round {
-    /// One that nobody has come to; `patience` is that of ranks that say nothing of it.
-    pub(super) fn new(members: usize, patience: Duration, now: Instant) -> Self {
+    /// One that nobody has come to; `timeout` is that of ranks that say nothing of it.
+    pub(super) fn new(members: usize, timeout: Duration, now: Instant) -> Self {
         Self {
             arrivals: vec![None; members],
             arrived: 0,
             last: None,
             clock: Clock::started(now),
-            default: patience,
-            patience,
+            default: timeout,
+            timeout,
             is_uneven: false,
         }
     }
 
     /// How long nothing may move before it fails.
-    pub(super) const fn patience(&self) -> Duration {
-        self.patience
+    pub(super) const fn timeout(&self) -> Duration {
+        self.timeout
     }
 
     /// Whether a rank has given it a time-out of its own.
-    pub(super) fn has_own_patience(&self) -> bool {
-        self.patience != self.default
+    pub(super) fn has_own_timeout(&self) -> bool {
+        self.timeout != self.default
     }
 
     /// What is due now; a warning or notice is due once.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<Due> {
-        self.clock.take_due(self.patience, self.is_uneven, now)
+        self.clock.take_due(self.timeout, self.is_uneven, now)
     }
 
     /// When something will be due.
     pub(super) fn next_due(&self) -> Instant {
-        self.clock.next_due(self.patience, self.is_uneven)
+        self.clock.next_due(self.timeout, self.is_uneven)
     }
 
     /// The first call that arrived, by which the others are measured, and the place of who made it.
@@ -163,12 +163,12 @@ impl Round {
     /// Keeps a contribution; a second one of the same member is dropped.
     pub(super) fn arrive(&mut self, place: usize, arrival: Arrival, now: Instant) {
         if let Some(free @ None) = self.arrivals.get_mut(place) {
-            let patience = arrival.call.patience.unwrap_or(self.default);
+            let timeout = arrival.call.timeout.unwrap_or(self.default);
             if self.arrived == 0 {
-                self.patience = patience;
+                self.timeout = timeout;
             } else {
-                self.is_uneven |= self.patience != patience;
-                self.patience = self.patience.max(patience);
+                self.is_uneven |= self.timeout != timeout;
+                self.timeout = self.timeout.max(timeout);
             }
             *free = Some(arrival);
             self.arrived += 1;

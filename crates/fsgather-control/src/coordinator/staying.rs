@@ -35,7 +35,7 @@ impl Coordinator {
     /// that there is. Not who has not got on for too long.
     fn needed_by(&self, rank: Rank, now: Instant) -> BTreeSet<Rank> {
         let mut readers = self.readers_of(rank);
-        readers.retain(|reader| self.patience_ends(*reader).is_none_or(|end| now < end));
+        readers.retain(|reader| self.timeout_ends(*reader).is_none_or(|end| now < end));
         readers
     }
 
@@ -53,9 +53,9 @@ impl Coordinator {
     }
 
     /// When nobody waits any longer for this rank to read, if that is a time that will come.
-    fn patience_ends(&self, reader: Rank) -> Option<Instant> {
+    fn timeout_ends(&self, reader: Rank) -> Option<Instant> {
         let member = self.roster.get(reader)?;
-        member.moved.checked_add(self.world.patience)
+        member.moved.checked_add(self.world.timeout)
     }
 
     fn tell_needed(&mut self, rank: Rank, by: &BTreeSet<Rank>) {
@@ -79,7 +79,7 @@ impl Coordinator {
     /// When those who stay have to be looked at next.
     pub(super) fn staying_due(&self) -> Option<Instant> {
         let readers = self.staying.keys().flat_map(|rank| self.readers_of(*rank));
-        let ends = readers.filter_map(|reader| self.patience_ends(reader));
+        let ends = readers.filter_map(|reader| self.timeout_ends(reader));
         let ends = ends.filter(|end| *end > self.looked_after_staying);
         ends.chain(self.tell_staying).min()
     }
@@ -127,7 +127,7 @@ impl Coordinator {
             };
             self.actions.push(Action::Warn(format!(
                 "{owner} ends although {reader}{more} not read what was handed over; no progress for {}",
-                duration_text(self.world.patience)
+                duration_text(self.world.timeout)
             )));
         }
     }

@@ -1,4 +1,4 @@
-//! Acts on time in a world: warnings, notices of patience, time-outs.
+//! Acts on time in a world: warnings, notices of timeout, time-outs.
 
 use std::{
     collections::BTreeSet,
@@ -85,7 +85,7 @@ impl Coordinator {
             let rank_at = |place| channel?.rank_at(place);
             let waiting = waiting.into_iter().filter_map(rank_at).collect();
             let channel = step.channel;
-            self.send(waiting, ToMember::Patience { channel });
+            self.send(waiting, ToMember::KeepWaiting { channel });
         }
         self.tick_closing(now);
         self.look_after_staying(now);
@@ -122,7 +122,7 @@ impl Coordinator {
             notices.push((ChannelId::WORLD, self.members_to_tell()));
         }
         for (channel, waiting) in notices {
-            self.send(waiting, ToMember::Patience { channel });
+            self.send(waiting, ToMember::KeepWaiting { channel });
         }
     }
 
@@ -132,8 +132,7 @@ impl Coordinator {
     /// Before one is taken for stuck it is looked at in any case; `everywhere` now and then, so that those
     /// who wait learn in time that they need not give up.
     fn look_for_movement(&mut self, everywhere: bool, now: Instant) {
-        let is_idle =
-            |clock: &Clock, patience: Duration| everywhere || clock.is_idle(patience, now);
+        let is_idle = |clock: &Clock, timeout: Duration| everywhere || clock.is_idle(timeout, now);
         if everywhere {
             self.looked = now;
             self.has_moved = false;
@@ -142,7 +141,7 @@ impl Coordinator {
             let undecided = channel.undecided.iter();
             undecided.map(move |(step, round)| (channel, *step, round))
         });
-        let idle = rounds.filter(|(_, _, round)| is_idle(&round.clock, round.patience()));
+        let idle = rounds.filter(|(_, _, round)| is_idle(&round.clock, round.timeout()));
         let moved: Vec<(Step, Instant)> = idle
             .filter_map(|(channel, step, round)| {
                 Some((step, self.last_movement(channel.missing(round))?))
@@ -156,7 +155,7 @@ impl Coordinator {
             }
         }
         let closing = self.closing.as_ref();
-        if closing.is_some_and(|clock| is_idle(clock, self.world.patience)) {
+        if closing.is_some_and(|clock| is_idle(clock, self.world.timeout)) {
             let at = self.last_movement(self.keep_open());
             if let (Some(closing), Some(at)) = (&mut self.closing, at) {
                 closing.moved_at_last(at);
@@ -196,8 +195,8 @@ impl Coordinator {
             return None;
         }
         let forming = (!self.open && self.failure().is_none()).then(|| {
-            let patience = self.world.join_patience.min(self.next_forming_warning);
-            Deadline::after(self.started, patience).at()
+            let timeout = self.world.join_timeout.min(self.next_forming_warning);
+            Deadline::after(self.started, timeout).at()
         });
         let rounds = self
             .channels
@@ -205,7 +204,7 @@ impl Coordinator {
             .flat_map(|channel| channel.undecided.values())
             .map(Round::next_due);
         let closing = self.closing.as_ref();
-        let closing = closing.map(|clock| clock.next_due(self.world.patience, false));
+        let closing = closing.map(|clock| clock.next_due(self.world.timeout, false));
         let suspects = self.suspects.values().copied();
         let missed = self.missed.values().map(|(until, _)| *until);
         let hearsay = self.channels.values();
@@ -265,14 +264,14 @@ impl Coordinator {
             .absent()
             .map(|rank| self.roster.missing(rank, now))
             .collect();
-        if elapsed >= self.world.join_patience {
+        if elapsed >= self.world.join_timeout {
             let world_size = self.world.world_size;
             self.give_up(&Error::Timeout {
                 during: format!(
                     "meeting of {world_size} ranks ({} joined)",
                     world_size.count() - missing.len()
                 ),
-                patience: self.world.join_patience,
+                timeout: self.world.join_timeout,
                 missing,
                 hint: self.missing_hint(),
             });
@@ -293,12 +292,12 @@ impl Coordinator {
         let round = self.channels.get(&step.channel)?.undecided.get(&step)?;
         Some(Error::Timeout {
             during,
-            patience: round.patience(),
+            timeout: round.timeout(),
             missing: missing
                 .into_iter()
                 .map(|rank| self.roster.missing(rank, now))
                 .collect(),
-            hint: if round.has_own_patience() {
+            hint: if round.has_own_timeout() {
                 OWN_TIME.into()
             } else {
                 MORE_TIME.into()
@@ -336,12 +335,12 @@ impl Coordinator {
         let Some(clock) = &mut self.closing else {
             return;
         };
-        match clock.take_due(self.world.patience, false, now) {
+        match clock.take_due(self.world.timeout, false, now) {
             None => {}
             Some(Due::Notice) => {
                 let waiting = self.members_to_tell();
                 let channel = ChannelId::WORLD;
-                self.send(waiting, ToMember::Patience { channel });
+                self.send(waiting, ToMember::KeepWaiting { channel });
             }
             Some(Due::Warning(idle)) => self.warn_waiting("close", self.keep_open(), idle, now),
             Some(Due::Late) => {
@@ -353,7 +352,7 @@ impl Coordinator {
                     .collect();
                 self.give_up(&Error::Timeout {
                     during: "close".into(),
-                    patience: self.world.patience,
+                    timeout: self.world.timeout,
                     missing,
                     hint: MORE_TIME.into(),
                 });

@@ -97,7 +97,7 @@ impl Heartbeat {
 /// in the order of the ranks of its host.
 #[derive(Clone, Debug)]
 pub(super) struct Turn {
-    patience: Duration,
+    timeout: Duration,
     shown: Option<Instant>,
 }
 
@@ -105,13 +105,13 @@ impl Turn {
     /// For the rank at `place` (from 0) among the ranks of its host.
     pub(super) fn new(place: usize) -> Self {
         let place = u32::try_from(place).unwrap_or(u32::MAX).min(16);
-        let patience = if place == 0 {
+        let timeout = if place == 0 {
             BEAT_EVERY
         } else {
             BEAT_EVERY * 2 + Duration::from_secs(1) * place
         };
         Self {
-            patience,
+            timeout,
             shown: None,
         }
     }
@@ -123,8 +123,8 @@ impl Turn {
             .map_or(Duration::MAX, |shown| now.saturating_duration_since(shown));
         // Whoever has begun goes on, in its own rhythm; nobody else then has to.
         let is_due = match self.shown {
-            None if self.patience == BEAT_EVERY => true,
-            None => silent_for >= self.patience,
+            None if self.timeout == BEAT_EVERY => true,
+            None => silent_for >= self.timeout,
             Some(_) => own >= BEAT_EVERY,
         };
         if is_due {

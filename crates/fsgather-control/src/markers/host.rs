@@ -102,7 +102,7 @@ pub(crate) fn host(
 /// of its own, since each of these calls may hang.
 fn tend(config: &Config, board: Arc<dyn RendezvousBackend>, desk: Arc<Desk>) -> Result<(), Error> {
     let hearer = config::hearer(config);
-    let mut look_back = Some(refusal::looking_back_after(config.join_patience));
+    let mut look_back = Some(refusal::looking_back_after(config.join_timeout));
     thread::Builder::new()
         .name("fsgather-0-board".into())
         .spawn(move || {

@@ -50,7 +50,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// What is said is numbered, to tell it apart.
 fn saying(number: u64) -> ToMember {
-    ToMember::Patience {
+    ToMember::KeepWaiting {
         channel: ChannelId::new(number),
     }
 }

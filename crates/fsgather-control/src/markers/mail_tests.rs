@@ -12,8 +12,8 @@ fn done(epoch: u64) -> ToCoordinator {
     }
 }
 
-fn patience(channel: u64) -> ToMember {
-    ToMember::Patience {
+fn timeout(channel: u64) -> ToMember {
+    ToMember::KeepWaiting {
         channel: ChannelId::new(channel),
     }
 }
@@ -101,7 +101,7 @@ fn a_process_hears_nothing_for_its_rank_before_it_is_admitted() {
     let mut letters = Letters::new(rank, NONCE);
     let mut bulletins = Bulletins::default();
     let to_rank = |bulletins: &mut Bulletins, channel| {
-        bulletins.say(To::Ranks(vec![rank]), Saying::Message(patience(channel)));
+        bulletins.say(To::Ranks(vec![rank]), Saying::Message(timeout(channel)));
     };
     to_rank(&mut bulletins, 1);
     let early = bulletins_found(bulletins.take_outgoing());
@@ -116,7 +116,7 @@ fn a_process_hears_nothing_for_its_rank_before_it_is_admitted() {
     // The later one is seen before the one that admits.
     assert!(letters.take_in(late).is_empty());
     assert!(letters.take_in(of_a_twin).is_empty());
-    assert_eq!(letters.take_in(own), [patience(3), patience(4)]);
+    assert_eq!(letters.take_in(own), [timeout(3), timeout(4)]);
     assert!(letters.take_in(early).is_empty());
 }
 
@@ -125,13 +125,13 @@ fn a_process_that_comes_late_finds_its_answer_although_earlier_bulletins_are_gon
     let mut bulletins = Bulletins::default();
     for channel in 0..5 {
         let to = To::Ranks(vec![Rank::new(3)]);
-        bulletins.say(to, Saying::Message(patience(channel)));
+        bulletins.say(to, Saying::Message(timeout(channel)));
         bulletins.take_outgoing();
     }
-    bulletins.say(To::Process(NONCE), Saying::Message(patience(9)));
+    bulletins.say(To::Process(NONCE), Saying::Message(timeout(9)));
     let found = bulletins_found(bulletins.take_outgoing());
     let mut letters = Letters::new(Rank::new(3), NONCE);
-    assert_eq!(letters.take_in(found), [patience(9)]);
+    assert_eq!(letters.take_in(found), [timeout(9)]);
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn both_sides_say_how_far_they_have_read() {
     let readers = || std::iter::once((Rank::new(3), NONCE));
     assert_eq!(bulletins.read_by(readers()), 1);
     assert!(!letters.is_answered());
-    bulletins.say(To::Ranks(vec![Rank::new(5)]), Saying::Message(patience(1)));
+    bulletins.say(To::Ranks(vec![Rank::new(5)]), Saying::Message(timeout(1)));
     letters.take_in(bulletins_found(bulletins.take_outgoing()));
     assert!(letters.is_answered());
     assert_eq!(letters.acknowledged(), 1);
@@ -158,7 +158,7 @@ fn nobody_waits_for_a_process_that_has_left() {
     let (mut letters, mut bulletins) = admitted();
     letters.say(ToCoordinator::Leave { cause: None });
     bulletins.take_in(letters_found(letters.take_outgoing(false)));
-    bulletins.say(To::Ranks(vec![Rank::new(3)]), Saying::Message(patience(1)));
+    bulletins.say(To::Ranks(vec![Rank::new(3)]), Saying::Message(timeout(1)));
     bulletins.take_outgoing();
     let readers = std::iter::once((Rank::new(3), NONCE));
     assert_eq!(bulletins.read_by(readers), bulletins.sent());
@@ -181,18 +181,18 @@ fn unread_mail_is_mentioned_even_if_there_is_nothing_to_say() {
 #[test]
 fn a_large_table_for_one_rank_need_not_be_read_by_the_others() {
     let (mut letters, mut bulletins) = admitted();
-    bulletins.say(To::Ranks(vec![Rank::new(3)]), Saying::Message(patience(1)));
+    bulletins.say(To::Ranks(vec![Rank::new(3)]), Saying::Message(timeout(1)));
     bulletins.say(
         To::Ranks(vec![Rank::new(7)]),
         Saying::Message(release(1, 100_000)),
     );
-    bulletins.say(To::Ranks(vec![Rank::new(3)]), Saying::Message(patience(2)));
+    bulletins.say(To::Ranks(vec![Rank::new(3)]), Saying::Message(timeout(2)));
     let outgoing = bulletins.take_outgoing();
     let to: Vec<_> = outgoing.iter().map(|outgoing| outgoing.to).collect();
     assert_eq!(to, [None, Some(Rank::new(7)), None]);
     let found = bulletins_found(outgoing);
     assert!(found[1].body.is_none());
-    assert_eq!(letters.take_in(found), [patience(1), patience(2)]);
+    assert_eq!(letters.take_in(found), [timeout(1), timeout(2)]);
 }
 
 #[test]
@@ -210,15 +210,15 @@ fn much_mail_is_split_over_several_files() {
 #[test]
 fn a_file_of_another_version_is_passed_over() {
     let (mut letters, mut bulletins) = admitted();
-    bulletins.say(To::Ranks(vec![Rank::new(3)]), Saying::Message(patience(1)));
+    bulletins.say(To::Ranks(vec![Rank::new(3)]), Saying::Message(timeout(1)));
     let mut found = bulletins_found(bulletins.take_outgoing());
     if let Some(body) = &mut found[0].body {
         body[0] = 0xff;
     }
     assert!(letters.take_in(found).is_empty());
-    bulletins.say(To::Ranks(vec![Rank::new(3)]), Saying::Message(patience(2)));
+    bulletins.say(To::Ranks(vec![Rank::new(3)]), Saying::Message(timeout(2)));
     let heard = letters.take_in(bulletins_found(bulletins.take_outgoing()));
-    assert_eq!(heard, [patience(2)]);
+    assert_eq!(heard, [timeout(2)]);
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn whoever_is_turned_away_has_heard_when_it_says_goodbye() {
     letters.say(done(1));
     bulletins.take_in(letters_found(letters.take_outgoing(false)));
     assert!(bulletins.all_heard());
-    bulletins.say(To::Process(NONCE), Saying::Message(patience(1)));
+    bulletins.say(To::Process(NONCE), Saying::Message(timeout(1)));
     assert!(!bulletins.all_heard());
     letters.take_in(bulletins_found(bulletins.take_outgoing()));
     letters.say(ToCoordinator::Leave { cause: None });

@@ -13,7 +13,7 @@ use super::{mail::Outgoing, retry_window::may_pass};
 pub(super) const SEND_AGAIN: Duration = Duration::from_millis(100);
 
 /// How long leaving a message may fail before this rank gives up.
-const SEND_PATIENCE: Duration = Duration::from_secs(10);
+const SEND_TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// How long a rank that goes tries to leave its last messages.
 const LAST_TRIES: Duration = Duration::from_secs(2);
@@ -82,7 +82,7 @@ impl Outbox {
         });
         failing.again_at = now + SEND_AGAIN;
         failing.is_hopeless =
-            !may_pass(&error) || now.saturating_duration_since(failing.since) >= SEND_PATIENCE;
+            !may_pass(&error) || now.saturating_duration_since(failing.since) >= SEND_TIME_LIMIT;
         if failing.is_hopeless {
             Err(error)
         } else {

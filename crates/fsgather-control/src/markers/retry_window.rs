@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use fsgather_core::{AwakeClock, Error};
 
 /// How long file calls may fail before this rank gives up.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// Reasons that do not pass by themselves, as Linux numbers them: not permitted (1, 13), gone (2), not a
 /// directory (20), read-only (30), a name too long (36), no such call (38), too many links (40).
@@ -39,7 +39,7 @@ impl RetryWindow {
     pub(super) fn bears(&mut self, error: &Error, now: Instant) -> bool {
         let (since, clock) = self.failing.get_or_insert((now, AwakeClock::new(now)));
         let now = clock.look(now);
-        may_pass(error) && now.saturating_duration_since(*since) < PATIENCE
+        may_pass(error) && now.saturating_duration_since(*since) < TIME_LIMIT
     }
 }
 

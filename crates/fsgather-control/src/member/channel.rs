@@ -56,7 +56,7 @@ struct Awaited {
     call: Arc<CallName>,
     since: Instant,
     /// How long nothing may move, if not as long as elsewhere in the world.
-    patience: Option<Duration>,
+    timeout: Option<Duration>,
 }
 
 /// The verdict that is the first to be overdue.
@@ -64,7 +64,7 @@ struct Awaited {
 pub(super) struct Owed {
     pub(super) call: Arc<CallName>,
     /// How long nothing may move.
-    pub(super) patience: Duration,
+    pub(super) timeout: Duration,
     /// Since when nothing has been heard.
     since: Instant,
 }
@@ -72,7 +72,7 @@ pub(super) struct Owed {
 impl Owed {
     /// When it is overdue, for those who wait so much longer.
     pub(super) fn due(&self, grace: Duration) -> Instant {
-        Deadline::after(self.since, self.patience.saturating_add(grace)).at()
+        Deadline::after(self.since, self.timeout.saturating_add(grace)).at()
     }
 }
 
@@ -175,12 +175,12 @@ impl Channel {
         self.awaited.values().map(|awaited| awaited.since).min()
     }
 
-    /// The verdict that is the first to be overdue, of those that rank 0 owes; `patience` is that of calls
+    /// The verdict that is the first to be overdue, of those that rank 0 owes; `timeout` is that of calls
     /// without one of their own.
-    pub(super) fn first_owed(&self, patience: Duration) -> Option<Owed> {
+    pub(super) fn first_owed(&self, timeout: Duration) -> Option<Owed> {
         let owed = self.awaited.values().map(|awaited| Owed {
             call: awaited.call.clone(),
-            patience: awaited.patience.unwrap_or(patience),
+            timeout: awaited.timeout.unwrap_or(timeout),
             since: awaited.since.max(self.heard),
         });
         owed.min_by_key(|owed| owed.due(Duration::ZERO))
@@ -241,7 +241,7 @@ impl Channel {
         let awaited = Awaited {
             call: CallName::of(call, step.epoch).into(),
             since: now,
-            patience: call.patience,
+            timeout: call.timeout,
         };
         self.awaited.insert(step, awaited);
         ToCoordinator::Contribute {

@@ -9,7 +9,7 @@ use crate::message::ToCoordinator;
 
 /// How long a rank that is the first to fail, or has waited for rank 0 in vain, stays for those who read what it
 /// keeps, while they do not get on.
-const FAILING_PATIENCE: Duration = Duration::from_secs(10);
+const FAILING_TIME_LIMIT: Duration = Duration::from_secs(10);
 
 impl Member {
     /// Says that this rank goes. Whoever still waits here for a verdict is told that this is the end.
@@ -27,13 +27,13 @@ impl Member {
         self.now = now;
         let is_first_to_fail = cause.is_some() && self.failure(ChannelId::WORLD).is_none();
         // Rank 0 says when the time is over; only where that says nothing at all it is over by itself.
-        let patience = if is_first_to_fail || self.has_given_up {
-            FAILING_PATIENCE.min(self.patience)
+        let timeout = if is_first_to_fail || self.has_given_up {
+            FAILING_TIME_LIMIT.min(self.timeout)
         } else {
-            self.patience.saturating_add(GRACE)
+            self.timeout.saturating_add(GRACE)
         };
         if looks_after_all || self.keeping.is_alone() {
-            self.staying = Some(Staying::new(patience, now));
+            self.staying = Some(Staying::new(timeout, now));
             self.say(ToCoordinator::Stay { cause });
         } else {
             self.say(ToCoordinator::Leave { cause });

@@ -60,7 +60,7 @@ pub enum Farewell {
 #[derive(Debug)]
 pub struct Member {
     coordinator: Peer,
-    patience: Duration,
+    timeout: Duration,
     channels: BTreeMap<ChannelId, Channel>,
     /// The latest time that it was told.
     now: Instant,
@@ -90,10 +90,10 @@ pub struct Member {
 impl Member {
     /// A member of a world that has formed.
     #[must_use]
-    pub fn new(coordinator: Peer, patience: Duration, now: Instant) -> Self {
+    pub fn new(coordinator: Peer, timeout: Duration, now: Instant) -> Self {
         Self {
             coordinator,
-            patience,
+            timeout,
             channels: BTreeMap::from([(ChannelId::WORLD, Channel::new(ChannelId::WORLD, now))]),
             now,
             heard: now,
@@ -301,7 +301,7 @@ impl Member {
                     staying.needed(by, now);
                 }
             }
-            ToMember::Patience { .. }
+            ToMember::KeepWaiting { .. }
             | ToMember::Forming { .. }
             | ToMember::Formed { .. }
             | ToMember::Elsewhere { .. }
@@ -540,7 +540,7 @@ fn about(message: &ToMember) -> Option<ChannelId> {
         ToMember::Release { step, .. } => Some(step.channel),
         ToMember::Abort { channel, .. }
         | ToMember::Reclaim { channel, .. }
-        | ToMember::Patience { channel } => Some(*channel),
+        | ToMember::KeepWaiting { channel } => Some(*channel),
         ToMember::Forming { .. }
         | ToMember::Formed { .. }
         | ToMember::Elsewhere { .. }

@@ -21,19 +21,19 @@ pub(super) struct Staying {
     since: Instant,
     /// When one of them last got on, as far as is known.
     moved: Instant,
-    patience: Duration,
+    timeout: Duration,
     next_warning: Instant,
     is_over: bool,
 }
 
 impl Staying {
-    /// Stays for those whom rank 0 is going to name, for `patience` without progress at most.
-    pub(super) fn new(patience: Duration, now: Instant) -> Self {
+    /// Stays for those whom rank 0 is going to name, for `timeout` without progress at most.
+    pub(super) fn new(timeout: Duration, now: Instant) -> Self {
         Self {
             by: None,
             since: now,
             moved: now,
-            patience,
+            timeout,
             next_warning: now + FIRST_WARNING,
             is_over: false,
         }
@@ -62,11 +62,11 @@ impl Staying {
         }
         if self.end().is_some_and(|end| now >= end) {
             self.is_over = true;
-            let patience = duration_text(self.patience);
+            let timeout = duration_text(self.timeout);
             return Some(if self.by.is_some() {
-                self.ends_although(&format!("no progress for {patience}"))
+                self.ends_although(&format!("no progress for {timeout}"))
             } else {
-                self.ends_although(&format!("nothing was heard for {patience}"))
+                self.ends_although(&format!("nothing was heard for {timeout}"))
             });
         }
         if now < self.next_warning {
@@ -107,7 +107,7 @@ impl Staying {
 
     /// When it is over in any case, if that is a time that will come.
     fn end(&self) -> Option<Instant> {
-        self.moved.checked_add(self.patience)
+        self.moved.checked_add(self.timeout)
     }
 
     /// Those who have still to read, and the verb that fits; nothing if that is not known.
@@ -137,13 +137,13 @@ mod tests {
         }
     }
 
-    const PATIENCE: Duration = Duration::from_secs(100);
+    const TIME_LIMIT: Duration = Duration::from_secs(100);
 
     #[test]
     fn it_is_over_once_nobody_reads_or_nothing_moves_for_too_long() {
         let start = Instant::now();
         let after = |seconds| start + Duration::from_secs(seconds);
-        let mut staying = Staying::new(PATIENCE, start);
+        let mut staying = Staying::new(TIME_LIMIT, start);
         assert!(staying.is_needed(), "rank 0 has not answered yet");
         staying.needed(vec![peer(1)], after(1));
         assert!(staying.is_needed());
@@ -151,7 +151,7 @@ mod tests {
         assert!(!staying.is_needed());
         assert_eq!(staying.next_tick(), None);
 
-        let mut staying = Staying::new(PATIENCE, start);
+        let mut staying = Staying::new(TIME_LIMIT, start);
         staying.needed(vec![peer(1), peer(2)], after(60));
         assert!(
             staying
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn who_has_it_end_is_told_for_whom_it_has_stayed() {
         let start = Instant::now();
-        let mut staying = Staying::new(PATIENCE, start);
+        let mut staying = Staying::new(TIME_LIMIT, start);
         staying.needed(vec![peer(1)], start);
         let said = staying.interrupt("ended by SIGTERM");
         assert_eq!(
@@ -188,7 +188,7 @@ mod tests {
     fn it_is_said_for_whom_after_a_few_seconds_and_every_half_minute() {
         let start = Instant::now();
         let after = |seconds| start + Duration::from_secs(seconds);
-        let mut staying = Staying::new(PATIENCE, start);
+        let mut staying = Staying::new(TIME_LIMIT, start);
         staying.needed(vec![peer(1)], start);
         let mut said = Vec::new();
         let mut at = start;

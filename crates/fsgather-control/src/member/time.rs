@@ -21,17 +21,17 @@ impl Member {
         self.actions.extend(said.map(MemberAction::Warn));
         let overdue = self.channels.values().filter_map(|channel| {
             let is_due = self.due(channel).is_some_and(|due| now >= due);
-            let owed = channel.first_owed(self.patience);
+            let owed = channel.first_owed(self.timeout);
             is_due.then(|| (channel.id(), owed, channel.heard()))
         });
         let overdue: Vec<_> = overdue.collect();
         for (id, owed, heard) in overdue {
-            let (during, patience) = match owed {
+            let (during, timeout) = match owed {
                 Some(owed) => (
                     format!("{}, of which the outcome is unknown", owed.call),
-                    owed.patience,
+                    owed.timeout,
                 ),
-                None => ("close".into(), self.patience),
+                None => ("close".into(), self.timeout),
             };
             let missing = Missing {
                 rank: Rank::ZERO,
@@ -43,7 +43,7 @@ impl Member {
             };
             let cause = Error::Timeout {
                 during,
-                patience: patience.saturating_add(GRACE),
+                timeout: timeout.saturating_add(GRACE),
                 missing: vec![missing],
                 hint: "see whether rank 0 is stopped or its host unreachable; set FSGATHER_TIMEOUT to \
                        wait longer"
@@ -117,9 +117,9 @@ impl Member {
         let is_closing = self.closing.is_some() && self.close_at.is_none();
         let is_closing = is_closing && self.farewell.is_none() && self.lost.is_none();
         let is_end = is_closing && channel.id() == ChannelId::WORLD && channel.failure().is_none();
-        let owed = channel.first_owed(self.patience);
-        let patience = self.patience.saturating_add(GRACE);
-        let end = is_end.then(|| Deadline::after(channel.heard(), patience).at());
+        let owed = channel.first_owed(self.timeout);
+        let timeout = self.timeout.saturating_add(GRACE);
+        let end = is_end.then(|| Deadline::after(channel.heard(), timeout).at());
         owed.map(|owed| owed.due(GRACE))
             .into_iter()
             .chain(end)

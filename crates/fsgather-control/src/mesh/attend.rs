@@ -19,7 +19,7 @@ use super::{
     stream::{CHUNK_LEN, Checksum, Origin, Sending},
 };
 
-/// How much longer than patience a transfer that somebody has begun is kept for this rank to come to it.
+/// How much longer than timeout a transfer that somebody has begun is kept for this rank to come to it.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Serves a link until it ends, or until a ring transfer has begun on it.
@@ -60,7 +60,7 @@ async fn park(core: &Core, call: CallId, link: Link) {
     let from = link.peer;
     let (serial, taken) = core.parked.put(call, link);
     // Whoever waits at the other end gives up first, and knows more.
-    let limit = core.patience.saturating_add(GRACE);
+    let limit = core.timeout.saturating_add(GRACE);
     let mut deadline = AwakeDeadline::after(Instant::now(), limit);
     tokio::select! {
         _ = taken => {}

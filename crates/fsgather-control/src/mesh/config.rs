@@ -25,7 +25,7 @@ pub struct MeshConfig {
     /// The inode of this process's network namespace; 0 when unknown.
     pub network_namespace: u64,
     /// How long nothing may move before a transfer fails.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// Where every rank of the world runs, in rank order.
     pub processes: Vec<ProcessId>,
 }

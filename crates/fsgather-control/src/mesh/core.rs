@@ -33,7 +33,7 @@ use super::{
 pub(super) struct Core {
     pub(super) rank: Rank,
     pub(super) credentials: Credentials,
-    pub(super) patience: Duration,
+    pub(super) timeout: Duration,
     network_namespace: u64,
     processes: Vec<ProcessId>,
     /// What the others have told, by rank.
@@ -57,7 +57,7 @@ impl Core {
                 // The secret is this very world's.
                 bond: Bond::default(),
             },
-            patience: config.patience,
+            timeout: config.timeout,
             network_namespace: config.network_namespace,
             processes: config.processes.clone(),
             addresses: Mutex::new(vec![None; config.processes.len()]),
@@ -160,7 +160,7 @@ impl Core {
     }
 
     /// Nothing has moved for too long.
-    pub(super) fn timed_out(&self, waited_for: &[Rank], patience: Duration) -> Error {
+    pub(super) fn timed_out(&self, waited_for: &[Rank], timeout: Duration) -> Error {
         let missing = waited_for.iter().map(|&rank| {
             let Peer { rank, host, pid } = self.peer(rank);
             Missing {
@@ -171,12 +171,12 @@ impl Core {
         });
         Error::Timeout {
             during: "moving payloads between ranks".into(),
-            patience,
+            timeout,
             missing: missing.collect(),
-            hint: if patience == self.patience {
+            hint: if timeout == self.timeout {
                 format!(
                     "set FSGATHER_TIMEOUT to more than {} to wait longer",
-                    duration_text(patience)
+                    duration_text(timeout)
                 )
             } else {
                 "give this call a longer time-out to wait longer".into()

@@ -130,18 +130,18 @@ impl Engine {
         &self,
         call: CallId,
         to: Rank,
-        patience: Duration,
+        timeout: Duration,
         progress: &mut Progress<'_>,
     ) -> Result<Link, Error> {
         let core = &self.core;
         if let Some(link) = core.idle.take(to) {
             return Ok(link);
         }
-        let mut eye = Eye::new(&core.stalls, call, patience);
+        let mut eye = Eye::new(&core.stalls, call, timeout);
         self.wait(dial(core, to, Silent::Wait), &mut |moved| {
             eye.saw(moved, || vec![to]);
             progress(moved)?;
-            eye.check(|| core.timed_out(&[to], patience))
+            eye.check(|| core.timed_out(&[to], timeout))
         })
     }
 

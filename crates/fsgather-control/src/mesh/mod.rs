@@ -179,8 +179,8 @@ impl Mesh {
 
     /// How long nothing may move in a transfer, if its call does not say otherwise.
     #[must_use]
-    pub fn patience(&self) -> Duration {
-        self.engine.core().patience
+    pub fn timeout(&self) -> Duration {
+        self.engine.core().timeout
     }
 
     /// Hands in where a rank can be reached, as it has told last. Before that it can reach this one, but is not
@@ -220,7 +220,7 @@ impl Mesh {
     }
 
     /// The same for a call that is going to need the link: a rank that is stopped is waited for as long as
-    /// `patience` without progress, and [`stalled`](Self::stalled) tells so.
+    /// `timeout` without progress, and [`stalled`](Self::stalled) tells so.
     ///
     /// # Errors
     ///
@@ -229,11 +229,11 @@ impl Mesh {
         &self,
         call: CallId,
         to: Rank,
-        patience: Duration,
+        timeout: Duration,
         progress: &mut Progress<'_>,
     ) -> Result<(), Error> {
         if to != self.engine.core().rank {
-            let link = self.engine.link_for(call, to, patience, progress)?;
+            let link = self.engine.link_for(call, to, timeout, progress)?;
             self.engine.core().idle.put(link);
         }
         Ok(())
@@ -261,7 +261,7 @@ impl Mesh {
         lens: &[u64],
         progress: &mut Progress<'_>,
     ) -> Result<Vec<Vec<u8>>, Error> {
-        self.ring_within(self.patience(), call, members, own, lens, progress)
+        self.ring_within(self.timeout(), call, members, own, lens, progress)
             .map_err(|halted| halted.cause)
     }
 
@@ -272,7 +272,7 @@ impl Mesh {
     /// Those of [`ring`](Self::ring), each as [`Halted`].
     pub fn ring_within(
         &self,
-        patience: Duration,
+        timeout: Duration,
         call: CallId,
         members: &[Rank],
         own: &[u8],
@@ -280,7 +280,7 @@ impl Mesh {
         progress: &mut Progress<'_>,
     ) -> Result<Vec<Vec<u8>>, Halted> {
         let mut ring = Ring::new(self.engine.core(), call, members, own, lens)?;
-        if let Err(cause) = self.turn(&mut ring, patience, call, progress) {
+        if let Err(cause) = self.turn(&mut ring, timeout, call, progress) {
             let links = ring.into_links();
             return Err(Halted { cause, links });
         }
@@ -292,21 +292,21 @@ impl Mesh {
     fn turn(
         &self,
         ring: &mut Ring<'_>,
-        patience: Duration,
+        timeout: Duration,
         call: CallId,
         progress: &mut Progress<'_>,
     ) -> Result<(), Error> {
         let engine = &self.engine;
         if let Some(right) = ring.needs_link_to() {
-            ring.send_over(engine.link_for(call, right, patience, progress)?);
+            ring.send_over(engine.link_for(call, right, timeout, progress)?);
         }
         let core = engine.core();
-        let mut eye = Eye::new(&core.stalls, call, patience);
+        let mut eye = Eye::new(&core.stalls, call, timeout);
         while !ring.is_complete() {
             let moved = engine.run(ring.advance())??;
             eye.saw(moved, || ring.waited_for());
             progress(moved)?;
-            eye.check(|| core.timed_out(&ring.waited_for(), patience))?;
+            eye.check(|| core.timed_out(&ring.waited_for(), timeout))?;
         }
         Ok(())
     }
@@ -394,7 +394,7 @@ mod tests {
                 ports: 0..=0,
                 interfaces: Arc::new(|_, _| true),
                 network_namespace: 0,
-                patience: Duration::from_secs(20),
+                timeout: Duration::from_secs(20),
                 processes: vec![ProcessId::default(); 2],
             })
             .unwrap()

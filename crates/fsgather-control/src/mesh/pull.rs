@@ -43,7 +43,7 @@ pub struct Pull {
     answered: usize,
     failure: Option<Error>,
     /// How long nothing may move.
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl Pull {
@@ -64,7 +64,7 @@ impl Pull {
             reply: [0; Reply::LEN],
             answered: 0,
             failure: None,
-            patience: engine.core().patience,
+            timeout: engine.core().timeout,
             engine,
         };
         // Ask at once if that is possible without waiting, so that the payload is on its way when it is
@@ -81,8 +81,8 @@ impl Pull {
 
     /// The same for a call with a time-out of its own.
     #[must_use]
-    pub const fn within(mut self, patience: Duration) -> Self {
-        self.patience = patience;
+    pub const fn within(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
         self
     }
 
@@ -159,18 +159,18 @@ impl Pull {
     ) -> Result<(), Error> {
         let engine = Arc::clone(&self.engine);
         if self.link.is_none() {
-            let link = engine.link_for(self.call, self.from, self.patience, progress)?;
+            let link = engine.link_for(self.call, self.from, self.timeout, progress)?;
             self.link = Some(link);
         }
         let wanted = self.receiving.verified() + 1;
         let core = engine.core();
-        let (call, from, patience) = (self.call, self.from, self.patience);
-        let mut eye = Eye::new(&core.stalls, call, patience);
+        let (call, from, timeout) = (self.call, self.from, self.timeout);
+        let mut eye = Eye::new(&core.stalls, call, timeout);
         while self.receiving.verified() < wanted {
             let moved = engine.run(self.advance(wanted, into))??;
             eye.saw(moved, || vec![from]);
             progress(moved)?;
-            eye.check(|| core.timed_out(&[from], patience))?;
+            eye.check(|| core.timed_out(&[from], timeout))?;
         }
         if self.receiving.wanted() == Wanted::Nothing
             && let Some(link) = self.link.take()

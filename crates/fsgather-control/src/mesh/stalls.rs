@@ -43,18 +43,18 @@ impl Stalls {
 pub(super) struct Eye<'a> {
     stalls: &'a Stalls,
     call: CallId,
-    patience: Duration,
+    timeout: Duration,
     clock: Idle,
     idle: Duration,
     is_noted: bool,
 }
 
 impl<'a> Eye<'a> {
-    pub(super) fn new(stalls: &'a Stalls, call: CallId, patience: Duration) -> Self {
+    pub(super) fn new(stalls: &'a Stalls, call: CallId, timeout: Duration) -> Self {
         Self {
             stalls,
             call,
-            patience,
+            timeout,
             clock: Idle::since(Instant::now()),
             idle: Duration::ZERO,
             is_noted: false,
@@ -77,7 +77,7 @@ impl<'a> Eye<'a> {
 
     /// Whether nothing has moved for too long; then `late` says so.
     pub(super) fn check(&self, late: impl FnOnce() -> Error) -> Result<(), Error> {
-        if self.idle < self.patience {
+        if self.idle < self.timeout {
             return Ok(());
         }
         Err(late())

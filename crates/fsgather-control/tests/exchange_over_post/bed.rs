@@ -21,8 +21,8 @@ pub(crate) struct Bed {
     pub(crate) world_size: WorldSize,
     /// How many ranks share a host.
     pub(crate) by_host: u32,
-    pub(crate) patience: Duration,
-    pub(crate) join_patience: Duration,
+    pub(crate) timeout: Duration,
+    pub(crate) join_timeout: Duration,
 }
 
 impl Bed {
@@ -32,8 +32,8 @@ impl Bed {
             board: Arc::default(),
             world_size: WorldSize::new(ranks).unwrap(),
             by_host: ranks,
-            patience: Duration::from_mins(1),
-            join_patience: Duration::from_mins(1),
+            timeout: Duration::from_mins(1),
+            join_timeout: Duration::from_mins(1),
         }
     }
 
@@ -69,8 +69,8 @@ impl Bed {
             problem: None,
             network_namespace: 0,
             job: "a test".into(),
-            patience: self.patience,
-            join_patience: self.join_patience,
+            timeout: self.timeout,
+            join_timeout: self.join_timeout,
             ports: 0..=0,
             interfaces: Arc::new(|_, address| address.is_loopback()),
             meeting: Meeting::Board(self.board.clone()),

@@ -16,9 +16,9 @@ use fsgather_testkit::{
 use crate::bed::{Bed, on_threads};
 
 fn conform(post: impl Fn() -> std::sync::Arc<MemoryMailbox>, ranks: u32) {
-    let make = |ranks: u32, patience: Duration| {
+    let make = |ranks: u32, timeout: Duration| {
         let bed = Bed {
-            patience,
+            timeout,
             ..Bed::new(post(), ranks)
         };
         bed.world()

@@ -8,7 +8,7 @@ use std::{
 use fsgather_control::record::{MarkerPlace, Record};
 use fsgather_core::{Error, PeerFailure, ProcessId, Rank, RendezvousBackend, Site, WorldSize};
 use fsgather_testkit::{
-    MemoryMailbox, exchange_conformance::RankExchange, pace::allowed, process::PATIENCE,
+    MemoryMailbox, exchange_conformance::RankExchange, pace::allowed, process::TIME_LIMIT,
 };
 use uuid::Uuid;
 
@@ -116,7 +116,7 @@ fn a_latecomer_is_told_that_the_world_has_formed_and_disturbs_nobody() {
         let bed = Bed::new(MemoryMailbox::with_faults(seed), 3);
         let world = bed.world();
         let late = Bed {
-            join_patience: Duration::from_secs(3),
+            join_timeout: Duration::from_secs(3),
             ..bed.clone()
         };
         let config = late.config(2, late.twin(2, 1));
@@ -176,7 +176,7 @@ fn a_rank_that_gives_up_before_its_answer_comes_is_not_waited_for() {
         let running = [bed.start(0, rank_1_is_gone), bed.start(2, rank_1_is_gone)];
         // It sees no answer, and its process goes on.
         let hasty = Bed {
-            join_patience: Duration::from_secs(1),
+            join_timeout: Duration::from_secs(1),
             ..bed.clone()
         };
         bed.post.set_blind(&bed.process(1), true);
@@ -204,7 +204,7 @@ fn rank_1_is_gone(seat: Result<RankExchange, Error>) {
 }
 
 fn wait_for_messages(post: &MemoryMailbox, count: usize) {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIME_LIMIT;
     while post.held() < count {
         assert!(Instant::now() < deadline, "only {} messages", post.held());
         thread::yield_now();
@@ -243,7 +243,7 @@ fn ranks_of_different_world_sizes_are_told() {
         ..bed.clone()
     };
     let limited = Bed {
-        join_patience: Duration::from_secs(2),
+        join_timeout: Duration::from_secs(2),
         ..bed.clone()
     };
     let root = limited.start(0, |seat| seat.map(drop).unwrap_err());

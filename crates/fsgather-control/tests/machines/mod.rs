@@ -11,14 +11,14 @@ use fsgather_core::{Peer, ProcessId, Rank, WorldSize};
 use uuid::Uuid;
 
 /// The coordinator and the members of a world that has just formed, with nothing between them.
-pub(crate) fn formed(ranks: u32, patience: Duration, now: Instant) -> (Coordinator, Vec<Member>) {
+pub(crate) fn formed(ranks: u32, timeout: Duration, now: Instant) -> (Coordinator, Vec<Member>) {
     let world_size = WorldSize::new(ranks).unwrap();
     let world = World {
         world_size,
         communicator: Uuid::nil(),
         job: "a test".into(),
-        patience,
-        join_patience: patience,
+        timeout,
+        join_timeout: timeout,
         belonging: fsgather_control::bond::Belonging::default(),
     };
     let mut coordinator = Coordinator::new(world, now);
@@ -28,7 +28,7 @@ pub(crate) fn formed(ranks: u32, patience: Duration, now: Instant) -> (Coordinat
             world_size,
             nonce: rank.get().into(),
             process: ProcessId::default(),
-            patience,
+            timeout,
             start: None,
             attempt: None,
             belonging: fsgather_control::bond::Belonging::default(),
@@ -42,6 +42,6 @@ pub(crate) fn formed(ranks: u32, patience: Duration, now: Instant) -> (Coordinat
         pid: 1,
     };
     let members = world_size.ranks();
-    let members = members.map(|_| Member::new(peer(), patience, now));
+    let members = members.map(|_| Member::new(peer(), timeout, now));
     (coordinator, members.collect())
 }

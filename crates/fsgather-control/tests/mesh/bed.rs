@@ -11,7 +11,7 @@ use uuid::Uuid;
 pub(crate) struct Bed {
     pub(crate) communicator: Uuid,
     pub(crate) secret: [u8; 32],
-    pub(crate) patience: Duration,
+    pub(crate) timeout: Duration,
     pub(crate) processes: Vec<ProcessId>,
 }
 
@@ -27,7 +27,7 @@ impl Bed {
         Self {
             communicator: Uuid::new_v4(),
             secret: [7; 32],
-            patience: Duration::from_secs(20),
+            timeout: Duration::from_secs(20),
             processes: (0..ranks).map(process).collect(),
         }
     }
@@ -41,7 +41,7 @@ impl Bed {
             ports: 0..=0,
             interfaces: Arc::new(|_, address| address.is_loopback()),
             network_namespace: 0,
-            patience: self.patience,
+            timeout: self.timeout,
             processes: self.processes.clone(),
         })
         .unwrap()

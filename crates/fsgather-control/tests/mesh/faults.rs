@@ -170,9 +170,9 @@ fn a_rank_that_goes_while_it_is_asked_is_named() {
 }
 
 #[test]
-fn a_rank_that_does_not_come_is_named_when_patience_is_over() {
+fn a_rank_that_does_not_come_is_named_when_its_time_is_over() {
     let bed = Bed {
-        patience: Duration::from_millis(300),
+        timeout: Duration::from_millis(300),
         ..Bed::new(2)
     };
     let meshes = bed.meshes();
@@ -191,9 +191,9 @@ fn a_rank_that_does_not_come_is_named_when_patience_is_over() {
         .unwrap_err();
     match &error {
         Error::Timeout {
-            missing, patience, ..
+            missing, timeout, ..
         } => {
-            assert_eq!(*patience, bed.patience);
+            assert_eq!(*timeout, bed.timeout);
             assert_eq!(missing.len(), 1);
             assert_eq!(missing[0].rank, Rank::new(1));
             assert_eq!(missing[0].process, Some(("n1".into(), 101)));
@@ -206,9 +206,9 @@ fn a_rank_that_does_not_come_is_named_when_patience_is_over() {
 }
 
 #[test]
-fn a_payload_that_stalls_is_given_up_when_patience_is_over() {
+fn a_payload_that_stalls_is_given_up_when_its_time_is_over() {
     let bed = Bed {
-        patience: Duration::from_millis(300),
+        timeout: Duration::from_millis(300),
         ..Bed::new(2)
     };
     let (meshes, proxy) = with_proxy(&bed, 1, Meddling::default());
@@ -245,9 +245,9 @@ fn an_error_of_progress_ends_a_transfer_at_once() {
 }
 
 /// A mesh of two ranks in which rank 1 is as good as stopped: its host takes connections, and nobody answers.
-fn with_a_stopped_rank(patience: Duration) -> (Vec<Mesh>, Proxy) {
+fn with_a_stopped_rank(timeout: Duration) -> (Vec<Mesh>, Proxy) {
     let bed = Bed {
-        patience,
+        timeout,
         ..Bed::new(2)
     };
     let (meshes, proxy) = with_proxy(&bed, 1, Meddling::default());
@@ -258,8 +258,8 @@ fn with_a_stopped_rank(patience: Duration) -> (Vec<Mesh>, Proxy) {
 
 #[test]
 fn a_rank_that_is_stopped_before_there_is_a_link_times_out_as_any_other() {
-    let patience = Duration::from_secs(3);
-    let (meshes, _proxy) = with_a_stopped_rank(patience);
+    let timeout = Duration::from_secs(3);
+    let (meshes, _proxy) = with_a_stopped_rank(timeout);
     let mesh = &meshes[0];
     let mut told = None;
     let mut look = |_| {
@@ -270,13 +270,13 @@ fn a_rank_that_is_stopped_before_there_is_a_link_times_out_as_any_other() {
     let error = pull.read_to_end(&mut look).unwrap_err();
     let (waits_for, idle) = told.unwrap();
     assert_eq!(waits_for, [Rank::new(1)]);
-    assert!(idle >= patience / 2, "{idle:?}");
+    assert!(idle >= timeout / 2, "{idle:?}");
     match error {
         Error::Timeout { missing, .. } => assert_eq!(missing[0].rank, Rank::new(1)),
         other => panic!("{other}"),
     }
     let error = mesh
-        .prepare_for(call(0), Rank::new(1), patience, &mut ignore)
+        .prepare_for(call(0), Rank::new(1), timeout, &mut ignore)
         .unwrap_err();
     assert!(matches!(error, Error::Timeout { .. }), "{error}");
 }

@@ -131,7 +131,7 @@ fn who_asks_for_a_withdrawn_payload_is_told() {
 #[test]
 fn an_offer_that_never_comes_is_given_up() {
     let bed = Bed {
-        patience: Duration::from_millis(200),
+        timeout: Duration::from_millis(200),
         ..Bed::new(2)
     };
     let meshes = bed.meshes();
@@ -151,10 +151,10 @@ fn a_transfer_may_have_a_time_out_of_its_own() {
     let members = [0, 1].map(Rank::new);
     let ring = meshes[0].ring_within(own, call(1), &members, b"a", &[1, 1], &mut ignore);
     for error in [given_up, ring.unwrap_err().cause] {
-        let Error::Timeout { patience, hint, .. } = error else {
+        let Error::Timeout { timeout, hint, .. } = error else {
             panic!("{error}");
         };
-        assert_eq!(patience, own);
+        assert_eq!(timeout, own);
         assert!(hint.contains("this call"), "{hint}");
     }
 }

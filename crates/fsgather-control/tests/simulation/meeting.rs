@@ -393,7 +393,7 @@ impl Run {
             }
             return Ok(());
         }
-        let late = self.now >= setting(self.world_size).join_patience;
+        let late = self.now >= setting(self.world_size).join_timeout;
         if self.model.open || self.model.failure.is_some() || !late {
             promise!(said.is_empty(), "P8: time passes, and {said:?} is said");
             return Ok(());

@@ -26,7 +26,7 @@ use self::link::{Frame, Lane, Link};
 use crate::{
     promises::{Broken, Checked, Ledger, promise},
     rank::{Clock, Health, Process, peer},
-    script::{Fault, PATIENCE, Script},
+    script::{Fault, Script, TIME_LIMIT},
 };
 
 /// How long a message, or a rank that could go on, is kept waiting.
@@ -104,7 +104,7 @@ pub(crate) fn join_request(rank: Rank, world_size: WorldSize, nonce: u128) -> Jo
             pid: peer.pid,
             ..ProcessId::default()
         },
-        patience: Duration::from_secs(PATIENCE),
+        timeout: Duration::from_secs(TIME_LIMIT),
         start: None,
         attempt: None,
         belonging: fsgather_control::bond::Belonging::default(),
@@ -117,8 +117,8 @@ pub(crate) fn setting(world_size: WorldSize) -> Setting {
         world_size,
         communicator: Uuid::from_u128(7),
         job: "the simulation".into(),
-        patience: Duration::from_secs(PATIENCE),
-        join_patience: Duration::from_secs(100),
+        timeout: Duration::from_secs(TIME_LIMIT),
+        join_timeout: Duration::from_secs(100),
         belonging: fsgather_control::bond::Belonging::default(),
     }
 }
@@ -364,7 +364,7 @@ impl World {
                 } else {
                     now + until.saturating_sub(now) / 3
                 };
-                self.check_patience()
+                self.check_timeout()
             }
             Event::Up(rank) => {
                 if let Some((_, frame)) = self.links[rank].up.frames.pop_front() {

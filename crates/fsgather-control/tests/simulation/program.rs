@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use fsgather_core::Rank;
 
-use crate::script::{Group, PATIENCE, Script, Verb, What};
+use crate::script::{Group, Script, TIME_LIMIT, Verb, What};
 
 /// A group by the line that makes it; none is the world.
 pub(crate) type Slot = Option<usize>;
@@ -62,7 +62,7 @@ pub(crate) fn program(script: &Script, rank: Rank) -> VecDeque<Task> {
                 return tasks;
             }
             Some(What::Interrupt) => tasks.push_back(Task::Interrupt),
-            Some(What::Stray) => tasks.push_back(Task::Compute(10 * PATIENCE)),
+            Some(What::Stray) => tasks.push_back(Task::Compute(10 * TIME_LIMIT)),
             Some(What::DropGroups) => tasks.push_back(Task::DropGroups),
             Some(What::Skip) => continue,
             _ => {}

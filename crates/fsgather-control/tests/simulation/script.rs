@@ -10,7 +10,7 @@ use proptest::{collection::vec, prelude::*, sample::select};
 use serde::{Deserialize, Serialize};
 
 /// The time-out of all simulated worlds, in seconds.
-pub(crate) const PATIENCE: u64 = 60;
+pub(crate) const TIME_LIMIT: u64 = 60;
 
 /// How ranks part into groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -313,7 +313,7 @@ impl Script {
 
 impl fmt::Debug for Script {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} ranks, time-out {PATIENCE} s; all do", self.ranks)?;
+        writeln!(f, "{} ranks, time-out {TIME_LIMIT} s; all do", self.ranks)?;
         for (number, line) in self.placed().iter().enumerate() {
             match line.group {
                 None => writeln!(f, "  {number}: {:?}", line.verb)?,

@@ -349,7 +349,7 @@ fn a_failed_meeting_says_what_was_the_matter_once() {
     let facts = rank(1, 4);
     let timeout = Error::Timeout {
         during: "meeting".into(),
-        patience: Duration::from_secs(30),
+        timeout: Duration::from_secs(30),
         missing: vec![Missing {
             rank: Rank::ZERO,
             process: None,

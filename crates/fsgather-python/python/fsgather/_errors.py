@@ -84,7 +84,7 @@ class Timeout(Error, TimeoutError):
     """The same with all that is known of them."""
     during: str = ""
     """The call, or the stage of meeting."""
-    patience: float = 0.0
+    timeout: float = 0.0
     """How long nothing moved, in seconds."""
 
 
@@ -196,7 +196,7 @@ def _make(kind: str, message: str, fields: dict[str, Any]) -> Error:
     return error
 
 
-_PACKED = ("is_transient", "rank", "host", "pid", "phase", "reason", "during", "patience")
+_PACKED = ("is_transient", "rank", "host", "pid", "phase", "reason", "during", "timeout")
 
 
 def _packed(error: Error) -> bytes:

@@ -112,17 +112,17 @@ fn a_time_out_may_be_as_long_as_durations_go(make: &MakeWorld<'_>, ranks: u32) {
     // The last one is the longest that a user can write out.
     let years = Duration::from_hours(584_000_000_000 * 8_766);
     let clock = Duration::from_secs(i64::MAX.unsigned_abs());
-    for patience in [Duration::MAX, Duration::MAX / 2, clock, years] {
-        on_all(make(ranks, patience), |seat| {
+    for timeout in [Duration::MAX, Duration::MAX / 2, clock, years] {
+        on_all(make(ranks, timeout), |seat| {
             let call = Call {
-                patience: Some(patience),
+                timeout: Some(timeout),
                 ..all_gather("here")
             };
             for call in [all_gather("here"), call] {
                 let ticket = seat.begin(call).unwrap();
                 let part = Contribution::default();
                 seat.contribute(&ticket, Round::VERDICT, part).unwrap();
-                let verdict = seat.wait_for(&ticket, Round::VERDICT, Some(patience));
+                let verdict = seat.wait_for(&ticket, Round::VERDICT, Some(timeout));
                 assert!(verdict.unwrap().is_some());
             }
             seat.close(site("end")).unwrap();
@@ -351,12 +351,12 @@ fn wait_for_failure(seat: &RankExchange) -> Result<(), Error> {
 
 fn progress_postpones_the_time_out(make: &MakeWorld<'_>, ranks: u32) {
     // Members report once a second at most, so the time-out must be longer than that.
-    let patience = Duration::from_millis(1500);
+    let timeout = Duration::from_millis(1500);
     let slow = Rank::new(ranks - 1);
-    on_all(make(ranks, patience), |seat| {
+    on_all(make(ranks, timeout), |seat| {
         let ticket = seat.begin(all_gather("here")).unwrap();
         if seat.rank() == slow {
-            let until = Instant::now() + 2 * patience;
+            let until = Instant::now() + 2 * timeout;
             while Instant::now() < until {
                 seat.progress(&ticket, Phase::Publishing, 1).unwrap();
                 thread::yield_now();

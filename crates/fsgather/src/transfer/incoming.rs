@@ -40,14 +40,14 @@ pub(crate) struct Linked {
     mesh: Arc<Mesh>,
     call: CallId,
     pub(crate) len: u64,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl Linked {
     /// Begins to fetch it from `rank` of a group.
     fn pull(&self, inner: &GroupState, rank: Rank) -> Result<Pull, Error> {
         let pull = self.mesh.pull(self.call, inner.in_world(rank), self.len)?;
-        Ok(pull.within(self.patience))
+        Ok(pull.within(self.timeout))
     }
 }
 
@@ -67,7 +67,7 @@ impl Incoming {
                 mesh: Arc::clone(mesh),
                 call: call_id(ticket),
                 len,
-                patience: ticket.call.patience.unwrap_or(mesh.patience()),
+                timeout: ticket.call.timeout.unwrap_or(mesh.timeout()),
             })),
             _ => Err(Error::config(format!(
                 "rank {rank} hands its payload over by memory, this rank reads files; all ranks must name the \

@@ -34,9 +34,9 @@ impl Script {
         self.on(Input::Ended(ended.collect()))
     }
 
-    fn due_after(&mut self, patience: Duration) -> Vec<Action> {
+    fn due_after(&mut self, timeout: Duration) -> Vec<Action> {
         let deadline = self.supervision.deadline().expect("a deadline").at();
-        assert_eq!(deadline, self.now + patience);
+        assert_eq!(deadline, self.now + timeout);
         self.now = deadline;
         self.on(Input::Due)
     }
@@ -168,7 +168,7 @@ fn ranks_that_were_signalled_take_the_time_they_need() {
 }
 
 #[test]
-fn a_signalled_rank_that_fails_otherwise_ends_the_patience() {
+fn a_signalled_rank_that_fails_otherwise_ends_the_waiting() {
     let mut run = Script::new(2);
     run.on(Input::Signal(Signal::TERM));
     run.ended(&[(1, KILLED)]);

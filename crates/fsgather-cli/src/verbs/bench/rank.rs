@@ -108,8 +108,8 @@ impl Bench<'_> {
 
     fn try_measure(&self, world: &Communicator) -> Result<Vec<Measured>, Failure> {
         let work = &self.arguments.work;
-        let patience = self.settings.timeout.value;
-        let star = Star::connect(world, patience)?;
+        let timeout = self.settings.timeout.value;
+        let star = Star::connect(world, timeout)?;
         let mut source = Vec::new();
         if work.operations.iter().any(|one| one.has_payload()) {
             source.resize(work.bytes, 0);
@@ -130,7 +130,7 @@ impl Bench<'_> {
                 Transport::Memory => Way::Memory,
             };
             let place = &self.arguments.place;
-            Some(Floor::new(world, &star, &source, way, place, patience)?)
+            Some(Floor::new(world, &star, &source, way, place, timeout)?)
         } else {
             None
         };

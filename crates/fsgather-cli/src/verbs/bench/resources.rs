@@ -44,13 +44,13 @@ const LOOK: Duration = Duration::from_millis(3);
 const NOTHING: Duration = Duration::from_micros(300);
 
 /// We do not wait longer than this.
-const PATIENCE: Duration = Duration::from_millis(500);
+const TIME_LIMIT: Duration = Duration::from_millis(500);
 
 /// Waits until no thread of this process does anything.
 pub(super) fn come_to_rest() {
     let started = Instant::now();
     let mut before = processor_time();
-    while started.elapsed() < PATIENCE {
+    while started.elapsed() < TIME_LIMIT {
         pause();
         let now = processor_time();
         if now.saturating_sub(before) < NOTHING {

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::{exit, failure::Failure, log, output, progress};
 
 /// How long ranks of the demo wait for each other.
-const PATIENCE: Duration = Duration::from_mins(1);
+const TIME_LIMIT: Duration = Duration::from_mins(1);
 
 /// One rank of the demo: a process of its own.
 #[derive(Args, Debug)]
@@ -74,8 +74,8 @@ pub(crate) fn demo_rank(arguments: &DemoRankArguments) -> Result<u8, Failure> {
         // No other job knows the directory.
         .job("demo")
         .directory(&arguments.directory)
-        .timeout(PATIENCE)
-        .join_timeout(PATIENCE)
+        .timeout(TIME_LIMIT)
+        .join_timeout(TIME_LIMIT)
         // Through the file system, however small.
         .transport(Transport::Filesys)
         .inline_limit(0)

@@ -6,7 +6,7 @@ use super::{LATENCY, World};
 use crate::{
     promises::{Broken, Checked, promise},
     rank::Health,
-    script::PATIENCE,
+    script::TIME_LIMIT,
 };
 
 /// How much longer than the time-out members wait for rank 0.
@@ -26,13 +26,13 @@ impl World {
         self.ledger.check_rest(all_told, channels, &connected)
     }
 
-    /// Nobody waits longer than patience, and the grace that members give rank 0.
-    pub(super) fn check_patience(&self) -> Checked {
+    /// Nobody waits longer than timeout, and the grace that members give rank 0.
+    pub(super) fn check_timeout(&self) -> Checked {
         if self.serves() && !self.coordinator.is_gone() {
             let connected = |rank| self.coordinator.is_connected(rank);
             self.ledger.check_reports(self.clock.now, &connected)?;
         }
-        let limit = Duration::from_secs(PATIENCE) + GRACE + NOTICE + 3 * LATENCY;
+        let limit = Duration::from_secs(TIME_LIMIT) + GRACE + NOTICE + 3 * LATENCY;
         for process in &self.processes {
             if let Some(since) = process.blocked_since.filter(|_| process.is_running()) {
                 let since = since

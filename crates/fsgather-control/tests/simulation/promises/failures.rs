@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use fsgather_core::{Call, ChannelId, Error, PeerFailure, Rank, Round, Step};
 
 use super::{Broken, Checked, Connected, Exchange, Ledger, promise};
-use crate::{rank::raised, script::PATIENCE};
+use crate::{rank::raised, script::TIME_LIMIT};
 
 impl Ledger {
     pub(super) fn aborts(
@@ -146,7 +146,7 @@ impl Ledger {
         missing
     }
 
-    /// A time-out comes exactly when nothing has moved for as long as patience lasts, and names exactly
+    /// A time-out comes exactly when nothing has moved for as long as timeout lasts, and names exactly
     /// those who are missing.
     fn check_timeout(
         &self,
@@ -191,7 +191,7 @@ impl Ledger {
             *named == missing,
             "P7: {during} timed out for {named:?}, missing are {missing:?}"
         );
-        let after = |since: Duration| since + Duration::from_secs(PATIENCE);
+        let after = |since: Duration| since + Duration::from_secs(TIME_LIMIT);
         // What is told late has happened before, and what has moved after that made no difference to it.
         let is_late_news = since.map(after) < Some(now)
             && self.lanes.get(&channel).is_some_and(|lane| lane.is_unheard);
@@ -207,7 +207,7 @@ impl Ledger {
                 !other.released && !other.arrived.is_empty() && other.arrived != arrived
             });
         let counted = || {
-            let moment = now.checked_sub(Duration::from_secs(PATIENCE));
+            let moment = now.checked_sub(Duration::from_secs(TIME_LIMIT));
             is_one_of_several
                 && due.is_none_or(|due| due < now)
                 && moment.is_some_and(|moment| self.movements.contains(&moment))

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Duration};
 use fsgather_core::{ChannelId, Epoch, Leaves, Rank, Round, Step};
 
 use super::{Checked, Connected, Ledger, promise};
-use crate::script::PATIENCE;
+use crate::script::TIME_LIMIT;
 
 /// A call within its channel.
 pub(super) type CallId = (ChannelId, Epoch);
@@ -199,7 +199,7 @@ impl Ledger {
         for reader in readers {
             let moved = self.moved.get(&reader).copied().unwrap_or_default();
             promise!(
-                now >= moved + Duration::from_secs(PATIENCE) || self.rank_0_was_disturbed,
+                now >= moved + Duration::from_secs(TIME_LIMIT) || self.rank_0_was_disturbed,
                 "P4: rank {rank} may go at {now:?} while rank {reader}, which got on at {moved:?}, reads what it keeps"
             );
         }

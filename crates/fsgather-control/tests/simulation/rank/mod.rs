@@ -19,7 +19,7 @@ use self::work::{Current, Doing};
 use crate::{
     program::{Task, program},
     promises::{Checked, Ledger, is_poisoned, promise},
-    script::{Group, PATIENCE, Script},
+    script::{Group, Script, TIME_LIMIT},
 };
 
 /// How long a rank that reports a failure waits for the agreed one.
@@ -126,7 +126,7 @@ impl Process {
             rank,
             member: Member::new(
                 peer(Rank::ZERO),
-                Duration::from_secs(PATIENCE),
+                Duration::from_secs(TIME_LIMIT),
                 clock.instant(),
             ),
             health: Health::Running,

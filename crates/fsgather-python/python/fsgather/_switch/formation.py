@@ -39,14 +39,14 @@ LAST_WORDS = 0.5
 class Formation:
     """The world of all ranks, and how it comes about."""
 
-    def __init__(self, group: Group, presence: Presence, patience: float, timeout: Optional[float]) -> None:
+    def __init__(self, group: Group, presence: Presence, group_timeout: float, timeout: Optional[float]) -> None:
         # The process group and its store are torch's to end, which a program may wait for: a later store at the same port is
         # another one. They are kept until the ranks have met, and by nothing that refers to itself.
         self._process_group = weakref.ref(group.process_group)
         self._presence: Optional[Presence] = presence
         self.ground: Optional[Ground] = None
         """The world, once it has formed."""
-        self._patience = patience
+        self._group_timeout = group_timeout
         self._timeout = timeout
         self._began = time.monotonic()
         self._are_absent_named = False
@@ -57,13 +57,13 @@ class Formation:
         self._stop = _fsgather.Stop()
         self._lock = threading.Lock()
         lookout = Lookout(group, presence, None, on_look=self._look)
-        own = Introduction(group, lookout, patience, patience, {}, prefix="world/", pause=self._is_over.wait)
+        own = Introduction(group, lookout, group_timeout, group_timeout, {}, prefix="world/", pause=self._is_over.wait)
         self._thread = threading.Thread(target=self._run, args=(own,), name="fsgather-world", daemon=True)
 
     def start(self) -> None:
         """Begins, in the background, and waits for a moment, in which most worlds are made."""
         self._thread.start()
-        self.wait(min(AT_ONCE, self._patience))
+        self.wait(min(AT_ONCE, self._group_timeout))
 
     def is_of_a_group(self) -> bool:
         """Whether its process group has not been destroyed."""

@@ -34,13 +34,13 @@ class Ground:
         """Whether a group of these ranks of the job can be a channel of it."""
         return not self._communicator.closed and ranks[0] == self.ranks[0] and set(ranks) <= set(self.ranks)
 
-    def channel(self, ranks: Sequence[int], number: int, patience: Optional[float]) -> Communicator:
+    def channel(self, ranks: Sequence[int], number: int, timeout: Optional[float]) -> Communicator:
         """A communicator of these ranks of the job, which all of them make under the same number."""
         from fsgather import Communicator
 
         member = self._communicator._member.group_agreed_on(self._places(ranks), number)
         channel = Communicator._of(member, _trust.allows_pickle(None, is_introduced=True), self._own_rank)
-        channel._timeout = patience
+        channel._timeout = timeout
         return channel
 
     def arrive(self, ranks: Sequence[int], number: int, how: dict[str, Any]) -> Any:

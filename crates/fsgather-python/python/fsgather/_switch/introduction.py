@@ -89,7 +89,7 @@ class Introduction:
         self,
         group: Group,
         lookout: Lookout,
-        patience: float,
+        group_timeout: float,
         grace: float,
         answered: dict[int, str],
         prefix: str = "",
@@ -97,9 +97,9 @@ class Introduction:
     ) -> None:
         self.group = group
         self.lookout = lookout
-        self.patience = patience
+        self.group_timeout = group_timeout
         """How long to wait for ranks of which it is known that they will come, in seconds."""
-        self.grace = min(grace, patience)
+        self.grace = min(grace, group_timeout)
         """How long to wait for others, in seconds."""
         self.nonce = secrets.token_hex(8)
         self._answered = answered
@@ -208,7 +208,7 @@ class Introduction:
             # Rank 0 knows best who is missing: it answers first, and the others give it the time for that. What ranks that
             # have met already know of each other goes before what can be seen in a store.
             more = (5.0 if self.group.rank != 0 else 0.0) + (5.0 if self.lookout.is_connected else 0.0)
-            limit = more + (grace if waited < grace + more else self.patience)
+            limit = more + (grace if waited < grace + more else self.group_timeout)
             until = min(started + limit, warn_at)
             look_at = time.monotonic() + self._until_look(waited)
             if stores.wait_until(is_so, min(until, look_at), self._pauses(waited), self._pause):
@@ -223,9 +223,9 @@ class Introduction:
                 continue
             waited = time.monotonic() - started
             silent = [place for place in absent if self.lookout.mark(self.group.ranks[place]) is None]
-            if silent and self.grace < self.patience:
+            if silent and self.grace < self.group_timeout:
                 raise self._not_there(silent, waited)
-            if waited >= self.patience:
+            if waited >= self.group_timeout:
                 raise self._late(absent, waited)
             grace = 0.0
 
@@ -261,7 +261,7 @@ class Introduction:
             f"process group; {TAKE_LONGER}"
         )
         error.missing = tuple(self.group.ranks[place] for place in places)
-        error.patience = self.patience
+        error.timeout = self.group_timeout
         error.during = "meeting"
         return error
 
@@ -276,7 +276,7 @@ class Introduction:
         where = "; ".join(filter(None, (*map(self.lookout.where, named), is_set)))
         once(
             f"fsgather: still waiting, for {waited:.0f} s now, for {self._name(absent)} to come to its first call"
-            f"{f' ({where})' if where else ''}; the time-out of the process group is {self.patience:.0f} s"
+            f"{f' ({where})' if where else ''}; the time-out of the process group is {self.group_timeout:.0f} s"
         )
 
     def _name(self, places: list[int]) -> str:

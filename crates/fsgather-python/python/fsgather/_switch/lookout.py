@@ -147,9 +147,9 @@ class Lookout:
 class Arriving:
     """This rank's word to the world that it waits at the first call of a group. It outlives waiting that was interrupted."""
 
-    def __init__(self, number: int, patience: Optional[float], site: str) -> None:
+    def __init__(self, number: int, timeout: Optional[float], site: str) -> None:
         self._number = number
-        self._how = {"site": site, "timeout": patience}
+        self._how = {"site": site, "timeout": timeout}
         self._arrival: Optional[Any] = None
         self.is_given_up = False
 

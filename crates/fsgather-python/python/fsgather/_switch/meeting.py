@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Membership", "begin", "communicator_of", "forget_destroyed", "of"]
 
 #: torch's default for process groups that do not tell theirs.
-_DEFAULT_PATIENCE = 1800.0
+_DEFAULT_TIMEOUT = 1800.0
 
 _lock = threading.Lock()
 _memberships: dict[int, Membership] = {}
@@ -131,24 +131,24 @@ class Membership:
 
     def _meet(self, group: groups.Group) -> tuple[Ground, Communicator]:
         limit = group.timeout()
-        patience = limit.total_seconds() if limit is not None else _DEFAULT_PATIENCE
+        group_timeout = limit.total_seconds() if limit is not None else _DEFAULT_TIMEOUT
         if self._arriving is None:
-            self._arriving = Arriving(_number(group.name, self._meetings), patience, "torch.distributed")
+            self._arriving = Arriving(_number(group.name, self._meetings), group_timeout, "torch.distributed")
         arriving, formation = self._arriving, _formation
         lookout = Lookout(group, _presence, formation, arriving)
         # Where the program itself calls us, ranks that have not come yet are late, and nothing else.
-        own = Introduction(group, lookout, patience, GRACE if _presence is not None else patience, self._answered)
+        own = Introduction(group, lookout, group_timeout, GRACE if _presence is not None else group_timeout, self._answered)
         try:
             lookout.await_world()
             lookout.look_at_world()
-            ground, number = _meet_at_store(own, patience)
+            ground, number = _meet_at_store(own, group_timeout)
         except RuntimeError as error:
             # What torch raises where its store has gone.
             raise lookout.explain(error) from error
         # So that it does not look as if this rank were still to come.
         lookout.say_come()
         # With FSGATHER_TIMEOUT set, that counts.
-        timeout = None if os.environ.get("FSGATHER_TIMEOUT") else patience
+        timeout = None if os.environ.get("FSGATHER_TIMEOUT") else group_timeout
         communicator = ground.channel(group.ranks, number, timeout)
         if _presence is not None and group.ranks[group.rank] == 0:
             patched = os.environ.get("FSGATHER_PATCH", "").strip()
@@ -215,9 +215,9 @@ def begin(began: float, problem: str) -> None:
     from fsgather._switch.formation import Formation
 
     limit = world.timeout()
-    patience = limit.total_seconds() if limit is not None else _DEFAULT_PATIENCE
-    timeout = None if os.environ.get("FSGATHER_TIMEOUT") else patience
-    formation = Formation(world, presence, patience, timeout)
+    group_timeout = limit.total_seconds() if limit is not None else _DEFAULT_TIMEOUT
+    timeout = None if os.environ.get("FSGATHER_TIMEOUT") else group_timeout
+    formation = Formation(world, presence, group_timeout, timeout)
     _formation = formation
     formation.start()
 
@@ -301,7 +301,7 @@ def _number(name: str, meetings: int) -> int:
     return int.from_bytes(digest[:7], "big")
 
 
-def _meet_at_store(own: Introduction, patience: float) -> tuple[Ground, int]:
+def _meet_at_store(own: Introduction, group_timeout: float) -> tuple[Ground, int]:
     """Has the ranks of a group meet; the world that it gets a part of, and which part."""
     ranks = own.group.ranks
     with _lock:
@@ -312,20 +312,20 @@ def _meet_at_store(own: Introduction, patience: float) -> tuple[Ground, int]:
             ground.users += 1
     chosen: Optional[Ground] = None
     try:
-        chosen, number = _agree(own, offered, patience)
+        chosen, number = _agree(own, offered, group_timeout)
     finally:
         _give_back([ground for ground in offered.values() if ground is not chosen])
     return chosen, number
 
 
-def _agree(own: Introduction, offered: dict[str, Ground], patience: float) -> tuple[Ground, int]:
+def _agree(own: Introduction, offered: dict[str, Ground], group_timeout: float) -> tuple[Ground, int]:
     group = own.group
     if group.rank != 0:
         welcome = own.fetch_welcome(frozenset(offered))
         if isinstance(welcome, OnGround):
             return offered[welcome.ground], welcome.number
         record = welcome.record
-        return _join(group, welcome.ground, patience, lambda _seconds: record), welcome.number
+        return _join(group, welcome.ground, group_timeout, lambda _seconds: record), welcome.number
     hellos = own.gather_hellos(frozenset(offered))
     common = frozenset(offered).intersection(*(hello.grounds for hello in hellos))
     number = secrets.randbits(62)
@@ -334,14 +334,14 @@ def _agree(own: Introduction, offered: dict[str, Ground], patience: float) -> tu
         name = max(common, key=lambda name: len(offered[name].ranks))
         own.welcome(hellos, OnGround(name, number))
         return offered[name], number
-    return _found(own, hellos, number, patience), number
+    return _found(own, hellos, number, group_timeout), number
 
 
-def _found(own: Introduction, hellos: list[Hello], number: int, patience: float) -> Ground:
+def _found(own: Introduction, hellos: list[Hello], number: int, group_timeout: float) -> Ground:
     """On rank 0: lets the others into a new world."""
     publish = Publishing(own, hellos, number)
     try:
-        return _join(own.group, own.nonce, patience, publish=publish)
+        return _join(own.group, own.nonce, group_timeout, publish=publish)
     except BaseException as error:
         if not publish.has_answered:
             rank = own.group.ranks[0]
@@ -352,10 +352,10 @@ def _found(own: Introduction, hellos: list[Hello], number: int, patience: float)
         publish.end()
 
 
-def _join(group: groups.Group, name: str, patience: float, fetch: Any = None, publish: Any = None) -> Ground:
+def _join(group: groups.Group, name: str, group_timeout: float, fetch: Any = None, publish: Any = None) -> Ground:
     from fsgather import Communicator
 
-    timeout = None if os.environ.get("FSGATHER_TIMEOUT") else patience
+    timeout = None if os.environ.get("FSGATHER_TIMEOUT") else group_timeout
     communicator = Communicator.meet(
         group.rank, len(group.ranks), publish or _not_asked, fetch or _not_asked, timeout=timeout, _set_up_later=True
     )

@@ -20,7 +20,7 @@ __all__ = ["register"]
 SCHEME = "fsgather"
 
 _KEY = "fsgather/v1/store"
-_PATIENCE = datetime.timedelta(minutes=30)
+_TIMEOUT = datetime.timedelta(minutes=30)
 _SECONDS_PER_ADDRESS = 5.0
 
 
@@ -47,7 +47,7 @@ def register(module: Optional[ModuleType] = None) -> None:
         pass
 
 
-def _handle(url: str, timeout: datetime.timedelta = _PATIENCE, **_named: Any) -> Iterator[tuple[Any, int, int]]:
+def _handle(url: str, timeout: datetime.timedelta = _TIMEOUT, **_named: Any) -> Iterator[tuple[Any, int, int]]:
     from fsgather import Communicator
 
     parsed = urlparse(url)

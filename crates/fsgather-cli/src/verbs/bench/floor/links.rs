@@ -27,7 +27,7 @@ pub(super) struct Links {
 
 /// Connects this rank to the ranks in `to`, while `from` others connect to this one; a collective call.
 ///
-/// Nothing that happens on a connection takes longer than `patience`.
+/// Nothing that happens on a connection takes longer than `timeout`.
 ///
 /// # Errors
 ///
@@ -36,7 +36,7 @@ pub(super) fn connect(
     world: &Communicator,
     to: &[usize],
     from: usize,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Links, Failure> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failure)?;
     let port = listener.local_addr().map_err(failure)?.port();
@@ -45,7 +45,7 @@ pub(super) fn connect(
     let mut made = Vec::with_capacity(to.len());
     for &rank in to {
         let (port, secret) = known[rank];
-        made.push(call(port, &hello(secret, world.rank().get()), patience).map_err(failure)?);
+        made.push(call(port, &hello(secret, world.rank().get()), timeout).map_err(failure)?);
     }
     // From here on all connections wait to be taken.
     world.barrier()?;
@@ -54,7 +54,7 @@ pub(super) fn connect(
         let (stream, _) = listener.accept().map_err(failure)?;
         // Whoever does not know the number is a stranger.
         if let Some(rank) = introduced(&stream, secret) {
-            prepare(&stream, patience).map_err(failure)?;
+            prepare(&stream, timeout).map_err(failure)?;
             taken.push((rank, stream));
         }
     }
@@ -63,9 +63,9 @@ pub(super) fn connect(
     Ok(Links { made, taken })
 }
 
-fn call(port: u16, hello: &Hello, patience: Duration) -> io::Result<TcpStream> {
+fn call(port: u16, hello: &Hello, timeout: Duration) -> io::Result<TcpStream> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-    prepare(&stream, patience)?;
+    prepare(&stream, timeout)?;
     stream.write_all(hello)?;
     Ok(stream)
 }
@@ -86,10 +86,10 @@ fn hello(secret: u64, rank: u32) -> Hello {
     hello
 }
 
-fn prepare(stream: &TcpStream, patience: Duration) -> io::Result<()> {
+fn prepare(stream: &TcpStream, timeout: Duration) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(patience))?;
-    stream.set_write_timeout(Some(patience))
+    stream.set_read_timeout(Some(timeout))?;
+    stream.set_write_timeout(Some(timeout))
 }
 
 fn failure(cause: io::Error) -> Failure {

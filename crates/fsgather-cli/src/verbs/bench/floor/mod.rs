@@ -60,14 +60,14 @@ impl<'a> Floor<'a> {
         source: &'a [u8],
         way: Way,
         directory: &'a Path,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Self, Failure> {
         let (rank, ranks) = (world.rank().index(), world.world_size().count());
         let bulk = match way {
             Way::Inline => Bulk::Inline(vec![0; ranks * source.len()]),
             Way::Files => Bulk::Files(Files::new(directory, rank, ranks)),
             Way::Memory => {
-                let ring = Ring::connect(world, source.len(), patience)?;
+                let ring = Ring::connect(world, source.len(), timeout)?;
                 Bulk::Memory(vec![0; BUFFER], ring)
             }
         };

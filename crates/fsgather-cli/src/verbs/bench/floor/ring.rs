@@ -30,11 +30,11 @@ impl Ring {
     pub(super) fn connect(
         world: &Communicator,
         len: usize,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Self, Failure> {
         let (rank, ranks) = (world.rank().index(), world.world_size().count());
         let neighbours = if ranks > 1 {
-            let mut links = links::connect(world, &[(rank + 1) % ranks], 1, patience)?;
+            let mut links = links::connect(world, &[(rank + 1) % ranks], 1, timeout)?;
             links.taken.pop().zip(links.made.pop())
         } else {
             None

@@ -24,12 +24,12 @@ impl Star {
     /// # Errors
     ///
     /// When that does not work, or a rank is lost meanwhile.
-    pub(crate) fn connect(world: &Communicator, patience: Duration) -> Result<Self, Failure> {
+    pub(crate) fn connect(world: &Communicator, timeout: Duration) -> Result<Self, Failure> {
         let rank = world.rank().index();
         let links = if rank == 0 {
-            links::connect(world, &[], world.world_size().count() - 1, patience)?.taken
+            links::connect(world, &[], world.world_size().count() - 1, timeout)?.taken
         } else {
-            links::connect(world, &[0], 0, patience)?.made
+            links::connect(world, &[0], 0, timeout)?.made
         };
         Ok(Self { rank, links })
     }

@@ -1,4 +1,4 @@
-//! Waiting for what is not there yet, with a bound: [`Patience`], the one owner of sleeping.
+//! Waiting for what is not there yet, with a bound: [`RetryBudget`], the one owner of sleeping.
 
 use std::time::{Duration, Instant};
 
@@ -14,14 +14,14 @@ const SLICE: Duration = Duration::from_millis(100);
 /// How much longer to go on trying, and how long to pause in between. The time in which this process is stopped
 /// does not count.
 #[derive(Debug)]
-pub(crate) struct Patience {
+pub(crate) struct RetryBudget {
     started: Instant,
     clock: AwakeClock,
     deadline: Deadline,
     pauses: Backoff,
 }
 
-impl Patience {
+impl RetryBudget {
     /// Pauses of 20 ms doubling to 1 s, until `budget` is used up.
     pub(crate) fn new(budget: Duration) -> Self {
         let started = Instant::now();
@@ -76,20 +76,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patience_ends_with_its_budget() {
-        let mut patience = Patience::new(Duration::from_millis(50));
+    fn tries_end_with_their_budget() {
+        let mut retries = RetryBudget::new(Duration::from_millis(50));
         let mut pauses = 0;
-        while patience.pause(&mut |_| Ok(())).unwrap() {
+        while retries.pause(&mut |_| Ok(())).unwrap() {
             pauses += 1;
         }
         assert!((1..=4).contains(&pauses), "{pauses}");
-        assert!(patience.spent() >= Duration::from_millis(50));
+        assert!(retries.spent() >= Duration::from_millis(50));
     }
 
     #[test]
     fn no_budget_means_no_pause() {
         assert!(
-            !Patience::new(Duration::ZERO)
+            !RetryBudget::new(Duration::ZERO)
                 .pause(&mut |_| Ok(()))
                 .unwrap()
         );
