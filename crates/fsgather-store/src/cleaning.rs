@@ -1,26 +1,12 @@
 //! Removing what crashes have left: [`clean`].
-//!
-//! # The protocol for one gather directory
-//!
-//! 1. It is judged. Where nothing is proved, its beat is watched first.
-//! 2. A mark is left beside it, so that an owner that comes back learns what has happened.
-//! 3. It is judged again, after the mark is there. If it shows life now, the mark is taken back.
-//! 4. What is ours in it is removed, deepest first, the owner record last; then the directory.
-//! 5. Where the owner was proved to be gone or done, or there was nothing to lose, the mark goes too; else
-//!    it stays, and is removed once it is old itself.
-//!
-//! An owner that wakes between 3 and 4 finds its directory going away under it. It gets errors, never
-//! other data: files are opened only under names that were announced, names are never used twice, and
-//! every byte is verified.
 
 use std::{
-    cell::{Cell, RefCell},
     collections::{BTreeSet, HashSet},
     ops::ControlFlow,
     path::{Path, PathBuf},
 };
 
-use fsgather_core::{Error, ProcessId, duration_text};
+use fsgather_core::{Error, duration_text};
 use rustix::fs::{CWD, FileType};
 
 use crate::{
@@ -30,8 +16,9 @@ use crate::{
     leftovers::{self, LeftoverKind},
     listing,
     removal::{self, Removal},
-    removal_mark::Mark,
-    remove, retry_budget,
+    remove,
+    removing::{self, Outcome, Removing},
+    retry_budget,
     survey::{Survey, SurveyedGather, Surveyor},
 };
 
@@ -88,7 +75,7 @@ pub struct Cleaning {
     pub kept: Vec<Kept>,
     /// Whether it was stopped before it had come to everything,
     pub is_stopped: bool,
-    /// and what it had not come to by then.
+    /// and what it had not come to by then, or was in the middle of.
     pub untouched: Vec<Planned>,
 }
 
@@ -171,7 +158,7 @@ pub fn clean(
         }
     }
     if execute {
-        cleaner.execute(gathers, files, &rendezvous);
+        cleaner.execute(&gathers, files, &rendezvous);
     }
     Ok(cleaner.done)
 }
@@ -247,30 +234,17 @@ struct Cleaner<'a> {
     on: &'a mut dyn FnMut(CleaningStep<'_>) -> ControlFlow<()>,
 }
 
-/// How removing a gather directory has ended.
-pub(crate) enum Outcome {
-    /// It went by itself while it was looked at.
-    Gone,
-    Removed,
-    Alive(String),
-    Failed(String),
-}
-
 impl Cleaner<'_> {
     fn execute(
         &mut self,
-        gathers: Vec<SurveyedGather>,
+        gathers: &[SurveyedGather],
         files: Vec<Leftover>,
         rendezvous: &[(PathBuf, OwnUid)],
     ) {
         let told = (self.on)(CleaningStep::Planned(&self.done));
         self.note(told);
-        self.watch(&gathers);
-        for gather in gathers {
-            if self.goes_on() {
-                self.remove_gather(&gather);
-            }
-        }
+        self.watch(gathers);
+        self.remove_gathers(gathers);
         for file in files {
             if self.goes_on() {
                 self.remove_leftover(&file);
@@ -300,7 +274,7 @@ impl Cleaner<'_> {
         !self.done.is_stopped
     }
 
-    /// What was planned, and has neither gone nor failed.
+    /// Notes what was planned, and has neither gone nor failed.
     fn note_untouched(&mut self) {
         let done = &mut self.done;
         let gone = done.removed.iter().map(|item| &item.path);
@@ -350,37 +324,20 @@ impl Cleaner<'_> {
         }
     }
 
-    fn remove_gather(&mut self, gather: &SurveyedGather) {
-        let is_stopped = Cell::new(false);
-        let on = RefCell::new(&mut *self.on);
-        // Whoever removes asks between any two files.
-        let is_enough = || {
-            let told = on.borrow_mut()(CleaningStep::Removing);
-            is_stopped.set(is_stopped.get() || told.is_break());
-            is_stopped.get()
-        };
-        let what = "fsgather clean";
-        let outcome = remove(&mut self.surveyor, gather, what, true, &is_enough);
-        self.done.is_stopped |= is_stopped.get();
-        match outcome {
-            Outcome::Removed => self.removed(gather.planned()),
-            // By somebody else, whose doing it is.
-            Outcome::Gone => {}
-            Outcome::Alive(reason) => {
-                let kept = Kept {
-                    gist: reason.clone(),
-                    reason,
-                    ..gather.kept()
-                };
-                self.keep(kept);
-            }
-            Outcome::Failed(_) if is_stopped.get() => {
-                let reason =
-                    "stopped in the middle: what is left of it goes with the next cleaning";
-                self.fail(&gather.path, reason.to_owned());
-            }
-            Outcome::Failed(reason) => self.fail(&gather.path, reason),
+    fn remove_gathers(&mut self, gathers: &[SurveyedGather]) {
+        if !self.goes_on() {
+            return;
         }
+        let surveyor = &self.surveyor;
+        let (on, done) = (&mut self.on, &mut self.done);
+        removing::remove_all(surveyor, gathers, "fsgather clean", &mut |step| {
+            let told = match step {
+                Removing::Goes => on(CleaningStep::Removing),
+                Removing::Ended(gather, outcome) => note_ended(done, *on, gather, outcome),
+            };
+            done.is_stopped |= told.is_break();
+            told
+        });
     }
 
     fn remove_leftover(&mut self, leftover: &Leftover) {
@@ -436,6 +393,36 @@ impl Cleaner<'_> {
     }
 }
 
+/// Notes how removing one gather directory has ended.
+fn note_ended(
+    done: &mut Cleaning,
+    on: &mut dyn FnMut(CleaningStep<'_>) -> ControlFlow<()>,
+    gather: &SurveyedGather,
+    outcome: Outcome,
+) -> ControlFlow<()> {
+    let fail = |reason: String| {
+        let path = gather.path.clone();
+        Failed { path, reason }
+    };
+    match outcome {
+        Outcome::Removed => {
+            let removed = gather.planned();
+            let told = on(CleaningStep::Removed(&removed));
+            done.removed.push(removed);
+            return told;
+        }
+        // By somebody else, whose doing it is; or to be gone on with.
+        Outcome::Gone | Outcome::Unfinished => {}
+        Outcome::Alive(reason) => done.kept.push(Kept {
+            gist: reason.clone(),
+            reason,
+            ..gather.kept()
+        }),
+        Outcome::Failed(reason) => done.failed.push(fail(reason)),
+    }
+    ControlFlow::Continue(())
+}
+
 /// Whether nothing will be left in a rendezvous directory of this user's.
 fn is_emptied(survey: &Survey) -> bool {
     let Some((rendezvous, own)) = &survey.rendezvous else {
@@ -470,82 +457,16 @@ fn is_owned_by(path: &Path, own: OwnUid) -> bool {
 impl SurveyedGather {
     /// Whether its owner is proved to be gone, or has said that it is done; or there never was anything
     /// in it. Then nobody has to be told that it was removed.
-    fn leaves_nobody(&self) -> bool {
+    pub(crate) fn leaves_nobody(&self) -> bool {
         self.is_nameless
             || matches!(
                 self.judgement.state,
                 GatherState::Stale | GatherState::Finished
             )
     }
-
-    pub(crate) fn is_owner_seen_gone(&self, me: &ProcessId) -> bool {
-        self.owner.as_ref().is_some_and(|owner| {
-            let liveness = crate::process::liveness(&owner.process, me);
-            liveness.has_ended() || liveness == crate::process::Liveness::Rebooted
-        })
-    }
 }
 
-/// Removes one gather directory by the protocol above. The removal is left to others when `is_enough` says so.
-pub(crate) fn remove(
-    surveyor: &mut Surveyor,
-    gather: &SurveyedGather,
-    what: &str,
-    patient: bool,
-    is_enough: &dyn Fn() -> bool,
-) -> Outcome {
-    let own = OwnUid(gather.uid);
-    let Some(rendezvous) = gather.path.parent() else {
-        return Outcome::Failed("it has no parent directory".into());
-    };
-    let what = format!("{what}, uid {},", own.0);
-    let is_gone = gather.leaves_nobody();
-    let mark = match Mark::leave(rendezvous, gather.id, &what, &surveyor.me, is_gone) {
-        Ok(mark) => mark,
-        Err(error) => return Outcome::Failed(format!("it cannot be condemned: {error}")),
-    };
-    let take_back = || {
-        if let Err(error) = mark.take_back() {
-            tracing::warn!("a mark beside {} stays: {error}", gather.path.display());
-        }
-    };
-    let now = match surveyor.look_again(gather) {
-        // Somebody else has removed it meanwhile.
-        None => {
-            take_back();
-            return Outcome::Gone;
-        }
-        Some(now) if now.judgement.removable != Removable::Yes || now.uid != gather.uid => {
-            take_back();
-            return Outcome::Alive(now.judgement.reason);
-        }
-        Some(now) => now,
-    };
-    let removal = removal::remove_abandoned(&gather.path, own, patient, is_enough);
-    if !removal.is_complete() {
-        take_back();
-        return Outcome::Failed(reasons(&removal));
-    }
-    for name in &gather.beside.detours {
-        if let Err(reason) = remove_file(&rendezvous.join(name), own) {
-            tracing::debug!(name, reason, "a message beside it stays");
-        }
-    }
-    if now.leaves_nobody() {
-        take_back();
-        // Those of cleaners that were cut short, too.
-        for name in &gather.beside.marks {
-            if let Err(reason) = remove_file(&rendezvous.join(name), own) {
-                tracing::debug!(name, reason, "a mark stays");
-            }
-        }
-    } else {
-        mark.say(rendezvous, gather.id, &what, &surveyor.me);
-    }
-    Outcome::Removed
-}
-
-fn reasons(removal: &Removal) -> String {
+pub(crate) fn reasons(removal: &Removal) -> String {
     let left = removal.left().iter();
     let left: Vec<String> = left
         .map(|(path, reason)| format!("{}: {reason}", path.display()))

@@ -120,6 +120,7 @@ mod payload_writer;
 mod probe;
 mod removal;
 mod removal_mark;
+mod removing;
 mod source;
 mod survey;
 mod sweeping;

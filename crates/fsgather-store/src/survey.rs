@@ -4,10 +4,11 @@ use std::{
     collections::BTreeMap,
     io,
     path::{Path, PathBuf},
+    sync::Mutex,
     time::{Duration, Instant, SystemTime},
 };
 
-use fsgather_core::{Error, GatherId, ProcessId, StorageCause, WorldSize};
+use fsgather_core::{Error, GatherId, ProcessId, StorageCause, WorldSize, lock};
 use rustix::fs::{CWD, FileType};
 
 use crate::{
@@ -117,7 +118,7 @@ pub struct SurveyedGather {
 pub struct Surveyor {
     pub(crate) me: ProcessId,
     pub(crate) rules: Rules,
-    beats: BTreeMap<PathBuf, Watched>,
+    beats: Mutex<BTreeMap<PathBuf, Watched>>,
     /// How many ranks the world will have by which a record was written.
     pub(crate) world_size: fn(&[u8]) -> Option<WorldSize>,
 }
@@ -204,7 +205,7 @@ impl Surveyor {
         Ok(Self {
             me: this_process()?,
             rules,
-            beats: BTreeMap::new(),
+            beats: Mutex::default(),
             world_size: |_| None,
         })
     }
@@ -223,7 +224,7 @@ impl Surveyor {
     /// # Errors
     ///
     /// [`Error::Storage`] when the directory, or the rendezvous directory in it, cannot be read.
-    pub fn survey(&mut self, directory: &Path) -> Result<Survey, Error> {
+    pub fn survey(&self, directory: &Path) -> Result<Survey, Error> {
         let place = resolve(directory)?;
         let mut survey = Survey {
             path: directory.to_owned(),
@@ -261,7 +262,7 @@ impl Surveyor {
         Ok(survey)
     }
 
-    fn look_at_all(&mut self, place: &Place, names: &[String], view: View, survey: &mut Survey) {
+    fn look_at_all(&self, place: &Place, names: &[String], view: View, survey: &mut Survey) {
         // Gone through once: looking at an entry must not take longer the more there are.
         let neighbours = Neighbours::among(names);
         if let Some(only) = place.only {
@@ -282,7 +283,7 @@ impl Surveyor {
 
     /// Looks at one entry of a rendezvous directory; none if it is gone, or not ours.
     pub(crate) fn look_at_entry(
-        &mut self,
+        &self,
         rendezvous: &Path,
         name: &str,
         neighbours: &Neighbours,
@@ -299,7 +300,7 @@ impl Surveyor {
 
     /// Looks at one gather directory; none if it is gone, or only looks like one.
     pub(crate) fn look_at(
-        &mut self,
+        &self,
         rendezvous: &Path,
         id: GatherId,
         beside: Beside,
@@ -364,7 +365,7 @@ impl Surveyor {
     }
 
     /// Looks at one gather directory once more, by the server's present time.
-    pub(crate) fn look_again(&mut self, gather: &SurveyedGather) -> Option<SurveyedGather> {
+    pub(crate) fn look_again(&self, gather: &SurveyedGather) -> Option<SurveyedGather> {
         let rendezvous = gather.path.parent()?;
         let view = gather.view.again();
         self.look_at(rendezvous, gather.id, gather.beside.clone(), view)
@@ -420,9 +421,10 @@ impl Surveyor {
         }
     }
 
-    fn watch(&mut self, path: &Path, beat: Option<u64>) -> BeatEvidence {
+    fn watch(&self, path: &Path, beat: Option<u64>) -> BeatEvidence {
         let now = Instant::now();
-        let watched = self.beats.entry(path.to_owned()).or_insert(Watched {
+        let mut beats = lock(&self.beats);
+        let watched = beats.entry(path.to_owned()).or_insert(Watched {
             beat,
             since: now,
             has_changed: false,
@@ -467,6 +469,13 @@ impl Surveyor {
 }
 
 impl SurveyedGather {
+    pub(crate) fn is_owner_seen_gone(&self, me: &ProcessId) -> bool {
+        self.owner.as_ref().is_some_and(|owner| {
+            let liveness = liveness(&owner.process, me);
+            liveness.has_ended() || liveness == Liveness::Rebooted
+        })
+    }
+
     /// Whether it belongs to another user than this process's.
     #[must_use]
     pub const fn is_foreign(&self) -> bool {

@@ -98,7 +98,7 @@ fn watching_tells_a_beat_that_changes_from_one_that_does_not() {
     let place = tempfile::tempdir().unwrap();
     let beating = made_by(place.path(), 1, elsewhere());
     made_by(place.path(), 2, elsewhere());
-    let mut surveyor = surveyor();
+    let surveyor = surveyor();
     surveyor.survey(place.path()).unwrap();
     let beat = layout::GatherEntry::Beat(1).to_string();
     std::fs::write(beating.path().join(beat), b"").unwrap();
@@ -137,8 +137,8 @@ fn ranks_that_run_keep_what_their_dead_owner_has_left() {
     let place = tempfile::tempdir().unwrap();
     let ranks = vec![ended(), ended(), ended(), this_process().unwrap()];
     let (made, name) = left_with_a_payload(place.path(), ranks);
-    let mut eager = Surveyor::new(OLD).unwrap();
-    let mut look = || eager.survey(place.path()).unwrap().gathers.remove(0);
+    let eager = Surveyor::new(OLD).unwrap();
+    let look = || eager.survey(place.path()).unwrap().gathers.remove(0);
     let seen = look();
     assert_eq!(seen.judgement.state, GatherState::Stale);
     assert!(!seen.is_removable(), "{:?}", seen.judgement);

@@ -8,7 +8,7 @@ use std::{
 use fsgather_core::{Error, GatherId};
 
 use crate::{
-    cleaning::{self, Outcome},
+    cleaning,
     detours::DetourName,
     directory::OwnUid,
     judgement::{GatherState, Removable, Rules},
@@ -18,6 +18,7 @@ use crate::{
     neighbours::Neighbours,
     owner::job_tag,
     process,
+    removing::{self, Outcome},
     survey::{Found, SurveyedGather, Surveyor, View},
 };
 
@@ -150,14 +151,14 @@ impl Sweep {
         let began = self.began;
         let is_enough = || began.elapsed() >= AT_LEAST && is_enough();
         let what = "a later attempt at the same job";
-        match cleaning::remove(&mut self.surveyor, gather, what, false, &is_enough) {
+        match removing::remove(&self.surveyor, gather, what, false, &is_enough) {
             Outcome::Removed => {
                 tracing::info!(
                     path = %gather.path.display(),
                     "removed what an earlier run had left: {}", gather.judgement.reason
                 );
             }
-            Outcome::Gone => {}
+            Outcome::Gone | Outcome::Unfinished => {}
             Outcome::Alive(reason) | Outcome::Failed(reason) => {
                 tracing::debug!(path = %gather.path.display(), reason, "not swept");
             }

@@ -99,7 +99,7 @@ pub(super) fn directories(named: &[PathBuf], settings: &Settings) -> Result<Vec<
 /// When it cannot be shown.
 pub(crate) fn inspect(arguments: &InspectArguments, json: bool) -> Result<u8, Failure> {
     let directories = directories(&arguments.directories, &settings()?)?;
-    let mut surveyor = housekeeping::surveyor(Rules::default())?;
+    let surveyor = housekeeping::surveyor(Rules::default())?;
     let is_root = rustix::process::geteuid().is_root();
     let mut frames = Frames::new(arguments.watch.then_some(arguments.interval));
     loop {

@@ -433,7 +433,7 @@ mod tests {
     #[test]
     fn a_directory_without_anything_says_so() {
         let place = tempfile::tempdir().unwrap();
-        let mut surveyor = Surveyor::new(Rules::default()).unwrap();
+        let surveyor = Surveyor::new(Rules::default()).unwrap();
         let survey = surveyor.survey(place.path()).unwrap();
         let text = text(&[survey], false, false, &Look::PLAIN);
         assert!(text.ends_with(": nothing of fsgather here\n"));
