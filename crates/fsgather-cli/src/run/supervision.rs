@@ -6,7 +6,7 @@ use std::{
 };
 
 use fsgather::Rank;
-use fsgather_core::{Deadline, duration_text};
+use fsgather_core::{Deadline, FIRST_WARNING, duration_text};
 use fsgather_report::last_error::LastError;
 use rustix::process::Signal;
 
@@ -106,6 +106,19 @@ pub(super) struct Supervision {
     /// The first signal that was passed on, the last one, and when that came.
     passed_on: Option<(Signal, Signal, Instant)>,
     drained: bool,
+    /// What is said of ranks that have ended well before the others.
+    early: Early,
+}
+
+/// Whether it is said that some ranks have ended well while others run: they may wait for them.
+#[derive(Clone, Copy, Debug)]
+enum Early {
+    /// None has.
+    None,
+    /// It is said then, if others still run.
+    Noted(Deadline),
+    /// It has been said, which is enough.
+    Said,
 }
 
 impl Supervision {
@@ -121,6 +134,7 @@ impl Supervision {
             errors: Vec::new(),
             passed_on: None,
             drained: false,
+            early: Early::None,
         }
     }
 
@@ -160,6 +174,8 @@ impl Supervision {
                 }
                 if self.is_empty() {
                     self.clear_up(now, &mut actions);
+                } else if matches!(self.early, Early::None) {
+                    self.early = Early::Noted(Deadline::after(now, FIRST_WARNING));
                 }
             }
             Input::Left(errors) => self.errors = errors,
@@ -188,7 +204,11 @@ impl Supervision {
             Stage::Grace(deadline) | Stage::Terminated(deadline) | Stage::Leftovers(deadline) => {
                 Some(deadline)
             }
-            Stage::Running | Stage::Killed | Stage::Delivering | Stage::Finished => None,
+            Stage::Running => match (self.early, self.passed_on) {
+                (Early::Noted(deadline), None) => Some(deadline),
+                _ => None,
+            },
+            Stage::Killed | Stage::Delivering | Stage::Finished => None,
         }
     }
 
@@ -334,7 +354,20 @@ impl Supervision {
                 self.kill(&format!("still there {waited} after SIGTERM"), actions);
             }
             Stage::Leftovers(_) => self.deliver(actions),
-            Stage::Running | Stage::Killed | Stage::Delivering | Stage::Finished => {}
+            Stage::Running => {
+                self.early = Early::Said;
+                let ended = rank_list(&self.ranks(Option::is_some));
+                let running = rank_list(&self.running());
+                let run = if self.running().len() == 1 {
+                    "runs"
+                } else {
+                    "run"
+                };
+                actions.push(Action::Say(format!(
+                    "{ended} ended with code 0, and {running} still {run}; a call that waits for {ended} waits in vain"
+                )));
+            }
+            Stage::Killed | Stage::Delivering | Stage::Finished => {}
         }
     }
 
@@ -368,9 +401,13 @@ impl Supervision {
     }
 
     fn running(&self) -> Vec<Rank> {
+        self.ranks(Option::is_none)
+    }
+
+    fn ranks(&self, wanted: impl Fn(&Option<Outcome>) -> bool) -> Vec<Rank> {
         (0..)
             .zip(&self.outcomes)
-            .filter(|(_, outcome)| outcome.is_none())
+            .filter(|(_, outcome)| wanted(outcome))
             .map(|(rank, _)| Rank::new(rank))
             .collect()
     }

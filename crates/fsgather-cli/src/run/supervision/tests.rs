@@ -358,3 +358,27 @@ fn a_rank_that_fails_for_its_own_reason_after_another_does_not_take_its_place() 
     run.ended(&[(1, Outcome::Code(0))]);
     assert_eq!(run.close(), 11);
 }
+
+#[test]
+fn a_rank_that_ends_well_while_others_run_is_told_once() {
+    let mut script = Script::new(3);
+    assert!(script.ended(&[(1, Outcome::Code(0))]).is_empty());
+    assert_eq!(
+        said(&script.due_after(FIRST_WARNING)),
+        "rank 1 ended with code 0, and ranks 0 2 still run; a call that waits for rank 1 waits in vain\n"
+    );
+    assert!(script.ended(&[(0, Outcome::Code(0))]).is_empty());
+    assert!(script.supervision.deadline().is_none());
+    script.ended(&[(2, Outcome::Code(0))]);
+    assert_eq!(script.close(), 0);
+
+    // Nothing is said of those that end soon after each other, or beside a failure.
+    let mut script = Script::new(2);
+    script.ended(&[(1, Outcome::Code(0))]);
+    script.ended(&[(0, Outcome::Code(0))]);
+    assert!(said(&script.due_after(KILL_AFTER)).is_empty());
+    let mut script = Script::new(3);
+    script.ended(&[(1, Outcome::Code(0))]);
+    script.ended(&[(0, Outcome::Code(4))]);
+    assert!(said(&script.due_after(GRACE)).starts_with("ending rank 2"));
+}
