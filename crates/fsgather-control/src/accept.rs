@@ -8,37 +8,37 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::{
     aside::Aside,
     descriptors, door,
-    hub::Hub,
     message::{ToCoordinator, ToMember},
     noise::Credentials,
     siblings::IsRunning,
+    tcp_node::TcpNode,
     transport::{Connection, HANDSHAKE_LIMIT, Reader, TransportError},
     wire::Purpose,
 };
 
 /// Accepts connections for as long as it is run.
 pub(crate) async fn serve(
-    hub: Arc<Hub>,
+    node: Arc<TcpNode>,
     listeners: Vec<TcpListener>,
     credentials: Credentials,
     is_running: Arc<IsRunning>,
 ) {
     let answering = |stream| {
         answer(
-            Arc::clone(&hub),
+            Arc::clone(&node),
             stream,
             credentials.clone(),
             Arc::clone(&is_running),
         )
     };
-    door::keep(listeners, answering, |error| give_up(&hub, error)).await;
+    door::keep(listeners, answering, |error| give_up(&node, error)).await;
 }
 
 /// Ends a world that cannot form, since nobody else can be let in.
-fn give_up(hub: &Hub, error: &io::Error) {
+fn give_up(node: &TcpNode, error: &io::Error) {
     let why = descriptors::explain(error);
     let cause = Error::rendezvous(format!("rank 0 cannot let all ranks join: {why}"));
-    hub.coordinate(|coordinator, _| {
+    node.coordinate(|coordinator, _| {
         if !coordinator.is_open() && coordinator.failure().is_none() {
             coordinator.give_up(&cause);
         }
@@ -48,7 +48,7 @@ fn give_up(hub: &Hub, error: &io::Error) {
 /// Brings one connection from its first byte to its purpose. What follows runs in tasks of its own,
 /// so that this one is finished, and not to be aborted, once the other side is known.
 async fn answer(
-    hub: Arc<Hub>,
+    node: Arc<TcpNode>,
     stream: TcpStream,
     credentials: Credentials,
     is_running: Arc<IsRunning>,
@@ -69,8 +69,8 @@ async fn answer(
         (Purpose::Control, ToCoordinator::Join(join)) => {
             let rank = join.rank;
             let mut refused = Some(connection);
-            let its = Arc::clone(&hub);
-            let refusal = hub.join(join, |serial, frames| {
+            let its = Arc::clone(&node);
+            let refusal = node.join(join, |serial, frames| {
                 if let Some(Connection { reader, writer }) = refused.take() {
                     tokio::spawn(frames.write_to(writer));
                     tokio::spawn(async move {
@@ -84,17 +84,17 @@ async fn answer(
             }
         }
         (Purpose::Mismatch, ToCoordinator::Join(join)) => {
-            let refusal = hub.coordinate(|coordinator, _| coordinator.tell_mismatch(&join));
+            let refusal = node.coordinate(|coordinator, _| coordinator.tell_mismatch(&join));
             if let Some(refusal) = refusal {
                 tokio::spawn(refuse(connection, refusal));
             }
         }
         (Purpose::Watch, ToCoordinator::Watch { rank, nonce }) => {
-            let known = hub
+            let known = node
                 .coordinate(|coordinator, _| coordinator.is_watched_by(rank, nonce))
                 .unwrap_or(false);
             if known && connection.writer.keep_alive().is_ok() {
-                tokio::spawn(watch(hub, rank, connection));
+                tokio::spawn(watch(node, rank, connection));
             }
         }
         _ => tracing::debug!("a connection began with a message out of place"),
@@ -102,14 +102,14 @@ async fn answer(
 }
 
 /// Sees whether a process that may ask again has ended instead, where that can be seen.
-async fn await_return(hub: &Hub, rank: Rank, is_running: Arc<IsRunning>) {
+async fn await_return(node: &TcpNode, rank: Rank, is_running: Arc<IsRunning>) {
     let mut pauses = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
-    let missed = || hub.coordinate(|coordinator, _| coordinator.is_missed(rank));
+    let missed = || node.coordinate(|coordinator, _| coordinator.is_missed(rank));
     while let Some(process) = missed().flatten() {
         let is_running = Arc::clone(&is_running);
         let runs = Aside::start(move || is_running(&process));
         if let Ok(false) = runs.finish().await {
-            hub.coordinate(|coordinator, _| coordinator.stays_away(rank));
+            node.coordinate(|coordinator, _| coordinator.stays_away(rank));
         } else {
             tokio::time::sleep(pauses.next_pause()).await;
         }
@@ -125,9 +125,9 @@ async fn refuse(mut connection: Connection, refusal: ToMember) {
 }
 
 /// Waits for the end of a silent connection.
-async fn watch(hub: Arc<Hub>, rank: Rank, connection: Connection) {
+async fn watch(node: Arc<TcpNode>, rank: Rank, connection: Connection) {
     let how = silence(connection.reader).await;
-    hub.coordinate(|coordinator, now| match how {
+    node.coordinate(|coordinator, now| match how {
         // The process closed it, or died: its last words may still be on the other connection.
         TransportError::Closed => coordinator.suspect(rank, now),
         other => coordinator.lost(rank, &other.to_string()),
@@ -164,7 +164,7 @@ mod tests {
 
     /// Rank 0 of a world of two ranks that is forming, with its door open.
     struct Door {
-        hub: Arc<Hub>,
+        node: Arc<TcpNode>,
         address: SocketAddr,
         credentials: Credentials,
         /// Whether the processes that have joined run, as far as rank 0 can see.
@@ -221,16 +221,16 @@ mod tests {
                 is_running: Arc::clone(&is_running),
             };
             let machines = Machines::of_root(&config, Uuid::nil(), Instant::now());
-            let hub = Arc::new(Hub::new(machines, 2));
+            let node = Arc::new(TcpNode::over_tcp(machines, 2));
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
-            let (its, known) = (Arc::clone(&hub), credentials.clone());
+            let (its, known) = (Arc::clone(&node), credentials.clone());
             tokio::spawn(serve(its, vec![listener], known, is_running));
-            let its = Arc::clone(&hub);
+            let its = Arc::clone(&node);
             tokio::spawn(async move { its.keep_time().await });
-            hub.join_self(join(0));
+            node.join_self(join(0));
             Self {
-                hub,
+                node,
                 address,
                 credentials,
                 runs,
@@ -256,12 +256,12 @@ mod tests {
 
         async fn missed(&self) {
             let missed = |coordinator: Option<&Coordinator>| coordinator?.is_missed(Rank::new(1));
-            self.hub.until(|_, coordinator| missed(coordinator)).await;
+            self.node.until(|_, coordinator| missed(coordinator)).await;
         }
 
         async fn failure(&self) -> Error {
             let failure = |coordinator: Option<&Coordinator>| coordinator?.failure();
-            self.hub.until(|_, coordinator| failure(coordinator)).await
+            self.node.until(|_, coordinator| failure(coordinator)).await
         }
     }
 
@@ -284,7 +284,7 @@ mod tests {
             let mut again = door.ask().await;
             let welcome = again.reader.next::<ToMember>().await.unwrap();
             assert!(matches!(welcome, ToMember::Welcome(_)), "{welcome:?}");
-            let coordinator = door.hub.coordinate(|c, _| (c.failure(), c.is_open()));
+            let coordinator = door.node.coordinate(|c, _| (c.failure(), c.is_open()));
             assert_eq!(coordinator, Some((None, true)));
             // From now on it knows that it is in: the end of its connection is its own.
             let word = ToCoordinator::Fail {

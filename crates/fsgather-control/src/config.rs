@@ -3,8 +3,8 @@
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 use fsgather_core::{
-    Activity, Error, Exchange, Interrupt, MailboxFactory, Peer, ProcessId, Rank, RendezvousBackend,
-    Start, WorldSize,
+    Error, Exchange, Interrupt, MailboxFactory, Peer, ProcessId, Rank, RendezvousBackend, Start,
+    WorldSize,
 };
 use uuid::Uuid;
 
@@ -187,25 +187,4 @@ pub(crate) fn own_peer(config: &Config) -> Peer {
         host: config.process.host.clone(),
         pid: config.process.pid,
     }
-}
-
-/// What can be ended from outside.
-pub(crate) trait Interruptible: Send + Sync + 'static {
-    /// What this rank is doing.
-    fn doing(&self) -> Activity;
-
-    /// Ends everything with an error that all ranks are told.
-    fn interrupt(&self, cause: &Error);
-}
-
-/// Makes the switch end all calls, with an error that names this rank.
-pub(crate) fn interrupt_by(config: &Config, calls: &Arc<impl Interruptible>) {
-    // The switch may outlive the communicator.
-    let calls = Arc::downgrade(calls);
-    let me = own_peer(config);
-    config.interrupt.on_raise(move |reason| {
-        if let Some(calls) = calls.upgrade() {
-            calls.interrupt(&Error::raised(me.clone(), calls.doing(), reason));
-        }
-    });
 }

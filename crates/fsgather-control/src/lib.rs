@@ -5,11 +5,12 @@
 //! - [`coordinator`] and [`member`]: the protocol, as two state machines without I/O. Events and the
 //!   time go in, actions come out. Everything that decides is here.
 //! - [`message`], [`wire`], [`record`], [`noise`]: what is said, as bytes, and how it is protected.
-//! - `seat`: the [`Exchange`](fsgather_core::Exchange) over anything that moves messages.
+//! - `rank_exchange`: the [`Exchange`](fsgather_core::Exchange) over anything that moves messages.
+//! - `node`: the state machines of a process under one lock, for all carriers.
 //! - [`threads()`]: messages moved between threads of one process.
 //! - [`meet`]: how a world of several processes comes together, whatever carries its messages.
-//! - `tcp`: messages moved over TCP. `transport` alone knows sockets, `hub` connects sockets and
-//!   machines, `baton` decides which thread does the work, `join` and `attempt` find rank 0.
+//! - `tcp`: messages moved over TCP. `transport` alone knows sockets, `tcp_node` connects sockets and
+//!   machines, `caller_runtime` decides which thread does the work, `join` and `attempt` find rank 0.
 //! - `markers`: messages moved through a shared place.
 //! - [`mesh`]: payloads moved over TCP directly between ranks.
 //! - [`reach`]: whether ranks can reach rank 0, tried out beside a world.
@@ -30,6 +31,7 @@ pub mod member;
 mod carrier;
 mod expecting;
 mod machines;
+mod node;
 mod rank_exchange;
 mod threads;
 mod waiting;
@@ -45,7 +47,6 @@ mod door;
 mod findings;
 mod forked;
 mod found;
-mod hub;
 mod join;
 mod objecting;
 mod random;
@@ -55,6 +56,7 @@ mod search;
 mod siblings;
 mod tcp;
 mod tcp_carrier;
+mod tcp_node;
 mod transport;
 
 mod markers;

@@ -1,4 +1,4 @@
-//! The machines of one rank, and the messages between them: [`Machines`].
+//! The state machines of one process, and the messages between them: [`Machines`].
 
 use std::time::Instant;
 
@@ -13,24 +13,26 @@ use crate::{
     message::{ToCoordinator, ToMember, Welcome},
 };
 
-/// What takes messages to other ranks.
-pub(crate) trait Mail {
-    /// Takes what this member says to rank 0.
+/// Takes messages to ranks of other processes.
+pub(crate) trait Outlet {
+    /// Takes what this process's member says to rank 0.
     fn to_coordinator(&mut self, message: ToCoordinator);
 
-    /// Takes what rank 0 says to members; rank 0 itself may be among them and is served already.
+    /// Takes what rank 0 says to members; those of this process may be among them and are served already.
     fn to_members(&mut self, to: &[Rank], message: &ToMember);
 }
 
 /// A payload that is ready to go, and who removes it.
 pub(crate) type Reclaim = (ReclaimSink, ChannelId, Epoch, Rank);
 
-/// A rank's member and, on rank 0, the coordinator.
+/// A rank's member and, on rank 0, the coordinator; in a threads world all of them.
 pub(crate) struct Machines {
-    rank: Rank,
     pub(crate) coordinator: Option<Coordinator>,
-    pub(crate) member: Member,
-    sink: Option<ReclaimSink>,
+    /// The rank of the first member.
+    first: Rank,
+    members: Vec<Member>,
+    /// For each member.
+    sinks: Vec<Option<ReclaimSink>>,
 }
 
 impl Machines {
@@ -46,7 +48,8 @@ impl Machines {
         };
         let me = coordinator_peer(&config.process);
         let member = Member::new(me, config.timeout, started);
-        Self::new(Rank::ZERO, member, Some(Coordinator::new(world, started)))
+        let coordinator = Coordinator::new(world, started);
+        Self::new(Rank::ZERO, vec![member], Some(coordinator))
     }
 
     /// Those of another rank, whose world has formed.
@@ -61,81 +64,128 @@ impl Machines {
             .ok_or_else(|| Error::rendezvous("rank 0 named no processes in its welcome"))?;
         let root = coordinator_peer(root);
         let member = Member::new(root, welcome.timeout, Instant::now());
-        Ok(Self::new(rank, member, None))
+        Ok(Self::new(rank, vec![member], None))
     }
 
-    fn new(rank: Rank, member: Member, coordinator: Option<Coordinator>) -> Self {
+    /// Those of all ranks, in one process.
+    pub(crate) fn of_all(coordinator: Coordinator, members: Vec<Member>) -> Self {
+        Self::new(Rank::ZERO, members, Some(coordinator))
+    }
+
+    fn new(first: Rank, members: Vec<Member>, coordinator: Option<Coordinator>) -> Self {
         Self {
-            rank,
             coordinator,
-            member,
-            sink: None,
+            first,
+            sinks: vec![None; members.len()],
+            members,
         }
     }
 
-    pub(crate) fn set_reclaim_sink(&mut self, sink: Option<ReclaimSink>) {
-        self.sink = sink;
+    /// The place of a rank among the members here, if it is one of them.
+    fn place_of(&self, rank: Rank) -> Option<usize> {
+        let place = rank.index().checked_sub(self.first.index())?;
+        (place < self.members.len()).then_some(place)
+    }
+
+    /// A member of this process by its rank; the only one, where there is but one.
+    pub(crate) fn member_of(&mut self, rank: Rank) -> &mut Member {
+        let place = self.place_of(rank).unwrap_or_default();
+        &mut self.members[place]
+    }
+
+    /// The only member of this process; that of rank 0 where there are several.
+    pub(crate) fn member(&mut self) -> &mut Member {
+        &mut self.members[0]
+    }
+
+    /// The same, beside the coordinator.
+    pub(crate) fn both(&mut self) -> (&mut Member, Option<&Coordinator>) {
+        (&mut self.members[0], self.coordinator.as_ref())
+    }
+
+    /// Sets who removes payloads of a member.
+    pub(crate) fn set_reclaim_sink(&mut self, rank: Rank, sink: Option<ReclaimSink>) {
+        if let Some(place) = self.place_of(rank) {
+            self.sinks[place] = sink;
+        }
+    }
+
+    /// The same for the only member of this process.
+    pub(crate) fn set_own_reclaim_sink(&mut self, sink: Option<ReclaimSink>) {
+        self.set_reclaim_sink(self.first, sink);
     }
 
     /// Whether [`deliver`](Self::deliver) has something to do.
     pub(crate) fn has_something_to_say(&self) -> bool {
         let coordinator = self.coordinator.as_ref();
-        self.member.has_actions() || coordinator.is_some_and(Coordinator::has_actions)
+        self.members.iter().any(Member::has_actions)
+            || coordinator.is_some_and(Coordinator::has_actions)
     }
 
     /// Moves messages until nobody has anything to say. What is to be reclaimed is returned, for when no
     /// lock is held any more.
     #[must_use]
-    pub(crate) fn deliver(&mut self, now: Instant, mail: &mut impl Mail) -> Vec<Reclaim> {
+    pub(crate) fn deliver(&mut self, now: Instant, outlet: &mut impl Outlet) -> Vec<Reclaim> {
         let mut reclaims = Vec::new();
-        loop {
-            let said = self.member.take_actions();
-            let ordered = self
-                .coordinator
-                .as_mut()
-                .map(Coordinator::take_actions)
-                .unwrap_or_default();
-            if said.is_empty() && ordered.is_empty() {
-                return reclaims;
-            }
-            for action in said {
-                match action {
-                    MemberAction::Send(message) => match &mut self.coordinator {
-                        Some(coordinator) => coordinator.hear(self.rank, message, now),
-                        None => mail.to_coordinator(message),
-                    },
-                    MemberAction::Reclaim { channel, epoch } => {
-                        reclaims.extend(self.reclaim(channel, epoch, self.rank));
+        while self.has_something_to_say() {
+            for (place, rank) in (0..self.members.len()).zip(self.first.get()..) {
+                let rank = Rank::new(rank);
+                for action in self.members[place].take_actions() {
+                    match action {
+                        MemberAction::Send(message) => match &mut self.coordinator {
+                            Some(coordinator) => coordinator.hear(rank, message, now),
+                            None => outlet.to_coordinator(message),
+                        },
+                        MemberAction::Reclaim { channel, epoch } => {
+                            reclaims.extend(self.reclaim(place, channel, epoch, rank));
+                        }
+                        MemberAction::Warn(text) => tracing::warn!("{text}"),
                     }
-                    MemberAction::Warn(text) => tracing::warn!("{text}"),
                 }
             }
-            for action in ordered {
+            let ordered = self.coordinator.as_mut().map(Coordinator::take_actions);
+            for action in ordered.unwrap_or_default() {
                 match action {
                     Action::Send { to, message } => {
-                        mail.to_members(&to, &message);
-                        if to.contains(&self.rank) {
-                            self.member.hear(message, now);
-                        }
+                        outlet.to_members(&to, &message);
+                        self.hear(&to, message, now);
                     }
                     Action::ReclaimFor {
                         channel,
                         epoch,
                         owner,
-                    } => reclaims.extend(self.reclaim(channel, epoch, owner)),
+                    } => reclaims.extend(self.reclaim(0, channel, epoch, owner)),
                     Action::Warn(text) => tracing::warn!("{text}"),
                     Action::Note(text) => tracing::info!("{text}"),
                 }
             }
         }
+        reclaims
     }
 
-    /// Lets time pass for both.
+    /// Hands what rank 0 says to the members here, and copies it only for the second and further ones.
+    fn hear(&mut self, to: &[Rank], message: ToMember, now: Instant) {
+        let mut here = to
+            .iter()
+            .filter_map(|rank| self.place_of(*rank))
+            .collect::<Vec<_>>();
+        let last = here.pop();
+        for place in here {
+            self.members[place].hear(message.clone(), now);
+        }
+        if let Some(place) = last {
+            self.members[place].hear(message, now);
+        }
+    }
+
+    /// Lets time pass for all of them.
     pub(crate) fn tick(&mut self, now: Instant) {
         if let Some(coordinator) = &mut self.coordinator {
             coordinator.tick(now);
         }
-        self.member.tick(now);
+        for member in &mut self.members {
+            member.tick(now);
+        }
     }
 
     /// Notes that this process has gone on after it was stopped.
@@ -148,7 +198,8 @@ impl Machines {
     /// When [`tick`](Self::tick) has to be called next.
     pub(crate) fn next_tick(&self) -> Option<Instant> {
         let coordinator = self.coordinator.as_ref().and_then(Coordinator::next_tick);
-        self.member.next_tick().into_iter().chain(coordinator).min()
+        let members = self.members.iter().filter_map(Member::next_tick);
+        members.chain(coordinator).min()
     }
 
     /// Ends everything with an error that all ranks are told.
@@ -158,11 +209,19 @@ impl Machines {
         {
             coordinator.give_up(cause);
         }
-        self.member.interrupt(cause);
+        for member in &mut self.members {
+            member.interrupt(cause);
+        }
     }
 
-    fn reclaim(&self, channel: ChannelId, epoch: Epoch, owner: Rank) -> Option<Reclaim> {
-        Some((self.sink.clone()?, channel, epoch, owner))
+    fn reclaim(
+        &self,
+        place: usize,
+        channel: ChannelId,
+        epoch: Epoch,
+        owner: Rank,
+    ) -> Option<Reclaim> {
+        Some((self.sinks[place].clone()?, channel, epoch, owner))
     }
 }
 

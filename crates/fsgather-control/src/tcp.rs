@@ -23,7 +23,6 @@ use crate::{
     coordinator::Coordinator,
     descriptors,
     found::{Found, FoundTcp, Unmet},
-    hub::Hub,
     join::seek,
     machines::Machines,
     message::ToCoordinator,
@@ -33,6 +32,7 @@ use crate::{
     refusal,
     search::{Search, Whereabouts},
     tcp_carrier::TcpCarrier,
+    tcp_node::TcpNode,
     transport::{self, Connection, TransportError},
     wire::Purpose,
 };
@@ -95,21 +95,21 @@ pub(crate) fn host(config: &Config) -> Result<Hosted, Error> {
     };
     let communicator = Uuid::new_v4();
     let machines = Machines::of_root(config, communicator, now);
-    let hub = Arc::new(Hub::new(machines, config.world_size.count()));
+    let node = Arc::new(TcpNode::over_tcp(machines, config.world_size.count()));
     // From here on members can be told what goes wrong.
     let (listeners, port) = listen(config, &runtime, ports)?;
     runtime.spawn(accept::serve(
-        Arc::clone(&hub),
+        Arc::clone(&node),
         listeners,
         credentials.clone(),
         Arc::clone(&config.is_running),
     ));
     runtime.spawn({
-        let hub = Arc::clone(&hub);
-        async move { hub.keep_time().await }
+        let node = Arc::clone(&node);
+        async move { node.keep_time().await }
     });
-    config::interrupt_by(config, &hub);
-    hub.join_self(config::join_request(config));
+    node.obey_interrupt(config);
+    node.join_self(config::join_request(config));
     let board = match &config.meeting {
         Meeting::Board(board) => Some(Arc::clone(board)),
         Meeting::Address { .. } => None,
@@ -120,11 +120,11 @@ pub(crate) fn host(config: &Config) -> Result<Hosted, Error> {
     let settled = match failed {
         Some(failed) => failed,
         None => runtime.run_asking(
-            form(config, &hub, board.as_ref(), &credentials),
+            form(config, &node, board.as_ref(), &credentials),
             &config.interrupt,
         ),
     };
-    let line = TcpCarrier::new(Arc::clone(&hub), runtime, board.clone());
+    let line = TcpCarrier::new(Arc::clone(&node), runtime, board.clone());
     match settled {
         Settled::Formed(processes) => {
             line.watch_siblings(config.rank, &processes, &config.is_running);
@@ -138,7 +138,7 @@ pub(crate) fn host(config: &Config) -> Result<Hosted, Error> {
         Settled::Unreachable { why, .. }
             if config.control == Control::Auto && config.office.is_some() && !config.encrypt =>
         {
-            hub.coordinate(|coordinator, _| coordinator.move_on());
+            node.coordinate(|coordinator, _| coordinator.move_on());
             line.settle(Duration::from_secs(1));
             line.shut_down();
             Ok(Hosted::Unreachable(why))
@@ -185,7 +185,7 @@ fn leave_word(
 /// Waits until all have come or something goes wrong.
 async fn form(
     config: &Config,
-    hub: &Arc<Hub>,
+    node: &Arc<TcpNode>,
     board: Option<&Arc<dyn RendezvousBackend>>,
     credentials: &Credentials,
 ) -> Settled {
@@ -193,11 +193,11 @@ async fn form(
     if let Some(board) = board {
         let tending = Tending {
             board: Arc::clone(board),
-            hub: Arc::clone(hub),
+            node: Arc::clone(node),
             communicator: credentials.communicator,
             hearer: config::hearer(config),
         };
-        let (its, board, timeout) = (Arc::clone(hub), Arc::clone(board), config.join_timeout);
+        let (its, board, timeout) = (Arc::clone(node), Arc::clone(board), config.join_timeout);
         let earlier = refusal::look_back(board, timeout, config::hearer(config));
         tokio::spawn(async move {
             let failure = earlier.await;
@@ -205,7 +205,7 @@ async fn form(
         });
         tokio::spawn(tending.run(object));
     }
-    let settled = hub.until(|member, coordinator| {
+    let settled = node.until(|member, coordinator| {
         if let Some(failure) = member.failure(ChannelId::WORLD) {
             return Some(Settled::Failed(failure.clone()));
         }
@@ -299,12 +299,12 @@ pub(crate) fn enter(
     } = found;
     let machines = Machines::of_member(config.rank, &welcome)?;
     let processes = welcome.processes;
-    let hub = Arc::new(Hub::new(machines, 1));
-    let (serial, frames) = hub.attach(Rank::ZERO);
+    let node = Arc::new(TcpNode::over_tcp(machines, 1));
+    let (serial, frames) = node.attach(Rank::ZERO);
     runtime.spawn(frames.write_to(writer));
-    let its = Arc::clone(&hub);
+    let its = Arc::clone(&node);
     runtime.spawn(async move { its.serve_coordinator(serial, reader).await });
-    let its = Arc::clone(&hub);
+    let its = Arc::clone(&node);
     runtime.spawn(async move { its.keep_time().await });
     let watch = WatchLine {
         address,
@@ -316,9 +316,9 @@ pub(crate) fn enter(
     };
     // From its first call on a member has to notice when rank 0's host vanishes.
     let watched = runtime.run(watch.open());
-    runtime.spawn(watch.watch(Arc::clone(&hub), watched));
-    config::interrupt_by(config, &hub);
-    let line = TcpCarrier::new(hub, runtime, None);
+    runtime.spawn(watch.watch(Arc::clone(&node), watched));
+    node.obey_interrupt(config);
+    let line = TcpCarrier::new(node, runtime, None);
     line.watch_siblings(config.rank, &processes, &config.is_running);
     Ok(config::joined(
         config,
@@ -347,7 +347,7 @@ impl WatchLine {
 
     /// Waits for the end of the second connection, which is the end of rank 0's host; opens it again if
     /// it could not be opened the first time.
-    async fn watch(self, hub: Arc<Hub>, first: Result<Connection, TransportError>) {
+    async fn watch(self, node: Arc<TcpNode>, first: Result<Connection, TransportError>) {
         let mut pauses = Backoff::new(Duration::from_millis(100), Duration::from_secs(5));
         let mut opened = first;
         loop {
@@ -356,7 +356,7 @@ impl WatchLine {
                     match accept::silence(connection.reader).await {
                         // The first connection tells of the end of the process, after its last words.
                         TransportError::Closed => {}
-                        vanished => hub.act(|member, _| member.lost(&vanished.to_string())),
+                        vanished => node.act(|member, _| member.lost(&vanished.to_string())),
                     }
                     return;
                 }
@@ -373,7 +373,7 @@ impl WatchLine {
 /// Looks after rank 0's record while the world forms.
 struct Tending {
     board: Arc<dyn RendezvousBackend>,
-    hub: Arc<Hub>,
+    node: Arc<TcpNode>,
     communicator: Uuid,
     /// This rank.
     hearer: Hearer,
@@ -387,7 +387,7 @@ impl Tending {
         let posted = Instant::now();
         let mut pauses = Backoff::new(Duration::from_millis(25), Duration::from_secs(1));
         loop {
-            let settled = self.hub.until(|member, coordinator| {
+            let settled = self.node.until(|member, coordinator| {
                 let open = coordinator.is_some_and(Coordinator::is_open);
                 let gone = coordinator.is_some_and(Coordinator::is_gone);
                 (open || gone || member.failure(ChannelId::WORLD).is_some()).then_some(open)
@@ -416,7 +416,7 @@ impl Tending {
                 }
             };
             if let Some(refusal) = refusal::refusal_in(&others, &self.hearer) {
-                self.hub.coordinate(|coordinator, _| {
+                self.node.coordinate(|coordinator, _| {
                     if !coordinator.is_open() {
                         coordinator.give_up(&refusal);
                     }

@@ -11,9 +11,9 @@ use crate::{
     caller_runtime::CallerRuntime,
     carrier::Carrier,
     coordinator::Coordinator,
-    hub::Hub,
     member::Member,
     siblings::{IsRunning, Watch},
+    tcp_node::TcpNode,
 };
 
 /// How long the last frames may take to reach the operating system.
@@ -25,9 +25,7 @@ const LOOKS: usize = 3;
 
 /// Machines, connections and the right to run them.
 pub(crate) struct TcpCarrier {
-    /// The process that made it; a forked child must not touch it.
-    pid: u32,
-    hub: Arc<Hub>,
+    node: Arc<TcpNode>,
     /// Gone once shut down.
     runtime: Mutex<Option<Arc<CallerRuntime>>>,
     watch: Mutex<Option<Watch>>,
@@ -37,13 +35,12 @@ pub(crate) struct TcpCarrier {
 
 impl TcpCarrier {
     pub(crate) fn new(
-        hub: Arc<Hub>,
+        node: Arc<TcpNode>,
         runtime: CallerRuntime,
         board: Option<Arc<dyn RendezvousBackend>>,
     ) -> Self {
         Self {
-            pid: std::process::id(),
-            hub,
+            node,
             runtime: Mutex::new(Some(Arc::new(runtime))),
             watch: Mutex::new(None),
             board,
@@ -61,8 +58,8 @@ impl TcpCarrier {
         processes: &[ProcessId],
         is_running: &Arc<IsRunning>,
     ) {
-        let hub = Arc::clone(&self.hub);
-        let report = move |sibling| hub.act(|member, _| member.sibling_exited(sibling));
+        let node = Arc::clone(&self.node);
+        let report = move |sibling| node.act(|member, _| member.sibling_exited(sibling));
         match Watch::start(rank, processes, Arc::clone(is_running), report) {
             Ok(watch) => *lock(&self.watch) = watch,
             Err(error) => tracing::debug!("cannot watch the processes on this host: {error}"),
@@ -71,7 +68,7 @@ impl TcpCarrier {
 
     /// Ends a world that did not form, for a reason that those who have joined are told.
     pub(crate) fn give_up(&self, cause: &fsgather_core::Error) {
-        self.hub
+        self.node
             .coordinate(|coordinator, _| coordinator.give_up(cause));
         self.settle(LAST_FRAMES);
         self.shut_down();
@@ -80,19 +77,19 @@ impl TcpCarrier {
 
 impl Carrier for TcpCarrier {
     fn act<R>(&self, act: impl FnOnce(&mut Member, Instant) -> R) -> R {
-        self.hub.act(act)
+        self.node.act(act)
     }
 
     /// From inside of the runtime no other thread has to be woken to send it; this one will be back.
     fn act_and_wait_later<R>(&self, act: impl FnOnce(&mut Member, Instant) -> R) -> R {
         match self.runtime() {
-            Some(runtime) => runtime.run(async { self.hub.act(act) }),
-            None => self.hub.act(act),
+            Some(runtime) => runtime.run(async { self.node.act(act) }),
+            None => self.node.act(act),
         }
     }
 
     fn nudge(&self) {
-        if !self.hub.is_flushed()
+        if !self.node.is_flushed()
             && let Some(runtime) = self.runtime()
         {
             runtime.nudge();
@@ -106,17 +103,17 @@ impl Carrier for TcpCarrier {
     ) -> Option<R> {
         let runtime = self.runtime()?;
         if limit == Some(Duration::ZERO) {
-            return self.hub.act(|member, _| ready(member)).or_else(|| {
+            return self.node.act(|member, _| ready(member)).or_else(|| {
                 runtime.run(async {
                     // Whoever only looks, and often, keeps the progress thread away: it has to do its work.
                     for _ in 0..LOOKS {
                         tokio::task::yield_now().await;
                     }
                 });
-                self.hub.act(|member, _| ready(member))
+                self.node.act(|member, _| ready(member))
             });
         }
-        let result = self.hub.until(|member, _| ready(member));
+        let result = self.node.until(|member, _| ready(member));
         runtime.run(async {
             match limit {
                 None => Some(result.await),
@@ -127,20 +124,20 @@ impl Carrier for TcpCarrier {
 
     fn settle(&self, limit: Duration) {
         let told = self
-            .hub
+            .node
             .coordinate(|coordinator, _| coordinator.all_told())
             .unwrap_or(true);
-        if told && self.hub.is_flushed() {
+        if told && self.node.is_flushed() {
             return;
         }
         let Some(runtime) = self.runtime() else {
             return;
         };
         let settled = async {
-            self.hub
+            self.node
                 .until(|_, coordinator| coordinator.is_none_or(Coordinator::all_told).then_some(()))
                 .await;
-            self.hub.flushed().await;
+            self.node.flushed().await;
         };
         let in_time = runtime.run(async { tokio::time::timeout(limit, settled).await });
         if in_time.is_err() {
@@ -153,7 +150,7 @@ impl Carrier for TcpCarrier {
             return false;
         };
         let gone = self
-            .hub
+            .node
             .until(|_, coordinator| coordinator.is_none_or(Coordinator::is_gone).then_some(()));
         // Whoever has not left by then is told goodbye by `shut_down`.
         runtime
@@ -162,33 +159,33 @@ impl Carrier for TcpCarrier {
     }
 
     fn set_reclaim_sink(&self, sink: ReclaimSink) {
-        self.hub.set_reclaim_sink(Some(sink));
+        self.node.set_own_reclaim_sink(Some(sink));
     }
 
     fn shut_down(&self) -> bool {
         drop(lock(&self.watch).take());
         let runtime = lock(&self.runtime).take();
         if let Some(runtime) = runtime {
-            self.hub.coordinate(|coordinator, _| coordinator.abandon());
+            self.node.coordinate(|coordinator, _| coordinator.abandon());
             runtime.run(async {
-                let _ = tokio::time::timeout(LAST_FRAMES, self.hub.flushed()).await;
+                let _ = tokio::time::timeout(LAST_FRAMES, self.node.flushed()).await;
                 // The writers shut their connections once they find their queues closed. What the others
                 // have still said is read to its end: a connection that is closed with unread data is
                 // reset, and takes along what was on its way.
-                self.hub.detach_all();
-                let _ = tokio::time::timeout(LAST_FRAMES, self.hub.all_read()).await;
+                self.node.detach_all();
+                let _ = tokio::time::timeout(LAST_FRAMES, self.node.all_read()).await;
             });
         }
         if let Some(board) = &self.board {
             board.take_down();
         }
         // The sink may hold what holds this line.
-        self.hub.set_reclaim_sink(None);
+        self.node.set_own_reclaim_sink(None);
         true
     }
 
     fn is_foreign(&self) -> bool {
-        self.pid != std::process::id()
+        self.node.is_foreign()
     }
 }
 

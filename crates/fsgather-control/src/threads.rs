@@ -1,24 +1,22 @@
 //! A world whose ranks are threads of one process: [`threads`].
 
 use std::{
-    sync::{Arc, Condvar, Mutex, MutexGuard},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
-use fsgather_core::{
-    AwakeClock, ChannelId, Epoch, Exchange, Interrupt, Peer, ProcessId, Rank, ReclaimSink,
-    WorldSize, lock,
-};
+use fsgather_core::{Exchange, Interrupt, Peer, ProcessId, Rank, ReclaimSink, WorldSize};
 use uuid::Uuid;
 
 use crate::{
     bond::Belonging,
     carrier::Carrier,
-    coordinator::{Action, Coordinator, World},
-    member::{Member, MemberAction},
-    message::{Join, ToCoordinator},
+    coordinator::{Coordinator, World},
+    machines::{Machines, Outlet},
+    member::Member,
+    message::{Join, ToCoordinator, ToMember},
+    node::{Condvars, Medium, Node, NodeState},
     rank_exchange::RankExchange,
-    waiting::{self, Timed},
 };
 
 /// Makes a world of `world_size` ranks for as many threads, one exchange for each.
@@ -67,22 +65,15 @@ pub fn threads(
     };
     let peers: Vec<Peer> = world_size.ranks().map(peer).collect();
     let member = |_| Member::new(peer(Rank::ZERO), timeout, now);
-    let room = Arc::new(ThreadWorld {
-        pid: std::process::id(),
-        state: Mutex::new(State {
-            clock: AwakeClock::new(now),
-            coordinator,
-            members: world_size.ranks().map(member).collect(),
-            sinks: vec![None; world_size.count()],
-        }),
-        changed: Condvar::new(),
-    });
+    let members = world_size.ranks().map(member).collect();
+    let machines = Machines::of_all(coordinator, members);
+    let node = Arc::new(Node::new(machines, Memory, Condvars::default()));
     world_size
         .ranks()
         .map(|rank| {
             let carrier = ThreadCarrier {
                 rank,
-                room: Arc::clone(&room),
+                node: Arc::clone(&node),
             };
             let interrupt = Interrupt::default();
             let exchange =
@@ -92,154 +83,34 @@ pub fn threads(
         .collect()
 }
 
-/// All machines of a world of threads.
-struct ThreadWorld {
-    pid: u32,
-    state: Mutex<State>,
-    changed: Condvar,
+/// The medium of a world that is all in one process: no message goes anywhere else.
+struct Memory;
+
+impl Outlet for Memory {
+    fn to_coordinator(&mut self, _: ToCoordinator) {}
+
+    fn to_members(&mut self, _: &[Rank], _: &ToMember) {}
 }
 
-struct State {
-    /// The time that the machines live in.
-    clock: AwakeClock,
-    coordinator: Coordinator,
-    members: Vec<Member>,
-    sinks: Vec<Option<ReclaimSink>>,
-}
+impl Medium for Memory {
+    type Notifier = Condvars;
 
-/// A payload that is ready to go, and who removes it.
-type Reclaim = (ReclaimSink, ChannelId, Epoch, Rank);
-
-impl State {
-    /// Moves messages between the machines until nobody has anything to say.
-    fn pump(&mut self, now: Instant) -> Vec<Reclaim> {
-        let mut reclaims = Vec::new();
-        loop {
-            let mut quiet = true;
-            for index in 0..self.members.len() {
-                let actions = self.members[index].take_actions();
-                quiet &= actions.is_empty();
-                let rank = Rank::new(u32::try_from(index).unwrap_or(u32::MAX));
-                for action in actions {
-                    match action {
-                        MemberAction::Send(message) => self.coordinator.hear(rank, message, now),
-                        MemberAction::Reclaim { channel, epoch } => {
-                            reclaims.extend(self.reclaim(rank, channel, epoch, rank));
-                        }
-                        MemberAction::Warn(text) => tracing::warn!("{text}"),
-                    }
-                }
-            }
-            let actions = self.coordinator.take_actions();
-            quiet &= actions.is_empty();
-            for action in actions {
-                match action {
-                    Action::Send { to, message } => {
-                        for rank in to {
-                            if let Some(member) = self.members.get_mut(rank.index()) {
-                                member.hear(message.clone(), now);
-                            }
-                        }
-                    }
-                    Action::ReclaimFor {
-                        channel,
-                        epoch,
-                        owner,
-                    } => reclaims.extend(self.reclaim(Rank::ZERO, channel, epoch, owner)),
-                    Action::Warn(text) => tracing::warn!("{text}"),
-                    Action::Note(text) => tracing::info!("{text}"),
-                }
-            }
-            if quiet {
-                return reclaims;
-            }
-        }
-    }
-
-    fn reclaim(&self, by: Rank, channel: ChannelId, epoch: Epoch, owner: Rank) -> Option<Reclaim> {
-        let sink = self.sinks.get(by.index())?.clone()?;
-        Some((sink, channel, epoch, owner))
-    }
-
-    fn tick(&mut self, now: Instant) {
-        self.coordinator.tick(now);
-        for member in &mut self.members {
-            member.tick(now);
-        }
+    fn has_work(_: &NodeState<Self>) -> bool {
+        false
     }
 }
 
-impl Timed for State {
-    fn next_look(&self) -> Option<Instant> {
-        self.next_tick().map(|due| self.clock.next_look(due))
-    }
-}
-
-impl State {
-    fn next_tick(&self) -> Option<Instant> {
-        self.members
-            .iter()
-            .filter_map(Member::next_tick)
-            .chain(self.coordinator.next_tick())
-            .min()
-    }
-
-    /// What time it is for the machines.
-    fn look(&mut self) -> Instant {
-        let now = Instant::now();
-        if self.next_tick().is_none() {
-            return self.clock.look_after_rest(now);
-        }
-        self.clock.look(now)
-    }
-}
-
-/// One rank's access to the room.
+/// One rank's access to the node of all.
 struct ThreadCarrier {
     rank: Rank,
-    room: Arc<ThreadWorld>,
-}
-
-impl ThreadCarrier {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.room.state)
-    }
-
-    /// Moves messages, wakes those who wait, and removes what can go, the last outside of the lock.
-    fn deliver(&self, mut state: MutexGuard<'_, State>, now: Instant) {
-        let reclaims = state.pump(now);
-        drop(state);
-        self.room.changed.notify_all();
-        for (sink, channel, epoch, owner) in reclaims {
-            sink(channel, epoch, owner);
-        }
-    }
-
-    fn wait_on_state<R>(
-        &self,
-        limit: Option<Duration>,
-        ready: impl FnMut(&mut State) -> Option<R>,
-    ) -> Option<R> {
-        let pass_time = |mut state: MutexGuard<'_, State>| {
-            let now = state.look();
-            // Nothing is ever unread here.
-            if state.next_tick().is_some_and(|due| due <= now) {
-                state.tick(now);
-                self.deliver(state, now);
-            }
-        };
-        let ThreadWorld { state, changed, .. } = &*self.room;
-        waiting::wait_on(state, changed, limit, pass_time, ready)
-    }
+    node: Arc<Node<Memory>>,
 }
 
 impl Carrier for ThreadCarrier {
     fn act<R>(&self, act: impl FnOnce(&mut Member, Instant) -> R) -> R {
-        let mut state = self.lock();
-        let now = state.look();
-        let result = act(&mut state.members[self.rank.index()], now);
-        self.deliver(state, now);
-        result
+        let act =
+            |state: &mut NodeState<Memory>, now| act(state.machines.member_of(self.rank), now);
+        self.node.change(act)
     }
 
     fn wait_until<R>(
@@ -247,8 +118,8 @@ impl Carrier for ThreadCarrier {
         limit: Option<Duration>,
         mut ready: impl FnMut(&mut Member) -> Option<R>,
     ) -> Option<R> {
-        let index = self.rank.index();
-        self.wait_on_state(limit, |state| ready(&mut state.members[index]))
+        let ready = |state: &mut NodeState<Memory>| ready(state.machines.member_of(self.rank));
+        self.node.wait_until(limit, ready)
     }
 
     fn settle(&self, _limit: Duration) {
@@ -256,37 +127,33 @@ impl Carrier for ThreadCarrier {
     }
 
     fn wait_for_departures(&self, limit: Duration) -> bool {
-        self.wait_on_state(Some(limit), |state| {
-            state.coordinator.is_gone().then_some(())
-        })
-        .is_some()
+        let gone = |state: &mut NodeState<Memory>| {
+            let (_, coordinator) = state.machines.both();
+            coordinator.is_none_or(Coordinator::is_gone).then_some(())
+        };
+        self.node.wait_until(Some(limit), gone).is_some()
     }
 
     fn set_reclaim_sink(&self, sink: ReclaimSink) {
-        if let Some(place) = self.lock().sinks.get_mut(self.rank.index()) {
-            *place = Some(sink);
-        }
+        self.node.set_reclaim_sink(self.rank, Some(sink));
     }
 
     fn shut_down(&self) -> bool {
-        let mut state = self.lock();
-        let now = state.look();
-        if self.rank == Rank::ZERO {
-            state.coordinator.abandon();
-        } else {
-            // Members that have left already are not heard.
-            let leave = ToCoordinator::Leave { cause: None };
-            state.coordinator.hear(self.rank, leave, now);
-        }
-        self.deliver(state, now);
-        if let Some(place) = self.lock().sinks.get_mut(self.rank.index()) {
-            // The sink may hold what holds this exchange.
-            *place = None;
-        }
+        self.node.coordinate(|coordinator, now| {
+            if self.rank == Rank::ZERO {
+                coordinator.abandon();
+            } else {
+                // Members that have left already are not heard.
+                let leave = ToCoordinator::Leave { cause: None };
+                coordinator.hear(self.rank, leave, now);
+            }
+        });
+        // The sink may hold what holds this exchange.
+        self.node.set_reclaim_sink(self.rank, None);
         true
     }
 
     fn is_foreign(&self) -> bool {
-        self.room.pid != std::process::id()
+        self.node.is_foreign()
     }
 }

@@ -1,12 +1,9 @@
-//! Waiting for machines that several threads share, while time passes for them: [`wait_on`]; and waiting so
-//! that the one who waits can be asked to stop: [`wait_asking`].
+//! Waits that whoever waits can be asked to end: [`wait_asking`]; and that end only while this process runs:
+//! [`AwakeDeadline`].
 
-use std::{
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use fsgather_core::{AwakeClock, Deadline, Interrupt, lock};
+use fsgather_core::{AwakeClock, Deadline, Interrupt};
 
 /// Waits by `wait`, which gives nothing once the time that it is given has passed, for `limit` at most.
 /// Between two slices of time whoever may end the wait is asked, on this thread. `is_over` tells whether
@@ -58,57 +55,12 @@ impl AwakeDeadline {
     }
 }
 
-/// Shared state in which things fall due.
-pub(crate) trait Timed {
-    /// When to look at the time next, if nothing else happens before.
-    fn next_look(&self) -> Option<Instant>;
-}
-
-/// Waits until `ready` has a result, for `limit` at most. Whenever it is time to look, `pass_time` is
-/// called with the lock, which it gives back, to let happen what is due.
-pub(crate) fn wait_on<S: Timed, R>(
-    state: &Mutex<S>,
-    changed: &Condvar,
-    limit: Option<Duration>,
-    pass_time: impl Fn(MutexGuard<'_, S>),
-    mut ready: impl FnMut(&mut S) -> Option<R>,
-) -> Option<R> {
-    let lock = || lock(state);
-    let deadline = limit.map(|limit| Deadline::after(Instant::now(), limit).at());
-    let mut guard = lock();
-    loop {
-        if let Some(result) = ready(&mut guard) {
-            return Some(result);
-        }
-        let now = Instant::now();
-        let due = guard.next_look();
-        // Before the deadline, so that time passes for those as well who only look now and then.
-        if due.is_some_and(|due| now >= due) {
-            pass_time(guard);
-            guard = lock();
-            continue;
-        }
-        if deadline.is_some_and(|deadline| now >= deadline) {
-            return None;
-        }
-        guard = match due.into_iter().chain(deadline).min() {
-            None => changed.wait(guard).unwrap_or_else(PoisonError::into_inner),
-            Some(until) => {
-                changed
-                    .wait_timeout(guard, until - now)
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .0
-            }
-        };
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::{
         cell::Cell,
         sync::{
-            Arc,
+            Arc, Condvar, Mutex,
             atomic::{AtomicU32, Ordering},
         },
     };

@@ -11,7 +11,7 @@ use fsgather_core::{
 };
 
 use super::{
-    desk::{Desk, Office},
+    file_node::{FileNode, Office},
     outbox::Outbox,
     poller::Poller,
     seek::Entered,
@@ -35,12 +35,10 @@ const LAST_SEND: Duration = Duration::from_secs(2);
 /// How long the poller may take to stop; one that hangs in a file call is left behind.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
-/// A desk, its poller, and who watches the neighbours.
+/// A node, its poller, and who watches the neighbours.
 pub(super) struct FileCarrier {
-    /// The process that made it; a forked child must not touch it.
-    pid: u32,
     rank: Rank,
-    desk: Arc<Desk>,
+    node: Arc<FileNode>,
     poller: Mutex<Option<JoinHandle<()>>>,
     watch: Mutex<Option<Watch>>,
     /// Between two looks of a rank for messages.
@@ -53,14 +51,14 @@ impl FileCarrier {
     /// Starts the courier.
     pub(super) fn start(
         config: &Config,
-        desk: Arc<Desk>,
+        node: Arc<FileNode>,
         (mailbox, outbox): (Arc<dyn Mailbox>, Outbox),
         processes: Option<Vec<ProcessId>>,
         board: Option<Arc<dyn RendezvousBackend>>,
     ) -> Result<Self, Error> {
         let (_, longest_pause) = mailbox.pace();
         let poller = Poller::new(
-            Arc::clone(&desk),
+            Arc::clone(&node),
             (mailbox, outbox),
             config.rank,
             processes,
@@ -71,9 +69,8 @@ impl FileCarrier {
             .spawn(move || poller.run())
             .map_err(|error| without_a_thread(&error))?;
         Ok(Self {
-            pid: std::process::id(),
             rank: config.rank,
-            desk,
+            node,
             poller: Mutex::new(Some(poller)),
             watch: Mutex::new(None),
             longest_pause,
@@ -83,12 +80,12 @@ impl FileCarrier {
 
     /// Watches the processes on this host.
     pub(super) fn watch_siblings(&self, config: &Config, processes: &[ProcessId]) {
-        let desk = Arc::clone(&self.desk);
+        let node = Arc::clone(&self.node);
         let report = move |sibling| {
             if sibling == Rank::ZERO {
-                desk.coordinator_ended();
+                node.coordinator_ended();
             } else {
-                desk.sibling_ended(sibling);
+                node.sibling_ended(sibling);
             }
         };
         match Watch::start(self.rank, processes, Arc::clone(&config.is_running), report) {
@@ -100,7 +97,7 @@ impl FileCarrier {
 
 impl Carrier for FileCarrier {
     fn act<R>(&self, act: impl FnOnce(&mut Member, Instant) -> R) -> R {
-        self.desk.act(act)
+        self.node.act(act)
     }
 
     fn wait_until<R>(
@@ -108,13 +105,13 @@ impl Carrier for FileCarrier {
         limit: Option<Duration>,
         mut ready: impl FnMut(&mut Member) -> Option<R>,
     ) -> Option<R> {
-        self.desk.wait_until(limit, |member, _| ready(member))
+        self.node.until(limit, |member, _| ready(member))
     }
 
     fn settle(&self, limit: Duration) {
         // What is left in the shared place stays there although this process may end: nobody has to be
         // waited for.
-        if !self.desk.flushed(limit) {
+        if !self.node.flushed(limit) {
             tracing::debug!("the last messages were not left in time");
         }
     }
@@ -122,15 +119,15 @@ impl Carrier for FileCarrier {
     fn wait_for_departures(&self, limit: Duration) -> bool {
         // The others may look only so often.
         let limit = limit.max(self.longest_pause * 3);
-        self.desk
-            .wait_until(Some(limit), |_, coordinator| {
+        self.node
+            .until(Some(limit), |_, coordinator| {
                 coordinator.is_none_or(Coordinator::is_gone).then_some(())
             })
             .is_some()
     }
 
     fn set_reclaim_sink(&self, sink: ReclaimSink) {
-        self.desk.set_reclaim_sink(Some(sink));
+        self.node.set_own_reclaim_sink(Some(sink));
     }
 
     fn shut_down(&self) -> bool {
@@ -142,21 +139,21 @@ impl Carrier for FileCarrier {
             board.take_down();
         }
         let how = if self.rank == Rank::ZERO {
-            self.desk.coordinate(|coordinator, _| coordinator.abandon());
-            if self.desk.all_read(LAST_WORDS) {
+            self.node.coordinate(|coordinator, _| coordinator.abandon());
+            if self.node.all_read(LAST_WORDS) {
                 Retirement::Over
             } else {
                 Retirement::InUse
             }
         } else {
-            self.desk.flushed(LAST_SEND);
-            if self.desk.act(|member, _| member.has_lost_coordinator()) {
+            self.node.flushed(LAST_SEND);
+            if self.node.act(|member, _| member.has_lost_coordinator()) {
                 Retirement::Deserted
             } else {
                 Retirement::Over
             }
         };
-        if self.desk.stop(how, STOP_LIMIT) {
+        if self.node.stop(how, STOP_LIMIT) {
             if poller.join().is_err() {
                 tracing::error!("the thread that carries messages has panicked");
             }
@@ -164,12 +161,12 @@ impl Carrier for FileCarrier {
             tracing::warn!("a file call hangs; leaving its thread behind");
         }
         // The sink may hold what holds this line.
-        self.desk.set_reclaim_sink(None);
+        self.node.set_own_reclaim_sink(None);
         how == Retirement::Over
     }
 
     fn is_foreign(&self) -> bool {
-        self.pid != std::process::id()
+        self.node.is_foreign()
     }
 }
 
@@ -194,20 +191,20 @@ pub(crate) fn enter(config: &Config, entered: Entered) -> Result<Joined, Error> 
     } = entered;
     let machines = Machines::of_member(config.rank, &welcome)?;
     let processes = welcome.processes;
-    let desk = Arc::new(Desk::new(machines, Office::Member(letters)));
-    desk.act(|member, now| {
+    let node = Arc::new(FileNode::over_files(machines, Office::Member(letters)));
+    node.act(|member, now| {
         for message in heard {
             member.hear(message, now);
         }
     });
     let line = FileCarrier::start(
         config,
-        Arc::clone(&desk),
+        Arc::clone(&node),
         (mailbox, outbox),
         Some(processes.clone()),
         None,
     )?;
-    config::interrupt_by(config, &desk);
+    node.obey_interrupt(config);
     line.watch_siblings(config, &processes);
     Ok(config::joined(
         config,

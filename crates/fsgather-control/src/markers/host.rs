@@ -10,8 +10,8 @@ use fsgather_core::{Backoff, ChannelId, Error, MailboxFactory, RendezvousBackend
 use uuid::Uuid;
 
 use super::{
-    desk::{Desk, Office},
     file_carrier::FileCarrier,
+    file_node::{FileNode, Office},
     mail::Bulletins,
     outbox::Outbox,
 };
@@ -42,20 +42,20 @@ pub(crate) fn host(
         .open(communicator, config.world_size)
         .inspect_err(|failure| refusal::refuse_unseen(config, &**board, failure))?;
     let machines = Machines::of_root(config, communicator, started);
-    let desk = Arc::new(Desk::new(
+    let node = Arc::new(FileNode::over_files(
         machines,
         Office::Coordinator(Bulletins::default()),
     ));
     let line = FileCarrier::start(
         config,
-        Arc::clone(&desk),
+        Arc::clone(&node),
         (mailbox, Outbox::default()),
         None,
         Some(Arc::clone(board)),
     )?;
-    config::interrupt_by(config, &desk);
+    node.obey_interrupt(config);
     let join = config::join_request(config);
-    desk.coordinate(|coordinator, now| coordinator.join(join, now));
+    node.coordinate(|coordinator, now| coordinator.join(join, now));
     let record = Record {
         communicator,
         addresses: Vec::new(),
@@ -66,7 +66,7 @@ pub(crate) fn host(
         ..config::record(config)
     };
     let outcome = board.post(&record.to_bytes()).and_then(|()| {
-        tend(config, Arc::clone(board), Arc::clone(&desk))?;
+        tend(config, Arc::clone(board), Arc::clone(&node))?;
         let formed = |member: &mut Member, coordinator: Option<&Coordinator>| {
             if let Some(failure) = member.failure(ChannelId::WORLD) {
                 return Some(Err(failure.clone()));
@@ -79,7 +79,7 @@ pub(crate) fn host(
             &config.interrupt,
             None,
             || false,
-            |slice| desk.wait_until(slice, formed),
+            |slice| node.until(slice, formed),
         )
         .unwrap_or_else(|| Err(Error::rendezvous("meeting was cut short")))
     });
@@ -89,9 +89,9 @@ pub(crate) fn host(
             Ok(config::joined(config, communicator, processes, false, line))
         }
         Err(failure) => {
-            desk.coordinate(|coordinator, _| coordinator.give_up(&failure));
+            node.coordinate(|coordinator, _| coordinator.give_up(&failure));
             // Those who have asked say goodbye when they know.
-            desk.all_told(TOLD_LIMIT);
+            node.all_told(TOLD_LIMIT);
             line.shut_down();
             Err(failure)
         }
@@ -100,7 +100,11 @@ pub(crate) fn host(
 
 /// Keeps the record visible until the world has formed, then removes those of crashed runs; on a thread
 /// of its own, since each of these calls may hang.
-fn tend(config: &Config, board: Arc<dyn RendezvousBackend>, desk: Arc<Desk>) -> Result<(), Error> {
+fn tend(
+    config: &Config,
+    board: Arc<dyn RendezvousBackend>,
+    node: Arc<FileNode>,
+) -> Result<(), Error> {
     let hearer = config::hearer(config);
     let mut look_back = Some(refusal::looking_back_after(config.join_timeout));
     thread::Builder::new()
@@ -109,7 +113,7 @@ fn tend(config: &Config, board: Arc<dyn RendezvousBackend>, desk: Arc<Desk>) -> 
             let posted = Instant::now();
             let mut pauses = Backoff::new(Duration::from_millis(25), Duration::from_secs(1));
             loop {
-                let settled = desk.wait_until(Some(pauses.next_pause()), |member, coordinator| {
+                let settled = node.until(Some(pauses.next_pause()), |member, coordinator| {
                     let open = coordinator.is_some_and(Coordinator::is_open);
                     (open || member.failure(ChannelId::WORLD).is_some()).then_some(open)
                 });
@@ -121,7 +125,7 @@ fn tend(config: &Config, board: Arc<dyn RendezvousBackend>, desk: Arc<Desk>) -> 
                 if look_back.is_some_and(|after| posted.elapsed() >= after) {
                     look_back = None;
                     if let Some(failure) = refusal::earlier_failure(&*board, &hearer) {
-                        desk.coordinate(|coordinator, _| coordinator.note_earlier_failure(failure));
+                        node.coordinate(|coordinator, _| coordinator.note_earlier_failure(failure));
                     }
                 }
                 let others = board.tend(posted.elapsed()).unwrap_or_else(|error| {
@@ -129,7 +133,7 @@ fn tend(config: &Config, board: Arc<dyn RendezvousBackend>, desk: Arc<Desk>) -> 
                     Vec::new()
                 });
                 if let Some(refusal) = refusal::refusal_in(&others, &hearer) {
-                    desk.coordinate(|coordinator, _| {
+                    node.coordinate(|coordinator, _| {
                         if !coordinator.is_open() {
                             coordinator.give_up(&refusal);
                         }

@@ -7,8 +7,8 @@
 //! Nobody is told of the end of a process by a connection that closes: processes watch each other on
 //! their host, and hosts show signs of life (`pulse`).
 
-mod desk;
 mod file_carrier;
+mod file_node;
 mod heartbeat;
 mod host;
 mod mail;

@@ -9,7 +9,7 @@ use std::{
 use fsgather_core::{Error, Mailbox, ProcessId, Rank, StorageCause};
 
 use super::{
-    desk::Desk,
+    file_node::FileNode,
     heartbeat::{self, Heartbeat, SILENCE_LIMIT, Turn},
     outbox::{Outbox, SEND_AGAIN},
     poll_interval::PollInterval,
@@ -26,7 +26,7 @@ const NEWCOMERS_EVERY: Duration = Duration::from_secs(1);
 
 /// Carries the mail of one rank; owns all calls that may hang.
 pub(super) struct Poller {
-    desk: Arc<Desk>,
+    node: Arc<FileNode>,
     mailbox: Arc<dyn Mailbox>,
     rank: Rank,
     is_running: Arc<IsRunning>,
@@ -42,8 +42,8 @@ pub(super) struct Poller {
     listen_at: Instant,
 }
 
-/// Tells the desk that the poller is gone, however that came.
-struct TellsItsEnd(Arc<Desk>);
+/// Tells the node that the poller is gone, however that came.
+struct TellsItsEnd(Arc<FileNode>);
 
 impl Drop for TellsItsEnd {
     fn drop(&mut self) {
@@ -102,7 +102,7 @@ impl Poller {
     /// A poller for `rank`; `processes` are known to members from the start, and `outbox` is what they
     /// have still to leave.
     pub(super) fn new(
-        desk: Arc<Desk>,
+        node: Arc<FileNode>,
         (mailbox, outbox): (Arc<dyn Mailbox>, Outbox),
         rank: Rank,
         processes: Option<Vec<ProcessId>>,
@@ -111,7 +111,7 @@ impl Poller {
         let now = Instant::now();
         let (shortest, longest) = mailbox.pace();
         Self {
-            desk,
+            node,
             mailbox,
             rank,
             is_running,
@@ -126,17 +126,17 @@ impl Poller {
         }
     }
 
-    /// Works until the desk says to stop.
+    /// Works until the node says to stop.
     pub(super) fn run(mut self) {
-        let _told = TellsItsEnd(Arc::clone(&self.desk));
+        let _told = TellsItsEnd(Arc::clone(&self.node));
         let how = loop {
-            let round = self.desk.start_round();
+            let round = self.node.start_round();
             if !round.outgoing.is_empty() {
                 self.pace.moved(Instant::now());
                 self.outbox.put(round.outgoing);
             }
             self.send();
-            let has_suspects = self.desk.has_suspects();
+            let has_suspects = self.node.has_suspects();
             if has_suspects && !self.has_suspects {
                 self.pace.moved(Instant::now());
             }
@@ -153,7 +153,7 @@ impl Poller {
             if round.coordinator_ended {
                 self.announce_the_end_of_rank_0();
                 // What it has said before is read now.
-                self.desk
+                self.node
                     .act(|member, _| member.lost("its process has ended"));
             }
             self.listen();
@@ -168,7 +168,7 @@ impl Poller {
             } else {
                 pause
             };
-            self.desk.wait_for_work(pause, round.stopping.is_some());
+            self.node.wait_to_carry(pause, round.stopping.is_some());
         };
         self.mailbox.retire(how);
     }
@@ -180,7 +180,7 @@ impl Poller {
             self.fail(&error);
         }
         if self.outbox.is_empty() {
-            self.desk.landed();
+            self.node.landed();
         }
     }
 
@@ -197,7 +197,7 @@ impl Poller {
                 if !found.is_empty() {
                     self.pace.moved(Instant::now());
                 }
-                let discard = self.desk.take_in(found);
+                let discard = self.node.take_in(found);
                 self.mailbox.discard(discard.up_to, &discard.keep);
                 if !discard.is_answered {
                     self.mailbox.tend();
@@ -208,7 +208,7 @@ impl Poller {
             }
             Err(error) => self.fail(&error),
         }
-        if forming && let Some(processes) = self.desk.formed() {
+        if forming && let Some(processes) = self.node.formed() {
             self.neighbours = Some(Neighbours::new(self.rank, processes, now));
         }
     }
@@ -278,7 +278,7 @@ impl Poller {
     /// While the world forms, rank 0 sees for itself who of its host has ended. It hears of ranks of other
     /// hosts once all have joined.
     fn look_after_the_joined(&self) {
-        let joined = self.desk.joined();
+        let joined = self.node.joined();
         for (rank, _) in joined
             .into_iter()
             .filter(|(_, process)| !(self.is_running)(process))
@@ -308,7 +308,7 @@ impl Poller {
             )
         };
         if self.rank == Rank::ZERO {
-            self.desk.coordinate(|coordinator, now| {
+            self.node.coordinate(|coordinator, now| {
                 if has_ended {
                     coordinator.suspect(rank, now);
                 } else {
@@ -317,9 +317,9 @@ impl Poller {
             });
         } else if rank == Rank::ZERO {
             if has_ended {
-                self.desk.coordinator_ended();
+                self.node.coordinator_ended();
             } else {
-                self.desk.act(|member, _| member.lost(&silent()));
+                self.node.act(|member, _| member.lost(&silent()));
             }
         }
     }
@@ -340,12 +340,12 @@ impl Poller {
                 StorageCause::described(other.to_string()),
             ),
         };
-        self.desk.cut_off();
-        self.desk.coordinate(|coordinator, _| {
+        self.node.cut_off();
+        self.node.coordinate(|coordinator, _| {
             if !coordinator.is_open() {
                 coordinator.give_up(&cause);
             }
         });
-        self.desk.act(|member, _| member.interrupt(&cause));
+        self.node.act(|member, _| member.interrupt(&cause));
     }
 }

@@ -1,18 +1,17 @@
-//! Connects sockets and machines: [`Hub`].
+//! Connects sockets and machines: [`TcpNode`].
 //!
-//! The machines are under one mutex that is never held over a system call: messages for other ranks go
-//! into an outbox for each connection, which a task of its own empties.
+//! Messages for other ranks go into an outbox for each connection, which a task of its own empties.
 
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::Instant,
 };
 
 use bytes::Bytes;
-use fsgather_core::{Activity, AwakeClock, Error, Rank, ReclaimSink, lock};
+use fsgather_core::Rank;
 use serde::Serialize;
 use tokio::sync::{
     Notify,
@@ -20,11 +19,11 @@ use tokio::sync::{
 };
 
 use crate::{
-    config::Interruptible,
     coordinator::{Coordinator, JoinAnswer},
-    machines::{Machines, Mail},
+    machines::{Machines, Outlet},
     member::Member,
     message::{Join, ToCoordinator, ToMember},
+    node::{Medium, Node, NodeState, Notifier},
     transport::{Reader, Writer},
     wire,
 };
@@ -36,45 +35,17 @@ struct Outbox {
     frames: UnboundedSender<Bytes>,
 }
 
-struct State {
-    machines: Machines,
+/// The queues of the connections that messages go over.
+pub(crate) struct Connections {
     /// On rank 0 one for each rank; elsewhere one, for rank 0.
     outboxes: Vec<Option<Outbox>>,
     serials: usize,
-    /// The time that the machines live in.
-    clock: AwakeClock,
+    backlog: Arc<Tally>,
     /// When time is looked at next for what is due, on the clock on the wall.
     armed: Option<Instant>,
 }
 
-impl State {
-    /// What time it is for the machines.
-    fn look(&mut self) -> Instant {
-        let now = Instant::now();
-        if self.armed.is_none() {
-            return self.clock.look_after_rest(now);
-        }
-        let now = self.clock.look(now);
-        if self.clock.take_wake() {
-            self.machines.wake(now);
-        }
-        now
-    }
-
-    /// When to look next, if anything is due at some time.
-    fn next_look(&self) -> Option<Instant> {
-        let due = self.machines.next_tick();
-        due.map(|due| self.clock.next_look(due))
-    }
-}
-
-/// Puts messages into the queues of the connections they go over.
-struct Queues<'a> {
-    outboxes: &'a [Option<Outbox>],
-    backlog: &'a Tally,
-}
-
-impl Mail for Queues<'_> {
+impl Outlet for Connections {
     fn to_coordinator(&mut self, message: ToCoordinator) {
         self.queue(&[Rank::ZERO], &message);
     }
@@ -84,7 +55,23 @@ impl Mail for Queues<'_> {
     }
 }
 
-impl Queues<'_> {
+impl Medium for Connections {
+    type Notifier = TcpNotifier;
+
+    fn is_timed(&self, _: &Machines) -> bool {
+        self.armed.is_some()
+    }
+
+    fn has_work(state: &NodeState<Self>) -> bool {
+        match (state.next_look(), state.medium.armed) {
+            (Some(next), Some(armed)) => next < armed,
+            (next, None) => next.is_some(),
+            (None, _) => false,
+        }
+    }
+}
+
+impl Connections {
     /// Encodes a message once and queues it for all connections it goes to.
     fn queue<M: Serialize>(&self, to: &[Rank], message: &M) {
         let mut outboxes = to
@@ -107,6 +94,27 @@ impl Queues<'_> {
             // Contributions are bounded so that this cannot be; nobody would be told otherwise.
             Err(error) => tracing::error!("a message was not sent: {error}"),
         }
+    }
+}
+
+impl Connections {
+    /// Makes a connection the one of `rank`: its number, and the frames that have to be written to it.
+    fn attach(&mut self, rank: Rank) -> (usize, Frames) {
+        self.serials += 1;
+        let serial = self.serials;
+        let (frames, queue) = mpsc::unbounded_channel();
+        if let Some(outbox) = self.outboxes.get_mut(rank.index()) {
+            *outbox = Some(Outbox { serial, frames });
+        }
+        let backlog = Arc::clone(&self.backlog);
+        (serial, Frames { queue, backlog })
+    }
+
+    /// Forgets a connection that has ended; whether it was the one of `rank`.
+    fn detach(&mut self, rank: Rank, serial: usize) -> bool {
+        let ended = self.outboxes.get_mut(rank.index());
+        let ended = ended.and_then(|outbox| outbox.take_if(|outbox| outbox.serial == serial));
+        ended.is_some()
     }
 }
 
@@ -159,9 +167,8 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// All that one rank's tasks and callers share.
-pub(crate) struct Hub {
-    state: Mutex<State>,
+/// Wakes tasks, and tells what is still under way.
+pub(crate) struct TcpNotifier {
     /// Told after every event; waiting callers look again.
     changed: Notify,
     /// Told when something is due earlier than the timer is set for.
@@ -172,46 +179,35 @@ pub(crate) struct Hub {
     readers: Tally,
 }
 
-impl Hub {
-    pub(crate) fn new(machines: Machines, connections: usize) -> Self {
-        Self {
-            state: Mutex::new(State {
-                machines,
-                outboxes: (0..connections).map(|_| None).collect(),
-                serials: 0,
-                clock: AwakeClock::new(Instant::now()),
-                armed: None,
-            }),
+impl Notifier for TcpNotifier {
+    fn changed(&self) {
+        self.changed.notify_waiters();
+    }
+
+    fn work(&self) {
+        self.rearm.notify_one();
+    }
+}
+
+/// The node of a rank whose messages go over TCP; its tasks and callers share it.
+pub(crate) type TcpNode = Node<Connections>;
+
+impl TcpNode {
+    pub(crate) fn over_tcp(machines: Machines, connections: usize) -> Self {
+        let backlog = Arc::<Tally>::default();
+        let medium = Connections {
+            outboxes: (0..connections).map(|_| None).collect(),
+            serials: 0,
+            backlog: Arc::clone(&backlog),
+            armed: None,
+        };
+        let notifier = TcpNotifier {
             changed: Notify::new(),
             rearm: Notify::new(),
-            backlog: Arc::default(),
+            backlog,
             readers: Tally::default(),
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
-    }
-
-    /// Lets the member act and queues what follows from it.
-    pub(crate) fn act<R>(&self, act: impl FnOnce(&mut Member, Instant) -> R) -> R {
-        let mut state = self.lock();
-        let now = state.look();
-        let result = act(&mut state.machines.member, now);
-        self.deliver(state, now);
-        result
-    }
-
-    /// Lets the coordinator act, if this is rank 0, and queues what follows from it.
-    pub(crate) fn coordinate<R>(
-        &self,
-        act: impl FnOnce(&mut Coordinator, Instant) -> R,
-    ) -> Option<R> {
-        let mut state = self.lock();
-        let now = state.look();
-        let result = act(state.machines.coordinator.as_mut()?, now);
-        self.deliver(state, now);
-        Some(result)
+        };
+        Self::new(machines, medium, notifier)
     }
 
     /// Waits until `ready` has a result.
@@ -220,10 +216,11 @@ impl Hub {
         mut ready: impl FnMut(&mut Member, Option<&Coordinator>) -> Option<R>,
     ) -> R {
         loop {
-            let changed = self.changed.notified();
+            let changed = self.notifier.changed.notified();
             {
-                let machines = &mut self.lock().machines;
-                if let Some(result) = ready(&mut machines.member, machines.coordinator.as_ref()) {
+                let mut state = self.lock();
+                let (member, coordinator) = state.machines.both();
+                if let Some(result) = ready(member, coordinator) {
                     return result;
                 }
             }
@@ -233,56 +230,39 @@ impl Hub {
 
     /// Waits until everything that was queued has been handed to the operating system.
     pub(crate) async fn flushed(&self) {
-        self.backlog.clear().await;
+        self.notifier.backlog.clear().await;
     }
 
     /// Whether nothing is queued.
     pub(crate) fn is_flushed(&self) -> bool {
-        self.backlog.is_clear()
-    }
-
-    pub(crate) fn set_reclaim_sink(&self, sink: Option<ReclaimSink>) {
-        self.lock().machines.set_reclaim_sink(sink);
+        self.notifier.backlog.is_clear()
     }
 
     /// Makes a connection the one of `rank`: its number, and the frames that have to be written to it.
     pub(crate) fn attach(&self, rank: Rank) -> (usize, Frames) {
-        self.attach_to(&mut self.lock(), rank)
-    }
-
-    fn attach_to(&self, state: &mut State, rank: Rank) -> (usize, Frames) {
-        state.serials += 1;
-        let serial = state.serials;
-        let (frames, queue) = mpsc::unbounded_channel();
-        if let Some(place) = state.outboxes.get_mut(rank.index()) {
-            *place = Some(Outbox { serial, frames });
-        }
-        let backlog = Arc::clone(&self.backlog);
-        (serial, Frames { queue, backlog })
+        self.lock().medium.attach(rank)
     }
 
     /// Closes all queues: their writers say goodbye to the connections once they are empty.
     pub(crate) fn detach_all(&self) {
-        self.lock().outboxes.fill_with(|| None);
+        self.lock().medium.outboxes.fill_with(|| None);
     }
 
     /// Handles a process that asks to be a rank; `attach` runs when it is accepted, before
     /// anything is said to it.
     pub(crate) fn join(&self, join: Join, attach: impl FnOnce(usize, Frames)) -> Option<ToMember> {
         let rank = join.rank;
-        // One lock for all of it: what the machine says to the new rank must find its queue.
-        let mut state = self.lock();
-        let now = state.look();
-        let refusal = match state.machines.coordinator.as_mut()?.join(join, now) {
-            JoinAnswer::Accepted => {
-                let (serial, frames) = self.attach_to(&mut state, rank);
-                attach(serial, frames);
-                None
-            }
-            JoinAnswer::Refused(message) => Some(message),
-        };
-        self.deliver(state, now);
-        refusal
+        // One change for all of it: what the machine says to the new rank must find its queue.
+        self.change(
+            |state, now| match state.machines.coordinator.as_mut()?.join(join, now) {
+                JoinAnswer::Accepted => {
+                    let (serial, frames) = state.medium.attach(rank);
+                    attach(serial, frames);
+                    None
+                }
+                JoinAnswer::Refused(message) => Some(message),
+            },
+        )
     }
 
     /// Rank 0 joins its own world.
@@ -292,28 +272,19 @@ impl Hub {
 
     /// Handles the end of a connection, unless it was replaced by another one.
     fn ended(&self, from: Rank, serial: usize, how: &str) {
-        let mut state = self.lock();
-        let now = state.look();
-        let current = state
-            .outboxes
-            .get(from.index())
-            .and_then(Option::as_ref)
-            .is_some_and(|outbox| outbox.serial == serial);
-        if current {
-            if let Some(place) = state.outboxes.get_mut(from.index()) {
-                *place = None;
+        self.change(|state, now| {
+            if state.medium.detach(from, serial) {
+                match &mut state.machines.coordinator {
+                    Some(coordinator) => coordinator.disconnected(from, how, now),
+                    None => state.machines.member().lost(how),
+                }
             }
-            match &mut state.machines.coordinator {
-                Some(coordinator) => coordinator.disconnected(from, how, now),
-                None => state.machines.member.lost(how),
-            }
-        }
-        self.deliver(state, now);
+        });
     }
 
     /// Waits until no connection is read any more: all others have closed theirs.
     pub(crate) async fn all_read(&self) {
-        self.readers.clear().await;
+        self.notifier.readers.clear().await;
     }
 
     /// Handles what a member says.
@@ -327,17 +298,21 @@ impl Hub {
                 | ToCoordinator::Status { .. }
                 | ToCoordinator::Stalled { .. }
         );
-        let mut state = self.lock();
-        let now = state.look();
-        if let Some(coordinator) = &mut state.machines.coordinator {
-            coordinator.hear(from, message, now);
+        let hear = |state: &mut NodeState<Connections>, now| {
+            if let Some(coordinator) = &mut state.machines.coordinator {
+                coordinator.hear(from, message, now);
+            }
+        };
+        if is_quiet {
+            self.change_quietly(hear);
+        } else {
+            self.change(hear);
         }
-        self.move_messages(state, now, is_quiet);
     }
 
     /// Reads what a member says until its connection ends.
     pub(crate) async fn serve_member(&self, from: Rank, serial: usize, mut reader: Reader) {
-        let _counted = Counted::new(&self.readers);
+        let _counted = Counted::new(&self.notifier.readers);
         loop {
             match reader.next::<ToCoordinator>().await {
                 Ok(message) => self.hear(from, message),
@@ -352,7 +327,7 @@ impl Hub {
 
     /// Reads what rank 0 says until its connection ends.
     pub(crate) async fn serve_coordinator(&self, serial: usize, mut reader: Reader) {
-        let _counted = Counted::new(&self.readers);
+        let _counted = Counted::new(&self.notifier.readers);
         loop {
             match reader.next::<ToMember>().await {
                 Ok(message) => self.act(|member, now| member.hear(message, now)),
@@ -367,83 +342,20 @@ impl Hub {
     /// Lets time pass for the machines.
     pub(crate) async fn keep_time(&self) {
         loop {
-            let rearm = self.rearm.notified();
+            let rearm = self.notifier.rearm.notified();
             let due = {
                 let mut state = self.lock();
-                state.armed = state.next_look();
-                state.armed
+                state.medium.armed = state.next_look();
+                state.medium.armed
             };
             match due {
                 None => rearm.await,
                 Some(due) => tokio::select! {
                     () = rearm => {}
-                    () = tokio::time::sleep_until(due.into()) => self.tick(),
+                    () = tokio::time::sleep_until(due.into()) => self.pass_time(self.lock()),
                 },
             }
         }
-    }
-
-    /// Looks at the time, and lets it pass for the machines if something is due. After a stop what was said
-    /// meanwhile is heard first.
-    fn tick(&self) {
-        let mut state = self.lock();
-        let now = state.look();
-        let due = state.machines.next_tick();
-        let is_due = due.is_some_and(|due| due <= now) && !state.clock.is_hearing();
-        if is_due {
-            state.machines.tick(now);
-        }
-        self.move_messages(state, now, !is_due);
-    }
-
-    /// Moves messages until nobody has anything to say, then wakes whoever may care.
-    fn deliver(&self, state: MutexGuard<'_, State>, now: Instant) {
-        self.move_messages(state, now, false);
-    }
-
-    /// The same, without waking anybody if no message had to be moved.
-    fn move_messages(&self, mut state: MutexGuard<'_, State>, now: Instant, is_quiet: bool) {
-        let State {
-            machines,
-            outboxes,
-            clock,
-            armed,
-            ..
-        } = &mut *state;
-        let mut queues = Queues {
-            outboxes,
-            backlog: &self.backlog,
-        };
-        let has_news = !is_quiet || machines.has_something_to_say();
-        let reclaims = machines.deliver(now, &mut queues);
-        let earlier = match (machines.next_tick(), *armed) {
-            (Some(next), Some(armed)) => clock.next_look(next) < armed,
-            (Some(_), None) => true,
-            (None, _) => false,
-        };
-        drop(state);
-        if earlier {
-            self.rearm.notify_one();
-        }
-        if has_news {
-            self.changed.notify_waiters();
-        }
-        for (sink, channel, epoch, owner) in reclaims {
-            sink(channel, epoch, owner);
-        }
-    }
-}
-
-impl Interruptible for Hub {
-    fn doing(&self) -> Activity {
-        self.lock().machines.member.doing()
-    }
-
-    fn interrupt(&self, cause: &Error) {
-        let mut state = self.lock();
-        let now = state.look();
-        state.machines.interrupt(cause);
-        self.deliver(state, now);
     }
 }
 

@@ -1,0 +1,338 @@
+//! The state that callers and the poller of one rank share: [`FileNode`].
+
+use std::time::{Duration, Instant};
+
+use fsgather_core::{Letter, ProcessId, Rank, Retirement};
+
+use super::mail::{Bulletins, Letters, Outgoing, Saying, To};
+use crate::{
+    coordinator::{Coordinator, JoinAnswer},
+    machines::{Machines, Outlet},
+    member::Member,
+    message::{ToCoordinator, ToMember},
+    node::{Condvars, Medium, Node, NodeState, Notifier},
+};
+
+/// The mail of a rank.
+pub(super) enum Office {
+    /// Rank 0's.
+    Coordinator(Bulletins),
+    /// A member's.
+    Member(Letters),
+}
+
+/// The mail of a rank, and what its poller is to do.
+pub(super) struct Files {
+    office: Office,
+    /// Whether the poller is under way with something.
+    in_flight: bool,
+    /// Whose processes were seen to go, until the poller has looked for their last words: of anybody on
+    /// rank 0, of rank 0 elsewhere.
+    ended: Vec<Rank>,
+    /// Whether messages cannot be moved any more.
+    is_cut_off: bool,
+    /// What the poller does at its end, once it is to stop.
+    stopping: Option<Retirement>,
+    /// Whether the poller has stopped.
+    stopped: bool,
+}
+
+impl Outlet for Files {
+    fn to_coordinator(&mut self, message: ToCoordinator) {
+        if let Office::Member(letters) = &mut self.office {
+            letters.say(message);
+        }
+    }
+
+    fn to_members(&mut self, to: &[Rank], message: &ToMember) {
+        let others: Vec<Rank> = to.iter().copied().filter(|to| *to != Rank::ZERO).collect();
+        if let Office::Coordinator(bulletins) = &mut self.office
+            && !others.is_empty()
+        {
+            bulletins.say(To::Ranks(others), Saying::Message(message.clone()));
+        }
+    }
+}
+
+impl Medium for Files {
+    type Notifier = Condvars;
+
+    fn has_work(state: &NodeState<Self>) -> bool {
+        !state.medium.office.is_empty()
+    }
+}
+
+/// The node of a rank whose messages go through marker files.
+pub(super) type FileNode = Node<Files>;
+
+/// What the poller has to know before it goes.
+pub(super) struct Round {
+    pub(super) outgoing: Vec<Outgoing>,
+    pub(super) coordinator_ended: bool,
+    /// Ranks whose processes were seen to go.
+    pub(super) ended: Vec<Rank>,
+    pub(super) stopping: Option<Retirement>,
+}
+
+/// What of the own mail is not needed any more.
+pub(super) struct Discard {
+    pub(super) up_to: u64,
+    pub(super) keep: Vec<u64>,
+    /// Whether nobody has to be waited for.
+    pub(super) is_answered: bool,
+}
+
+impl FileNode {
+    pub(super) fn over_files(machines: Machines, office: Office) -> Self {
+        let medium = Files {
+            office,
+            in_flight: false,
+            ended: Vec::new(),
+            is_cut_off: false,
+            stopping: None,
+            stopped: false,
+        };
+        Self::new(machines, medium, Condvars::default())
+    }
+
+    /// Notes that the process of rank 0 has ended; its last words may still be unread.
+    pub(super) fn coordinator_ended(&self) {
+        self.lock().medium.ended.push(Rank::ZERO);
+        self.notifier.work();
+    }
+
+    /// Notes that the process of a rank on this host has ended. Rank 0 looks for its last words first; the
+    /// others tell rank 0.
+    pub(super) fn sibling_ended(&self, sibling: Rank) {
+        let mut state = self.lock();
+        if state.machines.coordinator.is_some() {
+            state.medium.ended.push(sibling);
+            self.notifier.work();
+        } else {
+            drop(state);
+            self.act(|member, _| member.sibling_exited(sibling));
+        }
+    }
+
+    /// Whether rank 0 waits for the last words of somebody who is said to have ended.
+    pub(super) fn has_suspects(&self) -> bool {
+        let state = self.lock();
+        let coordinator = state.machines.coordinator.as_ref();
+        coordinator.is_some_and(Coordinator::has_suspects)
+    }
+
+    /// Notes that messages cannot be moved any more, so that nobody has to be waited for.
+    pub(super) fn cut_off(&self) {
+        self.lock().medium.is_cut_off = true;
+        self.notifier.changed();
+    }
+
+    /// Waits until `ready` has a result, whatever the poller is doing.
+    pub(super) fn until<R>(
+        &self,
+        limit: Option<Duration>,
+        mut ready: impl FnMut(&mut Member, Option<&Coordinator>) -> Option<R>,
+    ) -> Option<R> {
+        self.wait_until(limit, |state| {
+            let (member, coordinator) = state.machines.both();
+            ready(member, coordinator)
+        })
+    }
+
+    /// Waits until everything that was said has been left for the others; whether that was in time.
+    pub(super) fn flushed(&self, limit: Duration) -> bool {
+        self.wait_until(Some(limit), |NodeState { medium, .. }| {
+            (medium.office.is_empty() && !medium.in_flight || medium.stopped).then_some(())
+        })
+        .is_some()
+    }
+
+    /// On rank 0, waits until all members have read everything; whether they have.
+    pub(super) fn all_read(&self, limit: Duration) -> bool {
+        self.wait_until(Some(limit), |state| {
+            let NodeState {
+                machines, medium, ..
+            } = state;
+            let all_read = match (&medium.office, &machines.coordinator) {
+                (Office::Coordinator(bulletins), Some(coordinator)) => {
+                    bulletins.is_empty()
+                        && !medium.in_flight
+                        && bulletins.read_by(coordinator.connected_processes()) == bulletins.sent()
+                }
+                _ => true,
+            };
+            (all_read || medium.stopped || medium.is_cut_off).then_some(all_read)
+        })
+        .unwrap_or(false)
+    }
+
+    /// On rank 0 of a world that fails while it forms, waits until everybody knows who has asked to be in
+    /// it, for `limit` at most.
+    pub(super) fn all_told(&self, limit: Duration) {
+        self.wait_until(Some(limit), |state| {
+            let NodeState {
+                machines, medium, ..
+            } = state;
+            let all_told = match (&medium.office, &machines.coordinator) {
+                (Office::Coordinator(bulletins), Some(coordinator)) => {
+                    coordinator.all_told() && bulletins.all_heard()
+                }
+                _ => true,
+            };
+            (all_told || medium.stopped || medium.is_cut_off).then_some(())
+        });
+    }
+
+    /// Has the poller stop after what is left to do; whether it has, within `limit`.
+    pub(super) fn stop(&self, how: Retirement, limit: Duration) -> bool {
+        self.lock().medium.stopping = Some(how);
+        self.notifier.work();
+        self.wait_until(Some(limit), |state| state.medium.stopped.then_some(()))
+            .is_some()
+    }
+
+    // What the poller does.
+
+    /// Waits for something to carry, for `pause` at most; being told to stop counts unless that is known.
+    pub(super) fn wait_to_carry(&self, pause: Duration, knows_of_stop: bool) {
+        self.wait_for_work(pause, |NodeState { medium, .. }| {
+            !medium.office.is_empty()
+                || !medium.ended.is_empty()
+                || (medium.stopping.is_some() && !knows_of_stop)
+        });
+    }
+
+    /// Starts a round of the poller: lets time pass, and hands out what is to be left.
+    pub(super) fn start_round(&self) -> Round {
+        self.pass_time(self.lock());
+        let mut state = self.lock();
+        let NodeState {
+            machines, medium, ..
+        } = &mut *state;
+        let stopping = medium.stopping;
+        let ended = std::mem::take(&mut medium.ended);
+        let finally = stopping.is_some() || machines.member().farewell().is_some();
+        let outgoing = match &mut medium.office {
+            Office::Coordinator(bulletins) => bulletins.take_outgoing(),
+            Office::Member(letters) => letters.take_outgoing(finally),
+        };
+        medium.in_flight |= !outgoing.is_empty();
+        Round {
+            outgoing,
+            coordinator_ended: ended.contains(&Rank::ZERO),
+            ended: ended
+                .into_iter()
+                .filter(|rank| *rank != Rank::ZERO)
+                .collect(),
+            stopping,
+        }
+    }
+
+    /// Notes that everything handed out has been left for the others.
+    pub(super) fn landed(&self) {
+        self.lock().medium.in_flight = false;
+        self.notifier.changed();
+    }
+
+    /// Hands messages to the machines; what of the own mail can go then.
+    pub(super) fn take_in(&self, found: Vec<Letter>) -> Discard {
+        self.change(|state, now| take_in(state, found, now))
+    }
+
+    /// Where all ranks run, once the world has formed; on rank 0.
+    pub(super) fn formed(&self) -> Option<Vec<ProcessId>> {
+        let state = self.lock();
+        let coordinator = state.machines.coordinator.as_ref()?;
+        coordinator.is_open().then(|| coordinator.processes())
+    }
+
+    /// Who has joined so far, and where they run; on rank 0.
+    pub(super) fn joined(&self) -> Vec<(Rank, ProcessId)> {
+        let state = self.lock();
+        let Some(coordinator) = &state.machines.coordinator else {
+            return Vec::new();
+        };
+        let processes = coordinator.processes();
+        (0..)
+            .map(Rank::new)
+            .zip(processes)
+            .filter(|(rank, _)| coordinator.is_connected(*rank))
+            .collect()
+    }
+
+    /// Notes that the poller is gone.
+    pub(super) fn stopped(&self) {
+        self.lock().medium.stopped = true;
+        self.notifier.changed();
+    }
+}
+
+impl Office {
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Coordinator(bulletins) => bulletins.is_empty(),
+            Self::Member(letters) => letters.is_empty(),
+        }
+    }
+}
+
+/// Hands messages to the machines; what of the own mail can go then.
+fn take_in(state: &mut NodeState<Files>, found: Vec<Letter>, now: Instant) -> Discard {
+    let machines = &mut state.machines;
+    let office = &mut state.medium.office;
+    match (&mut *office, &mut machines.coordinator) {
+        (Office::Coordinator(bulletins), Some(coordinator)) => {
+            for (from, nonce, message) in bulletins.take_in(found) {
+                hear(bulletins, coordinator, (from, nonce), message, now);
+            }
+        }
+        (Office::Member(letters), _) => {
+            for message in letters.take_in(found) {
+                machines.member().hear(message, now);
+            }
+        }
+        (Office::Coordinator(_), None) => {}
+    }
+    match (&*office, &machines.coordinator) {
+        (Office::Coordinator(bulletins), Some(coordinator)) if coordinator.is_open() => {
+            let up_to = bulletins.read_by(coordinator.connected_processes());
+            Discard {
+                up_to,
+                keep: bulletins.answers(),
+                is_answered: up_to == bulletins.sent(),
+            }
+        }
+        (Office::Coordinator(_), _) => Discard {
+            up_to: 0,
+            keep: Vec::new(),
+            is_answered: false,
+        },
+        // The first letter stays: it shows the others that this rank is still here.
+        (Office::Member(letters), _) => Discard {
+            up_to: letters.acknowledged(),
+            keep: vec![1],
+            is_answered: letters.is_answered(),
+        },
+    }
+}
+
+/// Handles what a process says that may or may not be a member.
+fn hear(
+    bulletins: &mut Bulletins,
+    coordinator: &mut Coordinator,
+    (from, nonce): (Rank, u128),
+    message: ToCoordinator,
+    now: Instant,
+) {
+    match message {
+        ToCoordinator::Join(join) if join.rank == from && join.nonce == nonce => {
+            let answer = match coordinator.join(join, now) {
+                JoinAnswer::Accepted => Saying::Admitted,
+                JoinAnswer::Refused(message) => Saying::Message(message),
+            };
+            bulletins.say(To::Process(nonce), answer);
+        }
+        message if coordinator.knows(from, nonce) => coordinator.hear(from, message, now),
+        _ => tracing::debug!("a process that is no member speaks for rank {from}"),
+    }
+}

@@ -1,0 +1,274 @@
+//! The state machines of one process as its threads share them: [`Node`].
+//!
+//! All carriers run the same machines in the same way: whoever has an event takes the lock, looks at the time, lets a
+//! machine act and delivers what follows. What differs is the [`Medium`]: where messages for other processes go, and
+//! how those who wait are woken. The lock is never held over a system call.
+
+use std::{
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use fsgather_core::{Activity, AwakeClock, Deadline, Error, Rank, ReclaimSink, lock};
+
+use crate::{
+    config::{self, Config},
+    coordinator::Coordinator,
+    machines::{Machines, Outlet},
+    member::Member,
+};
+
+/// The part of a node in which carriers differ.
+pub(crate) trait Medium: Outlet + Send + Sized + 'static {
+    /// Wakes those who wait.
+    type Notifier: Notifier;
+
+    /// Whether somebody looks at the time regularly, so that a long gap means that this process was stopped.
+    fn is_timed(&self, machines: &Machines) -> bool {
+        machines.next_tick().is_some()
+    }
+
+    /// Whether the carrier has something to do: messages to take away, or an earlier time to look at.
+    fn has_work(state: &NodeState<Self>) -> bool;
+}
+
+/// Wakes the threads and tasks that wait for a node.
+pub(crate) trait Notifier: Send + Sync + 'static {
+    /// Wakes all who wait for something to change.
+    fn changed(&self);
+
+    /// Wakes whoever takes messages away or keeps time.
+    fn work(&self);
+}
+
+/// What a node has under its lock.
+pub(crate) struct NodeState<P> {
+    pub(crate) machines: Machines,
+    pub(crate) medium: P,
+    /// The time that the machines live in.
+    clock: AwakeClock,
+}
+
+impl<P: Medium> NodeState<P> {
+    /// What time it is for the machines.
+    fn look(&mut self) -> Instant {
+        let now = Instant::now();
+        if !self.medium.is_timed(&self.machines) {
+            return self.clock.look_after_rest(now);
+        }
+        let now = self.clock.look(now);
+        if self.clock.take_wake() {
+            self.machines.wake(now);
+        }
+        now
+    }
+
+    /// When to look at the time next, if anything is due at some time.
+    pub(crate) fn next_look(&self) -> Option<Instant> {
+        let due = self.machines.next_tick();
+        due.map(|due| self.clock.next_look(due))
+    }
+}
+
+/// The machines of a process, the lock around them, and who waits for them.
+pub(crate) struct Node<P: Medium> {
+    /// The process that made it; a forked child must not touch it.
+    pid: u32,
+    state: Mutex<NodeState<P>>,
+    pub(crate) notifier: P::Notifier,
+}
+
+impl<P: Medium> Node<P> {
+    pub(crate) fn new(machines: Machines, medium: P, notifier: P::Notifier) -> Self {
+        Self {
+            pid: std::process::id(),
+            state: Mutex::new(NodeState {
+                machines,
+                medium,
+                clock: AwakeClock::new(Instant::now()),
+            }),
+            notifier,
+        }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, NodeState<P>> {
+        lock(&self.state)
+    }
+
+    /// Whether this process is a forked child of the one that made the node.
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.pid != std::process::id()
+    }
+
+    /// Lets something happen, and delivers what follows from it.
+    pub(crate) fn change<R>(&self, change: impl FnOnce(&mut NodeState<P>, Instant) -> R) -> R {
+        let mut state = self.lock();
+        let now = state.look();
+        let result = change(&mut state, now);
+        self.deliver(state, now, true);
+        result
+    }
+
+    /// The same for what few wait for: nobody is woken unless a message had to be moved.
+    pub(crate) fn change_quietly(&self, change: impl FnOnce(&mut NodeState<P>, Instant)) {
+        let mut state = self.lock();
+        let now = state.look();
+        change(&mut state, now);
+        self.deliver(state, now, false);
+    }
+
+    /// Lets the only member of this process act.
+    pub(crate) fn act<R>(&self, act: impl FnOnce(&mut Member, Instant) -> R) -> R {
+        self.change(|state, now| act(state.machines.member(), now))
+    }
+
+    /// Lets the coordinator act, if this is rank 0.
+    pub(crate) fn coordinate<R>(
+        &self,
+        act: impl FnOnce(&mut Coordinator, Instant) -> R,
+    ) -> Option<R> {
+        self.change(|state, now| {
+            let coordinator = state.machines.coordinator.as_mut()?;
+            Some(act(coordinator, now))
+        })
+    }
+
+    /// Sets who removes payloads of a member of this process.
+    pub(crate) fn set_reclaim_sink(&self, rank: Rank, sink: Option<ReclaimSink>) {
+        self.lock().machines.set_reclaim_sink(rank, sink);
+    }
+
+    /// Sets who removes payloads of the only member of this process.
+    pub(crate) fn set_own_reclaim_sink(&self, sink: Option<ReclaimSink>) {
+        self.lock().machines.set_own_reclaim_sink(sink);
+    }
+
+    /// Lets time pass for the machines if something is due. After a stop what was said meanwhile is heard first.
+    pub(crate) fn pass_time(&self, mut state: MutexGuard<'_, NodeState<P>>) {
+        let now = state.look();
+        let due = state.machines.next_tick();
+        let is_due = due.is_some_and(|due| due <= now) && !state.clock.is_hearing();
+        if is_due {
+            state.machines.tick(now);
+        }
+        self.deliver(state, now, is_due);
+    }
+
+    /// Moves messages until nobody has anything to say, wakes those who wait, if there is news, and removes
+    /// what can go, the last two outside of the lock.
+    fn deliver(&self, mut state: MutexGuard<'_, NodeState<P>>, now: Instant, is_news: bool) {
+        let NodeState {
+            machines, medium, ..
+        } = &mut *state;
+        let is_news = is_news || machines.has_something_to_say();
+        let reclaims = machines.deliver(now, medium);
+        let has_work = P::has_work(&state);
+        drop(state);
+        if has_work {
+            self.notifier.work();
+        }
+        if is_news {
+            self.notifier.changed();
+        }
+        for (sink, channel, epoch, owner) in reclaims {
+            sink(channel, epoch, owner);
+        }
+    }
+}
+
+impl<P: Medium> Node<P> {
+    /// Makes the switch of this rank end all calls, with an error that names it.
+    pub(crate) fn obey_interrupt(self: &Arc<Self>, config: &Config) {
+        // The switch may outlive the communicator.
+        let node = Arc::downgrade(self);
+        let me = config::own_peer(config);
+        config.interrupt.on_raise(move |reason| {
+            if let Some(node) = node.upgrade() {
+                let doing: Activity = node.lock().machines.member().doing();
+                let cause = Error::raised(me.clone(), doing, reason);
+                node.change(|state, _| state.machines.interrupt(&cause));
+            }
+        });
+    }
+}
+
+/// The notifier of threads.
+#[derive(Default)]
+pub(crate) struct Condvars {
+    changed: Condvar,
+    work: Condvar,
+}
+
+impl Notifier for Condvars {
+    fn changed(&self) {
+        self.changed.notify_all();
+    }
+
+    fn work(&self) {
+        self.work.notify_one();
+    }
+}
+
+impl<P: Medium<Notifier = Condvars>> Node<P> {
+    /// Waits until `ready` has a result, for `limit` at most. Time passes for the machines meanwhile.
+    pub(crate) fn wait_until<R>(
+        &self,
+        limit: Option<Duration>,
+        mut ready: impl FnMut(&mut NodeState<P>) -> Option<R>,
+    ) -> Option<R> {
+        let deadline = limit.map(|limit| Deadline::after(Instant::now(), limit).at());
+        let mut state = self.lock();
+        loop {
+            if let Some(result) = ready(&mut state) {
+                return Some(result);
+            }
+            let now = Instant::now();
+            let due = state.next_look();
+            // Before the deadline, so that time passes for those as well who only look now and then.
+            if due.is_some_and(|due| now >= due) {
+                self.pass_time(state);
+                state = self.lock();
+                continue;
+            }
+            if deadline.is_some_and(|deadline| now >= deadline) {
+                return None;
+            }
+            let until = due.into_iter().chain(deadline).min();
+            state = wait(
+                &self.notifier.changed,
+                state,
+                until.map(|until| until - now),
+            );
+        }
+    }
+
+    /// Waits for work, or until `pause` is over; `is_called` tells whether there is any.
+    pub(crate) fn wait_for_work(&self, pause: Duration, is_called: impl Fn(&NodeState<P>) -> bool) {
+        let until = Instant::now() + pause;
+        let mut state = self.lock();
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if is_called(&state) || left.is_zero() {
+                return;
+            }
+            state = wait(&self.notifier.work, state, Some(left));
+        }
+    }
+}
+
+/// Waits to be notified, for `limit` at most.
+fn wait<'a, S>(
+    condition: &Condvar,
+    state: MutexGuard<'a, S>,
+    limit: Option<Duration>,
+) -> MutexGuard<'a, S> {
+    match limit {
+        None => condition
+            .wait(state)
+            .unwrap_or_else(PoisonError::into_inner),
+        Some(limit) => {
+            let waited = condition.wait_timeout(state, limit);
+            waited.unwrap_or_else(PoisonError::into_inner).0
+        }
+    }
+}
