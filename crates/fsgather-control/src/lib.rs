@@ -7,7 +7,7 @@
 //! - [`message`], [`wire`], [`record`], [`noise`]: what is said, as bytes, and how it is protected.
 //! - `rank_exchange`: the [`Exchange`](fsgather_core::Exchange) over anything that moves messages.
 //! - `node`: the state machines of a process under one lock, for all carriers.
-//! - [`threads()`]: messages moved between threads of one process.
+//! - [`threads()`], [`solo`]: messages moved between threads of one process.
 //! - [`meet`]: how a world of several processes comes together, whatever carries its messages.
 //! - `tcp`: messages moved over TCP. `transport` alone knows sockets, `tcp_node` connects sockets and
 //!   machines, `caller_runtime` decides which thread does the work, `join` and `attempt` find rank 0.
@@ -72,4 +72,4 @@ pub use addresses::{InterfaceFilter, means_loopback_only};
 pub use descriptors::descriptors_needed;
 pub use random::fresh;
 pub use siblings::IsRunning;
-pub use threads::threads;
+pub use threads::{solo, solo_group, threads};

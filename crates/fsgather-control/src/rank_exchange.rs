@@ -93,6 +93,14 @@ impl<D: Carrier> RankExchange<D> {
         }
     }
 
+    /// The place of a rank that is alone, as that in a group instead.
+    pub(crate) fn into_group(mut self, channel: ChannelId) -> Result<Self, Error> {
+        self.carrier()
+            .act(|member, now| member.open(channel, vec![self.world.rank], now))?;
+        self.channel = channel;
+        Ok(self)
+    }
+
     fn carrier(&self) -> &D {
         &self.world.carrier
     }

@@ -1,11 +1,13 @@
-//! A world whose ranks are threads of one process: [`threads`].
+//! Worlds within one process: [`threads`], a rank for each thread, and [`solo`], one rank alone.
 
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Exchange, Interrupt, Peer, ProcessId, Rank, ReclaimSink, WorldSize};
+use fsgather_core::{
+    ChannelId, Error, Exchange, Interrupt, Peer, ProcessId, Rank, ReclaimSink, WorldSize,
+};
 use uuid::Uuid;
 
 use crate::{
@@ -30,6 +32,70 @@ pub fn threads(
     process: &ProcessId,
     timeout: Duration,
 ) -> Vec<Box<dyn Exchange>> {
+    let node = Arc::new(node_of_all(world_size, process, timeout));
+    let peer = |rank| Peer {
+        rank,
+        host: process.host.clone(),
+        pid: process.pid,
+    };
+    let peers: Vec<Peer> = world_size.ranks().map(peer).collect();
+    world_size
+        .ranks()
+        .map(|rank| {
+            let carrier = ThreadCarrier {
+                rank,
+                node: Arc::clone(&node),
+                is_for_children: false,
+            };
+            let interrupt = Interrupt::default();
+            let exchange =
+                RankExchange::new(rank, world_size, peers.clone(), None, interrupt, carrier);
+            Box::new(exchange) as Box<dyn Exchange>
+        })
+        .collect()
+}
+
+/// Makes a world of one rank: no file, no socket, no thread. Forked children may use it.
+#[must_use]
+pub fn solo(me: Peer) -> Box<dyn Exchange> {
+    Box::new(alone(me))
+}
+
+/// Makes a group of one member of a world, on a channel of its own. Nobody else is asked. Its verdicts call the last rank
+/// rank 0, whatever its number in the world.
+///
+/// # Errors
+///
+/// None for a channel of groups.
+pub fn solo_group(me: Peer, channel: ChannelId) -> Result<Box<dyn Exchange>, Error> {
+    Ok(Box::new(alone(me).into_group(channel)?))
+}
+
+/// The only rank of a world, whatever it is called.
+fn alone(me: Peer) -> RankExchange<ThreadCarrier> {
+    let process = ProcessId {
+        host: me.host.clone(),
+        pid: me.pid,
+        ..ProcessId::default()
+    };
+    let carrier = ThreadCarrier {
+        rank: Rank::ZERO,
+        // Who is alone waits for nobody.
+        node: Arc::new(node_of_all(WorldSize::ONE, &process, Duration::MAX)),
+        is_for_children: true,
+    };
+    RankExchange::new(
+        Rank::ZERO,
+        WorldSize::ONE,
+        vec![me],
+        None,
+        Interrupt::default(),
+        carrier,
+    )
+}
+
+/// The node of a world that all ranks have joined.
+fn node_of_all(world_size: WorldSize, process: &ProcessId, timeout: Duration) -> Node<Memory> {
     let now = Instant::now();
     let world = World {
         world_size,
@@ -58,29 +124,15 @@ pub fn threads(
     }
     // Nobody is told of a meeting that could not fail.
     coordinator.take_actions();
-    let peer = |rank| Peer {
-        rank,
+    let first = Peer {
+        rank: Rank::ZERO,
         host: process.host.clone(),
         pid: process.pid,
     };
-    let peers: Vec<Peer> = world_size.ranks().map(peer).collect();
-    let member = |_| Member::new(peer(Rank::ZERO), timeout, now);
+    let member = |_| Member::new(first.clone(), timeout, now);
     let members = world_size.ranks().map(member).collect();
     let machines = Machines::of_all(coordinator, members);
-    let node = Arc::new(Node::new(machines, Memory, Condvars::default()));
-    world_size
-        .ranks()
-        .map(|rank| {
-            let carrier = ThreadCarrier {
-                rank,
-                node: Arc::clone(&node),
-            };
-            let interrupt = Interrupt::default();
-            let exchange =
-                RankExchange::new(rank, world_size, peers.clone(), None, interrupt, carrier);
-            Box::new(exchange) as Box<dyn Exchange>
-        })
-        .collect()
+    Node::new(machines, Memory, Condvars::default())
 }
 
 /// The medium of a world that is all in one process: no message goes anywhere else.
@@ -104,6 +156,8 @@ impl Medium for Memory {
 struct ThreadCarrier {
     rank: Rank,
     node: Arc<Node<Memory>>,
+    /// Whether forked children may go on with their copy.
+    is_for_children: bool,
 }
 
 impl Carrier for ThreadCarrier {
@@ -154,6 +208,6 @@ impl Carrier for ThreadCarrier {
     }
 
     fn is_foreign(&self) -> bool {
-        self.node.is_foreign()
+        !self.is_for_children && self.node.is_foreign()
     }
 }

@@ -12,9 +12,9 @@ use std::{
 use fsgather_control::{
     meet::{self, Control, Meeting},
     record::Record,
-    threads,
+    solo, threads,
 };
-use fsgather_core::{Interrupt, ProcessId, Rank, Site, Solo, WorldSize};
+use fsgather_core::{Interrupt, Peer, ProcessId, Rank, Site, WorldSize};
 use fsgather_testkit::{
     MemoryBackend,
     exchange_conformance::{self, RankExchange},
@@ -71,7 +71,13 @@ fn tcp_world_by(board: MemoryBackend, ranks: u32, timeout: Duration) -> Vec<Rank
 #[test]
 fn solo_conforms() {
     exchange_conformance::run(
-        &|_, _| vec![Box::new(Solo::new("here", 1)) as RankExchange],
+        &|_, _| {
+            vec![solo(Peer {
+                rank: Rank::ZERO,
+                host: "here".into(),
+                pid: 1,
+            })]
+        },
         1,
     );
 }

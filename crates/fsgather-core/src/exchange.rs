@@ -128,8 +128,8 @@ pub type ReclaimSink = Arc<dyn Fn(ChannelId, Epoch, Rank) + Send + Sync>;
 /// Every rank hands in a small contribution; when all have, the recipients get all contributions in
 /// rank order.
 ///
-/// A barrier is an exchange of nothing, a broadcast one in which only the root contributes. All four
-/// implementations (one rank, threads, TCP, marker files) pass the same conformance suite.
+/// A barrier is an exchange of nothing, a broadcast one in which only the root contributes. All three
+/// implementations (threads, TCP, marker files) pass the same conformance suite.
 ///
 /// # Guarantees
 ///

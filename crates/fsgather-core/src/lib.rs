@@ -38,7 +38,6 @@ mod rendezvous_backend;
 mod start;
 
 mod exchange;
-mod solo;
 
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
@@ -63,7 +62,6 @@ pub use peer::{Missing, Peer, ProcessId};
 pub use rank::{Rank, WorldSize};
 pub use received::{DEEPEST_VALUE, Unreadable, read_message, read_value};
 pub use rendezvous_backend::RendezvousBackend;
-pub use solo::Solo;
 pub use start::{Kinship, Start, Starter};
 pub use text::{bytes_text, duration_text, plain_text, rank_ranges, typed_duration_text};
 pub use warning::{FIRST_WARNING, warning_after};

@@ -7,7 +7,7 @@ use fsgather_config::{
     environment::Variables,
     settings::{CompressionSetting, Control, Transport},
 };
-use fsgather_core::{Call, Error, Interrupt, Operation, Phase, Site, Solo};
+use fsgather_core::{Call, Error, Interrupt, Operation, Phase, Site};
 use fsgather_rendezvous::{
     join::{Joined, Purpose, Request, join},
     rendezvous::Rendezvous,
@@ -243,9 +243,10 @@ impl Builder {
         settings.log();
         let process = this_process()?;
         if settings.detection.world_size.is_solo() {
-            let exchange = Solo::new(process.host.clone(), process.pid);
-            let inner = GroupState::in_memory(Box::new(exchange), vec![process]);
-            return Ok(Communicator::from_inner(inner, Postcard));
+            return Ok(Communicator::from_inner(
+                GroupState::solo(process),
+                Postcard,
+            ));
         }
         let route = Route {
             transport: settings.transport.value,

@@ -3,7 +3,7 @@
 use std::{fmt, panic::Location, sync::Arc};
 
 use fsgather_config::settings::Transport;
-use fsgather_core::{Error, Exchange, Interrupt, ProcessId, Rank, Site, Solo, WorldSize};
+use fsgather_core::{Error, Exchange, Interrupt, ProcessId, Rank, Site, WorldSize};
 use fsgather_rendezvous::this_process::process_or_unknown;
 
 use crate::{
@@ -77,9 +77,7 @@ impl Communicator {
     /// ```
     #[must_use]
     pub fn solo() -> Self {
-        let process = process_or_unknown();
-        let exchange = Solo::new(process.host.clone(), process.pid);
-        Self::in_memory(Box::new(exchange), vec![process])
+        Self::from_inner(GroupState::solo(process_or_unknown()), Postcard)
     }
 
     /// A world of `ranks` threads of this process, one communicator for each.
@@ -109,7 +107,10 @@ impl Communicator {
         let timeout = fsgather_config::settings::DEFAULT_TIMEOUT;
         Ok(fsgather_control::threads(world_size, &process, timeout)
             .into_iter()
-            .map(|exchange| Self::in_memory(exchange, vec![process.clone(); world_size.count()]))
+            .map(|exchange| {
+                let processes = vec![process.clone(); world_size.count()];
+                Self::from_inner(GroupState::in_memory(exchange, processes), Postcard)
+            })
             .collect())
     }
 
@@ -127,10 +128,6 @@ impl Communicator {
             GroupState::relayed(exchange, processes, interrupt, site),
             Postcard,
         )
-    }
-
-    fn in_memory(exchange: Box<dyn Exchange>, processes: Vec<ProcessId>) -> Self {
-        Self::from_inner(GroupState::in_memory(exchange, processes), Postcard)
     }
 }
 

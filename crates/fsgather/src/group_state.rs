@@ -11,7 +11,7 @@ use std::{
 
 use fsgather_core::{
     Activity, Call, ChannelId, Contribution, Error, Exchange, Interrupt, Peer, Phase, ProcessId,
-    Rank, Round, Site, Solo, Ticket, lock,
+    Rank, Round, Site, Ticket, lock,
 };
 use fsgather_store::PayloadId;
 use uuid::Uuid;
@@ -88,6 +88,16 @@ impl GroupState {
         Self::of_world(exchange, world)
     }
 
+    /// A world of this process alone.
+    pub(crate) fn solo(process: ProcessId) -> Arc<Self> {
+        let me = Peer {
+            rank: Rank::ZERO,
+            host: process.host.clone(),
+            pid: process.pid,
+        };
+        Self::in_memory(fsgather_control::solo(me), vec![process])
+    }
+
     /// A world whose payloads all go through rank 0.
     pub(crate) fn relayed(
         exchange: Box<dyn Exchange>,
@@ -129,7 +139,7 @@ impl GroupState {
         let channel = ChannelId::of_group(self.exchange.channel(), &members, uses);
         let exchange: Box<dyn Exchange> = if members.len() == 1 {
             // Nobody else has to be asked.
-            Box::new(Solo::of(self.me(), channel))
+            fsgather_control::solo_group(self.me(), channel)?
         } else {
             self.exchange.group(channel, ranks)?
         };

@@ -241,9 +241,10 @@ impl Entry {
             (Some(handed_in), Some(decided)) => decided.saturating_duration_since(handed_in),
             _ => Duration::ZERO,
         };
+        let ranks = self.report.ranks;
         let whom = match self.last {
             None => String::new(),
-            Some(last) if last == me => ", came last".into(),
+            Some(last) if last == me || ranks == 1 => ", came last".into(),
             Some(last) => match host(last) {
                 Some(host) => format!(" for rank {last} on {host}"),
                 None => format!(" for rank {last}"),
@@ -255,7 +256,6 @@ impl Entry {
             (false, 0) => String::new(),
             (false, _) => format!("  {bytes} handed in"),
         };
-        let ranks = self.report.ranks;
         format!(
             "{ticket} {}  {ranks} rank{}{bytes}  {} (waited {}{whom}, moved for {})",
             ticket.call.site,
