@@ -1,58 +1,38 @@
 //! Lists the variables that a verb heeds, for its help: [`text`].
 
-/// Variables with what they do, in words that fit beside them.
-type Rows = &'static [(&'static str, &'static str)];
+use fsgather_config::{
+    environment::{
+        CONTROL, DIR, JOB, JOIN_TIMEOUT, LOG, PROGRESS, RANK, RENDEZVOUS, SECRET, TIMEOUT, TRANSPORT,
+    },
+    settings::variables,
+};
+
+/// Variables of a verb, each with what it does if not what the table of settings says.
+type Rows = &'static [(&'static str, Option<&'static str>)];
 
 /// Of verbs that look at directories.
-const PLACES: Rows = &[(
-    "FSGATHER_DIR",
-    "where to look, if no DIR is given; else EXP_DIR",
-)];
+const PLACES: Rows = &[(DIR, Some("where to look, if no DIR is given; else EXP_DIR"))];
 
 /// Of verbs that start ranks.
 const STARTING: Rows = &[
-    (
-        "FSGATHER_DIR",
-        "the directory, if no --dir is given; else EXP_DIR",
-    ),
-    ("FSGATHER_PROGRESS", "`off`: shows no progress"),
-    (
-        "FSGATHER_LOG",
-        "what ranks say of their work; else as -q and -v say",
-    ),
+    (DIR, None),
+    (PROGRESS, None),
+    (LOG, Some("what ranks say of their work; else as -q and -v say")),
 ];
 
 /// Of verbs that are done as a rank.
 const RANKS: Rows = &[
-    ("FSGATHER_RANK", "who this is, with FSGATHER_WORLD_SIZE"),
-    (
-        "FSGATHER_DIR",
-        "the directory, if no --dir is given; else EXP_DIR",
-    ),
-    ("FSGATHER_JOB", "which job this is; else the launcher's"),
-    (
-        "FSGATHER_TIMEOUT",
-        "how long nothing may move, without --timeout",
-    ),
-    (
-        "FSGATHER_JOIN_TIMEOUT",
-        "how long ranks wait for each other to meet",
-    ),
-    (
-        "FSGATHER_TRANSPORT",
-        "how payloads travel: auto, filesys or memory",
-    ),
-    ("FSGATHER_CONTROL", "how ranks talk: auto, tcp or markers"),
-    (
-        "FSGATHER_RENDEZVOUS",
-        "where ranks meet, if not in the directory",
-    ),
-    ("FSGATHER_SECRET", "what ranks must know to join"),
-    ("FSGATHER_PROGRESS", "`off`: shows no progress"),
-    (
-        "FSGATHER_LOG",
-        "what is said of the work, such as info; see -v",
-    ),
+    (RANK, None),
+    (DIR, None),
+    (JOB, None),
+    (TIMEOUT, None),
+    (JOIN_TIMEOUT, None),
+    (TRANSPORT, None),
+    (CONTROL, None),
+    (RENDEZVOUS, None),
+    (SECRET, None),
+    (PROGRESS, None),
+    (LOG, None),
 ];
 
 fn rows(verb: &str) -> Rows {
@@ -64,15 +44,22 @@ fn rows(verb: &str) -> Rows {
     }
 }
 
+/// What the table of settings says of a variable.
+fn told(name: &str) -> &'static str {
+    let mut known = variables().filter(|variable| variable.name == name);
+    known.next().map_or("", |variable| variable.help)
+}
+
 /// The variables of a verb, one a line; nothing where there are none.
 pub(crate) fn text(verb: &str) -> String {
     let rows = rows(verb);
     if rows.is_empty() {
         return String::new();
     }
-    let lines = rows
-        .iter()
-        .map(|(name, does)| format!("  {name:<21}  {does}\n"));
+    let lines = rows.iter().map(|(name, does)| {
+        let does = does.unwrap_or_else(|| told(name));
+        format!("  {name:<21}  {does}\n")
+    });
     format!(
         "Variables (all: docs/reference/environment.md):\n{}\n",
         lines.collect::<String>()
@@ -81,17 +68,12 @@ pub(crate) fn text(verb: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use fsgather_config::environment;
-
     use super::*;
 
     #[test]
-    fn every_variable_is_known() {
-        for (name, _) in [RANKS, STARTING, PLACES].concat() {
-            let is_known = environment::ALL
-                .iter()
-                .any(|variable| variable.name == name);
-            assert!(is_known, "{name}");
+    fn every_variable_is_told() {
+        for (name, does) in [RANKS, STARTING, PLACES].concat() {
+            assert!(does.is_some() || !told(name).is_empty(), "{name}");
         }
     }
 }

@@ -2,53 +2,77 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use fsgather_core::{Error, WorldSize};
+use fsgather_core::{Error, Rank, WorldSize};
 
 use crate::{
     environment::Variables,
     settings::{
         CompressionSetting, Control, DirMode, RendezvousSetting, Setting, Settings, Transport,
     },
+    words::{FromWord, Word},
 };
 
-/// What a program says; `None` leaves a setting to variables, the launcher and the default.
-///
-/// ```
-/// use fsgather_config::{arguments::Arguments, environment::Variables, settings::Origin};
-///
-/// let arguments = Arguments { job: Some("nightly".into()), ..Arguments::default() };
-/// let settings = arguments.settle(&Variables::from_iter([("FSGATHER_JOB", "other")]))?;
-/// assert_eq!(settings.job.value.as_deref(), Some("nightly"));
-/// assert_eq!(settings.job.origin, Origin::Argument);
-/// # Ok::<(), fsgather_core::Error>(())
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Arguments {
-    /// Which rank this process is; needs `world_size`.
-    pub rank: Option<u32>,
-    /// How many ranks there are; needs `rank`.
-    pub world_size: Option<u32>,
-    /// Where ranks meet; `Some(None)` by a way that no setting can name.
-    pub rendezvous: Option<Option<RendezvousSetting>>,
-    /// The shared directory.
-    pub directory: Option<PathBuf>,
-    /// The mode of gather directories.
-    pub directory_mode: Option<u32>,
-    /// The way payloads take.
-    pub transport: Option<Transport>,
-    /// How ranks talk to each other.
-    pub control: Option<Control>,
-    /// How long nothing may move before a call fails.
-    pub timeout: Option<Duration>,
-    /// How long ranks wait for each other to meet.
-    pub join_timeout: Option<Duration>,
-    /// The largest payload that makes no file, in bytes.
-    pub inline_limit: Option<u64>,
-    /// How payload files are compressed.
-    pub compression: Option<CompressionSetting>,
-    /// What tells this job apart from others.
-    pub job: Option<String>,
+macro_rules! define_arguments {
+    ($(
+        $(#[$note:meta])*
+        $field:ident: $type:ty {
+            variable {
+                $constant:ident = $name:literal $(or $($older:ident)+)?: $meaning:literal $([$($page:literal),+])?
+                $(; $($second:tt)*)?
+            }
+            help $help:tt
+            value $value:tt
+            argument { $($argument:ident: $said:ty = $setting:expr)? }
+        }
+    )*) => {
+        /// What a program says; `None` leaves a setting to variables, the launcher and the default.
+        ///
+        /// ```
+        /// use fsgather_config::{arguments::Arguments, environment::Variables, settings::Origin};
+        ///
+        /// let arguments = Arguments { job: Some("nightly".into()), ..Arguments::default() };
+        /// let settings = arguments.settle(&Variables::from_iter([("FSGATHER_JOB", "other")]))?;
+        /// assert_eq!(settings.job.value.as_deref(), Some("nightly"));
+        /// assert_eq!(settings.job.origin, Origin::Argument);
+        /// # Ok::<(), fsgather_core::Error>(())
+        /// ```
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct Arguments {
+            $($(
+                #[doc = $meaning]
+                pub $argument: Option<$said>,
+            )?)*
+        }
+
+        impl Arguments {
+            /// Takes what a program says of the argument of this name, where it says so in words: as the Python package does.
+            ///
+            /// # Errors
+            ///
+            /// [`Error::Config`] for a name or a value that is none.
+            pub fn take(&mut self, name: &str, word: Word) -> Result<(), Error> {
+                match name {
+                    $($(stringify!($argument) => {
+                        self.$argument = Some(FromWord::from_word(name, word)?);
+                    })?)*
+                    _ => return Err(Error::config(format!("there is no argument {name}"))),
+                }
+                Ok(())
+            }
+
+            /// Puts what is said here in the place of what variables say.
+            fn replace(&self, settings: &mut Settings) -> Result<(), Error> {
+                $($(if let Some(said) = self.$argument.clone() {
+                    let setting: fn($said) -> Result<$type, Error> = $setting;
+                    settings.$field = Setting::argument(setting(said)?);
+                })?)*
+                Ok(())
+            }
+        }
+    };
 }
+
+settings_table!(define_arguments);
 
 impl Arguments {
     /// The settings of a communicator: these, and what variables say besides.
@@ -74,39 +98,20 @@ impl Arguments {
                 ));
             }
         };
-        let timeouts = [self.timeout, self.join_timeout];
-        if timeouts.iter().flatten().any(Duration::is_zero) {
-            return Err(Error::config(
-                "a time-out of 0 would fail every call; give a longer one",
-            ));
-        }
-        set(&mut settings.transport, self.transport);
-        set(&mut settings.control, self.control);
-        set(&mut settings.timeout, self.timeout);
-        set(&mut settings.join_timeout, self.join_timeout);
-        set(&mut settings.inline_limit, self.inline_limit);
-        set(&mut settings.compression, self.compression);
+        self.replace(&mut settings)?;
         settings.compression.value.check()?;
-        set(&mut settings.directory, self.directory.clone().map(Some));
-        set(&mut settings.job, self.job.clone().map(Some));
-        set(&mut settings.rendezvous, self.rendezvous.clone());
-        if let Some(mode) = self.directory_mode {
-            let mode = DirMode::new(mode).ok_or_else(|| {
-                Error::config(format!(
-                    "directory mode {mode:04o} does not give everything to the owner and nothing to strangers; \
-                     use 0700 or 0770"
-                ))
-            })?;
-            set(&mut settings.dir_mode, Some(mode));
-        }
         Ok(settings)
     }
 }
 
-fn set<T>(setting: &mut Setting<T>, argument: Option<T>) {
-    if let Some(value) = argument {
-        *setting = Setting::argument(value);
+/// A time-out that a program gives.
+fn above_zero(timeout: Duration) -> Result<Duration, Error> {
+    if timeout.is_zero() {
+        return Err(Error::config(
+            "a time-out of 0 would fail every call; give a longer one",
+        ));
     }
+    Ok(timeout)
 }
 
 #[cfg(test)]

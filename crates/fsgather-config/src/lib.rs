@@ -6,12 +6,17 @@
 //! | module | holds |
 //! |---|---|
 //! | [`arguments`] | [`arguments::Arguments`]: what the program says, which wins over variables |
-//! | [`environment`] | the table of all variables, from which the reference page is generated, and [`environment::Variables`], what they say |
+//! | `table` | the one table of settings, from which come the names and texts of variables, [`settings::Settings`], [`arguments::Arguments`], the reference page and lists in the command's help |
+//! | [`environment`] | the names of all variables, and [`environment::Variables`], what they say |
 //! | [`path_choice`], [`switches`] | which way the function `all_gather` goes, and who gets its result |
 //! | [`launcher`] | rank and world size by the variables of Slurm, MPI, torchrun, Kubernetes and others |
 //! | [`settings`] | [`settings::Settings`]: each setting parsed, with its origin |
+//! | [`words`] | what a program of another language says of a setting |
 //!
 //! Everything but [`environment::Variables::of_process`] is a pure function over a set of variables.
+
+#[macro_use]
+mod table;
 
 pub mod arguments;
 pub mod environment;
@@ -19,3 +24,4 @@ pub mod launcher;
 pub mod path_choice;
 pub mod settings;
 pub mod switches;
+pub mod words;

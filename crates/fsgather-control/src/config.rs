@@ -2,6 +2,7 @@
 
 use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
+pub use fsgather_core::Control;
 use fsgather_core::{
     Error, Exchange, Interrupt, MailboxFactory, Peer, ProcessId, Rank, RendezvousBackend, Start,
     WorldSize,
@@ -38,18 +39,6 @@ pub enum Meeting {
         /// What members must know to join.
         secret: [u8; 32],
     },
-}
-
-/// What carries messages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Control {
-    /// TCP; marker files once it is clear, while the world forms, that a rank cannot reach rank 0.
-    #[default]
-    Auto,
-    /// TCP, or an error.
-    Tcp,
-    /// Marker files.
-    Markers,
 }
 
 /// All that joining needs to know.

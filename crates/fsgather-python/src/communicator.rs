@@ -1,18 +1,18 @@
 //! One rank's membership, as Python sees it: [`Communicator`].
 
 use std::{
-    path::PathBuf,
+    collections::BTreeMap,
     sync::{Arc, PoisonError, RwLock},
 };
 
-use fsgather::{Control, Payload, Pieces, Postcard, Rendezvous};
-use pyo3::{exceptions::PyValueError, prelude::*, types::PyList};
+use fsgather::{Payload, Pieces, Postcard, Rendezvous};
+use pyo3::{prelude::*, types::PyList};
 
 use crate::{
     arrival::Arrival,
     bootstrap::Callables,
     errors,
-    how::{self, Carrying, How},
+    how::{Carrying, How, Said},
     logging,
     object::{self, Pickling},
     parts::Parts,
@@ -34,20 +34,10 @@ pub(crate) struct Communicator {
 impl Communicator {
     /// Joins the world that the launcher and variables describe, or the one that is described here.
     #[staticmethod]
-    #[pyo3(signature = (*, rank, world_size, directory, rendezvous, transport, control, timeout, join_timeout, inline_limit, job, publish, fetch, set_up_later=false, stop=None))]
-    #[expect(clippy::too_many_arguments, reason = "each is a setting of its own")]
+    #[pyo3(signature = (settings, *, publish, fetch, set_up_later=false, stop=None))]
     fn join(
         py: Python<'_>,
-        rank: Option<u32>,
-        world_size: Option<u32>,
-        directory: Option<PathBuf>,
-        rendezvous: Option<&str>,
-        transport: Option<&str>,
-        control: Option<&str>,
-        timeout: Option<f64>,
-        join_timeout: Option<f64>,
-        inline_limit: Option<u64>,
-        job: Option<String>,
+        settings: BTreeMap<String, Option<Said>>,
         publish: Option<Py<PyAny>>,
         fetch: Option<Py<PyAny>>,
         set_up_later: bool,
@@ -56,38 +46,14 @@ impl Communicator {
         logging::install(py)?;
         let waiting = stop.map_or_else(Waiting::new, |stop| stop.get().waiting());
         let mut builder = Member::builder().interrupt(waiting.interrupt());
-        if let Some(rank) = rank {
-            builder = builder.rank(rank);
-        }
-        if let Some(world_size) = world_size {
-            builder = builder.world_size(world_size);
-        }
-        if let Some(directory) = directory {
-            builder = builder.directory(directory);
-        }
-        if let Some(text) = rendezvous {
-            builder = builder.rendezvous(self::rendezvous(text)?);
+        for (name, said) in settings {
+            if let Some(said) = said {
+                let taken = builder.argument(&name, said.into());
+                builder = taken.map_err(|error| errors::raise(py, &error))?;
+            }
         }
         if let (Some(publish), Some(fetch)) = (publish, fetch) {
             builder = builder.rendezvous(Rendezvous::custom(Callables { publish, fetch }));
-        }
-        if let Some(text) = transport {
-            builder = builder.transport(how::transport(text)?);
-        }
-        if let Some(text) = control {
-            builder = builder.control(self::control(text)?);
-        }
-        if let Some(seconds) = timeout {
-            builder = builder.timeout(how::duration(seconds)?);
-        }
-        if let Some(seconds) = join_timeout {
-            builder = builder.join_timeout(how::duration(seconds)?);
-        }
-        if let Some(bytes) = inline_limit {
-            builder = builder.inline_limit(bytes);
-        }
-        if let Some(job) = job {
-            builder = builder.job(job);
         }
         if set_up_later {
             builder = builder.set_up_later();
@@ -315,27 +281,4 @@ pub(crate) fn decode_all(
         objects.append(object::decode(py, payload, pickling, rank.into())?)?;
     }
     Ok(objects)
-}
-
-fn control(text: &str) -> PyResult<Control> {
-    match text {
-        "auto" => Ok(Control::Auto),
-        "tcp" => Ok(Control::Tcp),
-        "markers" => Ok(Control::Markers),
-        _ => Err(errors::config(&format!(
-            "control={text:?} must be auto, tcp or markers"
-        ))),
-    }
-}
-
-fn rendezvous(text: &str) -> PyResult<Rendezvous> {
-    if let Some(directory) = text.strip_prefix("file://") {
-        return Ok(Rendezvous::File(directory.into()));
-    }
-    if let Some(address) = text.strip_prefix("tcp://") {
-        return Ok(Rendezvous::Tcp(address.to_owned()));
-    }
-    Err(PyValueError::new_err(format!(
-        "rendezvous={text:?} is neither file:///a/shared/directory nor tcp://HOST:PORT"
-    )))
 }

@@ -1,9 +1,10 @@
 //! The options of one call: [`How`], and what its words mean.
 
-use std::{path::PathBuf, time::Duration};
+use std::{ffi::OsString, path::PathBuf};
 
-use fsgather::{CallOptions, Transport};
-use pyo3::{exceptions::PyValueError, prelude::*};
+use fsgather::CallOptions;
+use fsgather_config::words::{FromWord, Word};
+use pyo3::prelude::*;
 
 use crate::{errors, like::Like, object::Pickling};
 
@@ -12,10 +13,10 @@ use crate::{errors, like::Like, object::Pickling};
 #[pyo3(from_item_all)]
 pub(crate) struct How {
     site: Option<String>,
-    timeout: Option<f64>,
+    timeout: Option<Said>,
     allow_pickle: bool,
     like: Option<String>,
-    transport: Option<String>,
+    transport: Option<Said>,
     directory: Option<PathBuf>,
     max_size: Option<u64>,
 }
@@ -31,9 +32,9 @@ impl How {
     /// The same for the library, and for objects.
     pub(crate) fn take(self) -> PyResult<(Carrying, CallOptions)> {
         let options = CallOptions {
-            transport: self.transport.as_deref().map(transport).transpose()?,
+            transport: self.transport.map(|said| word("transport", said)).transpose()?,
             directory: self.directory,
-            timeout: self.timeout.map(duration).transpose()?,
+            timeout: self.timeout.map(|said| word("timeout", said)).transpose()?,
             bound: self.max_size,
             site: self.site,
         };
@@ -47,24 +48,26 @@ impl How {
     }
 }
 
-pub(crate) fn duration(seconds: f64) -> PyResult<Duration> {
-    Duration::try_from_secs_f64(seconds)
-        .ok()
-        .filter(|duration| !duration.is_zero())
-        .ok_or_else(|| {
-            PyValueError::new_err(format!(
-                "a time-out of {seconds} s must be a positive number of seconds, such as 1800"
-            ))
-        })
+/// What a program says of an argument: a number, or a text.
+#[derive(FromPyObject)]
+pub(crate) enum Said {
+    Number(u64),
+    Fraction(f64),
+    Text(OsString),
 }
 
-pub(crate) fn transport(text: &str) -> PyResult<Transport> {
-    match text {
-        "auto" => Ok(Transport::Auto),
-        "filesys" => Ok(Transport::Filesys),
-        "memory" => Ok(Transport::Memory),
-        _ => Err(errors::config(&format!(
-            "transport={text:?} must be auto, filesys or memory"
-        ))),
+impl From<Said> for Word {
+    fn from(said: Said) -> Self {
+        match said {
+            Said::Number(number) => Self::Number(number),
+            Said::Fraction(number) => Self::Fraction(number),
+            Said::Text(text) => Self::Text(text),
+        }
     }
+}
+
+/// What the argument of this name means.
+fn word<T: FromWord>(name: &str, said: Said) -> PyResult<T> {
+    T::from_word(name, said.into())
+        .map_err(|error| Python::attach(|py| errors::raise(py, &error)))
 }

@@ -11,7 +11,7 @@ use std::{
 
 use fsgather_config::{
     environment::Variables,
-    settings::{Control, RendezvousSetting, Settings},
+    settings::Settings,
 };
 use fsgather_control::{means_loopback_only, meet};
 use fsgather_core::{Error, Exchange, Interrupt, ProcessId, Start};
@@ -86,12 +86,7 @@ pub fn join(request: Request<'_>) -> Result<Joined, Error> {
         purpose,
     } = request;
     let is_tried = purpose == Purpose::Diagnose;
-    let rendezvous = rendezvous.or_else(|| {
-        Some(match settings.rendezvous.value.as_ref()? {
-            RendezvousSetting::File(directory) => Rendezvous::File(directory.clone()),
-            RendezvousSetting::Tcp { host, port } => Rendezvous::Tcp(format!("{host}:{port}")),
-        })
-    });
+    let rendezvous = rendezvous.or_else(|| Some(settings.rendezvous.value.as_ref()?.into()));
     let uid = rustix::process::geteuid().as_raw();
     let is_introduced = matches!(rendezvous, Some(Rendezvous::Custom(_)));
     // A secret that several jobs have tells them apart only where each has a port of its own.
@@ -177,11 +172,7 @@ fn config(
         meeting: prepared.meeting.clone(),
         bond: prepared.bond.clone(),
         encrypt: settings.encrypt.value,
-        control: match settings.control.value {
-            Control::Auto => meet::Control::Auto,
-            Control::Tcp => meet::Control::Tcp,
-            Control::Markers => meet::Control::Markers,
-        },
+        control: settings.control.value,
         office: prepared.office.take(),
         interrupt,
         is_running: Arc::new(move |process: &ProcessId| !liveness(process, &own).has_ended()),

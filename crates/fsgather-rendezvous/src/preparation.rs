@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::{
     introduction::Introduction, local_context::LocalContext, rendezvous::Rendezvous, secret_file,
 };
-use fsgather_config::settings::{Control, SecretSetting, Settings};
+use fsgather_config::settings::{Control, RendezvousSetting, SecretSetting, Settings};
 
 /// A way to meet, and what set-ups need.
 pub(crate) struct Prepared {
@@ -211,21 +211,10 @@ fn by_address(
     key: &JobKey,
     given: Option<[u8; 32]>,
 ) -> Result<Meeting, Error> {
-    let wrong = || {
-        Error::config(format!(
-            "FSGATHER_RENDEZVOUS: tcp://{address} is no address such as tcp://node1:60001"
-        ))
-    };
-    let (host, port) = address.rsplit_once(':').ok_or_else(wrong)?;
-    let port: u16 = port
-        .parse()
-        .ok()
-        .filter(|port| *port != 0)
-        .ok_or_else(wrong)?;
-    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let (host, port) = RendezvousSetting::host_and_port(address)?;
     let secret = given.unwrap_or_else(|| {
         if settings.detection.rank == Rank::ZERO {
-            let whoever = if means_loopback_only(host) {
+            let whoever = if means_loopback_only(&host) {
                 "whoever is on this host"
             } else {
                 "whoever can reach that port"
@@ -237,7 +226,7 @@ fn by_address(
         key.derived_secret()
     });
     Ok(Meeting::Address {
-        host: host.to_owned(),
+        host,
         port,
         // Only a name for the handshake; the world's own identity comes with the welcome.
         communicator: Uuid::from_u64_pair(key.hash().get(), 0),

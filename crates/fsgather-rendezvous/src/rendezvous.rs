@@ -28,8 +28,23 @@ impl Rendezvous {
     pub fn setting(&self) -> Option<RendezvousSetting> {
         match self {
             Self::File(directory) => Some(RendezvousSetting::File(directory.clone())),
-            Self::Tcp(address) => RendezvousSetting::parse(&format!("tcp://{address}")),
+            Self::Tcp(address) => {
+                let (host, port) = RendezvousSetting::host_and_port(address).ok()?;
+                Some(RendezvousSetting::Tcp { host, port })
+            }
             Self::Custom(_) => None,
+        }
+    }
+}
+
+impl From<&RendezvousSetting> for Rendezvous {
+    fn from(setting: &RendezvousSetting) -> Self {
+        match setting {
+            RendezvousSetting::File(directory) => Self::File(directory.clone()),
+            RendezvousSetting::Tcp { .. } => {
+                let text = setting.to_string();
+                Self::Tcp(text.strip_prefix("tcp://").unwrap_or(&text).to_owned())
+            }
         }
     }
 }

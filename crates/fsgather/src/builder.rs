@@ -6,6 +6,7 @@ use fsgather_config::{
     arguments::Arguments,
     environment::Variables,
     settings::{CompressionSetting, Control, Transport},
+    words::Word,
 };
 use fsgather_core::{Call, Error, Interrupt, Operation, Phase, Site};
 use fsgather_rendezvous::{
@@ -182,6 +183,17 @@ impl Builder {
     pub fn job(mut self, job: impl Into<String>) -> Self {
         self.arguments.job = Some(job.into());
         self
+    }
+
+    /// The argument of this name, as a program of another language says it. For our Python package.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] for a name or a value that is none.
+    #[doc(hidden)]
+    pub fn argument(mut self, name: &str, word: Word) -> Result<Self, Error> {
+        self.arguments.take(name, word)?;
+        Ok(self)
     }
 
     /// What messages call the place of this communicator's calls, instead of their places in the

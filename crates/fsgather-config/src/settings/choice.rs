@@ -1,7 +1,8 @@
-//! Settings that are one of a few words: [`Transport`], [`Control`], [`Progress`].
+//! Settings that are one of a few words: [`Transport`], [`Progress`], and [`Control`] of the core.
 
 use std::fmt;
 
+use fsgather_core::Control;
 use serde::{Deserialize, Serialize};
 
 /// The way payloads take.
@@ -16,18 +17,6 @@ pub enum Transport {
     Memory,
 }
 
-/// How ranks talk to each other.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Control {
-    /// TCP, and marker files where TCP does not reach.
-    #[default]
-    Auto,
-    /// TCP only.
-    Tcp,
-    /// Marker files in the shared directory only.
-    Markers,
-}
-
 /// Whether long work shows how far it has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Progress {
@@ -38,65 +27,78 @@ pub enum Progress {
     Off,
 }
 
-/// A type whose values are words.
-pub(super) trait Choice: Copy + 'static {
-    /// All values and the words for them.
-    const WORDS: &'static [(&'static str, Self)];
+/// A type whose values are words: those that it is shown as.
+pub trait Choice: Copy + fmt::Display + Send + Sync + 'static {
+    /// All values.
+    const ALL: &'static [Self];
+
+    /// Its word.
+    #[must_use]
+    fn word(self) -> &'static str;
 
     /// The value of a word, spelt exactly.
+    #[must_use]
     fn of_word(text: &str) -> Option<Self> {
-        let mut words = Self::WORDS.iter();
-        words
-            .find(|(word, _)| *word == text)
-            .map(|&(_, value)| value)
+        Self::ALL.iter().copied().find(|value| value.word() == text)
+    }
+
+    /// All words in a sentence: `auto, tcp or markers`.
+    #[must_use]
+    fn words() -> String {
+        Self::listed(str::to_owned)
+    }
+
+    /// All words in a sentence, each as `show` has it.
+    #[must_use]
+    fn listed(show: impl Fn(&str) -> String) -> String {
+        let words: Vec<String> = Self::ALL.iter().map(|value| show(value.word())).collect();
+        match words.split_last() {
+            Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+            _ => words.concat(),
+        }
     }
 }
 
 impl Choice for Transport {
-    const WORDS: &'static [(&'static str, Self)] = &[
-        ("auto", Self::Auto),
-        ("filesys", Self::Filesys),
-        ("memory", Self::Memory),
-    ];
+    const ALL: &'static [Self] = &[Self::Auto, Self::Filesys, Self::Memory];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Filesys => "filesys",
+            Self::Memory => "memory",
+        }
+    }
 }
 
 impl Choice for Control {
-    const WORDS: &'static [(&'static str, Self)] = &[
-        ("auto", Self::Auto),
-        ("tcp", Self::Tcp),
-        ("markers", Self::Markers),
-    ];
+    const ALL: &'static [Self] = &[Self::Auto, Self::Tcp, Self::Markers];
+
+    fn word(self) -> &'static str {
+        Self::word(self)
+    }
 }
 
 impl Choice for Progress {
-    const WORDS: &'static [(&'static str, Self)] = &[("auto", Self::Auto), ("off", Self::Off)];
-}
+    const ALL: &'static [Self] = &[Self::Auto, Self::Off];
 
-/// Shows a value as its word.
-fn show<T: Choice + PartialEq>(value: T, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let mut words = T::WORDS.iter();
-    f.write_str(
-        words
-            .find(|(_, known)| *known == value)
-            .map_or("?", |(word, _)| word),
-    )
+    fn word(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Off => "off",
+        }
+    }
 }
 
 impl fmt::Display for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        show(*self, f)
-    }
-}
-
-impl fmt::Display for Control {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        show(*self, f)
+        f.write_str(self.word())
     }
 }
 
 impl fmt::Display for Progress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        show(*self, f)
+        f.write_str(self.word())
     }
 }
 
@@ -105,9 +107,9 @@ mod tests {
     use super::*;
 
     fn check<T: Choice + PartialEq + fmt::Debug + fmt::Display + Default>() {
-        for (word, value) in T::WORDS {
-            assert_eq!(T::of_word(word), Some(*value));
-            assert_eq!(value.to_string(), *word);
+        for value in T::ALL {
+            assert_eq!(T::of_word(value.word()), Some(*value));
+            assert_eq!(value.to_string(), value.word());
         }
         assert_eq!(T::of_word("auto"), Some(T::default()));
         for text in ["", "Auto", "auto ", "none"] {
@@ -120,5 +122,11 @@ mod tests {
         check::<Transport>();
         check::<Control>();
         check::<Progress>();
+    }
+
+    #[test]
+    fn words_are_listed_as_a_sentence_has_them() {
+        assert_eq!(Control::words(), "auto, tcp or markers");
+        assert_eq!(Progress::words(), "auto or off");
     }
 }

@@ -1,33 +1,49 @@
 //! All settings of a communicator, from what variables and launchers say: [`Settings`].
 //!
+//! The table of them is `table.rs`. Here:
+//!
+//! | file | holds |
+//! |---|---|
+//! | `value.rs` | what types of settings have in common: how one is read, typed and refused |
+//! | `choice.rs`, `parse.rs`, `interfaces.rs`, `ports.rs`, `secret.rs` | the types |
+//! | `setting.rs` | a value and where it comes from |
+//! | `read.rs`, `show.rs` | settings that several variables or the launcher decide, and those that are not shown as typed |
+//! | `variables.rs` | the description of all variables, which the reference page (`page.rs`) and help tell |
+//!
 //! For each the order is: argument, our own variable, the Python original's variable, what the launcher
 //! says, default. Everything here is a pure function over [`Variables`]; what an argument says replaces a
 //! field afterwards, with [`Setting::argument`].
 
 mod choice;
-mod entries;
 mod interfaces;
+#[cfg(test)]
+mod page;
 mod parse;
 mod ports;
 mod read;
 mod secret;
 mod setting;
+mod show;
 #[cfg(test)]
 mod tests;
+mod value;
+mod variables;
 
-pub use choice::{Control, Progress, Transport};
+pub use choice::{Choice, Progress, Transport};
+pub use fsgather_core::Control;
 pub use fsgather_store::CompressionSetting;
 pub use interfaces::InterfaceFilter;
 pub use parse::{DirMode, RendezvousSetting};
 pub use ports::PortRange;
 pub use secret::Secret;
 pub use setting::{Origin, Setting};
+pub use variables::{Variable, variables};
 
 use std::{path::PathBuf, time::Duration};
 
 use fsgather_core::{Error, JobKey, Rank, WorldSize};
 
-use self::read::Reader;
+use self::{read::Reader, value::SettingValue};
 use crate::{
     environment::{self, Variables},
     launcher::{self, Detection},
@@ -54,55 +70,98 @@ pub enum SecretSetting {
     File(PathBuf),
 }
 
-/// The settings of a communicator, each with where it comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Settings {
-    /// Who this rank is.
-    pub detection: Detection,
-    /// The number of this process among the ranks on its host, as detected.
-    pub local_rank: Setting<Option<u32>>,
-    /// How many ranks there are on this host, as detected.
-    pub local_size: Setting<Option<u32>>,
-    /// Where `all_gather_via_filesys/` is made. `None`: nobody said, and the default depends on the host.
-    pub directory: Setting<Option<PathBuf>>,
-    /// The mode of gather directories.
-    pub dir_mode: Setting<DirMode>,
-    /// The way payloads take.
-    pub transport: Setting<Transport>,
-    /// Whether the function `all_gather` returns the list on rank 0 only.
-    pub root_only: Setting<bool>,
-    /// How ranks talk to each other.
-    pub control: Setting<Control>,
-    /// Where ranks meet. `None`: in the directory.
-    pub rendezvous: Setting<Option<RendezvousSetting>>,
-    /// What tells this job apart from others; the launcher's job id if nobody says otherwise.
-    pub job: Setting<Option<String>>,
-    /// What members must know to join besides what rank 0 draws. `None`: nothing; at an address it is derived.
-    pub secret: Setting<Option<SecretSetting>>,
-    /// Whether nothing may go over a network in plain text by any way. Connections between hosts never do.
-    pub encrypt: Setting<bool>,
-    /// How long ranks wait for each other to meet.
-    pub join_timeout: Setting<Duration>,
-    /// How long a call waits since anything last moved.
-    pub timeout: Setting<Duration>,
-    /// Where to listen.
-    pub port: Setting<PortRange>,
-    /// Which addresses to publish.
-    pub interfaces: Setting<InterfaceFilter>,
-    /// The largest payload that makes no file, in bytes, before [`Settings::inline_bound`] limits it.
-    pub inline_limit: Setting<u64>,
-    /// How payload files of this rank are compressed. Whether this build can do so is not checked here.
-    pub compression: Setting<CompressionSetting>,
-    /// A `tracing` filter; not checked here.
-    pub log: Setting<String>,
-    /// Whether long work shows how far it has come.
-    pub progress: Setting<Progress>,
-    /// What is worth a warning: unknown variables with names like ours.
-    pub warnings: Vec<String>,
+/// Defines [`Settings`], and how they are read and shown.
+macro_rules! define_settings {
+    ($(
+        $(#[$note:meta])*
+        $field:ident: $type:ty {
+            variable {
+                $constant:ident = $name:literal $(or $($older:ident)+)?: $meaning:literal $([$($page:literal),+])?
+                $(; $($second:tt)*)?
+            }
+            help $help:tt
+            value $value:tt
+            argument $argument:tt
+        }
+    )*) => {
+        /// The settings of a communicator, each with where it comes from.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct Settings {
+            /// Who this rank is.
+            pub detection: Detection,
+            $(
+                #[doc = $meaning]
+                $(#[doc = ""] #[$note])*
+                pub $field: Setting<$type>,
+            )*
+            /// What is worth a warning: unknown variables with names like ours.
+            pub warnings: Vec<String>,
+        }
+
+        impl Settings {
+            fn of(detection: Detection, variables: &Variables) -> Result<Self, Error> {
+                let reader = Reader { variables, detection: &detection };
+                Ok(Self {
+                    $($field: read!(reader, environment::$constant, $value),)*
+                    warnings: variables.warnings(),
+                    detection,
+                })
+            }
+
+            /// All settings for people to read: the variable that would set it, the value, and where that is from.
+            ///
+            /// A secret is not shown. The order is that of the reference page.
+            #[must_use]
+            pub fn entries(&self) -> Vec<(&'static str, String, Origin)> {
+                vec![$((environment::$constant, show!(self, $field, $value), self.$field.origin)),*]
+            }
+        }
+    };
 }
 
+/// Reads one setting as the table says.
+macro_rules! read {
+    ($reader:ident, $name:expr, { default $default:expr, such as $example:literal $(, show $show:expr)? }) => {
+        $reader.or($name, $example, $default)?
+    };
+    ($reader:ident, $name:expr, { default $default:expr, such as $example:literal, else $older:expr }) => {
+        $reader.or_older($name, $example, $older, $default)?
+    };
+    ($reader:ident, $name:expr, { read $read:expr, show $show:expr }) => {
+        $read(&$reader)?
+    };
+    ($reader:ident, $name:expr, { take $take:expr, show $show:expr }) => {
+        $take(&$reader)
+    };
+}
+
+/// Shows one setting as the table says, or as one would type it.
+macro_rules! show {
+    ($settings:ident, $field:ident, { default $default:expr, such as $example:literal $(, else $older:expr)? }) => {
+        SettingValue::typed(&$settings.$field.value)
+    };
+    ($settings:ident, $field:ident, { default $default:expr, such as $example:literal, show $show:expr }) => {
+        $show($settings)
+    };
+    ($settings:ident, $field:ident, { read $read:expr, show $show:expr }) => {
+        $show($settings)
+    };
+    ($settings:ident, $field:ident, { take $take:expr, show $show:expr }) => {
+        $show($settings)
+    };
+}
+
+settings_table!(define_settings);
+
 impl Settings {
+    /// Notes every setting and where it comes from, for whoever looks at the level of debugging.
+    pub fn log(&self) {
+        for (name, value, origin) in self.entries() {
+            tracing::debug!("setting {name}: {value} ({origin})");
+        }
+    }
+
     /// Resolves all settings, and finds out who this rank is from the launcher's variables.
     ///
     /// ```
@@ -158,9 +217,8 @@ impl Settings {
     pub fn errors(variables: &Variables) -> Vec<Error> {
         // Whether numbers of ranks fit is a matter of several variables, which only `resolve` looks at.
         let nobody = launcher::explicit(&Variables::default(), Rank::ZERO, WorldSize::ONE);
-        let mut errors: Vec<Error> = environment::ALL
-            .iter()
-            .filter_map(|variable| Self::of(nobody.clone().ok()?, &variables.only(variable)).err())
+        let mut errors: Vec<Error> = environment::own_names()
+            .filter_map(|name| Self::of(nobody.clone().ok()?, &variables.only(name)).err())
             .collect();
         if let Err(error) = Self::resolve(variables)
             && !errors.contains(&error)
@@ -168,90 +226,6 @@ impl Settings {
             errors.push(error);
         }
         errors
-    }
-
-    fn of(detection: Detection, variables: &Variables) -> Result<Self, Error> {
-        let reader = Reader(variables);
-        Ok(Self {
-            local_rank: read::local(
-                variables,
-                environment::LOCAL_RANK,
-                &detection,
-                detection.local_rank,
-            ),
-            local_size: read::local(
-                variables,
-                environment::LOCAL_WORLD_SIZE,
-                &detection,
-                detection.local_size,
-            ),
-            directory: read::directory(variables),
-            dir_mode: reader.or(
-                environment::DIR_MODE,
-                DirMode::parse,
-                "is not a mode that gives everything to the owner and nothing to strangers",
-                "0770",
-                DirMode::PRIVATE,
-            )?,
-            transport: read::transport(reader)?,
-            root_only: read::root_only(reader)?,
-            control: reader.choice(environment::CONTROL, "is not auto, tcp or markers", "tcp")?,
-            rendezvous: reader.optional(
-                environment::RENDEZVOUS,
-                RendezvousSetting::parse,
-                "is neither file://DIR nor tcp://HOST:PORT",
-                "tcp://node1:60001",
-            )?,
-            job: read::job(variables, &detection),
-            secret: read::secret(variables)?,
-            encrypt: reader.or(
-                environment::ENCRYPT,
-                parse::switch,
-                "is neither 0 nor 1",
-                "1",
-                false,
-            )?,
-            join_timeout: reader.duration(environment::JOIN_TIMEOUT, "5m", DEFAULT_JOIN_TIMEOUT)?,
-            timeout: reader.duration(environment::TIMEOUT, "30m", DEFAULT_TIMEOUT)?,
-            port: reader.or(
-                environment::PORT,
-                PortRange::parse,
-                "is neither 0, nor a port, nor a range of ports",
-                "60001-60999",
-                PortRange::ANY,
-            )?,
-            interfaces: reader.or(
-                environment::INTERFACE,
-                InterfaceFilter::parse,
-                "is no list of interfaces and address blocks",
-                "ib0,10.1.0.0/16",
-                InterfaceFilter::any(),
-            )?,
-            inline_limit: reader.or(
-                environment::INLINE_LIMIT,
-                parse::size,
-                "is not a size",
-                "64KiB",
-                DEFAULT_INLINE_LIMIT,
-            )?,
-            compression: reader.or(
-                environment::COMPRESS,
-                |text| text.parse().ok(),
-                "is not none, lz4, zstd or zstd:LEVEL with a level from -131072 to 22",
-                "zstd:3",
-                CompressionSetting::None,
-            )?,
-            log: reader.or(
-                environment::LOG,
-                |text| Some(text.to_owned()),
-                "is not a filter",
-                "fsgather=debug",
-                "warn".to_owned(),
-            )?,
-            progress: reader.choice(environment::PROGRESS, "is not auto or off", "off")?,
-            warnings: variables.warnings(),
-            detection,
-        })
     }
 
     /// The largest payload that makes no file in a world of this size, in bytes: the setting, or less when

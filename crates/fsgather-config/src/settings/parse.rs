@@ -5,6 +5,7 @@
 use std::{fmt, path::PathBuf, time::Duration};
 
 use bytesize::ByteSize;
+use fsgather_core::Error;
 use fsgather_store::ANY_MODE;
 
 /// A duration with units, such as `30s` or `1h 30m`; neither a bare number nor nothing at all.
@@ -18,6 +19,16 @@ pub(super) fn size(text: &str) -> Option<u64> {
     let ByteSize(bytes) = text.trim().parse().ok()?;
     // What is too large for the type comes back as the largest number there is.
     (bytes != u64::MAX).then_some(bytes)
+}
+
+/// The shortest text for a number of bytes.
+pub(super) fn typed_size(bytes: u64) -> String {
+    const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+    let fits = |(unit, _): &&(u64, &str)| bytes > 0 && bytes.is_multiple_of(*unit);
+    match UNITS.iter().find(fits) {
+        Some((unit, name)) => format!("{}{name}", bytes / unit),
+        None => bytes.to_string(),
+    }
 }
 
 /// `1` or `0`.
@@ -48,6 +59,20 @@ impl DirMode {
             0o700 | 0o750 | 0o770 => Some(Self(bits)),
             _ => None,
         }
+    }
+
+    /// What a program says; see [`new`](Self::new).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] for bits that are none of these.
+    pub(crate) fn of_bits(bits: u32) -> Result<Self, Error> {
+        Self::new(bits).ok_or_else(|| {
+            Error::config(format!(
+                "directory mode {bits:04o} does not give everything to the owner and nothing to strangers; \
+                 use 0700 or 0770"
+            ))
+        })
     }
 
     /// The permission bits.
@@ -104,6 +129,19 @@ pub enum RendezvousSetting {
 }
 
 impl RendezvousSetting {
+    /// Host and port of an address `HOST:PORT` that a program names.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] with an example, where it is none.
+    pub fn host_and_port(address: &str) -> Result<(String, u16), Error> {
+        split_address(address).ok_or_else(|| {
+            Error::config(format!(
+                "FSGATHER_RENDEZVOUS: tcp://{address} is no address such as tcp://node1:60001"
+            ))
+        })
+    }
+
     /// Reads `file://DIR` or `tcp://HOST:PORT`; nothing where it is neither.
     ///
     /// ```
@@ -118,23 +156,22 @@ impl RendezvousSetting {
         if let Some(directory) = text.strip_prefix("file://") {
             return (!directory.is_empty()).then(|| Self::File(directory.into()));
         }
-        let (host, port) = text.strip_prefix("tcp://")?.rsplit_once(':')?;
-        let port = super::ports::port(port)?;
-        let bare = match host.strip_prefix('[') {
-            Some(bracketed) => bracketed.strip_suffix(']')?,
-            // Without brackets nobody can tell where such an address ends.
-            None if host.contains(':') => return None,
-            None => host,
-        };
-        let misplaced = |c: char| c.is_whitespace() || matches!(c, '/' | '[' | ']');
-        if bare.is_empty() || bare.contains(misplaced) {
-            return None;
-        }
-        Some(Self::Tcp {
-            host: bare.into(),
-            port,
-        })
+        let (host, port) = split_address(text.strip_prefix("tcp://")?)?;
+        Some(Self::Tcp { host, port })
     }
+}
+
+/// Takes `HOST:PORT` apart. An address with colons is in brackets, for nobody could tell where it ends.
+fn split_address(text: &str) -> Option<(String, u16)> {
+    let (host, port) = text.rsplit_once(':')?;
+    let port = super::ports::port(port)?;
+    let bare = match host.strip_prefix('[') {
+        Some(bracketed) => bracketed.strip_suffix(']')?,
+        None if host.contains(':') => return None,
+        None => host,
+    };
+    let misplaced = |c: char| c.is_whitespace() || matches!(c, '/' | '[' | ']');
+    (!bare.is_empty() && !bare.contains(misplaced)).then(|| (bare.to_owned(), port))
 }
 
 impl fmt::Display for RendezvousSetting {
@@ -295,6 +332,8 @@ mod tests {
 
         #[test]
         fn sizes_print_and_parse_both_ways(bytes in 0..u64::MAX, kibibytes in 0..1_u64 << 54) {
+            prop_assert_eq!(size(&typed_size(bytes)), Some(bytes));
+            prop_assert_eq!(size(&typed_size(kibibytes << 10)), Some(kibibytes << 10));
             prop_assert_eq!(size(&bytes.to_string()), Some(bytes));
             prop_assert_eq!(size(&format!("{kibibytes}KiB")), Some(kibibytes << 10));
         }

@@ -1,164 +1,151 @@
 //! Reads each setting from its variables, in the order in which they count.
 
-use std::{path::PathBuf, time::Duration};
+use std::path::PathBuf;
 
-use fsgather_core::Error;
+use fsgather_core::{Error, Rank, WorldSize};
 
-use super::{Origin, Secret, SecretSetting, Setting, Transport, choice::Choice, parse};
+use super::{
+    Origin, Secret, SecretSetting, Setting, Transport, value::SettingValue,
+};
 use crate::{
     environment::{self, Variables, refusal},
     launcher::{Detection, Family},
 };
 
-/// Reads variables by a parser each.
+/// What settings are read from.
 #[derive(Clone, Copy)]
-pub(super) struct Reader<'a>(pub(super) &'a Variables);
+pub(super) struct Reader<'a> {
+    pub(super) variables: &'a Variables,
+    pub(super) detection: &'a Detection,
+}
 
 impl Reader<'_> {
-    /// The value of a variable if it is set.
-    fn read<T>(
-        self,
-        name: &'static str,
-        parser: impl FnOnce(&str) -> Option<T>,
-        wrong: &str,
-        example: &str,
-    ) -> Result<Option<Setting<T>>, Error> {
-        match self.0.get(name) {
-            None => Ok(None),
-            Some(text) => match parser(text) {
-                Some(value) => Ok(Some(Setting::variable(value, name))),
-                None => Err(refusal(name, text, wrong, example)),
-            },
-        }
-    }
-
     /// The value of a variable, or a default.
-    pub(super) fn or<T>(
-        self,
+    pub(super) fn or<T: SettingValue>(
+        &self,
         name: &'static str,
-        parser: impl FnOnce(&str) -> Option<T>,
-        wrong: &str,
         example: &str,
         default: T,
     ) -> Result<Setting<T>, Error> {
-        let read = self.read(name, parser, wrong, example)?;
-        Ok(read.unwrap_or(Setting::default(default)))
+        self.or_older(name, example, |_| None, default)
     }
 
-    /// The value of a variable, or nothing.
-    pub(super) fn optional<T>(
-        self,
+    /// The value of a variable, or what older ones say, or a default.
+    pub(super) fn or_older<T: SettingValue>(
+        &self,
         name: &'static str,
-        parser: impl FnOnce(&str) -> Option<T>,
-        wrong: &str,
         example: &str,
-    ) -> Result<Setting<Option<T>>, Error> {
-        self.or(name, |text| parser(text).map(Some), wrong, example, None)
-    }
-
-    pub(super) fn choice<T: Choice + Default>(
-        self,
-        name: &'static str,
-        wrong: &str,
-        example: &str,
+        older: impl FnOnce(&Variables) -> Option<Setting<T>>,
+        default: T,
     ) -> Result<Setting<T>, Error> {
-        self.or(name, T::of_word, wrong, example, T::default())
+        let Some(text) = self.variables.get(name) else {
+            return Ok(older(self.variables).unwrap_or(Setting::default(default)));
+        };
+        match T::read(text) {
+            Some(value) => Ok(Setting::variable(value, name)),
+            None => Err(refusal(name, text, &T::wrong(), example)),
+        }
     }
 
-    pub(super) fn duration(
-        self,
-        name: &'static str,
-        example: &str,
-        default: Duration,
-    ) -> Result<Setting<Duration>, Error> {
-        let wrong = "is not a duration above 0 with a unit";
-        self.or(name, parse::duration, wrong, example, default)
+    /// Where rank or world size come from when this family was believed; `name` is our own variable for it.
+    fn said_by(&self, name: &'static str) -> Origin {
+        match self.detection.family {
+            Family::Explicit => Origin::Argument,
+            Family::Fsgather => Origin::Variable(name),
+            // An indexed Job does not say how many pods it has.
+            Family::Kubernetes if name == environment::WORLD_SIZE => Origin::Variable(name),
+            Family::Alone => Origin::Default,
+            launcher => Origin::Launcher(launcher),
+        }
+    }
+
+    /// A local number, which detection has settled, with who said it.
+    fn local(&self, name: &'static str, value: Option<u32>) -> Setting<Option<u32>> {
+        let origin = match (self.variables.get(name), value, self.detection.family) {
+            (Some(_), _, _) => Origin::Variable(name),
+            (None, None, _) | (None, _, Family::Alone | Family::Explicit | Family::Fsgather) => {
+                Origin::Default
+            }
+            (None, Some(_), launcher) => Origin::Launcher(launcher),
+        };
+        Setting { value, origin }
     }
 }
 
-/// A local number, which detection has settled, with who said it.
-pub(super) fn local(
-    variables: &Variables,
-    name: &'static str,
-    detection: &Detection,
-    value: Option<u32>,
-) -> Setting<Option<u32>> {
-    let origin = match (variables.get(name), value, detection.family) {
-        (Some(_), _, _) => Origin::Variable(name),
-        (None, None, _) | (None, _, Family::Alone | Family::Explicit | Family::Fsgather) => {
-            Origin::Default
-        }
-        (None, Some(_), launcher) => Origin::Launcher(launcher),
-    };
-    Setting { value, origin }
+/// The rank that was detected.
+pub(super) fn rank(from: &Reader<'_>) -> Setting<Rank> {
+    Setting {
+        value: from.detection.rank,
+        origin: from.said_by(environment::RANK),
+    }
+}
+
+/// The world size that was detected.
+pub(super) fn world_size(from: &Reader<'_>) -> Setting<WorldSize> {
+    Setting {
+        value: from.detection.world_size,
+        origin: from.said_by(environment::WORLD_SIZE),
+    }
+}
+
+/// The local rank that was detected.
+pub(super) fn local_rank(from: &Reader<'_>) -> Setting<Option<u32>> {
+    from.local(environment::LOCAL_RANK, from.detection.local_rank)
+}
+
+/// The local size that was detected.
+pub(super) fn local_size(from: &Reader<'_>) -> Setting<Option<u32>> {
+    from.local(environment::LOCAL_WORLD_SIZE, from.detection.local_size)
 }
 
 /// `FSGATHER_DIR`, else the original's variable.
-pub(super) fn directory(variables: &Variables) -> Setting<Option<PathBuf>> {
-    [environment::DIR, environment::EXP_DIR]
-        .into_iter()
-        .find_map(|name| {
-            let path = variables.get(name)?;
-            Some(Setting::variable(Some(path.into()), name))
-        })
-        .unwrap_or(Setting::default(None))
+pub(super) fn directory(from: &Reader<'_>) -> Setting<Option<PathBuf>> {
+    let names = [environment::DIR, environment::EXP_DIR];
+    let named = names.into_iter().find_map(|name| {
+        let path = from.variables.get(name)?;
+        Some(Setting::variable(Some(path.into()), name))
+    });
+    named.unwrap_or(Setting::default(None))
 }
 
-/// `FSGATHER_TRANSPORT`, else the original's switches, the file system's first.
-pub(super) fn transport(read: Reader<'_>) -> Result<Setting<Transport>, Error> {
-    let own = read.read(
-        environment::TRANSPORT,
-        Transport::of_word,
-        "is not auto, filesys or memory",
-        "filesys",
-    )?;
+/// The original's switches, the file system's first.
+pub(super) fn old_transport(variables: &Variables) -> Option<Setting<Transport>> {
     let old = [
         (environment::MDETR_FILESYS_REDUCE, Transport::Filesys),
         (environment::MDETR_CPU_REDUCE, Transport::Memory),
     ];
-    let old = || {
-        old.into_iter()
-            .find(|(name, _)| read.0.is_exactly_one(name))
-            .map(|(name, value)| Setting::variable(value, name))
-    };
-    Ok(own
-        .or_else(old)
-        .unwrap_or(Setting::default(Transport::Auto)))
+    let mut on = old
+        .into_iter()
+        .filter(|(name, _)| variables.is_exactly_one(name));
+    on.next()
+        .map(|(name, value)| Setting::variable(value, name))
 }
 
-/// `FSGATHER_ROOT_ONLY`, else the original's switch.
-pub(super) fn root_only(read: Reader<'_>) -> Result<Setting<bool>, Error> {
-    let own = read.read(
-        environment::ROOT_ONLY,
-        parse::switch,
-        "is neither 0 nor 1",
-        "1",
-    )?;
-    let old = || {
-        let name = environment::MDETR_FILESYS_REDUCE_RANK_0_ONLY;
-        let on = read.0.is_exactly_one(name);
-        on.then(|| Setting::variable(true, name))
-    };
-    Ok(own.or_else(old).unwrap_or(Setting::default(false)))
+/// The original's switch.
+pub(super) fn old_root_only(variables: &Variables) -> Option<Setting<bool>> {
+    let name = environment::MDETR_FILESYS_REDUCE_RANK_0_ONLY;
+    let on = variables.is_exactly_one(name);
+    on.then(|| Setting::variable(true, name))
 }
 
 /// `FSGATHER_JOB`, else the launcher's job id.
-pub(super) fn job(variables: &Variables, detection: &Detection) -> Setting<Option<String>> {
-    match (variables.get(environment::JOB), &detection.job) {
+pub(super) fn job(from: &Reader<'_>) -> Setting<Option<String>> {
+    match (from.variables.get(environment::JOB), &from.detection.job) {
         // What torchrun calls a job without a name is no name, wherever it comes from.
         (Some(job), _) => {
             Setting::variable((job != "none").then(|| job.to_owned()), environment::JOB)
         }
         (None, Some(job)) => Setting {
             value: Some(job.clone()),
-            origin: Origin::Launcher(detection.family),
+            origin: Origin::Launcher(from.detection.family),
         },
         (None, None) => Setting::default(None),
     }
 }
 
 /// `FSGATHER_SECRET`, else `FSGATHER_SECRET_FILE`.
-pub(super) fn secret(variables: &Variables) -> Result<Setting<Option<SecretSetting>>, Error> {
+pub(super) fn secret(from: &Reader<'_>) -> Result<Setting<Option<SecretSetting>>, Error> {
+    let variables = from.variables;
     if let Some(text) = variables.get(environment::SECRET) {
         // The text itself must not end up in a log.
         let secret = Secret::parse(text).ok_or_else(|| {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{environment::ALL, launcher::Family};
+use crate::launcher::Family;
 
 fn resolve(pairs: &[(&str, &str)]) -> Settings {
     Settings::resolve(&pairs.iter().copied().collect()).unwrap()
@@ -112,9 +112,7 @@ fn every_setting_is_taken_from_its_own_variable() {
 #[test]
 fn every_variable_is_shown_with_its_setting() {
     let shown: BTreeSet<&str> = resolve(&[]).entries().iter().map(|entry| entry.0).collect();
-    let known: BTreeSet<&str> = ALL
-        .iter()
-        .map(|variable| variable.name)
+    let known: BTreeSet<&str> = environment::own_names()
         // Shown as the origin of the secret.
         .filter(|name| *name != environment::SECRET_FILE)
         .collect();
@@ -161,10 +159,7 @@ fn wrong_values_are_answered_with_variable_text_and_an_example_that_works() {
 }
 
 fn known(name: &str) -> &'static str {
-    ALL.iter()
-        .find(|variable| variable.name == name)
-        .unwrap()
-        .name
+    environment::own_names().find(|own| *own == name).unwrap()
 }
 
 #[test]
@@ -242,11 +237,7 @@ fn of_the_originals_switches_the_file_system_goes_first() {
 
 #[test]
 fn empty_values_count_as_not_set() {
-    let all: Variables = ALL
-        .iter()
-        .flat_map(|variable| std::iter::once(&variable.name).chain(variable.also))
-        .map(|name| (*name, ""))
-        .collect();
+    let all: Variables = environment::known().map(|(_, name)| (name, "")).collect();
     assert_eq!(Settings::resolve(&all).unwrap(), resolve(&[]));
 }
 

@@ -92,16 +92,18 @@ class Communicator:
             _workers.check_environment()
         self._adopt(
             _fsgather.Communicator.join(
-                rank=rank,
-                world_size=world_size,
-                directory=_arguments.path("directory", directory),
-                rendezvous=rendezvous,
-                transport=_arguments.text("transport", transport),
-                control=_arguments.text("control", control),
-                timeout=_arguments.seconds("timeout", timeout),
-                join_timeout=_arguments.seconds("join_timeout", join_timeout),
-                inline_limit=inline_limit,
-                job=_arguments.text("job", job),
+                {
+                    "rank": rank,
+                    "world_size": world_size,
+                    "directory": _arguments.path("directory", directory),
+                    "rendezvous": rendezvous,
+                    "transport": _arguments.text("transport", transport),
+                    "control": _arguments.text("control", control),
+                    "timeout": _arguments.seconds("timeout", timeout),
+                    "join_timeout": _arguments.seconds("join_timeout", join_timeout),
+                    "inline_limit": inline_limit,
+                    "job": _arguments.text("job", job),
+                },
                 publish=_publish,
                 fetch=_fetch,
                 set_up_later=_set_up_later,

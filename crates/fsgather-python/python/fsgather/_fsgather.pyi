@@ -1,22 +1,13 @@
 from collections.abc import Callable, Sequence
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 __version__: str
 
 class Communicator:
     @staticmethod
     def join(
+        settings: dict[str, Union[int, float, str, None]],
         *,
-        rank: Optional[int],
-        world_size: Optional[int],
-        directory: Optional[str],
-        rendezvous: Optional[str],
-        transport: Optional[str],
-        control: Optional[str],
-        timeout: Optional[float],
-        join_timeout: Optional[float],
-        inline_limit: Optional[int],
-        job: Optional[str],
         publish: Optional[Callable[[bytes], object]],
         fetch: Optional[Callable[[float], bytes]],
         set_up_later: bool = False,

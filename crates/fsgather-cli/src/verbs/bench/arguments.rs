@@ -8,7 +8,7 @@ use clap::{
     builder::{PossibleValuesParser, TypedValueParser},
 };
 use fsgather::WorldSize;
-use fsgather_config::settings::{Control, Transport};
+use fsgather_config::settings::{Choice, Control, Transport};
 
 use super::operation::{Operation, Recipients};
 use crate::failure::Failure;
@@ -99,16 +99,12 @@ pub(super) struct Work {
     /// How payloads travel, separated by commas, a world for each; without it `FSGATHER_TRANSPORT`, else
     /// filesys.
     #[arg(long = "transport", value_name = "LIST", value_delimiter = ',',
-          value_parser = one_of([
-              ("auto", Transport::Auto), ("filesys", Transport::Filesys), ("memory", Transport::Memory),
-          ]))]
+          value_parser = one_of::<Transport>())]
     pub(super) transports: Vec<Transport>,
 
     /// How ranks talk; without it `FSGATHER_CONTROL`, else auto.
     #[arg(long, value_name = "HOW",
-          value_parser = one_of([
-              ("auto", Control::Auto), ("tcp", Control::Tcp), ("markers", Control::Markers),
-          ]))]
+          value_parser = one_of::<Control>())]
     pub(super) control: Option<Control>,
 
     /// How many iterations count; without it as many as fit into 2 seconds, from 10 to 1000.
@@ -184,14 +180,10 @@ fn size(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Reads one of these words.
-fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
-    values: [(&'static str, T); N],
-) -> impl TypedValueParser<Value = T> {
-    PossibleValuesParser::new(values.map(|(word, _)| word)).try_map(move |text| {
-        let found = values.iter().find(|(word, _)| *word == text);
-        found.map(|(_, value)| *value).ok_or("not one of the words")
-    })
+/// Reads one of the words of a setting.
+fn one_of<T: Choice>() -> impl TypedValueParser<Value = T> {
+    PossibleValuesParser::new(T::ALL.iter().map(|value| value.word()))
+        .try_map(|text| T::of_word(&text).ok_or("not one of the words"))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, fs, path::Path};
 
-use super::{ALL, Variable, Variables};
+use super::{Variable, Variables, variables};
 use crate::launcher::ROWS;
 
 /// Where the page is, from this crate's directory.
@@ -56,14 +56,9 @@ fn render() -> String {
     let code = |name: &&str| format!("`{name}`");
     let optional = |name: Option<&str>| name.map_or_else(String::new, |name| code(&name));
     let mut page = HEAD.to_owned();
-    for Variable {
-        name,
-        also,
-        values,
-        default,
-        meaning,
-    } in ALL
-    {
+    for variable in variables() {
+        let Variable { name, also, meaning, .. } = variable;
+        let (values, default) = (variable.values(), variable.default());
         let also = also.iter().map(code).collect::<Vec<_>>().join(", ");
         writeln!(
             page,

@@ -1,0 +1,252 @@
+//! The one table of settings: name, type, variable, default, meaning, and what a program may say instead.
+//!
+//! It is a macro that hands its rows to another one. From the same rows come the names of variables
+//! ([`environment`](crate::environment)), their description for the reference page and the command's help
+//! ([`settings::variables`](crate::settings::variables)), [`Settings`](crate::settings::Settings) with what reads and shows it, and
+//! [`Arguments`](crate::arguments::Arguments), which the builder and the Python package fill.
+//!
+//! A row:
+//!
+//! ```text
+//! field: type {
+//!     variable { NAME = "FSGATHER_NAME" or OLDER NAMES: "what it does" ["its values", "its default"] }
+//!     help { "the same in a few words" }
+//!     value { default VALUE, such as "one that is right", show FUNCTION }
+//!     argument { name: type = FUNCTION }
+//! }
+//! ```
+//!
+//! - Values and default are those of the type and of `value` where the row does not say otherwise.
+//! - `help` is for verbs that list the variable, and may be empty.
+//! - `else FUNCTION` after the example asks older variables; `read FUNCTION`, or `take FUNCTION` for one that refuses nothing,
+//!   stands in the place of all that where several variables count, or the launcher.
+//! - `argument` is empty where programs leave the setting to variables; the function makes the setting of what they say.
+
+/// Hands all rows to the macro `$use`, in the order of the reference page.
+macro_rules! settings_table {
+    ($use:ident) => {
+        $use! {
+            /// `None`: nobody said, and the default depends on the host.
+            directory: Option<PathBuf> {
+                variable {
+                    DIR = "FSGATHER_DIR" or EXP_DIR:
+                    "The directory in which `all_gather_via_filesys/` is made, for meeting and for payloads. One that is not named is done without where it cannot be used, unless `FSGATHER_TRANSPORT` is `filesys`." [
+                        "a path",
+                        "`/tmp/fsgather-<uid>` when the launcher says that all ranks are on one host, else the working directory; ranks that a program's own channel introduces, as torch's do, use the former where they see the same mounts, and none elsewhere"
+                    ]
+                }
+                help { "the directory, if no --dir is given; else EXP_DIR" }
+                value { take read::directory, show show::directory }
+                argument { directory: PathBuf = |path| Ok(Some(path)) }
+            }
+            dir_mode: DirMode {
+                variable {
+                    DIR_MODE = "FSGATHER_DIR_MODE":
+                    "The mode of gather directories. With `0750` and `0770` the group of the directory that they are made in may read them, with `0770` also remove what is in them; nobody else can change a file. `any` is for file systems without modes of their own, such as SMB and vfat: whoever can read what lies there can join the job and read its data."
+                }
+                help {}
+                value { default DirMode::PRIVATE, such as "0770" }
+                argument { directory_mode: u32 = DirMode::of_bits }
+            }
+            transport: Transport {
+                variable {
+                    TRANSPORT = "FSGATHER_TRANSPORT" or MDETR_FILESYS_REDUCE MDETR_CPU_REDUCE:
+                    "The way payloads take. With `auto` they go through files where there is a directory that can be used and has room, and through memory elsewhere; `MDETR_FILESYS_REDUCE=1` means `filesys`, `MDETR_CPU_REDUCE=1` means `memory`."
+                }
+                help { "how payloads travel: auto, filesys or memory" }
+                value { default Transport::Auto, such as "filesys", else read::old_transport }
+                argument { transport: Transport = Ok }
+            }
+            root_only: bool {
+                variable {
+                    ROOT_ONLY = "FSGATHER_ROOT_ONLY" or MDETR_FILESYS_REDUCE_RANK_0_ONLY:
+                    "With `1` the function `all_gather` returns the list on rank 0 only and an empty one elsewhere; the methods of a communicator are not affected."
+                }
+                help {}
+                value { default false, such as "1", else read::old_root_only }
+                argument {}
+            }
+            control: Control {
+                variable {
+                    CONTROL = "FSGATHER_CONTROL":
+                    "How ranks talk to each other: over TCP, or by marker files in the shared directory; with `auto` over TCP, unless a rank cannot reach rank 0. Rank 0's setting counts for all."
+                }
+                help { "how ranks talk: auto, tcp or markers" }
+                value { default Control::Auto, such as "tcp" }
+                argument { control: Control = Ok }
+            }
+            /// `None`: in the directory, or by a way that no setting can name.
+            rendezvous: Option<RendezvousSetting> {
+                variable {
+                    RENDEZVOUS = "FSGATHER_RENDEZVOUS":
+                    "Where ranks meet. At a loopback address, or `localhost`, nobody from another host can." ["the directory of `FSGATHER_DIR`"]
+                }
+                help { "where ranks meet, if not in the directory" }
+                value { default None, such as "tcp://node1:60001", show show::rendezvous }
+                argument { rendezvous: Option<RendezvousSetting> = Ok }
+            }
+            job: Option<String> {
+                variable {
+                    JOB = "FSGATHER_JOB":
+                    "Tells jobs apart that share a directory." [
+                        "any text",
+                        "the launcher's job id"
+                    ]
+                }
+                help { "which job this is; else the launcher's" }
+                value { take read::job, show show::job }
+                argument { job: String = |name| Ok(Some(name)) }
+            }
+            /// `None`: nothing besides what rank 0 draws; at an address it is derived.
+            secret: Option<SecretSetting> {
+                variable {
+                    SECRET = "FSGATHER_SECRET":
+                    "What a process must know to join, wherever ranks meet; in a directory besides what rank 0 draws. Ranks that were given different ones are told so." [
+                        "32 random bytes in hexadecimal or base64",
+                        "none; at an address it is derived from the job then"
+                    ];
+                    SECRET_FILE = "FSGATHER_SECRET_FILE":
+                    "A file that holds the secret, of this user or root and closed to others, as by mode `0600`; it counts when `FSGATHER_SECRET` is not set." [
+                        "a path",
+                        "none"
+                    ]
+                }
+                help { "what ranks must know to join" }
+                value { read read::secret, show show::secret }
+                argument {}
+            }
+            encrypt: bool {
+                variable {
+                    ENCRYPT = "FSGATHER_ENCRYPT":
+                    "What goes over connections between hosts is always encrypted. With `1` nothing takes another way over a network either: messages do not move to marker files, `auto` puts no payloads into files that are not on a local disk, and `markers` and `filesys` are refused there."
+                }
+                help {}
+                value { default false, such as "1" }
+                argument {}
+            }
+            rank: Rank {
+                variable {
+                    RANK = "FSGATHER_RANK":
+                    "The rank of this process; it counts together with `FSGATHER_WORLD_SIZE` only." [
+                        "a number from 0",
+                        "from the launcher"
+                    ]
+                }
+                help { "who this is, with FSGATHER_WORLD_SIZE" }
+                value { take read::rank, show show::rank }
+                argument { rank: u32 = |rank| Ok(Rank::new(rank)) }
+            }
+            world_size: WorldSize {
+                variable {
+                    WORLD_SIZE = "FSGATHER_WORLD_SIZE":
+                    "How many ranks there are; it counts together with `FSGATHER_RANK`, or in a pod of a Kubernetes indexed Job." [
+                        "a number from 1",
+                        "from the launcher"
+                    ]
+                }
+                help {}
+                value { take read::world_size, show show::world_size }
+                argument { world_size: u32 = WorldSize::new }
+            }
+            local_rank: Option<u32> {
+                variable {
+                    LOCAL_RANK = "FSGATHER_LOCAL_RANK":
+                    "The number of this process among those on its host." [
+                        "a number from 0",
+                        "from the launcher"
+                    ]
+                }
+                help {}
+                value { take read::local_rank, show show::local_rank }
+                argument {}
+            }
+            local_size: Option<u32> {
+                variable {
+                    LOCAL_WORLD_SIZE = "FSGATHER_LOCAL_WORLD_SIZE":
+                    "How many ranks there are on this host." [
+                        "a number from 1",
+                        "from the launcher"
+                    ]
+                }
+                help {}
+                value { take read::local_size, show show::local_size }
+                argument {}
+            }
+            join_timeout: Duration {
+                variable {
+                    JOIN_TIMEOUT = "FSGATHER_JOIN_TIMEOUT":
+                    "How long to wait for all ranks to meet."
+                }
+                help { "how long ranks wait for each other to meet" }
+                value { default DEFAULT_JOIN_TIMEOUT, such as "5m" }
+                argument { join_timeout: Duration = above_zero }
+            }
+            timeout: Duration {
+                variable {
+                    TIMEOUT = "FSGATHER_TIMEOUT":
+                    "How long to wait in a call since anything last moved."
+                }
+                help { "how long nothing may move, without --timeout" }
+                value { default DEFAULT_TIMEOUT, such as "30m" }
+                argument { timeout: Duration = above_zero }
+            }
+            port: PortRange {
+                variable {
+                    PORT = "FSGATHER_PORT":
+                    "Where rank 0 and neighbours listen." ["`0`, any free port"]
+                }
+                help {}
+                value { default PortRange::ANY, such as "60001-60999", show show::port }
+                argument {}
+            }
+            interfaces: InterfaceFilter {
+                variable {
+                    INTERFACE = "FSGATHER_INTERFACE":
+                    "The network interfaces whose addresses are published, and listened at, beside the loopback." ["all"]
+                }
+                help {}
+                value { default InterfaceFilter::any(), such as "ib0,10.1.0.0/16" }
+                argument {}
+            }
+            /// In bytes, before [`Settings::inline_bound`] limits it.
+            inline_limit: u64 {
+                variable {
+                    INLINE_LIMIT = "FSGATHER_INLINE_LIMIT":
+                    "Payloads up to this size travel with the control messages and make no file; never above 4 MiB divided by the world size."
+                }
+                help {}
+                value { default DEFAULT_INLINE_LIMIT, such as "64KiB", show show::inline_limit }
+                argument { inline_limit: u64 = Ok }
+            }
+            /// Whether this build can do so is not checked here.
+            compression: CompressionSetting {
+                variable {
+                    COMPRESS = "FSGATHER_COMPRESS":
+                    "How payload files of this rank are compressed, for file systems on which bytes are dear; `zstd` means `zstd:3`. Small payloads that make no file are not. It needs the cargo feature `lz4` or `zstd`, on all ranks, which the command-line tool has."
+                }
+                help {}
+                value { default CompressionSetting::None, such as "zstd:3" }
+                argument { compression: CompressionSetting = Ok }
+            }
+            /// It is not checked here.
+            log: String {
+                variable {
+                    LOG = "FSGATHER_LOG":
+                    "What the command-line tool says on standard error, and Python programs that have set up no logging. Where more than warnings is asked for, with the time; `debug` says of each call how long it took, who came last, and how long that was waited for. `-q` and `-v` go before it, but those of `fsgather run` do not go before what its ranks find in this."
+                }
+                help { "what is said of the work, such as info; see -v" }
+                value { default "warn".to_owned(), such as "fsgather=debug" }
+                argument {}
+            }
+            progress: Progress {
+                variable {
+                    PROGRESS = "FSGATHER_PROGRESS":
+                    "Whether long work of the command-line tool shows how far it has come: by a line that changes on a terminal, of all ranks together under `fsgather run`; elsewhere `fsgather gather` says a line after a second and every 30 seconds on the rank that receives, rank 0 if all do."
+                }
+                help { "`off`: shows no progress" }
+                value { default Progress::Auto, such as "off" }
+                argument {}
+            }
+        }
+    };
+}

@@ -1,0 +1,33 @@
+//! What carries the messages of ranks: [`Control`].
+
+use std::fmt;
+
+/// How ranks talk to each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Control {
+    /// TCP, and marker files once it is clear, while the world forms, that a rank cannot reach rank 0.
+    #[default]
+    Auto,
+    /// TCP, or an error.
+    Tcp,
+    /// Marker files in the shared directory.
+    Markers,
+}
+
+impl Control {
+    /// Its word.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Tcp => "tcp",
+            Self::Markers => "markers",
+        }
+    }
+}
+
+impl fmt::Display for Control {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
