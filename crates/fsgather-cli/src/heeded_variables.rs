@@ -2,7 +2,8 @@
 
 use fsgather_config::{
     environment::{
-        CONTROL, DIR, JOB, JOIN_TIMEOUT, LOG, PROGRESS, RANK, RENDEZVOUS, SECRET, TIMEOUT, TRANSPORT,
+        CONTROL, DIR, JOB, JOIN_TIMEOUT, LOG, PROGRESS, RANK, RENDEZVOUS, SECRET, TIMEOUT,
+        TRANSPORT,
     },
     settings::variables,
 };
@@ -17,7 +18,10 @@ const PLACES: Rows = &[(DIR, Some("where to look, if no DIR is given; else EXP_D
 const STARTING: Rows = &[
     (DIR, None),
     (PROGRESS, None),
-    (LOG, Some("what ranks say of their work; else as -q and -v say")),
+    (
+        LOG,
+        Some("what ranks say of their work; else as -q and -v say"),
+    ),
 ];
 
 /// Of verbs that are done as a rank.

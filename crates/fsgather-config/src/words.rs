@@ -32,7 +32,7 @@ fn wrong(name: &str, word: &Word, right: &str) -> Error {
     let shown = match word {
         Word::Number(number) => number.to_string(),
         Word::Fraction(number) => number.to_string(),
-        Word::Text(text) => format!("{text:?}"),
+        Word::Text(text) => format!("{:?}", text.to_string_lossy()),
     };
     Error::config(format!("{name}={shown} {right}"))
 }
@@ -63,7 +63,13 @@ impl FromWord for Duration {
         };
         duration
             .filter(|duration| !duration.is_zero())
-            .ok_or_else(|| wrong(name, &word, "is not a positive number of seconds, such as 1800"))
+            .ok_or_else(|| {
+                wrong(
+                    name,
+                    &word,
+                    "is not a positive number of seconds, such as 1800",
+                )
+            })
     }
 }
 

@@ -32,7 +32,10 @@ impl How {
     /// The same for the library, and for objects.
     pub(crate) fn take(self) -> PyResult<(Carrying, CallOptions)> {
         let options = CallOptions {
-            transport: self.transport.map(|said| word("transport", said)).transpose()?,
+            transport: self
+                .transport
+                .map(|said| word("transport", said))
+                .transpose()?,
             directory: self.directory,
             timeout: self.timeout.map(|said| word("timeout", said)).transpose()?,
             bound: self.max_size,
@@ -68,6 +71,5 @@ impl From<Said> for Word {
 
 /// What the argument of this name means.
 fn word<T: FromWord>(name: &str, said: Said) -> PyResult<T> {
-    T::from_word(name, said.into())
-        .map_err(|error| Python::attach(|py| errors::raise(py, &error)))
+    T::from_word(name, said.into()).map_err(|error| Python::attach(|py| errors::raise(py, &error)))
 }

@@ -9,10 +9,7 @@ use std::{
     time::Duration,
 };
 
-use fsgather_config::{
-    environment::Variables,
-    settings::Settings,
-};
+use fsgather_config::{environment::Variables, settings::Settings};
 use fsgather_control::{means_loopback_only, meet};
 use fsgather_core::{Error, Exchange, Interrupt, ProcessId, Start};
 use fsgather_store::liveness;

@@ -57,7 +57,12 @@ fn render() -> String {
     let optional = |name: Option<&str>| name.map_or_else(String::new, |name| code(&name));
     let mut page = HEAD.to_owned();
     for variable in variables() {
-        let Variable { name, also, meaning, .. } = variable;
+        let Variable {
+            name,
+            also,
+            meaning,
+            ..
+        } = variable;
         let (values, default) = (variable.values(), variable.default());
         let also = also.iter().map(code).collect::<Vec<_>>().join(", ");
         writeln!(

@@ -4,9 +4,7 @@ use std::path::PathBuf;
 
 use fsgather_core::{Error, Rank, WorldSize};
 
-use super::{
-    Origin, Secret, SecretSetting, Setting, Transport, value::SettingValue,
-};
+use super::{Origin, Secret, SecretSetting, Setting, Transport, value::SettingValue};
 use crate::{
     environment::{self, Variables, refusal},
     launcher::{Detection, Family},
@@ -101,11 +99,11 @@ pub(super) fn local_size(from: &Reader<'_>) -> Setting<Option<u32>> {
 /// `FSGATHER_DIR`, else the original's variable.
 pub(super) fn directory(from: &Reader<'_>) -> Setting<Option<PathBuf>> {
     let names = [environment::DIR, environment::EXP_DIR];
-    let named = names.into_iter().find_map(|name| {
+    let path = names.into_iter().find_map(|name| {
         let path = from.variables.get(name)?;
         Some(Setting::variable(Some(path.into()), name))
     });
-    named.unwrap_or(Setting::default(None))
+    path.unwrap_or(Setting::default(None))
 }
 
 /// The original's switches, the file system's first.

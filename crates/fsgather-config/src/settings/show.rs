@@ -14,7 +14,10 @@ pub(super) fn directory(settings: &Settings) -> String {
     } else {
         "the working directory"
     };
-    or(settings.directory.value.as_ref().map(|path| path.display()), default)
+    or(
+        settings.directory.value.as_ref().map(|path| path.display()),
+        default,
+    )
 }
 
 pub(super) fn rendezvous(settings: &Settings) -> String {
@@ -60,7 +63,10 @@ pub(super) fn port(settings: &Settings) -> String {
 
 pub(super) fn inline_limit(settings: &Settings) -> String {
     let world_size = settings.world_size.value;
-    let (limit, bound) = (settings.inline_limit.value, settings.inline_bound(world_size));
+    let (limit, bound) = (
+        settings.inline_limit.value,
+        settings.inline_bound(world_size),
+    );
     if bound < limit {
         let (limit, bound) = (bytes_text(limit), bytes_text(bound));
         format!("{limit}, but {bound} in a world of {world_size}")

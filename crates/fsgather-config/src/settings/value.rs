@@ -5,7 +5,8 @@ use std::time::Duration;
 use fsgather_core::typed_duration_text;
 
 use super::{
-    CompressionSetting, DirMode, InterfaceFilter, PortRange, RendezvousSetting, choice::Choice, parse,
+    CompressionSetting, DirMode, InterfaceFilter, PortRange, RendezvousSetting, choice::Choice,
+    parse,
 };
 
 /// A type that settings have.

@@ -1,10 +1,11 @@
 //! Describes each variable of a setting, for the reference page and for help: [`Variable`].
 
 use super::{
-    CompressionSetting, Control, DEFAULT_INLINE_LIMIT, DEFAULT_JOIN_TIMEOUT, DEFAULT_TIMEOUT, DirMode,
-    Duration, InterfaceFilter, PortRange, Progress, RendezvousSetting, Transport, value::SettingValue,
+    CompressionSetting, Control, DEFAULT_INLINE_LIMIT, DEFAULT_JOIN_TIMEOUT, DEFAULT_TIMEOUT,
+    DirMode, Duration, InterfaceFilter, PortRange, Progress, RendezvousSetting, Transport,
+    value::SettingValue,
 };
-use crate::environment::*;
+use crate::environment;
 
 /// What a variable is called and what it does.
 #[derive(Clone, Copy, Debug)]
@@ -46,8 +47,8 @@ macro_rules! describe {
     ($type:ty, { $($help:literal)? }, { default $default:expr, $($value:tt)* },
      $constant:ident = $name:literal $(or $($older:ident)+)?: $meaning:literal) => {
         Variable {
-            name: $constant,
-            also: &[$($($older),+)?],
+            name: environment::$constant,
+            also: &[$($(environment::$older),+)?],
             meaning: $meaning,
             help: concat!($($help)?),
             values: <$type as SettingValue>::values,
@@ -58,8 +59,8 @@ macro_rules! describe {
     ($type:ty, { $($help:literal)? }, $value:tt,
      $constant:ident = $name:literal $(or $($older:ident)+)?: $meaning:literal [$default:literal]) => {
         Variable {
-            name: $constant,
-            also: &[$($($older),+)?],
+            name: environment::$constant,
+            also: &[$($(environment::$older),+)?],
             meaning: $meaning,
             help: concat!($($help)?),
             values: <$type as SettingValue>::values,
@@ -70,8 +71,8 @@ macro_rules! describe {
     ($type:ty, { $($help:literal)? }, $value:tt,
      $constant:ident = $name:literal $(or $($older:ident)+)?: $meaning:literal [$values:literal, $default:literal]) => {
         Variable {
-            name: $constant,
-            also: &[$($($older),+)?],
+            name: environment::$constant,
+            also: &[$($(environment::$older),+)?],
             meaning: $meaning,
             help: concat!($($help)?),
             values: || $values.to_owned(),
