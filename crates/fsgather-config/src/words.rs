@@ -1,4 +1,4 @@
-//! What a program of a language without our types says of a setting: [`Word`], and what is made of it.
+//! Reads what a program of a language without our types says of a setting: [`Word`].
 
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 

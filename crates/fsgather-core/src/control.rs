@@ -1,4 +1,4 @@
-//! What carries the messages of ranks: [`Control`].
+//! Names the carrier of messages between ranks: [`Control`].
 
 use std::fmt;
 

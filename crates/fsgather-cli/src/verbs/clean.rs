@@ -44,7 +44,7 @@ has changed for the age given and whose beat stands still for 30 seconds. Never
 removed: what shows life, what other users own, what holds anything unknown.
 Of more than 12 things what more than 5 have in common is one line; --long shows
 each. To root this and `inspect` say the line that has others clean up theirs.
-Each removal is told as it happens. Several go at a time. A signal ends it between
+Several go at a time, and each is told as it happens. A signal ends it between
 two files; it then says what has gone and what has not.
 
 With --json, standard output carries
