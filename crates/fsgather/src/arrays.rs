@@ -9,12 +9,13 @@ use serde::{Deserialize, Serialize};
 use crate::{
     blocking::step_aside,
     call_builder::CallBuilder,
-    codec::{self, Codec},
+    codec::Codec,
     collective::Started,
     communicator::Communicator,
     element::Element,
+    pieces::Pieces,
     set_up,
-    transfer::{manner::Manner, source::Source, stream::Stream},
+    transfer::{manner::Manner, stream::Stream},
 };
 
 /// What a rank says of its array before anything moves.
@@ -254,14 +255,8 @@ impl<C: Codec> CallBuilder<'_, C> {
             })?;
             let standard = array.as_standard_layout();
             let own = standard.as_slice().unwrap_or_default();
-            let mut started = Started::new(
-                inner,
-                &self.route(),
-                call,
-                manner,
-                codec::BYTES,
-                Source::Slice(T::as_bytes(own)),
-            )?;
+            let input = Pieces::from(T::as_bytes(own)).into();
+            let mut started = Started::new(inner, &self.route(), call, manner, input)?;
             started.finish(|started, received| {
                 if received.incoming.is_none() {
                     started.read_streams(received, |_, _| Ok(()))?;

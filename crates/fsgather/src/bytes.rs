@@ -2,19 +2,18 @@
 
 use std::{io::Read, panic::Location};
 
-use fsgather_core::{Call, Error, Operation, Rank};
-use fsgather_store::{Encoding, Payload};
+use fsgather_core::{Error, Operation, Rank};
+use fsgather_store::Payload;
 
 use crate::{
-    blocking::step_aside,
     call_builder::CallBuilder,
-    codec,
-    collective::{Received, Started, copy},
+    collective::{Received, Started},
     communicator::Communicator,
+    group_state::GroupState,
     parts::Parts,
     pending::Pending,
     pieces::Pieces,
-    transfer::{manner::Manner, source::Source},
+    transfer::{manner::Manner, source::Input},
 };
 
 impl<C> Communicator<C> {
@@ -165,8 +164,8 @@ impl<C> CallBuilder<'_, C> {
         bytes: impl Into<Pieces<'a>>,
         root: impl Into<Rank>,
     ) -> Result<Payload, Error> {
-        let location = Location::caller();
-        self.broadcast_source(root.into(), bytes.into().into_source(), location)
+        let bytes: Pieces<'_> = bytes.into();
+        self.broadcast_input(root.into(), bytes.into(), Location::caller())
     }
 
     /// As [`Communicator::broadcast_from`].
@@ -180,7 +179,7 @@ impl<C> CallBuilder<'_, C> {
         source: &mut dyn Read,
         root: impl Into<Rank>,
     ) -> Result<Payload, Error> {
-        self.broadcast_source(root.into(), stream(source), Location::caller())
+        self.broadcast_input(root.into(), Input::stream(source), Location::caller())
     }
 
     /// As [`Communicator::all_gather_bytes`].
@@ -190,7 +189,8 @@ impl<C> CallBuilder<'_, C> {
     /// Those of [`Communicator::all_gather_bytes`], and [`Error::TooLarge`] if there is a bound.
     #[track_caller]
     pub fn all_gather_bytes<'a>(self, bytes: impl Into<Pieces<'a>>) -> Result<Vec<Payload>, Error> {
-        self.all_gather_source(bytes.into().into_source(), Location::caller())
+        let bytes: Pieces<'_> = bytes.into();
+        self.all_gather_input(bytes.into(), Location::caller())
     }
 
     /// As [`Communicator::all_gather_from`].
@@ -200,7 +200,7 @@ impl<C> CallBuilder<'_, C> {
     /// Those of [`Communicator::all_gather_from`], and [`Error::TooLarge`] if there is a bound.
     #[track_caller]
     pub fn all_gather_from(self, source: &mut dyn Read) -> Result<Vec<Payload>, Error> {
-        self.all_gather_source(stream(source), Location::caller())
+        self.all_gather_input(Input::stream(source), Location::caller())
     }
 
     /// As [`Communicator::gather_bytes`].
@@ -214,8 +214,8 @@ impl<C> CallBuilder<'_, C> {
         bytes: impl Into<Pieces<'a>>,
         root: impl Into<Rank>,
     ) -> Result<Option<Parts<Payload>>, Error> {
-        let location = Location::caller();
-        self.gather_source(root.into(), bytes.into().into_source(), location)
+        let bytes: Pieces<'_> = bytes.into();
+        self.gather_input(root.into(), bytes.into(), Location::caller())
     }
 
     /// As [`Communicator::gather_from`].
@@ -229,7 +229,7 @@ impl<C> CallBuilder<'_, C> {
         source: &mut dyn Read,
         root: impl Into<Rank>,
     ) -> Result<Option<Parts<Payload>>, Error> {
-        self.gather_source(root.into(), stream(source), Location::caller())
+        self.gather_input(root.into(), Input::stream(source), Location::caller())
     }
 
     /// As [`Communicator::start_all_gather_bytes`].
@@ -243,9 +243,8 @@ impl<C> CallBuilder<'_, C> {
         bytes: impl Into<Pieces<'a>>,
     ) -> Result<Pending<Vec<Payload>>, Error> {
         let call = self.made(Operation::StartAllGather, Location::caller())?;
-        let source = bytes.into().into_source();
-        let started = step_aside(|| self.start_bytes(call, Manner::Kept, source))?;
-        Ok(Pending::new(started.detached(), all))
+        let bytes: Pieces<'_> = bytes.into();
+        self.start(call, bytes.into(), all)
     }
 
     /// As [`Communicator::start_gather_bytes`].
@@ -259,83 +258,59 @@ impl<C> CallBuilder<'_, C> {
         bytes: impl Into<Pieces<'a>>,
         root: impl Into<Rank>,
     ) -> Result<Pending<Option<Parts<Payload>>>, Error> {
-        let root = self.root(root)?;
-        let call = self.made(Operation::Gather, Location::caller())?;
-        let (call, source) = (call.with_root(root), bytes.into().into_source());
-        let started = step_aside(|| self.start_bytes(call, Manner::Kept, source))?;
-        Ok(Pending::new(started.detached(), |started, received| {
+        let call = self.rooted(Operation::Gather, root.into(), Location::caller())?;
+        let bytes: Pieces<'_> = bytes.into();
+        self.start(call, bytes.into(), |started, received| {
             Ok(parts(started, received))
-        }))
-    }
-
-    fn broadcast_source(
-        self,
-        root: Rank,
-        (encoding, source): (Encoding, Source<'_>),
-        location: &Location<'_>,
-    ) -> Result<Payload, Error> {
-        let root = self.root(root)?;
-        let call = self.made(Operation::Broadcast, location)?.with_root(root);
-        step_aside(|| {
-            let is_root = self.communicator.rank() == root;
-            let source = if is_root { source } else { Source::Nothing };
-            let mut started = self.start_bytes(call, Manner::Passing, (encoding, source))?;
-            started.finish(|started, received| started.read_one(received, root))
         })
     }
 
-    fn all_gather_source(
+    fn broadcast_input(
         self,
-        source: (Encoding, Source<'_>),
+        root: Rank,
+        input: Input<'_>,
+        location: &Location<'_>,
+    ) -> Result<Payload, Error> {
+        let call = self.rooted(Operation::Broadcast, root, location)?;
+        let input = input.only_if(self.communicator.rank() == root);
+        self.run(call, Manner::Passing, input, |started, received| {
+            started.read_one(received, root)
+        })
+    }
+
+    fn all_gather_input(
+        self,
+        input: Input<'_>,
         location: &Location<'_>,
     ) -> Result<Vec<Payload>, Error> {
         let call = self.made(Operation::AllGather, location)?;
-        step_aside(|| {
-            let mut started = self.start_bytes(call, Manner::Passing, source)?;
-            started.finish(all)
-        })
+        self.run(call, Manner::Passing, input, all)
     }
 
-    fn gather_source(
+    fn gather_input(
         self,
         root: Rank,
-        source: (Encoding, Source<'_>),
+        input: Input<'_>,
         location: &Location<'_>,
     ) -> Result<Option<Parts<Payload>>, Error> {
-        let root = self.root(root)?;
-        let call = self.made(Operation::Gather, location)?.with_root(root);
-        step_aside(|| {
-            let mut started = self.start_bytes(call, Manner::KeptForReader, source)?;
-            started.finish(|started, received| Ok(parts(started, received)))
+        let call = self.rooted(Operation::Gather, root, location)?;
+        self.run(call, Manner::KeptForReader, input, |started, received| {
+            Ok(parts(started, received))
         })
     }
-
-    fn start_bytes<'b>(
-        &self,
-        call: Call,
-        manner: Manner,
-        (encoding, source): (Encoding, Source<'b>),
-    ) -> Result<Started<'b>, Error> {
-        let inner = &self.communicator.inner;
-        Started::new(inner, &self.route(), call, manner, encoding, source)
-    }
-}
-
-/// A source that is copied to where the payload goes.
-fn stream(source: &mut dyn Read) -> (Encoding, Source<'_>) {
-    let source = Source::Written(Box::new(|session, outgoing| {
-        copy(session, source, outgoing)
-    }));
-    (codec::BYTES, source)
 }
 
 /// What a call has brought, for those who get everything.
 fn all(started: &Started<'_>, received: Received) -> Result<Vec<Payload>, Error> {
-    started.read_all(received, |_, payload| Ok(payload))
+    started.read_all(received, as_it_is)
 }
 
 /// What a call has brought, for a root that reads by and by.
-fn parts(started: &Started<'_>, received: Received) -> Option<Parts<Payload>> {
-    let take = Box::new(|_: &_, _: Rank, payload| Ok(payload));
-    started.parts(received, take)
+pub(crate) fn parts(started: &Started<'_>, received: Received) -> Option<Parts<Payload>> {
+    started.parts(received, Box::new(as_it_is))
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "others decode")]
+fn as_it_is(_: &GroupState, _: Rank, payload: Payload) -> Result<Payload, Error> {
+    Ok(payload)
 }

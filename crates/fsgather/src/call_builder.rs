@@ -4,7 +4,15 @@ use std::{panic::Location, path::PathBuf, time::Duration};
 
 use fsgather_core::{Call, Error, Operation, Rank, Site};
 
-use crate::{blocking::step_aside, codec::Postcard, communicator::Communicator, route::Route};
+use crate::{
+    blocking::step_aside,
+    codec::Postcard,
+    collective::{Received, Started},
+    communicator::Communicator,
+    pending::Pending,
+    route::Route,
+    transfer::{manner::Manner, source::Input},
+};
 use fsgather_config::settings::Transport;
 
 /// Longer than any job, and short enough for clocks.
@@ -182,6 +190,41 @@ impl<C> CallBuilder<'_, C> {
     /// The root of a call, if there is such a rank.
     pub(crate) fn root(&self, root: impl Into<Rank>) -> Result<Rank, Error> {
         self.communicator.world_size().rank(root.into().get())
+    }
+
+    /// The same for a call with a root.
+    pub(crate) fn rooted(
+        &self,
+        operation: Operation,
+        root: Rank,
+        location: &Location<'_>,
+    ) -> Result<Call, Error> {
+        let root = self.root(root)?;
+        Ok(self.made(operation, location)?.with_root(root))
+    }
+
+    /// Makes a call, and reads what it brings.
+    pub(crate) fn run<'b, R>(
+        &self,
+        call: Call,
+        manner: Manner,
+        input: Input<'b>,
+        read: impl FnOnce(&Started<'b>, Received) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let inner = &self.communicator.inner;
+        step_aside(|| Started::new(inner, &self.route(), call, manner, input)?.finish(read))
+    }
+
+    /// Starts a call, which reads what it brings when it is asked for.
+    pub(crate) fn start<R>(
+        &self,
+        call: Call,
+        input: Input<'_>,
+        read: impl FnOnce(&Started<'static>, Received) -> Result<R, Error> + Send + 'static,
+    ) -> Result<Pending<R>, Error> {
+        let inner = &self.communicator.inner;
+        let started = step_aside(|| Started::new(inner, &self.route(), call, Manner::Kept, input))?;
+        Ok(Pending::new(started.detached(), read))
     }
 
     /// The place of the call, for messages.

@@ -1,17 +1,13 @@
 //! One whole collective call, from this rank's payload to what it receives: [`Started`] when it has been
 //! announced, [`Received`] when all have.
 
-use std::{
-    io::{ErrorKind, Read},
-    sync::Arc,
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use fsgather_control::mesh::{Halted, Mesh};
 use fsgather_core::{Call, Error, Rank, Verdict};
 use fsgather_rendezvous::local_context::is_dispensable;
-use fsgather_store::{Encoding, Payload};
+use fsgather_store::Payload;
 
 #[cfg(feature = "ndarray")]
 use crate::transfer::stream::Stream;
@@ -28,7 +24,7 @@ use crate::{
         outgoing::{Outgoing, Ready},
         relay,
         session::Session,
-        source::{Own, Source},
+        source::{Input, Own},
     },
 };
 use fsgather_config::settings::Transport;
@@ -58,14 +54,13 @@ impl<'a> Started<'a> {
         route: &Route,
         mut call: Call,
         manner: Manner,
-        encoding: Encoding,
-        source: Source<'a>,
+        input: Input<'a>,
     ) -> Result<Self, Error> {
         call.way = Some(Box::new(route.way()));
         let place = set_up::place_for(inner, route, &call)?;
         let session = Session::begin(inner, call)?;
-        let ready = publish(&session, route, &place, manner, encoding, source)
-            .map_err(|cause| session.fail(cause))?;
+        let ready =
+            publish(&session, route, &place, manner, input).map_err(|cause| session.fail(cause))?;
         session
             .contribute(ready.contribution, ready.len)
             .inspect_err(|_| forget(&session, &place))?;
@@ -145,12 +140,13 @@ impl<'a> Started<'a> {
     pub(crate) fn read_all<R>(
         &self,
         received: Received,
-        take: impl FnMut(Rank, Payload) -> Result<R, Error>,
+        take: impl Fn(&GroupState, Rank, Payload) -> Result<R, Error>,
     ) -> Result<Vec<R>, Error> {
         let session = &self.session;
         let incoming = received.incoming.unwrap_or_default();
+        let taking = |rank, payload| take(&session.inner, rank, payload);
         let results =
-            incoming::read_all(session, incoming, take).map_err(|cause| session.fail(cause))?;
+            incoming::read_all(session, incoming, taking).map_err(|cause| session.fail(cause))?;
         self.end(received.acknowledge);
         Ok(results)
     }
@@ -270,8 +266,7 @@ fn publish<'a>(
     route: &Route,
     place: &Place,
     manner: Manner,
-    encoding: Encoding,
-    source: Source<'a>,
+    input: Input<'a>,
 ) -> Result<Ready<'a>, Error> {
     if let Place::Files(files) = place {
         files.check()?;
@@ -281,8 +276,8 @@ fn publish<'a>(
     // Messages that go through files had better not carry payloads for which there is no room.
     let has_another_way = route.transport == Transport::Auto && context.links.is_some();
     let is_dispensable = |problem: &Error| has_another_way && is_dispensable(problem, is_named);
-    let outgoing = Outgoing::new(session, place, manner, encoding, &is_dispensable);
-    let ready = outgoing.take_all(source)?;
+    let outgoing = Outgoing::new(session, place, manner, input.encoding, &is_dispensable);
+    let ready = outgoing.take_all(input.source)?;
     if let (Place::Mesh(mesh), 1..) = (place, ready.own.len()) {
         // A neighbour that cannot be reached is better told of before the verdict than after it.
         let inner = &session.inner;
@@ -341,25 +336,4 @@ fn pass_on(
         }
     }
     Ok(())
-}
-
-/// Copies a source to where the payload goes, a chunk at a time.
-pub(crate) fn copy(
-    session: &Session,
-    source: &mut dyn Read,
-    outgoing: &mut Outgoing<'_>,
-) -> Result<(), Error> {
-    const AT_ONCE: usize = 1 << 20;
-    let mut chunk = vec![0; AT_ONCE];
-    loop {
-        match source.read(&mut chunk) {
-            Ok(0) => return Ok(()),
-            Ok(read) => outgoing.take(&chunk[..read])?,
-            // A source that has nothing for long says so: time to see whether the call still stands.
-            Err(error) if error.kind() == ErrorKind::Interrupted => session.moved(0)?,
-            Err(error) => {
-                return Err(session.raised(error.to_string()));
-            }
-        }
-    }
 }

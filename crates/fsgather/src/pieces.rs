@@ -3,7 +3,10 @@
 use bytes::Bytes;
 use fsgather_store::Encoding;
 
-use crate::{codec, transfer::source::Source};
+use crate::{
+    codec,
+    transfer::source::{Input, Source},
+};
 
 /// The bytes that a rank hands over in a call: a slice, [`Bytes`], or several of these.
 ///
@@ -44,7 +47,7 @@ enum Content<'a> {
     Failure(String),
 }
 
-impl<'a> Pieces<'a> {
+impl Pieces<'_> {
     /// The encoding of what the Python package hands over: values of Python, by its own codec.
     pub const PYTHON: u8 = 32;
 
@@ -92,17 +95,19 @@ impl<'a> Pieces<'a> {
             Content::Failure(_) => 0,
         }
     }
+}
 
-    pub(crate) fn into_source(self) -> (Encoding, Source<'a>) {
-        let source = match self.content {
-            Content::Slice(slice) => Source::Slice(slice),
-            Content::Shared(bytes) => Source::Shared(bytes),
-            Content::List(list) => Source::Pieces(list),
-            Content::Failure(reason) => {
-                Source::Written(Box::new(|session, _| Err(session.raised(reason))))
-            }
-        };
-        (self.encoding, source)
+impl<'a> From<Pieces<'a>> for Input<'a> {
+    fn from(pieces: Pieces<'a>) -> Self {
+        Self {
+            encoding: pieces.encoding,
+            source: match pieces.content {
+                Content::Slice(slice) => Source::Slice(slice),
+                Content::Shared(bytes) => Source::Shared(bytes),
+                Content::List(list) => Source::Pieces(list),
+                Content::Failure(reason) => Source::Failure(reason),
+            },
+        }
     }
 }
 

@@ -1,23 +1,23 @@
 //! Collective calls for values: broadcast, gather, all-gather, and those that go on in the background.
 
-use std::{panic::Location, sync::Arc};
+use std::panic::Location;
 
 use fsgather_core::{Call, Error, Operation, Rank};
-use fsgather_store::Payload;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    blocking::step_aside,
     build_identity::type_tag,
+    bytes,
     call_builder::CallBuilder,
     codec::{self, Codec},
-    collective::Started,
     communicator::Communicator,
-    group_state::GroupState,
     parts::{Parts, Take},
     pending::Pending,
     records::{self, Records},
-    transfer::{manner::Manner, source::Source},
+    transfer::{
+        manner::Manner,
+        source::{Input, Source},
+    },
 };
 
 impl<C: Codec> Communicator<C> {
@@ -177,19 +177,6 @@ impl<C: Codec> Communicator<C> {
     {
         self.call().start_gather(value, root)
     }
-
-    fn decode<T: DeserializeOwned>(&self, rank: Rank, payload: &[u8]) -> Result<T, Error> {
-        let inner: &Arc<GroupState> = &self.inner;
-        codec::decode(&self.codec, payload, inner.peer(rank), &inner.me())
-    }
-
-    /// Decodes what a gather brings, whenever the root asks for it.
-    fn taking<T: DeserializeOwned>(&self) -> Take<T> {
-        let codec = self.codec.clone();
-        Box::new(move |inner, rank, payload| {
-            codec::decode(&codec, &payload, inner.peer(rank), &inner.me())
-        })
-    }
 }
 
 impl<C: Codec> CallBuilder<'_, C> {
@@ -203,19 +190,20 @@ impl<C: Codec> CallBuilder<'_, C> {
     where
         T: Serialize + DeserializeOwned,
     {
-        let root = self.root(root)?;
-        let call = self.typed::<T>(Operation::Broadcast, Location::caller())?;
-        let call = call.with_root(root);
-        step_aside(|| {
-            let source = if self.communicator.rank() == root {
-                self.encoded(value)
-            } else {
-                Source::Nothing
-            };
-            let mut started = self.start(call, Manner::Passing, source)?;
-            let payload = started.finish(|started, received| started.read_one(received, root))?;
-            self.communicator.decode(root, &payload)
-        })
+        let root = root.into();
+        let call = self.rooted(Operation::Broadcast, root, Location::caller())?;
+        let input = self.encoded(value);
+        let input = input.only_if(self.communicator.rank() == root);
+        let decode = decoding(&self.communicator.codec);
+        self.run(
+            self.typed::<T>(call),
+            Manner::Passing,
+            input,
+            |started, received| {
+                let payload = started.read_one(received, root)?;
+                decode(&self.communicator.inner, root, payload)
+            },
+        )
     }
 
     /// As [`Communicator::all_gather`].
@@ -228,15 +216,14 @@ impl<C: Codec> CallBuilder<'_, C> {
     where
         T: Serialize + DeserializeOwned,
     {
-        let call = self.typed::<T>(Operation::AllGather, Location::caller())?;
-        step_aside(|| {
-            let mut started = self.start(call, Manner::Passing, self.encoded(value))?;
-            started.finish(|started, received| {
-                started.read_all(received, |rank, payload| {
-                    self.communicator.decode(rank, &payload)
-                })
-            })
-        })
+        let call = self.made(Operation::AllGather, Location::caller())?;
+        let decode = decoding(&self.communicator.codec);
+        self.run(
+            self.typed::<T>(call),
+            Manner::Passing,
+            self.encoded(value),
+            |started, received| started.read_all(received, decode),
+        )
     }
 
     /// As [`Communicator::gather`].
@@ -249,14 +236,14 @@ impl<C: Codec> CallBuilder<'_, C> {
     where
         T: Serialize + DeserializeOwned,
     {
-        let root = self.root(root)?;
-        let call = self.typed::<T>(Operation::Gather, Location::caller())?;
-        let call = call.with_root(root);
-        step_aside(|| {
-            let mut started = self.start(call, Manner::KeptForReader, self.encoded(value))?;
-            let take = self.communicator.taking();
-            started.finish(|started, received| Ok(started.parts(received, take)))
-        })
+        let call = self.rooted(Operation::Gather, root.into(), Location::caller())?;
+        let decode = decoding(&self.communicator.codec);
+        self.run(
+            self.typed::<T>(call),
+            Manner::KeptForReader,
+            self.encoded(value),
+            |started, received| Ok(started.parts(received, decode)),
+        )
     }
 
     /// As [`Communicator::gather_records`].
@@ -273,27 +260,19 @@ impl<C: Codec> CallBuilder<'_, C> {
     where
         T: Serialize + DeserializeOwned,
     {
-        let root = self.root(root)?;
-        let call = self.typed::<Records<T, C>>(Operation::Gather, Location::caller())?;
-        let call = call.with_root(root);
-        step_aside(|| {
-            let codec = &self.communicator.codec;
-            let source = Source::Written(Box::new(|session, outgoing| {
+        let call = self.rooted(Operation::Gather, root.into(), Location::caller())?;
+        let codec = &self.communicator.codec;
+        let input = Input {
+            encoding: codec::many(codec),
+            source: Source::Written(Box::new(|session, outgoing| {
                 records::write(codec, session, values, outgoing)
-            }));
-            let inner = &self.communicator.inner;
-            let mut started = Started::new(
-                inner,
-                &self.route(),
-                call,
-                Manner::KeptForReader,
-                codec::many(codec),
-                source,
-            )?;
-            let take: Take<Payload> = Box::new(|_, _, payload| Ok(payload));
-            let parts = started.finish(|started, received| Ok(started.parts(received, take)))?;
-            Ok(parts.map(|parts| Records::new(parts.into_readers(), codec.clone())))
-        })
+            })),
+        };
+        let call = self.typed::<Records<T, C>>(call);
+        let parts = self.run(call, Manner::KeptForReader, input, |started, received| {
+            Ok(bytes::parts(started, received))
+        })?;
+        Ok(parts.map(|parts| Records::new(parts.into_readers(), codec.clone())))
     }
 
     /// As [`Communicator::start_all_gather`].
@@ -306,18 +285,13 @@ impl<C: Codec> CallBuilder<'_, C> {
     where
         T: Serialize + DeserializeOwned + 'static,
     {
-        let call = self.typed::<T>(Operation::StartAllGather, Location::caller())?;
-        let codec = self.communicator.codec.clone();
-        let started = step_aside(|| self.start(call, Manner::Kept, self.encoded(value)))?;
-        Ok(Pending::new(
-            started.detached(),
-            move |started, received| {
-                started.read_all(received, |rank, payload| {
-                    let inner = &started.session().inner;
-                    codec::decode(&codec, &payload, inner.peer(rank), &inner.me())
-                })
-            },
-        ))
+        let call = self.made(Operation::StartAllGather, Location::caller())?;
+        let decode = decoding(&self.communicator.codec);
+        self.start(
+            self.typed::<T>(call),
+            self.encoded(value),
+            move |started, received| started.read_all(received, decode),
+        )
     }
 
     /// As [`Communicator::start_gather`].
@@ -334,43 +308,35 @@ impl<C: Codec> CallBuilder<'_, C> {
     where
         T: Serialize + DeserializeOwned + 'static,
     {
-        let root = self.root(root)?;
-        let call = self.typed::<T>(Operation::Gather, Location::caller())?;
-        let call = call.with_root(root);
-        let take = self.communicator.taking();
-        let started = step_aside(|| self.start(call, Manner::Kept, self.encoded(value)))?;
-        Ok(Pending::new(
-            started.detached(),
-            move |started, received| Ok(started.parts(received, take)),
-        ))
-    }
-
-    fn start<'b>(
-        &self,
-        call: Call,
-        manner: Manner,
-        source: Source<'b>,
-    ) -> Result<Started<'b>, Error> {
-        let (inner, codec) = (&self.communicator.inner, &self.communicator.codec);
-        Started::new(
-            inner,
-            &self.route(),
-            call,
-            manner,
-            codec::one(codec),
-            source,
+        let call = self.rooted(Operation::Gather, root.into(), Location::caller())?;
+        let decode = decoding(&self.communicator.codec);
+        self.start(
+            self.typed::<T>(call),
+            self.encoded(value),
+            move |started, received| Ok(started.parts(received, decode)),
         )
     }
 
     /// A value on its way through the codec.
-    fn encoded<'b, T: Serialize + DeserializeOwned>(&'b self, value: &'b T) -> Source<'b> {
-        Source::Written(Box::new(|session, outgoing| {
-            codec::hand_over(&self.communicator.codec, session, value, outgoing)
-        }))
+    fn encoded<'b, T: Serialize + DeserializeOwned>(&'b self, value: &'b T) -> Input<'b> {
+        let codec = &self.communicator.codec;
+        Input {
+            encoding: codec::one(codec),
+            source: Source::Written(Box::new(|session, outgoing| {
+                codec::hand_over(codec, session, value, outgoing)
+            })),
+        }
     }
 
-    fn typed<T>(&self, operation: Operation, location: &Location<'_>) -> Result<Call, Error> {
-        let call = self.made(operation, location)?;
-        Ok(call.with_type(type_tag::<T>(&self.communicator.codec)))
+    fn typed<T>(&self, call: Call) -> Call {
+        call.with_type(type_tag::<T>(&self.communicator.codec))
     }
+}
+
+/// Decodes what a rank has handed in.
+fn decoding<T: DeserializeOwned>(codec: &impl Codec) -> Take<T> {
+    let codec = codec.clone();
+    Box::new(move |inner, rank, payload| {
+        codec::decode(&codec, &payload, inner.peer(rank), &inner.me())
+    })
 }

@@ -1,7 +1,7 @@
 //! Taking a rank's payload and deciding how it travels: [`Outgoing`].
 
 use std::{
-    io::{self, Write},
+    io::{self, ErrorKind, Read, Write},
     sync::Arc,
 };
 
@@ -33,6 +33,9 @@ const HELD: usize = 8 << 20;
 
 /// What is taken into memory in pieces of at least this length, in bytes, is shown as it comes.
 const NOTED: usize = 64 << 10;
+
+/// How much of a stream is read at once, in bytes.
+const AT_ONCE: usize = 1 << 20;
 
 /// Of why a payload is in no file others are told so many characters at most.
 const REASON: usize = 400;
@@ -148,12 +151,31 @@ impl<'a> Outgoing<'a> {
                 self.settled_or(Own::Held(bytes))?
             }
             Source::Pieces(pieces) => return self.take_pieces(&pieces),
+            Source::Stream(stream) => {
+                self.take_stream(stream)?;
+                Own::Gone
+            }
             Source::Written(write) => {
                 write(self.session, &mut self)?;
                 Own::Gone
             }
+            Source::Failure(reason) => return Err(self.session.raised(reason)),
         };
         self.finish(own)
+    }
+
+    /// Takes what a stream reads, a chunk at a time.
+    fn take_stream(&mut self, stream: &mut dyn Read) -> Result<(), Error> {
+        let mut chunk = vec![0; AT_ONCE];
+        loop {
+            match stream.read(&mut chunk) {
+                Ok(0) => return Ok(()),
+                Ok(read) => self.take(&chunk[..read])?,
+                // A source that has nothing for long says so: time to see whether the call still stands.
+                Err(error) if error.kind() == ErrorKind::Interrupted => self.session.moved(0)?,
+                Err(error) => return Err(self.session.raised(error.to_string())),
+            }
+        }
     }
 
     /// Whether bytes that are there already need not be copied now.

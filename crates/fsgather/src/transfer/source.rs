@@ -1,17 +1,27 @@
-//! The payload that a rank hands over in one call: [`Source`] before, [`Own`] while the call is under way.
+//! The payload that a rank hands over in one call: [`Input`] before, [`Own`] while the call is under way.
+
+use std::io::Read;
 
 use bytes::Bytes;
 use fsgather_core::Error;
+use fsgather_store::Encoding;
 
 use super::{outgoing::Outgoing, session::Session, spool::Spool};
+use crate::codec;
 
 /// Writes a payload piece by piece.
 pub(crate) type Writing<'a> =
     Box<dyn FnOnce(&Session, &mut Outgoing<'_>) -> Result<(), Error> + 'a>;
 
-/// What a rank hands over in one call.
+/// What a rank hands over in one call, and how its bytes are to be understood.
+pub(crate) struct Input<'a> {
+    pub(crate) encoding: Encoding,
+    pub(crate) source: Source<'a>,
+}
+
+/// Where the bytes come from.
 pub(crate) enum Source<'a> {
-    /// Nothing: it only receives.
+    /// There are none: the rank only receives.
     Nothing,
     /// Bytes that somebody else keeps.
     Slice(&'a [u8]),
@@ -19,8 +29,32 @@ pub(crate) enum Source<'a> {
     Shared(Bytes),
     /// The same in several pieces.
     Pieces(Vec<Bytes>),
+    /// What this reads.
+    Stream(&'a mut dyn Read),
     /// Whatever this writes.
     Written(Writing<'a>),
+    /// There should be some; why there are none.
+    Failure(String),
+}
+
+impl<'a> Input<'a> {
+    /// The bytes that a stream reads.
+    pub(crate) fn stream(source: &'a mut dyn Read) -> Self {
+        Self {
+            encoding: codec::BYTES,
+            source: Source::Stream(source),
+        }
+    }
+
+    /// The same on `root`, whose bytes are the only ones that are looked at.
+    pub(crate) fn only_if(self, is_root: bool) -> Self {
+        let source = if is_root {
+            self.source
+        } else {
+            Source::Nothing
+        };
+        Self { source, ..self }
+    }
 }
 
 /// A payload that has not been handed over yet when it is announced.
