@@ -79,7 +79,7 @@ macro_rules! settings_table {
             rendezvous: Option<RendezvousSetting> {
                 variable {
                     RENDEZVOUS = "FSGATHER_RENDEZVOUS":
-                    "Where ranks meet. At a loopback address, or `localhost`, nobody from another host can." ["the directory of `FSGATHER_DIR`"]
+                    "Where ranks meet. At a loopback address, or `localhost`, nobody from another host can. `ray:`, `dask:`, `spark:`, `jax:`, `mpi4py:` or the name of a package's own has the engine that has started a Python program introduce them." ["the directory of `FSGATHER_DIR`"]
                 }
                 help { "where ranks meet, if not in the directory" }
                 value { default None, such as "tcp://node1:60001", show show::rendezvous }

@@ -116,7 +116,7 @@ impl FromWord for Option<RendezvousSetting> {
             }
             None => RendezvousSetting::parse(&text).map(Some).ok_or_else(|| {
                 Error::config(format!(
-                    "{name}={text:?} is neither file:///a/shared/directory nor tcp://HOST:PORT"
+                    "{name}={text:?} is neither file:///a/shared/directory nor tcp://HOST:PORT nor the NAME: of an engine"
                 ))
             }),
         }

@@ -83,7 +83,11 @@ pub fn join(request: Request<'_>) -> Result<Joined, Error> {
         purpose,
     } = request;
     let is_tried = purpose == Purpose::Diagnose;
-    let rendezvous = rendezvous.or_else(|| Some(settings.rendezvous.value.as_ref()?.into()));
+    let named = || settings.rendezvous.value.as_ref().map(TryInto::try_into);
+    let rendezvous = match rendezvous {
+        None => named().transpose()?,
+        own => own,
+    };
     let uid = rustix::process::geteuid().as_raw();
     let is_introduced = matches!(rendezvous, Some(Rendezvous::Custom(_)));
     // A secret that several jobs have tells them apart only where each has a port of its own.

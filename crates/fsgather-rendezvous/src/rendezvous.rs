@@ -3,6 +3,7 @@
 use std::{fmt, path::PathBuf, sync::Arc, time::Instant};
 
 use fsgather_config::settings::RendezvousSetting;
+use fsgather_core::Error;
 
 /// How the ranks of a communicator find rank 0.
 #[derive(Clone)]
@@ -37,14 +38,22 @@ impl Rendezvous {
     }
 }
 
-impl From<&RendezvousSetting> for Rendezvous {
-    fn from(setting: &RendezvousSetting) -> Self {
+impl TryFrom<&RendezvousSetting> for Rendezvous {
+    type Error = Error;
+
+    /// Fails for an engine: only a program can let one introduce its ranks.
+    fn try_from(setting: &RendezvousSetting) -> Result<Self, Error> {
         match setting {
-            RendezvousSetting::File(directory) => Self::File(directory.clone()),
+            RendezvousSetting::File(directory) => Ok(Self::File(directory.clone())),
             RendezvousSetting::Tcp { .. } => {
                 let text = setting.to_string();
-                Self::Tcp(text.strip_prefix("tcp://").unwrap_or(&text).to_owned())
+                let address = text.strip_prefix("tcp://").unwrap_or(&text);
+                Ok(Self::Tcp(address.to_owned()))
             }
+            RendezvousSetting::Engine(name) => Err(Error::config(format!(
+                "FSGATHER_RENDEZVOUS={name}: has an engine introduce the ranks, which only programs in Python can let it do; name a \
+                 directory or an address here: file://DIR or tcp://HOST:PORT"
+            ))),
         }
     }
 }

@@ -28,6 +28,8 @@ pub enum Family {
     Pmi,
     /// A step of a Slurm job.
     Slurm,
+    /// A pod of a group of a `LeaderWorkerSet` of Kubernetes.
+    LeaderWorkerSet,
     /// A pod of an indexed Job of Kubernetes.
     Kubernetes,
     /// No launcher: a world of one.
@@ -49,6 +51,7 @@ impl Family {
             Self::Flux => "flux",
             Self::Pmi => "pmi",
             Self::Slurm => "slurm",
+            Self::LeaderWorkerSet => "leaderworkerset",
             Self::Kubernetes => "kubernetes",
             Self::Alone => "none",
         }
@@ -77,6 +80,7 @@ impl fmt::Display for Family {
             Self::Flux => "Flux",
             Self::Pmi => "MPICH or Intel MPI",
             Self::Slurm => "Slurm",
+            Self::LeaderWorkerSet => "Kubernetes LeaderWorkerSet",
             Self::Kubernetes => "Kubernetes indexed Job",
             Self::Alone => "no launcher",
         })
@@ -185,6 +189,16 @@ pub const ROWS: &[Row] = &[
         // Not a number in one variable, but how many entries `SLURM_GTIDS` has.
         local_size: None,
         job: &["SLURM_JOB_ID", "SLURM_STEP_ID"],
+    },
+    Row {
+        family: Family::LeaderWorkerSet,
+        rank: "LWS_WORKER_INDEX",
+        world_size: "LWS_GROUP_SIZE",
+        owns_world_size: true,
+        local_rank: None,
+        local_size: None,
+        // Each group has a leader, whose name is in no other group.
+        job: &["LWS_LEADER_ADDRESS"],
     },
     Row {
         family: Family::Kubernetes,

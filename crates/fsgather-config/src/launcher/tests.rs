@@ -178,6 +178,10 @@ fn every_family_is_understood_by_its_documented_variables() {
             "flux 3/4 1/? - f2x9 -",
         ),
         (
+            "LWS_WORKER_INDEX=2 LWS_GROUP_SIZE=3 LWS_LEADER_ADDRESS=eval-0.eval.default",
+            "leaderworkerset 2/3 ?/? - eval-0.eval.default -",
+        ),
+        (
             "JOB_COMPLETION_INDEX=2 FSGATHER_WORLD_SIZE=3 HOSTNAME=eval-2",
             "kubernetes 2/3 ?/? - eval -",
         ),

@@ -126,6 +126,8 @@ pub enum RendezvousSetting {
         /// The port, never 0.
         port: u16,
     },
+    /// An engine that has started the ranks and introduces them, by its name: `NAME:`. Programs in Python have such.
+    Engine(String),
 }
 
 impl RendezvousSetting {
@@ -142,13 +144,14 @@ impl RendezvousSetting {
         })
     }
 
-    /// Reads `file://DIR` or `tcp://HOST:PORT`; nothing where it is neither.
+    /// Reads `file://DIR`, `tcp://HOST:PORT` or `NAME:`; nothing where it is none of them.
     ///
     /// ```
     /// use fsgather_config::settings::RendezvousSetting;
     ///
     /// let shared = RendezvousSetting::parse("file:///shared");
     /// assert_eq!(shared, Some(RendezvousSetting::File("/shared".into())));
+    /// assert_eq!(RendezvousSetting::parse("ray:"), Some(RendezvousSetting::Engine("ray".into())));
     /// assert_eq!(RendezvousSetting::parse("tcp://[::1]:0"), None);
     /// ```
     #[must_use]
@@ -156,9 +159,23 @@ impl RendezvousSetting {
         if let Some(directory) = text.strip_prefix("file://") {
             return (!directory.is_empty()).then(|| Self::File(directory.into()));
         }
-        let (host, port) = split_address(text.strip_prefix("tcp://")?)?;
-        Some(Self::Tcp { host, port })
+        if let Some(address) = text.strip_prefix("tcp://") {
+            let (host, port) = split_address(address)?;
+            return Some(Self::Tcp { host, port });
+        }
+        text.strip_suffix(':')
+            .filter(|name| is_name(name))
+            .map(|name| Self::Engine(name.to_owned()))
     }
+}
+
+/// Whether a text may name an engine.
+fn is_name(text: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    text.bytes()
+        .next()
+        .is_some_and(|first| first.is_ascii_alphabetic())
+        && text.bytes().all(is_part)
 }
 
 /// Takes `HOST:PORT` apart. An address with colons is in brackets, for nobody could tell where it ends.
@@ -180,6 +197,7 @@ impl fmt::Display for RendezvousSetting {
             Self::File(directory) => write!(f, "file://{}", directory.display()),
             Self::Tcp { host, port } if host.contains(':') => write!(f, "tcp://[{host}]:{port}"),
             Self::Tcp { host, port } => write!(f, "tcp://{host}:{port}"),
+            Self::Engine(name) => write!(f, "{name}:"),
         }
     }
 }

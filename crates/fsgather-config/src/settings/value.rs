@@ -124,8 +124,8 @@ setting_values! {
     RendezvousSetting {
         read RendezvousSetting::parse;
         typed ToString::to_string;
-        values "`file://DIR` or `tcp://HOST:PORT`";
-        wrong "is neither file://DIR nor tcp://HOST:PORT";
+        values "`file://DIR`, `tcp://HOST:PORT` or `NAME:`";
+        wrong "is neither file://DIR nor tcp://HOST:PORT nor the NAME: of an engine";
     }
     PortRange {
         read PortRange::parse;

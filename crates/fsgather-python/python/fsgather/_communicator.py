@@ -13,6 +13,8 @@ from typing import Any, Callable, NoReturn, Optional, Sequence, TypeVar, Union
 from fsgather import _arguments, _arrays, _errors, _fsgather, _trust, _workers
 from fsgather._arguments import PathLike, Seconds, Transport
 from fsgather._results import Gathering, Pending
+from fsgather.bootstraps import Bootstrap, choose
+from fsgather.bootstraps.key_value import KeyValue
 
 __all__ = ["Communicator"]
 
@@ -36,8 +38,8 @@ class Communicator:
     Waiting releases the interpreter lock and can be interrupted with Ctrl-C, which fails the call on all ranks. All
     times are in seconds.
 
-    Without arguments it joins the world that the launcher and the variables ``FSGATHER_*`` describe, a world of one
-    when there is nothing to be found.
+    Without arguments it joins the world that the launcher and the variables ``FSGATHER_*`` describe, else the one of the engine that has
+    started this process (:mod:`fsgather.bootstraps`), and a world of one when there is nothing to be found.
 
     >>> import fsgather
     >>> with fsgather.Communicator(rank=0, world_size=1) as communicator:
@@ -48,13 +50,15 @@ class Communicator:
         rank: which rank this process is; needs ``world_size``.
         world_size: how many ranks there are; needs ``rank``.
         directory: the shared directory in which ``all_gather_via_filesys/`` is made.
-        rendezvous: how ranks meet: ``"file:///a/shared/directory"`` or ``"tcp://HOST:PORT"``.
+        rendezvous: how ranks meet: ``"file:///a/shared/directory"``, ``"tcp://HOST:PORT"``, or ``"ray:"`` and the like.
         transport: how large payloads travel: ``"auto"``, ``"filesys"``, ``"memory"``.
         control: how ranks talk: ``"auto"``, ``"tcp"``, ``"markers"``.
         timeout: how long nothing may move before a call fails. Rank 0's counts.
         join_timeout: how long meeting may take.
         inline_limit: objects up to this many bytes travel with the control messages.
         job: tells jobs apart that share a directory.
+        bootstrap: an engine that introduces the ranks and says which this is; see :mod:`fsgather.bootstraps`.
+        comm: a communicator of mpi4py whose ranks these are.
 
     Raises:
         fsgather.Config: an argument or variable is wrong.
@@ -74,6 +78,8 @@ class Communicator:
         join_timeout: Seconds = None,
         inline_limit: Optional[int] = None,
         job: Optional[str] = None,
+        bootstrap: Optional[Bootstrap] = None,
+        comm: Any = None,
         _publish: Optional[Callable[[bytes], object]] = None,
         _fetch: Optional[Callable[[float], bytes]] = None,
         _set_up_later: bool = False,
@@ -86,12 +92,17 @@ class Communicator:
         if inline_limit is not None:
             inline_limit = _arguments.whole("inline_limit", inline_limit)
         rendezvous = _arguments.text("rendezvous", rendezvous)
-        allow_pickle = _trust.allows_pickle(rendezvous, is_introduced=_publish is not None)
         is_told = rank is None and world_size is None
         if is_told:
             _workers.check_environment()
-        self._adopt(
-            _fsgather.Communicator.join(
+        if _publish is None:
+            bootstrap = _bootstrap(bootstrap, comm, rendezvous, may_look=is_told and not _workers.is_told_rank())
+        if bootstrap is not None:
+            rank, world_size = bootstrap.rank, bootstrap.world_size
+            _publish, _fetch, rendezvous = bootstrap.publish, bootstrap.fetch, None
+        allow_pickle = _trust.allows_pickle(rendezvous, is_introduced=_publish is not None)
+        try:
+            member = _fsgather.Communicator.join(
                 {
                     "rank": rank,
                     "world_size": world_size,
@@ -108,9 +119,11 @@ class Communicator:
                 fetch=_fetch,
                 set_up_later=_set_up_later,
                 stop=_stop,
-            ),
-            allow_pickle,
-        )
+            )
+        finally:
+            if isinstance(bootstrap, KeyValue):
+                bootstrap.close()
+        self._adopt(member, allow_pickle)
         if is_told and self.world_size > 1:
             _workers.leave_mark(self.rank)
 
@@ -120,6 +133,7 @@ class Communicator:
         self._timeout: Optional[float] = None
         """That of calls that say nothing, where it is not the world's."""
         self._pid = os.getpid()
+        self._rank_here, self._size = member.rank, member.world_size
         self._rank_of_process = member.rank
         """What this process is called, in whatever group."""
         _living.add(self)
@@ -166,13 +180,13 @@ class Communicator:
 
     @property
     def rank(self) -> int:
-        """Which rank this is."""
-        return self._member.rank
+        """Which rank this is; also after it was closed."""
+        return self._rank_here
 
     @property
     def world_size(self) -> int:
-        """How many ranks there are."""
-        return self._member.world_size
+        """How many ranks there are; also after it was closed."""
+        return self._size
 
     @property
     def closed(self) -> bool:
@@ -462,6 +476,19 @@ class Communicator:
         if self.closed:
             return "<fsgather.Communicator, closed>"
         return f"<fsgather.Communicator, rank {self.rank} of {self.world_size}>"
+
+
+def _bootstrap(given: Optional[Bootstrap], comm: Any, rendezvous: Optional[str], may_look: bool) -> Optional[Bootstrap]:
+    """What introduces the ranks, if not a directory or an address."""
+    if given is not None and comm is not None:
+        raise _errors.Config("bootstrap= and comm= both introduce the ranks; give one of them")
+    if comm is not None:
+        from fsgather.bootstraps.mpi4py import Mpi
+
+        given = Mpi(comm)
+    elif given is None:
+        given = choose(rendezvous, may_look)
+    return given
 
 
 def _caller() -> str:

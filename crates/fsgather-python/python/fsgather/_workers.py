@@ -18,7 +18,7 @@ from typing import Any, Mapping, Optional
 
 from fsgather._errors import Config
 
-__all__ = ["check_environment", "check_group", "leave_mark", "refusal"]
+__all__ = ["check_environment", "check_group", "is_told_rank", "leave_mark", "refusal"]
 
 MARK = "_FSGATHER_RANK_IN"
 """Names the process that is the rank, when it began, which rank it is, and by which variables it was told."""
@@ -33,6 +33,7 @@ RANKS = (
     "FLUX_TASK_RANK",
     "PMI_RANK",
     "SLURM_PROCID",
+    "LWS_WORKER_INDEX",
     "JOB_COMPLETION_INDEX",
 )
 """What launchers say a rank by, those first that go before others."""
@@ -41,6 +42,7 @@ _IDENTITY = (
     *RANKS,
     *("FSGATHER_WORLD_SIZE", "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "PMI_SIZE"),
     *("JSM_NAMESPACE_SIZE", "FLUX_JOB_SIZE", "SLURM_NTASKS", "SLURM_STEP_NUM_TASKS"),
+    *("LWS_GROUP_SIZE", "LWS_LEADER_ADDRESS"),
     *("FSGATHER_JOB", "FSGATHER_RENDEZVOUS", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID"),
     *("SLURM_JOB_ID", "SLURM_STEP_ID", "FLUX_JOB_ID", "PMIX_NAMESPACE", "PMI_FD"),
 )
@@ -51,6 +53,11 @@ _forked_from: Optional[int] = None
 
 _inherited_groups: list[Any] = []
 """Process groups of torch that are the parent's."""
+
+
+def is_told_rank() -> bool:
+    """Whether variables of a launcher say which rank this process is."""
+    return any(os.environ.get(name) for name in RANKS)
 
 
 def check_environment() -> None:

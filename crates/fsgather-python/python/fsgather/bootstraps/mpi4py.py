@@ -1,0 +1,34 @@
+"""Ranks of MPI: introduced by a broadcast of a communicator of mpi4py."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Optional
+
+__all__ = ["Mpi", "find"]
+
+
+class Mpi:
+    """Introduces the ranks of a communicator of mpi4py. All of them have to come, as to any call of MPI."""
+
+    def __init__(self, comm: Any) -> None:
+        self._comm = comm
+        self.rank: int = comm.Get_rank()
+        self.world_size: int = comm.Get_size()
+
+    def publish(self, record: bytes) -> None:
+        """Hands the record to all ranks."""
+        self._comm.bcast(record, root=0)
+
+    def fetch(self, seconds: float) -> bytes:
+        """Takes it; MPI knows no time-out."""
+        record: bytes = self._comm.bcast(None, root=0)
+        return record
+
+
+def find() -> Optional[Mpi]:
+    """Whether MPI is initialised in this process, and has started more than one."""
+    mpi = sys.modules.get("mpi4py.MPI")
+    if mpi is None or not mpi.Is_initialized() or mpi.Is_finalized() or mpi.COMM_WORLD.Get_size() < 2:
+        return None
+    return Mpi(mpi.COMM_WORLD)

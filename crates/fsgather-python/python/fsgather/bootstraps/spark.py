@@ -1,0 +1,37 @@
+"""Ranks of a barrier stage of Spark: one task each, introduced by the stage's own all-gather."""
+
+from __future__ import annotations
+
+import base64
+import sys
+from typing import Any, Optional
+
+__all__ = ["Spark", "find"]
+
+
+class Spark:
+    """Introduces the tasks of a barrier stage. A stage that Spark tries again meets anew, since its context is another one."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+        self.rank: int = context.partitionId()
+        self.world_size: int = len(context.getTaskInfos())
+
+    def publish(self, record: bytes) -> None:
+        """Hands the record to all tasks; they all have to come."""
+        self._context.allGather(base64.b64encode(record).decode())
+
+    def fetch(self, seconds: float) -> bytes:
+        """Takes it; how long that may last is Spark's setting ``spark.barrier.sync.timeout``."""
+        return base64.b64decode(self._context.allGather("")[0])
+
+
+def find() -> Optional[Spark]:
+    """Whether this is a task of a barrier stage."""
+    spark = sys.modules.get("pyspark")
+    context = spark.BarrierTaskContext._getOrCreate() if spark is not None and _is_in_barrier(spark) else None
+    return None if context is None else Spark(context)
+
+
+def _is_in_barrier(spark: Any) -> bool:
+    return isinstance(spark.TaskContext.get(), spark.BarrierTaskContext)

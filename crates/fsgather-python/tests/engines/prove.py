@@ -1,0 +1,179 @@
+"""Runs one job in each engine that is installed, with four ranks, and judges what came of it.
+
+``scripts/test-engines.sh`` installs the engines. Names of engines as arguments choose some of them. For each:
+
+- two gathers of 1 MiB objects come to what they should;
+- a rank that is killed is named on the others;
+- where the engine tries again by itself, the ranks meet again and all comes to its end.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+from typing import Callable
+
+import conformance
+from conformance import EXPECTED, RANKS, VICTIM
+
+HERE = Path(__file__).resolve().parent
+LIMIT = 240
+"""No job takes more seconds, however busy the machine is."""
+
+ENGINES: dict[str, Callable[[Path], None]] = {}
+
+
+def engine(function: Callable[[Path], None]) -> Callable[[Path], None]:
+    """The proof for one engine; gets a directory of its own."""
+    ENGINES[function.__name__] = function
+    return function
+
+
+def named(notes: Path, others: int = RANKS - 1) -> None:
+    """Checks that those who lived name the one that was killed."""
+    heard = sorted(notes.glob("heard-*"))
+    assert len(heard) == others, f"{len(heard)} ranks have heard of it"
+    for file in heard:
+        text = file.read_text()
+        assert text.startswith("PeerFailed: ") and f"rank {VICTIM} " in text, f"{file.name}: {text}"
+
+
+@engine
+def spark(notes: Path) -> None:
+    from pyspark.sql import SparkSession
+
+    # Two executors of two cores, in processes of their own, as on two nodes.
+    session = SparkSession.builder.master("local-cluster[2,2,1024]").config("spark.ui.enabled", "false")
+    session = session.config("spark.executorEnv.PYTHONPATH", os.environ["PYTHONPATH"]).getOrCreate()
+    try:
+        ranks = session.sparkContext.parallelize(range(RANKS), RANKS).barrier()
+        assert ranks.mapPartitions(lambda _: [conformance.job()]).collect() == EXPECTED
+        # A stage is tried again as a whole, unless it is the last one.
+        ranks = session.sparkContext.parallelize(range(RANKS), RANKS).barrier()
+        said = ranks.mapPartitions(lambda _: [(conformance.job(str(notes)), None)]).groupByKey().keys()
+        assert sorted(said.collect()) == EXPECTED
+        named(notes)
+    finally:
+        session.stop()
+
+
+@engine
+def ray(notes: Path) -> None:
+    import ray
+    from ray.cluster_utils import Cluster
+
+    # Two raylets, each of which takes itself for a host.
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+    cluster.add_node(num_cpus=2)
+    ray.init(address=cluster.address, runtime_env={"env_vars": {"PYTHONPATH": os.environ["PYTHONPATH"]}})
+    try:
+        run = ray.remote(num_cpus=1, max_restarts=1, max_task_retries=1)(RayRank)
+        ranks = [run.remote(rank, "good") for rank in range(RANKS)]
+        assert ray.get([rank.run.remote() for rank in ranks], timeout=LIMIT) == EXPECTED
+        for rank in ranks:
+            ray.kill(rank)
+        ranks = [run.remote(rank, "killed") for rank in range(RANKS)]
+        said = [rank.run.options(retry_exceptions=True).remote(str(notes)) for rank in ranks]
+        assert ray.get(said, timeout=LIMIT) == EXPECTED
+        named(notes)
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+
+
+class RayRank:
+    """An actor that is a rank."""
+
+    def __init__(self, rank: int, name: str) -> None:
+        self._who = (rank, RANKS, name)
+
+    def run(self, *arguments: str) -> str:
+        from fsgather.bootstraps import ray as bootstrap
+
+        bootstrap.be_rank(*self._who)
+        return conformance.job(*arguments)
+
+
+@engine
+def dask(notes: Path) -> None:
+    from distributed import Client, LocalCluster
+
+    from fsgather.bootstraps import dask as bootstrap
+
+    with LocalCluster(n_workers=RANKS, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
+        assert bootstrap.run(client, conformance.job) == EXPECTED
+        # Its nanny starts the worker anew.
+        assert bootstrap.run(client, conformance.job, str(notes), retries=3) == EXPECTED
+        named(notes)
+
+
+@engine
+def jax(notes: Path) -> None:
+    program = (
+        "import sys, jax; jax.distributed.initialize(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]));"
+        "import conformance; print(conformance.job(*sys.argv[4:]))"
+    )
+
+    def start(*arguments: str) -> list[subprocess.Popen[str]]:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            address = f"127.0.0.1:{free.getsockname()[1]}"
+        ranks = ([sys.executable, "-c", program, address, str(RANKS), str(rank), *arguments] for rank in range(RANKS))
+        return [subprocess.Popen(rank, cwd=HERE, stdout=subprocess.PIPE, text=True) for rank in ranks]
+
+    ended = [rank.communicate(timeout=LIMIT)[0].strip() for rank in start()]
+    assert ended == EXPECTED, ended
+    for rank in start(str(notes)):
+        rank.communicate(timeout=LIMIT)
+    named(notes)
+
+
+@engine
+def mpi4py(notes: Path) -> None:
+    program = (
+        "import sys; from mpi4py import MPI; import fsgather, conformance;"
+        "world = fsgather.Communicator(comm=MPI.COMM_WORLD); conformance.gather(world, 1); world.close();"
+        "print(conformance.job(*sys.argv[1:]))"
+    )
+    launcher = [str(Path(sys.executable).parent / "mpiexec"), "-n", str(RANKS), sys.executable, "-c", program]
+    variables = {**os.environ, "FSGATHER_RENDEZVOUS": "mpi4py:"}
+    ended = subprocess.run(launcher, cwd=HERE, env=variables, stdout=subprocess.PIPE, text=True, timeout=LIMIT, check=True)
+    assert sorted(ended.stdout.splitlines()) == EXPECTED, ended.stdout
+    # MPI ends all ranks when one is killed; what they had heard by then is there, or nothing.
+    subprocess.run([*launcher, str(notes)], cwd=HERE, env=variables, timeout=LIMIT, check=False)
+    assert (notes / "killed").exists()
+
+
+def main() -> int:
+    """Runs the proofs; how many have failed."""
+    wanted = sys.argv[1:] or list(ENGINES)
+    packages = {"dask": "distributed", "spark": "pyspark"}
+    failed = 0
+    for name in wanted:
+        if importlib.util.find_spec(packages.get(name, name)) is None:
+            print(f"not installed: {name}", flush=True)
+            failed += 1
+            continue
+        began = time.monotonic()
+        with tempfile.TemporaryDirectory() as notes:
+            try:
+                ENGINES[name](Path(notes))
+            except Exception:
+                traceback.print_exc()
+                failed += 1
+                print(f"FAILED {name}", flush=True)
+            else:
+                print(f"ok {name} ({time.monotonic() - began:.0f} s)", flush=True)
+    print(f"summary: {len(wanted) - failed} right, {failed} failed", flush=True)
+    return min(failed, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

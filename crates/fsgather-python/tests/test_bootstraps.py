@@ -1,0 +1,102 @@
+"""Engines that introduce ranks: how one is found, and what a store of keys does."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+from typing import Optional
+
+import fsgather
+import pytest
+from fsgather import bootstraps
+from fsgather.bootstraps.key_value import KeyValue
+
+LIMIT = 60.0
+
+
+class Store(KeyValue):
+    """Ranks that are threads, introduced by a dictionary."""
+
+    def __init__(self, rank: int, world_size: int, values: dict[str, bytes]) -> None:
+        super().__init__(rank, world_size, "a test")
+        self.values = values
+
+    def set(self, key: str, value: bytes) -> None:
+        self.values[key] = value
+
+    def get(self, key: str) -> Optional[bytes]:
+        return self.values.get(key)
+
+
+def test_a_store_that_an_earlier_attempt_has_used_misleads_nobody() -> None:
+    values: dict[str, bytes] = {}
+    for record in (b"first", b"second"):
+        root = Store(0, 3, values)
+        root.publish(record)
+        assert [Store(rank, 3, values).fetch(LIMIT) for rank in (1, 2)] == [record, record]
+        root.close()
+
+
+def test_who_is_not_answered_says_so() -> None:
+    with pytest.raises(TimeoutError, match="rank 0 has not answered within"):
+        Store(1, 2, {}).fetch(0.1)
+
+
+def test_ranks_that_a_bootstrap_introduces_gather() -> None:
+    values: dict[str, bytes] = {}
+    results: list[list[int]] = []
+
+    def rank(number: int) -> None:
+        with fsgather.Communicator(bootstrap=Store(number, 3, values), timeout=LIMIT) as world:
+            results.append(world.all_gather(number))
+
+    threads = [threading.Thread(target=rank, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [[0, 1, 2]] * 3
+    assert not [thread for thread in threading.enumerate() if thread.name == "fsgather-bootstrap" and not thread.daemon]
+
+
+def test_a_communicator_says_its_rank_after_it_was_closed() -> None:
+    world = fsgather.Communicator(bootstrap=Store(0, 1, {}))
+    world.close()
+    assert (world.rank, world.world_size, world.closed) == (0, 1, True)
+
+
+def test_a_bootstrap_of_another_package_is_found_by_its_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "their_engine.py").write_text("class Alone:\n    rank, world_size = 0, 1\n\n\ndef find():\n    return Alone()\n")
+    about = tmp_path / "their_engine-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: their-engine\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text("[fsgather.bootstraps]\ntheir-engine = their_engine:find\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert bootstraps.names() == [*bootstraps.ORDER, "their-engine"]
+    for found in (bootstraps.find("their-engine"), bootstraps.find()):
+        assert type(found).__module__ == "their_engine"
+    del sys.modules["their_engine"]
+
+
+def test_an_engine_that_is_none_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(fsgather.Config, match="there is no bootstrap 'slrum'.*there are spark, ray"):
+        fsgather.Communicator(rendezvous="slrum:")
+    monkeypatch.setenv("FSGATHER_RENDEZVOUS", "dask:")
+    with pytest.raises(fsgather.Config, match="dask: was to introduce the ranks.*none of its ranks"):
+        fsgather.Communicator()
+
+
+def test_nobody_is_asked_where_a_launcher_says_the_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked(name: Optional[str] = None) -> None:
+        raise AssertionError("asked")
+
+    monkeypatch.setattr(bootstraps, "find", asked)
+    monkeypatch.setenv("FSGATHER_RANK", "0")
+    monkeypatch.setenv("FSGATHER_WORLD_SIZE", "1")
+    fsgather.Communicator().close()
+
+
+def test_two_introductions_at_once_are_refused() -> None:
+    with pytest.raises(fsgather.Config, match="give one of them"):
+        fsgather.Communicator(bootstrap=Store(0, 1, {}), comm=object())
