@@ -51,7 +51,14 @@ fn the_python_package_passes_its_own_tests() {
     let mut tests = Command::new(&python);
     tests
         .args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"])
-        .args(["--ignore", "tests/switch", "--ignore", "tests/engines", "-n", AT_ONCE])
+        .args([
+            "--ignore",
+            "tests/switch",
+            "--ignore",
+            "tests/engines",
+            "-n",
+            AT_ONCE,
+        ])
         .current_dir(package)
         .env("PYTHONPATH", stage.path())
         .env("PYTHONDONTWRITEBYTECODE", "1")
