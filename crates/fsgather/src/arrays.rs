@@ -7,15 +7,14 @@ use ndarray::{Array, ArrayView, Dimension, IxDyn};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    blocking::step_aside,
+    call::{blocking::step_aside, started::StartedCall},
     call_builder::CallBuilder,
     codec::Codec,
-    collective::Started,
     communicator::Communicator,
     element::Element,
+    payload::{retention::Retention, stream::PayloadStream},
     pieces::Pieces,
-    set_up,
-    transfer::{manner::Manner, stream::Stream},
+    setup,
 };
 
 /// What a rank says of its array before anything moves.
@@ -79,7 +78,7 @@ impl Form {
 }
 
 /// Where the elements of each rank go in the result.
-struct Plan {
+struct ArrayPlan {
     shape: Vec<usize>,
     /// How many blocks of elements lie one after the other, of which each rank has a part.
     blocks: usize,
@@ -89,7 +88,7 @@ struct Plan {
     parts: Vec<(usize, usize)>,
 }
 
-impl Plan {
+impl ArrayPlan {
     /// `None` when the result would have more elements than memory can have bytes.
     fn new(forms: &[Form]) -> Option<Self> {
         let first = forms.first()?;
@@ -239,24 +238,27 @@ impl<C: Codec> CallBuilder<'_, C> {
             root,
             ..self.unbounded(Operation::GatherArray, location)?
         };
-        let (call, manner) = match root {
+        let (call, retention) = match root {
             Some(root) => {
                 let call = self.made(Operation::Gather, location)?;
-                (call.with_root(root), Manner::KeptForReader)
+                (call.with_root(root), Retention::KeptForReader)
             }
             // So that each rank's elements go straight to where they belong in the result.
-            None => (self.made(Operation::GatherArray, location)?, Manner::Kept),
+            None => (
+                self.made(Operation::GatherArray, location)?,
+                Retention::Kept,
+            ),
         };
         let inner = &self.communicator.inner;
         step_aside(|| {
             let forms = self.agree_on_forms(&Form::of(array, axis), agreement)?;
-            let plan = Plan::new(&forms).ok_or_else(|| {
+            let plan = ArrayPlan::new(&forms).ok_or_else(|| {
                 Error::config("the joined array would be larger than memory can be")
             })?;
             let standard = array.as_standard_layout();
             let own = standard.as_slice().unwrap_or_default();
             let input = Pieces::from(T::as_bytes(own)).into();
-            let mut started = Started::new(inner, &self.route(), call, manner, input)?;
+            let mut started = StartedCall::new(inner, &self.request(), call, retention, input)?;
             started.finish(|started, received| {
                 if received.incoming.is_none() {
                     started.read_streams(received, |_, _| Ok(()))?;
@@ -281,11 +283,11 @@ impl<C: Codec> CallBuilder<'_, C> {
     /// Tells all ranks what this one has; what all have, if it fits together.
     fn agree_on_forms(&self, own: &Form, call: Call) -> Result<Vec<Form>, Error> {
         let inner = &self.communicator.inner;
-        let table = inner.exchange.exchange(call, set_up::encode(own)?)?;
+        let table = inner.exchange.exchange(call, setup::encode(own)?)?;
         let bodies = table.map(|table| table.bodies).unwrap_or_default();
         let forms: Vec<Form> = bodies
             .iter()
-            .map(|body| set_up::decode(Some(body)))
+            .map(|body| setup::decode(Some(body)))
             .collect::<Result<_, _>>()?;
         let fit = forms
             .iter()
@@ -306,7 +308,7 @@ impl<C: Codec> CallBuilder<'_, C> {
     fn read<T: Element>(
         &self,
         rank: Rank,
-        stream: &mut Stream,
+        stream: &mut PayloadStream,
         part: &mut [T],
     ) -> Result<(), Error> {
         T::read_exact(stream, part).map_err(|error| {

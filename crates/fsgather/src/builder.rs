@@ -20,8 +20,13 @@ use fsgather_report::{
 use fsgather_store::this_process;
 
 use crate::{
-    blocking::step_aside, codec::Postcard, communicator::Communicator, group_state::GroupState,
-    ledger::Ledger, route::Route, set_up, world_state::WorldState,
+    call::{blocking::step_aside, log::CallLog},
+    codec::Postcard,
+    communicator::Communicator,
+    group_state::GroupState,
+    payload::path_request::PathRequest,
+    setup,
+    world_state::WorldState,
 };
 
 /// Says some things about a world in the program; variables and the launcher say the rest.
@@ -48,6 +53,25 @@ pub struct Builder {
     call_site: Option<String>,
     interrupt: Interrupt,
     sets_up_later: bool,
+}
+
+impl Communicator {
+    /// Joins the world that the launcher and the variables `FSGATHER_*` describe; a world of one when
+    /// there is nothing to be found.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] for a variable that cannot be understood, and whatever keeps the ranks from
+    /// meeting: [`Error::Timeout`], [`Error::Rendezvous`], [`Error::Storage`], [`Error::NotShared`].
+    #[track_caller]
+    pub fn from_env() -> Result<Self, Error> {
+        Builder::default().build()
+    }
+
+    /// Joins a world of which some things are said in the program; variables say the rest.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
 }
 
 impl Builder {
@@ -260,7 +284,7 @@ impl Builder {
                 Postcard,
             ));
         }
-        let route = Route {
+        let request = PathRequest {
             transport: settings.transport.value,
             directory: None,
         };
@@ -285,10 +309,10 @@ impl Builder {
             rank,
             processes,
             inline_limit,
-            route.clone(),
+            request.clone(),
             context,
         );
-        world.ledger = Ledger::of_rank();
+        world.call_log = CallLog::of_rank();
         world.sets_up_later = self.sets_up_later;
         world.compression = compression;
         world.call_site = self.call_site.map(Site::named);
@@ -297,10 +321,10 @@ impl Builder {
         if self.sets_up_later {
             // Either all ranks have it, or none.
             let call = Call::new(Operation::Meet, site.clone());
-            set_up::agree_on_transport(&inner, &route, call)?;
+            setup::agree_on_transport(&inner, &request, call)?;
         } else {
             let call = Call::new(Operation::SetUp, site.clone());
-            set_up::settle(&inner, &route, &call)?;
+            setup::settle(&inner, &request, &call)?;
         }
         Ok(Communicator::from_inner(inner, Postcard))
     }

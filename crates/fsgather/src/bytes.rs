@@ -6,14 +6,14 @@ use fsgather_core::{Error, Operation, Rank};
 use fsgather_store::Payload;
 
 use crate::{
+    call::started::{ReceivedParts, StartedCall},
     call_builder::CallBuilder,
-    collective::{Received, Started},
     communicator::Communicator,
     group_state::GroupState,
     parts::Parts,
+    payload::{input::PayloadInput, retention::Retention},
     pending::Pending,
     pieces::Pieces,
-    transfer::{manner::Manner, source::Input},
 };
 
 impl<C> Communicator<C> {
@@ -179,7 +179,11 @@ impl<C> CallBuilder<'_, C> {
         source: &mut dyn Read,
         root: impl Into<Rank>,
     ) -> Result<Payload, Error> {
-        self.broadcast_input(root.into(), Input::stream(source), Location::caller())
+        self.broadcast_input(
+            root.into(),
+            PayloadInput::stream(source),
+            Location::caller(),
+        )
     }
 
     /// As [`Communicator::all_gather_bytes`].
@@ -200,7 +204,7 @@ impl<C> CallBuilder<'_, C> {
     /// Those of [`Communicator::all_gather_from`], and [`Error::TooLarge`] if there is a bound.
     #[track_caller]
     pub fn all_gather_from(self, source: &mut dyn Read) -> Result<Vec<Payload>, Error> {
-        self.all_gather_input(Input::stream(source), Location::caller())
+        self.all_gather_input(PayloadInput::stream(source), Location::caller())
     }
 
     /// As [`Communicator::gather_bytes`].
@@ -229,7 +233,11 @@ impl<C> CallBuilder<'_, C> {
         source: &mut dyn Read,
         root: impl Into<Rank>,
     ) -> Result<Option<Parts<Payload>>, Error> {
-        self.gather_input(root.into(), Input::stream(source), Location::caller())
+        self.gather_input(
+            root.into(),
+            PayloadInput::stream(source),
+            Location::caller(),
+        )
     }
 
     /// As [`Communicator::start_all_gather_bytes`].
@@ -268,45 +276,48 @@ impl<C> CallBuilder<'_, C> {
     fn broadcast_input(
         self,
         root: Rank,
-        input: Input<'_>,
+        input: PayloadInput<'_>,
         location: &Location<'_>,
     ) -> Result<Payload, Error> {
         let call = self.rooted(Operation::Broadcast, root, location)?;
         let input = input.only_if(self.communicator.rank() == root);
-        self.run(call, Manner::Passing, input, |started, received| {
+        self.run(call, Retention::Passing, input, |started, received| {
             started.read_one(received, root)
         })
     }
 
     fn all_gather_input(
         self,
-        input: Input<'_>,
+        input: PayloadInput<'_>,
         location: &Location<'_>,
     ) -> Result<Vec<Payload>, Error> {
         let call = self.made(Operation::AllGather, location)?;
-        self.run(call, Manner::Passing, input, all)
+        self.run(call, Retention::Passing, input, all)
     }
 
     fn gather_input(
         self,
         root: Rank,
-        input: Input<'_>,
+        input: PayloadInput<'_>,
         location: &Location<'_>,
     ) -> Result<Option<Parts<Payload>>, Error> {
         let call = self.rooted(Operation::Gather, root, location)?;
-        self.run(call, Manner::KeptForReader, input, |started, received| {
-            Ok(parts(started, received))
-        })
+        self.run(
+            call,
+            Retention::KeptForReader,
+            input,
+            |started, received| Ok(parts(started, received)),
+        )
     }
 }
 
 /// What a call has brought, for those who get everything.
-fn all(started: &Started<'_>, received: Received) -> Result<Vec<Payload>, Error> {
+fn all(started: &StartedCall<'_>, received: ReceivedParts) -> Result<Vec<Payload>, Error> {
     started.read_all(received, as_it_is)
 }
 
 /// What a call has brought, for a root that reads by and by.
-pub(crate) fn parts(started: &Started<'_>, received: Received) -> Option<Parts<Payload>> {
+pub(crate) fn parts(started: &StartedCall<'_>, received: ReceivedParts) -> Option<Parts<Payload>> {
     started.parts(received, Box::new(as_it_is))
 }
 

@@ -5,13 +5,14 @@ use std::{panic::Location, path::PathBuf, time::Duration};
 use fsgather_core::{Call, Error, Operation, Rank, Site};
 
 use crate::{
-    blocking::step_aside,
+    call::{
+        blocking::step_aside,
+        started::{ReceivedParts, StartedCall},
+    },
     codec::Postcard,
-    collective::{Received, Started},
     communicator::Communicator,
+    payload::{input::PayloadInput, path_request::PathRequest, retention::Retention},
     pending::Pending,
-    route::Route,
-    transfer::{manner::Manner, source::Input},
 };
 use fsgather_config::settings::Transport;
 
@@ -207,23 +208,26 @@ impl<C> CallBuilder<'_, C> {
     pub(crate) fn run<'b, R>(
         &self,
         call: Call,
-        manner: Manner,
-        input: Input<'b>,
-        read: impl FnOnce(&Started<'b>, Received) -> Result<R, Error>,
+        retention: Retention,
+        input: PayloadInput<'b>,
+        read: impl FnOnce(&StartedCall<'b>, ReceivedParts) -> Result<R, Error>,
     ) -> Result<R, Error> {
         let inner = &self.communicator.inner;
-        step_aside(|| Started::new(inner, &self.route(), call, manner, input)?.finish(read))
+        step_aside(|| {
+            StartedCall::new(inner, &self.request(), call, retention, input)?.finish(read)
+        })
     }
 
     /// Starts a call, which reads what it brings when it is asked for.
     pub(crate) fn start<R>(
         &self,
         call: Call,
-        input: Input<'_>,
-        read: impl FnOnce(&Started<'static>, Received) -> Result<R, Error> + Send + 'static,
+        input: PayloadInput<'_>,
+        read: impl FnOnce(&StartedCall<'static>, ReceivedParts) -> Result<R, Error> + Send + 'static,
     ) -> Result<Pending<R>, Error> {
         let inner = &self.communicator.inner;
-        let started = step_aside(|| Started::new(inner, &self.route(), call, Manner::Kept, input))?;
+        let started =
+            step_aside(|| StartedCall::new(inner, &self.request(), call, Retention::Kept, input))?;
         Ok(Pending::new(started.detached(), read))
     }
 
@@ -235,13 +239,13 @@ impl<C> CallBuilder<'_, C> {
     }
 
     /// The way that the payload takes.
-    pub(crate) fn route(&self) -> Route {
-        let default = self.communicator.inner.default_route();
+    pub(crate) fn request(&self) -> PathRequest {
+        let default = self.communicator.inner.default_request();
         let transport = self.options.transport.unwrap_or(default.transport);
         let uses_files = transport != Transport::Memory;
         let directory = self.options.directory.as_ref();
         let directory = directory.or(default.directory.as_ref());
-        Route {
+        PathRequest {
             transport,
             directory: directory.filter(|_| uses_files).cloned(),
         }
@@ -255,18 +259,18 @@ mod tests {
     #[test]
     fn what_is_not_said_is_as_the_communicator_has_it() {
         let communicator = Communicator::solo();
-        let default = communicator.inner.default_route();
-        assert_eq!(communicator.call().route(), *default);
+        let default = communicator.inner.default_request();
+        assert_eq!(communicator.call().request(), *default);
         let call = communicator.call().transport(Transport::Filesys);
-        let route = call.directory("/shared").route();
-        assert_eq!(route.transport, Transport::Filesys);
-        assert_eq!(route.directory, Some("/shared".into()));
+        let request = call.directory("/shared").request();
+        assert_eq!(request.transport, Transport::Filesys);
+        assert_eq!(request.directory, Some("/shared".into()));
     }
 
     #[test]
     fn a_directory_is_nothing_to_memory() {
         let communicator = Communicator::solo();
         let call = communicator.call().directory("/shared");
-        assert_eq!(call.transport(Transport::Memory).route().directory, None);
+        assert_eq!(call.transport(Transport::Memory).request().directory, None);
     }
 }

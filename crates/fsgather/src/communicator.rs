@@ -7,8 +7,7 @@ use fsgather_core::{Error, Exchange, Interrupt, ProcessId, Rank, Site, WorldSize
 use fsgather_rendezvous::this_process::process_or_unknown;
 
 use crate::{
-    blocking,
-    builder::Builder,
+    call::blocking,
     codec::{Codec, Postcard},
     group_state::GroupState,
 };
@@ -51,23 +50,6 @@ pub struct Communicator<C = Postcard> {
 }
 
 impl Communicator {
-    /// Joins the world that the launcher and the variables `FSGATHER_*` describe; a world of one when
-    /// there is nothing to be found.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Config`] for a variable that cannot be understood, and whatever keeps the ranks from
-    /// meeting: [`Error::Timeout`], [`Error::Rendezvous`], [`Error::Storage`], [`Error::NotShared`].
-    #[track_caller]
-    pub fn from_env() -> Result<Self, Error> {
-        Self::builder().build()
-    }
-
-    /// Joins a world of which some things are said in the program; variables say the rest.
-    pub fn builder() -> Builder {
-        Builder::default()
-    }
-
     /// A world of one: no file, no socket, no thread.
     ///
     /// ```
@@ -177,13 +159,13 @@ impl<C> Communicator<C> {
     /// ways, rank 0's counts.
     #[must_use]
     pub fn transport(&self) -> Transport {
-        self.inner.default_route().transport
+        self.inner.default_request().transport
     }
 
     /// Says how many bytes this rank hands in to its next call, for programs that know it of a stream and show progress.
     #[doc(hidden)]
     pub fn announce(&self, bytes: u64) {
-        self.inner.world.ledger.announce(bytes);
+        self.inner.world.call_log.announce(bytes);
     }
 
     /// Waits until every rank has come here.

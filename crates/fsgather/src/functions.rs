@@ -11,7 +11,7 @@ use fsgather_config::switches::Switches;
 use fsgather_core::{Error, Rank, Site, lock};
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{blocking::step_aside, call_builder::CallBuilder, communicator::Communicator};
+use crate::{call::blocking::step_aside, call_builder::CallBuilder, communicator::Communicator};
 use fsgather_config::settings::Transport;
 
 /// How one call of [`all_gather`] is to be made; by default as the variables say.

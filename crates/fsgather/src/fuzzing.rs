@@ -6,16 +6,16 @@
 
 use bytes::Bytes;
 
-use crate::{set_up, transfer::announcement::Announcement};
+use crate::{payload::header::PayloadHeader, setup};
 
 /// Bodies of exchanges: announcements of payloads, set-ups.
 pub fn body(bytes: &[u8]) {
     let body = Bytes::copy_from_slice(bytes);
-    if let Some(announcement) = Announcement::from_body(&body) {
+    if let Some(announcement) = PayloadHeader::from_body(&body) {
         let again = announcement.clone().into_body();
-        assert!(again.is_ok_and(|again| Announcement::from_body(&again) == Some(announcement)));
+        assert!(again.is_ok_and(|again| PayloadHeader::from_body(&again) == Some(announcement)));
     }
-    set_up::try_reading(&body);
+    setup::try_reading(&body);
 }
 
 #[cfg(test)]

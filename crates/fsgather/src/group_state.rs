@@ -17,11 +17,12 @@ use fsgather_store::PayloadId;
 use uuid::Uuid;
 
 use crate::{
-    blocking,
-    open_calls::OpenCalls,
-    place::{Place, call_id},
-    places::Places,
-    route::Route,
+    call::{blocking, open_calls::OpenCalls},
+    payload::{
+        known_paths::KnownPaths,
+        path::{PayloadPath, call_id},
+        path_request::PathRequest,
+    },
     world_state::WorldState,
 };
 use fsgather_config::settings::{DEFAULT_INLINE_LIMIT, Transport};
@@ -35,7 +36,7 @@ pub(crate) struct GroupState {
     /// The members, as ranks of the world, in the order of the group.
     pub(crate) members: Vec<Rank>,
     /// Where its payloads go.
-    pub(crate) places: Places,
+    pub(crate) known_paths: KnownPaths,
     /// Whether this is the world itself, which sees to what all groups leave behind.
     is_world: bool,
     ended: AtomicBool,
@@ -53,7 +54,7 @@ impl GroupState {
             members: exchange.world_size().ranks().collect(),
             exchange,
             world,
-            places: Places::default(),
+            known_paths: KnownPaths::default(),
             is_world: true,
             ended: AtomicBool::new(false),
             open_calls: OpenCalls::default(),
@@ -78,13 +79,13 @@ impl GroupState {
 
     /// A world whose exchange carries payloads of any size, so that nothing is left to be reclaimed.
     pub(crate) fn in_memory(exchange: Box<dyn Exchange>, processes: Vec<ProcessId>) -> Arc<Self> {
-        let route = Route {
+        let request = PathRequest {
             transport: Transport::Memory,
             directory: None,
         };
         let context = LocalContext::nowhere();
         let rank = exchange.rank();
-        let world = WorldState::new(Uuid::nil(), rank, processes, u64::MAX, route, context);
+        let world = WorldState::new(Uuid::nil(), rank, processes, u64::MAX, request, context);
         Self::of_world(exchange, world)
     }
 
@@ -105,20 +106,26 @@ impl GroupState {
         interrupt: &Interrupt,
         site: &str,
     ) -> Arc<Self> {
-        let route = Route {
+        let request = PathRequest {
             transport: Transport::Memory,
             directory: None,
         };
         let context = LocalContext::nowhere();
         let rank = exchange.rank();
         let limit = DEFAULT_INLINE_LIMIT;
-        let mut world =
-            WorldState::new(Uuid::nil(), rank, processes, limit, route.clone(), context);
+        let mut world = WorldState::new(
+            Uuid::nil(),
+            rank,
+            processes,
+            limit,
+            request.clone(),
+            context,
+        );
         world.call_site = Some(Site::named(site));
         world.interrupt = interrupt.clone();
         let inner = Self::of_world(exchange, world);
-        inner.places.keep(route, Place::Relay);
-        inner.world.settle(Place::Relay);
+        inner.known_paths.keep(request, PayloadPath::Relay);
+        inner.world.settle(PayloadPath::Relay);
         inner
     }
 
@@ -146,7 +153,7 @@ impl GroupState {
         Ok(Arc::new(Self {
             exchange,
             world: Arc::clone(&self.world),
-            places: Places::beginning_with(self.world.settled_from_the_start()),
+            known_paths: KnownPaths::beginning_with(self.world.settled_from_the_start()),
             members,
             is_world: false,
             ended: AtomicBool::new(false),
@@ -169,34 +176,34 @@ impl GroupState {
     /// Notes that a call has ended well, with all that was to be read.
     pub(crate) fn note_end(&self, ticket: &Ticket) {
         let WorldState {
-            ledger,
+            call_log,
             rank,
             processes,
             ..
         } = &*self.world;
-        ledger.end(ticket, *rank, processes);
+        call_log.end(ticket, *rank, processes);
     }
 
     /// One exchange without a payload, as any other call.
     pub(crate) fn pass(&self, call: Call) -> Result<(), Error> {
-        let ledger = &self.world.ledger;
+        let call_log = &self.world.call_log;
         let ticket = self.exchange.begin(call)?;
-        ledger.begin(&ticket, self.exchange.world_size().get());
+        call_log.begin(&ticket, self.exchange.world_size().get());
         let passed = self
             .exchange
             .contribute(&ticket, Round::VERDICT, Contribution::default())
             .and_then(|()| {
-                ledger.handed_in(&ticket, 0);
+                call_log.handed_in(&ticket, 0);
                 self.exchange.wait(&ticket, Round::VERDICT)
             });
         match passed {
             Ok(verdict) => {
-                ledger.decided(&ticket, verdict.last, None);
+                call_log.decided(&ticket, verdict.last, None);
                 self.note_end(&ticket);
                 Ok(())
             }
             Err(failure) => {
-                ledger.forget(&ticket);
+                call_log.forget(&ticket);
                 Err(failure)
             }
         }
@@ -231,10 +238,10 @@ impl GroupState {
 
     /// Whether where the payloads of this group go is where those of the world go, if nothing else is said: all its ranks are
     /// in it. The same on all of them at any time.
-    pub(crate) fn settles_the_world(&self, route: &Route) -> bool {
+    pub(crate) fn settles_the_world(&self, request: &PathRequest) -> bool {
         let is_first = self.is_world || self.world.sets_up_later;
         let are_all = self.members.len() == self.world.processes.len();
-        is_first && are_all && route == self.default_route()
+        is_first && are_all && request == self.default_request()
     }
 
     /// Where the members run, in the order of the group.
@@ -256,9 +263,9 @@ impl GroupState {
         self.members.get(rank.index()).copied().unwrap_or(rank)
     }
 
-    /// The route of calls that ask for nothing else.
-    pub(crate) fn default_route(&self) -> &Route {
-        self.world.route()
+    /// The request of calls that ask for nothing else.
+    pub(crate) fn default_request(&self) -> &PathRequest {
+        self.world.request()
     }
 
     /// Ends the communicator together with all other ranks.

@@ -7,8 +7,8 @@ use fsgather_core::{Call, Contribution, Error, Operation, Rank, Round, Ticket};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    blocking::step_aside, call_builder::CallBuilder, codec::Codec, communicator::Communicator,
-    set_up,
+    call::blocking::step_aside, call_builder::CallBuilder, codec::Codec,
+    communicator::Communicator, setup,
 };
 
 /// What a rank says when all part into groups.
@@ -133,12 +133,12 @@ impl<C: Codec> CallBuilder<'_, C> {
         let call = self.unbounded(Operation::Split, Location::caller())?;
         let communicator = self.communicator;
         step_aside(|| {
-            let own = set_up::encode(&Choice { color, key })?;
+            let own = setup::encode(&Choice { color, key })?;
             let table = communicator.inner.exchange.exchange(call, own)?;
             let bodies = table.map(|table| table.bodies).unwrap_or_default();
             let choices: Vec<Choice> = bodies
                 .iter()
-                .map(|body| set_up::decode(Some(body)))
+                .map(|body| setup::decode(Some(body)))
                 .collect::<Result<_, _>>()?;
             let Some(color) = color else {
                 return Ok(None);

@@ -59,8 +59,6 @@ mod records;
 
 #[cfg(feature = "ndarray")]
 mod arrays;
-#[cfg(feature = "async")]
-mod awaited;
 mod bytes;
 #[cfg(feature = "ndarray")]
 mod element;
@@ -71,21 +69,11 @@ mod values;
 
 pub mod error;
 
-mod blocking;
 mod build_identity;
-mod collective;
-mod directories;
-mod file_calls;
+mod call;
 mod group_state;
-mod ledger;
-mod links;
-mod open_call;
-mod open_calls;
-mod place;
-mod places;
-mod route;
-mod set_up;
-mod transfer;
+mod payload;
+mod setup;
 mod world_state;
 
 #[cfg(any(test, fuzzing))]

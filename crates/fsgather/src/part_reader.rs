@@ -11,8 +11,8 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     codec::{self, Codec},
-    parts::Left,
-    transfer::{announcement::FileAnnouncement, stream::Stream},
+    parts::UnreadParts,
+    payload::{header::FileHeader, stream::PayloadStream},
 };
 
 /// The payloads of all ranks in rank order as streams.
@@ -21,11 +21,11 @@ use crate::{
 /// the other ranks are told at their next call. What is not read is thrown away.
 #[must_use = "payloads that are not read are thrown away"]
 pub struct PartReaders {
-    left: Arc<Mutex<Left>>,
+    left: Arc<Mutex<UnreadParts>>,
 }
 
 impl PartReaders {
-    pub(crate) fn new(left: Left) -> Self {
+    pub(crate) fn new(left: UnreadParts) -> Self {
         Self {
             left: Arc::new(Mutex::new(left)),
         }
@@ -69,10 +69,10 @@ impl fmt::Debug for PartReaders {
 pub struct PartReader {
     rank: Rank,
     len: u64,
-    stream: Stream,
-    file: Option<FileAnnouncement>,
+    stream: PayloadStream,
+    file: Option<FileHeader>,
     failure: Option<Error>,
-    left: Arc<Mutex<Left>>,
+    left: Arc<Mutex<UnreadParts>>,
 }
 
 impl PartReader {

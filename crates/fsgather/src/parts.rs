@@ -6,11 +6,10 @@ use fsgather_core::{Error, Phase, Rank, Ticket};
 use fsgather_store::Payload;
 
 use crate::{
+    call::{guard::note_read, open_call::OpenCall, open_calls::Open},
     group_state::GroupState,
-    open_call::OpenCall,
-    open_calls::Open,
     part_reader::PartReaders,
-    transfer::{announcement::FileAnnouncement, incoming::Incoming, session::note_read},
+    payload::{header::FileHeader, part::IncomingPart},
 };
 
 /// Turns the payload of a rank into what the caller wants.
@@ -36,23 +35,23 @@ pub(crate) type Take<T> = Box<dyn Fn(&GroupState, Rank, Payload) -> Result<T, Er
 /// their next call.
 #[must_use = "parts that are not iterated over are thrown away"]
 pub struct Parts<T> {
-    left: Left,
+    left: UnreadParts,
     take: Take<T>,
 }
 
 /// What of a gather has not been read yet.
-pub(crate) struct Left {
+pub(crate) struct UnreadParts {
     inner: Arc<GroupState>,
     ticket: Ticket,
-    parts: vec::IntoIter<(Rank, Incoming, Option<FileAnnouncement>)>,
+    parts: vec::IntoIter<(Rank, IncomingPart, Option<FileHeader>)>,
     /// Whether the owners of payloads wait to be told that all has been read.
     acknowledge: bool,
     failed: bool,
     _open: OpenCall,
 }
 
-impl Left {
-    pub(crate) fn next(&mut self) -> Option<(Rank, Incoming, Option<FileAnnouncement>)> {
+impl UnreadParts {
+    pub(crate) fn next(&mut self) -> Option<(Rank, IncomingPart, Option<FileHeader>)> {
         if self.failed {
             return None;
         }
@@ -60,9 +59,9 @@ impl Left {
     }
 
     /// Removes what has been read, unless its owner does so once it is told.
-    pub(crate) fn remove(&self, file: Option<&FileAnnouncement>) {
+    pub(crate) fn remove(&self, file: Option<&FileHeader>) {
         if !self.acknowledge {
-            Incoming::remove(&self.inner, file);
+            IncomingPart::remove(&self.inner, file);
         }
     }
 
@@ -92,7 +91,7 @@ impl Left {
     }
 }
 
-impl Drop for Left {
+impl Drop for UnreadParts {
     fn drop(&mut self) {
         for (_, _, file) in std::mem::take(&mut self.parts) {
             self.remove(file.as_ref());
@@ -101,7 +100,7 @@ impl Drop for Left {
             self.inner.exchange.done(&self.ticket);
         }
         if self.failed {
-            self.inner.world.ledger.forget(&self.ticket);
+            self.inner.world.call_log.forget(&self.ticket);
         } else {
             self.inner.note_end(&self.ticket);
         }
@@ -112,7 +111,7 @@ impl<T> Parts<T> {
     pub(crate) fn new(
         inner: Arc<GroupState>,
         ticket: Ticket,
-        incoming: Vec<Incoming>,
+        incoming: Vec<IncomingPart>,
         acknowledge: bool,
         take: Take<T>,
     ) -> Self {
@@ -128,7 +127,7 @@ impl<T> Parts<T> {
                 (rank, part, file)
             })
             .collect();
-        let left = Left {
+        let left = UnreadParts {
             inner,
             ticket,
             parts: parts.into_iter(),
@@ -169,7 +168,7 @@ impl<T> Parts<T> {
         parts.filter(|(_, _, file)| file.is_some()).count()
     }
 
-    fn read(&self, rank: Rank, part: Incoming) -> Result<T, Error> {
+    fn read(&self, rank: Rank, part: IncomingPart) -> Result<T, Error> {
         let inner = &self.left.inner;
         let payload = part.read(inner, rank, &mut self.left.moved())?;
         (self.take)(inner, rank, payload)

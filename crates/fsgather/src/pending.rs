@@ -1,22 +1,29 @@
 //! Calls that go on while the program computes: [`Pending`].
 
 use std::{fmt, time::Duration};
+#[cfg(feature = "async")]
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+};
 
 use fsgather_core::Error;
 
-use crate::{
+#[cfg(feature = "async")]
+use crate::call::awaited::Awaited;
+use crate::call::{
     blocking::step_aside,
-    collective::{Received, Started},
     open_call::OpenCall,
     open_calls::Open,
+    started::{ReceivedParts, StartedCall},
 };
 
 /// Reads what a call has brought.
-type Finish<R> = Box<dyn FnOnce(&Started<'static>, Received) -> Result<R, Error> + Send>;
+type Finish<R> = Box<dyn FnOnce(&StartedCall<'static>, ReceivedParts) -> Result<R, Error> + Send>;
 
 /// A call whose result has not been handed out.
-struct State<R> {
-    started: Started<'static>,
+struct UntakenCall<R> {
+    started: StartedCall<'static>,
     finish: Finish<R>,
     _open: OpenCall,
 }
@@ -44,21 +51,21 @@ struct State<R> {
 #[must_use = "a pending call whose result nobody asks for had better not be started"]
 pub struct Pending<R> {
     /// Gone once the result has been handed out.
-    state: Option<State<R>>,
+    state: Option<UntakenCall<R>>,
     /// Somebody waits for it in the background.
     #[cfg(feature = "async")]
-    pub(crate) awaited: Option<crate::awaited::Awaited<R>>,
+    awaited: Option<Awaited<R>>,
 }
 
 impl<R> Pending<R> {
     pub(crate) fn new(
-        started: Started<'static>,
-        finish: impl FnOnce(&Started<'static>, Received) -> Result<R, Error> + Send + 'static,
+        started: StartedCall<'static>,
+        finish: impl FnOnce(&StartedCall<'static>, ReceivedParts) -> Result<R, Error> + Send + 'static,
     ) -> Self {
-        let session = started.session();
-        let open = OpenCall::new(&session.inner, &session.ticket, Open::Pending);
+        let guard = started.guard();
+        let open = OpenCall::new(&guard.inner, &guard.ticket, Open::Pending);
         Self {
-            state: Some(State {
+            state: Some(UntakenCall {
                 started,
                 finish: Box::new(finish),
                 _open: open,
@@ -97,16 +104,6 @@ impl<R> Pending<R> {
         step_aside(|| self.look(Some(limit)))
     }
 
-    /// The same call as a value of its own, to be waited for elsewhere.
-    #[cfg(feature = "async")]
-    pub(crate) fn take(&mut self) -> Option<Self> {
-        let state = self.state.take()?;
-        Some(Self {
-            state: Some(state),
-            awaited: None,
-        })
-    }
-
     fn look(&mut self, limit: Option<Duration>) -> Result<Option<R>, Error> {
         let mut state = self.state.take().ok_or_else(taken)?;
         let Some(received) = state.started.receive(limit)? else {
@@ -117,7 +114,7 @@ impl<R> Pending<R> {
     }
 }
 
-pub(crate) fn taken() -> Error {
+fn taken() -> Error {
     Error::config("the result of this call has been handed out already")
 }
 
@@ -134,9 +131,83 @@ impl<R> fmt::Debug for Pending<R> {
         let call = self
             .state
             .as_ref()
-            .map(|state| state.started.session().ticket.to_string());
+            .map(|state| state.started.guard().ticket.to_string());
         f.debug_struct("Pending")
             .field("call", &call)
             .finish_non_exhaustive()
+    }
+}
+
+/// Waits as [`Pending::wait`] does, without blocking the executor.
+///
+/// Any executor will do: while it is awaited, a thread of its own waits for the call. Dropping the future
+/// neither blocks nor fails anybody; what it would have brought is given up. Starting a call does block while
+/// this rank's part is published, which a current-thread tokio runtime has to leave to another thread.
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use fsgather::Communicator;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// runtime.block_on(async {
+///     let communicator = Arc::new(Communicator::solo());
+///     let its = Arc::clone(&communicator);
+///     let started = tokio::task::spawn_blocking(move || its.start_all_gather(&7)).await??;
+///     assert_eq!(started.await?, [7]);
+///     Ok(())
+/// })
+/// # }
+/// ```
+#[cfg(feature = "async")]
+impl<R: Send + 'static> Future for Pending<R> {
+    type Output = Result<R, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.awaited.is_none() {
+            let mut call = Self {
+                state: Some(self.state.take().ok_or_else(taken)?),
+                awaited: None,
+            };
+            match Awaited::start(move |limit| call.wait_timeout(limit)) {
+                Ok(awaited) => self.awaited = Some(awaited),
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        let polled = match &self.awaited {
+            Some(awaited) => awaited.poll(context),
+            None => Poll::Ready(Err(taken())),
+        };
+        if polled.is_ready() {
+            // Whoever asks again gets an answer rather than none for ever.
+            self.awaited = None;
+        }
+        polled
+    }
+}
+
+#[cfg(all(test, feature = "async"))]
+mod tests {
+    use std::{task::Waker, thread};
+
+    use super::*;
+    use crate::Communicator;
+
+    #[test]
+    fn who_asks_again_after_the_result_is_told_so() {
+        let mut pending = Communicator::solo().start_all_gather(&1).unwrap();
+        let mut context = Context::from_waker(Waker::noop());
+        let result = loop {
+            match Pin::new(&mut pending).poll(&mut context) {
+                Poll::Ready(result) => break result,
+                Poll::Pending => thread::yield_now(),
+            }
+        };
+        assert_eq!(result, Ok(vec![1]));
+        let again = Pin::new(&mut pending).poll(&mut context);
+        assert!(matches!(again, Poll::Ready(Err(Error::Config { .. }))));
     }
 }

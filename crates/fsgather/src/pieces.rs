@@ -5,7 +5,7 @@ use fsgather_store::Encoding;
 
 use crate::{
     codec,
-    transfer::source::{Input, Source},
+    payload::input::{InputSource, PayloadInput},
 };
 
 /// The bytes that a rank hands over in a call: a slice, [`Bytes`], or several of these.
@@ -97,15 +97,15 @@ impl Pieces<'_> {
     }
 }
 
-impl<'a> From<Pieces<'a>> for Input<'a> {
+impl<'a> From<Pieces<'a>> for PayloadInput<'a> {
     fn from(pieces: Pieces<'a>) -> Self {
         Self {
             encoding: pieces.encoding,
             source: match pieces.content {
-                Content::Slice(slice) => Source::Slice(slice),
-                Content::Shared(bytes) => Source::Shared(bytes),
-                Content::List(list) => Source::Pieces(list),
-                Content::Failure(reason) => Source::Failure(reason),
+                Content::Slice(slice) => InputSource::Slice(slice),
+                Content::Shared(bytes) => InputSource::Shared(bytes),
+                Content::List(list) => InputSource::Pieces(list),
+                Content::Failure(reason) => InputSource::Failure(reason),
             },
         }
     }

@@ -10,9 +10,10 @@ use fsgather_core::{Error, Rank};
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
+    call::guard::CallGuard,
     codec::{self, Codec, Postcard},
     part_reader::{PartReader, PartReaders},
-    transfer::{outgoing::Outgoing, session::Session},
+    payload::writer::InputWriter,
 };
 
 /// How much of a stream is read at once, in bytes.
@@ -99,17 +100,17 @@ impl<T, C> fmt::Debug for Records<T, C> {
 /// Writes records one after the other, each preceded by its length (8 bytes, little-endian).
 pub(crate) fn write<T: Serialize + DeserializeOwned>(
     codec: &impl Codec,
-    session: &Session,
+    guard: &CallGuard,
     records: impl IntoIterator<Item = T>,
-    outgoing: &mut Outgoing<'_>,
+    writer: &mut InputWriter<'_>,
 ) -> Result<(), Error> {
-    codec::check::<T>(codec, session)?;
+    codec::check::<T>(codec, guard)?;
     let mut record = Vec::new();
     for value in records {
         record.clear();
-        codec::encode(codec, session, &value, &mut record)?;
-        outgoing.take(&(record.len() as u64).to_le_bytes())?;
-        outgoing.take(&record)?;
+        codec::encode(codec, guard, &value, &mut record)?;
+        writer.take(&(record.len() as u64).to_le_bytes())?;
+        writer.take(&record)?;
     }
     Ok(())
 }

@@ -12,12 +12,12 @@ use crate::{
     codec::{self, Codec},
     communicator::Communicator,
     parts::{Parts, Take},
+    payload::{
+        input::{InputSource, PayloadInput},
+        retention::Retention,
+    },
     pending::Pending,
     records::{self, Records},
-    transfer::{
-        manner::Manner,
-        source::{Input, Source},
-    },
 };
 
 impl<C: Codec> Communicator<C> {
@@ -197,7 +197,7 @@ impl<C: Codec> CallBuilder<'_, C> {
         let decode = decoding(&self.communicator.codec);
         self.run(
             self.typed::<T>(call),
-            Manner::Passing,
+            Retention::Passing,
             input,
             |started, received| {
                 let payload = started.read_one(received, root)?;
@@ -220,7 +220,7 @@ impl<C: Codec> CallBuilder<'_, C> {
         let decode = decoding(&self.communicator.codec);
         self.run(
             self.typed::<T>(call),
-            Manner::Passing,
+            Retention::Passing,
             self.encoded(value),
             |started, received| started.read_all(received, decode),
         )
@@ -240,7 +240,7 @@ impl<C: Codec> CallBuilder<'_, C> {
         let decode = decoding(&self.communicator.codec);
         self.run(
             self.typed::<T>(call),
-            Manner::KeptForReader,
+            Retention::KeptForReader,
             self.encoded(value),
             |started, received| Ok(started.parts(received, decode)),
         )
@@ -262,16 +262,19 @@ impl<C: Codec> CallBuilder<'_, C> {
     {
         let call = self.rooted(Operation::Gather, root.into(), Location::caller())?;
         let codec = &self.communicator.codec;
-        let input = Input {
+        let input = PayloadInput {
             encoding: codec::many(codec),
-            source: Source::Written(Box::new(|session, outgoing| {
-                records::write(codec, session, values, outgoing)
+            source: InputSource::Written(Box::new(|guard, writer| {
+                records::write(codec, guard, values, writer)
             })),
         };
         let call = self.typed::<Records<T, C>>(call);
-        let parts = self.run(call, Manner::KeptForReader, input, |started, received| {
-            Ok(bytes::parts(started, received))
-        })?;
+        let parts = self.run(
+            call,
+            Retention::KeptForReader,
+            input,
+            |started, received| Ok(bytes::parts(started, received)),
+        )?;
         Ok(parts.map(|parts| Records::new(parts.into_readers(), codec.clone())))
     }
 
@@ -318,12 +321,12 @@ impl<C: Codec> CallBuilder<'_, C> {
     }
 
     /// A value on its way through the codec.
-    fn encoded<'b, T: Serialize + DeserializeOwned>(&'b self, value: &'b T) -> Input<'b> {
+    fn encoded<'b, T: Serialize + DeserializeOwned>(&'b self, value: &'b T) -> PayloadInput<'b> {
         let codec = &self.communicator.codec;
-        Input {
+        PayloadInput {
             encoding: codec::one(codec),
-            source: Source::Written(Box::new(|session, outgoing| {
-                codec::hand_over(codec, session, value, outgoing)
+            source: InputSource::Written(Box::new(|guard, writer| {
+                codec::hand_over(codec, guard, value, writer)
             })),
         }
     }

@@ -17,13 +17,14 @@ use fsgather_store::{CompressionSetting, PayloadId};
 use uuid::Uuid;
 
 use crate::{
-    directories::{Directories, Ending},
-    file_calls::FileCalls,
-    ledger::Ledger,
-    links::Links,
-    open_calls::OpenCalls,
-    place::Place,
-    route::Route,
+    call::{log::CallLog, open_calls::OpenCalls},
+    payload::{
+        directories::{Directories, Ending},
+        file_calls::FileCalls,
+        links::Links,
+        path::PayloadPath,
+        path_request::PathRequest,
+    },
 };
 
 /// How long a communicator that has left goes on handing over payloads that others are fetching. It has left
@@ -49,12 +50,12 @@ pub(crate) struct WorldState {
     pub(crate) interrupt: Interrupt,
     /// Whether calls find out where payloads go, which any group may do first, and each rank may know at another time.
     pub(crate) sets_up_later: bool,
-    /// The route of calls that ask for nothing else, as this rank was told,
-    told: Route,
+    /// The request of calls that ask for nothing else, as this rank was told,
+    told: PathRequest,
     /// and as all ranks have agreed before any of them makes a call.
-    agreed: OnceLock<Route>,
+    agreed: OnceLock<PathRequest>,
     /// Where that leads, as far as this rank knows.
-    settled: Mutex<Option<Place>>,
+    settled: Mutex<Option<PayloadPath>>,
     /// Direct connections to other ranks, for all groups.
     pub(crate) links: Links,
     /// Gather directories, of all groups.
@@ -64,7 +65,7 @@ pub(crate) struct WorldState {
     /// Calls of which something is still to be had, in all groups.
     pub(crate) open_calls: OpenCalls,
     /// What is known of calls that are under way, in all groups.
-    pub(crate) ledger: Ledger,
+    pub(crate) call_log: CallLog,
     /// Ranks that are known to be lost.
     lost: Mutex<BTreeSet<Rank>>,
     /// The process that made this; a forked child inherits it, but nothing that it stands for.
@@ -77,7 +78,7 @@ impl WorldState {
         rank: Rank,
         processes: Vec<ProcessId>,
         inline_setting: u64,
-        told: Route,
+        told: PathRequest,
         context: LocalContext,
     ) -> Self {
         Self {
@@ -97,7 +98,7 @@ impl WorldState {
             directories: Directories::default(),
             file_calls: FileCalls::default(),
             open_calls: OpenCalls::default(),
-            ledger: Ledger::default(),
+            call_log: CallLog::default(),
             lost: Mutex::default(),
             process: std::process::id(),
         }
@@ -113,34 +114,37 @@ impl WorldState {
         self.process != std::process::id()
     }
 
-    /// The route of calls that ask for nothing else.
-    pub(crate) fn route(&self) -> &Route {
+    /// The request of calls that ask for nothing else.
+    pub(crate) fn request(&self) -> &PathRequest {
         self.agreed.get().unwrap_or(&self.told)
     }
 
-    /// Notes the route that all ranks have agreed on for calls that ask for nothing else.
-    pub(crate) fn agree_on(&self, route: Route) {
-        self.agreed.get_or_init(|| route);
+    /// Notes the request that all ranks have agreed on for calls that ask for nothing else.
+    pub(crate) fn agree_on(&self, request: PathRequest) {
+        self.agreed.get_or_init(|| request);
     }
 
-    /// Notes where that route leads. Of several answers, which groups may have found at the same time, all ranks keep
+    /// Notes where that request leads. Of several answers, which groups may have found at the same time, all ranks keep
     /// the same one in the end.
-    pub(crate) fn settle(&self, place: Place) {
+    pub(crate) fn settle(&self, payload_path: PayloadPath) {
         let mut settled = lock(&self.settled);
-        if settled.as_ref().is_none_or(|known| known.id() < place.id()) {
-            *settled = Some(place);
+        if settled
+            .as_ref()
+            .is_none_or(|known| known.id() < payload_path.id())
+        {
+            *settled = Some(payload_path);
         }
     }
 
-    /// Where that route leads, as far as this rank knows; others may know it later, or earlier.
-    pub(crate) fn settled(&self) -> Option<Place> {
+    /// Where that request leads, as far as this rank knows; others may know it later, or earlier.
+    pub(crate) fn settled(&self) -> Option<PayloadPath> {
         lock(&self.settled).clone()
     }
 
     /// The same where that is older than any group, so that all ranks know it.
-    pub(crate) fn settled_from_the_start(&self) -> Option<(Route, Place)> {
-        let place = self.settled().filter(|_| !self.sets_up_later)?;
-        Some((self.route().clone(), place))
+    pub(crate) fn settled_from_the_start(&self) -> Option<(PathRequest, PayloadPath)> {
+        let payload_path = self.settled().filter(|_| !self.sets_up_later)?;
+        Some((self.request().clone(), payload_path))
     }
 
     /// Removes a payload that nobody needs any more.

@@ -4,7 +4,7 @@ use std::io::{Cursor, Write};
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{Codec, CodecError};
+use crate::codec::{Codec, CodecError};
 
 /// `MessagePack` with the names of fields: larger and slower than [`Postcard`](crate::Postcard), but it
 /// carries every type that serde knows, and builds whose types differ a little still understand each other.

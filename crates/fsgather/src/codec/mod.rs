@@ -16,7 +16,7 @@ use serde::{Serialize, de::DeserializeOwned};
 pub use message_pack::MessagePack;
 pub use postcard::Postcard;
 
-use crate::transfer::{outgoing::Outgoing, session::Session};
+use crate::{call::guard::CallGuard, payload::writer::InputWriter};
 
 /// Payloads that are bytes already.
 pub(crate) const BYTES: Encoding = Encoding(0);
@@ -134,25 +134,25 @@ impl CodecError {
 /// Makes sure that values of a type can be carried; the error names it.
 pub(crate) fn check<T: DeserializeOwned>(
     codec: &impl Codec,
-    session: &Session,
+    guard: &CallGuard,
 ) -> Result<(), Error> {
-    let refused = |reason| unencodable::<T>(codec, session, &reason);
+    let refused = |reason| unencodable::<T>(codec, guard, &reason);
     codec.carries::<T>().map_err(refused)
 }
 
 /// Encodes a value of a type that can be carried; the error names the type.
 pub(crate) fn encode<T: Serialize>(
     codec: &impl Codec,
-    session: &Session,
+    guard: &CallGuard,
     value: &T,
     into: &mut dyn Write,
 ) -> Result<(), Error> {
-    let refused = |reason| unencodable::<T>(codec, session, &reason);
+    let refused = |reason| unencodable::<T>(codec, guard, &reason);
     codec.encode(value, into).map_err(refused)
 }
 
-fn unencodable<T>(codec: &impl Codec, session: &Session, reason: &CodecError) -> Error {
-    session.raised(format!(
+fn unencodable<T>(codec: &impl Codec, guard: &CallGuard, reason: &CodecError) -> Error {
+    guard.raised(format!(
         "a value of type {} cannot be encoded in {}: {reason}",
         type_name::<T>(),
         codec.name()
@@ -162,14 +162,14 @@ fn unencodable<T>(codec: &impl Codec, session: &Session, reason: &CodecError) ->
 /// Encodes a value into its way to the others.
 pub(crate) fn hand_over<T: Serialize + DeserializeOwned>(
     codec: &impl Codec,
-    session: &Session,
+    guard: &CallGuard,
     value: &T,
-    outgoing: &mut Outgoing<'_>,
+    writer: &mut InputWriter<'_>,
 ) -> Result<(), Error> {
-    check::<T>(codec, session)?;
+    check::<T>(codec, guard)?;
     // What the destination refuses it tells with its type.
-    encode(codec, session, value, outgoing)
-        .map_err(|unencodable| outgoing.failure().unwrap_or(unencodable))
+    encode(codec, guard, value, writer)
+        .map_err(|unencodable| writer.failure().unwrap_or(unencodable))
 }
 
 /// Decodes a value; `writer` is named when the bytes are not one.

@@ -6,7 +6,7 @@ use fsgather_core::{Unreadable, lock, read_value};
 use postcard::ser_flavors::Flavor;
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{Codec, CodecError, probe, words::own_words};
+use crate::codec::{Codec, CodecError, probe, words::own_words};
 
 /// The default: small and fast, and it describes nothing, so that both sides have to know the type.
 ///

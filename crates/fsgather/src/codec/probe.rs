@@ -36,7 +36,7 @@ pub(super) fn has_to_be_described<T: DeserializeOwned>() -> bool {
 
 /// One of each thing, but for one choice.
 fn ones_but(at: usize, byte: u8) -> [u8; LENGTH] {
-    std::array::from_fn(|place| if place == at { byte } else { 1 })
+    std::array::from_fn(|payload_path| if payload_path == at { byte } else { 1 })
 }
 
 /// Small numbers in no order.

@@ -24,7 +24,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOKS: u32 = 10;
 
 /// One call, or several that make up one piece of work.
-struct Call {
+struct WatchedCall {
     what: Arc<str>,
     moves: u64,
     /// What the last look has found: how often it had moved, and since when that was so.
@@ -34,17 +34,17 @@ struct Call {
 
 /// What is going on.
 #[derive(Default)]
-struct Calls {
-    going_on: BTreeMap<u64, Call>,
+struct WatchedCalls {
+    going_on: BTreeMap<u64, WatchedCall>,
     begun: u64,
     looks: u32,
     is_asleep: bool,
 }
 
-impl Calls {
+impl WatchedCalls {
     fn begin(&mut self, what: Arc<str>) -> u64 {
         self.begun += 1;
-        let call = Call {
+        let call = WatchedCall {
             what,
             moves: 0,
             seen: None,
@@ -99,15 +99,15 @@ impl Calls {
 }
 
 #[derive(Default)]
-struct Shared {
-    calls: Mutex<Calls>,
+struct SharedCalls {
+    calls: Mutex<WatchedCalls>,
     is_over: AtomicBool,
 }
 
 /// Calls of the file system that this rank is in, and a thread that warns of those that do not come back.
 #[derive(Default)]
 pub(crate) struct FileCalls {
-    shared: Arc<Shared>,
+    shared: Arc<SharedCalls>,
     /// Started with the first call; nothing where it cannot be.
     thread: OnceLock<Option<Thread>>,
 }
@@ -149,7 +149,7 @@ impl Drop for FileCalls {
 
 /// A call, for as long as this exists.
 pub(crate) struct FileCall {
-    shared: Arc<Shared>,
+    shared: Arc<SharedCalls>,
     number: u64,
 }
 
@@ -166,7 +166,7 @@ impl Drop for FileCall {
     }
 }
 
-fn watch(shared: &Shared) {
+fn watch(shared: &SharedCalls) {
     let mut clock = AwakeClock::new(Instant::now());
     while !shared.is_over.load(Ordering::SeqCst) {
         let (told, goes_on) = {
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_call_that_does_not_get_on_is_told_now_and_then() {
-        let mut calls = Calls::default();
+        let mut calls = WatchedCalls::default();
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let number = calls.begin("reading".into());
@@ -230,7 +230,7 @@ mod tests {
             assert!(started.elapsed() < Duration::from_mins(1), "it goes on");
             thread::yield_now();
         }
-        let mut calls = Calls::default();
+        let mut calls = WatchedCalls::default();
         let looks = (0..LOOKS).filter(|_| calls.goes_on()).count();
         assert_eq!(looks, LOOKS as usize - 1);
         assert!(calls.is_asleep);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fsgather_core::Ticket;
 
-use crate::{group_state::GroupState, open_calls::Open};
+use crate::{call::open_calls::Open, group_state::GroupState};
 
 /// An open call, for as long as this exists.
 pub(crate) struct OpenCall {

@@ -1,10 +1,10 @@
-//! Says how long a payload stays with its owner: [`Manner`].
+//! Says how long a payload stays with its owner: [`Retention`].
 
 use fsgather_core::Leaves;
 
 /// How long a payload stays with its owner, which is the same on all ranks of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Manner {
+pub(crate) enum Retention {
     /// All ranks are in the call until all of it has been received.
     Passing,
     /// Ranks go on once it is announced; it stays until its only reader has read it.
@@ -13,7 +13,7 @@ pub(crate) enum Manner {
     Kept,
 }
 
-impl Manner {
+impl Retention {
     /// Who removes payload files.
     pub(crate) const fn leaves_of_files(self) -> Leaves {
         match self {

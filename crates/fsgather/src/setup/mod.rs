@@ -1,6 +1,6 @@
-//! Agrees with the other ranks on where payloads go: [`place_for`].
+//! Agrees with the other ranks on where payloads go: [`payload_path_for`].
 //!
-//! Each group, and the world, sets up for itself each [`Route`] that its calls take, the first time that one does,
+//! Each group, and the world, sets up for itself each [`PathRequest`] that its calls take, the first time that one does,
 //! by ordinary exchanges of its own. So it fails, times out and is agreed on like any call, needs nobody but the
 //! members, and has nobody else wait. What is shared between groups, and what others see of a place, goes by
 //! the ranks' numbers in the world. In the following the *root* is the first member: rank 0 of the world.
@@ -43,15 +43,17 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{
     group_state::GroupState,
-    place::{FilePlace, Place, PlaceId},
-    route::Route,
+    payload::{
+        path::{FilesPath, PathId, PayloadPath},
+        path_request::PathRequest,
+    },
 };
 use fsgather_config::settings::Transport;
 
 /// What the root tells everybody.
 #[derive(Debug, Serialize, Deserialize)]
-struct Told {
-    plan: Plan,
+struct ToldPlan {
+    plan: PathPlan,
     /// Which way the root was told to use: where ranks were told different things, its word counts.
     transport: Transport,
     /// What the ranks of the world must know to connect to each other, if it comes to that; told by its rank 0, which is
@@ -61,9 +63,9 @@ struct Told {
 
 /// What the root means to do.
 #[derive(Debug, Serialize, Deserialize)]
-enum Plan {
+enum PathPlan {
     /// Where the payloads of the world go, if all members know that.
-    AsTheWorld(PlaceId),
+    AsTheWorld(PathId),
     /// Memory, as the root was told.
     Memory,
     /// Files in this rendezvous directory.
@@ -83,79 +85,89 @@ enum Plan {
 /// Reads any bytes as what the root tells, for fuzzers.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn try_reading(body: &Bytes) {
-    let _ = decode::<Told>(Some(body)).map(|told| format!("{told:?}"));
+    let _ = decode::<ToldPlan>(Some(body)).map(|told| format!("{told:?}"));
 }
 
-/// The place that a route leads to; found out together with all other members the first time, where `call` is
+/// The path that a request leads to; found out together with all other members the first time, where `call` is
 /// made and with its time-out.
-pub(crate) fn place_for(inner: &GroupState, route: &Route, call: &Call) -> Result<Place, Error> {
+pub(crate) fn payload_path_for(
+    inner: &GroupState,
+    request: &PathRequest,
+    call: &Call,
+) -> Result<PayloadPath, Error> {
     // Nothing is too large for such an exchange.
     if inner.exchange.body_limit() == usize::MAX {
-        return Ok(Place::Relay);
+        return Ok(PayloadPath::Relay);
     }
-    if let Some(known) = inner.places.find(route) {
+    if let Some(known) = inner.known_paths.find(request) {
         return Ok(known);
     }
-    let (_, place) = run(inner, route, call)?;
-    keep(inner, route, &place);
-    Ok(place)
+    let (_, payload_path) = run(inner, request, call)?;
+    keep(inner, request, &payload_path);
+    Ok(payload_path)
 }
 
-/// Notes for later calls where a route leads.
-fn keep(inner: &GroupState, route: &Route, place: &Place) {
-    inner.places.keep(route.clone(), place.clone());
-    if inner.settles_the_world(route) {
-        inner.world.settle(place.clone());
+/// Notes for later calls where a request leads.
+fn keep(inner: &GroupState, request: &PathRequest, payload_path: &PayloadPath) {
+    inner
+        .known_paths
+        .keep(request.clone(), payload_path.clone());
+    if inner.settles_the_world(request) {
+        inner.world.settle(payload_path.clone());
     }
 }
 
 /// Finds out where the payloads of a world go, if nothing else is said; its groups have it from there.
-pub(crate) fn settle(inner: &GroupState, route: &Route, call: &Call) -> Result<(), Error> {
-    let (transport, place) = run(inner, route, call)?;
-    keep(inner, &agreed(inner, route, transport), &place);
+pub(crate) fn settle(inner: &GroupState, request: &PathRequest, call: &Call) -> Result<(), Error> {
+    let (transport, payload_path) = run(inner, request, call)?;
+    keep(inner, &agreed(inner, request, transport), &payload_path);
     Ok(())
 }
 
 /// Agrees on which way calls take that ask for nothing else, and leaves it to them to find out where that leads.
 pub(crate) fn agree_on_transport(
     inner: &GroupState,
-    route: &Route,
+    request: &PathRequest,
     call: Call,
 ) -> Result<(), Error> {
-    let table = inner.exchange.exchange(call, encode(&route.transport)?)?;
+    let table = inner.exchange.exchange(call, encode(&request.transport)?)?;
     let told = table.and_then(|table| table.bodies.into_iter().next());
-    agreed(inner, route, decode(told.as_ref())?);
+    agreed(inner, request, decode(told.as_ref())?);
     Ok(())
 }
 
-/// The route of calls that ask for nothing else, given which transport the root was told.
-fn agreed(inner: &GroupState, route: &Route, transport: Transport) -> Route {
-    if transport != route.transport {
+/// The request of calls that ask for nothing else, given which transport the root was told.
+fn agreed(inner: &GroupState, request: &PathRequest, transport: Transport) -> PathRequest {
+    if transport != request.transport {
         tracing::warn!(
             "FSGATHER_TRANSPORT differs: rank 0 was told {transport}, this rank ({}) {}: {transport} it is on all ranks",
             inner.world.rank,
-            route.transport
+            request.transport
         );
     }
-    let agreed = Route {
+    let agreed = PathRequest {
         transport,
-        directory: route.directory.clone(),
+        directory: request.directory.clone(),
     };
     inner.world.agree_on(agreed.clone());
     agreed
 }
 
-/// Finds the place that a route leads to, together with all other members; the transport that counts.
-fn run(inner: &GroupState, route: &Route, call: &Call) -> Result<(Transport, Place), Error> {
+/// Finds the path that a request leads to, together with all other members; the transport that counts.
+fn run(
+    inner: &GroupState,
+    request: &PathRequest,
+    call: &Call,
+) -> Result<(Transport, PayloadPath), Error> {
     let set_up = SetUp {
         inner,
-        route,
+        request,
         call,
         processes: inner.processes(),
     };
     let mut made = None;
     let found = set_up.find(&mut made);
-    let is_used = matches!(found, Ok((_, Place::Files(_))));
+    let is_used = matches!(found, Ok((_, PayloadPath::Files(_))));
     if let (Some(directory), false) = (made, is_used) {
         let removal = directory.remove();
         if !removal.is_complete() {
@@ -167,7 +179,7 @@ fn run(inner: &GroupState, route: &Route, call: &Call) -> Result<(Transport, Pla
 
 struct SetUp<'a> {
     inner: &'a GroupState,
-    route: &'a Route,
+    request: &'a PathRequest,
     /// What it is done for.
     call: &'a Call,
     /// Where the members run, in the order of the group.
@@ -176,10 +188,10 @@ struct SetUp<'a> {
 
 impl SetUp<'_> {
     /// `made` is the root's directory, as soon as it exists.
-    fn find(&self, made: &mut Option<GatherDir>) -> Result<(Transport, Place), Error> {
+    fn find(&self, made: &mut Option<GatherDir>) -> Result<(Transport, PayloadPath), Error> {
         let known = self.known_to_the_world();
         let (mut told, others) = self.propose(known.as_ref(), made)?;
-        if let Plan::AsTheWorld(proposed) = told.plan {
+        if let PathPlan::AsTheWorld(proposed) = told.plan {
             if let Some(known) = known.as_ref().filter(|known| known.id() == proposed)
                 && others.into_iter().all(|other| other == Some(proposed))
             {
@@ -190,20 +202,20 @@ impl SetUp<'_> {
         self.carry_out(told, made.as_ref())
     }
 
-    /// Where the payloads of the world go, if this route is the world's and that is known here by now.
-    fn known_to_the_world(&self) -> Option<Place> {
-        let is_the_worlds = self.route == self.inner.default_route();
+    /// Where the payloads of the world go, if this request is the world's and that is known here by now.
+    fn known_to_the_world(&self) -> Option<PayloadPath> {
+        let is_the_worlds = self.request == self.inner.default_request();
         self.inner.world.settled().filter(|_| is_the_worlds)
     }
 
     /// Has the root tell its plan, and all others which place they know already.
     fn propose(
         &self,
-        known: Option<&Place>,
+        known: Option<&PayloadPath>,
         made: &mut Option<GatherDir>,
-    ) -> Result<(Told, Vec<Option<PlaceId>>), Error> {
+    ) -> Result<(ToldPlan, Vec<Option<PathId>>), Error> {
         let world = &self.inner.world;
-        let known = known.map(Place::id);
+        let known = known.map(PayloadPath::id);
         let bodies = self.agree(|| {
             if let Some(problem) = &world.context.problem {
                 return Err(problem.clone());
@@ -212,20 +224,20 @@ impl SetUp<'_> {
                 return encode(&known);
             }
             let plan = if let Some(known) = known {
-                Plan::AsTheWorld(known)
+                PathPlan::AsTheWorld(known)
             } else {
                 let (plan, directory) = self.plan()?;
                 *made = directory;
                 plan
             };
-            encode(&Told {
+            encode(&ToldPlan {
                 plan,
-                transport: self.route.transport,
+                transport: self.request.transport,
                 secret: (self.root() == Rank::ZERO).then(|| world.links.draw_secret()),
             })
         })?;
         let read = || {
-            let told: Told = decode(bodies.first())?;
+            let told: ToldPlan = decode(bodies.first())?;
             let others = bodies.iter().skip(1).map(|body| decode(Some(body)));
             Ok((told, others.collect::<Result<_, _>>()?))
         };
@@ -237,16 +249,20 @@ impl SetUp<'_> {
     }
 
     /// Does what the root has told; `made` is its directory there.
-    fn carry_out(&self, told: Told, made: Option<&GatherDir>) -> Result<(Transport, Place), Error> {
+    fn carry_out(
+        &self,
+        told: ToldPlan,
+        made: Option<&GatherDir>,
+    ) -> Result<(Transport, PayloadPath), Error> {
         let transport = told.transport;
-        let place = match told.plan {
-            Plan::AsTheWorld(_) => {
+        let payload_path = match told.plan {
+            PathPlan::AsTheWorld(_) => {
                 let contradiction = "the first rank has proposed the same place twice";
                 return Err(self.fail(Error::config(contradiction)));
             }
-            Plan::Memory => self.connect()?,
-            Plan::WithoutFiles(problem) => self.without_files(&problem, transport)?,
-            Plan::Files {
+            PathPlan::Memory => self.connect()?,
+            PathPlan::WithoutFiles(problem) => self.without_files(&problem, transport)?,
+            PathPlan::Files {
                 directory,
                 facts,
                 is_in_doubt,
@@ -279,7 +295,7 @@ impl SetUp<'_> {
                 }
             }
         };
-        Ok((transport, place))
+        Ok((transport, payload_path))
     }
 
     fn is_root(&self) -> bool {
@@ -292,14 +308,14 @@ impl SetUp<'_> {
     }
 
     /// What the root means to do.
-    fn plan(&self) -> Result<(Plan, Option<GatherDir>), Error> {
-        let transport = self.route.transport;
+    fn plan(&self) -> Result<(PathPlan, Option<GatherDir>), Error> {
+        let transport = self.request.transport;
         if transport == Transport::Memory || transport == Transport::Auto && self.is_at_large() {
-            return Ok((Plan::Memory, None));
+            return Ok((PathPlan::Memory, None));
         }
         match self.plan_files() {
             Err(problem) if self.can_do_without_files(&problem, transport, self.is_named()) => {
-                Ok((Plan::WithoutFiles(problem), None))
+                Ok((PathPlan::WithoutFiles(problem), None))
             }
             planned => planned,
         }
@@ -314,7 +330,7 @@ impl SetUp<'_> {
 
     /// Whether somebody has named the directory.
     fn is_named(&self) -> bool {
-        self.route.directory.is_some() || self.inner.world.context.named.is_some()
+        self.request.directory.is_some() || self.inner.world.context.named.is_some()
     }
 
     /// Whether these ranks have met without a directory, see different mounts, and were given none for payloads: what
@@ -333,7 +349,7 @@ impl SetUp<'_> {
 
     /// The plan with files. It makes the gather directory at once, so that a lack of room or permission is known now
     /// rather than after hours of work.
-    fn plan_files(&self) -> Result<(Plan, Option<GatherDir>), Error> {
+    fn plan_files(&self) -> Result<(PathPlan, Option<GatherDir>), Error> {
         let world = &self.inner.world;
         let (rendezvous, own) = self.choose()?;
         let file_system = FileSystem::of(&rendezvous)?;
@@ -343,17 +359,17 @@ impl SetUp<'_> {
                 hosts,
                 reason: format!("{} is a file system of one host", file_system.name()),
             };
-            return Ok((Plan::WithoutFiles(problem), None));
+            return Ok((PathPlan::WithoutFiles(problem), None));
         }
         if let Err(problem) = self.allows_files(&rendezvous, &file_system) {
-            return Ok((Plan::WithoutFiles(problem), None));
+            return Ok((PathPlan::WithoutFiles(problem), None));
         }
         // Payloads are named by the numbers that ranks have in the world.
         let world_size = world.size()?;
         let context = &world.context;
         let owner = context.owner(&self.processes, world_size, world.communicator);
         let directory = GatherDir::create_anew(&rendezvous, context.mode, owner, own)?;
-        let plan = Plan::Files {
+        let plan = PathPlan::Files {
             directory: rendezvous,
             facts: directory.facts().clone(),
             is_in_doubt: probers(&self.processes).len() > 1,
@@ -390,7 +406,7 @@ impl SetUp<'_> {
     /// The rendezvous directory to make the gather directory in.
     fn choose(&self) -> Result<(PathBuf, OwnUid), Error> {
         let context = &self.inner.world.context;
-        if let Some(named) = &self.route.directory {
+        if let Some(named) = &self.request.directory {
             return context.enter(named);
         }
         let all_here = probers(&self.processes).len() == 1;
@@ -439,7 +455,7 @@ impl SetUp<'_> {
         &self,
         directory: Result<GatherDir, Error>,
         is_needed: impl Fn(&Error) -> bool,
-    ) -> Result<Result<Place, Error>, Error> {
+    ) -> Result<Result<PayloadPath, Error>, Error> {
         let mut furnished = None;
         let told = self.agree(|| {
             let able = match directory.and_then(|directory| self.furnish(directory)) {
@@ -464,10 +480,10 @@ impl SetUp<'_> {
             files.sweep(self.inner.world.context.job.clone());
         }
         self.inner.world.directories.add(Arc::clone(&files));
-        Ok(Ok(Place::Files(files)))
+        Ok(Ok(PayloadPath::Files(files)))
     }
 
-    fn furnish(&self, directory: GatherDir) -> Result<FilePlace, Error> {
+    fn furnish(&self, directory: GatherDir) -> Result<FilesPath, Error> {
         let processes = &self.processes;
         let single_host = processes
             .iter()
@@ -479,12 +495,12 @@ impl SetUp<'_> {
         let beat = self.is_root().then_some(BEAT_PERIOD);
         let care = self.inner.world.directories.care_for(&directory, beat)?;
         // What is the world's does not end with the group that was the first to need it.
-        let channel = if self.inner.settles_the_world(self.route) {
+        let channel = if self.inner.settles_the_world(self.request) {
             ChannelId::WORLD
         } else {
             self.inner.exchange.channel()
         };
-        Ok(FilePlace::new(
+        Ok(FilesPath::new(
             directory,
             policy,
             channel,
@@ -493,7 +509,7 @@ impl SetUp<'_> {
         ))
     }
 
-    fn without_files(&self, problem: &Error, transport: Transport) -> Result<Place, Error> {
+    fn without_files(&self, problem: &Error, transport: Transport) -> Result<PayloadPath, Error> {
         if transport == Transport::Filesys {
             return Err(problem.clone());
         }

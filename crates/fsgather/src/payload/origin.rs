@@ -1,4 +1,4 @@
-//! Binds a payload to its rank and call, and verifies that: [`Origin`].
+//! Binds a payload to its rank and call, and verifies that: [`PayloadOrigin`].
 
 use std::{hash::Hasher, path::PathBuf};
 
@@ -17,14 +17,14 @@ use crate::{group_state::GroupState, world_state::WorldState};
 /// reads, from the list of members that its group was made with. So numbers that are confused on all ranks alike
 /// are noticed as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Origin {
+pub(crate) struct PayloadOrigin {
     communicator: Uuid,
     channel: ChannelId,
     epoch: Epoch,
     rank: Rank,
 }
 
-impl Origin {
+impl PayloadOrigin {
     /// That of what this rank hands in.
     pub(crate) fn own(world: &WorldState, ticket: &Ticket) -> Self {
         Self {
@@ -111,15 +111,15 @@ mod tests {
     use super::*;
     use crate::{
         communicator::Communicator,
-        place::Place,
-        transfer::{
-            announcement::{Announcement, FileAnnouncement, RelayAnnouncement},
-            incoming::Incoming,
+        payload::{
+            header::{FileHeader, PayloadHeader, RelayHeader},
+            part::IncomingPart,
+            path::PayloadPath,
         },
     };
 
-    fn origin(communicator: u128, channel: u64, epoch: u64, rank: u32) -> Origin {
-        Origin {
+    fn origin(communicator: u128, channel: u64, epoch: u64, rank: u32) -> PayloadOrigin {
+        PayloadOrigin {
             communicator: Uuid::from_u128(communicator),
             channel: ChannelId::new(channel),
             epoch: Epoch::new(epoch),
@@ -127,7 +127,7 @@ mod tests {
         }
     }
 
-    fn any_origin() -> impl Strategy<Value = Origin> {
+    fn any_origin() -> impl Strategy<Value = PayloadOrigin> {
         // Few of each, so that two often differ in one thing alone.
         (0..2_u128, 0..3_u64, 0..3_u64, 0..3_u32).prop_map(
             |(communicator, channel, epoch, rank)| origin(communicator, channel, epoch, rank),
@@ -147,7 +147,7 @@ mod tests {
         #[test]
         fn a_file_is_of_one_rank_and_one_call(one in any_origin(), other in any_origin()) {
             let name = PayloadName::new(other.channel, other.epoch, other.rank, 7);
-            let is_same = Origin { communicator: other.communicator, ..one } == other;
+            let is_same = PayloadOrigin { communicator: other.communicator, ..one } == other;
             prop_assert_eq!(one.is_of(&name), is_same);
         }
     }
@@ -180,19 +180,19 @@ mod tests {
     }
 
     /// What is announced for a rank of the world in a call.
-    type Announce = fn(&GroupState, Origin, &Bytes) -> Announcement;
+    type Announce = fn(&GroupState, PayloadOrigin, &Bytes) -> PayloadHeader;
 
     /// A payload that comes with its announcement, through rank 0, and in a file.
     const WAYS: [(&str, Announce); 3] = [
         (
             "a payload sent with the control messages",
-            |inner, origin, payload| Announcement::Inline {
+            |inner, origin, payload| PayloadHeader::Inline {
                 seal: origin.seal(inner, std::slice::from_ref(payload)),
                 payload: payload.clone(),
             },
         ),
         ("a payload sent through rank 0", |_, origin, payload| {
-            Announcement::Relayed(RelayAnnouncement {
+            PayloadHeader::Relayed(RelayHeader {
                 len: payload.len() as u64,
                 digest: origin.digest(payload),
                 instead: None,
@@ -200,7 +200,7 @@ mod tests {
         }),
         ("payload-c", |_, origin, payload| {
             let len = payload.len() as u64;
-            Announcement::File(FileAnnouncement {
+            PayloadHeader::File(FileHeader {
                 directory: "20261121t033336z-5f3a9c01".parse().unwrap(),
                 locator: fsgather_store::Locator {
                     name: PayloadName::new(origin.channel, origin.epoch, origin.rank, 7),
@@ -221,11 +221,11 @@ mod tests {
         let inner = &group.inner;
         let now = ticket(inner, 5);
         let payloads: Vec<Bytes> = (0..3_u8).map(|rank| vec![rank; 9].into()).collect();
-        let right = |rank: u32| Origin {
+        let right = |rank: u32| PayloadOrigin {
             rank: Rank::new(rank),
-            ..Origin::own(&inner.world, &now)
+            ..PayloadOrigin::own(&inner.world, &now)
         };
-        let sort = |announce: Announce, origins: [Origin; 3]| {
+        let sort = |announce: Announce, origins: [PayloadOrigin; 3]| {
             let announced = origins.iter().map(|origin| {
                 let payload = &payloads[origin.rank.index()];
                 (announce(inner, *origin, payload), payload.to_vec())
@@ -237,7 +237,7 @@ mod tests {
                 bodies,
                 acknowledge: false,
             };
-            Incoming::sort(inner, &Place::Relay, &now, table, relayed).map(drop)
+            IncomingPart::sort(inner, &PayloadPath::Relay, &now, table, relayed).map(drop)
         };
         for (what, announce) in WAYS {
             // By place: rank 2, rank 0, rank 1 of the world.
@@ -245,11 +245,11 @@ mod tests {
             let wrong = [
                 [0, 1, 2].map(right),
                 [2, 0, 0].map(right),
-                [2, 0, 1].map(|rank| Origin {
+                [2, 0, 1].map(|rank| PayloadOrigin {
                     epoch: Epoch::new(4),
                     ..right(rank)
                 }),
-                [2, 0, 1].map(|rank| Origin {
+                [2, 0, 1].map(|rank| PayloadOrigin {
                     channel: ChannelId::WORLD,
                     ..right(rank)
                 }),
@@ -269,17 +269,17 @@ mod tests {
         let group = reordered();
         let now = ticket(&group.inner, 0);
         assert_eq!(group.rank(), Rank::new(1));
-        let own = Origin::own(&group.inner.world, &now);
+        let own = PayloadOrigin::own(&group.inner.world, &now);
         assert_eq!(own.rank, Rank::ZERO);
-        assert_eq!(own, Origin::of(&group.inner, &now, group.rank()));
+        assert_eq!(own, PayloadOrigin::of(&group.inner, &now, group.rank()));
         let world = WorldState::new(
             Uuid::nil(),
             Rank::new(1),
             vec![ProcessId::default(); 2],
             0,
-            group.inner.default_route().clone(),
+            group.inner.default_request().clone(),
             fsgather_rendezvous::local_context::LocalContext::nowhere(),
         );
-        assert_ne!(own, Origin::own(&world, &now));
+        assert_ne!(own, PayloadOrigin::own(&world, &now));
     }
 }

@@ -14,34 +14,34 @@ use std::sync::Arc;
 use fsgather_control::mesh::{Mesh, MeshAddress};
 use fsgather_core::Error;
 
-use super::SetUp;
+use crate::setup::SetUp;
 use fsgather_rendezvous::sharing::Talk;
 
-use crate::place::Place;
+use crate::payload::path::PayloadPath;
 
 /// A rank tries so many other hosts at most, since each takes time and a connection on both sides.
 const MOST_TRIED: usize = 32;
 
 impl SetUp<'_> {
     /// Connects all members to each other, or finds out together that it cannot be.
-    pub(super) fn connect(&self) -> Result<Place, Error> {
+    pub(super) fn connect(&self) -> Result<PayloadPath, Error> {
         let inner = self.inner;
-        if let Some(known) = inner.places.mesh() {
-            return Ok(Place::Mesh(known));
+        if let Some(known) = inner.known_paths.mesh() {
+            return Ok(PayloadPath::Mesh(known));
         }
         let world = &inner.world;
         let settings = world.context.links.as_ref();
         let Some(mesh) = settings.and_then(|settings| world.links.listen(world, settings)) else {
-            return Ok(Place::Relay);
+            return Ok(PayloadPath::Relay);
         };
         let connected = self.connect_by(mesh);
-        if !matches!(connected, Ok(Place::Mesh(_))) {
+        if !matches!(connected, Ok(PayloadPath::Mesh(_))) {
             world.links.release();
         }
         connected
     }
 
-    fn connect_by(&self, mesh: Result<Arc<Mesh>, Error>) -> Result<Place, Error> {
+    fn connect_by(&self, mesh: Result<Arc<Mesh>, Error>) -> Result<PayloadPath, Error> {
         let own = mesh
             .as_ref()
             .map(|mesh| mesh.address().clone())
@@ -55,7 +55,7 @@ impl SetUp<'_> {
         let reached = self.reach(&mesh, addresses).map_err(|error| reason(&error));
         let reached: Vec<Result<(), String>> = self.tell_all(&reached)?;
         match reached.into_iter().find_map(Result::err) {
-            None => Ok(Place::Mesh(mesh)),
+            None => Ok(PayloadPath::Mesh(mesh)),
             Some(why) => Ok(self.relay(Some(why))),
         }
     }
@@ -74,16 +74,16 @@ impl SetUp<'_> {
         }
         tried
             .into_iter()
-            .filter_map(|place| members.get(place))
+            .filter_map(|payload_path| members.get(payload_path))
             .try_for_each(|other| mesh.prepare(*other, &mut |_| self.heed()))
     }
 
-    fn relay(&self, why: Option<String>) -> Place {
+    fn relay(&self, why: Option<String>) -> PayloadPath {
         if self.is_root() {
             let why = why.unwrap_or_else(|| "ranks cannot connect to each other".into());
             tracing::warn!("large payloads go through rank 0, which is slower: {why}");
         }
-        Place::Relay
+        PayloadPath::Relay
     }
 }
 

@@ -1,4 +1,4 @@
-//! One collective call from its number to its end: [`Session`].
+//! One collective call from its number to its end: [`CallGuard`].
 
 use std::{
     cell::Cell,
@@ -9,17 +9,17 @@ use std::{
 use bytes::Bytes;
 use fsgather_core::{Call, Contribution, Error, Phase, Rank, Round, Ticket, Verdict};
 
-use super::announcement::Announcement;
+use crate::payload::header::PayloadHeader;
 #[cfg(feature = "ndarray")]
-use super::stream::OwnMoved;
-use crate::{group_state::GroupState, ledger::Brought};
+use crate::payload::stream::OwnMoved;
+use crate::{call::log::Brought, group_state::GroupState};
 
 /// How long nothing may move in a ring once the communicator has failed.
 const LAST_BYTES: Duration = Duration::from_secs(3);
 
 /// A call that has been numbered. If it is dropped unfinished, by a panic in the user's code or an
 /// early return, the call fails on all ranks instead of leaving them waiting.
-pub(crate) struct Session {
+pub(crate) struct CallGuard {
     pub(crate) inner: Arc<GroupState>,
     pub(crate) ticket: Ticket,
     phase: Cell<Phase>,
@@ -33,20 +33,20 @@ pub(crate) struct Session {
 /// What others do wrong meanwhile is told at the next call; what is decided can be read, unless it was this
 /// rank itself that was told to stop.
 pub(crate) fn note_read(inner: &GroupState, ticket: &Ticket, bytes: u64) -> Result<(), Error> {
-    inner.world.ledger.moved(ticket, bytes);
+    inner.world.call_log.moved(ticket, bytes);
     match inner.progress(ticket, Phase::Reading, bytes) {
         Err(failure) if inner.world.interrupt.reason().is_some() => Err(failure),
         _ => Ok(()),
     }
 }
 
-impl Session {
+impl CallGuard {
     /// Numbers a call.
     pub(crate) fn begin(inner: &Arc<GroupState>, call: Call) -> Result<Self, Error> {
         let begun = inner.exchange.begin(call);
         let ticket = begun.inspect_err(|failure| inner.world.note_failed(failure))?;
         let ranks = inner.exchange.world_size().get();
-        inner.world.ledger.begin(&ticket, ranks);
+        inner.world.call_log.begin(&ticket, ranks);
         Ok(Self {
             ticket,
             inner: Arc::clone(inner),
@@ -61,7 +61,7 @@ impl Session {
         match self.phase.get() {
             Phase::Reading => note_read(&self.inner, &self.ticket, bytes),
             phase => {
-                self.inner.world.ledger.moved(&self.ticket, bytes);
+                self.inner.world.call_log.moved(&self.ticket, bytes);
                 self.inner.progress(&self.ticket, phase, bytes)
             }
         }
@@ -69,12 +69,12 @@ impl Session {
 
     /// Notes that bytes have been taken into memory, for whoever shows that.
     pub(crate) fn note_taken(&self, bytes: u64) {
-        self.inner.world.ledger.moved(&self.ticket, bytes);
+        self.inner.world.call_log.moved(&self.ticket, bytes);
     }
 
     /// Notes how many bytes this rank hands in, where that is known before.
     pub(crate) fn expect(&self, bytes: u64) {
-        self.inner.world.ledger.expect(&self.ticket, bytes);
+        self.inner.world.call_log.expect(&self.ticket, bytes);
     }
 
     /// What notes that bytes have moved in a ring, which all members have to keep turning.
@@ -86,7 +86,7 @@ impl Session {
         let mut over_at = None;
         move |bytes| {
             // As much goes out as comes in.
-            self.inner.world.ledger.moved(&self.ticket, bytes / 2);
+            self.inner.world.call_log.moved(&self.ticket, bytes / 2);
             let noted = self.inner.progress(&self.ticket, self.phase.get(), bytes);
             let Err(failure) = noted else { return Ok(()) };
             if self.inner.world.interrupt.reason().is_some() {
@@ -103,7 +103,7 @@ impl Session {
         }
     }
 
-    /// Notes that bytes have been read, wherever the session is meanwhile.
+    /// Notes that bytes have been read, wherever the guard is meanwhile.
     #[cfg(feature = "ndarray")]
     pub(crate) fn moving(&self) -> OwnMoved {
         let inner = Arc::clone(&self.inner);
@@ -118,7 +118,7 @@ impl Session {
             .contribute(&self.ticket, Round::VERDICT, contribution)
             .map_err(|failure| self.over(failure))?;
         self.phase.set(Phase::Waiting);
-        self.inner.world.ledger.handed_in(&self.ticket, len);
+        self.inner.world.call_log.handed_in(&self.ticket, len);
         Ok(())
     }
 
@@ -134,11 +134,11 @@ impl Session {
             let acknowledge = table.is_some_and(|table| table.acknowledge);
             self.acknowledge.set(acknowledge);
             self.phase.set(Phase::Reading);
-            let ledger = &self.inner.world.ledger;
-            if !ledger.is_empty() {
+            let call_log = &self.inner.world.call_log;
+            if !call_log.is_empty() {
                 let own = self.inner.exchange.rank();
                 let brought = table.map(|table| brought(&table.bodies, own));
-                ledger.decided(&self.ticket, verdict.last, brought);
+                call_log.decided(&self.ticket, verdict.last, brought);
             }
         }
         Ok(verdict)
@@ -148,7 +148,7 @@ impl Session {
     pub(crate) fn abandon(&self) {
         if !self.finished.replace(true) {
             self.inner.exchange.abandon(&self.ticket);
-            self.inner.world.ledger.forget(&self.ticket);
+            self.inner.world.call_log.forget(&self.ticket);
         }
     }
 
@@ -160,7 +160,7 @@ impl Session {
         let exchange = &self.inner.exchange;
         let failure = exchange.fail(&self.ticket, self.phase.get(), cause);
         self.inner.world.note_failed(&failure);
-        self.inner.world.ledger.forget(&self.ticket);
+        self.inner.world.call_log.forget(&self.ticket);
         if self.acknowledge.get() {
             // What could not be read is not needed any more.
             exchange.done(&self.ticket);
@@ -171,7 +171,7 @@ impl Session {
     /// Notes that the call has ended with an error that all ranks know.
     pub(crate) fn over(&self, failure: Error) -> Error {
         self.inner.world.note_failed(&failure);
-        self.inner.world.ledger.forget(&self.ticket);
+        self.inner.world.call_log.forget(&self.ticket);
         self.finished.set(true);
         failure
     }
@@ -198,11 +198,11 @@ impl Session {
 fn brought(bodies: &[Bytes], own: Rank) -> Brought {
     let mut brought = Brought::default();
     for (rank, body) in (0..).map(Rank::new).zip(bodies) {
-        let (bytes, is_here) = match Announcement::from_body(body) {
-            Some(Announcement::Inline { payload, .. }) => (payload.len() as u64, true),
-            Some(Announcement::File(file)) => (file.locator.raw_len, false),
-            Some(Announcement::Relayed(relayed)) => (relayed.len, false),
-            Some(Announcement::Linked { len }) => (len, rank == own),
+        let (bytes, is_here) = match PayloadHeader::from_body(body) {
+            Some(PayloadHeader::Inline { payload, .. }) => (payload.len() as u64, true),
+            Some(PayloadHeader::File(file)) => (file.locator.raw_len, false),
+            Some(PayloadHeader::Relayed(relayed)) => (relayed.len, false),
+            Some(PayloadHeader::Linked { len }) => (len, rank == own),
             None => (0, true),
         };
         brought.bytes = brought.bytes.saturating_add(bytes);
@@ -213,7 +213,7 @@ fn brought(bodies: &[Bytes], own: Rank) -> Brought {
     brought
 }
 
-impl Drop for Session {
+impl Drop for CallGuard {
     fn drop(&mut self) {
         if !self.finished.get() {
             let what = if std::thread::panicking() {

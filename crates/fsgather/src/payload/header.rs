@@ -1,4 +1,4 @@
-//! Announces a rank's payload to the others: [`Announcement`].
+//! Announces a rank's payload to the others: [`PayloadHeader`].
 
 use bytes::{BufMut, Bytes, BytesMut};
 use fsgather_core::{GatherId, read_message};
@@ -16,17 +16,17 @@ use serde::{Deserialize, Serialize};
 /// | 2 | length (u64) and digest (u128) of a payload that comes in further rounds, and an optional text: why it is in no file |
 /// | 3 | length (u64) of a payload that comes over connections between ranks |
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Announcement {
+pub(crate) enum PayloadHeader {
     /// Here.
     Inline {
-        /// Binds it to its [origin](super::origin::Origin).
+        /// Binds it to its [origin](crate::payload::origin::PayloadOrigin).
         seal: u64,
         payload: Bytes,
     },
     /// In a file.
-    File(FileAnnouncement),
+    File(FileHeader),
     /// In the rounds that follow.
-    Relayed(RelayAnnouncement),
+    Relayed(RelayHeader),
     /// Over connections between ranks, which carry checksums of their own.
     Linked {
         /// In bytes.
@@ -36,7 +36,7 @@ pub(crate) enum Announcement {
 
 /// Where a payload file lies.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct FileAnnouncement {
+pub(crate) struct FileHeader {
     /// In which gather directory.
     pub(crate) directory: GatherId,
     /// Which file, and what must be found in it.
@@ -45,10 +45,10 @@ pub(crate) struct FileAnnouncement {
 
 /// What must have arrived at the end of the rounds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct RelayAnnouncement {
+pub(crate) struct RelayHeader {
     /// In bytes.
     pub(crate) len: u64,
-    /// Of its [origin](super::origin::Origin) and its bytes.
+    /// Of its [origin](crate::payload::origin::PayloadOrigin) and its bytes.
     pub(crate) digest: u128,
     /// Why it lies in no file, where others of the call do.
     pub(crate) instead: Option<String>,
@@ -57,7 +57,7 @@ pub(crate) struct RelayAnnouncement {
 /// What an announcement adds to an inline payload, in bytes: the kind and the seal.
 pub(crate) const INLINE_OVERHEAD: usize = 9;
 
-impl Announcement {
+impl PayloadHeader {
     /// As the body of a contribution.
     pub(crate) fn into_body(self) -> Result<Bytes, postcard::Error> {
         let body = match self {
@@ -108,17 +108,17 @@ mod tests {
         fn announcements_convert_both_ways(
             payload: Vec<u8>, seal: u64, len: u64, digest: u128, instead in prop::option::of("[a-z ]{0,20}"),
         ) {
-            let inline = Announcement::Inline { seal, payload: payload.into() };
-            let relayed = Announcement::Relayed(RelayAnnouncement { len, digest, instead });
-            for announcement in [inline, relayed, Announcement::Linked { len }] {
+            let inline = PayloadHeader::Inline { seal, payload: payload.into() };
+            let relayed = PayloadHeader::Relayed(RelayHeader { len, digest, instead });
+            for announcement in [inline, relayed, PayloadHeader::Linked { len }] {
                 let body = announcement.clone().into_body().unwrap();
-                prop_assert_eq!(Announcement::from_body(&body), Some(announcement));
+                prop_assert_eq!(PayloadHeader::from_body(&body), Some(announcement));
             }
         }
 
         #[test]
         fn arbitrary_bytes_are_refused_or_read(body: Vec<u8>) {
-            let _ = Announcement::from_body(&body.into());
+            let _ = PayloadHeader::from_body(&body.into());
         }
     }
 }

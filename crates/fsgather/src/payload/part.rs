@@ -1,4 +1,4 @@
-//! The payloads that arrived from the others: [`Incoming`].
+//! The payloads that arrived from the others: [`IncomingPart`].
 
 use std::{io::Read, sync::Arc, time::Duration};
 
@@ -7,28 +7,28 @@ use fsgather_control::mesh::{CallId, Mesh, Pull};
 use fsgather_core::{Error, Peer, Rank, Recipients, Table, Ticket};
 use fsgather_store::Payload;
 
-use super::{
-    announcement::{Announcement, FileAnnouncement},
-    origin::Origin,
-    session::Session,
-    source::Own,
-    spool::Spool,
-    stream::{OwnMoved, Stream},
-};
 use crate::{
+    call::guard::CallGuard,
     group_state::GroupState,
-    place::{FilePlace, Place, call_id},
+    payload::{
+        header::{FileHeader, PayloadHeader},
+        input::HeldInput,
+        origin::PayloadOrigin,
+        path::{FilesPath, PayloadPath, call_id},
+        spool::Spool,
+        stream::{OwnMoved, PayloadStream},
+    },
 };
 
 /// What is called with the number of bytes after each piece; its error ends the reading.
 pub(crate) type Moved<'a> = &'a mut dyn FnMut(u64) -> Result<(), Error>;
 
 /// One rank's payload, not read yet.
-pub(crate) enum Incoming {
+pub(crate) enum IncomingPart {
     /// It is here.
     Here(Bytes),
     /// It lies in a file.
-    File(FileAnnouncement),
+    File(FileHeader),
     /// It is kept by its owner, or passes through the ring of this call.
     Linked(Linked),
     /// It is this rank's own, too long to be held in memory.
@@ -51,19 +51,19 @@ impl Linked {
     }
 }
 
-impl Incoming {
+impl IncomingPart {
     /// Sorts a table of announcements, and what further rounds have brought, by rank. What is here is verified,
     /// and nothing announced is another rank's or another call's.
     pub(crate) fn sort(
         inner: &GroupState,
-        place: &Place,
+        payload_path: &PayloadPath,
         ticket: &Ticket,
         table: Table,
         relayed: Vec<Vec<u8>>,
     ) -> Result<Vec<Self>, Error> {
         let mut relayed = relayed.into_iter();
-        let linked = |rank: Rank, len| match place {
-            Place::Mesh(mesh) => Ok(Self::Linked(Linked {
+        let linked = |rank: Rank, len| match payload_path {
+            PayloadPath::Mesh(mesh) => Ok(Self::Linked(Linked {
                 mesh: Arc::clone(mesh),
                 call: call_id(ticket),
                 len,
@@ -79,27 +79,28 @@ impl Incoming {
             .zip(table.bodies)
             .map(|(rank, body)| {
                 let pieces = relayed.next().unwrap_or_default();
-                let origin = Origin::of(inner, ticket, rank);
+                let origin = PayloadOrigin::of(inner, ticket, rank);
                 let broken = |what: &str| Err(origin.broken(inner, ticket, rank, what));
-                match Announcement::from_body(&body) {
-                    Some(Announcement::Inline { seal, payload }) => {
+                match PayloadHeader::from_body(&body) {
+                    Some(PayloadHeader::Inline { seal, payload }) => {
                         if origin.seal(inner, std::slice::from_ref(&payload)) != seal {
                             return broken("a payload sent with the control messages");
                         }
                         Ok(Self::Here(payload))
                     }
-                    Some(Announcement::File(file)) => {
+                    Some(PayloadHeader::File(file)) => {
                         if !origin.is_of(&file.locator.name) {
                             return broken(&file.locator.name.to_string());
                         }
                         Ok(Self::File(file))
                     }
-                    Some(Announcement::Relayed(announced)) => {
+                    Some(PayloadHeader::Relayed(announced)) => {
                         let is_whole = pieces.len() as u64 == announced.len;
                         if !is_whole || origin.digest(&pieces) != announced.digest {
                             return broken("a payload sent through rank 0");
                         }
-                        if let (Some(why), Place::Files(files)) = (&announced.instead, place)
+                        if let (Some(why), PayloadPath::Files(files)) =
+                            (&announced.instead, payload_path)
                             && warns(inner, ticket)
                             && let Some(whose) = inner.peer(rank)
                         {
@@ -107,7 +108,7 @@ impl Incoming {
                         }
                         Ok(Self::Here(pieces.into()))
                     }
-                    Some(Announcement::Linked { len }) => linked(rank, len),
+                    Some(PayloadHeader::Linked { len }) => linked(rank, len),
                     None => Err(Error::Incompatible {
                         what: format!("the announcement of rank {rank}"),
                         ours: "the kinds 0 to 3".into(),
@@ -156,9 +157,9 @@ impl Incoming {
     }
 
     /// Takes the payload that this rank has handed in itself.
-    pub(crate) fn take_own(&mut self, own: Own<'_>) {
+    pub(crate) fn take_own(&mut self, own: HeldInput<'_>) {
         *self = match own {
-            Own::Spooled(spool) => Self::Spooled(spool),
+            HeldInput::Spooled(spool) => Self::Spooled(spool),
             held => Self::Here(held.to_bytes()),
         };
     }
@@ -169,9 +170,9 @@ impl Incoming {
         inner: &GroupState,
         rank: Rank,
         moved: OwnMoved,
-    ) -> Result<Stream, Error> {
+    ) -> Result<PayloadStream, Error> {
         match self {
-            Self::Here(payload) => Ok(Stream::held(payload)),
+            Self::Here(payload) => Ok(PayloadStream::held(payload)),
             Self::File(file) => {
                 let files = files_of(inner, rank, &file)?;
                 let what = reading(inner, rank, &files);
@@ -183,10 +184,10 @@ impl Incoming {
                 };
                 let writer = inner.peer(rank).cloned();
                 let calls = (Arc::clone(&inner.world), what);
-                Ok(Stream::from_file(reader, writer, calls))
+                Ok(PayloadStream::from_file(reader, writer, calls))
             }
-            Self::Linked(linked) => Ok(Stream::from_link(linked.pull(inner, rank)?, moved)),
-            Self::Spooled(spool) => Ok(Stream::from_spool(spool)),
+            Self::Linked(linked) => Ok(PayloadStream::from_link(linked.pull(inner, rank)?, moved)),
+            Self::Spooled(spool) => Ok(PayloadStream::from_spool(spool)),
         }
     }
 
@@ -201,7 +202,7 @@ impl Incoming {
     }
 
     /// The file that it lies in, if it does.
-    pub(crate) fn file(&self) -> Option<&FileAnnouncement> {
+    pub(crate) fn file(&self) -> Option<&FileHeader> {
         match self {
             Self::File(file) => Some(file),
             _ => None,
@@ -218,7 +219,7 @@ impl Incoming {
     }
 
     /// Removes a payload's file; for a root that is the only reader.
-    pub(crate) fn remove(inner: &GroupState, file: Option<&FileAnnouncement>) {
+    pub(crate) fn remove(inner: &GroupState, file: Option<&FileHeader>) {
         if let Some(file) = file
             && let Some(files) = inner.world.directories.of(file.directory)
         {
@@ -237,7 +238,7 @@ fn warns(inner: &GroupState, ticket: &Ticket) -> bool {
 }
 
 /// What the user is told of reading a file, if it does not get on.
-fn reading(inner: &GroupState, rank: Rank, files: &FilePlace) -> Arc<str> {
+fn reading(inner: &GroupState, rank: Rank, files: &FilesPath) -> Arc<str> {
     let path = files.directory().path().display();
     match inner.peer(rank) {
         Some(peer) => format!("reading the payload of {peer} in {path}").into(),
@@ -245,11 +246,7 @@ fn reading(inner: &GroupState, rank: Rank, files: &FilePlace) -> Arc<str> {
     }
 }
 
-fn files_of(
-    inner: &GroupState,
-    rank: Rank,
-    file: &FileAnnouncement,
-) -> Result<Arc<FilePlace>, Error> {
+fn files_of(inner: &GroupState, rank: Rank, file: &FileHeader) -> Result<Arc<FilesPath>, Error> {
     inner.world.directories.of(file.directory).ok_or_else(|| {
         Error::config(format!(
             "rank {rank} handed its payload over in another gather directory ({}); all ranks must name the \
@@ -275,18 +272,18 @@ pub(crate) fn reading_order(reader: Rank, ranks: usize) -> impl Iterator<Item = 
 
 /// Reads all payloads of a call, in the order that spreads the load; results in rank order.
 pub(crate) fn read_all<R>(
-    session: &Session,
-    incoming: Vec<Incoming>,
+    guard: &CallGuard,
+    incoming: Vec<IncomingPart>,
     mut take: impl FnMut(Rank, Payload) -> Result<R, Error>,
 ) -> Result<Vec<R>, Error> {
-    let inner = &session.inner;
+    let inner = &guard.inner;
     let ranks = incoming.len();
-    let mut incoming: Vec<Option<Incoming>> = incoming.into_iter().map(Some).collect();
+    let mut incoming: Vec<Option<IncomingPart>> = incoming.into_iter().map(Some).collect();
     let mut results: Vec<Option<R>> = incoming.iter().map(|_| None).collect();
     for index in reading_order(inner.exchange.rank(), ranks) {
         let rank = Rank::new(u32::try_from(index).unwrap_or(u32::MAX));
         if let Some(part) = incoming.get_mut(index).and_then(Option::take) {
-            let payload = part.read(inner, rank, &mut |bytes| session.moved(bytes))?;
+            let payload = part.read(inner, rank, &mut |bytes| guard.moved(bytes))?;
             results[index] = Some(take(rank, payload)?);
         }
     }

@@ -1,4 +1,4 @@
-//! Taking a rank's payload and deciding how it travels: [`Outgoing`].
+//! Taking a rank's payload and deciding how it travels: [`InputWriter`].
 
 use std::{
     io::{self, ErrorKind, Read, Write},
@@ -6,24 +6,22 @@ use std::{
 };
 
 use bytes::Bytes;
-use fsgather_control::mesh::{Mesh, Source as Offered};
-use fsgather_core::{Contribution, Error, Leaves, Recipients, bytes_text};
+use fsgather_core::{Contribution, Error, bytes_text};
 use fsgather_store::{Encoding, Locator, PayloadId, PayloadWriter};
 
-use super::{
-    announcement::{
-        Announcement, FileAnnouncement, INLINE_OVERHEAD, RelayAnnouncement, inline_body,
-    },
-    manner::Manner,
-    origin::Origin,
-    relay,
-    session::Session,
-    source::{Own, Source},
-    spool::Spool,
-};
 use crate::{
-    file_calls::FileCalls,
-    place::{FilePlace, Place, call_id},
+    call::guard::CallGuard,
+    payload::{
+        file_calls::FileCalls,
+        header::{FileHeader, INLINE_OVERHEAD, PayloadHeader, inline_body},
+        input::{HeldInput, InputSource},
+        mesh,
+        origin::PayloadOrigin,
+        path::{FilesPath, PayloadPath},
+        relay,
+        retention::Retention,
+        spool::Spool,
+    },
 };
 
 type Progress<'a> = Box<dyn FnMut(u64) -> Result<(), Error> + 'a>;
@@ -37,9 +35,6 @@ const NOTED: usize = 64 << 10;
 /// How much of a stream is read at once, in bytes.
 const AT_ONCE: usize = 1 << 20;
 
-/// Of why a payload is in no file others are told so many characters at most.
-const REASON: usize = 400;
-
 /// Receives a payload in pieces: small ones stay in memory, large ones go to a file as they come, or
 /// stay in memory where there is no file.
 ///
@@ -47,10 +42,10 @@ const REASON: usize = 400;
 /// with the verdict, whatever way their own payloads go.
 ///
 /// As an [`io::Write`] it keeps the first error, which [`finish`](Self::finish) returns with its type.
-pub(crate) struct Outgoing<'a> {
-    session: &'a Session,
-    place: &'a Place,
-    manner: Manner,
+pub(crate) struct InputWriter<'a> {
+    guard: &'a CallGuard,
+    payload_path: &'a PayloadPath,
+    retention: Retention,
     encoding: Encoding,
     inline_limit: usize,
     /// The largest payload that the call allows, in bytes.
@@ -70,8 +65,8 @@ pub(crate) struct Outgoing<'a> {
 /// Where pieces go that do not fit into the buffer.
 enum Beyond<'a> {
     Nowhere,
-    File(&'a FilePlace, Box<Writer<'a>>),
-    Published(&'a FilePlace, Locator),
+    File(&'a FilesPath, Box<Writer<'a>>),
+    Published(&'a FilesPath, Locator),
     Spool(Spool),
 }
 
@@ -102,30 +97,30 @@ impl Writer<'_> {
 pub(crate) struct Ready<'b> {
     pub(crate) contribution: Contribution,
     /// What has to be handed over after the verdict.
-    pub(crate) own: Own<'b>,
+    pub(crate) own: HeldInput<'b>,
     /// How long the payload is, in bytes.
     pub(crate) len: u64,
 }
 
-impl<'a> Outgoing<'a> {
+impl<'a> InputWriter<'a> {
     /// `is_dispensable` says of an error of a payload's file whether another way will do.
     pub(crate) fn new(
-        session: &'a Session,
-        place: &'a Place,
-        manner: Manner,
+        guard: &'a CallGuard,
+        payload_path: &'a PayloadPath,
+        retention: Retention,
         encoding: Encoding,
         is_dispensable: &'a dyn Fn(&Error) -> bool,
     ) -> Self {
         Self {
-            session,
-            place,
-            manner,
+            guard,
+            payload_path,
+            retention,
             encoding,
             inline_limit: inline_limit(
-                session.inner.world.inline_setting,
-                session.inner.exchange.body_limit(),
+                guard.inner.world.inline_setting,
+                guard.inner.exchange.body_limit(),
             ),
-            bound: session.ticket.call.bound,
+            bound: guard.ticket.call.bound,
             taken: 0,
             buffer: Vec::new(),
             beyond: Beyond::Nowhere,
@@ -137,29 +132,29 @@ impl<'a> Outgoing<'a> {
     }
 
     /// Takes the whole payload, and says how it travels.
-    pub(crate) fn take_all(mut self, source: Source<'_>) -> Result<Ready<'_>, Error> {
+    pub(crate) fn take_all(mut self, source: InputSource<'_>) -> Result<Ready<'_>, Error> {
         let own = match source {
-            Source::Nothing => Own::Gone,
-            Source::Slice(bytes) if self.can_wait(bytes.len()) => Own::Slice(bytes),
-            Source::Shared(bytes) if self.can_wait(bytes.len()) => Own::Held(bytes),
-            Source::Slice(bytes) => {
+            InputSource::Nothing => HeldInput::Gone,
+            InputSource::Slice(bytes) if self.can_wait(bytes.len()) => HeldInput::Slice(bytes),
+            InputSource::Shared(bytes) if self.can_wait(bytes.len()) => HeldInput::Held(bytes),
+            InputSource::Slice(bytes) => {
                 self.take_at_once(bytes)?;
-                self.settled_or(Own::Slice(bytes))?
+                self.settled_or(HeldInput::Slice(bytes))?
             }
-            Source::Shared(bytes) => {
+            InputSource::Shared(bytes) => {
                 self.take_at_once(&bytes)?;
-                self.settled_or(Own::Held(bytes))?
+                self.settled_or(HeldInput::Held(bytes))?
             }
-            Source::Pieces(pieces) => return self.take_pieces(&pieces),
-            Source::Stream(stream) => {
+            InputSource::Pieces(pieces) => return self.take_pieces(&pieces),
+            InputSource::PayloadStream(stream) => {
                 self.take_stream(stream)?;
-                Own::Gone
+                HeldInput::Gone
             }
-            Source::Written(write) => {
-                write(self.session, &mut self)?;
-                Own::Gone
+            InputSource::Written(write) => {
+                write(self.guard, &mut self)?;
+                HeldInput::Gone
             }
-            Source::Failure(reason) => return Err(self.session.raised(reason)),
+            InputSource::Failure(reason) => return Err(self.guard.raised(reason)),
         };
         self.finish(own)
     }
@@ -172,15 +167,15 @@ impl<'a> Outgoing<'a> {
                 Ok(0) => return Ok(()),
                 Ok(read) => self.take(&chunk[..read])?,
                 // A source that has nothing for long says so: time to see whether the call still stands.
-                Err(error) if error.kind() == ErrorKind::Interrupted => self.session.moved(0)?,
-                Err(error) => return Err(self.session.raised(error.to_string())),
+                Err(error) if error.kind() == ErrorKind::Interrupted => self.guard.moved(0)?,
+                Err(error) => return Err(self.guard.raised(error.to_string())),
             }
         }
     }
 
     /// Whether bytes that are there already need not be copied now.
     fn can_wait(&self, len: usize) -> bool {
-        len > self.inline_limit && !matches!(self.place, Place::Files(_))
+        len > self.inline_limit && !matches!(self.payload_path, PayloadPath::Files(_))
     }
 
     fn take_at_once(&mut self, bytes: &[u8]) -> Result<(), Error> {
@@ -194,13 +189,13 @@ impl<'a> Outgoing<'a> {
     /// Prepares for more than fits into an announcement, so that a lack of space is noticed before it is
     /// written.
     fn expect(&mut self, len: u64) -> Result<(), Error> {
-        if let Place::Files(files) = self.place
+        if let PayloadPath::Files(files) = self.payload_path
             && let Some(refused) = files.refuses(len)
             && (self.is_dispensable)(&refused)
         {
             self.instead = Some(refused);
         }
-        self.session.expect(len);
+        self.guard.expect(len);
         self.open_file()?;
         if let Beyond::File(_, writer) = &mut self.beyond {
             writer.file.expect_len(len);
@@ -214,19 +209,19 @@ impl<'a> Outgoing<'a> {
         if self.bound.is_some_and(|bound| len > bound) {
             // Nothing has to be moved to tell how much it would need.
             self.taken = len;
-            return self.finish(Own::Gone);
+            return self.finish(HeldInput::Gone);
         }
         if usize::try_from(len).is_ok_and(|len| len <= self.inline_limit) {
-            let seal = seal(self.session, pieces);
+            let seal = seal(self.guard, pieces);
             return Ok(Ready {
                 contribution: Contribution::inline(inline_body(seal, pieces)),
-                own: Own::Gone,
+                own: HeldInput::Gone,
                 len,
             });
         }
-        if !matches!(self.place, Place::Files(_)) {
-            let joined = joined(self.session, pieces, len)?;
-            return self.finish(Own::Held(joined));
+        if !matches!(self.payload_path, PayloadPath::Files(_)) {
+            let joined = joined(self.guard, pieces, len)?;
+            return self.finish(HeldInput::Held(joined));
         }
         self.has_source = true;
         self.expect(len)?;
@@ -235,17 +230,17 @@ impl<'a> Outgoing<'a> {
         }
         self.settle_file()?;
         let own = match self.instead {
-            None => Own::Gone,
-            Some(_) => Own::Held(joined(self.session, pieces, len)?),
+            None => HeldInput::Gone,
+            Some(_) => HeldInput::Held(joined(self.guard, pieces, len)?),
         };
         self.finish(own)
     }
 
     /// Nothing, if what has been taken is settled; else where it came from.
-    fn settled_or<'b>(&mut self, source: Own<'b>) -> Result<Own<'b>, Error> {
+    fn settled_or<'b>(&mut self, source: HeldInput<'b>) -> Result<HeldInput<'b>, Error> {
         self.settle_file()?;
         Ok(match self.instead {
-            None => Own::Gone,
+            None => HeldInput::Gone,
             Some(_) => source,
         })
     }
@@ -283,7 +278,7 @@ impl<'a> Outgoing<'a> {
             Beyond::Nowhere => {
                 self.buffer.extend_from_slice(bytes);
                 if bytes.len() >= NOTED {
-                    self.session.note_taken(bytes.len() as u64);
+                    self.guard.note_taken(bytes.len() as u64);
                 }
             }
             Beyond::File(_, writer) => {
@@ -300,7 +295,7 @@ impl<'a> Outgoing<'a> {
             Beyond::Published(..) => {}
             Beyond::Spool(spool) => {
                 spool.append(bytes)?;
-                self.session.moved(bytes.len() as u64)?;
+                self.guard.moved(bytes.len() as u64)?;
             }
         }
         Ok(())
@@ -325,7 +320,7 @@ impl<'a> Outgoing<'a> {
         Ok(())
     }
 
-    fn do_without(&mut self, files: &FilePlace, problem: Error) {
+    fn do_without(&mut self, files: &FilesPath, problem: Error) {
         tracing::debug!("a payload goes through memory instead: {problem}");
         files.refused(&problem);
         self.instead = Some(problem);
@@ -356,22 +351,22 @@ impl<'a> Outgoing<'a> {
 
     /// Begins the payload's file, where there is a place for one, with what has come so far.
     fn open_file(&mut self) -> Result<(), Error> {
-        let (Place::Files(files), Beyond::Nowhere, None) =
-            (self.place, &self.beyond, &self.instead)
+        let (PayloadPath::Files(files), Beyond::Nowhere, None) =
+            (self.payload_path, &self.beyond, &self.instead)
         else {
             return Ok(());
         };
-        let session = self.session;
+        let guard = self.guard;
         // So that a rank that dies while it writes is known to have been writing.
-        session.moved(0)?;
-        let inner = &session.inner;
+        guard.moved(0)?;
+        let inner = &guard.inner;
         let id = PayloadId {
-            channel: session.ticket.channel,
-            epoch: session.ticket.epoch,
+            channel: guard.ticket.channel,
+            epoch: guard.ticket.epoch,
             rank: inner.world.rank,
         };
-        let progress: Progress<'a> = Box::new(move |bytes| session.moved(bytes));
-        let compression = session.inner.world.compression;
+        let progress: Progress<'a> = Box::new(move |bytes| guard.moved(bytes));
+        let compression = guard.inner.world.compression;
         let calls = &inner.world.file_calls;
         let directory = files.directory();
         let what: Arc<str> = format!(
@@ -402,8 +397,10 @@ impl<'a> Outgoing<'a> {
 
     /// Begins to keep the payload in a local file, where it has to be kept until it is asked for.
     fn open_spool(&mut self) -> Result<(), Error> {
-        let is_kept = self.manner != Manner::Passing;
-        if let (Place::Mesh(_), true, Beyond::Nowhere) = (self.place, is_kept, &self.beyond) {
+        let is_kept = self.retention != Retention::Passing;
+        if let (PayloadPath::Mesh(_), true, Beyond::Nowhere) =
+            (self.payload_path, is_kept, &self.beyond)
+        {
             let mut spool = Spool::new()?;
             spool.append(&std::mem::take(&mut self.buffer))?;
             self.beyond = Beyond::Spool(spool);
@@ -412,127 +409,65 @@ impl<'a> Outgoing<'a> {
     }
 
     /// Publishes the payload and says how it travels.
-    fn finish(mut self, own: Own<'_>) -> Result<Ready<'_>, Error> {
+    fn finish(mut self, own: HeldInput<'_>) -> Result<Ready<'_>, Error> {
         self.settle_file()?;
-        let session = self.session;
+        let guard = self.guard;
         let len = self.taken.max(own.len());
         if let Some(bound) = self.bound.filter(|bound| len > *bound) {
             return Err(Error::TooLarge {
-                peer: session.inner.me(),
+                peer: guard.inner.me(),
                 size: len,
                 bound,
             });
         }
         let own = match (own, self.beyond) {
-            (Own::Gone, Beyond::Published(files, locator)) => {
-                let announcement = Announcement::File(FileAnnouncement {
+            (HeldInput::Gone, Beyond::Published(files, locator)) => {
+                let announcement = PayloadHeader::File(FileHeader {
                     directory: files.directory().facts().id,
                     locator,
                 });
                 let contribution = Contribution {
-                    body: body(session, announcement)?,
-                    leaves: self.manner.leaves_of_files(),
+                    body: body(guard, announcement)?,
+                    leaves: self.retention.leaves_of_files(),
                     further_rounds: 0,
                 };
-                let own = Own::Gone;
+                let own = HeldInput::Gone;
                 return Ok(Ready {
                     contribution,
                     own,
                     len,
                 });
             }
-            (Own::Gone, Beyond::Spool(spool)) => Own::Spooled(spool),
-            (Own::Gone, Beyond::Nowhere) if self.buffer.len() <= self.inline_limit => {
+            (HeldInput::Gone, Beyond::Spool(spool)) => HeldInput::Spooled(spool),
+            (HeldInput::Gone, Beyond::Nowhere) if self.buffer.len() <= self.inline_limit => {
                 let payload = Bytes::from(self.buffer);
-                let seal = seal(session, std::slice::from_ref(&payload));
-                let announcement = Announcement::Inline { seal, payload };
+                let seal = seal(guard, std::slice::from_ref(&payload));
+                let announcement = PayloadHeader::Inline { seal, payload };
                 return Ok(Ready {
-                    contribution: Contribution::inline(body(session, announcement)?),
-                    own: Own::Gone,
+                    contribution: Contribution::inline(body(guard, announcement)?),
+                    own: HeldInput::Gone,
                     len,
                 });
             }
-            (Own::Gone, Beyond::Nowhere) => Own::Held(Bytes::from(self.buffer)),
+            (HeldInput::Gone, Beyond::Nowhere) => HeldInput::Held(Bytes::from(self.buffer)),
             (own, _) => own,
         };
-        match self.place {
-            Place::Mesh(mesh) => link(session, mesh, self.manner, own),
-            _ => relayed(session, own, self.instead.as_ref()),
+        match self.payload_path {
+            PayloadPath::Mesh(mesh) => mesh::announced(guard, mesh, self.retention, own),
+            _ => relay::announced(guard, own, self.instead.as_ref()),
         }
     }
 }
 
-/// Announces a payload that is handed over by connections between ranks.
-fn link<'b>(
-    session: &Session,
-    mesh: &Mesh,
-    manner: Manner,
-    own: Own<'b>,
-) -> Result<Ready<'b>, Error> {
-    let ticket = &session.ticket;
-    let len = own.len();
-    let is_only_reader =
-        ticket.call.recipients() == Recipients::Only(session.inner.exchange.rank());
-    let (leaves, own) = match manner {
-        // Both neighbours are in the call as long as we are.
-        Manner::Passing => (Leaves::Nothing, own),
-        Manner::Kept | Manner::KeptForReader if is_only_reader => {
-            (Leaves::Nothing, own.into_kept())
-        }
-        Manner::Kept | Manner::KeptForReader => {
-            let own = own.into_kept();
-            let offered = match &own {
-                Own::Spooled(spool) => spool.offered(),
-                other => Offered::Memory(other.to_bytes()),
-            };
-            mesh.offer(call_id(ticket), offered);
-            (Leaves::WithOwner, own)
-        }
-    };
-    Ok(Ready {
-        contribution: Contribution {
-            body: body(session, Announcement::Linked { len })?,
-            leaves,
-            further_rounds: 0,
-        },
-        own,
-        len,
-    })
+pub(super) fn own_origin(guard: &CallGuard) -> PayloadOrigin {
+    PayloadOrigin::own(&guard.inner.world, &guard.ticket)
 }
 
-/// Announces a payload that goes through rank 0 in further rounds; `instead` is why it is in no file.
-fn relayed<'b>(
-    session: &Session,
-    own: Own<'b>,
-    instead: Option<&Error>,
-) -> Result<Ready<'b>, Error> {
-    let bytes = own.as_slice();
-    let announcement = Announcement::Relayed(RelayAnnouncement {
-        len: bytes.len() as u64,
-        digest: own_origin(session).digest(bytes),
-        instead: instead.map(|problem| problem.to_string().chars().take(REASON).collect()),
-    });
-    let piece = session.inner.exchange.body_limit();
-    Ok(Ready {
-        contribution: Contribution {
-            body: body(session, announcement)?,
-            leaves: Leaves::Nothing,
-            further_rounds: relay::rounds(bytes.len(), piece)?,
-        },
-        len: bytes.len() as u64,
-        own,
-    })
+fn seal(guard: &CallGuard, pieces: &[Bytes]) -> u64 {
+    own_origin(guard).seal(&guard.inner, pieces)
 }
 
-fn own_origin(session: &Session) -> Origin {
-    Origin::own(&session.inner.world, &session.ticket)
-}
-
-fn seal(session: &Session, pieces: &[Bytes]) -> u64 {
-    own_origin(session).seal(&session.inner, pieces)
-}
-
-impl Write for Outgoing<'_> {
+impl Write for InputWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.take(bytes).map_err(io::Error::other)?;
         Ok(bytes.len())
@@ -544,7 +479,7 @@ impl Write for Outgoing<'_> {
 }
 
 /// One payload of all pieces; a single one is taken as it is.
-fn joined(session: &Session, pieces: &[Bytes], len: u64) -> Result<Bytes, Error> {
+fn joined(guard: &CallGuard, pieces: &[Bytes], len: u64) -> Result<Bytes, Error> {
     let mut filled = pieces.iter().filter(|piece| !piece.is_empty());
     if let (Some(only), None) = (filled.next(), filled.next()) {
         return Ok(only.clone());
@@ -553,7 +488,7 @@ fn joined(session: &Session, pieces: &[Bytes], len: u64) -> Result<Bytes, Error>
     match usize::try_from(len) {
         Ok(size) if bytes.try_reserve_exact(size).is_ok() => {}
         _ => {
-            return Err(session.raised(format!(
+            return Err(guard.raised(format!(
                 "there is not enough memory to join a payload of {}, which goes from memory to memory; a \
                  shared directory takes it in pieces",
                 bytes_text(len)
@@ -566,10 +501,10 @@ fn joined(session: &Session, pieces: &[Bytes], len: u64) -> Result<Bytes, Error>
     Ok(bytes.into())
 }
 
-fn body(session: &Session, announcement: Announcement) -> Result<Bytes, Error> {
+pub(super) fn body(guard: &CallGuard, announcement: PayloadHeader) -> Result<Bytes, Error> {
     announcement
         .into_body()
-        .map_err(|error| session.raised(format!("its announcement cannot be encoded: {error}")))
+        .map_err(|error| guard.raised(format!("its announcement cannot be encoded: {error}")))
 }
 
 /// The largest payload that travels inside an announcement, in bytes.

@@ -1,4 +1,4 @@
-//! Keeps what is known of the calls under way, for [reports](crate::progress) and for the log: [`Ledger`].
+//! Keeps what is known of the calls under way, for [reports](crate::progress) and for the log: [`CallLog`].
 //!
 //! Nothing is kept of a call that nobody looks at.
 
@@ -19,7 +19,7 @@ use fsgather_report::progress::{self, CallReport, EVERY, Report};
 
 /// The calls of one process in a world and its groups.
 #[derive(Debug, Default)]
-pub(crate) struct Ledger {
+pub(crate) struct CallLog {
     calls: Mutex<BTreeMap<(ChannelId, Epoch), Entry>>,
     /// How many there are, so that nobody has to look where there are none.
     open: AtomicUsize,
@@ -51,7 +51,7 @@ struct Times {
     decided: Option<Instant>,
 }
 
-impl Ledger {
+impl CallLog {
     /// One whose calls are those of the rank that this process is.
     pub(crate) fn of_rank() -> Self {
         Self {
@@ -350,12 +350,12 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_of_calls_that_nobody_looks_at() {
-        let ledger = Ledger::default();
+        let call_log = CallLog::default();
         tracing::subscriber::with_default(tracing::subscriber::NoSubscriber::default(), || {
-            ledger.begin(&ticket(), 4);
+            call_log.begin(&ticket(), 4);
         });
-        assert!(ledger.is_empty());
-        ledger.moved(&ticket(), 1);
-        ledger.end(&ticket(), Rank::ZERO, &[]);
+        assert!(call_log.is_empty());
+        call_log.moved(&ticket(), 1);
+        call_log.end(&ticket(), Rank::ZERO, &[]);
     }
 }

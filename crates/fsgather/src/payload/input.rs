@@ -1,4 +1,4 @@
-//! The payload that a rank hands over in one call: [`Input`] before, [`Own`] while the call is under way.
+//! The payload that a rank hands over in one call: [`PayloadInput`] before, [`HeldInput`] while the call is under way.
 
 use std::io::Read;
 
@@ -6,21 +6,24 @@ use bytes::Bytes;
 use fsgather_core::Error;
 use fsgather_store::Encoding;
 
-use super::{outgoing::Outgoing, session::Session, spool::Spool};
-use crate::codec;
+use crate::{
+    call::guard::CallGuard,
+    codec,
+    payload::{spool::Spool, writer::InputWriter},
+};
 
 /// Writes a payload piece by piece.
 pub(crate) type Writing<'a> =
-    Box<dyn FnOnce(&Session, &mut Outgoing<'_>) -> Result<(), Error> + 'a>;
+    Box<dyn FnOnce(&CallGuard, &mut InputWriter<'_>) -> Result<(), Error> + 'a>;
 
 /// What a rank hands over in one call, and how its bytes are to be understood.
-pub(crate) struct Input<'a> {
+pub(crate) struct PayloadInput<'a> {
     pub(crate) encoding: Encoding,
-    pub(crate) source: Source<'a>,
+    pub(crate) source: InputSource<'a>,
 }
 
 /// Where the bytes come from.
-pub(crate) enum Source<'a> {
+pub(crate) enum InputSource<'a> {
     /// There are none: the rank only receives.
     Nothing,
     /// Bytes that somebody else keeps.
@@ -30,19 +33,19 @@ pub(crate) enum Source<'a> {
     /// The same in several pieces.
     Pieces(Vec<Bytes>),
     /// What this reads.
-    Stream(&'a mut dyn Read),
+    PayloadStream(&'a mut dyn Read),
     /// Whatever this writes.
     Written(Writing<'a>),
     /// There should be some; why there are none.
     Failure(String),
 }
 
-impl<'a> Input<'a> {
+impl<'a> PayloadInput<'a> {
     /// The bytes that a stream reads.
     pub(crate) fn stream(source: &'a mut dyn Read) -> Self {
         Self {
             encoding: codec::BYTES,
-            source: Source::Stream(source),
+            source: InputSource::PayloadStream(source),
         }
     }
 
@@ -51,14 +54,14 @@ impl<'a> Input<'a> {
         let source = if is_root {
             self.source
         } else {
-            Source::Nothing
+            InputSource::Nothing
         };
         Self { source, ..self }
     }
 }
 
 /// A payload that has not been handed over yet when it is announced.
-pub(crate) enum Own<'a> {
+pub(crate) enum HeldInput<'a> {
     /// It has been: it travels with the announcement, or lies in a file.
     Gone,
     /// Bytes that the caller keeps until the call has ended.
@@ -69,7 +72,7 @@ pub(crate) enum Own<'a> {
     Spooled(Spool),
 }
 
-impl Own<'_> {
+impl HeldInput<'_> {
     /// How long it is, in bytes.
     pub(crate) fn len(&self) -> u64 {
         match self {
@@ -97,12 +100,12 @@ impl Own<'_> {
     }
 
     /// The same, independent of the caller.
-    pub(crate) fn into_kept<'b>(self) -> Own<'b> {
+    pub(crate) fn into_kept<'b>(self) -> HeldInput<'b> {
         match self {
-            Self::Gone => Own::Gone,
-            Self::Slice(bytes) => Own::Held(Bytes::copy_from_slice(bytes)),
-            Self::Held(bytes) => Own::Held(bytes),
-            Self::Spooled(spool) => Own::Spooled(spool),
+            Self::Gone => HeldInput::Gone,
+            Self::Slice(bytes) => HeldInput::Held(Bytes::copy_from_slice(bytes)),
+            Self::Held(bytes) => HeldInput::Held(bytes),
+            Self::Spooled(spool) => HeldInput::Spooled(spool),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The place for payloads that are too large for the control plane: [`Place`].
+//! The place for payloads that are too large for the control plane: [`PayloadPath`].
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -17,29 +17,29 @@ use fsgather_core::lock;
 
 /// What a set-up has come to.
 #[derive(Clone)]
-pub(crate) enum Place {
+pub(crate) enum PayloadPath {
     /// Through rank 0, in pieces.
     Relay,
     /// Over connections between the ranks.
     Mesh(Arc<Mesh>),
     /// Into files of a gather directory.
-    Files(Arc<FilePlace>),
+    Files(Arc<FilesPath>),
 }
 
 /// What tells places of one world apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) enum PlaceId {
+pub(crate) enum PathId {
     Relay,
     Mesh,
     Files(GatherId),
 }
 
-impl Place {
-    pub(crate) fn id(&self) -> PlaceId {
+impl PayloadPath {
+    pub(crate) fn id(&self) -> PathId {
         match self {
-            Self::Relay => PlaceId::Relay,
-            Self::Mesh(_) => PlaceId::Mesh,
-            Self::Files(files) => PlaceId::Files(files.directory().facts().id),
+            Self::Relay => PathId::Relay,
+            Self::Mesh(_) => PathId::Mesh,
+            Self::Files(files) => PathId::Files(files.directory().facts().id),
         }
     }
 
@@ -69,7 +69,7 @@ pub(crate) const fn call_id(ticket: &Ticket) -> CallId {
 }
 
 /// A gather directory in use.
-pub(crate) struct FilePlace {
+pub(crate) struct FilesPath {
     directory: GatherDir,
     policy: CollectPolicy,
     /// The group that has set it up,
@@ -88,7 +88,7 @@ pub(crate) struct FilePlace {
     has_warned: AtomicBool,
 }
 
-impl FilePlace {
+impl FilesPath {
     pub(crate) fn new(
         directory: GatherDir,
         policy: CollectPolicy,

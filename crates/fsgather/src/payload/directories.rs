@@ -8,14 +8,14 @@ use std::{
 use fsgather_core::{ChannelId, Epoch, Error, GatherId, Rank, lock};
 use fsgather_store::{Care, GatherDir, Janitor, PayloadId};
 
-use crate::place::FilePlace;
+use crate::payload::path::FilesPath;
 
 /// The gather directories that this process uses, of the world and of all groups, and the one thread that takes
 /// care of them.
 #[derive(Default)]
 pub(crate) struct Directories {
     /// Never held over a call of the exchange: reclaiming, which looks here, may happen inside of one.
-    all: Mutex<Vec<Arc<FilePlace>>>,
+    all: Mutex<Vec<Arc<FilesPath>>>,
     janitor: Mutex<Option<Janitor>>,
 }
 
@@ -49,12 +49,12 @@ impl Directories {
     }
 
     /// Adds one that ranks have agreed on.
-    pub(crate) fn add(&self, files: Arc<FilePlace>) {
+    pub(crate) fn add(&self, files: Arc<FilesPath>) {
         lock(&self.all).push(files);
     }
 
     /// The gather directory of this id, if this process uses it.
-    pub(crate) fn of(&self, id: GatherId) -> Option<Arc<FilePlace>> {
+    pub(crate) fn of(&self, id: GatherId) -> Option<Arc<FilesPath>> {
         let all = lock(&self.all);
         all.iter()
             .find(|files| files.directory().facts().id == id)
@@ -99,7 +99,7 @@ impl Directories {
 
 impl Ending<'_> {
     /// Removes what this rank has to remove, or leaves word for those that have to.
-    fn end(&self, files: &FilePlace) {
+    fn end(&self, files: &FilesPath) {
         let (directory, owner) = (files.directory(), files.owner());
         // The coordinator sees to it that rank 0 is the last to leave, if that can be; of others nobody knows.
         let is_safe = self.closed || (owner == Rank::ZERO && self.in_good_hands);

@@ -1,4 +1,4 @@
-//! The place that a call asks for: [`Route`].
+//! The place that a call asks for: [`PathRequest`].
 
 use std::path::{Path, PathBuf};
 
@@ -8,14 +8,14 @@ use fsgather_config::settings::Transport;
 
 /// Which place a call asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Route {
+pub(crate) struct PathRequest {
     /// Files, memory, or whatever works.
     pub(crate) transport: Transport,
     /// Another directory than the communicator's own.
     pub(crate) directory: Option<PathBuf>,
 }
 
-impl Route {
+impl PathRequest {
     /// The same for the other ranks, which have to ask for the same.
     pub(crate) fn way(&self) -> Way {
         Way {
@@ -39,11 +39,11 @@ mod tests {
     #[test]
     fn ways_to_the_same_directory_are_told_alike() {
         let way = |directory: &str| {
-            let route = Route {
+            let request = PathRequest {
                 transport: Transport::Filesys,
                 directory: Some(directory.into()),
             };
-            route.way()
+            request.way()
         };
         assert_eq!(way("/shared/a/"), way("/shared//a"));
         assert_ne!(way("/shared/a"), way("/shared/b"));

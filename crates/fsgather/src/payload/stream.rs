@@ -1,4 +1,4 @@
-//! One payload read piece by piece: [`Stream`].
+//! One payload read piece by piece: [`PayloadStream`].
 
 use std::{
     io::{self, Read},
@@ -10,8 +10,10 @@ use fsgather_control::mesh::Pull;
 use fsgather_core::{Error, Peer};
 use fsgather_store::PayloadReader;
 
-use super::{incoming::written_by, spool::Spool};
-use crate::world_state::WorldState;
+use crate::{
+    payload::{part::written_by, spool::Spool},
+    world_state::WorldState,
+};
 
 /// What is called with the number of bytes after each piece; kept as long as the stream is.
 pub(crate) type OwnMoved = Box<dyn FnMut(u64) -> Result<(), Error> + Send>;
@@ -22,7 +24,7 @@ type Watched = (Arc<WorldState>, Arc<str>);
 /// One payload, read piece by piece; each piece is verified before it is handed out.
 ///
 /// As an [`io::Read`] it keeps the first error, which [`take_error`](Self::take_error) gives with its type.
-pub(crate) struct Stream {
+pub(crate) struct PayloadStream {
     from: From,
     failure: Option<Error>,
 }
@@ -42,7 +44,7 @@ enum From {
     },
 }
 
-impl Stream {
+impl PayloadStream {
     pub(crate) const fn held(payload: Bytes) -> Self {
         Self::new(From::Held(payload))
     }
@@ -86,7 +88,7 @@ impl Stream {
     }
 }
 
-impl Read for Stream {
+impl Read for PayloadStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let held = match &mut self.from {
             From::File(reader, _, (world, what)) => {

@@ -5,10 +5,46 @@
 //! and correct rather than fast, since everything passes through rank 0.
 
 use bytes::Bytes;
-use fsgather_core::{Contribution, Error, Exchange, Round, Ticket};
+use fsgather_core::{Contribution, Error, Exchange, Leaves, Round, Ticket};
+
+use crate::{
+    call::guard::CallGuard,
+    payload::{
+        header::{PayloadHeader, RelayHeader},
+        input::HeldInput,
+        writer::{Ready, body, own_origin},
+    },
+};
+
+/// Of why a payload is in no file others are told so many characters at most.
+const REASON: usize = 400;
+
+/// Announces a payload that goes through rank 0 in further rounds; `instead` is why it is in no file.
+pub(super) fn announced<'b>(
+    guard: &CallGuard,
+    own: HeldInput<'b>,
+    instead: Option<&Error>,
+) -> Result<Ready<'b>, Error> {
+    let bytes = own.as_slice();
+    let announcement = PayloadHeader::Relayed(RelayHeader {
+        len: bytes.len() as u64,
+        digest: own_origin(guard).digest(bytes),
+        instead: instead.map(|problem| problem.to_string().chars().take(REASON).collect()),
+    });
+    let piece = guard.inner.exchange.body_limit();
+    Ok(Ready {
+        contribution: Contribution {
+            body: body(guard, announcement)?,
+            leaves: Leaves::Nothing,
+            further_rounds: rounds(bytes.len(), piece)?,
+        },
+        len: bytes.len() as u64,
+        own,
+    })
+}
 
 /// How many rounds a payload needs when each takes `piece` bytes.
-pub(crate) fn rounds(len: usize, piece: usize) -> Result<u32, Error> {
+fn rounds(len: usize, piece: usize) -> Result<u32, Error> {
     u32::try_from(len.div_ceil(piece.max(1))).map_err(|_| {
         Error::config(format!(
             "a payload of {len} bytes is too large for the in-memory path of so many ranks; give a shared \

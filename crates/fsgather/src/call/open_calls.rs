@@ -25,11 +25,11 @@ impl Open {
 /// Open calls by the order in which they were opened.
 #[derive(Default)]
 pub(crate) struct OpenCalls {
-    state: Mutex<State>,
+    state: Mutex<NumberedCalls>,
 }
 
 #[derive(Default)]
-struct State {
+struct NumberedCalls {
     opened: u64,
     calls: BTreeMap<u64, (Open, String)>,
 }

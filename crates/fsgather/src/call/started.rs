@@ -1,0 +1,306 @@
+//! One whole collective call, from this rank's payload to what it receives: [`StartedCall`] when it has been
+//! announced, [`ReceivedParts`] when all have.
+
+use std::{sync::Arc, time::Duration};
+
+use fsgather_core::{Call, Error, Rank, Verdict};
+use fsgather_rendezvous::local_context::is_dispensable;
+use fsgather_store::Payload;
+
+#[cfg(feature = "ndarray")]
+use crate::payload::stream::PayloadStream;
+use crate::{
+    call::guard::CallGuard,
+    group_state::GroupState,
+    parts::{Parts, Take},
+    payload::{
+        input::{HeldInput, PayloadInput},
+        mesh,
+        part::{self, IncomingPart},
+        path::PayloadPath,
+        path_request::PathRequest,
+        relay,
+        retention::Retention,
+        writer::{InputWriter, Ready},
+    },
+    setup,
+};
+use fsgather_config::settings::Transport;
+
+/// A call whose payload has been published and announced: what remains is the verdict, and reading.
+pub(crate) struct StartedCall<'a> {
+    guard: CallGuard,
+    payload_path: PayloadPath,
+    own: HeldInput<'a>,
+    retention: Retention,
+    /// Through rank 0 ranks hand over together, so that the call has come to its verdict already.
+    early: Option<ReceivedParts>,
+}
+
+/// What a call has come to before anything large is read.
+pub(crate) struct ReceivedParts {
+    /// One for each rank, on recipients.
+    pub(crate) incoming: Option<Vec<IncomingPart>>,
+    /// Whether the owners of payloads have to be told when all has been read.
+    pub(crate) acknowledge: bool,
+}
+
+impl<'a> StartedCall<'a> {
+    /// Takes this rank's payload and announces it to the others.
+    pub(crate) fn new(
+        inner: &Arc<GroupState>,
+        request: &PathRequest,
+        mut call: Call,
+        retention: Retention,
+        input: PayloadInput<'a>,
+    ) -> Result<Self, Error> {
+        call.way = Some(Box::new(request.way()));
+        let payload_path = setup::payload_path_for(inner, request, &call)?;
+        let guard = CallGuard::begin(inner, call)?;
+        let ready = publish(&guard, request, &payload_path, retention, input)
+            .map_err(|cause| guard.fail(cause))?;
+        guard
+            .contribute(ready.contribution, ready.len)
+            .inspect_err(|_| forget(&guard, &payload_path))?;
+        let mut started = Self {
+            guard,
+            payload_path,
+            own: ready.own,
+            retention,
+            early: None,
+        };
+        if retention == Retention::Kept {
+            // Nobody waits yet, so that the announcement has to be sent on its way. All may have come by now, and one
+            // of them may be gone already: only the verdict tells whether the call has failed.
+            drop(started.guard.moved(0));
+            if matches!(started.payload_path, PayloadPath::Relay) {
+                started.early = started.receive(None)?;
+            }
+        }
+        Ok(started)
+    }
+
+    /// Waits for the verdict, for `limit` at most, and for what has to come before the call can be left.
+    pub(crate) fn receive(
+        &mut self,
+        limit: Option<Duration>,
+    ) -> Result<Option<ReceivedParts>, Error> {
+        if let Some(received) = self.early.take() {
+            return Ok(Some(received));
+        }
+        let guard = &self.guard;
+        let verdict = guard.verdict(limit)?;
+        verdict.map(|verdict| self.follow(verdict)).transpose()
+    }
+
+    fn follow(&mut self, verdict: Verdict) -> Result<ReceivedParts, Error> {
+        let guard = &self.guard;
+        let relayed = relay::run(
+            &*guard.inner.exchange,
+            &guard.ticket,
+            self.own.as_slice(),
+            verdict.further_rounds,
+            |bytes| guard.inner.world.call_log.moved(&guard.ticket, bytes),
+        )
+        .map_err(|failure| guard.over(failure))?;
+        let acknowledge = verdict
+            .table
+            .as_ref()
+            .is_some_and(|table| table.acknowledge);
+        if self.retention == Retention::KeptForReader {
+            self.payload_path.hand_over(&guard.ticket);
+        }
+        let own = std::mem::replace(&mut self.own, HeldInput::Gone);
+        let incoming = verdict
+            .table
+            .map(|table| {
+                let bodies = table.bodies.clone();
+                let mut incoming = IncomingPart::sort(
+                    &guard.inner,
+                    &self.payload_path,
+                    &guard.ticket,
+                    table,
+                    relayed,
+                )
+                .map_err(|cause| guard.fail(cause))?;
+                if let (PayloadPath::Mesh(mesh), Retention::Passing) =
+                    (&self.payload_path, self.retention)
+                {
+                    // The links end after the others have been told why.
+                    mesh::pass_on(guard, mesh, &bodies, &own, &mut incoming)
+                        .map_err(|halted| guard.fail(halted.cause.clone()))?;
+                }
+                // What this rank has handed in itself need not come back to it.
+                let me = guard.inner.exchange.rank().index();
+                if let (true, Some(part)) = (own.len() > 0, incoming.get_mut(me)) {
+                    part.take_own(own);
+                }
+                Ok(incoming)
+            })
+            .transpose()?;
+        Ok(ReceivedParts {
+            incoming,
+            acknowledge,
+        })
+    }
+
+    /// Reads everything that a call brings to all of its recipients, in the order that spreads the load.
+    pub(crate) fn read_all<R>(
+        &self,
+        received: ReceivedParts,
+        take: impl Fn(&GroupState, Rank, Payload) -> Result<R, Error>,
+    ) -> Result<Vec<R>, Error> {
+        let guard = &self.guard;
+        let incoming = received.incoming.unwrap_or_default();
+        let taking = |rank, payload| take(&guard.inner, rank, payload);
+        let results = part::read_all(guard, incoming, taking).map_err(|cause| guard.fail(cause))?;
+        self.end(received.acknowledge);
+        Ok(results)
+    }
+
+    /// Reads the payload of one rank that a call brings to all.
+    pub(crate) fn read_one(&self, received: ReceivedParts, rank: Rank) -> Result<Payload, Error> {
+        let guard = &self.guard;
+        let incoming = received.incoming.unwrap_or_default();
+        let part = incoming.into_iter().nth(rank.index());
+        let payload = part
+            .ok_or_else(|| guard.raised("the root's part is missing"))
+            .and_then(|part| part.read(&guard.inner, rank, &mut |bytes| guard.moved(bytes)))
+            .map_err(|cause| guard.fail(cause))?;
+        self.end(received.acknowledge);
+        Ok(payload)
+    }
+
+    /// Reads everything piece by piece, in the order that spreads the load, but for this rank's own part.
+    #[cfg(feature = "ndarray")]
+    pub(crate) fn read_streams(
+        &self,
+        received: ReceivedParts,
+        mut take: impl FnMut(Rank, &mut PayloadStream) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let guard = &self.guard;
+        let inner = &guard.inner;
+        let me = inner.exchange.rank();
+        let mut parts: Vec<Option<IncomingPart>> = received
+            .incoming
+            .unwrap_or_default()
+            .into_iter()
+            .map(Some)
+            .collect();
+        for index in part::reading_order(me, parts.len()) {
+            let rank = Rank::new(u32::try_from(index).unwrap_or(u32::MAX));
+            let Some(part) = parts.get_mut(index).and_then(Option::take) else {
+                continue;
+            };
+            let file = part.file().cloned();
+            if rank != me {
+                part.open(inner, rank, guard.moving())
+                    .and_then(|mut stream| take(rank, &mut stream))
+                    .map_err(|cause| guard.fail(cause))?;
+            }
+            if !received.acknowledge {
+                IncomingPart::remove(inner, file.as_ref());
+            }
+        }
+        self.end(received.acknowledge);
+        Ok(())
+    }
+
+    /// Lets the root of a gather read by and by; nothing elsewhere.
+    pub(crate) fn parts<T>(&self, received: ReceivedParts, take: Take<T>) -> Option<Parts<T>> {
+        let ReceivedParts {
+            incoming,
+            acknowledge,
+        } = received;
+        if incoming.is_some() {
+            self.guard.hand_over();
+        } else {
+            self.guard.succeed();
+        }
+        Some(Parts::new(
+            Arc::clone(&self.guard.inner),
+            self.guard.ticket.clone(),
+            incoming?,
+            acknowledge,
+            take,
+        ))
+    }
+
+    /// Gives up what this rank would receive.
+    pub(crate) fn abandon(&mut self) {
+        if let Some(received) = self.early.take() {
+            return self.end(received.acknowledge);
+        }
+        self.guard.abandon();
+    }
+
+    /// Waits for the verdict and reads what the call has brought.
+    pub(crate) fn finish<R>(
+        &mut self,
+        read: impl FnOnce(&Self, ReceivedParts) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        match self.receive(None)? {
+            Some(received) => read(self, received),
+            None => Err(Error::closed()),
+        }
+    }
+
+    /// The same call without the caller's bytes, for calls whose payload has been taken in full.
+    pub(crate) fn detached(self) -> StartedCall<'static> {
+        StartedCall {
+            guard: self.guard,
+            payload_path: self.payload_path,
+            own: self.own.into_kept(),
+            retention: self.retention,
+            early: self.early,
+        }
+    }
+
+    pub(crate) fn guard(&self) -> &CallGuard {
+        &self.guard
+    }
+
+    fn end(&self, acknowledge: bool) {
+        if acknowledge {
+            self.guard.inner.exchange.done(&self.guard.ticket);
+        }
+        self.guard.succeed();
+    }
+}
+
+fn publish<'a>(
+    guard: &CallGuard,
+    request: &PathRequest,
+    payload_path: &PayloadPath,
+    retention: Retention,
+    input: PayloadInput<'a>,
+) -> Result<Ready<'a>, Error> {
+    if let PayloadPath::Files(files) = payload_path {
+        files.check()?;
+    }
+    let context = &guard.inner.world.context;
+    let is_named = request.directory.is_some() || context.named.is_some();
+    // Messages that go through files had better not carry payloads for which there is no room.
+    let has_another_way = request.transport == Transport::Auto && context.links.is_some();
+    let is_dispensable = |problem: &Error| has_another_way && is_dispensable(problem, is_named);
+    let writer = InputWriter::new(
+        guard,
+        payload_path,
+        retention,
+        input.encoding,
+        &is_dispensable,
+    );
+    let ready = writer.take_all(input.source)?;
+    if let (PayloadPath::Mesh(mesh), Retention::Passing, 1..) =
+        (payload_path, retention, ready.own.len())
+    {
+        mesh::prepare(guard, mesh)?;
+    }
+    Ok(ready)
+}
+
+/// Removes this rank's payload of a call that it could not hand in. What was handed in is rank 0's to judge.
+fn forget(guard: &CallGuard, payload_path: &PayloadPath) {
+    let ticket = &guard.ticket;
+    payload_path.reclaim_own(ticket.channel, ticket.epoch);
+}

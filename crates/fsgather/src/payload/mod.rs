@@ -1,0 +1,30 @@
+//! Takes payloads from one rank to the others.
+//!
+//! - [`input`]: what a rank hands over, before it is taken and while its call is under way.
+//! - [`writer`]: takes it, and decides how it travels.
+//! - [`header`]: says so to the others.
+//! - [`origin`]: binds a payload to its rank and its call.
+//! - [`retention`]: how long it stays with its owner.
+//! - [`relay`]: moves through rank 0 what has no other way; [`mesh`]: from rank to rank.
+//! - [`part`]: one rank's payload as it has arrived, whole or as a [`stream`].
+//! - [`spool`]: a stream too long to be held, in a nameless local file.
+//! - [`path`]: where payloads go; [`path_request`]: what a call asks for; [`known_paths`]: what a group has found.
+//! - [`directories`]: the gather directories of this process; [`links`]: its connections to other ranks.
+//! - [`file_calls`]: warns of calls of the file system that do not come back.
+
+pub(crate) mod directories;
+pub(crate) mod file_calls;
+pub(crate) mod header;
+pub(crate) mod input;
+pub(crate) mod known_paths;
+pub(crate) mod links;
+pub(crate) mod mesh;
+mod origin;
+pub(crate) mod part;
+pub(crate) mod path;
+pub(crate) mod path_request;
+pub(crate) mod relay;
+pub(crate) mod retention;
+mod spool;
+pub(crate) mod stream;
+pub(crate) mod writer;
