@@ -9,7 +9,7 @@ use fsgather_core::{bytes_text, duration_text};
 
 use crate::{
     colour::Hue,
-    table::{Cell, Look, Side, Table, Way, plain},
+    table::{Cell, Narrowing, Side, TableStyle, TextTable, plain},
 };
 
 /// So many things are told one by one, whatever they have in common.
@@ -48,16 +48,16 @@ pub(crate) enum Size {
 }
 
 impl<'a> One<'a> {
-    fn kind(&self) -> Kind<'a> {
+    fn kind(&self) -> AlikeKey<'a> {
         (self.fate, self.what, self.gist)
     }
 }
 
 /// What things that are alike have in common.
-type Kind<'a> = (Option<&'static str>, &'a str, &'a str);
+type AlikeKey<'a> = (Option<&'static str>, &'a str, &'a str);
 
 /// How many of many things are of each kind.
-pub(crate) struct Counts<'a>(BTreeMap<Kind<'a>, usize>);
+pub(crate) struct Counts<'a>(BTreeMap<AlikeKey<'a>, usize>);
 
 impl<'a> Counts<'a> {
     /// Counts them, unless there are few, or all are asked for.
@@ -145,8 +145,8 @@ impl Alike {
     }
 
     /// A line for each kind and one for what it has in common, in the order in which the first of each came.
-    pub(crate) fn text(&self, look: &Look) -> String {
-        let mut table = Table::new(&[
+    pub(crate) fn text(&self, look: &TableStyle) -> String {
+        let mut table = TextTable::new(&[
             ("PLAN", Side::Left),
             ("COUNT", Side::Right),
             ("WHAT", Side::Left),
@@ -169,15 +169,15 @@ impl Alike {
         }
         let mut ways = Vec::new();
         if self.groups.iter().all(|group| group.fate.is_none()) {
-            ways.push(Way::Drop("PLAN"));
+            ways.push(Narrowing::Drop("PLAN"));
         }
         if self.groups.iter().all(|group| group.ages.is_none()) {
-            ways.push(Way::Drop("AGE"));
+            ways.push(Narrowing::Drop("AGE"));
         }
         for way in ways {
             table.go(way);
         }
-        table.fitted(look, &[Way::Drop("AGE")])
+        table.fitted(look, &[Narrowing::Drop("AGE")])
     }
 }
 
@@ -248,7 +248,7 @@ mod tests {
             ..one("n1", 5, Size::Of(431))
         });
         assert_eq!(
-            alike.text(&Look::PLAIN),
+            alike.text(&TableStyle::PLAIN),
             "  COUNT  WHAT    AGE              SIZE\n      7  stale   3 h to 3 d    7.0 MiB\n      \
              its owner has ended (n1, n2, n3 and 2 more hosts)\n      1  record  5 min       431 bytes\n      \
              its writer has ended\n"
@@ -276,8 +276,12 @@ mod tests {
     fn what_cannot_be_measured_is_not_nothing() {
         let mut alike = Alike::default();
         alike.add(&one("n1", 5, Size::Unknown));
-        assert!(alike.text(&Look::PLAIN).contains("  ?\n"));
+        assert!(alike.text(&TableStyle::PLAIN).contains("  ?\n"));
         alike.add(&one("n1", 5, Size::Of(1 << 20)));
-        assert!(alike.text(&Look::PLAIN).contains("at least 1.0 MiB\n"));
+        assert!(
+            alike
+                .text(&TableStyle::PLAIN)
+                .contains("at least 1.0 MiB\n")
+        );
     }
 }

@@ -23,10 +23,10 @@ use crate::{
 pub(crate) struct NewFile {
     path: PathBuf,
     force: bool,
-    place: Place,
+    place: DeliveryPlace,
 }
 
-enum Place {
+enum DeliveryPlace {
     Staged(NamedTempFile),
     There(File),
 }
@@ -35,7 +35,7 @@ impl NewFile {
     /// Begins a file; its directory is made if need be.
     pub(crate) fn begin(path: &Path, force: bool) -> Result<Self, Failure> {
         let place = if takes_what_comes(path) {
-            Place::There(open_there(path).map_err(Failure::file("open", path))?)
+            DeliveryPlace::There(open_there(path).map_err(Failure::file("open", path))?)
         } else {
             let parent = parent_of(path);
             fs::create_dir_all(parent).map_err(Failure::file("make directory", parent))?;
@@ -44,7 +44,7 @@ impl NewFile {
                 .permissions(default_permissions())
                 .tempfile_in(parent)
                 .map_err(Failure::file("make a file in", parent))?;
-            Place::Staged(staged)
+            DeliveryPlace::Staged(staged)
         };
         Ok(Self {
             path: path.to_owned(),
@@ -56,8 +56,8 @@ impl NewFile {
     /// Adds to it.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         let written = match &mut self.place {
-            Place::Staged(staged) => staged.write_all(bytes),
-            Place::There(file) => file.write_all(bytes),
+            DeliveryPlace::Staged(staged) => staged.write_all(bytes),
+            DeliveryPlace::There(file) => file.write_all(bytes),
         };
         written.map_err(Failure::file("write", &self.path))
     }
@@ -65,7 +65,7 @@ impl NewFile {
     /// Lets it appear.
     pub(crate) fn finish(self) -> Result<PathBuf, Failure> {
         let Self { path, force, place } = self;
-        if let Place::Staged(staged) = place {
+        if let DeliveryPlace::Staged(staged) = place {
             let placed = if force {
                 staged.persist(&path)
             } else {

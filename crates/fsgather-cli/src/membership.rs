@@ -11,7 +11,7 @@ use fsgather_report::last_error;
 
 use crate::{
     arguments::positive_duration, failure::Failure, interruption::Interruption,
-    invocation::Invocation, log, purpose::Purpose,
+    invocation::Invocation, log, purpose::CommandPurpose,
 };
 
 /// Arguments that all verbs of ranks share.
@@ -34,8 +34,8 @@ pub(crate) struct JoinArguments {
 impl JoinArguments {
     /// What a command is for: what it does, and where it wants what it receives. Of that the last
     /// part of the path counts: directories may be each rank's own.
-    pub(crate) fn purpose(&self, verb: impl Into<String>, output: Option<&str>) -> Purpose {
-        Purpose {
+    pub(crate) fn purpose(&self, verb: impl Into<String>, output: Option<&str>) -> CommandPurpose {
+        CommandPurpose {
             verb: verb.into(),
             name: self.name.clone(),
             output: output.and_then(|output| {
@@ -108,7 +108,7 @@ impl Membership {
     /// When they are not, the work's failure, or that of another rank.
     pub(crate) fn complete_as<R>(
         self,
-        purpose: Purpose,
+        purpose: CommandPurpose,
         work: impl FnOnce(&Communicator) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
         let line = self.line.clone();

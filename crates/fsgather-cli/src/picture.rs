@@ -21,7 +21,7 @@ const NAMED: usize = 8;
 pub(crate) struct Standing {
     pub(crate) stage: Stage,
     /// The call that it is in, or was in last.
-    pub(crate) call: Option<Call>,
+    pub(crate) call: Option<ShownCall>,
 }
 
 /// How far a rank has come in a call.
@@ -41,7 +41,7 @@ pub(crate) enum Stage {
 
 /// One call of a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Call {
+pub(crate) struct ShownCall {
     pub(crate) lane: u64,
     pub(crate) number: u64,
     /// What it is called, with its number and place.
@@ -68,7 +68,7 @@ impl From<Report> for Standing {
             Phase::Reading => Stage::Reading,
             _ => Stage::Outside,
         };
-        let call = report.call.map(|call| Call {
+        let call = report.call.map(|call| ShownCall {
             lane: call.lane,
             number: call.number,
             name: match call.site.as_str() {
@@ -118,7 +118,7 @@ enum Key {
 
 /// Where a rank is, seen from one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum CallPosition {
     /// It has not come yet, as far as is known.
     Away,
     In(Stage),
@@ -173,10 +173,10 @@ impl Picture {
                 .as_ref()
                 .and_then(|rank| Some((rank.stage, rank.call.as_ref()?)));
             match (place(rank.as_ref(), key), call) {
-                (Place::In(of), Some((_, call))) if of == stage => *moved = Some(call.moved),
+                (CallPosition::In(of), Some((_, call))) if of == stage => *moved = Some(call.moved),
                 // It has moved all that it had to.
-                (Place::In(of), _) if of > stage => complete(moved),
-                (Place::Over, _) => complete(moved),
+                (CallPosition::In(of), _) if of > stage => complete(moved),
+                (CallPosition::Over, _) => complete(moved),
                 _ => {}
             }
         }
@@ -206,7 +206,7 @@ impl Picture {
             .ranks
             .iter()
             .filter_map(|rank| match place(rank.as_ref(), key) {
-                Place::In(stage) => Some(stage),
+                CallPosition::In(stage) => Some(stage),
                 _ => None,
             });
         let stages: Vec<Stage> = stages.collect();
@@ -264,7 +264,7 @@ impl Picture {
         if !self.is_whole {
             return Vec::new();
         }
-        let places: Vec<Place> = self
+        let places: Vec<CallPosition> = self
             .ranks
             .iter()
             .map(|rank| place(rank.as_ref(), subject.key))
@@ -274,7 +274,7 @@ impl Picture {
             (key_of(rank) == Some(subject.key)).then_some(ranks as usize)
         });
         let all = in_call.unwrap_or(self.ranks.len());
-        let away: Vec<usize> = numbers(&places, |place| place == Place::Away);
+        let away: Vec<usize> = numbers(&places, |place| place == CallPosition::Away);
         // Who belongs to a group is not known here.
         let away = if all == self.ranks.len() {
             away
@@ -284,8 +284,8 @@ impl Picture {
         let mut said = Vec::new();
         match stage {
             Stage::Reading => {
-                let done = numbers(&places, |place| place == Place::Over).len();
-                let reading = numbers(&places, |place| place == Place::In(Stage::Reading));
+                let done = numbers(&places, |place| place == CallPosition::Over).len();
+                let reading = numbers(&places, |place| place == CallPosition::In(Stage::Reading));
                 match reading.as_slice() {
                     [only] => return vec![format!("rank {only}")],
                     _ if done > 0 => said.push(count(done, all, "done")),
@@ -297,7 +297,8 @@ impl Picture {
                 said.push(count(here, all, "here"));
             }
             _ => {
-                let is_in = |place| matches!(place, Place::Over | Place::In(Stage::Waiting));
+                let is_in =
+                    |place| matches!(place, CallPosition::Over | CallPosition::In(Stage::Waiting));
                 said.push(count(numbers(&places, is_in).len(), all, "in"));
             }
         }
@@ -306,7 +307,7 @@ impl Picture {
             said.push(format!("slowest rank {rank} ({percent} %)"));
         } else if stage == Stage::Publishing && all == self.ranks.len() {
             // How much is left of what they hand in is not known.
-            awaited.extend(numbers(&places, |place| place == Place::In(stage)));
+            awaited.extend(numbers(&places, |place| place == CallPosition::In(stage)));
             awaited.sort_unstable();
         }
         if !awaited.is_empty() && awaited.len() < all && stage != Stage::Reading {
@@ -388,9 +389,9 @@ impl Subject {
     }
 
     /// Who of several has moved least of what it has to, and how much of a hundred.
-    fn slowest(&self, places: &[Place], stage: Stage) -> Option<(usize, u64)> {
+    fn slowest(&self, places: &[CallPosition], stage: Stage) -> Option<(usize, u64)> {
         let moving = self.moved.iter().zip(places).enumerate();
-        let moving = moving.filter(|(_, (_, place))| **place == Place::In(stage));
+        let moving = moving.filter(|(_, (_, place))| **place == CallPosition::In(stage));
         let shares: Vec<(u64, usize)> = moving
             .filter_map(|(rank, (moved, _))| {
                 let moved = moved.as_ref()?;
@@ -398,7 +399,10 @@ impl Subject {
                 Some((percent(moved.done, total), rank))
             })
             .collect();
-        let others = places.iter().filter(|place| **place != Place::Away).count();
+        let others = places
+            .iter()
+            .filter(|place| **place != CallPosition::Away)
+            .count();
         let (share, rank) = shares.into_iter().min()?;
         (others > 1).then_some((rank, share))
     }
@@ -422,25 +426,25 @@ fn key_of(standing: &Standing) -> Option<Key> {
     }
 }
 
-fn place(standing: Option<&Standing>, key: Key) -> Place {
+fn place(standing: Option<&Standing>, key: Key) -> CallPosition {
     let Some(standing) = standing else {
-        return Place::Away;
+        return CallPosition::Away;
     };
     match (key, &standing.call) {
         // Whoever has got on from the meeting has been there.
-        (Key::Meeting, _) => Place::In(Stage::Joining),
+        (Key::Meeting, _) => CallPosition::In(Stage::Joining),
         (Key::Call { lane, number }, Some(call)) if call.lane == lane => {
             match (call.number.cmp(&number), standing.stage) {
-                (Ordering::Less, _) => Place::Away,
-                (Ordering::Greater, _) | (_, Stage::Outside | Stage::Joining) => Place::Over,
-                (Ordering::Equal, stage) => Place::In(stage),
+                (Ordering::Less, _) => CallPosition::Away,
+                (Ordering::Greater, _) | (_, Stage::Outside | Stage::Joining) => CallPosition::Over,
+                (Ordering::Equal, stage) => CallPosition::In(stage),
             }
         }
-        _ => Place::Away,
+        _ => CallPosition::Away,
     }
 }
 
-fn numbers(places: &[Place], is_one: impl Fn(Place) -> bool) -> Vec<usize> {
+fn numbers(places: &[CallPosition], is_one: impl Fn(CallPosition) -> bool) -> Vec<usize> {
     let places = places.iter().enumerate();
     places
         .filter(|(_, place)| is_one(**place))

@@ -2,8 +2,8 @@ use super::*;
 
 const MIB: u64 = 1 << 20;
 
-fn call(number: u64, moved: (u64, Option<u64>)) -> Call {
-    Call {
+fn call(number: u64, moved: (u64, Option<u64>)) -> ShownCall {
+    ShownCall {
         lane: 0,
         number,
         name: format!("all_gather #{number} at eval.py:42"),

@@ -12,14 +12,14 @@ use std::{
 use fsgather::{Error, Rank};
 use fsgather_config::{
     environment::Variables,
-    settings::{Progress, Settings},
+    settings::{Settings, ShowProgress},
 };
 use fsgather_report::progress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::{
     log, output,
-    picture::{Call, Moved, Picture, Stage, Standing},
+    picture::{Moved, Picture, ShownCall, Stage, Standing},
 };
 
 /// When the first line is said where there is no terminal, and how often after that.
@@ -53,7 +53,7 @@ fn style(template: &str) -> ProgressStyle {
 }
 
 fn is_wanted(settings: &Settings) -> bool {
-    !log::is_quiet() && settings.progress.value == Progress::Auto
+    !log::is_quiet() && settings.progress.value == ShowProgress::Auto
 }
 
 /// Whether standard error is a terminal on which lines can change.
@@ -249,7 +249,7 @@ fn standing(tally: &Mutex<Option<Moved>>) -> Option<Standing> {
     match taken {
         Some(moved) => Some(Standing {
             stage: Stage::Reading,
-            call: Some(Call {
+            call: Some(ShownCall {
                 lane: 0,
                 number: u64::MAX,
                 name: String::new(),

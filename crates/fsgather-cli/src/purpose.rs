@@ -1,4 +1,4 @@
-//! Tells the several commands of one job apart by what they are for: [`Purpose`].
+//! Tells the several commands of one job apart by what they are for: [`CommandPurpose`].
 //!
 //! Commands of one job meet one after the other, each as a world of its own. Where a rank's command has ended before it
 //! met the others, its next one meets theirs, and every later one too: each would take another's data for its own.
@@ -11,7 +11,7 @@ use crate::failure::Failure;
 
 /// What one rank's command is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Purpose {
+pub(crate) struct CommandPurpose {
     /// The verb and who receives.
     pub(crate) verb: String,
     /// What the user calls it.
@@ -23,13 +23,13 @@ pub(crate) struct Purpose {
 /// The same, with who says it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Said {
-    purpose: Purpose,
+    purpose: CommandPurpose,
     line: String,
     host: String,
     pid: u32,
 }
 
-impl Purpose {
+impl CommandPurpose {
     /// Whether both may be of one purpose, this one that of rank `me` and the other that of `they`. Only who receives has to
     /// say where; what has a name needs no other sign.
     fn may_be(&self, me: Rank, other: &Self, they: Rank) -> bool {
@@ -110,7 +110,7 @@ mod tests {
 
     fn said(verb: &str, name: Option<&str>, output: Option<&str>) -> Said {
         Said {
-            purpose: Purpose {
+            purpose: CommandPurpose {
                 verb: verb.into(),
                 name: name.map(Into::into),
                 output: output.map(Into::into),

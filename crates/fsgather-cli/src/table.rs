@@ -9,14 +9,14 @@ use crate::{
 
 /// How texts are to look where they go.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Look {
+pub(crate) struct TableStyle {
     /// How many columns there are; none where any length will do.
     pub(crate) width: Option<usize>,
     /// Whether there are colours.
     pub(crate) paint: Paint,
 }
 
-impl Look {
+impl TableStyle {
     /// For what can be read anywhere: whole, and without colours.
     #[cfg(test)]
     pub(crate) const PLAIN: Self = Self {
@@ -44,7 +44,7 @@ pub(crate) enum Side {
 
 /// What a table does without where the terminal is too narrow for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Narrowing {
     /// The cells of this column say less.
     Shorten(&'static str),
     /// This column is left out.
@@ -100,12 +100,12 @@ struct Column {
 }
 
 /// Rows of columns that line up; each row may have a line of text below it.
-pub(crate) struct Table {
+pub(crate) struct TextTable {
     columns: Vec<Column>,
     rows: Vec<(Vec<Cell>, Option<String>)>,
 }
 
-impl Table {
+impl TextTable {
     /// A table with these columns.
     pub(crate) fn new(columns: &[(&'static str, Side)]) -> Self {
         let column = |(head, side): &(&'static str, Side)| Column {
@@ -130,7 +130,7 @@ impl Table {
 
     /// The table as text, whole and without colours.
     pub(crate) fn text(self) -> String {
-        let look = Look {
+        let look = TableStyle {
             width: None,
             paint: Paint::NONE,
         };
@@ -139,7 +139,7 @@ impl Table {
 
     /// The table as text, indented by two. Where it is too wide, it does without what these ways say, one after the other, as
     /// far as it has to.
-    pub(crate) fn fitted(mut self, look: &Look, ways: &[Way]) -> String {
+    pub(crate) fn fitted(mut self, look: &TableStyle, ways: &[Narrowing]) -> String {
         for way in ways {
             let width = self.widths().iter().map(|width| width + 2).sum::<usize>();
             if look.width.is_none_or(|most| width <= most) {
@@ -176,13 +176,13 @@ impl Table {
     }
 
     /// Does without what a way says.
-    pub(crate) fn go(&mut self, way: Way) {
+    pub(crate) fn go(&mut self, way: Narrowing) {
         match way {
-            Way::Shorten(head) => {
+            Narrowing::Shorten(head) => {
                 let named = self.columns.iter_mut().filter(|column| column.head == head);
                 named.for_each(|column| column.is_short = true);
             }
-            Way::Drop(head) => {
+            Narrowing::Drop(head) => {
                 while let Some(at) = self.columns.iter().position(|column| column.head == head) {
                     self.columns.remove(at);
                     for (cells, _) in &mut self.rows {
@@ -258,8 +258,8 @@ mod tests {
 
     use super::*;
 
-    fn example() -> Table {
-        let mut table = Table::new(&[
+    fn example() -> TextTable {
+        let mut table = TextTable::new(&[
             ("NAME", Side::Left),
             ("STATE", Side::Left),
             ("SIZE", Side::Right),
@@ -287,11 +287,14 @@ mod tests {
     }
 
     fn fitted(width: Option<usize>) -> String {
-        let look = Look {
+        let look = TableStyle {
             width,
             paint: Paint::NONE,
         };
-        example().fitted(&look, &[Way::Shorten("NAME"), Way::Drop("SIZE")])
+        example().fitted(
+            &look,
+            &[Narrowing::Shorten("NAME"), Narrowing::Drop("SIZE")],
+        )
     }
 
     #[test]
@@ -317,7 +320,7 @@ mod tests {
 
     #[test]
     fn colours_take_no_room() {
-        let look = Look {
+        let look = TableStyle {
             width: None,
             paint: Paint::ALL,
         };

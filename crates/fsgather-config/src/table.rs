@@ -238,13 +238,13 @@ macro_rules! settings_table {
                 value { default "warn".to_owned(), such as "fsgather=debug" }
                 argument {}
             }
-            progress: Progress {
+            progress: ShowProgress {
                 variable {
                     PROGRESS = "FSGATHER_PROGRESS":
                     "Whether long work of the command-line tool shows how far it has come: by a line that changes on a terminal, of all ranks together under `fsgather run`; elsewhere `fsgather gather` says a line after a second and every 30 seconds on the rank that receives, rank 0 if all do."
                 }
                 help { "`off`: shows no progress" }
-                value { default Progress::Auto, such as "off" }
+                value { default ShowProgress::Auto, such as "off" }
                 argument {}
             }
         }

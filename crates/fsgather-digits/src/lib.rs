@@ -6,7 +6,7 @@
 //! 1. [`samples`] reads the data set, which is compiled in;
 //! 2. [`shard()`] picks the part that one of several workers takes;
 //! 3. [`Classifier::classify`] turns each [`Sample`] into a [`Prediction`];
-//! 4. [`Report`] counts predictions, in whatever order they arrive.
+//! 4. [`DigitsReport`] counts predictions, in whatever order they arrive.
 //!
 //! # Guarantees
 //!
@@ -18,11 +18,11 @@
 //! # Example
 //!
 //! ```
-//! use fsgather_digits::{Classifier, Report, samples, shard};
+//! use fsgather_digits::{Classifier, DigitsReport, samples, shard};
 //!
 //! let samples = samples()?;
 //! let classifier = Classifier::new(&samples)?;
-//! let mut report = Report::default();
+//! let mut report = DigitsReport::default();
 //! for sample in shard(&samples, 0, 100) {
 //!     report.add(&classifier.classify(sample))?;
 //! }
@@ -51,6 +51,6 @@ pub use classifier_error::ClassifierError;
 pub use neighbour::NEIGHBOURS;
 pub use parse_error::{ParseError, ParseProblem};
 pub use prediction::Prediction;
-pub use report::{NotADigit, Report};
+pub use report::{DigitsReport, NotADigit};
 pub use sample::{CLASSES, MAX_PIXEL, PIXELS, SAMPLES, Sample, samples};
 pub use shard::shard;

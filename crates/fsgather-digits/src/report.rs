@@ -15,16 +15,16 @@ use crate::sample::CLASSES;
 /// # Example
 ///
 /// ```
-/// use fsgather_digits::{Prediction, Report};
+/// use fsgather_digits::{Prediction, DigitsReport};
 ///
 /// let prediction = |label, predicted| Prediction { id: 0, label, predicted, scores: [0.0; 10] };
-/// let report = Report::from_predictions(&[prediction(4, 4), prediction(4, 9)])?;
+/// let report = DigitsReport::from_predictions(&[prediction(4, 4), prediction(4, 9)])?;
 /// assert_eq!((report.correct(), report.total()), (1, 2));
 /// assert_eq!(report.confusion()[4][9], 1);
 /// # Ok::<(), fsgather_digits::NotADigit>(())
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct DigitsReport {
     /// The rows are the labels, the columns the predicted digits.
     confusion: [[u32; CLASSES]; CLASSES],
 }
@@ -42,7 +42,7 @@ pub struct NotADigit {
     pub predicted: u8,
 }
 
-impl Report {
+impl DigitsReport {
     /// Counts all `predictions`.
     ///
     /// # Errors
@@ -115,7 +115,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for DigitsReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (correct, total) = (self.correct(), self.total());
         let Some(accuracy) = self.accuracy() else {

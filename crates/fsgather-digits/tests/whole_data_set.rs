@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use fsgather_digits::{Classifier, Prediction, Report, samples, shard};
+use fsgather_digits::{Classifier, DigitsReport, Prediction, samples, shard};
 
 /// What an independent brute-force program (`NumPy`, all distances, stable sort
 /// by distance and id) found on the same file; rows are the true digits.
@@ -56,7 +56,7 @@ fn every_prediction_is_the_one_found_independently() -> Result<(), Box<dyn Error
         .collect();
     assert_eq!(mistakes, MISTAKES);
 
-    let report = Report::from_predictions(&single)?;
+    let report = DigitsReport::from_predictions(&single)?;
     assert_eq!(report.confusion(), &CONFUSION);
     assert_eq!((report.correct(), report.total()), (1777, 1797));
     assert_eq!(report.accuracy(), Some(1777.0 / 1797.0));

@@ -56,7 +56,7 @@ pub(super) fn examine(
         ..DirectoryFacts::default()
     }));
     let (done, waiting) = mpsc::channel();
-    let look = Look {
+    let look = DirectoryLook {
         path: path.to_owned(),
         context: context.clone(),
         noted: Arc::clone(&noted),
@@ -79,13 +79,13 @@ pub(super) fn examine(
 }
 
 /// A look at a directory that is under way.
-struct Look {
+struct DirectoryLook {
     path: PathBuf,
     context: LocalContext,
     noted: Arc<Mutex<DirectoryFacts>>,
 }
 
-impl Look {
+impl DirectoryLook {
     fn note(&self, change: impl FnOnce(&mut DirectoryFacts)) {
         change(&mut lock(&self.noted));
     }

@@ -40,7 +40,7 @@ use crate::{
 
 /// What rank 0 tells everybody before anything is tried.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Plan {
+struct TrialPlan {
     /// What to try in the directory, if there is one and rank 0 can use it.
     files: Option<FilePlan>,
     /// What it takes to try rank 0's addresses, if that is to be done.
@@ -60,7 +60,7 @@ struct FilePlan {
 /// Reads any bytes as a plan, for fuzzers.
 #[cfg(any(test, fuzzing))]
 pub(super) fn try_reading(body: &bytes::Bytes) {
-    let _ = fsgather_core::read_message::<Plan>(body).map(|plan| format!("{plan:?}"));
+    let _ = fsgather_core::read_message::<TrialPlan>(body).map(|plan| format!("{plan:?}"));
 }
 
 /// What rank 0 holds while the others try it.
@@ -92,11 +92,11 @@ pub(super) fn run(
         ..WorldFacts::default()
     };
     let mut held = Held::default();
-    let mut plan = Plan::default();
+    let mut plan = TrialPlan::default();
     if is_root {
         (plan, held) = prepare(met, settings, &facts, &mut world);
     }
-    let plan: Plan = met.communicator.broadcast(&plan, 0)?;
+    let plan: TrialPlan = met.communicator.broadcast(&plan, 0)?;
 
     let mut trial = TrialFacts {
         is_prober: all_probers.contains(&me.index()),
@@ -139,8 +139,8 @@ fn prepare(
     settings: &Settings,
     facts: &RankFacts,
     world: &mut WorldFacts,
-) -> (Plan, Held) {
-    let mut plan = Plan::default();
+) -> (TrialPlan, Held) {
+    let mut plan = TrialPlan::default();
     let mut held = Held::default();
     if facts.directory.is_some() {
         match prepare_files(met, world) {

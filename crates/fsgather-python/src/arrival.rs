@@ -6,17 +6,17 @@ use std::sync::Mutex;
 use fsgather::Postcard;
 use pyo3::prelude::*;
 
-use crate::waiting::Waiting;
+use crate::waiting::Waiter;
 
 /// Word that this rank has come, for as long as it is kept.
 #[pyclass(frozen, module = "fsgather._fsgather")]
 pub(crate) struct Arrival {
     arrival: Mutex<fsgather::Arrival<Postcard>>,
-    waiting: Waiting,
+    waiting: Waiter,
 }
 
 impl Arrival {
-    pub(crate) const fn new(arrival: fsgather::Arrival<Postcard>, waiting: Waiting) -> Self {
+    pub(crate) const fn new(arrival: fsgather::Arrival<Postcard>, waiting: Waiter) -> Self {
         Self {
             arrival: Mutex::new(arrival),
             waiting,

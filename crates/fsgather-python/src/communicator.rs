@@ -17,17 +17,17 @@ use crate::{
     object::{self, Pickling},
     parts::Parts,
     pending::Pending,
-    waiting::{Stop, Waiting},
+    waiting::{Stop, Waiter},
 };
 
-type Member = fsgather::Communicator<Postcard>;
+type RustCommunicator = fsgather::Communicator<Postcard>;
 
 /// One rank's membership; `fsgather.Communicator` wraps it.
 #[pyclass(frozen, module = "fsgather._fsgather")]
 pub(crate) struct Communicator {
     /// Gone once it is closed or given up.
-    member: RwLock<Option<Arc<Member>>>,
-    waiting: Waiting,
+    member: RwLock<Option<Arc<RustCommunicator>>>,
+    waiting: Waiter,
 }
 
 #[pymethods]
@@ -44,8 +44,8 @@ impl Communicator {
         stop: Option<Py<Stop>>,
     ) -> PyResult<Self> {
         logging::install(py)?;
-        let waiting = stop.map_or_else(Waiting::new, |stop| stop.get().waiting());
-        let mut builder = Member::builder().interrupt(waiting.interrupt());
+        let waiting = stop.map_or_else(Waiter::new, |stop| stop.get().waiting());
+        let mut builder = RustCommunicator::builder().interrupt(waiting.interrupt());
         for (name, said) in settings {
             if let Some(said) = said {
                 let taken = builder.argument(&name, said.into());
@@ -65,7 +65,7 @@ impl Communicator {
     /// A world of one.
     #[staticmethod]
     fn solo() -> Self {
-        Self::of(Member::solo(), Waiting::new())
+        Self::of(RustCommunicator::solo(), Waiter::new())
     }
 
     #[getter]
@@ -231,20 +231,20 @@ impl Drop for Communicator {
 }
 
 impl Communicator {
-    fn of(member: Member, waiting: Waiting) -> Self {
+    fn of(member: RustCommunicator, waiting: Waiter) -> Self {
         Self {
             member: RwLock::new(Some(Arc::new(member))),
             waiting,
         }
     }
 
-    pub(crate) fn member(&self) -> PyResult<Arc<Member>> {
+    pub(crate) fn member(&self) -> PyResult<Arc<RustCommunicator>> {
         let member = self.member.read().unwrap_or_else(PoisonError::into_inner);
         let member = member.as_ref().map(Arc::clone);
         member.ok_or_else(|| errors::config("this communicator is closed"))
     }
 
-    fn take(&self) -> Option<Arc<Member>> {
+    fn take(&self) -> Option<Arc<RustCommunicator>> {
         let mut member = self.member.write().unwrap_or_else(PoisonError::into_inner);
         member.take()
     }

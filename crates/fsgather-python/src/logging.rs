@@ -30,13 +30,13 @@ const OFF: u8 = 60;
 /// The most records that wait; beyond that the oldest go.
 const MOST: usize = 1000;
 
-struct Record {
+struct LogRecord {
     level: Level,
     target: String,
     message: String,
 }
 
-static QUEUE: Mutex<VecDeque<Record>> = Mutex::new(VecDeque::new());
+static QUEUE: Mutex<VecDeque<LogRecord>> = Mutex::new(VecDeque::new());
 
 /// Has events of the library queued, by the filter in `FSGATHER_LOG`, which is also the level of the logger `fsgather`.
 /// Does nothing when something else listens to them in this process already.
@@ -92,7 +92,7 @@ pub(crate) fn forward(py: Python<'_>) -> PyResult<()> {
     }
 }
 
-fn hand_over(py: Python<'_>, record: &Record) -> PyResult<()> {
+fn hand_over(py: Python<'_>, record: &LogRecord) -> PyResult<()> {
     let logger = py
         .import("logging")?
         .call_method1("getLogger", (name_of(&record.target),))?;
@@ -125,7 +125,7 @@ impl<S: Subscriber> Layer<S> for Queueing {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let mut text = Text::default();
         event.record(&mut text);
-        let record = Record {
+        let record = LogRecord {
             level: *event.metadata().level(),
             target: event.metadata().target().to_owned(),
             // Names of files that others have left may be in it.

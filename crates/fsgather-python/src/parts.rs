@@ -8,7 +8,7 @@ use pyo3::{exceptions::PyValueError, prelude::*};
 
 use crate::{
     object::{self, Pickling},
-    waiting::Waiting,
+    waiting::Waiter,
 };
 
 /// An iterator over the objects of all ranks, in rank order.
@@ -16,14 +16,14 @@ use crate::{
 pub(crate) struct Parts {
     /// Gone once it has been closed.
     left: Mutex<Option<fsgather::Parts<Payload>>>,
-    waiting: Waiting,
+    waiting: Waiter,
     pickling: Pickling,
 }
 
 impl Parts {
     pub(crate) const fn new(
         parts: fsgather::Parts<Payload>,
-        waiting: Waiting,
+        waiting: Waiter,
         pickling: Pickling,
     ) -> Self {
         Self {

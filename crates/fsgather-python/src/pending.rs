@@ -9,23 +9,23 @@ use std::{
 use fsgather::{Error, Payload};
 use pyo3::{exceptions::PyValueError, prelude::*};
 
-use crate::{communicator::decode_all, object::Pickling, parts::Parts, waiting::Waiting};
+use crate::{communicator::decode_all, object::Pickling, parts::Parts, waiting::Waiter};
 
 /// A call that has been started.
 #[pyclass(frozen, module = "fsgather._fsgather")]
 pub(crate) struct Pending {
     /// Gone once the result has been handed out.
-    call: Mutex<Option<Call>>,
-    waiting: Waiting,
+    call: Mutex<Option<StartedCall>>,
+    waiting: Waiter,
     pickling: Pickling,
 }
 
-enum Call {
+enum StartedCall {
     AllGather(fsgather::Pending<Vec<Payload>>),
     Gather(fsgather::Pending<Option<fsgather::Parts<Payload>>>),
 }
 
-enum Outcome {
+enum CallResult {
     All(Vec<Payload>),
     Parts(Option<fsgather::Parts<Payload>>),
 }
@@ -33,21 +33,21 @@ enum Outcome {
 impl Pending {
     pub(crate) const fn all_gather(
         call: fsgather::Pending<Vec<Payload>>,
-        waiting: Waiting,
+        waiting: Waiter,
         pickling: Pickling,
     ) -> Self {
-        Self::new(Call::AllGather(call), waiting, pickling)
+        Self::new(StartedCall::AllGather(call), waiting, pickling)
     }
 
     pub(crate) const fn gather(
         call: fsgather::Pending<Option<fsgather::Parts<Payload>>>,
-        waiting: Waiting,
+        waiting: Waiter,
         pickling: Pickling,
     ) -> Self {
-        Self::new(Call::Gather(call), waiting, pickling)
+        Self::new(StartedCall::Gather(call), waiting, pickling)
     }
 
-    const fn new(call: Call, waiting: Waiting, pickling: Pickling) -> Self {
+    const fn new(call: StartedCall, waiting: Waiter, pickling: Pickling) -> Self {
         Self {
             call: Mutex::new(Some(call)),
             waiting,
@@ -55,7 +55,7 @@ impl Pending {
         }
     }
 
-    fn look(&self, limit: Option<Duration>) -> Result<Option<Outcome>, Error> {
+    fn look(&self, limit: Option<Duration>) -> Result<Option<CallResult>, Error> {
         let mut call = lock(&self.call);
         let outcome = match call.as_mut() {
             None => {
@@ -63,11 +63,11 @@ impl Pending {
                     "the result of this call has been handed out already",
                 ));
             }
-            Some(Call::AllGather(call)) => {
-                look(limit, |limit| call.wait_timeout(limit))?.map(Outcome::All)
+            Some(StartedCall::AllGather(call)) => {
+                look(limit, |limit| call.wait_timeout(limit))?.map(CallResult::All)
             }
-            Some(Call::Gather(call)) => {
-                look(limit, |limit| call.wait_timeout(limit))?.map(Outcome::Parts)
+            Some(StartedCall::Gather(call)) => {
+                look(limit, |limit| call.wait_timeout(limit))?.map(CallResult::Parts)
             }
         };
         if outcome.is_some() {
@@ -115,8 +115,8 @@ impl Pending {
             return Ok(None);
         };
         let result = match outcome {
-            Outcome::All(payloads) => decode_all(py, payloads, self.pickling)?.into_any(),
-            Outcome::Parts(parts) => {
+            CallResult::All(payloads) => decode_all(py, payloads, self.pickling)?.into_any(),
+            CallResult::Parts(parts) => {
                 let parts =
                     parts.map(|parts| Parts::new(parts, self.waiting.clone(), self.pickling));
                 parts.into_pyobject(py)?

@@ -1,4 +1,4 @@
-//! Waiting for other ranks without keeping other Python threads from running: [`Waiting`].
+//! Waiting for other ranks without keeping other Python threads from running: [`Waiter`].
 //!
 //! Calls of the library run on the thread that calls, without the interpreter's lock. While such a call waits
 //! it asks ten times a second whether a signal has come, takes the lock for that, and forwards what has
@@ -25,7 +25,7 @@ const SLICE: Duration = Duration::from_millis(50);
 
 /// What ends the waits of one communicator.
 #[derive(Clone)]
-pub(crate) struct Waiting {
+pub(crate) struct Waiter {
     interrupt: Interrupt,
     raised: Raised,
 }
@@ -37,7 +37,7 @@ type Raised = Arc<Mutex<Option<(ThreadId, PyErr)>>>;
 #[pyclass(frozen, module = "fsgather._fsgather")]
 #[derive(Default)]
 pub(crate) struct Stop {
-    waiting: Waiting,
+    waiting: Waiter,
 }
 
 #[pymethods]
@@ -55,18 +55,18 @@ impl Stop {
 
 impl Stop {
     /// What it ends.
-    pub(crate) fn waiting(&self) -> Waiting {
+    pub(crate) fn waiting(&self) -> Waiter {
         self.waiting.clone()
     }
 }
 
-impl Default for Waiting {
+impl Default for Waiter {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Waiting {
+impl Waiter {
     pub(crate) fn new() -> Self {
         let raised = Raised::default();
         let seen = Arc::clone(&raised);

@@ -16,7 +16,7 @@ use std::{
 use fsgather_core::{Backoff, Error, ProcessId, Start};
 
 use self::{
-    ancestry::{Claim, Found},
+    ancestry::{Claim, FoundStart},
     processes::Processes,
 };
 use fsgather_config::{environment::Variables, settings::Settings};
@@ -45,13 +45,13 @@ pub(crate) fn find(
         let processes = Processes::see();
         let is_last = began.elapsed() >= young_for;
         let starter = match ancestry::starter(&claim, std::process::id(), &processes) {
-            Found::Job(job) => {
+            FoundStart::Job(job) => {
                 settings.take_launched_job(job);
                 return (None, None);
             }
-            Found::Starter(starter) => Some(starter),
-            Found::Nobody if is_last => None,
-            Found::Nobody => {
+            FoundStart::Starter(starter) => Some(starter),
+            FoundStart::Nobody if is_last => None,
+            FoundStart::Nobody => {
                 sleep(pauses.next_pause());
                 continue;
             }

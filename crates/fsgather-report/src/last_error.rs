@@ -115,17 +115,17 @@ impl LastError {
 }
 
 /// Where to leave errors, and as which rank.
-struct Place {
+struct ErrorFile {
     path: PathBuf,
     rank: Rank,
 }
 
 /// Known once it has been asked for: variables do not change.
-fn place() -> Option<&'static Place> {
-    static PLACE: OnceLock<Option<Place>> = OnceLock::new();
+fn place() -> Option<&'static ErrorFile> {
+    static PLACE: OnceLock<Option<ErrorFile>> = OnceLock::new();
     let find = || {
         let variables = Variables::of_process();
-        Some(Place {
+        Some(ErrorFile {
             path: variables.get(environment::ERROR_FILE)?.into(),
             rank: Rank::new(variables.get(environment::RANK)?.trim().parse().ok()?),
         })

@@ -165,7 +165,7 @@ fn short(site: &str) -> &str {
 }
 
 /// Where a rank leaves its reports, of which the last one counts.
-struct Place {
+struct ProgressSlot {
     file: File,
     at: u64,
     /// The process that is the rank: its forked children are not.
@@ -173,14 +173,14 @@ struct Place {
 }
 
 /// Known once it has been asked for: variables do not change.
-fn place() -> Option<&'static Place> {
-    static PLACE: OnceLock<Option<Place>> = OnceLock::new();
+fn place() -> Option<&'static ProgressSlot> {
+    static PLACE: OnceLock<Option<ProgressSlot>> = OnceLock::new();
     let find = || {
         let variables = Variables::of_process();
         let rank: u64 = variables.get(environment::RANK)?.trim().parse().ok()?;
         let path = variables.get(environment::PROGRESS_FILE)?;
         let mut options = OpenOptions::new();
-        Some(Place {
+        Some(ProgressSlot {
             file: file_of_run::open(Path::new(path), FILE_NAME, options.write(true)).ok()?,
             at: rank.checked_mul(Report::SIZE as u64)?,
             process: std::process::id(),

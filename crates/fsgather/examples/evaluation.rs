@@ -15,7 +15,7 @@
 use std::error::Error;
 
 use fsgather::Communicator;
-use fsgather_digits::{Classifier, Prediction, Report, samples, shard};
+use fsgather_digits::{Classifier, DigitsReport, Prediction, samples, shard};
 
 fn main() -> Result<(), Box<dyn Error>> {
     // Who am I, and who else is there? The launcher's variables say it.
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // Rank 0 gets everybody's predictions, one rank at a time; the others go on at once.
     if let Some(parts) = world.gather(&mine, 0)? {
-        let mut report = Report::default();
+        let mut report = DigitsReport::default();
         for part in parts {
             let (_rank, predictions) = part?;
             for prediction in &predictions {

@@ -16,7 +16,7 @@ use crate::{exit, invocation::Invocation};
 
 /// A rank whose command runs.
 #[derive(Debug)]
-pub(super) struct Started {
+pub(super) struct StartedRank {
     pub(super) child: Child,
     pub(super) stdout: OwnedFd,
     pub(super) stderr: OwnedFd,
@@ -49,7 +49,7 @@ pub(super) fn start(
     command: &[OsString],
     variables: &[Variable],
     with_stdin: bool,
-) -> Result<Started, StartFailure> {
+) -> Result<StartedRank, StartFailure> {
     let (ours, theirs) = UnixStream::pair().map_err(StartFailure::System)?;
     let mut own = invocation.again().map_err(StartFailure::System)?;
     own.args(["exec-rank", "--parent", &std::process::id().to_string()]);
@@ -84,7 +84,7 @@ pub(super) fn start(
         return Err(StartFailure::Command { program, cause });
     }
     match (child.stdout.take(), child.stderr.take()) {
-        (Some(stdout), Some(stderr)) => Ok(Started {
+        (Some(stdout), Some(stderr)) => Ok(StartedRank {
             child,
             stdout: stdout.into(),
             stderr: stderr.into(),

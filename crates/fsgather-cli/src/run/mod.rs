@@ -54,8 +54,8 @@ use guard::Guard;
 use launch::StartFailure;
 use lines::Lines;
 use processes::Processes;
-use relay::{Relay, Source};
-use report::Report;
+use relay::{OutputSource, Relay};
+use report::RunReport;
 use screen::Screen;
 use signals::SignalWatch;
 use supervision::{Action, Input, Policy, Supervision};
@@ -178,7 +178,7 @@ fn execute(task: &Task<'_>, job: &Job, json: bool) -> Result<u8, Failure> {
     run.supervise(&inbox);
     let code = run.finish();
     watch.stop();
-    let report = Report::new(
+    let report = RunReport::new(
         job,
         &run.supervision,
         run.processes.pids(),
@@ -276,11 +276,11 @@ impl Run {
                         }
                     };
                     let (data, errors) = task.is_prefixed;
-                    sources.push(Source::new(started.stdout, task.data, lines(data)));
+                    sources.push(OutputSource::new(started.stdout, task.data, lines(data)));
                     sources.push(if errors {
-                        Source::folded(started.stderr, rank)
+                        OutputSource::folded(started.stderr, rank)
                     } else {
-                        Source::new(started.stderr, Stream::Stderr, lines(false))
+                        OutputSource::new(started.stderr, Stream::Stderr, lines(false))
                     });
                     processes.add(started.child);
                 }

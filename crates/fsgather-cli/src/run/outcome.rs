@@ -1,4 +1,4 @@
-//! The end of one rank: [`Outcome`], and the sentences about it.
+//! The end of one rank: [`RankOutcome`], and the sentences about it.
 
 use std::fmt;
 
@@ -10,14 +10,14 @@ use crate::exit;
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Outcome {
+pub(super) enum RankOutcome {
     /// By itself, with an exit code.
     Code(i32),
     /// By a signal.
     Signal(i32),
 }
 
-impl Outcome {
+impl RankOutcome {
     pub(super) const fn is_failure(self) -> bool {
         !matches!(self, Self::Code(0))
     }
@@ -51,7 +51,7 @@ impl Outcome {
     }
 }
 
-impl fmt::Display for Outcome {
+impl fmt::Display for RankOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Code(code) => write!(f, "exited with code {code}"),
@@ -77,28 +77,39 @@ mod tests {
     #[test]
     fn outcomes_read_as_sentences() {
         assert_eq!(
-            Outcome::Signal(9).to_string(),
+            RankOutcome::Signal(9).to_string(),
             "was killed by signal 9 (SIGKILL)"
         );
-        assert_eq!(Outcome::Signal(40).to_string(), "was killed by signal 40");
-        assert_eq!(Outcome::Code(3).to_string(), "exited with code 3");
+        assert_eq!(
+            RankOutcome::Signal(40).to_string(),
+            "was killed by signal 40"
+        );
+        assert_eq!(RankOutcome::Code(3).to_string(), "exited with code 3");
     }
 
     #[test]
     fn signals_come_before_codes_and_code_11_comes_last() {
-        let mut outcomes = [Outcome::Code(11), Outcome::Code(1), Outcome::Signal(9)];
+        let mut outcomes = [
+            RankOutcome::Code(11),
+            RankOutcome::Code(1),
+            RankOutcome::Signal(9),
+        ];
         outcomes.sort_by_key(|outcome| outcome.innocence(outcome.blames_another()));
         assert_eq!(
             outcomes,
-            [Outcome::Signal(9), Outcome::Code(1), Outcome::Code(11)]
+            [
+                RankOutcome::Signal(9),
+                RankOutcome::Code(1),
+                RankOutcome::Code(11)
+            ]
         );
     }
 
     #[test]
     fn obeying_a_signal_is_dying_of_it_or_exiting_as_if() {
-        assert!(Outcome::Signal(15).obeys(15));
-        assert!(Outcome::Code(143).obeys(15));
-        assert!(!Outcome::Code(1).obeys(15));
-        assert!(!Outcome::Signal(9).obeys(15));
+        assert!(RankOutcome::Signal(15).obeys(15));
+        assert!(RankOutcome::Code(143).obeys(15));
+        assert!(!RankOutcome::Code(1).obeys(15));
+        assert!(!RankOutcome::Signal(9).obeys(15));
     }
 }

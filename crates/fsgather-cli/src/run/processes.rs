@@ -7,7 +7,7 @@ use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitIdStatus, kill_process_group, waitid,
 };
 
-use super::outcome::Outcome;
+use super::outcome::RankOutcome;
 
 /// All ranks that were started, by rank.
 ///
@@ -34,7 +34,7 @@ impl Processes {
     }
 
     /// The ranks that have ended since the last time this was asked.
-    pub(super) fn newly_ended(&mut self) -> Vec<(Rank, Outcome)> {
+    pub(super) fn newly_ended(&mut self) -> Vec<(Rank, RankOutcome)> {
         let mut found = Vec::new();
         for ((rank, ended), pid) in (0..).zip(&mut self.ended).zip(&self.pids) {
             if !*ended && let Some(outcome) = outcome_of(*pid) {
@@ -74,13 +74,13 @@ fn pid(raw: u32) -> Option<Pid> {
     i32::try_from(raw).ok().and_then(Pid::from_raw)
 }
 
-fn outcome_of(raw: u32) -> Option<Outcome> {
+fn outcome_of(raw: u32) -> Option<RankOutcome> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     // It is our child and has not been waited for, so asking cannot fail.
     let status: WaitIdStatus = waitid(WaitId::Pid(pid(raw)?), options).ok()??;
     match (status.exit_status(), status.terminating_signal()) {
-        (Some(code), _) => Some(Outcome::Code(code)),
-        (None, Some(signal)) => Some(Outcome::Signal(signal)),
+        (Some(code), _) => Some(RankOutcome::Code(code)),
+        (None, Some(signal)) => Some(RankOutcome::Signal(signal)),
         (None, None) => None,
     }
 }

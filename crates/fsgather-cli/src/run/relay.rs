@@ -33,7 +33,7 @@ const LAST_ROUNDS: u32 = 16;
 
 /// Something to relay.
 #[derive(Debug)]
-pub(super) struct Source {
+pub(super) struct OutputSource {
     fd: OwnedFd,
     stream: Stream,
     lines: Lines,
@@ -51,7 +51,7 @@ enum Speaker {
     Ourselves,
 }
 
-impl Source {
+impl OutputSource {
     /// A rank's output, where it goes, and how it is cut.
     pub(super) const fn new(fd: OwnedFd, stream: Stream, lines: Lines) -> Self {
         Self {
@@ -88,13 +88,13 @@ impl Relay {
     pub(super) fn start(
         verb: &str,
         world: WorldSize,
-        sources: Vec<Source>,
+        sources: Vec<OutputSource>,
         screen: Option<Screen>,
         events: Sender<Event>,
     ) -> io::Result<Self> {
         let (voice, ear) = UnixStream::pair()?;
         voice.set_nonblocking(true)?;
-        let ear = Source {
+        let ear = OutputSource {
             fd: ear.into(),
             stream: Stream::Stderr,
             lines: Lines::with_prefix(format!("fsgather {verb}: ")),
@@ -144,9 +144,9 @@ impl Relay {
 
 /// What the thread works with.
 struct Pump {
-    sources: Vec<Source>,
+    sources: Vec<OutputSource>,
     /// Where our own lines come from; its end is the order to stop.
-    ear: Option<Source>,
+    ear: Option<OutputSource>,
     /// Whether standard output and standard error take nothing any more.
     broken: [bool; 2],
     fold: Fold,
@@ -241,7 +241,7 @@ impl Pump {
     }
 
     /// Reads once and delivers what is complete; false at the end.
-    fn read(&mut self, source: &mut Source) -> bool {
+    fn read(&mut self, source: &mut OutputSource) -> bool {
         let count = match rustix::io::read(&source.fd, self.chunk.as_mut_slice()) {
             Ok(count) => count,
             Err(Errno::INTR | Errno::AGAIN) => return true,
@@ -258,7 +258,7 @@ impl Pump {
     }
 
     /// Writes the whole lines that have been collected, or has them wait for their like.
-    fn pass_on(&mut self, source: &Source) {
+    fn pass_on(&mut self, source: &OutputSource) {
         let now = Instant::now();
         match source.speaker {
             Speaker::Anybody => return self.deliver(source.stream),

@@ -1,4 +1,4 @@
-//! Reports the end of a run to people and programs: [`Report`].
+//! Reports the end of a run to people and programs: [`RunReport`].
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
@@ -6,7 +6,7 @@ use fsgather::Rank;
 use serde::Serialize;
 
 use super::{
-    outcome::{Outcome, rank_list},
+    outcome::{RankOutcome, rank_list},
     signals,
     supervision::Supervision,
     variables::Job,
@@ -14,7 +14,7 @@ use super::{
 
 /// The document that `--json` asks for.
 #[derive(Debug, Serialize)]
-pub(super) struct Report<'a> {
+pub(super) struct RunReport<'a> {
     job: &'a str,
     world_size: u32,
     directory: &'a Path,
@@ -24,7 +24,7 @@ pub(super) struct Report<'a> {
     cause: Option<String>,
     ranks: Vec<RankReport>,
     #[serde(skip)]
-    also_failed: BTreeMap<Outcome, Vec<Rank>>,
+    also_failed: BTreeMap<RankOutcome, Vec<Rank>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -36,7 +36,7 @@ struct RankReport {
     error: Option<String>,
 }
 
-impl<'a> Report<'a> {
+impl<'a> RunReport<'a> {
     /// Reports on a run that is over.
     pub(super) fn new(
         job: &'a Job,
@@ -52,7 +52,7 @@ impl<'a> Report<'a> {
                 let error = supervision.own_word(rank).map(ToOwned::to_owned);
                 RankReport::new(rank, *pid, *outcome, error)
             });
-        let mut also_failed: BTreeMap<Outcome, Vec<Rank>> = BTreeMap::new();
+        let mut also_failed: BTreeMap<RankOutcome, Vec<Rank>> = BTreeMap::new();
         for (rank, outcome) in supervision.also_failed() {
             also_failed.entry(*outcome).or_default().push(*rank);
         }
@@ -83,10 +83,10 @@ impl<'a> Report<'a> {
 }
 
 impl RankReport {
-    fn new(rank: Rank, pid: u32, outcome: Option<Outcome>, error: Option<String>) -> Self {
+    fn new(rank: Rank, pid: u32, outcome: Option<RankOutcome>, error: Option<String>) -> Self {
         let (exit_code, signal) = match outcome {
-            Some(Outcome::Code(code)) => (Some(code), None),
-            Some(Outcome::Signal(signal)) => (None, Some(signals::name(signal))),
+            Some(RankOutcome::Code(code)) => (Some(code), None),
+            Some(RankOutcome::Signal(signal)) => (None, Some(signals::name(signal))),
             None => (None, None),
         };
         Self {
@@ -94,7 +94,7 @@ impl RankReport {
             pid,
             exit_code,
             signal,
-            error: error.filter(|_| outcome.is_some_and(Outcome::is_failure)),
+            error: error.filter(|_| outcome.is_some_and(RankOutcome::is_failure)),
         }
     }
 }

@@ -11,7 +11,7 @@ use fsgather_report::last_error::LastError;
 use rustix::process::Signal;
 
 use super::{
-    outcome::{Outcome, rank_list},
+    outcome::{RankOutcome, rank_list},
     signals,
 };
 use crate::{exit, heeded::is_echo};
@@ -29,7 +29,7 @@ pub(super) struct Policy {
 #[derive(Clone, Debug)]
 pub(super) enum Input {
     /// These ranks were found to have ended since the last time.
-    Ended(Vec<(Rank, Outcome)>),
+    Ended(Vec<(Rank, RankOutcome)>),
     /// All that ranks have left of what they have failed with.
     Left(Vec<LastError>),
     /// Somebody has sent us a signal.
@@ -63,7 +63,7 @@ pub(super) enum Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
     /// A rank failed.
-    Rank(Rank, Outcome),
+    Rank(Rank, RankOutcome),
     /// A rank could not be started; the exit code for it.
     NotStarted(u8),
     /// Our standard output failed.
@@ -96,11 +96,11 @@ enum Stage {
 pub(super) struct Supervision {
     policy: Policy,
     pids: Vec<u32>,
-    outcomes: Vec<Option<Outcome>>,
+    outcomes: Vec<Option<RankOutcome>>,
     stage: Stage,
     cause: Option<Cause>,
     /// Ranks that failed by themselves after the first one.
-    also_failed: Vec<(Rank, Outcome)>,
+    also_failed: Vec<(Rank, RankOutcome)>,
     /// What ranks have failed with, as they say, in the order in which they have said it.
     errors: Vec<LastError>,
     /// The first signal that was passed on, the last one, and when that came.
@@ -255,12 +255,12 @@ impl Supervision {
     }
 
     /// How each rank ended; `None` for those that were given up.
-    pub(super) fn outcomes(&self) -> &[Option<Outcome>] {
+    pub(super) fn outcomes(&self) -> &[Option<RankOutcome>] {
         &self.outcomes
     }
 
     /// Ranks that failed by themselves after the first one, in the order in which that was found.
-    pub(super) fn also_failed(&self) -> &[(Rank, Outcome)] {
+    pub(super) fn also_failed(&self) -> &[(Rank, RankOutcome)] {
         &self.also_failed
     }
 
@@ -268,7 +268,7 @@ impl Supervision {
         &mut self,
         now: Instant,
         rank: Rank,
-        outcome: Outcome,
+        outcome: RankOutcome,
         actions: &mut Vec<Action>,
     ) {
         if !matches!(self.stage, Stage::Running | Stage::Grace(_)) {
@@ -284,7 +284,7 @@ impl Supervision {
             // up; meanwhile another may have noticed and ended because of just that.
             Some(Cause::Rank(earlier, blaming))
                 if self.blames_another(earlier, blaming)
-                    && (matches!(outcome, Outcome::Signal(_))
+                    && (matches!(outcome, RankOutcome::Signal(_))
                         || self.is_blamed_by(rank, earlier)
                             && !self.blames_another(rank, outcome)) =>
             {
@@ -404,7 +404,7 @@ impl Supervision {
         self.ranks(Option::is_none)
     }
 
-    fn ranks(&self, wanted: impl Fn(&Option<Outcome>) -> bool) -> Vec<Rank> {
+    fn ranks(&self, wanted: impl Fn(&Option<RankOutcome>) -> bool) -> Vec<Rank> {
         (0..)
             .zip(&self.outcomes)
             .filter(|(_, outcome)| wanted(outcome))
@@ -417,7 +417,7 @@ impl Supervision {
     }
 
     /// How a rank has ended, and why: as it says itself, else as the first of the others says.
-    fn sentence(&self, rank: Rank, outcome: Outcome) -> String {
+    fn sentence(&self, rank: Rank, outcome: RankOutcome) -> String {
         let how = format!("rank {rank} (pid {}) {outcome}", self.pids[rank.index()]);
         match self.why(rank) {
             Some(why) => format!("{how}: {why}"),
@@ -440,11 +440,11 @@ impl Supervision {
     }
 
     /// Whether a rank says by its exit code, or by what it has left, that another one is to blame.
-    fn blames_another(&self, rank: Rank, outcome: Outcome) -> bool {
+    fn blames_another(&self, rank: Rank, outcome: RankOutcome) -> bool {
         let left = self.error_of(rank);
         match outcome {
-            Outcome::Signal(_) => false,
-            Outcome::Code(_) => left.map_or_else(
+            RankOutcome::Signal(_) => false,
+            RankOutcome::Code(_) => left.map_or_else(
                 || outcome.blames_another(),
                 |error| !error.blames.is_empty(),
             ),

@@ -33,7 +33,7 @@ pub(crate) struct BarrierArguments {
 }
 
 #[derive(Serialize)]
-struct Report {
+struct BarrierReport {
     rank: u32,
     world_size: u32,
     seconds: f64,
@@ -55,7 +55,7 @@ pub(crate) fn barrier(
     let report =
         membership.complete_as(arguments.join.purpose("barrier", None), |communicator| {
             communicator.barrier()?;
-            Ok(Report {
+            Ok(BarrierReport {
                 rank: communicator.rank().get(),
                 world_size: communicator.world_size().get(),
                 seconds: started.elapsed().as_secs_f64(),

@@ -54,7 +54,7 @@ pub(crate) struct BroadcastArguments {
 }
 
 #[derive(Serialize)]
-struct Report {
+struct BroadcastReport {
     rank: u32,
     world_size: u32,
     root: u32,
@@ -112,7 +112,7 @@ pub(crate) fn broadcast(
                 Some(file.finish()?)
             }
         };
-        Ok(Report {
+        Ok(BroadcastReport {
             rank: rank.get(),
             world_size: communicator.world_size().get(),
             root: arguments.root,

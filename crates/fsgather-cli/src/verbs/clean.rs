@@ -26,7 +26,7 @@ use crate::{
     interruption::Interruption,
     invocation::Invocation,
     output::{self, Stream},
-    table::{Look, plain, wrapped},
+    table::{TableStyle, plain, wrapped},
 };
 
 const EXAMPLES: &str = "\
@@ -98,7 +98,7 @@ impl CleanArguments {
 }
 
 #[derive(Serialize)]
-struct Report {
+struct CleanReport {
     executed: bool,
     planned: Vec<PlannedReport>,
     removed: Vec<PlannedReport>,
@@ -146,7 +146,7 @@ pub(crate) fn clean(
     let mut course = Course {
         invocation,
         tells: !json,
-        lines: Lines::new(Look::of_output()),
+        lines: Lines::new(TableStyle::of_output()),
         has_said: false,
         interrupt: Interrupt::default(),
         interruption: None,
@@ -247,13 +247,13 @@ fn bytes_of(items: &[Planned]) -> u64 {
 
 /// Lines about one thing each.
 struct Lines {
-    look: Look,
+    look: TableStyle,
     /// The directory that the ones before were about, where a terminal is told of it once.
     parent: Option<PathBuf>,
 }
 
 impl Lines {
-    const fn new(look: Look) -> Self {
+    const fn new(look: TableStyle) -> Self {
         Self { look, parent: None }
     }
 
@@ -379,7 +379,7 @@ fn text(
     text + &others::text(foreign, &command, rustix::process::geteuid().is_root())
 }
 
-fn report(done: &Cleaning, executed: bool) -> Report {
+fn report(done: &Cleaning, executed: bool) -> CleanReport {
     let planned = |items: &[Planned]| {
         let items = items.iter().map(|item| PlannedReport {
             path: item.path.display().to_string(),
@@ -389,7 +389,7 @@ fn report(done: &Cleaning, executed: bool) -> Report {
         });
         items.collect::<Vec<_>>()
     };
-    Report {
+    CleanReport {
         executed,
         bytes: bytes_of(if executed {
             &done.removed

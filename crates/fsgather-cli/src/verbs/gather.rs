@@ -22,7 +22,7 @@ use crate::{
     membership::{JoinArguments, Membership, for_rank, needs_name, needs_rank},
     output,
     progress::Received,
-    purpose::Purpose,
+    purpose::CommandPurpose,
     standard_streams,
 };
 
@@ -99,7 +99,7 @@ enum Destination {
 }
 
 #[derive(Serialize)]
-struct Report {
+struct GatherReport {
     rank: u32,
     world_size: u32,
     root: Option<u32>,
@@ -163,7 +163,7 @@ pub(crate) fn gather(
             }
         }
         let (bytes_received, files) = sink.finish()?;
-        Ok(Report {
+        Ok(GatherReport {
             rank: rank.get(),
             world_size: communicator.world_size().get(),
             root: (!arguments.all).then_some(arguments.root),
@@ -180,7 +180,7 @@ pub(crate) fn gather(
 }
 
 impl GatherArguments {
-    fn purpose(&self) -> Purpose {
+    fn purpose(&self) -> CommandPurpose {
         let verb = if self.all {
             "gather to all".to_owned()
         } else {

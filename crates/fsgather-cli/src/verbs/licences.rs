@@ -26,7 +26,7 @@ With --json, standard output carries
 pub(crate) struct LicencesArguments {}
 
 #[derive(Serialize)]
-struct Report {
+struct LicencesReport {
     licence: &'static str,
     texts: &'static str,
 }
@@ -37,7 +37,7 @@ struct Report {
 ///
 /// When standard output cannot be written.
 pub(crate) fn licences(json: bool) -> Result<u8, Failure> {
-    let report = Report {
+    let report = LicencesReport {
         licence: env!("CARGO_PKG_LICENSE"),
         texts: TEXTS,
     };

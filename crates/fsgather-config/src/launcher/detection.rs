@@ -5,7 +5,7 @@ use std::fmt;
 use fsgather_core::{Error, Rank, WorldSize};
 
 use super::{
-    family::{Family, Row},
+    family::{Family, LauncherRow},
     hosts::expand_hosts,
     pmi_step_of_srun, slurm,
 };
@@ -127,7 +127,7 @@ impl Detection {
 
     pub(super) fn claimed(
         variables: &Variables,
-        row: &Row,
+        row: &LauncherRow,
         rank: Rank,
         world_size: WorldSize,
     ) -> Self {
@@ -231,7 +231,11 @@ impl Detection {
     }
 
     /// Notes which other families have variables here; those that come later were not read.
-    pub(super) fn see_others(&mut self, variables: &Variables, rows: std::slice::Iter<'_, Row>) {
+    pub(super) fn see_others(
+        &mut self,
+        variables: &Variables,
+        rows: std::slice::Iter<'_, LauncherRow>,
+    ) {
         let says = |name: &str, number: u32| {
             let text = variables.get(name).unwrap_or_default();
             text.trim().parse() == Ok(number)

@@ -1,4 +1,4 @@
-//! The launchers that are known, and what they call things: [`Family`] and the table of [`Row`]s.
+//! The launchers that are known, and what they call things: [`Family`] and the table of [`LauncherRow`]s.
 
 use std::fmt;
 
@@ -89,7 +89,7 @@ impl fmt::Display for Family {
 
 /// What one family of launchers calls its variables.
 #[derive(Clone, Copy, Debug)]
-pub struct Row {
+pub struct LauncherRow {
     /// The family.
     pub family: Family,
     /// Holds the rank.
@@ -107,8 +107,8 @@ pub struct Row {
 }
 
 /// All families, the innermost first: launchers nest, and each leaves its variables to those inside it.
-pub const ROWS: &[Row] = &[
-    Row {
+pub const ROWS: &[LauncherRow] = &[
+    LauncherRow {
         family: Family::Fsgather,
         rank: environment::RANK,
         world_size: environment::WORLD_SIZE,
@@ -117,7 +117,7 @@ pub const ROWS: &[Row] = &[
         local_size: Some(environment::LOCAL_WORLD_SIZE),
         job: &[environment::JOB],
     },
-    Row {
+    LauncherRow {
         family: Family::Torchrun,
         rank: "RANK",
         world_size: "WORLD_SIZE",
@@ -126,7 +126,7 @@ pub const ROWS: &[Row] = &[
         local_size: Some("LOCAL_WORLD_SIZE"),
         job: &["TORCHELASTIC_RUN_ID"],
     },
-    Row {
+    LauncherRow {
         family: Family::OpenMpi,
         rank: "OMPI_COMM_WORLD_RANK",
         world_size: "OMPI_COMM_WORLD_SIZE",
@@ -135,7 +135,7 @@ pub const ROWS: &[Row] = &[
         local_size: Some("OMPI_COMM_WORLD_LOCAL_SIZE"),
         job: &["PMIX_NAMESPACE"],
     },
-    Row {
+    LauncherRow {
         family: Family::Mvapich2,
         rank: "MV2_COMM_WORLD_RANK",
         world_size: "MV2_COMM_WORLD_SIZE",
@@ -144,7 +144,7 @@ pub const ROWS: &[Row] = &[
         local_size: Some("MV2_COMM_WORLD_LOCAL_SIZE"),
         job: &[],
     },
-    Row {
+    LauncherRow {
         family: Family::Pals,
         rank: "PALS_RANKID",
         world_size: "PMI_SIZE",
@@ -153,7 +153,7 @@ pub const ROWS: &[Row] = &[
         local_size: Some("PALS_LOCAL_SIZE"),
         job: &["PBS_JOBID", "PALS_APID"],
     },
-    Row {
+    LauncherRow {
         family: Family::Jsm,
         rank: "JSM_NAMESPACE_RANK",
         world_size: "JSM_NAMESPACE_SIZE",
@@ -162,7 +162,7 @@ pub const ROWS: &[Row] = &[
         local_size: None,
         job: &["LSB_JOBID"],
     },
-    Row {
+    LauncherRow {
         family: Family::Flux,
         rank: "FLUX_TASK_RANK",
         world_size: "FLUX_JOB_SIZE",
@@ -171,7 +171,7 @@ pub const ROWS: &[Row] = &[
         local_size: None,
         job: &["FLUX_JOB_ID"],
     },
-    Row {
+    LauncherRow {
         family: Family::Pmi,
         rank: "PMI_RANK",
         world_size: "PMI_SIZE",
@@ -180,7 +180,7 @@ pub const ROWS: &[Row] = &[
         local_size: Some("MPI_LOCALNRANKS"),
         job: &["I_MPI_HYDRA_UUID"],
     },
-    Row {
+    LauncherRow {
         family: Family::Slurm,
         rank: "SLURM_PROCID",
         world_size: "SLURM_STEP_NUM_TASKS",
@@ -190,7 +190,7 @@ pub const ROWS: &[Row] = &[
         local_size: None,
         job: &["SLURM_JOB_ID", "SLURM_STEP_ID"],
     },
-    Row {
+    LauncherRow {
         family: Family::LeaderWorkerSet,
         rank: "LWS_WORKER_INDEX",
         world_size: "LWS_GROUP_SIZE",
@@ -200,7 +200,7 @@ pub const ROWS: &[Row] = &[
         // Each group has a leader, whose name is in no other group.
         job: &["LWS_LEADER_ADDRESS"],
     },
-    Row {
+    LauncherRow {
         family: Family::Kubernetes,
         rank: "JOB_COMPLETION_INDEX",
         world_size: environment::WORLD_SIZE,

@@ -12,11 +12,11 @@ mod slurm;
 mod tests;
 
 pub use detection::{Detection, Master};
-pub use family::{Family, ROWS, Row};
+pub use family::{Family, LauncherRow, ROWS};
 
 use fsgather_core::{Error, Rank, WorldSize};
 
-use self::slurm::Place;
+use self::slurm::SlurmPlace;
 use crate::environment::{self, Variables, refusal};
 
 /// Finds out who this rank is: the first family of launchers that says both rank and world size.
@@ -142,7 +142,7 @@ enum Claim {
 
 /// One variable of a family whose other one is missing.
 struct Half {
-    row: &'static Row,
+    row: &'static LauncherRow,
     set: &'static str,
     value: String,
 }
@@ -198,16 +198,16 @@ impl Half {
     }
 }
 
-fn claim(variables: &Variables, row: &'static Row) -> Result<Claim, Error> {
+fn claim(variables: &Variables, row: &'static LauncherRow) -> Result<Claim, Error> {
     match row.family {
         Family::Slurm => match slurm::place(variables) {
-            Place::Outside => return Ok(Claim::Absent),
-            Place::Shell(how) => {
+            SlurmPlace::Outside => return Ok(Claim::Absent),
+            SlurmPlace::Shell(how) => {
                 return Ok(Claim::NotARank(format!(
                     "this is a batch or interactive shell, not a task of a step, because {how}"
                 )));
             }
-            Place::Task => {}
+            SlurmPlace::Task => {}
         },
         Family::Pmi => {
             if let Some(left_over) = left_over_from_another_job(variables) {
@@ -232,7 +232,11 @@ fn claim(variables: &Variables, row: &'static Row) -> Result<Claim, Error> {
     }
 }
 
-fn checked(row: &Row, rank_text: &str, size_text: &str) -> Result<(Rank, WorldSize), Error> {
+fn checked(
+    row: &LauncherRow,
+    rank_text: &str,
+    size_text: &str,
+) -> Result<(Rank, WorldSize), Error> {
     let world_size = size_text
         .trim()
         .parse()
@@ -281,7 +285,7 @@ fn pmi_step_of_srun(variables: &Variables) -> Option<&str> {
 /// ranks of its own, is a common way to use it.
 fn check_against_mpi(
     variables: &Variables,
-    row: &Row,
+    row: &LauncherRow,
     rank: Rank,
     world_size: WorldSize,
 ) -> Result<(), Error> {

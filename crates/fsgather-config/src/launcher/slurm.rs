@@ -8,7 +8,7 @@ const FIRST_SPECIAL_STEP: u64 = 4_294_967_290;
 
 /// What Slurm's variables say of this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum SlurmPlace {
     /// Not in a Slurm job.
     Outside,
     /// In a job, but one process of its own: a batch or interactive shell. The text says how that shows.
@@ -21,10 +21,10 @@ pub(super) enum Place {
 ///
 /// A variable that an installation does not set at all is not held against it: to take a task for a shell
 /// would split the job into worlds of one, without a word.
-pub(super) fn place(variables: &Variables) -> Place {
+pub(super) fn place(variables: &Variables) -> SlurmPlace {
     let get = |name| variables.get(name);
     if get("SLURM_JOB_ID").is_none() && get("SLURM_PROCID").is_none() {
-        return Place::Outside;
+        return SlurmPlace::Outside;
     }
     for name in [
         "SLURM_PROCID",
@@ -33,16 +33,16 @@ pub(super) fn place(variables: &Variables) -> Place {
         "SLURM_STEP_NUM_TASKS",
     ] {
         if get(name).is_none() {
-            return Place::Shell(format!("{name} is not set"));
+            return SlurmPlace::Shell(format!("{name} is not set"));
         }
     }
     let step = number(variables, "SLURM_STEP_ID");
     if step.is_none_or(|step| step >= FIRST_SPECIAL_STEP) {
-        return Place::Shell("its step is an interactive shell".into());
+        return SlurmPlace::Shell("its step is an interactive shell".into());
     }
     let (step_tasks, tasks) = (get("SLURM_STEP_NUM_TASKS"), get("SLURM_NTASKS"));
     if tasks.is_some() && tasks != step_tasks {
-        return Place::Shell(format!(
+        return SlurmPlace::Shell(format!(
             "SLURM_STEP_NUM_TASKS={} is left over, for SLURM_NTASKS={}",
             step_tasks.unwrap_or_default(),
             tasks.unwrap_or_default()
@@ -51,17 +51,17 @@ pub(super) fn place(variables: &Variables) -> Place {
     if let (Some(here), Some(expected)) = (tasks_here(variables), tasks_expected_here(variables))
         && here != expected
     {
-        return Place::Shell(format!(
+        return SlurmPlace::Shell(format!(
             "SLURM_STEP_TASKS_PER_NODE is left over, for SLURM_GTIDS has {here} entries where it \
              says {expected}"
         ));
     }
-    Place::Task
+    SlurmPlace::Task
 }
 
 /// What to say where a shell of a job of several tasks is a world of one.
 pub(super) fn warning_for_a_shell(variables: &Variables) -> Option<String> {
-    let Place::Shell(how) = place(variables) else {
+    let SlurmPlace::Shell(how) = place(variables) else {
         return None;
     };
     let tasks = number(variables, "SLURM_NTASKS").filter(|tasks| *tasks > 1)?;

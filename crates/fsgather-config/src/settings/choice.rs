@@ -1,4 +1,4 @@
-//! Settings that are one of a few words: [`Transport`], [`Progress`], and [`Control`] of the core.
+//! Settings that are one of a few words: [`Transport`], [`ShowProgress`], and [`Control`] of the core.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ pub enum Transport {
 
 /// Whether long work shows how far it has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Progress {
+pub enum ShowProgress {
     /// Bars on a terminal, a line now and then elsewhere.
     #[default]
     Auto,
@@ -79,7 +79,7 @@ impl Choice for Control {
     }
 }
 
-impl Choice for Progress {
+impl Choice for ShowProgress {
     const ALL: &'static [Self] = &[Self::Auto, Self::Off];
 
     fn word(self) -> &'static str {
@@ -96,7 +96,7 @@ impl fmt::Display for Transport {
     }
 }
 
-impl fmt::Display for Progress {
+impl fmt::Display for ShowProgress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())
     }
@@ -121,12 +121,12 @@ mod tests {
     fn words_and_values_convert_both_ways() {
         check::<Transport>();
         check::<Control>();
-        check::<Progress>();
+        check::<ShowProgress>();
     }
 
     #[test]
     fn words_are_listed_as_a_sentence_has_them() {
         assert_eq!(Control::words(), "auto, tcp or markers");
-        assert_eq!(Progress::words(), "auto or off");
+        assert_eq!(ShowProgress::words(), "auto or off");
     }
 }

@@ -29,7 +29,7 @@ mod tests;
 mod value;
 mod variables;
 
-pub use choice::{Choice, Progress, Transport};
+pub use choice::{Choice, ShowProgress, Transport};
 pub use fsgather_core::Control;
 pub use fsgather_store::CompressionSetting;
 pub use interfaces::InterfaceFilter;
@@ -43,7 +43,7 @@ use std::{path::PathBuf, time::Duration};
 
 use fsgather_core::{Error, JobKey, Rank, WorldSize};
 
-use self::{read::Reader, value::SettingValue};
+use self::{read::SettingReader, value::SettingValue};
 use crate::{
     environment::{self, Variables},
     launcher::{self, Detection},
@@ -101,7 +101,7 @@ macro_rules! define_settings {
 
         impl Settings {
             fn of(detection: Detection, variables: &Variables) -> Result<Self, Error> {
-                let reader = Reader { variables, detection: &detection };
+                let reader = SettingReader { variables, detection: &detection };
                 Ok(Self {
                     $($field: read!(reader, environment::$constant, $value),)*
                     warnings: variables.warnings(),

@@ -12,12 +12,12 @@ use crate::{
 
 /// What settings are read from.
 #[derive(Clone, Copy)]
-pub(super) struct Reader<'a> {
+pub(super) struct SettingReader<'a> {
     pub(super) variables: &'a Variables,
     pub(super) detection: &'a Detection,
 }
 
-impl Reader<'_> {
+impl SettingReader<'_> {
     /// The value of a variable, or a default.
     pub(super) fn or<T: SettingValue>(
         &self,
@@ -71,7 +71,7 @@ impl Reader<'_> {
 }
 
 /// The rank that was detected.
-pub(super) fn rank(from: &Reader<'_>) -> Setting<Rank> {
+pub(super) fn rank(from: &SettingReader<'_>) -> Setting<Rank> {
     Setting {
         value: from.detection.rank,
         origin: from.said_by(environment::RANK),
@@ -79,7 +79,7 @@ pub(super) fn rank(from: &Reader<'_>) -> Setting<Rank> {
 }
 
 /// The world size that was detected.
-pub(super) fn world_size(from: &Reader<'_>) -> Setting<WorldSize> {
+pub(super) fn world_size(from: &SettingReader<'_>) -> Setting<WorldSize> {
     Setting {
         value: from.detection.world_size,
         origin: from.said_by(environment::WORLD_SIZE),
@@ -87,17 +87,17 @@ pub(super) fn world_size(from: &Reader<'_>) -> Setting<WorldSize> {
 }
 
 /// The local rank that was detected.
-pub(super) fn local_rank(from: &Reader<'_>) -> Setting<Option<u32>> {
+pub(super) fn local_rank(from: &SettingReader<'_>) -> Setting<Option<u32>> {
     from.local(environment::LOCAL_RANK, from.detection.local_rank)
 }
 
 /// The local size that was detected.
-pub(super) fn local_size(from: &Reader<'_>) -> Setting<Option<u32>> {
+pub(super) fn local_size(from: &SettingReader<'_>) -> Setting<Option<u32>> {
     from.local(environment::LOCAL_WORLD_SIZE, from.detection.local_size)
 }
 
 /// `FSGATHER_DIR`, else the original's variable.
-pub(super) fn directory(from: &Reader<'_>) -> Setting<Option<PathBuf>> {
+pub(super) fn directory(from: &SettingReader<'_>) -> Setting<Option<PathBuf>> {
     let names = [environment::DIR, environment::EXP_DIR];
     let path = names.into_iter().find_map(|name| {
         let path = from.variables.get(name)?;
@@ -127,7 +127,7 @@ pub(super) fn old_root_only(variables: &Variables) -> Option<Setting<bool>> {
 }
 
 /// `FSGATHER_JOB`, else the launcher's job id.
-pub(super) fn job(from: &Reader<'_>) -> Setting<Option<String>> {
+pub(super) fn job(from: &SettingReader<'_>) -> Setting<Option<String>> {
     match (from.variables.get(environment::JOB), &from.detection.job) {
         // What torchrun calls a job without a name is no name, wherever it comes from.
         (Some(job), _) => {
@@ -142,7 +142,7 @@ pub(super) fn job(from: &Reader<'_>) -> Setting<Option<String>> {
 }
 
 /// `FSGATHER_SECRET`, else `FSGATHER_SECRET_FILE`.
-pub(super) fn secret(from: &Reader<'_>) -> Result<Setting<Option<SecretSetting>>, Error> {
+pub(super) fn secret(from: &SettingReader<'_>) -> Result<Setting<Option<SecretSetting>>, Error> {
     let variables = from.variables;
     if let Some(text) = variables.get(environment::SECRET) {
         // The text itself must not end up in a log.

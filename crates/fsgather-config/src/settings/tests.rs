@@ -39,7 +39,7 @@ fn without_variables_the_documented_defaults_hold() {
         Setting::default(CompressionSetting::None)
     );
     assert_eq!(settings.log.value, "warn");
-    assert_eq!(settings.progress, Setting::default(Progress::Auto));
+    assert_eq!(settings.progress, Setting::default(ShowProgress::Auto));
     assert_eq!(settings.warnings, [""; 0]);
     assert_eq!(settings.detection.family, Family::Alone);
 }

@@ -23,11 +23,11 @@ use super::{
     collector::CollectorPause,
     item_types::ReadTypes,
     keys::{Effort, Keys},
-    make::{self, Row},
+    make::{self, NewSequence},
     read_tensors::start_of_tables,
     stream::{
-        BAD, Bad, DEEPEST, HAS_TENSORS, HEADER, LARGEST_SHAPE, MOST_SHAPES, Reader, SMALLEST_SMALL,
-        VERSION, bad_at, tag,
+        BAD, Bad, DEEPEST, HAS_TENSORS, HEADER, LARGEST_SHAPE, MOST_SHAPES, PlainReader,
+        SMALLEST_SMALL, VERSION, bad_at, tag,
     },
 };
 use crate::buffer::{View, Wanted};
@@ -59,7 +59,7 @@ pub(crate) fn decode(py: Python<'_>, stream: &[u8], buffers: &[Py<PyAny>]) -> Py
 /// A decoding under way.
 pub(super) struct Decoder<'a, 'py> {
     pub(super) py: Python<'py>,
-    pub(super) reader: Reader<'a>,
+    pub(super) reader: PlainReader<'a>,
     buffers: &'a [Py<PyAny>],
     /// Which of them have been used: a copy of each is made at most once.
     used: Vec<bool>,
@@ -93,7 +93,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         }
         Ok(Self {
             py,
-            reader: Reader::new(stream, HEADER),
+            reader: PlainReader::new(stream, HEADER),
             buffers,
             used: vec![false; buffers.len()],
             effort: Effort::for_stream(stream.len()),
@@ -109,9 +109,9 @@ impl<'a, 'py> Decoder<'a, 'py> {
             let Some(start) = start_of_tables(stream) else {
                 return Err(bad_at(stream.len(), "the tables of tensors are missing"));
             };
-            self.reader = Reader::new(stream, start);
+            self.reader = PlainReader::new(stream, start);
             self.tensor_tables()?;
-            self.reader = Reader::new(&stream[..start], HEADER);
+            self.reader = PlainReader::new(&stream[..start], HEADER);
         }
         let value = self.value(0)?;
         match self.reader.left() {
@@ -300,7 +300,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
             }
             return Ok(list.into_any());
         }
-        let mut row = Row::list(self.py, length)?;
+        let mut row = NewSequence::list(self.py, length)?;
         for _ in 0..length {
             row.push(self.element(depth)?);
         }
@@ -311,7 +311,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
     fn floats(&mut self) -> Result<Bound<'py, PyAny>, Bad> {
         let length = self.reader.count(8)?;
         let (numbers, _) = self.reader.bytes(length * 8)?.as_chunks();
-        let mut row = Row::list(self.py, length)?;
+        let mut row = NewSequence::list(self.py, length)?;
         for number in numbers {
             row.push(PyFloat::new(self.py, f64::from_le_bytes(*number)).into_any());
         }
@@ -340,7 +340,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
         value: impl Fn([u8; N]) -> i64,
     ) -> Result<Bound<'py, PyAny>, Bad> {
         let (numbers, _) = numbers.as_chunks();
-        let mut row = Row::list(self.py, numbers.len())?;
+        let mut row = NewSequence::list(self.py, numbers.len())?;
         for number in numbers {
             row.push(PyInt::new(self.py, value(*number)).into_any());
         }
@@ -349,7 +349,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
 
     fn tuple(&mut self, depth: usize) -> Result<Bound<'py, PyAny>, Bad> {
         let length = self.reader.elements(1)?;
-        let mut row = Row::tuple(self.py, length)?;
+        let mut row = NewSequence::tuple(self.py, length)?;
         for _ in 0..length {
             row.push(self.element(depth)?);
         }
@@ -372,7 +372,7 @@ impl<'a, 'py> Decoder<'a, 'py> {
     fn frozen_set(&mut self, depth: usize) -> Result<Bound<'py, PyAny>, Bad> {
         let length = self.reader.elements(1)?;
         let mut keys = Keys::of(length);
-        let mut row = Row::list(self.py, length)?;
+        let mut row = NewSequence::list(self.py, length)?;
         for _ in 0..length {
             let element = self.element(depth)?;
             self.key(&mut keys, &element)?;

@@ -33,7 +33,7 @@ use super::{
     object::{Bytes, Int, Item, List, Object, Str, Tuple, is_shared, next_of_set},
     refusal::{Refusal, Refused},
     shapes::Shapes,
-    stream::{DEEPEST, LARGEST_SMALL, OUT_OF_BAND, SMALLEST_SMALL, VERSION, Writer, tag},
+    stream::{DEEPEST, LARGEST_SMALL, OUT_OF_BAND, PlainWriter, SMALLEST_SMALL, VERSION, tag},
     tensors::WrittenTensors,
 };
 use crate::{
@@ -69,7 +69,7 @@ pub(crate) fn encode(value: &Bound<'_, PyAny>, like: Like) -> Result<Encoded, Re
 /// An encoding under way.
 pub(super) struct Encoder<'py> {
     pub(super) like: Like,
-    pub(super) out: Writer,
+    pub(super) out: PlainWriter,
     pub(super) buffers: Vec<BorrowedBuffer>,
     numbers: AddressTable,
     numbered: Vec<Bound<'py, PyAny>>,
@@ -94,7 +94,7 @@ pub(super) struct Encoder<'py> {
 
 impl<'py> Encoder<'py> {
     fn new(like: Like) -> Self {
-        let mut out = Writer::default();
+        let mut out = PlainWriter::default();
         out.byte(VERSION);
         out.byte(0);
         Self {

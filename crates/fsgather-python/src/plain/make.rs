@@ -47,14 +47,14 @@ pub(super) fn text_with_surrogates<'py>(
 ///
 /// The collector does not know it before it is full: through it Python code finds every container, and must not find
 /// an empty place.
-pub(super) struct Row<'py> {
+pub(super) struct NewSequence<'py> {
     object: Bound<'py, PyAny>,
     filled: usize,
     length: usize,
     is_list: bool,
 }
 
-impl<'py> Row<'py> {
+impl<'py> NewSequence<'py> {
     /// A list with room for `length` elements.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! The bytes of the format: [`Writer`], [`Reader`], and the numbers that both know.
+//! The bytes of the format: [`PlainWriter`], [`PlainReader`], and the numbers that both know.
 //!
 //! `docs/design/plain-data.md` describes the format.
 
@@ -81,11 +81,11 @@ pub(super) const LARGEST_SMALL: i64 = 111;
 
 /// A stream that is being written.
 #[derive(Default)]
-pub(super) struct Writer {
+pub(super) struct PlainWriter {
     pub(super) bytes: Vec<u8>,
 }
 
-impl Writer {
+impl PlainWriter {
     /// A single byte.
     #[inline]
     pub(super) fn byte(&mut self, byte: u8) {
@@ -110,7 +110,7 @@ impl Writer {
         self.bytes.push(number.to_le_bytes()[0]);
     }
 
-    /// A length, as [`Writer::number`].
+    /// A length, as [`PlainWriter::number`].
     #[inline]
     pub(super) fn length(&mut self, length: usize) {
         self.number(length as u64);
@@ -125,7 +125,7 @@ impl Writer {
 }
 
 /// A stream that is being read, of which nothing is believed.
-pub(super) struct Reader<'a> {
+pub(super) struct PlainReader<'a> {
     stream: &'a [u8],
     at: usize,
     /// How many bytes the elements take at least that were announced and have not begun.
@@ -137,7 +137,7 @@ pub(super) struct Reader<'a> {
 /// Boxed, so that results stay small where every nanosecond counts.
 pub(super) type Bad = Box<PyErr>;
 
-impl<'a> Reader<'a> {
+impl<'a> PlainReader<'a> {
     /// Reads `stream` from byte `at` on.
     pub(super) fn new(stream: &'a [u8], at: usize) -> Self {
         Self {

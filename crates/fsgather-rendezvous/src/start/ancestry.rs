@@ -7,7 +7,7 @@ use std::{
 
 use fsgather_core::{Start, Starter};
 
-use super::processes::{Look, Seen};
+use super::processes::{ProcessTable, Seen};
 use fsgather_config::{
     environment::{self, Variables},
     launcher::{Family, ROWS},
@@ -68,7 +68,7 @@ impl Claim {
     /// What tells a process from the others of a job like this one: which rank it says that it is.
     ///
     /// Where ranks are numbered in the program, processes of the same program are taken for different ranks.
-    fn mark(&self, pid: u32, own: &Seen, look: &impl Look) -> Option<u32> {
+    fn mark(&self, pid: u32, own: &Seen, look: &impl ProcessTable) -> Option<u32> {
         if self.rank_name.is_some() {
             return self.rank_of(pid, look);
         }
@@ -80,7 +80,7 @@ impl Claim {
     }
 
     /// Which rank of a job like this one a process says that it is.
-    fn rank_of(&self, pid: u32, look: &impl Look) -> Option<u32> {
+    fn rank_of(&self, pid: u32, look: &impl ProcessTable) -> Option<u32> {
         let variables = look.variables(pid);
         let get = |name: &str| {
             let values = variables.iter();
@@ -97,7 +97,7 @@ impl Claim {
 
 /// Who has started a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum FoundStart {
     /// A launcher that says which job it belongs to.
     Job(String),
     /// The nearest process below which all ranks of this host are.
@@ -110,10 +110,10 @@ pub(super) enum Found {
 ///
 /// Between them may be others, such as a script for each rank. They are recognised by that they have not
 /// started all, and belong to the session of the rank; only a launcher makes sessions.
-pub(super) fn starter(claim: &Claim, me: u32, look: &impl Look) -> Found {
+pub(super) fn starter(claim: &Claim, me: u32, look: &impl ProcessTable) -> FoundStart {
     let all = look.all();
     let Some(own) = all.get(&me) else {
-        return Found::Nobody;
+        return FoundStart::Nobody;
     };
     let mut marks = BTreeMap::new();
     let mut pid = own.parent;
@@ -123,12 +123,12 @@ pub(super) fn starter(claim: &Claim, me: u32, look: &impl Look) -> Found {
         if pid <= 1 || ADOPTERS.contains(&seen.name.as_str()) {
             break;
         }
-        let found = Found::Starter(Starter {
+        let found = FoundStart::Starter(Starter {
             pid,
             start_time: seen.start_time,
         });
         if DAEMONS.iter().any(|name| seen.name.starts_with(name)) {
-            return job_of(claim.family, &look.arguments(pid)).map_or(found, Found::Job);
+            return job_of(claim.family, &look.arguments(pid)).map_or(found, FoundStart::Job);
         }
         if seen.session != own.session {
             return found;
@@ -159,7 +159,7 @@ pub(super) fn starter(claim: &Claim, me: u32, look: &impl Look) -> Found {
         }
         pid = seen.parent;
     }
-    Found::Nobody
+    FoundStart::Nobody
 }
 
 /// What the command line of Hydra's proxy says of its job: where its `mpiexec` listens, and which of the
@@ -181,7 +181,11 @@ fn job_of(family: Family, arguments: &[String]) -> Option<String> {
 ///
 /// A process that a rank has started has its variables too; so those below one that makes the same claim
 /// do not count.
-pub(super) fn twins(claim: &Claim, start: Start, look: &impl Look) -> Option<(u32, u32, u32)> {
+pub(super) fn twins(
+    claim: &Claim,
+    start: Start,
+    look: &impl ProcessTable,
+) -> Option<(u32, u32, u32)> {
     let all = look.all();
     let is_of_start = |pid: u32, seen: &Seen| match start.starter {
         Some(starter) => is_below(pid, starter.pid, all),

@@ -37,7 +37,7 @@ impl Tree {
     }
 }
 
-impl Look for Tree {
+impl ProcessTable for Tree {
     fn all(&self) -> &BTreeMap<u32, Seen> {
         &self.all
     }
@@ -69,14 +69,14 @@ fn claim(rank: u32) -> Claim {
     }
 }
 
-fn by(pid: u32) -> Found {
-    Found::Starter(Starter {
+fn by(pid: u32) -> FoundStart {
+    FoundStart::Starter(Starter {
         pid,
         start_time: pid.into(),
     })
 }
 
-fn found(tree: &Tree, ranks: [(u32, u32); 2]) -> [Found; 2] {
+fn found(tree: &Tree, ranks: [(u32, u32); 2]) -> [FoundStart; 2] {
     ranks.map(|(pid, rank)| starter(&claim(rank), pid, tree))
 }
 
@@ -134,7 +134,7 @@ fn ranks_in_two_shells_have_no_starter_and_two_sessions() {
         .rank(21, 11, 11, 1);
     assert_eq!(
         found(&tree, [(20, 0), (21, 1)]),
-        [Found::Nobody, Found::Nobody]
+        [FoundStart::Nobody, FoundStart::Nobody]
     );
 }
 
@@ -147,7 +147,7 @@ fn orphans_have_no_starter() {
         .rank(21, 7, 15, 1);
     assert_eq!(
         found(&tree, [(20, 0), (21, 1)]),
-        [Found::Nobody, Found::Nobody]
+        [FoundStart::Nobody, FoundStart::Nobody]
     );
 }
 
@@ -174,7 +174,10 @@ fn hydra_says_which_job_it_is_and_other_daemons_are_starters() {
         family: Family::Pmi,
         ..claim(rank)
     };
-    assert_eq!(starter(&pmi(0), 20, &tree), Found::Job("n1:36735.0".into()));
+    assert_eq!(
+        starter(&pmi(0), 20, &tree),
+        FoundStart::Job("n1:36735.0".into())
+    );
     assert_eq!(starter(&pmi(1), 21, &tree), by(16));
     // Somebody else's variables inside of it.
     assert_eq!(starter(&claim(0), 20, &tree), by(15));
@@ -192,7 +195,7 @@ fn ranks_numbered_in_the_program_are_known_by_its_name() {
         .with(20, 15, 10, "prog")
         .with(30, 20, 10, "prog");
     // What it has started itself is no other rank.
-    assert_eq!(starter(&explicit, 20, &tree), Found::Nobody);
+    assert_eq!(starter(&explicit, 20, &tree), FoundStart::Nobody);
     let tree = tree.with(21, 15, 10, "prog");
     assert_eq!(starter(&explicit, 20, &tree), by(15));
 }

@@ -19,7 +19,7 @@ pub(super) struct Seen {
 }
 
 /// All processes that were there at one moment.
-pub(super) trait Look {
+pub(super) trait ProcessTable {
     /// The processes by pid.
     fn all(&self) -> &BTreeMap<u32, Seen>;
 
@@ -55,7 +55,7 @@ impl Processes {
     }
 }
 
-impl Look for Processes {
+impl ProcessTable for Processes {
     fn all(&self) -> &BTreeMap<u32, Seen> {
         &self.0
     }

@@ -27,7 +27,7 @@ impl Script {
         self.supervision.on(self.now, input)
     }
 
-    fn ended(&mut self, ended: &[(u32, Outcome)]) -> Vec<Action> {
+    fn ended(&mut self, ended: &[(u32, RankOutcome)]) -> Vec<Action> {
         let ended = ended
             .iter()
             .map(|(rank, outcome)| (Rank::new(*rank), *outcome));
@@ -70,14 +70,14 @@ fn said(actions: &[Action]) -> String {
         .collect()
 }
 
-const KILLED: Outcome = Outcome::Signal(9);
+const KILLED: RankOutcome = RankOutcome::Signal(9);
 
 #[test]
 fn all_is_well_when_every_rank_exits_with_0() {
     let mut run = Script::new(2);
-    assert_eq!(run.ended(&[(0, Outcome::Code(0))]), []);
+    assert_eq!(run.ended(&[(0, RankOutcome::Code(0))]), []);
     assert_eq!(
-        run.ended(&[(1, Outcome::Code(0))]),
+        run.ended(&[(1, RankOutcome::Code(0))]),
         [Action::SignalAll(Signal::TERM)]
     );
     assert_eq!(
@@ -92,7 +92,7 @@ fn all_is_well_when_every_rank_exits_with_0() {
 #[test]
 fn after_a_failure_come_grace_then_sigterm_then_sigkill() {
     let mut run = Script::new(3);
-    let actions = run.ended(&[(1, Outcome::Code(7))]);
+    let actions = run.ended(&[(1, RankOutcome::Code(7))]);
     assert_eq!(sent(&actions), []);
     assert_eq!(
         said(&actions),
@@ -101,7 +101,7 @@ fn after_a_failure_come_grace_then_sigterm_then_sigkill() {
     let actions = run.due_after(GRACE);
     assert_eq!(sent(&actions), [Signal::TERM]);
     assert_eq!(said(&actions), "ending ranks 0 2 with SIGTERM\n");
-    run.ended(&[(0, Outcome::Signal(15))]);
+    run.ended(&[(0, RankOutcome::Signal(15))]);
     let actions = run.due_after(KILL_AFTER);
     assert_eq!(sent(&actions), [Signal::KILL]);
     assert_eq!(
@@ -116,8 +116,8 @@ fn after_a_failure_come_grace_then_sigterm_then_sigkill() {
 #[test]
 fn the_first_failure_counts_and_later_ones_are_remembered() {
     let mut run = Script::new(3);
-    run.ended(&[(1, Outcome::Code(12))]);
-    run.ended(&[(0, Outcome::Code(3)), (2, KILLED)]);
+    run.ended(&[(1, RankOutcome::Code(12))]);
+    run.ended(&[(0, RankOutcome::Code(3)), (2, KILLED)]);
     assert_eq!(run.close(), 12);
     let later: Vec<u32> = run
         .supervision
@@ -131,15 +131,19 @@ fn the_first_failure_counts_and_later_ones_are_remembered() {
 #[test]
 fn of_ranks_found_together_the_killed_one_is_the_first() {
     let mut run = Script::new(3);
-    run.ended(&[(0, Outcome::Code(11)), (1, Outcome::Code(1)), (2, KILLED)]);
+    run.ended(&[
+        (0, RankOutcome::Code(11)),
+        (1, RankOutcome::Code(1)),
+        (2, KILLED),
+    ]);
     assert_eq!(run.close(), 137);
 }
 
 #[test]
 fn a_killed_rank_comes_before_one_that_blames_another() {
     let mut run = Script::new(3);
-    run.ended(&[(0, Outcome::Code(11))]);
-    run.ended(&[(1, Outcome::Code(11))]);
+    run.ended(&[(0, RankOutcome::Code(11))]);
+    run.ended(&[(1, RankOutcome::Code(11))]);
     let actions = run.ended(&[(2, KILLED)]);
     assert_eq!(
         said(&actions),
@@ -151,9 +155,9 @@ fn a_killed_rank_comes_before_one_that_blames_another() {
 #[test]
 fn what_we_kill_ourselves_is_not_the_cause() {
     let mut run = Script::new(2);
-    run.ended(&[(0, Outcome::Code(11))]);
+    run.ended(&[(0, RankOutcome::Code(11))]);
     run.due_after(GRACE);
-    run.ended(&[(1, Outcome::Signal(15))]);
+    run.ended(&[(1, RankOutcome::Signal(15))]);
     assert_eq!(run.close(), 11);
 }
 
@@ -161,9 +165,9 @@ fn what_we_kill_ourselves_is_not_the_cause() {
 fn ranks_that_were_signalled_take_the_time_they_need() {
     let mut run = Script::new(2);
     assert_eq!(sent(&run.on(Input::Signal(Signal::TERM))), [Signal::TERM]);
-    assert_eq!(run.ended(&[(1, Outcome::Signal(15))]), []);
+    assert_eq!(run.ended(&[(1, RankOutcome::Signal(15))]), []);
     assert_eq!(run.supervision.deadline(), None);
-    run.ended(&[(0, Outcome::Code(0))]);
+    run.ended(&[(0, RankOutcome::Code(0))]);
     assert_eq!(run.close(), 143);
 }
 
@@ -179,7 +183,7 @@ fn a_signalled_rank_that_fails_otherwise_ends_the_waiting() {
 fn a_signal_that_ranks_handle_well_is_no_failure() {
     let mut run = Script::new(1);
     run.on(Input::Signal(Signal::INT));
-    run.ended(&[(0, Outcome::Code(0))]);
+    run.ended(&[(0, RankOutcome::Code(0))]);
     assert_eq!(run.close(), 0);
 }
 
@@ -214,7 +218,7 @@ fn a_reader_that_went_away_ends_the_ranks() {
     let mut run = Script::new(1);
     let actions = run.on(Input::OutputFailed(io::ErrorKind::BrokenPipe));
     assert_eq!(sent(&actions), [Signal::TERM]);
-    run.ended(&[(0, Outcome::Signal(15))]);
+    run.ended(&[(0, RankOutcome::Signal(15))]);
     assert_eq!(run.close(), 141);
 }
 
@@ -223,7 +227,7 @@ fn ranks_already_started_end_when_one_cannot_be() {
     let mut run = Script::new(2);
     let actions = run.supervision.start_failed(run.now, 126);
     assert_eq!(sent(&actions), [Signal::TERM]);
-    run.ended(&[(0, Outcome::Signal(15)), (1, Outcome::Signal(15))]);
+    run.ended(&[(0, RankOutcome::Signal(15)), (1, RankOutcome::Signal(15))]);
     assert_eq!(run.close(), 126);
 
     let mut none = Script::new(0);
@@ -234,7 +238,7 @@ fn ranks_already_started_end_when_one_cannot_be() {
 #[test]
 fn leftovers_that_keep_output_open_are_killed_in_the_end() {
     let mut run = Script::new(1);
-    run.ended(&[(0, Outcome::Code(0))]);
+    run.ended(&[(0, RankOutcome::Code(0))]);
     assert_eq!(
         run.due_after(KILL_AFTER),
         [Action::SignalAll(Signal::KILL), Action::StopRelay]
@@ -250,14 +254,14 @@ fn leftovers_that_keep_output_open_are_killed_in_the_end() {
 fn output_closed_before_the_end_is_not_waited_for_again() {
     let mut run = Script::new(1);
     assert_eq!(run.on(Input::Drained), []);
-    let actions = run.ended(&[(0, Outcome::Code(0))]);
+    let actions = run.ended(&[(0, RankOutcome::Code(0))]);
     assert!(actions.contains(&Action::StopRelay));
 }
 
 #[test]
 fn a_deadline_that_has_not_passed_changes_nothing() {
     let mut run = Script::new(2);
-    run.ended(&[(1, Outcome::Code(7))]);
+    run.ended(&[(1, RankOutcome::Code(7))]);
     run.now += GRACE / 2;
     assert_eq!(run.on(Input::Due), []);
     run.now += GRACE / 2;
@@ -269,7 +273,7 @@ fn a_signal_before_all_ranks_were_started_is_never_success() {
     let mut run = Script::new(1);
     run.supervision.start_interrupted(Signal::TERM);
     assert_eq!(sent(&run.on(Input::Signal(Signal::TERM))), [Signal::TERM]);
-    run.ended(&[(0, Outcome::Code(0))]);
+    run.ended(&[(0, RankOutcome::Code(0))]);
     assert_eq!(run.close(), 143);
 
     let mut none = Script::new(0);
@@ -291,12 +295,12 @@ fn the_rank_that_others_blame_counts_although_it_ends_after_them() {
         left(1, &[], "no room"),
     ]));
     // An exception that nobody catches ends a program of Python with 1, whoever is to blame.
-    let actions = run.ended(&[(0, Outcome::Code(1))]);
+    let actions = run.ended(&[(0, RankOutcome::Code(1))]);
     assert_eq!(
         said(&actions),
         "rank 0 (pid 1000) exited with code 1: rank 1 failed (no room); the others have 5 s to end\n"
     );
-    let actions = run.ended(&[(1, Outcome::Code(3)), (2, Outcome::Code(11))]);
+    let actions = run.ended(&[(1, RankOutcome::Code(3)), (2, RankOutcome::Code(11))]);
     assert_eq!(
         said(&actions),
         "rank 1 (pid 1001) exited with code 3: no room\n"
@@ -322,9 +326,9 @@ fn of_ranks_that_end_together_the_one_that_blames_nobody_counts() {
         left(1, &[], "KeyError: 'x'"),
     ]));
     run.ended(&[
-        (0, Outcome::Code(11)),
-        (1, Outcome::Code(1)),
-        (2, Outcome::Code(1)),
+        (0, RankOutcome::Code(11)),
+        (1, RankOutcome::Code(1)),
+        (2, RankOutcome::Code(1)),
     ]);
     assert_eq!(run.supervision.failed_first(), Some(Rank::new(1)));
 }
@@ -352,33 +356,33 @@ fn a_rank_that_fails_for_its_own_reason_after_another_does_not_take_its_place() 
         left(0, &[], "no room"),
         left(2, &[1], "rank 1 was lost"),
     ]));
-    run.ended(&[(2, Outcome::Code(11))]);
-    run.ended(&[(0, Outcome::Code(12))]);
+    run.ended(&[(2, RankOutcome::Code(11))]);
+    run.ended(&[(0, RankOutcome::Code(12))]);
     assert_eq!(run.supervision.failed_first(), Some(Rank::new(2)));
-    run.ended(&[(1, Outcome::Code(0))]);
+    run.ended(&[(1, RankOutcome::Code(0))]);
     assert_eq!(run.close(), 11);
 }
 
 #[test]
 fn a_rank_that_ends_well_while_others_run_is_told_once() {
     let mut script = Script::new(3);
-    assert!(script.ended(&[(1, Outcome::Code(0))]).is_empty());
+    assert!(script.ended(&[(1, RankOutcome::Code(0))]).is_empty());
     assert_eq!(
         said(&script.due_after(FIRST_WARNING)),
         "rank 1 ended with code 0, and ranks 0 2 still run; a call that waits for rank 1 waits in vain\n"
     );
-    assert!(script.ended(&[(0, Outcome::Code(0))]).is_empty());
+    assert!(script.ended(&[(0, RankOutcome::Code(0))]).is_empty());
     assert!(script.supervision.deadline().is_none());
-    script.ended(&[(2, Outcome::Code(0))]);
+    script.ended(&[(2, RankOutcome::Code(0))]);
     assert_eq!(script.close(), 0);
 
     // Nothing is said of those that end soon after each other, or beside a failure.
     let mut script = Script::new(2);
-    script.ended(&[(1, Outcome::Code(0))]);
-    script.ended(&[(0, Outcome::Code(0))]);
+    script.ended(&[(1, RankOutcome::Code(0))]);
+    script.ended(&[(0, RankOutcome::Code(0))]);
     assert!(said(&script.due_after(KILL_AFTER)).is_empty());
     let mut script = Script::new(3);
-    script.ended(&[(1, Outcome::Code(0))]);
-    script.ended(&[(0, Outcome::Code(4))]);
+    script.ended(&[(1, RankOutcome::Code(0))]);
+    script.ended(&[(0, RankOutcome::Code(4))]);
     assert!(said(&script.due_after(GRACE)).starts_with("ending rank 2"));
 }

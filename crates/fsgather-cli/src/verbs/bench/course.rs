@@ -1,4 +1,4 @@
-//! The course of a measurement: [`Course`], what one rank does to measure one operation.
+//! The course of a measurement: [`Measurement`], what one rank does to measure one operation.
 
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ pub(super) struct Series {
 }
 
 /// What is measured, and where the ranks line up for it.
-pub(super) struct Course<'a> {
+pub(super) struct Measurement<'a> {
     pub(super) world: &'a Communicator,
     /// Where ranks start together; not the library's barrier, which could favour one of the subjects.
     pub(super) star: &'a Star,
@@ -40,7 +40,7 @@ pub(super) struct Course<'a> {
     pub(super) is_large: bool,
 }
 
-impl Course<'_> {
+impl Measurement<'_> {
     /// Measures subjects that take turns; `iterations` of each, or as many as there is time for.
     ///
     /// # Errors

@@ -20,7 +20,7 @@ use std::{
     path::Path,
 };
 
-use fsgather_config::settings::{Progress, Transport};
+use fsgather_config::settings::{ShowProgress, Transport};
 
 pub(crate) use arguments::BenchArguments;
 pub(crate) use rank::{BenchRankArguments, bench_rank};
@@ -55,7 +55,7 @@ pub(crate) fn bench(
         "--place".into(),
         place.path().into(),
     ];
-    if io::stderr().is_terminal() && settings.progress.value != Progress::Off {
+    if io::stderr().is_terminal() && settings.progress.value != ShowProgress::Off {
         command.push("--announce".into());
     }
     if json {

@@ -11,11 +11,11 @@ use fsgather_config::{
 
 use super::{
     arguments::Work,
-    course::{Course, Series},
-    floor::{self, Floor, Star, Way},
+    course::{Measurement, Series},
+    floor::{self, Floor, FloorPath, Star},
     library::Library,
     operation::{Operation, Subject},
-    report::{Ground, Measured, Report},
+    report::{BenchReport, Ground, Measured},
 };
 use crate::{exit, failure::Failure, invocation::Invocation, log, membership::Membership, output};
 
@@ -73,7 +73,7 @@ pub(crate) fn bench_rank(
         measured.extend(membership.complete(|world| bench.measure(world))?);
     }
     if settings.detection.rank.get() == 0 {
-        let report = Report::new(ground, work, settings.detection.world_size, &measured);
+        let report = BenchReport::new(ground, work, settings.detection.world_size, &measured);
         if json {
             output::json(&report).map_err(Failure::system("write standard output"))?;
         } else {
@@ -124,10 +124,10 @@ impl Bench<'_> {
         };
         let mut floor = if work.floor {
             let way = match self.transport {
-                _ if !is_large => Way::Inline,
+                _ if !is_large => FloorPath::Inline,
                 // All ranks are on one host, so that nothing is better than files.
-                Transport::Auto | Transport::Filesys => Way::Files,
-                Transport::Memory => Way::Memory,
+                Transport::Auto | Transport::Filesys => FloorPath::Files,
+                Transport::Memory => FloorPath::Memory,
             };
             let place = &self.arguments.place;
             Some(Floor::new(world, &star, &source, way, place, timeout)?)
@@ -137,7 +137,7 @@ impl Bench<'_> {
         let mut measured = Vec::new();
         for &operation in &work.operations {
             self.announce(world, operation);
-            let course = Course {
+            let course = Measurement {
                 world,
                 star: &star,
                 operation,

@@ -1,4 +1,4 @@
-//! Reports measurements to people and programs: [`Report`].
+//! Reports measurements to people and programs: [`BenchReport`].
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use super::{
     operation::{Operation, Recipients},
     statistics::{Summary, slowest},
 };
-use crate::table::{Side, Table};
+use crate::table::{Side, TextTable};
 
 /// What all ranks have measured of one operation.
 #[derive(Clone, Debug)]
@@ -28,10 +28,10 @@ pub(super) struct Measured {
 
 /// The document that `--json` asks for.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct BenchReport {
     #[serde(flatten)]
     ground: Ground,
-    rows: Vec<Row>,
+    rows: Vec<BenchRow>,
 }
 
 /// Where it was measured.
@@ -90,7 +90,7 @@ impl Ground {
 }
 
 #[derive(Clone, Debug, Serialize)]
-struct Row {
+struct BenchRow {
     operation: Operation,
     transport: String,
     control: String,
@@ -108,7 +108,7 @@ struct Row {
     floor_of: Option<String>,
 }
 
-impl Report {
+impl BenchReport {
     /// Puts together what was measured, a row for each subject.
     pub(super) fn new(
         ground: Ground,
@@ -143,7 +143,7 @@ impl Report {
         if has_floor {
             columns.push(("TO FLOOR", Side::Right));
         }
-        let mut table = Table::new(&columns);
+        let mut table = TextTable::new(&columns);
         for row in &self.rows {
             let mut cells = vec![
                 row.operation.word().to_owned(),
@@ -175,7 +175,7 @@ impl Report {
     }
 }
 
-impl Row {
+impl BenchRow {
     /// What each recipient gets in a second, its own part included.
     fn rate_text(&self) -> String {
         let parts = match self.operation {
@@ -193,8 +193,8 @@ impl Row {
 }
 
 /// The row of the library, and that of the floor.
-fn rows(work: &Work, world: WorldSize, measured: &Measured) -> Vec<Row> {
-    let mut rows: Vec<Row> = Vec::new();
+fn rows(work: &Work, world: WorldSize, measured: &Measured) -> Vec<BenchRow> {
+    let mut rows: Vec<BenchRow> = Vec::new();
     let subjects = measured.ranks.iter().map(Vec::len).min().unwrap_or(0);
     for subject in 0..subjects {
         let of_ranks = measured.ranks.iter().map(|series| &series[subject]);
@@ -209,7 +209,7 @@ fn rows(work: &Work, world: WorldSize, measured: &Measured) -> Vec<Row> {
         };
         let is_floor = subject > 0;
         let transport = measured.transport.to_string();
-        rows.push(Row {
+        rows.push(BenchRow {
             operation: measured.operation,
             transport: if is_floor {
                 "floor".to_owned()
@@ -302,7 +302,7 @@ mod tests {
             ground.text(world, &work),
             "2 ranks on vm, /scratch (ext4, /dev/vda), 64.0 MiB each"
         );
-        let report = Report::new(ground, &work, world, &[measured]);
+        let report = BenchReport::new(ground, &work, world, &[measured]);
         let text = report.text();
         // 128 MiB in 3 ms.
         assert!(text.contains("  41.67  "), "{text}");
@@ -328,7 +328,7 @@ mod tests {
     fn the_floor_has_a_row_below_and_a_ratio() {
         let measured = measured(&[(&[3_000_000], 1 << 30), (&[2_000_000], 1 << 20)], 1);
         let ground = Ground::default();
-        let report = Report::new(ground, &work(true), WorldSize::ONE, &[measured]);
+        let report = BenchReport::new(ground, &work(true), WorldSize::ONE, &[measured]);
         let json = serde_json::to_value(&report).unwrap();
         let (ours, floor) = (&json["rows"][0], &json["rows"][1]);
         assert_eq!(ours["ratio_to_floor"], 1.5);

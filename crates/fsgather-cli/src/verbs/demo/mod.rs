@@ -20,7 +20,7 @@ use crate::{
     invocation::Invocation,
     output::{self, Stream},
 };
-use rank::{Outcome, Phases, classify, report_of};
+use rank::{DemoOutcome, Phases, classify, report_of};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -114,7 +114,11 @@ pub(crate) fn demo(
 }
 
 /// Runs all ranks to their end; what rank 0 has to tell.
-fn run_ranks(ranks: u32, directory: &Path, invocation: &Invocation) -> Result<Outcome, Failure> {
+fn run_ranks(
+    ranks: u32,
+    directory: &Path,
+    invocation: &Invocation,
+) -> Result<DemoOutcome, Failure> {
     let start = |rank: u32| {
         invocation
             .again()
@@ -132,7 +136,7 @@ fn run_ranks(ranks: u32, directory: &Path, invocation: &Invocation) -> Result<Ou
             .spawn()
             .map_err(Failure::system("start a rank process"))
     };
-    let mut started = Started(Vec::new());
+    let mut started = StartedRanks(Vec::new());
     for rank in 0..ranks {
         started.0.push(start(rank)?);
     }
@@ -154,9 +158,9 @@ fn run_ranks(ranks: u32, directory: &Path, invocation: &Invocation) -> Result<Ou
 }
 
 /// Rank processes, which do not outlive this one's interest in them.
-struct Started(Vec<Child>);
+struct StartedRanks(Vec<Child>);
 
-impl Drop for Started {
+impl Drop for StartedRanks {
     fn drop(&mut self) {
         for child in &mut self.0 {
             // Those that have ended already are not there to be ended.

@@ -8,7 +8,7 @@ use std::{
 
 use clap::Args;
 use fsgather::{Communicator, Transport};
-use fsgather_digits::{Classifier, Prediction, Report, samples, shard};
+use fsgather_digits::{Classifier, DigitsReport, Prediction, samples, shard};
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 
@@ -31,7 +31,7 @@ pub(crate) struct DemoRankArguments {
 
 /// What rank 0 tells the process that started it.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Outcome {
+pub(super) struct DemoOutcome {
     pub(super) confusion: Vec<Vec<u32>>,
     pub(super) table: String,
     pub(super) payload_bytes: u64,
@@ -94,7 +94,7 @@ pub(crate) fn demo_rank(arguments: &DemoRankArguments) -> Result<u8, Failure> {
     )?;
     let evaluate = laps.lap();
 
-    let mut report = Report::default();
+    let mut report = DigitsReport::default();
     let (mut payload_bytes, mut payload_files) = (0, 0);
     if let Some(parts) = world.gather(&mine, 0)? {
         (payload_bytes, payload_files) = (parts.bytes_left(), parts.files_left());
@@ -106,7 +106,7 @@ pub(crate) fn demo_rank(arguments: &DemoRankArguments) -> Result<u8, Failure> {
 
     world.close()?;
     if arguments.rank == 0 {
-        let outcome = Outcome {
+        let outcome = DemoOutcome {
             confusion: report.confusion().iter().map(|row| row.to_vec()).collect(),
             table: report.to_string(),
             payload_bytes,
@@ -150,13 +150,13 @@ pub(super) fn classify(
     Ok(predictions)
 }
 
-pub(super) fn report_of(predictions: &[Prediction]) -> Result<Report, Failure> {
-    let mut report = Report::default();
+pub(super) fn report_of(predictions: &[Prediction]) -> Result<DigitsReport, Failure> {
+    let mut report = DigitsReport::default();
     add(&mut report, predictions)?;
     Ok(report)
 }
 
-fn add(report: &mut Report, predictions: &[Prediction]) -> Result<(), Failure> {
+fn add(report: &mut DigitsReport, predictions: &[Prediction]) -> Result<(), Failure> {
     for prediction in predictions {
         report.add(prediction).map_err(|error| broken(&error))?;
     }

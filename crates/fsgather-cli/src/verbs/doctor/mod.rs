@@ -18,7 +18,7 @@ use crate::{
     invocation::Invocation,
     log,
     output::{self, Stream},
-    table::Look,
+    table::TableStyle,
 };
 
 use super::inspect::is_read;
@@ -101,7 +101,7 @@ pub(crate) fn doctor(
             // At once, so that reports of several ranks do not mix.
             output::write(
                 Stream::Stdout,
-                text::text(&diagnosis, is_verbose, &Look::of_output()).as_bytes(),
+                text::text(&diagnosis, is_verbose, &TableStyle::of_output()).as_bytes(),
             )
         };
         is_read(shown)?;

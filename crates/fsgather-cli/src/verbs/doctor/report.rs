@@ -5,7 +5,7 @@ use serde::Serialize;
 
 /// The document; `docs/reference/json.md` describes it.
 #[derive(Serialize)]
-pub(super) struct Report<'a> {
+pub(super) struct DoctorReport<'a> {
     conclusion: Conclusion,
     exit_code: u8,
     directory: Option<&'a str>,
@@ -18,9 +18,9 @@ pub(super) struct Report<'a> {
     world: Option<&'a WorldFacts>,
 }
 
-pub(super) fn report(diagnosis: &Diagnosis, exit_code: u8) -> Report<'_> {
+pub(super) fn report(diagnosis: &Diagnosis, exit_code: u8) -> DoctorReport<'_> {
     let teller = diagnosis.ranks.first();
-    Report {
+    DoctorReport {
         conclusion: diagnosis.conclusion,
         exit_code,
         directory: directory(diagnosis),

@@ -10,20 +10,20 @@ use fsgather_doctor::{
 
 use crate::{
     colour::Hue,
-    table::{Cell, Look, Side, Table, Way, plain, wrapped},
+    table::{Cell, Narrowing, Side, TableStyle, TextTable, plain, wrapped},
 };
 
 /// What a narrow terminal is not told of hosts, in this order.
-const WAYS: [Way; 4] = [
-    Way::Drop("ADDRESSES"),
-    Way::Drop("FREE"),
-    Way::Drop("CLOCK"),
-    Way::Drop("NEW FILES VISIBLE AFTER"),
+const WAYS: [Narrowing; 4] = [
+    Narrowing::Drop("ADDRESSES"),
+    Narrowing::Drop("FREE"),
+    Narrowing::Drop("CLOCK"),
+    Narrowing::Drop("NEW FILES VISIBLE AFTER"),
 ];
 
 /// The report: the conclusion, and what is wrong; everything else if `is_verbose`. A rank that has not met the others says no
 /// more than what is wrong, since all of them do.
-pub(super) fn text(diagnosis: &Diagnosis, is_verbose: bool, look: &Look) -> String {
+pub(super) fn text(diagnosis: &Diagnosis, is_verbose: bool, look: &TableStyle) -> String {
     let mut text = format!("{}\n", conclusion(diagnosis, look));
     let ranks = &diagnosis.ranks[..];
     let have_met = diagnosis.world.is_some();
@@ -107,8 +107,8 @@ fn by_host(ranks: &[RankFacts], wanted: impl Fn(u32) -> bool) -> Vec<(&str, Vec<
 }
 
 /// How each host stands towards rank 0's, by the one of its ranks that has found out most.
-fn hosts(ranks: &[RankFacts], world: Option<&WorldFacts>, look: &Look) -> String {
-    let mut table = Table::new(&[
+fn hosts(ranks: &[RankFacts], world: Option<&WorldFacts>, look: &TableStyle) -> String {
+    let mut table = TextTable::new(&[
         ("HOST", Side::Left),
         ("RANKS", Side::Left),
         ("DIRECTORY ON", Side::Left),
@@ -176,8 +176,8 @@ fn reached(reach: &[ReachFact]) -> Cell {
     }
 }
 
-fn settings(settings: &[&SettingFact], look: &Look) -> String {
-    let mut table = Table::new(&[
+fn settings(settings: &[&SettingFact], look: &TableStyle) -> String {
+    let mut table = TextTable::new(&[
         ("SETTING", Side::Left),
         ("VALUE", Side::Left),
         ("FROM", Side::Left),
@@ -194,7 +194,7 @@ fn settings(settings: &[&SettingFact], look: &Look) -> String {
     table.fitted(look, &[])
 }
 
-fn line(finding: &Finding, ranks: &[RankFacts], look: &Look) -> String {
+fn line(finding: &Finding, ranks: &[RankFacts], look: &TableStyle) -> String {
     const INDENT: &str = "                      ";
     let Finding { level, topic, .. } = finding;
     let said = who(&finding.ranks, ranks) + &plain(&finding.text);
@@ -241,7 +241,7 @@ fn who(concerned: &[u32], ranks: &[RankFacts]) -> String {
     format!("{}: ", told.join(", "))
 }
 
-fn conclusion(diagnosis: &Diagnosis, look: &Look) -> String {
+fn conclusion(diagnosis: &Diagnosis, look: &TableStyle) -> String {
     let count = |level: Level, one: &str| {
         let findings = diagnosis.findings.iter();
         match findings.filter(|finding| finding.level == level).count() {
@@ -304,7 +304,7 @@ mod tests {
         let mut world = WorldFacts::default();
         world.directory = Some("/shared".into());
         world.blind = vec![2];
-        let table = hosts(&ranks, Some(&world), &Look::PLAIN);
+        let table = hosts(&ranks, Some(&world), &TableStyle::PLAIN);
         let rows: Vec<Vec<&str>> = table
             .lines()
             .skip(1)

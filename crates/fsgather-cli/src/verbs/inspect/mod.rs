@@ -22,7 +22,7 @@ use crate::{
     exit,
     failure::Failure,
     log, output,
-    table::{Look, plain},
+    table::{TableStyle, plain},
 };
 use frames::Frames;
 pub(super) use report::ErrorReport;
@@ -114,7 +114,7 @@ pub(crate) fn inspect(arguments: &InspectArguments, json: bool) -> Result<u8, Fa
         let shown = if json {
             output::json(&report::report(&surveys, &errors))
         } else {
-            let look = Look::of_output();
+            let look = TableStyle::of_output();
             let text = text::text(&surveys, arguments.long, is_root, &look);
             frames.show(&text, &errors, SystemTime::now())
         };

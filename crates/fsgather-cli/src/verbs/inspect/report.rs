@@ -8,7 +8,7 @@ use fsgather_store::{Leftover, Removable, Survey, SurveyedGather};
 use serde::Serialize;
 
 #[derive(Serialize)]
-pub(super) struct Report {
+pub(super) struct InspectReport {
     directories: Vec<DirectoryReport>,
     errors: Vec<ErrorReport>,
 }
@@ -84,7 +84,7 @@ pub(in crate::verbs) struct ErrorReport {
 }
 
 /// All that was seen, and what could not be looked at.
-pub(super) fn report(surveys: &[Survey], errors: &[(PathBuf, Error)]) -> Report {
+pub(super) fn report(surveys: &[Survey], errors: &[(PathBuf, Error)]) -> InspectReport {
     let gather = |gather: &SurveyedGather| GatherReport {
         id: gather.id.to_string(),
         path: gather.path.display().to_string(),
@@ -132,7 +132,7 @@ pub(super) fn report(surveys: &[Survey], errors: &[(PathBuf, Error)]) -> Report 
         path: path.display().to_string(),
         error: error.to_string(),
     });
-    Report {
+    InspectReport {
         directories: directories.collect(),
         errors: errors.collect(),
     }

@@ -11,31 +11,31 @@ use super::word;
 use crate::{
     alike::{Alike, Counts, One, Size},
     colour::Hue,
-    table::{Cell, Look, Side, Table, Way, plain, wrapped},
+    table::{Cell, Narrowing, Side, TableStyle, TextTable, plain, wrapped},
     verbs::others,
 };
 
 /// What a narrow terminal is not told of gather directories, in this order.
-const WAYS: [Way; 8] = [
-    Way::Drop("FILES"),
-    Way::Shorten("OWNER"),
-    Way::Shorten("GATHER DIRECTORY"),
-    Way::Shorten("JOB"),
-    Way::Drop("RANKS"),
-    Way::Drop("JOB"),
-    Way::Drop("OWNER"),
-    Way::Drop("AGE"),
+const WAYS: [Narrowing; 8] = [
+    Narrowing::Drop("FILES"),
+    Narrowing::Shorten("OWNER"),
+    Narrowing::Shorten("GATHER DIRECTORY"),
+    Narrowing::Shorten("JOB"),
+    Narrowing::Drop("RANKS"),
+    Narrowing::Drop("JOB"),
+    Narrowing::Drop("OWNER"),
+    Narrowing::Drop("AGE"),
 ];
 
 /// The same of what lies beside them.
-const LEFTOVER_WAYS: [Way; 3] = [
-    Way::Shorten("LEFTOVER"),
-    Way::Drop("AGE"),
-    Way::Drop("SIZE"),
+const LEFTOVER_WAYS: [Narrowing; 3] = [
+    Narrowing::Shorten("LEFTOVER"),
+    Narrowing::Drop("AGE"),
+    Narrowing::Drop("SIZE"),
 ];
 
 /// All that was seen. Every single thing has a row if `is_long` says so.
-pub(super) fn text(surveys: &[Survey], is_long: bool, is_root: bool, look: &Look) -> String {
+pub(super) fn text(surveys: &[Survey], is_long: bool, is_root: bool, look: &TableStyle) -> String {
     let blocks = surveys.iter();
     let blocks: Vec<String> = blocks
         .map(|survey| block(survey, is_long, is_root, look))
@@ -43,7 +43,7 @@ pub(super) fn text(surveys: &[Survey], is_long: bool, is_root: bool, look: &Look
     blocks.join("\n")
 }
 
-fn block(survey: &Survey, is_long: bool, is_root: bool, look: &Look) -> String {
+fn block(survey: &Survey, is_long: bool, is_root: bool, look: &TableStyle) -> String {
     let path = plain(&survey.path.display().to_string());
     let is_empty = survey.gathers.is_empty() && survey.leftovers.is_empty();
     if is_empty && survey.meetings.is_empty() {
@@ -204,8 +204,8 @@ fn hue(state: GatherState) -> Hue {
     }
 }
 
-fn gathers(gathers: &[&SurveyedGather], records: &Records<'_>, look: &Look) -> String {
-    let mut table = Table::new(&[
+fn gathers(gathers: &[&SurveyedGather], records: &Records<'_>, look: &TableStyle) -> String {
+    let mut table = TextTable::new(&[
         ("GATHER DIRECTORY", Side::Left),
         ("STATE", Side::Left),
         ("AGE", Side::Right),
@@ -274,8 +274,8 @@ fn known(gather: &SurveyedGather, figure: String) -> String {
 }
 
 /// Worlds that have no gather directory here yet.
-fn meetings(meetings: &[&Meeting], look: &Look) -> String {
-    let mut table = Table::new(&[
+fn meetings(meetings: &[&Meeting], look: &TableStyle) -> String {
+    let mut table = TextTable::new(&[
         ("MEETING", Side::Left),
         ("STATE", Side::Left),
         ("AGE", Side::Right),
@@ -310,16 +310,16 @@ fn meetings(meetings: &[&Meeting], look: &Look) -> String {
         table.row(cells, Some(plain(&reason)));
     }
     let ways = [
-        Way::Shorten("OWNER"),
-        Way::Shorten("MEETING"),
-        Way::Drop("SIZE"),
-        Way::Drop("OWNER"),
+        Narrowing::Shorten("OWNER"),
+        Narrowing::Shorten("MEETING"),
+        Narrowing::Drop("SIZE"),
+        Narrowing::Drop("OWNER"),
     ];
     table.fitted(look, &ways)
 }
 
-fn leftovers(leftovers: &[&Leftover], look: &Look) -> String {
-    let mut table = Table::new(&[
+fn leftovers(leftovers: &[&Leftover], look: &TableStyle) -> String {
+    let mut table = TextTable::new(&[
         ("LEFTOVER", Side::Left),
         ("KIND", Side::Left),
         ("AGE", Side::Right),
@@ -359,7 +359,7 @@ fn shortened(name: &str) -> Cell {
     Cell::or(name.to_owned(), part(begin) + ".." + &part(end))
 }
 
-fn summary(survey: &Survey, is_root: bool, look: &Look) -> String {
+fn summary(survey: &Survey, is_root: bool, look: &TableStyle) -> String {
     let mut counts: Vec<String> = Vec::new();
     match survey.meetings.iter().filter(|meeting| meeting.is_forming) {
         forming if forming.clone().count() > 0 => {
@@ -435,7 +435,7 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let surveyor = Surveyor::new(Rules::default()).unwrap();
         let survey = surveyor.survey(place.path()).unwrap();
-        let text = text(&[survey], false, false, &Look::PLAIN);
+        let text = text(&[survey], false, false, &TableStyle::PLAIN);
         assert!(text.ends_with(": nothing of fsgather here\n"));
     }
 }

@@ -42,7 +42,7 @@ enum Bulk<'a> {
 
 /// Which way the payloads that are measured take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum FloorPath {
     Inline,
     Files,
     Memory,
@@ -58,15 +58,15 @@ impl<'a> Floor<'a> {
         world: &Communicator,
         star: &'a Star,
         source: &'a [u8],
-        way: Way,
+        way: FloorPath,
         directory: &'a Path,
         timeout: Duration,
     ) -> Result<Self, Failure> {
         let (rank, ranks) = (world.rank().index(), world.world_size().count());
         let bulk = match way {
-            Way::Inline => Bulk::Inline(vec![0; ranks * source.len()]),
-            Way::Files => Bulk::Files(Files::new(directory, rank, ranks)),
-            Way::Memory => {
+            FloorPath::Inline => Bulk::Inline(vec![0; ranks * source.len()]),
+            FloorPath::Files => Bulk::Files(Files::new(directory, rank, ranks)),
+            FloorPath::Memory => {
                 let ring = Ring::connect(world, source.len(), timeout)?;
                 Bulk::Memory(vec![0; BUFFER], ring)
             }
