@@ -3,7 +3,7 @@
 use fsgather_core::lock;
 use std::sync::Mutex;
 
-use fsgather::Postcard;
+use fsgather::{Postcard, bindings};
 use pyo3::prelude::*;
 
 use crate::waiting::Waiter;
@@ -11,12 +11,12 @@ use crate::waiting::Waiter;
 /// Word that this rank has come, for as long as it is kept.
 #[pyclass(frozen, module = "fsgather._fsgather")]
 pub(crate) struct Arrival {
-    arrival: Mutex<fsgather::Arrival<Postcard>>,
+    arrival: Mutex<bindings::Arrival<Postcard>>,
     waiting: Waiter,
 }
 
 impl Arrival {
-    pub(crate) const fn new(arrival: fsgather::Arrival<Postcard>, waiting: Waiter) -> Self {
+    pub(crate) const fn new(arrival: bindings::Arrival<Postcard>, waiting: Waiter) -> Self {
         Self {
             arrival: Mutex::new(arrival),
             waiting,

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, path::PathBuf};
 
-use fsgather::CallOptions;
+use fsgather::bindings::CallOptions;
 use fsgather_config::words::{FromWord, Word};
 use pyo3::prelude::*;
 

@@ -67,6 +67,7 @@ mod groups;
 mod mpi_bootstrap;
 mod values;
 
+pub mod bindings;
 pub mod error;
 
 mod build_identity;
@@ -80,7 +81,7 @@ mod world_state;
 pub mod fuzzing;
 
 pub use builder::Builder;
-pub use call_builder::{CallBuilder, CallOptions};
+pub use call_builder::CallBuilder;
 #[cfg(feature = "messagepack")]
 pub use codec::MessagePack;
 pub use codec::{Codec, CodecError, Postcard};
@@ -92,7 +93,6 @@ pub use fsgather_core::{Error, ErrorKind, Interrupt, Rank, WorldSize};
 pub use fsgather_rendezvous::rendezvous::{Bootstrap, Rendezvous};
 pub use fsgather_store::{Payload, WritablePayload};
 pub use functions::{AllGatherOptions, all_gather, all_gather_via_filesys, close};
-pub use groups::Arrival;
 pub use main_function::main;
 #[cfg(feature = "mpi")]
 pub use mpi_bootstrap::MpiBootstrap;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use fsgather::{CallOptions, Communicator, Payload, Pieces, Transport};
+use fsgather::{Communicator, Payload, Pieces, Transport, bindings::CallOptions};
 use fsgather_tests::Generated;
 
 use crate::{

@@ -25,7 +25,7 @@ const ITEMS: &[(&str, &[&str])] = &[
     ("what goes wrong", &["Error", "ErrorKind", "error"]),
     (
         "calls with options, calls in two halves, groups",
-        &["CallBuilder", "CallOptions", "Pending", "Arrival"],
+        &["CallBuilder", "Pending"],
     ),
     (
         "what is handed in, and how values become bytes",
@@ -53,6 +53,7 @@ const ITEMS: &[(&str, &[&str])] = &[
             "main",
         ],
     ),
+    ("for packages in other languages", &["bindings"]),
     ("for fuzzers, where a build is one", &["fuzzing"]),
 ];
 

@@ -10,8 +10,8 @@ use fsgather_config::settings::Transport;
 
 /// What the set-ups of one group, or of the world, have come to.
 ///
-/// Whether a group has a place depends on its own calls alone, so that all its members agree on whether one
-/// has to be set up. What it has from the beginning is the place that the world was made with, where that is
+/// Whether a group has a path depends on its own calls alone, so that all its members agree on whether one
+/// has to be set up. What it has from the beginning is the path that the world was made with, where that is
 /// older than any group; what the world comes to later, its ranks know at different times.
 #[derive(Default)]
 pub(crate) struct KnownPaths {
@@ -56,7 +56,7 @@ impl KnownPaths {
     }
 }
 
-/// Whether a place that was found by another way is what this one would lead to.
+/// Whether a path that was found by another request is what this one would lead to.
 const fn serves(transport: Transport, payload_path: &PayloadPath) -> bool {
     match transport {
         Transport::Auto => false,

@@ -1,4 +1,4 @@
-//! The place for payloads that are too large for the control plane: [`PayloadPath`].
+//! The path of payloads that are too large for the control plane: [`PayloadPath`].
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -26,7 +26,7 @@ pub(crate) enum PayloadPath {
     Files(Arc<FilesPath>),
 }
 
-/// What tells places of one world apart.
+/// Tells the paths of one world apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum PathId {
     Relay,

@@ -1,4 +1,4 @@
-//! The place that a call asks for: [`PathRequest`].
+//! The path that a call asks for: [`PathRequest`].
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use fsgather_core::{Way, plain_text};
 
 use fsgather_config::settings::Transport;
 
-/// Which place a call asks for.
+/// Which path a call asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PathRequest {
     /// Files, memory, or whatever works.

@@ -183,7 +183,7 @@ impl<'a> InputWriter<'a> {
         if bytes.len() > self.inline_limit {
             self.expect(bytes.len() as u64)?;
         }
-        self.take(bytes)
+        self.try_take(bytes)
     }
 
     /// Prepares for more than fits into an announcement, so that a lack of space is noticed before it is
@@ -226,7 +226,7 @@ impl<'a> InputWriter<'a> {
         self.has_source = true;
         self.expect(len)?;
         for piece in pieces {
-            self.take(piece)?;
+            self.try_take(piece)?;
         }
         self.settle_file()?;
         let own = match self.instead {

@@ -2,10 +2,10 @@
 //!
 //! Each group, and the world, sets up for itself each [`PathRequest`] that its calls take, the first time that one does,
 //! by ordinary exchanges of its own. So it fails, times out and is agreed on like any call, needs nobody but the
-//! members, and has nobody else wait. What is shared between groups, and what others see of a place, goes by
+//! members, and has nobody else wait. What is shared between groups, and what others see of a path, goes by
 //! the ranks' numbers in the world. In the following the *root* is the first member: rank 0 of the world.
 //!
-//! 1. Where the root knows that the world has come to a place already, it proposes that, and all say whether they know it as well.
+//! 1. Where the root knows that the world has come to a path already, it proposes that, and all say whether they know it as well.
 //!    Groups of which some member does not know it yet go on as if nobody did.
 //! 2. The root makes the gather directory, unless it was told to use memory, and tells everybody its
 //!    plan. If it cannot, nobody can.
@@ -208,7 +208,7 @@ impl SetUp<'_> {
         self.inner.world.settled().filter(|_| is_the_worlds)
     }
 
-    /// Has the root tell its plan, and all others which place they know already.
+    /// Has the root tell its plan, and all others which path they know already.
     fn propose(
         &self,
         known: Option<&PayloadPath>,
