@@ -376,7 +376,7 @@ fn unsafe_code_is_where_it_has_to_be() {
             "what `fork` calls in a child is given to a function of C; the argument stands above it",
         ),
         (
-            "crates/fsgather-store/src/map.rs",
+            "crates/fsgather-store/src/payload/map.rs",
             "mapping a file is unsafe in itself; the argument stands beside it",
         ),
         ("crates/fsgather-python/src/buffer/borrowed.rs", memory),

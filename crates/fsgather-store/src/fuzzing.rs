@@ -9,12 +9,14 @@ use twox_hash::XxHash3_128;
 
 use crate::{
     GatherFacts, Locator, OwnerRecord, PayloadName,
-    format::{ChunkEntry, ENTRY_LEN, FOOTER_LEN, Footer, HEADER_LEN, Header},
     layout::{GatherEntry, RendezvousEntry, parse_nonce_name},
-    marker_names::{HostName, MarkerName},
-    mount,
-    record::Record,
-    sealed,
+    messages::{
+        names::{HostName, MarkerName},
+        sealed,
+    },
+    os::mount,
+    payload::format::{ChunkEntry, ENTRY_LEN, FOOTER_LEN, Footer, HEADER_LEN, Header},
+    rendezvous::record::Record,
 };
 
 /// Names of files: what is parsed prints as it was, and none leads elsewhere.

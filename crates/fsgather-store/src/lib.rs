@@ -29,12 +29,15 @@
 //!   whose our files are in the server's eyes.
 //! - [`layout`], [`format`](mod@format): every name and every byte, pure.
 //!
-//! Pure modules (`layout`, `format`, `chunk_table`, `inventory`, `judgement`, `leftovers`, `locator`,
-//! `owner`, `record`, `touching`) touch nothing. Each kind of system call has one owner: `file` (open,
-//! write, sync, close), `listing` (statx, readdir, directories that are held), `directory` (mkdir, modes, touching), `reveal` (rename,
-//! link), `remove` (unlink, rmdir), `filesystem` (statfs), `map` (mmap), `retry_budget` (sleeping), `process`
-//! (`/proc`), `mount` (its table of mounts), `caretaker` (the thread that stays), `crew` (threads that end
-//! with the call).
+//! Below them all, `layout` has every name that the store writes. Each folder needs only those before it, with one
+//! exception: the janitor of `lifecycle` keeps the directories of `messages`.
+//!
+//! - `os`: calls of the system, each kind in one file.
+//! - `directory`: the directory in which ranks meet, and gather directories.
+//! - `payload`: writing, announcing and reading payloads.
+//! - `rendezvous`: ranks find each other through files.
+//! - `messages`: messages between ranks as files.
+//! - `lifecycle`: the end of a gather directory, and what crashes leave.
 //!
 //! # Cargo features
 //!
@@ -71,94 +74,48 @@
 //! `docs/design/on-disk-format.md` has the bytes and the promises, `docs/design/crash-safety.md` what a
 //! crash leaves behind.
 
-pub mod format;
-pub mod layout;
-
-mod chunk_table;
-mod compression;
-mod detours;
 mod directory;
-mod file;
-mod filesystem;
-mod free_id;
-mod inventory;
-mod judgement;
-mod keep_alive;
-mod leftovers;
-mod listing;
-mod locator;
-mod map;
-mod marker_names;
-mod message_file;
-mod mount;
-mod neighbours;
-mod owner;
+pub mod layout;
+mod lifecycle;
+mod messages;
+mod os;
 mod payload;
-mod process;
-mod random;
-mod record;
-mod record_file;
-mod remove;
-mod rendezvous_directory;
-mod reserves;
-mod retry_budget;
-mod reveal;
-mod sealed;
-mod writable;
-
-mod cleaning;
-mod collect;
-mod contents;
-mod file_backend;
-mod gather_dir;
-mod janitor;
-mod leftover;
-mod message_dir;
-mod message_dir_factory;
-mod parallel;
-mod payload_writer;
-mod probe;
-mod removal;
-mod removal_mark;
-mod removing;
-mod source;
-mod survey;
-mod sweeping;
+mod rendezvous;
 
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 
-pub use cleaning::{Cleaning, CleaningStep, Failed, Kept, Planned, clean};
-pub use collect::{CollectPolicy, PayloadReader};
-pub use compression::CompressionSetting;
-pub use directory::{Access, OwnUid, default_local};
-pub use file::takes_no_data;
-pub use file_backend::{BackendDirectory, FileBackend};
-pub use filesystem::{Capacity, Class, FileSystem, free_bytes};
-pub use format::{Compression, Encoding};
-pub use gather_dir::{GatherDir, GatherFacts, read_owner};
-pub use janitor::{Care, Janitor};
-pub use judgement::{
-    BEAT_PERIOD, BeatEvidence, Evidence, GatherState, Judgement, OwnerEvidence, Removable, Rules,
-    assess,
-};
-pub use layout::PayloadName;
-pub use leftover::{Leftover, Meeting};
-pub use leftovers::LeftoverKind;
-pub use locator::Locator;
-pub use message_dir_factory::{MarkerOwner, MessageDirFactory};
-pub use mount::Mount;
-pub use owner::{OwnerRecord, OwnerRecordError, draw_id};
-pub use payload::Payload;
-pub use payload_writer::{PayloadId, PayloadWriter};
-pub use probe::{Planted, ProbeNonce, cannot_be_shared, probers};
-pub use process::{Liveness, Sighting, judge, liveness, own_user_text, this_process};
-pub use removal::Removal;
-pub use rendezvous_directory::{
+pub use directory::gather_dir::{GatherDir, GatherFacts, read_owner};
+pub use directory::owner::{OwnerRecord, OwnerRecordError, draw_id};
+pub use directory::probe::{Planted, ProbeNonce, cannot_be_shared, probers};
+pub use directory::rendezvous_directory::{
     ANY_MODE, check_writable, check_writing, has_rendezvous, make_rendezvous,
     remove_empty_rendezvous,
 };
-pub use retry_budget::Progress;
-pub use reveal::PublishMode;
-pub use survey::{Survey, SurveyedGather, Surveyor};
-pub use writable::WritablePayload;
+pub use layout::PayloadName;
+pub use lifecycle::cleaning::{Cleaning, CleaningStep, Failed, Kept, Planned, clean};
+pub use lifecycle::janitor::{Care, Janitor};
+pub use lifecycle::judgement::{
+    BEAT_PERIOD, BeatEvidence, Evidence, GatherState, Judgement, OwnerEvidence, Removable, Rules,
+    assess,
+};
+pub use lifecycle::leftover::{Leftover, Meeting};
+pub use lifecycle::leftover_kind::LeftoverKind;
+pub use lifecycle::removal::Removal;
+pub use lifecycle::survey::{Survey, SurveyedGather, Surveyor};
+pub use messages::factory::{MarkerOwner, MessageDirFactory};
+pub use os::directory::{Access, OwnUid, default_local};
+pub use os::file::takes_no_data;
+pub use os::filesystem::{Capacity, Class, FileSystem, free_bytes};
+pub use os::mount::Mount;
+pub use os::process::{Liveness, Sighting, judge, liveness, own_user_text, this_process};
+pub use os::retry_budget::Progress;
+pub use os::reveal::PublishMode;
+pub use payload::bytes::Payload;
+pub use payload::collect::{CollectPolicy, PayloadReader};
+pub use payload::compression::CompressionSetting;
+pub use payload::format::{self, Compression, Encoding};
+pub use payload::locator::Locator;
+pub use payload::writable::WritablePayload;
+pub use payload::writer::{PayloadId, PayloadWriter};
+pub use rendezvous::file_backend::{BackendDirectory, FileBackend};

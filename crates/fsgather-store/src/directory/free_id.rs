@@ -1,0 +1,65 @@
+//! Making a gather directory under an id that nobody has yet: [`GatherDir::create_anew`].
+
+use std::path::Path;
+
+use fsgather_core::Error;
+use rustix::io::Errno;
+
+use crate::{
+    directory::{gather_dir::GatherDir, owner::OwnerRecord},
+    layout,
+    os::{directory::OwnUid, reveal::PublishMode},
+};
+
+impl GatherDir {
+    /// As [`create`](Self::create); where a directory of this id exists, under another one of its job and time.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`create`](Self::create).
+    pub fn create_anew(
+        rendezvous: &Path,
+        mode: u32,
+        owner: OwnerRecord,
+        own: OwnUid,
+    ) -> Result<Self, Error> {
+        under_free_id(owner, |owner| Self::create(rendezvous, mode, owner, own))
+    }
+
+    /// Makes a gather directory that holds messages instead of payloads.
+    pub(crate) fn create_for_messages(
+        rendezvous: &Path,
+        mode: u32,
+        owner: OwnerRecord,
+        own: OwnUid,
+    ) -> Result<Self, Error> {
+        under_free_id(owner, |owner| {
+            Self::create_with(rendezvous, mode, owner, own, |directory| {
+                directory.make_private(directory.path())?;
+                for name in [layout::IN, layout::OUT, layout::LIVE] {
+                    directory.make_directory(&directory.path().join(name))?;
+                }
+                Ok(PublishMode::Direct)
+            })
+        })
+    }
+}
+
+/// Makes something under the first id that is free; what ids of one job and second have in common leaves 21 random bits.
+fn under_free_id(
+    mut owner: OwnerRecord,
+    make: impl Fn(&OwnerRecord) -> Result<GatherDir, Error>,
+) -> Result<GatherDir, Error> {
+    const TRIES: usize = 20;
+    for _ in 1..TRIES {
+        match make(&owner) {
+            Err(Error::Storage { cause, .. })
+                if cause.os_code == Some(Errno::EXIST.raw_os_error()) =>
+            {
+                owner = owner.redrawn();
+            }
+            result => return result,
+        }
+    }
+    make(&owner)
+}

@@ -1,0 +1,304 @@
+//! Is it really one directory? [`ProbeNonce`], planted by one process of each kind and read by others.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    path::Path,
+    time::Duration,
+};
+
+use fsgather_core::{Error, ProcessId};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    directory::{
+        gather_dir::{GatherDir, is_not_seen},
+        keep_alive::TouchSchedule,
+    },
+    layout,
+    os::{
+        directory, file,
+        filesystem::{Class, FileSystem},
+        listing, remove,
+        retry_budget::{Progress, RetryBudget},
+    },
+};
+
+/// A random number that one process writes into the directory, and that others must find there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ProbeNonce(u128);
+
+impl ProbeNonce {
+    /// Draws one.
+    #[must_use]
+    pub fn random() -> Self {
+        Self(crate::os::random::fresh())
+    }
+
+    /// The part that is the file's name; the whole is in the file, so that seeing the name does not
+    /// pass for having read it.
+    fn file_name(self) -> String {
+        layout::nonce_name((self.0 >> 64) as u64)
+    }
+}
+
+impl fmt::Display for ProbeNonce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+/// A planted nonce; see [`Planted::tend`].
+#[derive(Debug)]
+pub struct Planted {
+    directory: std::path::PathBuf,
+    schedule: TouchSchedule,
+}
+
+impl Planted {
+    /// Keeps the nonce visible while others look for it, `elapsed` after it was planted. Cheap; call it
+    /// often.
+    pub fn tend(&mut self, elapsed: Duration) {
+        if self.schedule.is_due(elapsed)
+            && let Err(error) = directory::touch(&self.directory)
+        {
+            tracing::debug!(path = %self.directory.display(), %error, "cannot touch");
+        }
+    }
+}
+
+impl GatherDir {
+    /// Writes a nonce for others to find.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Storage`] when it cannot be written.
+    pub fn plant(&self, nonce: ProbeNonce, who: &ProcessId) -> Result<Planted, Error> {
+        let probes = self.probes();
+        self.make_directory(&probes)?;
+        let path = probes.join(nonce.file_name());
+        let host: String = who.host.chars().filter(|c| !c.is_control()).collect();
+        let contents = format!("{nonce} from {host}\n");
+        file::write_new(
+            &path,
+            self.file_mode(),
+            contents.as_bytes(),
+            self.must_sync(),
+        )
+        .map_err(|error| Error::storage("write", &path, self.explain(&error)))?;
+        Ok(Planted {
+            directory: probes,
+            schedule: TouchSchedule::default(),
+        })
+    }
+
+    /// Looks for nonces until all expected ones have been read or `visibility` is used up, and returns
+    /// those that have been.
+    ///
+    /// # Errors
+    ///
+    /// Only an error of the progress hook, which is called while waiting. Whatever keeps a nonce from
+    /// being read means that it is not visible.
+    pub fn visible_nonces(
+        &self,
+        expected: &[ProbeNonce],
+        visibility: Duration,
+        progress: &mut Progress<'_>,
+    ) -> Result<BTreeSet<ProbeNonce>, Error> {
+        let seen = self.time_nonces(expected, visibility, progress)?;
+        Ok(seen.into_keys().collect())
+    }
+
+    /// The same, and after how long each was seen.
+    ///
+    /// # Errors
+    ///
+    /// That of the progress hook.
+    pub fn time_nonces(
+        &self,
+        expected: &[ProbeNonce],
+        visibility: Duration,
+        progress: &mut Progress<'_>,
+    ) -> Result<BTreeMap<ProbeNonce, Duration>, Error> {
+        let probes = self.probes();
+        let mut retries = RetryBudget::new(visibility);
+        let mut seen = BTreeMap::new();
+        loop {
+            let names = listing::names(&probes).unwrap_or_else(|error| {
+                tracing::debug!(path = %probes.display(), %error, "cannot list");
+                Vec::new()
+            });
+            for &nonce in expected {
+                let name = nonce.file_name();
+                if !seen.contains_key(&nonce)
+                    && names.contains(&name)
+                    && holds(&probes.join(&name), nonce, self.own().0)
+                {
+                    seen.insert(nonce, retries.spent());
+                }
+            }
+            let is_complete = expected.iter().all(|nonce| seen.contains_key(nonce));
+            if is_complete || !retries.pause(progress)? {
+                return Ok(seen);
+            }
+        }
+    }
+
+    /// Removes all nonces and their directory, once the proof is done. Rank 0 does this.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Storage`] when something stays.
+    pub fn clear_probes(&self) -> Result<(), Error> {
+        let probes = self.probes();
+        let names = match listing::names(&probes) {
+            Ok(names) => names,
+            Err(error) if is_not_seen(&error) => return Ok(()),
+            Err(error) => return Err(Error::storage("list", probes, &error)),
+        };
+        for name in names {
+            if layout::parse_nonce_name(&name).is_some() {
+                let path = probes.join(name);
+                remove::unlink(&path).map_err(|error| Error::storage("remove", path, &error))?;
+            }
+        }
+        remove::rmdir(&probes).map_err(|error| Error::storage("remove", probes, &error))
+    }
+}
+
+fn holds(path: &Path, nonce: ProbeNonce, uid: u32) -> bool {
+    let Ok(file) = file::open(path) else {
+        return false;
+    };
+    file::examine(&file).is_ok_and(|opened| opened.is_regular && opened.uid == uid)
+        && file::read_bounded(&file, 32).is_ok_and(|found| found == nonce.to_string().as_bytes())
+}
+
+/// Picks who plants: the first process of each boot and mount namespace, as indexes into `processes`.
+/// Pure.
+///
+/// Processes with an unknown mount namespace each stand for themselves.
+#[must_use]
+pub fn probers(processes: &[ProcessId]) -> Vec<usize> {
+    (0..processes.len())
+        .filter(|&index| {
+            let (before, process) = (&processes[..index], &processes[index]);
+            !before.iter().any(|earlier| earlier.sees_mounts_of(process))
+        })
+        .collect()
+}
+
+/// The hosts of a job, if the type of the file system alone shows that they do not share it: a local one
+/// under two boots. Pure.
+///
+/// ```
+/// use fsgather_core::ProcessId;
+/// use fsgather_store::{FileSystem, cannot_be_shared};
+///
+/// let on = |host: &str| ProcessId { host: host.into(), boot_id: host.into(), ..Default::default() };
+/// let job = [on("n1"), on("n1"), on("n2")];
+/// let tmpfs = FileSystem::from_magic(0x0102_1994);
+/// assert_eq!(cannot_be_shared(&tmpfs, &job), Some(vec!["n1".into(), "n2".into()]));
+/// assert_eq!(cannot_be_shared(&tmpfs, &job[..2]), None);
+/// ```
+#[must_use]
+pub fn cannot_be_shared(file_system: &FileSystem, processes: &[ProcessId]) -> Option<Vec<String>> {
+    let boots: BTreeSet<&str> = processes
+        .iter()
+        .map(|process| process.boot_id.as_str())
+        .filter(|boot| !boot.is_empty())
+        .collect();
+    if file_system.class() != Class::Local || boots.len() < 2 {
+        return None;
+    }
+    let hosts: BTreeSet<&str> = processes.iter().map(|p| p.host.as_str()).collect();
+    Some(hosts.into_iter().map(str::to_owned).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{os::process::this_process, payload::collect::tests::gather_dir};
+
+    #[test]
+    fn planted_nonces_are_read_and_cleared() {
+        let (_place, directory) = gather_dir();
+        let me = this_process().unwrap();
+        let nonces = [ProbeNonce::random(), ProbeNonce::random()];
+        for nonce in nonces {
+            directory.plant(nonce, &me).unwrap();
+        }
+        let seen = directory
+            .visible_nonces(&nonces, Duration::ZERO, &mut |_| Ok(()))
+            .unwrap();
+        assert_eq!(seen, nonces.into());
+        directory.clear_probes().unwrap();
+        directory.clear_probes().unwrap();
+        assert!(!directory.probes().exists());
+    }
+
+    #[test]
+    fn a_nonce_counts_only_with_the_right_content() {
+        let (_place, directory) = gather_dir();
+        let nonce = ProbeNonce::random();
+        let namesake = ProbeNonce(nonce.0 ^ 1);
+        directory.plant(namesake, &this_process().unwrap()).unwrap();
+        let seen = directory
+            .visible_nonces(&[nonce, namesake], Duration::ZERO, &mut |_| Ok(()))
+            .unwrap();
+        assert_eq!(seen, [namesake].into());
+    }
+
+    #[test]
+    fn a_nonce_that_appears_late_is_waited_for_and_a_missing_one_is_left_out() {
+        let (_place, directory) = gather_dir();
+        let me = this_process().unwrap();
+        let (late, missing) = (ProbeNonce::random(), ProbeNonce::random());
+        let mut waited = 0;
+        let seen = directory
+            .visible_nonces(&[late], Duration::from_mins(1), &mut |_| {
+                waited += 1;
+                if waited == 2 {
+                    directory.plant(late, &me)?;
+                }
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(seen, [late].into());
+        let seen = directory
+            .visible_nonces(&[late, missing], Duration::from_millis(30), &mut |_| Ok(()))
+            .unwrap();
+        assert_eq!(seen, [late].into());
+    }
+
+    #[test]
+    fn one_process_of_each_mount_namespace_plants() {
+        let on = |boot: &str, namespace| ProcessId {
+            boot_id: boot.into(),
+            mount_namespace: namespace,
+            ..ProcessId::default()
+        };
+        let job = [
+            on("a", 1),
+            on("a", 1),
+            on("a", 2),
+            on("b", 1),
+            on("b", 1),
+            on("b", 0),
+        ];
+        assert_eq!(probers(&job), [0, 2, 3, 5]);
+    }
+
+    #[test]
+    fn network_and_unknown_file_systems_may_be_shared() {
+        let on = |boot: &str| ProcessId {
+            boot_id: boot.into(),
+            ..ProcessId::default()
+        };
+        let job = [on("a"), on("b")];
+        for magic in [0x6969, 0x6573_5546, 1] {
+            assert_eq!(cannot_be_shared(&FileSystem::from_magic(magic), &job), None);
+        }
+    }
+}

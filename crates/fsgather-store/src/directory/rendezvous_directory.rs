@@ -1,0 +1,569 @@
+//! The directory in which ranks meet and gather directories are made: [`make_rendezvous`] makes it, [`check_writing`]
+//! finds out whether it can be used, and whose files are whose in it.
+//!
+//! Others may be able to rename what is in it, and it itself. So what is found out about a file is found out on the
+//! descriptor by which it was made, and what is given to a directory is given to the descriptor that was judged: a
+//! path that is looked up again may lead somewhere else by then.
+
+use std::{
+    io,
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use fsgather_core::{Error, StorageCause};
+
+use crate::{
+    layout::{self, RendezvousEntry},
+    os::{
+        directory::{self, OwnUid, explain, look},
+        file,
+        filesystem::{Class, FileSystem},
+        listing, remove,
+    },
+};
+
+/// The mode of gather directories that are made for this user alone, but used whoever the file system lets read them:
+/// some have no modes of their own.
+///
+/// ```
+/// assert_eq!(fsgather_store::ANY_MODE & 0o7777, 0o700);
+/// ```
+pub const ANY_MODE: u32 = 0o10_0700;
+
+/// How often to make a rendezvous directory that is gone again: each time somebody has to come between.
+const TRIES: usize = 1000;
+
+/// How often a directory is listed before an error of it counts: some pass.
+const LISTINGS: usize = 3;
+
+/// Makes the rendezvous directory within `directory`, and returns its path.
+///
+/// Every rank does this; that it exists is success. It takes group and mode of `directory`, so that
+/// colleagues can share a project directory, and the sticky bit where others than its owner may write in it, so that
+/// they cannot rename or remove what is not theirs. Nobody removes it at the end of a run.
+///
+/// Whether one that exists can be trusted is for [`check_writing`] to say.
+///
+/// # Errors
+///
+/// [`Error::Storage`] about `directory`, alike on all ranks, when it cannot be made or when something
+/// that is not a directory has its name.
+pub fn make_rendezvous(directory: &Path) -> Result<PathBuf, Error> {
+    let path = layout::rendezvous_path(directory);
+    let told = |error: io::Error| Error::storage("use", directory, explain(directory, &error));
+    let parent = std::fs::metadata(directory).map_err(told)?;
+    let wanted = {
+        use std::os::unix::fs::MetadataExt;
+        (parent.gid(), parent.mode() & 0o3777)
+    };
+    let make_or_look = || {
+        let now = SystemTime::now();
+        if directory::make(&path, 0o700)? {
+            let made = directory::open(&path)?;
+            if is_just_made(&made, now)? {
+                adopt(&made, wanted.0, wanted.1)?;
+            } else {
+                tracing::debug!(path = %path.display(), "something else is in its place already");
+            }
+            Ok(true)
+        } else {
+            Ok(look(&path)?.is_directory)
+        }
+    };
+    let mut is_directory = make_or_look();
+    let mut tries = 1;
+    // `clean` may remove it in between, as long as it is empty.
+    let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+    while tries < TRIES && is_directory.as_ref().is_err_and(is_gone) {
+        is_directory = make_or_look();
+        tries += 1;
+    }
+    if let Err(error) = &is_directory
+        && is_gone(error)
+        && let Ok(file_system) = FileSystem::of(directory)
+    {
+        // The directory itself was there.
+        let problem = format!(
+            "{} ({}) holds no directories of users; name another directory with FSGATHER_DIR",
+            directory.display(),
+            file_system.name()
+        );
+        return Err(Error::storage(
+            "make directory",
+            &path,
+            StorageCause {
+                os_code: error.raw_os_error(),
+                message: problem,
+            },
+        ));
+    }
+    if !is_directory.map_err(told)? {
+        return Err(Error::storage(
+            "use",
+            &path,
+            StorageCause::described("it exists and is not a directory; move it out of the way"),
+        ));
+    }
+    Ok(path)
+}
+
+/// Whether an open directory is the one that was just made with mode 0700, and not another one that somebody has put in
+/// its place: one that was private would not be so for long.
+pub(crate) fn is_just_made(made: &OwnedFd, now: SystemTime) -> io::Result<bool> {
+    let found = listing::examine_open(made)?;
+    let system = FileSystem::of_open(made)?;
+    let is_older = || {
+        // By one clock only where no server is asked; it ticks.
+        let born = found.born.filter(|_| system.class() == Class::Local);
+        born.is_some_and(|born| {
+            now.duration_since(born)
+                .is_ok_and(|ago| ago > Duration::from_secs(1))
+        })
+    };
+    if found.mode & 0o1777 != 0o700
+        || system.shows_makers() && found.uid != rustix::process::geteuid().as_raw()
+        || is_older()
+    {
+        return Ok(false);
+    }
+    // Other ranks may have begun to use it.
+    let is_ours = |name: &Result<String, String>| {
+        name.as_ref()
+            .is_ok_and(|name| RendezvousEntry::parse(name).is_some())
+    };
+    let mut names = listing::names_of(made);
+    for _ in 1..LISTINGS {
+        if names.is_err() {
+            names = listing::names_of(made);
+        }
+    }
+    // Who cannot list it says so when looking for rank 0, where there is a way to tell the others.
+    Ok(names.is_ok_and(|names| names.iter().all(is_ours)))
+}
+
+/// Gives a fresh directory group and mode. If the group cannot be given, the group it has instead is treated like
+/// everybody else: neither may it do more than the parent allows, nor less than strangers may.
+fn adopt(fresh: &OwnedFd, group: u32, mode: u32) -> io::Result<()> {
+    let mut mode = mode;
+    if !directory::give_group(fresh, group)? {
+        mode = mode & !0o2070 | (mode & 0o007) << 3;
+    }
+    if mode & 0o022 == 0 {
+        return directory::give_mode(fresh, mode);
+    }
+    directory::give_mode(fresh, mode | 0o1000).or_else(|error| {
+        tracing::debug!(%error, "no sticky bit here");
+        directory::give_mode(fresh, mode)
+    })
+}
+
+/// [`check_writing`] in a directory for this user alone; whose files are this process's.
+///
+/// # Errors
+///
+/// Those of [`check_writing`].
+pub fn check_writable(directory: &Path) -> Result<OwnUid, Error> {
+    check_writing(directory, 0o700).map(|(own, _)| own)
+}
+
+/// Proves that this process can write in a rendezvous directory, finds out as whom, and whether nobody else can interfere;
+/// and what time it is there: the time stamp that the server has given the file.
+///
+/// Writes, syncs and closes a small file of a unique name, and removes it. `mode` is what gather directories there will
+/// have, as in [`GatherDir::create`](crate::GatherDir::create).
+///
+/// # Errors
+///
+/// [`Error::Storage`] that names the directory, not the file, so that all ranks say the same: when nothing can be written;
+/// when the directory belongs to somebody else than this user and root and has no sticky bit, so that its owner and others
+/// can replace what is in it; and when files in it are open to other users whatever their mode, unless `mode` is [`ANY_MODE`].
+pub fn check_writing(directory: &Path, mode: u32) -> Result<(OwnUid, SystemTime), Error> {
+    let tried = in_rendezvous(directory, || try_writing(directory))
+        .map_err(|error| Error::storage("write in", directory, explain(directory, &error)))?;
+    match tried.objection(mode) {
+        Some((operation, problem)) => Err(Error::storage(
+            operation,
+            directory,
+            StorageCause::described(problem),
+        )),
+        None => Ok((tried.own, tried.now)),
+    }
+}
+
+/// What has come of making a file in a directory.
+#[derive(Clone, Debug)]
+pub(crate) struct Tried {
+    /// Whose it was.
+    pub(crate) own: OwnUid,
+    /// Its time stamp.
+    pub(crate) now: SystemTime,
+    /// The mode it had, which was to be 0600.
+    mode: u32,
+    /// Owner and mode of the directory it was made in.
+    holder: (u32, u32),
+    file_system: FileSystem,
+}
+
+impl Tried {
+    /// Why the directory must not be used with gather directories of this mode, and what it must not be used for.
+    fn objection(&self, mode: u32) -> Option<(&'static str, String)> {
+        let (owner, holder) = self.holder;
+        if owner != self.own.0 && owner != 0 && holder & 0o1000 == 0 {
+            return Some((
+                "trust",
+                format!(
+                    "it belongs to uid {owner}, and whoever may write in it can replace what this user (uid {}) leaves \
+                     there; have its owner make it sticky (chmod +t), or name another directory with FSGATHER_DIR",
+                    self.own.0
+                ),
+            ));
+        }
+        if self.mode & 0o077 != 0 && mode & ANY_MODE != ANY_MODE {
+            return Some((
+                "keep private what is in",
+                format!(
+                    "files have mode {:o} on this file system ({}), whatever they are given; name another directory \
+                     with FSGATHER_DIR, or let whoever can read it join and read with FSGATHER_DIR_MODE=any",
+                    self.mode,
+                    self.file_system.name()
+                ),
+            ));
+        }
+        None
+    }
+}
+
+/// Whether there is a rendezvous directory in `directory`, or anything else of its name.
+#[must_use]
+pub fn has_rendezvous(directory: &Path) -> bool {
+    look(&layout::rendezvous_path(directory)).is_ok()
+}
+
+/// Removes the rendezvous directory in `directory` if nothing is in it; whoever needs it makes it again.
+///
+/// Best effort: nobody is disturbed by an empty one.
+pub fn remove_empty_rendezvous(directory: &Path) {
+    let path = layout::rendezvous_path(directory);
+    if let Err(error) = remove::rmdir(&path) {
+        tracing::debug!(path = %path.display(), %error, "an empty directory stays");
+    }
+}
+
+/// Makes a small file in a directory, which is written, synced, closed and removed, and says what it was like.
+pub(crate) fn try_writing(directory: &Path) -> io::Result<Tried> {
+    let held = listing::hold(directory)?;
+    let holder = listing::examine_open(&held)?;
+    let (probe, file_system) = examine_probe(&held, &[0x66; 4096], true)?;
+    let me = rustix::process::geteuid().as_raw();
+    if file_system.shows_makers() && probe.uid != me {
+        return Err(io::Error::other(format!(
+            "a file that this process (uid {me}) has made there belongs to uid {}",
+            probe.uid
+        )));
+    }
+    Ok(Tried {
+        own: OwnUid(probe.uid),
+        now: probe.changed,
+        mode: probe.mode & 0o777,
+        holder: (holder.uid, holder.mode),
+        file_system,
+    })
+}
+
+/// What time it is in a directory, as the server says: the time stamp of a small file, which is removed. Nothing is
+/// synced, so that the answer is not old already where that takes long; closing brings it to the server.
+pub(crate) fn server_time(directory: &Path) -> io::Result<SystemTime> {
+    let held = listing::hold(directory)?;
+    examine_probe(&held, &[0x66], false).map(|(probe, _)| probe.changed)
+}
+
+/// Makes a probe and looks at what was made, not at what has its name afterwards. It is removed in any case.
+fn examine_probe(
+    held: &OwnedFd,
+    contents: &[u8],
+    is_synced: bool,
+) -> io::Result<(listing::Facts, FileSystem)> {
+    let name = RendezvousEntry::Probe(crate::os::random::fresh()).to_string();
+    let name = Path::new(&name);
+    let created = file::create_new_in(held, name, 0o600)?;
+    let examine = || {
+        file::write_all(&created, &mut [io::IoSlice::new(contents)])?;
+        if is_synced {
+            file::sync(&created)?;
+        }
+        file::flush(&created)?;
+        Ok((
+            listing::examine_open(&created)?,
+            FileSystem::of_open(&created)?,
+        ))
+    };
+    let examined = examine();
+    let closed = file::close(created);
+    remove::unlink_in(held, name)?;
+    closed.and(examined)
+}
+
+/// Does something in a rendezvous directory. If that has been removed because it was empty, as `clean` may
+/// do at any moment, it is made again.
+pub(crate) fn in_rendezvous<R>(
+    rendezvous: &Path,
+    work: impl Fn() -> io::Result<R>,
+) -> io::Result<R> {
+    let parent = rendezvous
+        .parent()
+        .filter(|parent| layout::rendezvous_path(parent) == rendezvous);
+    for _ in 0..TRIES {
+        match (work(), parent) {
+            (Err(error), Some(parent)) if error.kind() == io::ErrorKind::NotFound => {
+                if let Err(error) = make_rendezvous(parent) {
+                    tracing::debug!("{error}");
+                }
+            }
+            (done, _) => return done,
+        }
+    }
+    work()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn a_rendezvous_directory_that_is_removed_all_the_time_is_made_again() {
+        let place = tempfile::tempdir().unwrap();
+        let path = layout::rendezvous_path(place.path());
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        let order = std::sync::atomic::Ordering::Relaxed;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(order) {
+                    let _ = std::fs::remove_dir(&path);
+                }
+            });
+            for _ in 0..300 {
+                if let Err(error) = make_rendezvous(place.path()) {
+                    is_over.store(true, order);
+                    panic!("{error}");
+                }
+            }
+            is_over.store(true, order);
+        });
+    }
+
+    #[test]
+    fn the_rendezvous_directory_takes_group_and_mode_of_its_parent() {
+        let place = tempfile::tempdir().unwrap();
+        for mode in [0o700, 0o770, 0o1777, 0o2775] {
+            let parent = place.path().join(format!("{mode:o}"));
+            std::fs::create_dir(&parent).unwrap();
+            std::fs::set_permissions(&parent, PermissionsExt::from_mode(mode)).unwrap();
+            let made = make_rendezvous(&parent).unwrap();
+            let (made, parent) = (
+                std::fs::metadata(made).unwrap(),
+                std::fs::metadata(parent).unwrap(),
+            );
+            let sticky = if mode & 0o022 == 0 { 0 } else { 0o1000 };
+            assert_eq!(made.mode() & 0o7777, mode | sticky);
+            assert_eq!(made.gid(), parent.gid());
+        }
+    }
+
+    #[test]
+    fn making_it_again_or_at_once_is_success() {
+        let place = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            let makers: Vec<_> = (0..8)
+                .map(|_| scope.spawn(|| make_rendezvous(place.path())))
+                .collect();
+            for maker in makers {
+                let path = maker.join().unwrap().unwrap();
+                assert_eq!(path, layout::rendezvous_path(place.path()));
+            }
+        });
+    }
+
+    #[test]
+    fn links_and_files_are_not_taken_for_the_rendezvous_directory() {
+        let place = tempfile::tempdir().unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        let path = layout::rendezvous_path(place.path());
+        symlink(elsewhere.path(), &path).unwrap();
+        let text = make_rendezvous(place.path()).unwrap_err().to_string();
+        assert!(text.contains("not a directory"), "{text}");
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, b"").unwrap();
+        assert!(make_rendezvous(place.path()).is_err());
+    }
+
+    #[test]
+    fn a_missing_directory_is_told_with_the_way_out() {
+        let place = tempfile::tempdir().unwrap();
+        let missing = place.path().join("missing");
+        let text = make_rendezvous(&missing).unwrap_err().to_string();
+        let expected = format!("cannot use {}: No such file", missing.display());
+        assert!(text.starts_with(&expected), "{text}");
+        assert!(text.contains("FSGATHER_DIR"), "{text}");
+    }
+
+    #[test]
+    fn the_write_check_leaves_nothing_and_tells_the_owner() {
+        let place = tempfile::tempdir().unwrap();
+        let (own, time) = check_writing(place.path(), 0o700).unwrap();
+        assert_eq!(own.0, std::fs::metadata(place.path()).unwrap().uid());
+        let off = SystemTime::now().duration_since(time).unwrap_or_default();
+        assert!(off < Duration::from_mins(1), "{off:?}");
+        assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn only_an_empty_rendezvous_directory_is_removed() {
+        let place = tempfile::tempdir().unwrap();
+        assert!(!has_rendezvous(place.path()));
+        let path = make_rendezvous(place.path()).unwrap();
+        std::fs::write(path.join("x"), b"").unwrap();
+        remove_empty_rendezvous(place.path());
+        assert!(has_rendezvous(place.path()));
+        std::fs::remove_file(path.join("x")).unwrap();
+        remove_empty_rendezvous(place.path());
+        assert!(!has_rendezvous(place.path()));
+    }
+
+    #[test]
+    fn the_write_check_names_the_directory_alike_on_all_ranks() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("file");
+        std::fs::write(&file, b"").unwrap();
+        let first = check_writable(&file).unwrap_err();
+        assert_eq!(first, check_writable(&file).unwrap_err());
+        assert!(matches!(&first, Error::Storage { path, peer: None, .. } if *path == file));
+    }
+
+    fn made_here(mode: u32, holder: (u32, u32)) -> Tried {
+        Tried {
+            own: OwnUid(1000),
+            now: SystemTime::now(),
+            mode,
+            holder,
+            file_system: FileSystem::from_magic(0x6969),
+        }
+    }
+
+    #[test]
+    fn a_directory_of_somebody_else_is_trusted_only_if_it_is_sticky() {
+        for (holder, is_trusted) in [
+            ((1000, 0o2775), true),
+            ((0, 0o2775), true),
+            ((1001, 0o3775), true),
+            ((1001, 0o1777), true),
+            ((1001, 0o2775), false),
+            ((1001, 0o777), false),
+            ((1001, 0o700), false),
+        ] {
+            let objection = made_here(0o600, holder).objection(0o700);
+            assert_eq!(objection.is_none(), is_trusted, "{holder:?}");
+            if let Some((_, text)) = objection {
+                assert!(
+                    text.contains("uid 1001") && text.contains("chmod +t"),
+                    "{text}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn files_that_others_can_read_are_refused_unless_that_is_known() {
+        let private = (1000, 0o700);
+        for mode in [0o700, 0o750, 0o770] {
+            assert!(made_here(0o600, private).objection(mode).is_none());
+            for open in [0o755, 0o666, 0o640] {
+                let (_, text) = made_here(open, private).objection(mode).unwrap();
+                assert!(text.contains("FSGATHER_DIR_MODE=any"), "{text}");
+            }
+        }
+        assert!(made_here(0o777, private).objection(ANY_MODE).is_none());
+    }
+
+    #[test]
+    fn a_directory_that_was_there_before_is_not_opened_to_others() {
+        let place = tempfile::tempdir().unwrap();
+        let is_new =
+            |path: &Path, since| is_just_made(&directory::open(path).unwrap(), since).unwrap();
+        let since = SystemTime::now();
+        let make = |name: &str, mode| {
+            let path = place.path().join(name);
+            std::fs::create_dir(&path).unwrap();
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+            path
+        };
+        let fresh = make("made", 0o700);
+        assert!(is_new(&fresh, since));
+        std::fs::write(fresh.join("probe-0000000000000007"), b"").unwrap();
+        assert!(is_new(&fresh, since), "another rank has come");
+        std::fs::write(fresh.join("diary"), b"").unwrap();
+        assert!(!is_new(&fresh, since), "it holds something");
+        assert!(!is_new(&make("open", 0o755), since));
+        if listing::examine_open(directory::open(&fresh).unwrap())
+            .unwrap()
+            .born
+            .is_some()
+        {
+            let later = since + Duration::from_mins(1);
+            assert!(!is_new(&make("older", 0o700), later), "it is older");
+        }
+    }
+
+    #[test]
+    fn a_group_that_cannot_be_kept_may_do_what_everybody_may() {
+        if rustix::process::geteuid().is_root() {
+            println!("skipped: root can give any group");
+            return;
+        }
+        let place = tempfile::tempdir().unwrap();
+        for (mode, expected) in [(0o1777, 0o1777), (0o2775, 0o755), (0o770, 0o700)] {
+            let path = place.path().join(format!("{mode:o}"));
+            std::fs::create_dir(&path).unwrap();
+            // A group of nobody's.
+            adopt(&directory::open(&path).unwrap(), 54_321, mode).unwrap();
+            assert_eq!(
+                std::fs::metadata(&path).unwrap().mode() & 0o7777,
+                expected,
+                "{mode:o}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_a_file_is_like_is_seen_on_it_and_not_by_its_name() {
+        let place = tempfile::tempdir().unwrap();
+        let held = listing::hold(place.path()).unwrap();
+        // Whoever may rename here puts a file of the past in the place of each probe.
+        let is_over = std::sync::atomic::AtomicBool::new(false);
+        let order = std::sync::atomic::Ordering::Relaxed;
+        let planted = place.path().join("planted");
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(order) {
+                    for name in listing::names(place.path()).unwrap() {
+                        if name.starts_with("probe-") {
+                            let old = std::fs::File::create(&planted).unwrap();
+                            old.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+                            let _ = std::fs::rename(&planted, place.path().join(name));
+                        }
+                    }
+                }
+            });
+            let seen: Vec<_> = (0..200)
+                .map(|_| examine_probe(&held, &[0x66; 4096], true).unwrap().0)
+                .collect();
+            is_over.store(true, order);
+            for found in seen {
+                assert!(found.changed > SystemTime::UNIX_EPOCH && found.len == 4096);
+            }
+        });
+    }
+}

@@ -1,0 +1,175 @@
+//! Removing gather directories that nobody needs: one, and several at a time.
+//!
+//! # The protocol for one gather directory
+//!
+//! 1. It is judged. Where nothing is proved, its beat is watched first.
+//! 2. A mark is left beside it, so that an owner that comes back learns what has happened.
+//! 3. It is judged again, after the mark is there. If it shows life now, the mark is taken back.
+//! 4. What is ours in it is removed, deepest first, the owner record last; then the directory.
+//! 5. Where the owner was proved to be gone or done, or there was nothing to lose, the mark goes too; else
+//!    it stays, and is removed once it is old itself.
+//!
+//! An owner that wakes between 3 and 4 finds its directory going away under it. It gets errors, never
+//! other data: files are opened only under names that were announced, names are never used twice, and
+//! every byte is verified.
+
+use std::{
+    ops::ControlFlow,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{self, RecvTimeoutError},
+    },
+    thread,
+    time::Duration,
+};
+
+use fsgather_core::lock;
+
+use crate::{
+    lifecycle::{
+        cleaning::{reasons, remove_file},
+        judgement::Removable,
+        removal,
+        removal_mark::Mark,
+        survey::{SurveyedGather, Surveyor},
+    },
+    os::directory::OwnUid,
+};
+
+/// How many directories are removed at a time. What takes time is a server's answers, one for each file, and not this
+/// host's processor.
+const AT_A_TIME: usize = 8;
+
+/// How often whoever removes is asked whether to go on.
+const ASK_EVERY: Duration = Duration::from_millis(50);
+
+/// How removing a gather directory has ended.
+pub(crate) enum Outcome {
+    /// It went by itself while it was looked at.
+    Gone,
+    Removed,
+    Alive(String),
+    /// It was left to others in the middle.
+    Unfinished,
+    Failed(String),
+}
+
+/// What happens while directories are removed.
+pub(crate) enum Removing<'a> {
+    /// It goes on.
+    Goes,
+    /// This one is done with.
+    Ended(&'a SurveyedGather, Outcome),
+}
+
+/// Removes gather directories, several at a time, by the protocol above. `on` is told what happens, here and one after
+/// the other, and may stop it: then what was begun is left as it is.
+pub(crate) fn remove_all(
+    surveyor: &Surveyor,
+    gathers: &[SurveyedGather],
+    what: &str,
+    on: &mut dyn FnMut(Removing<'_>) -> ControlFlow<()>,
+) {
+    let is_stopped = AtomicBool::new(false);
+    let is_enough = || is_stopped.load(Ordering::Relaxed);
+    let queue = Mutex::new(gathers.iter());
+    let next = || lock(&queue).next().filter(|_| !is_enough());
+    thread::scope(|scope| {
+        // Nobody runs ahead of what is told of it.
+        let (sender, ended) = mpsc::sync_channel(AT_A_TIME);
+        for _ in 0..AT_A_TIME.min(gathers.len()) {
+            let sender = sender.clone();
+            let work = || {
+                let sender = sender;
+                while let Some(gather) = next() {
+                    let outcome = remove(surveyor, gather, what, true, &is_enough);
+                    // It is listened to until all have ended.
+                    let _ = sender.send((gather, outcome));
+                }
+            };
+            let thread = thread::Builder::new().name("fsgather-remove".into());
+            if let Err(error) = thread.spawn_scoped(scope, work) {
+                tracing::debug!(%error, "one thread less for removing");
+            }
+        }
+        drop(sender);
+        loop {
+            let told = match ended.recv_timeout(ASK_EVERY) {
+                Ok((gather, outcome)) => on(Removing::Ended(gather, outcome)),
+                Err(RecvTimeoutError::Timeout) => on(Removing::Goes),
+                Err(RecvTimeoutError::Disconnected) => break,
+            };
+            is_stopped.fetch_or(told.is_break(), Ordering::Relaxed);
+        }
+    });
+    // Where no thread could be started.
+    while let Some(gather) = next() {
+        let outcome = remove(surveyor, gather, what, true, &is_enough);
+        let told = on(Removing::Ended(gather, outcome));
+        is_stopped.fetch_or(told.is_break(), Ordering::Relaxed);
+    }
+}
+
+/// Removes one gather directory by the protocol above. The removal is left to others when `is_enough` says so.
+pub(crate) fn remove(
+    surveyor: &Surveyor,
+    gather: &SurveyedGather,
+    what: &str,
+    patient: bool,
+    is_enough: &dyn Fn() -> bool,
+) -> Outcome {
+    let own = OwnUid(gather.uid);
+    let Some(rendezvous) = gather.path.parent() else {
+        return Outcome::Failed("it has no parent directory".into());
+    };
+    let what = format!("{what}, uid {},", own.0);
+    let is_gone = gather.leaves_nobody();
+    let mark = match Mark::leave(rendezvous, gather.id, &what, &surveyor.me, is_gone) {
+        Ok(mark) => mark,
+        Err(error) => return Outcome::Failed(format!("it cannot be condemned: {error}")),
+    };
+    let take_back = || {
+        if let Err(error) = mark.take_back() {
+            tracing::warn!("a mark beside {} stays: {error}", gather.path.display());
+        }
+    };
+    let now = match surveyor.look_again(gather) {
+        // Somebody else has removed it meanwhile.
+        None => {
+            take_back();
+            return Outcome::Gone;
+        }
+        Some(now) if now.judgement.removable != Removable::Yes || now.uid != gather.uid => {
+            take_back();
+            return Outcome::Alive(now.judgement.reason);
+        }
+        Some(now) => now,
+    };
+    let removal = removal::remove_abandoned(&gather.path, own, patient, is_enough);
+    if !removal.is_complete() {
+        take_back();
+        return if is_enough() {
+            Outcome::Unfinished
+        } else {
+            Outcome::Failed(reasons(&removal))
+        };
+    }
+    for name in &gather.beside.detours {
+        if let Err(reason) = remove_file(&rendezvous.join(name), own) {
+            tracing::debug!(name, reason, "a message beside it stays");
+        }
+    }
+    if now.leaves_nobody() {
+        take_back();
+        // Those of cleaners that were cut short, too.
+        for name in &gather.beside.marks {
+            if let Err(reason) = remove_file(&rendezvous.join(name), own) {
+                tracing::debug!(name, reason, "a mark stays");
+            }
+        }
+    } else {
+        mark.say(rendezvous, gather.id, &what, &surveyor.me);
+    }
+    Outcome::Removed
+}

@@ -1,0 +1,226 @@
+//! Counts what a gather directory holds, without following a link or opening a file: [`Contents`].
+
+use std::{
+    collections::BTreeSet,
+    io,
+    os::fd::OwnedFd,
+    path::Path,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use fsgather_core::Rank;
+use rustix::fs::{CWD, FileType};
+
+use crate::{
+    directory::gather_dir::is_not_seen,
+    lifecycle::inventory::{self, Kind, Part, Table},
+    os::listing::{self, Facts},
+};
+
+/// What was seen in one look.
+#[derive(Clone, Debug)]
+pub(crate) struct Contents {
+    /// The owner, as the server shows it.
+    pub(crate) uid: u32,
+    /// The last change of anything.
+    pub(crate) changed: SystemTime,
+    /// The latest beat and when it was made.
+    pub(crate) beat: Option<(u64, SystemTime)>,
+    pub(crate) finished: bool,
+    pub(crate) aborted: bool,
+    pub(crate) payload_files: u64,
+    pub(crate) payload_bytes: u64,
+    /// Payloads that somebody may have been told of, or that ranks other than 0 may be writing. What rank
+    /// 0 was writing does not count: with rank 0 gone nobody can be told of it.
+    pub(crate) payloads_in_use: u64,
+    /// Ranks that have payloads here.
+    pub(crate) ranks: BTreeSet<Rank>,
+    /// Messages between ranks.
+    pub(crate) messages: u64,
+    /// Whether there is nothing but directories and, perhaps, an owner record.
+    pub(crate) is_bare: bool,
+    pub(crate) bytes: u64,
+    pub(crate) inodes: u64,
+    /// Something that is not ours, in words.
+    pub(crate) stranger: Option<String>,
+}
+
+impl Contents {
+    /// Looks into a gather directory.
+    pub(crate) fn of(path: &Path) -> io::Result<Self> {
+        Self::with_table(path, inventory::gather_directory)
+    }
+
+    /// Looks into any directory of which a table says what is ours.
+    pub(crate) fn with_table(path: &Path, table: Table) -> io::Result<Self> {
+        let directory = listing::open(CWD, path)?;
+        let found = listing::examine_open(&directory)?;
+        let mut contents = Self {
+            uid: found.uid,
+            changed: UNIX_EPOCH,
+            beat: None,
+            finished: false,
+            aborted: false,
+            payload_files: 0,
+            messages: 0,
+            is_bare: true,
+            payload_bytes: 0,
+            payloads_in_use: 0,
+            ranks: BTreeSet::new(),
+            bytes: 0,
+            inodes: 0,
+            stranger: None,
+        };
+        contents.count(&found);
+        contents.look(&directory, table)?;
+        Ok(contents)
+    }
+
+    fn look(&mut self, directory: &OwnedFd, table: Table) -> io::Result<()> {
+        for name in listing::names_of(directory)? {
+            let part = match &name {
+                Ok(name) => table(name),
+                Err(_) => None,
+            };
+            let name = name.unwrap_or_else(|shown| shown);
+            let Some(part) = part else {
+                self.is_bare = false;
+                if inventory::is_lingering(&name) {
+                    self.note_lingering(directory, &name);
+                } else {
+                    self.stranger = Some(format!("{name:?}, which fsgather has not written"));
+                }
+                continue;
+            };
+            let found = match listing::examine(directory, Path::new(&name)) {
+                Ok(found) => found,
+                // Gone since it was listed.
+                Err(error) if is_not_seen(&error) => continue,
+                Err(error) => return Err(error),
+            };
+            let (wanted, what) = match part {
+                Part::Directory(_) => (FileType::Directory, "directory"),
+                Part::File(_) => (FileType::RegularFile, "file"),
+            };
+            if found.kind != wanted || found.uid != self.uid {
+                let uid = self.uid;
+                self.stranger = Some(format!("{name:?}, which is no {what} of uid {uid}"));
+                continue;
+            }
+            self.count(&found);
+            match part {
+                Part::Directory(table) => match listing::open(directory, Path::new(&name)) {
+                    Ok(below) => self.look(&below, table)?,
+                    Err(error) if is_not_seen(&error) => {}
+                    Err(error) => return Err(error),
+                },
+                Part::File(kind) => self.note(kind, &found),
+            }
+        }
+        Ok(())
+    }
+
+    /// A file that a client has hidden instead of removing it: somebody may have it open, as if it were a
+    /// payload.
+    fn note_lingering(&mut self, directory: &OwnedFd, name: &str) {
+        let found = listing::examine(directory, Path::new(name));
+        if let Ok(found) = found
+            && found.kind == FileType::RegularFile
+            && found.uid == self.uid
+        {
+            self.count(&found);
+            self.payloads_in_use += 1;
+        }
+    }
+
+    fn count(&mut self, found: &Facts) {
+        self.inodes += 1;
+        self.changed = self.changed.max(found.changed);
+        if found.kind == FileType::RegularFile {
+            self.bytes += found.len;
+        }
+    }
+
+    fn note(&mut self, kind: Kind, found: &Facts) {
+        self.is_bare &= kind == Kind::Owner;
+        match kind {
+            Kind::Beat(counter) => {
+                self.beat = self.beat.max(Some((counter, found.changed)));
+            }
+            Kind::Finished => self.finished = true,
+            Kind::Aborted => self.aborted = true,
+            Kind::Staged(name) | Kind::Payload(name) => {
+                self.payload_files += 1;
+                self.payload_bytes += found.len;
+                self.ranks.insert(name.rank());
+                if matches!(kind, Kind::Payload(_)) || name.rank() != Rank::ZERO {
+                    self.payloads_in_use += 1;
+                }
+            }
+            Kind::Message => self.messages += 1,
+            Kind::Owner | Kind::Other => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use fsgather_core::{ChannelId, Epoch};
+
+    use crate::{layout::PayloadName, payload::collect::tests::gather_dir};
+
+    use super::*;
+
+    fn name(rank: u32) -> String {
+        PayloadName::new(ChannelId::WORLD, Epoch::FIRST, Rank::new(rank), 9).to_string()
+    }
+
+    #[test]
+    fn what_is_there_is_counted() {
+        let (_place, directory) = gather_dir();
+        let (staging, payloads) = (directory.staging(), directory.payloads());
+        for (path, len) in [
+            (payloads.join(name(0)), 100),
+            (payloads.join(name(2)), 50),
+            (staging.join(name(0)), 7),
+            (staging.join(name(2)), 3),
+            (directory.path().join("beat-00000000000000000004"), 0),
+            (directory.path().join("beat-00000000000000000005"), 0),
+        ] {
+            std::fs::write(path, vec![0; len]).unwrap();
+        }
+        directory.mark_finished().unwrap();
+        let seen = Contents::of(directory.path()).unwrap();
+        assert_eq!((seen.payload_files, seen.payload_bytes), (4, 160));
+        assert_eq!(seen.payloads_in_use, 3, "all but what rank 0 writes");
+        assert_eq!(seen.ranks.len(), 2);
+        assert_eq!(seen.beat.unwrap().0, 5);
+        assert!(seen.finished && !seen.aborted);
+        // The directory, two in it, the owner record, four payloads, two beats, one mark.
+        assert_eq!(seen.inodes, 11);
+        assert_eq!(seen.stranger, None);
+    }
+
+    #[test]
+    fn strangers_are_noticed_and_not_looked_into() {
+        let (_place, directory) = gather_dir();
+        let elsewhere = tempfile::tempdir().unwrap();
+        std::fs::write(elsewhere.path().join(name(1)), b"12345").unwrap();
+        for (target, link) in [
+            (elsewhere.path().join(name(1)), name(3)),
+            (elsewhere.path().to_owned(), "thesis".into()),
+        ] {
+            let link = directory.payloads().join(link);
+            symlink(target, &link).unwrap();
+            let seen = Contents::of(directory.path()).unwrap();
+            assert!(seen.stranger.is_some());
+            assert_eq!(seen.payload_files, 0);
+            std::fs::remove_file(link).unwrap();
+        }
+        std::fs::create_dir(directory.payloads().join(name(1))).unwrap();
+        let seen = Contents::of(directory.path()).unwrap();
+        assert!(seen.stranger.unwrap().contains("no file of uid"));
+    }
+}

@@ -1,0 +1,454 @@
+//! Calls that may hang, on a thread of their own: [`Janitor`], and the [`Care`] of one directory.
+
+use std::{
+    collections::BTreeMap,
+    fmt, io,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use fsgather_core::{Deadline, Error, StorageCause, lock};
+
+use crate::{
+    directory::gather_dir::GatherDir,
+    layout::{self, GatherEntry, PayloadName},
+    lifecycle::{judgement::Rules, neighbours::Neighbours, removal_mark, sweeping::Sweep},
+    os::{file, listing, remove},
+    payload::writer::PayloadId,
+};
+
+/// How long [`Care::finish`] waits for a thread that may hang in a file call.
+const LAST_WAIT: Duration = Duration::from_secs(2);
+
+/// Which directory an order is about.
+type Number = u64;
+
+enum Order {
+    Begin(Number, Box<Work>),
+    Reclaim(Number, PayloadName),
+    ReclaimOf(Number, PayloadId),
+    Sweep(Number, Option<String>),
+    /// Nothing more is to be done for a directory. Who waits for that sees the sender go.
+    End(Number, Sender<()>),
+    Stop,
+}
+
+/// A thread that renews the beats of gather directories and removes payloads that nobody needs any more, so
+/// that no file call of that kind ever keeps a caller waiting. One for any number of directories.
+///
+/// It ends with the last of its handles and [cares](Care); in a forked child that does nothing.
+#[derive(Clone)]
+pub struct Janitor {
+    thread: Arc<Thread>,
+}
+
+/// The thread, as those see it who give it orders.
+struct Thread {
+    /// Taken to end it.
+    orders: Mutex<Sender<Order>>,
+    next: AtomicU64,
+    /// Whether it was waited for in vain the last time.
+    hangs: AtomicBool,
+    /// Closed by the thread when it ends.
+    end: Mutex<Receiver<()>>,
+    handle: Option<JoinHandle<()>>,
+    process: u32,
+}
+
+impl Janitor {
+    /// Starts the thread; errors name the directory that it is needed for.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Storage`] when no thread can be started.
+    pub fn start(first: &GatherDir) -> Result<Self, Error> {
+        let (orders, to_do) = mpsc::channel();
+        let (ending, end) = mpsc::channel();
+        let handle = thread::Builder::new()
+            .name("fsgather-files".into())
+            .spawn(move || {
+                attend(&to_do);
+                drop(ending);
+            })
+            .map_err(|error| Error::storage("start a thread for", first.path(), &error))?;
+        Ok(Self {
+            thread: Arc::new(Thread {
+                orders: Mutex::new(orders),
+                next: AtomicU64::new(0),
+                hangs: AtomicBool::new(false),
+                end: Mutex::new(end),
+                handle: Some(handle),
+                process: std::process::id(),
+            }),
+        })
+    }
+
+    /// Takes care of a directory from now on. Its owner gives the period of its beat; others give `None`.
+    #[must_use = "it ends when it is dropped"]
+    pub fn care_for(&self, directory: GatherDir, beat: Option<Duration>) -> Care {
+        let number = self.thread.next.fetch_add(1, Ordering::Relaxed);
+        let condemned = Arc::new(Mutex::new(None));
+        let is_ending = Arc::new(AtomicBool::new(false));
+        let work = Work {
+            directory,
+            beat: beat.map(|period| (period, Instant::now())),
+            condemned: Arc::clone(&condemned),
+            is_ending: Arc::clone(&is_ending),
+            counter: 0,
+            has_warned: false,
+            sweeping: None,
+            sweep_again: None,
+        };
+        self.thread.order(Order::Begin(number, Box::new(work)));
+        Care {
+            thread: Some(Arc::clone(&self.thread)),
+            number,
+            condemned,
+            is_ending,
+        }
+    }
+}
+
+impl Thread {
+    fn order(&self, order: Order) {
+        // The thread ends before its channel does only when it is told to.
+        let _ = lock(&self.orders).send(order);
+    }
+
+    fn is_foreign(&self) -> bool {
+        self.process != std::process::id()
+    }
+
+    /// Waits for something that the thread says by dropping the other end, but not for ever, and for all
+    /// directories together only once.
+    fn await_end(&self, of: &Receiver<()>) -> bool {
+        let limit = if self.hangs.load(Ordering::Relaxed) {
+            Duration::ZERO
+        } else {
+            LAST_WAIT
+        };
+        // Nothing is ever sent.
+        let in_time = of.recv_timeout(limit) != Err(RecvTimeoutError::Timeout);
+        if !self.hangs.swap(!in_time, Ordering::Relaxed) && !in_time {
+            tracing::warn!("a file call hangs; leaving its thread behind");
+        }
+        in_time
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        // A forked child has the handle but not the thread.
+        if self.is_foreign() {
+            return;
+        }
+        self.order(Order::Stop);
+        if self.await_end(&lock(&self.end))
+            && let Some(handle) = self.handle.take()
+            && handle.join().is_err()
+        {
+            tracing::warn!("the thread for files has panicked");
+        }
+    }
+}
+
+impl fmt::Debug for Janitor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Janitor").finish_non_exhaustive()
+    }
+}
+
+/// That a [`Janitor`] takes care of a directory, until [`finish`](Self::finish) or drop.
+pub struct Care {
+    /// Gone once it has ended.
+    thread: Option<Arc<Thread>>,
+    number: Number,
+    condemned: Arc<Mutex<Option<Error>>>,
+    /// Has what need not be done come to an end.
+    is_ending: Arc<AtomicBool>,
+}
+
+impl Care {
+    fn order(&self, order: impl FnOnce(Number) -> Order) {
+        if let Some(thread) = &self.thread {
+            thread.order(order(self.number));
+        }
+    }
+
+    /// Has a payload removed, some time soon. Failures are logged.
+    pub fn reclaim(&self, name: PayloadName) {
+        self.order(|number| Order::Reclaim(number, name));
+    }
+
+    /// Has the payload of a rank that has gone removed, some time soon. Failures are logged.
+    pub fn reclaim_of(&self, id: PayloadId) {
+        self.order(|number| Order::ReclaimOf(number, id));
+    }
+
+    /// Has gather directories that earlier attempts at a job have left beside this one removed, some time
+    /// soon; those that ranks may still read from, once they do not.
+    ///
+    /// Removed are directories of this user's whose owners are proved to be gone, whatever the attempt
+    /// and world size. Failures are logged.
+    pub fn sweep(&self, job: Option<String>) {
+        self.order(|number| Order::Sweep(number, job));
+    }
+
+    /// Whether the directory may still be used.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Storage`] once somebody has taken the directory for abandoned and condemned it, or it has
+    /// vanished.
+    pub fn check(&self) -> Result<(), Error> {
+        lock(&self.condemned).clone().map_or(Ok(()), Err)
+    }
+
+    /// Ends it after what has been asked for so far, but for a sweep that takes longer: the rest of that is left to
+    /// a later one. A thread that hangs in a file call is not waited for longer than 2 seconds. Returns whether
+    /// all has been done.
+    #[must_use = "it tells whether something was left behind"]
+    pub fn finish(mut self) -> bool {
+        self.end()
+    }
+
+    fn end(&mut self) -> bool {
+        let Some(thread) = self.thread.take() else {
+            return true;
+        };
+        if thread.is_foreign() {
+            return false;
+        }
+        self.is_ending.store(true, Ordering::Relaxed);
+        let (ending, end) = mpsc::channel();
+        thread.order(Order::End(self.number, ending));
+        thread.await_end(&end)
+    }
+}
+
+impl Drop for Care {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl fmt::Debug for Care {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Care")
+            .field("condemned", &self.condemned)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the thread does, until it is told to stop.
+fn attend(to_do: &Receiver<Order>) {
+    let mut all: BTreeMap<Number, Box<Work>> = BTreeMap::new();
+    loop {
+        let now = Instant::now();
+        for work in all.values_mut() {
+            work.beat_if_due(now);
+        }
+        let next = all.values().filter_map(|work| work.next_beat()).min();
+        let order = match next {
+            // Between two entries of a sweep there is time for everything else.
+            _ if all.values().any(|work| work.sweeping.is_some()) => match to_do.try_recv() {
+                Ok(order) => Ok(order),
+                Err(TryRecvError::Disconnected) => Err(RecvTimeoutError::Disconnected),
+                Err(TryRecvError::Empty) => {
+                    for work in all.values_mut() {
+                        work.go_on_sweeping();
+                    }
+                    Err(RecvTimeoutError::Timeout)
+                }
+            },
+            None => to_do.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(next) => to_do.recv_timeout(next.saturating_duration_since(Instant::now())),
+        };
+        match order {
+            Ok(Order::Begin(number, work)) => {
+                all.insert(number, work);
+            }
+            Ok(Order::Reclaim(number, name)) => {
+                if let Some(work) = all.get(&number)
+                    && let Err(error) = work.directory.reclaim(name)
+                {
+                    tracing::warn!("{error}");
+                }
+            }
+            Ok(Order::ReclaimOf(number, id)) => {
+                if let Some(work) = all.get(&number)
+                    && let Err(error) = work.directory.reclaim_of(id)
+                {
+                    tracing::warn!("{error}");
+                }
+            }
+            Ok(Order::Sweep(number, job)) => {
+                if let Some(work) = all.get_mut(&number) {
+                    work.sweep(job);
+                }
+            }
+            Ok(Order::End(number, ending)) => {
+                if let Some(mut work) = all.remove(&number) {
+                    work.end_sweeping();
+                }
+                drop(ending);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(Order::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+/// What the thread knows of one directory.
+struct Work {
+    directory: GatherDir,
+    /// How often its beat is renewed, and when next.
+    beat: Option<(Duration, Instant)>,
+    condemned: Arc<Mutex<Option<Error>>>,
+    is_ending: Arc<AtomicBool>,
+    counter: u64,
+    has_warned: bool,
+    /// A sweep that is not through yet.
+    sweeping: Option<(Sweep, Option<String>)>,
+    /// When to sweep again, and for which job.
+    sweep_again: Option<(Instant, Option<String>)>,
+}
+
+impl Work {
+    fn next_beat(&self) -> Option<Instant> {
+        self.beat.map(|(_, next)| next)
+    }
+
+    fn beat_if_due(&mut self, now: Instant) {
+        let Some((period, next)) = self.beat else {
+            return;
+        };
+        if now < next {
+            return;
+        }
+        // First, so that no beat is left in the wrong place.
+        let replaced = self.directory.check_place();
+        let is_first = self.counter == 0;
+        let is_there = replaced.is_err() || self.renew();
+        // Nobody takes for abandoned what has just been made.
+        if !is_first {
+            self.look_for_condemnation();
+        }
+        if let Err(error) = replaced {
+            lock(&self.condemned).get_or_insert(error);
+        }
+        if !is_there {
+            self.condemn("it has vanished: somebody has removed it".into());
+        }
+        self.sweep_if_due();
+        self.beat = Some((period, Deadline::after(Instant::now(), period).at()));
+    }
+
+    fn sweep_if_due(&mut self) {
+        if let Some((at, job)) = self.sweep_again.take() {
+            if Instant::now() >= at {
+                self.sweep(job);
+            } else {
+                self.sweep_again = Some((at, job));
+            }
+        }
+    }
+
+    /// Begins a sweep; one that is not through yet begins anew.
+    fn sweep(&mut self, job: Option<String>) {
+        let Some(rendezvous) = self.directory.path().parent() else {
+            return;
+        };
+        let own = Some(self.directory.facts().id);
+        match Sweep::begin(rendezvous, own, job.as_deref(), Rules::default()) {
+            Ok(sweep) => self.sweeping = sweep.map(|sweep| (sweep, job)),
+            Err(error) => tracing::debug!("cannot sweep: {error}"),
+        }
+    }
+
+    /// Looks at one more entry, if a sweep is not through yet.
+    fn go_on_sweeping(&mut self) {
+        let Some((mut sweep, job)) = self.sweeping.take() else {
+            return;
+        };
+        if sweep.go_on(&|| self.is_ending.load(Ordering::Relaxed)) {
+            self.sweeping = Some((sweep, job));
+        } else if sweep.is_unfinished() {
+            let at = Deadline::after(Instant::now(), Rules::default().readers).at();
+            self.sweep_again = Some((at, job));
+        }
+    }
+
+    /// Gives a sweep that is not through yet its share, no more.
+    fn end_sweeping(&mut self) {
+        while let Some((sweep, _)) = &self.sweeping
+            && !sweep.has_had_its_share()
+        {
+            self.go_on_sweeping();
+        }
+    }
+
+    /// Writes the next beat, then removes the one before; whether the directory is still there.
+    fn renew(&mut self) -> bool {
+        let path = |counter| {
+            self.directory
+                .path()
+                .join(GatherEntry::Beat(counter).to_string())
+        };
+        let write = || file::write_new(&path(self.counter), self.directory.file_mode(), b"", false);
+        let unlink_last = || match self.counter.checked_sub(1) {
+            None => Ok(()),
+            Some(before) => remove::unlink(&path(before)),
+        };
+        let result = match write() {
+            // The one before gives its room to the next.
+            Err(error) if file::is_lack_of_room(&error) => unlink_last().and_then(|()| write()),
+            done => done.and_then(|()| unlink_last()),
+        };
+        self.counter += 1;
+        let Err(error) = result else {
+            return true;
+        };
+        if !self.has_warned {
+            self.has_warned = true;
+            tracing::warn!(path = %self.directory.path().display(), %error, "cannot renew the beat");
+        }
+        // Creating a file is asked of the server, whatever the client remembers.
+        let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+        !(is_gone(&error)
+            && listing::examine_path(self.directory.path()).is_err_and(|error| is_gone(&error)))
+    }
+
+    fn look_for_condemnation(&self) {
+        let Some(rendezvous) = self.directory.path().parent() else {
+            return;
+        };
+        let (id, own) = (self.directory.facts().id, self.directory.own());
+        let stem = layout::condemned_stem(id);
+        let marks = listing::names_if(rendezvous, &|name| name.starts_with(&stem));
+        let marks = Neighbours::among(&marks.unwrap_or_default())
+            .beside(id)
+            .marks;
+        let Some((mark, by)) = removal_mark::condemned_by(rendezvous, &marks, id, own) else {
+            return;
+        };
+        self.condemn(format!(
+            "condemned by {by}: it was taken for abandoned ({mark})"
+        ));
+    }
+
+    fn condemn(&self, why: String) {
+        let cause = StorageCause::described(why);
+        let error = Error::storage("use", self.directory.path(), cause);
+        lock(&self.condemned).get_or_insert(error);
+    }
+}
+
+#[cfg(test)]
+#[path = "janitor_tests.rs"]
+mod tests;

@@ -1,0 +1,100 @@
+//! Names of what may lie about beside gather directories, of other programs too: [`LeftoverKind`]. Pure.
+
+use crate::lifecycle::inventory::{Kind, Part};
+
+/// What kind of file or directory was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeftoverKind {
+    /// A record of rank 0 of a world that never formed, or that crashed while it did.
+    Record,
+    /// A file that was to show whether files can be written.
+    Probe,
+    /// A mark whose gather directory is gone.
+    Mark,
+    /// A last word that could not be left in its gather directory.
+    Message,
+    /// `data_to_gather_*.pkl`: a payload of the Python original, whose ranks have crashed.
+    PythonOriginal,
+    /// `.dist_test`: temporary files of mmengine.
+    Mmengine,
+    /// What fsgather does not write, where it keeps its own: it is shown, and never touched.
+    Stranger,
+}
+
+impl LeftoverKind {
+    /// The word for it: `record`, `probe`, `mark`, `message`, `python-original`, `mmengine` or `stranger`.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Record => "record",
+            Self::Probe => "probe",
+            Self::Mark => "mark",
+            Self::Message => "message",
+            Self::PythonOriginal => "python-original",
+            Self::Mmengine => "mmengine",
+            Self::Stranger => "stranger",
+        }
+    }
+}
+
+/// The directory in the working directory that mmengine keeps temporary files in.
+pub(crate) const DIST_TEST: &str = ".dist_test";
+
+/// Whether `name` is `data_to_gather_<seconds>_<salt>_<rank>.pkl`.
+pub(crate) fn is_of_python_original(name: &str) -> bool {
+    let Some(numbers) = name
+        .strip_prefix("data_to_gather_")
+        .and_then(|rest| rest.strip_suffix(".pkl"))
+    else {
+        return false;
+    };
+    numbers.split('_').count() == 3 && numbers.split('_').all(is_number)
+}
+
+/// What lies in `.dist_test`: directories `tmp` and eight characters, as `tempfile.mkdtemp` makes them.
+pub(crate) fn dist_test(name: &str) -> Option<Part> {
+    let salt = name.strip_prefix("tmp")?;
+    let is_salt = salt
+        .bytes()
+        .all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_'));
+    (is_salt && salt.len() == 8).then_some(Part::Directory(parts))
+}
+
+/// What lies in those: `part_<rank>.pkl`.
+fn parts(name: &str) -> Option<Part> {
+    let rank = name.strip_prefix("part_")?.strip_suffix(".pkl")?;
+    is_number(rank).then_some(Part::File(Kind::Other))
+}
+
+fn is_number(text: &str) -> bool {
+    (1..=20).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_others_are_told_exactly() {
+        assert!(is_of_python_original(
+            "data_to_gather_1795232016_1598263297_12.pkl"
+        ));
+        for strange in [
+            "data_to_gather_1_2.pkl",
+            "data_to_gather_1_2_3_4.pkl",
+            "data_to_gather_1_2_x.pkl",
+            "data_to_gather_1_2_3.pkl.bak",
+            "data_to_gather_1__3.pkl",
+            "my_data_to_gather_1_2_3.pkl",
+        ] {
+            assert!(!is_of_python_original(strange), "{strange}");
+        }
+        assert!(dist_test("tmpab12_xyz").is_some() && parts("part_3.pkl").is_some());
+        for strange in ["tmpAB12_xyz", "tmpab12_xy", "tmp", "results"] {
+            assert!(dist_test(strange).is_none(), "{strange}");
+        }
+        for strange in ["part_.pkl", "part_3.pkl.tmp", "best.pkl"] {
+            assert!(parts(strange).is_none(), "{strange}");
+        }
+    }
+}

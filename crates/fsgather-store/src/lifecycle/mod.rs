@@ -1,0 +1,29 @@
+//! The end of a gather directory, by its owner or after a crash: looked at, judged, removed.
+//!
+//! - `janitor`: the thread that beats and removes while its owner works: [`janitor::Janitor`].
+//! - `removal`: a gather directory is taken away: [`removal::Removal`].
+//! - `inventory`: the names in it that are ours; pure.
+//! - `contents`: what it holds, counted: [`contents::Contents`].
+//! - `survey`: what lies in a directory, looked at and left as it is: [`survey::Surveyor`].
+//! - `leftover`: what lies there beside gather directories: [`leftover::Leftover`].
+//! - `leftover_kind`: its names, those of other programs too; pure: [`leftover_kind::LeftoverKind`].
+//! - `neighbours`: which of it belongs to a gather directory: [`neighbours::Neighbours`].
+//! - `judgement`: whether a gather directory is alive, and may go; pure: [`judgement::assess`].
+//! - `abandoned`: those that nobody needs are removed, several at a time.
+//! - `removal_mark`: the mark that tells their owner by whom: [`removal_mark::Mark`].
+//! - `cleaning`: what crashes have left is removed, when a user asks: [`cleaning::clean`].
+//! - `sweeping`: what earlier attempts of the job have left is removed: [`sweeping::Sweep`].
+
+pub(crate) mod abandoned;
+pub(crate) mod cleaning;
+pub(crate) mod contents;
+pub(crate) mod inventory;
+pub(crate) mod janitor;
+pub(crate) mod judgement;
+pub(crate) mod leftover;
+pub(crate) mod leftover_kind;
+pub(crate) mod neighbours;
+pub(crate) mod removal;
+pub(crate) mod removal_mark;
+pub(crate) mod survey;
+pub(crate) mod sweeping;

@@ -1,0 +1,259 @@
+use std::os::unix::fs::symlink;
+
+use crate::{
+    GatherDir, check_writable, directory::owner::tests::record, lifecycle::judgement::GatherState,
+    make_rendezvous, payload::collect::tests::gather_dir,
+};
+
+use super::*;
+
+const OLD: Rules = Rules {
+    older_than: Duration::ZERO,
+    watch: Duration::ZERO,
+    readers: Duration::ZERO,
+};
+
+fn surveyor() -> Surveyor {
+    Surveyor::new(Rules::default()).unwrap()
+}
+
+/// A rendezvous directory in a place, and a gather directory in it whose owner is `process`.
+fn made_by(place: &Path, salt: u32, process: ProcessId) -> GatherDir {
+    let rendezvous = make_rendezvous(place).unwrap();
+    let own = check_writable(&rendezvous).unwrap();
+    let mut owner = record(salt);
+    owner.ranks = vec![process.clone(); 4];
+    owner.process = process;
+    GatherDir::create(&rendezvous, 0o700, &owner, own).unwrap()
+}
+
+/// A process that this one can tell has ended.
+fn ended() -> ProcessId {
+    let mut command = std::process::Command::new("true");
+    let mut child = fsgather_testkit::process::spawn(&mut command).unwrap();
+    child.wait().unwrap();
+    ProcessId {
+        pid: child.id(),
+        ..this_process().unwrap()
+    }
+}
+
+fn elsewhere() -> ProcessId {
+    ProcessId {
+        host: "n7".into(),
+        boot_id: "another".into(),
+        ..this_process().unwrap()
+    }
+}
+
+#[test]
+fn any_of_the_three_directories_may_be_named() {
+    let place = tempfile::tempdir().unwrap();
+    let one = made_by(place.path(), 1, this_process().unwrap());
+    made_by(place.path(), 2, ended());
+    let rendezvous = layout::rendezvous_path(place.path());
+    let gathers = |path: &Path| surveyor().survey(path).unwrap().gathers.len();
+    assert_eq!(gathers(place.path()), 2);
+    assert_eq!(gathers(&rendezvous), 2);
+    assert_eq!(gathers(one.path()), 1);
+    let link = place.path().join("link");
+    symlink(&rendezvous, &link).unwrap();
+    assert_eq!(gathers(&link), 2);
+}
+
+#[test]
+fn a_directory_without_any_of_it_is_empty_and_none_is_an_error() {
+    let place = tempfile::tempdir().unwrap();
+    let survey = surveyor().survey(place.path()).unwrap();
+    assert!(survey.gathers.is_empty() && survey.leftovers.is_empty());
+    assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 0);
+    let missing = place.path().join("missing");
+    let text = surveyor().survey(&missing).unwrap_err().to_string();
+    assert!(text.contains(missing.to_str().unwrap()), "{text}");
+    std::fs::write(&missing, b"").unwrap();
+    assert!(surveyor().survey(&missing).is_err());
+}
+
+#[test]
+fn owners_are_judged_by_what_is_seen_of_them() {
+    let place = tempfile::tempdir().unwrap();
+    for (salt, process) in [(1, this_process().unwrap()), (2, ended()), (3, elsewhere())] {
+        made_by(place.path(), salt, process);
+    }
+    let survey = surveyor().survey(place.path()).unwrap();
+    let states: Vec<GatherState> = survey
+        .gathers
+        .iter()
+        .map(|gather| gather.judgement.state)
+        .collect();
+    let expected = [GatherState::Live, GatherState::Stale, GatherState::Unknown];
+    assert_eq!(states, expected);
+    let me = this_process().unwrap();
+    let reason = &survey.gathers[0].judgement.reason;
+    assert!(reason.contains(&format!("pid {} on {}", me.pid, me.host)));
+}
+
+#[test]
+fn watching_tells_a_beat_that_changes_from_one_that_does_not() {
+    let place = tempfile::tempdir().unwrap();
+    let beating = made_by(place.path(), 1, elsewhere());
+    made_by(place.path(), 2, elsewhere());
+    let surveyor = surveyor();
+    surveyor.survey(place.path()).unwrap();
+    let beat = layout::GatherEntry::Beat(1).to_string();
+    std::fs::write(beating.path().join(beat), b"").unwrap();
+    let survey = surveyor.survey(place.path()).unwrap();
+    assert_eq!(survey.gathers[0].judgement.state, GatherState::Live);
+    assert_eq!(survey.gathers[0].judgement.reason, "its beat changes");
+    assert!(survey.gathers[0].beat_age.is_some());
+    assert_eq!(survey.gathers[1].judgement.state, GatherState::Unknown);
+}
+
+/// A directory with a payload, of an owner that has ended and of these ranks of a world of four.
+fn left_with_a_payload(place: &Path, ranks: Vec<ProcessId>) -> (GatherDir, crate::PayloadName) {
+    let rendezvous = make_rendezvous(place).unwrap();
+    let own = check_writable(&rendezvous).unwrap();
+    let mut owner = record(1);
+    owner.process = ended();
+    owner.ranks = ranks;
+    let made = GatherDir::create(&rendezvous, 0o700, &owner, own).unwrap();
+    let id = crate::PayloadId {
+        channel: fsgather_core::ChannelId::WORLD,
+        epoch: fsgather_core::Epoch::FIRST,
+        rank: fsgather_core::Rank::ZERO,
+    };
+    let writer = made.create_payload(
+        id,
+        crate::Encoding(0),
+        crate::CompressionSetting::None,
+        |_| Ok(()),
+    );
+    let name = writer.unwrap().publish().unwrap().name;
+    (made, name)
+}
+
+#[test]
+fn ranks_that_run_keep_what_their_dead_owner_has_left() {
+    let place = tempfile::tempdir().unwrap();
+    let ranks = vec![ended(), ended(), ended(), this_process().unwrap()];
+    let (made, name) = left_with_a_payload(place.path(), ranks);
+    let eager = Surveyor::new(OLD).unwrap();
+    let look = || eager.survey(place.path()).unwrap().gathers.remove(0);
+    let seen = look();
+    assert_eq!(seen.judgement.state, GatherState::Stale);
+    assert!(!seen.is_removable(), "{:?}", seen.judgement);
+    assert_eq!((seen.payload_files, seen.ranks_present), (1, 1));
+    made.reclaim(name).unwrap();
+    assert!(look().is_removable(), "there is nothing to read");
+}
+
+#[test]
+fn what_a_group_has_left_goes_when_its_own_ranks_have_ended() {
+    let place = tempfile::tempdir().unwrap();
+    left_with_a_payload(place.path(), vec![ended(), ended()]);
+    let seen = surveyor().survey(place.path()).unwrap().gathers.remove(0);
+    assert!(seen.is_removable(), "{:?}", seen.judgement);
+    let elsewhere = tempfile::tempdir().unwrap();
+    left_with_a_payload(elsewhere.path(), Vec::new());
+    let unknown = surveyor().survey(elsewhere.path()).unwrap();
+    assert!(!unknown.gathers[0].is_removable(), "{unknown:?}");
+}
+
+#[test]
+fn what_only_looks_like_ours_is_passed_over() {
+    let place = tempfile::tempdir().unwrap();
+    let rendezvous = make_rendezvous(place.path()).unwrap();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let names = [1, 2, 3].map(|salt| RendezvousEntry::Gather(record(salt).gather).to_string());
+    symlink(elsewhere.path(), rendezvous.join(&names[0])).unwrap();
+    std::fs::write(rendezvous.join(&names[1]), b"").unwrap();
+    std::fs::create_dir(rendezvous.join("gather-results")).unwrap();
+    symlink(
+        elsewhere.path(),
+        rendezvous.join("data_to_gather_1_2_3.pkl"),
+    )
+    .unwrap();
+    symlink(elsewhere.path(), place.path().join(".dist_test")).unwrap();
+    let survey = Surveyor::new(OLD).unwrap().survey(place.path()).unwrap();
+    assert!(survey.gathers.is_empty(), "{survey:?}");
+    let seen = |path: PathBuf| {
+        let mut leftovers = survey.leftovers.iter();
+        let found = leftovers.find(|leftover| leftover.path == path).unwrap();
+        assert!(!found.removable && found.kind == LeftoverKind::Stranger);
+        found.reason.clone()
+    };
+    assert_eq!(survey.leftovers.len(), 5, "{survey:?}");
+    for (path, what) in [
+        (rendezvous.join(&names[0]), "a link of "),
+        (rendezvous.join(&names[1]), "a file of "),
+        (rendezvous.join("gather-results"), "a directory of "),
+        (rendezvous.join("data_to_gather_1_2_3.pkl"), "a link of "),
+        (place.path().join(".dist_test"), "a link of "),
+    ] {
+        let reason = seen(path);
+        assert!(reason.contains(what), "{reason}");
+    }
+    assert_eq!(survey.total_bytes(), 0);
+}
+
+#[test]
+fn what_a_world_that_lives_meets_by_was_not_left() {
+    let place = tempfile::tempdir().unwrap();
+    let rendezvous = make_rendezvous(place.path()).unwrap();
+    let own = check_writable(&rendezvous).unwrap();
+    let me = this_process().unwrap();
+    let board = |poster: ProcessId| {
+        let places = vec![crate::BackendDirectory {
+            directory: rendezvous.clone(),
+            own,
+        }];
+        let key = fsgather_core::JobKey {
+            uid: own.0,
+            family: "none".into(),
+            job: None,
+            attempt: None,
+            world_size: WorldSize::ONE,
+            number: 0,
+            master: None,
+        };
+        crate::FileBackend::new(places, key.hash(), poster)
+    };
+    let (mine, dead) = (board(me.clone()), board(ended()));
+    fsgather_core::RendezvousBackend::post(&mine, b"here").unwrap();
+    fsgather_core::RendezvousBackend::post(&dead, b"there").unwrap();
+    let look = || surveyor().survey(place.path()).unwrap();
+    let survey = look();
+    assert_eq!((survey.meetings.len(), survey.leftovers.len()), (1, 1));
+    assert!(survey.meetings[0].is_forming && survey.leftovers[0].removable);
+    made_by(place.path(), 1, me);
+    assert!(!look().meetings[0].is_forming, "it has its directory");
+}
+
+#[test]
+fn leftovers_of_others_are_found_where_they_lie() {
+    let place = tempfile::tempdir().unwrap();
+    let rendezvous = make_rendezvous(place.path()).unwrap();
+    let original = "data_to_gather_1795232016_77_3.pkl";
+    std::fs::write(rendezvous.join(original), b"12345").unwrap();
+    let temporary = place.path().join(".dist_test/tmpab12_xyz");
+    std::fs::create_dir_all(&temporary).unwrap();
+    std::fs::write(temporary.join("part_0.pkl"), b"123").unwrap();
+    let survey = surveyor().survey(place.path()).unwrap();
+    let mut kinds: Vec<(&str, u64)> = survey
+        .leftovers
+        .iter()
+        .map(|leftover| (leftover.kind.word(), leftover.bytes))
+        .collect();
+    kinds.sort_unstable();
+    assert_eq!(kinds, [("mmengine", 3), ("python-original", 5)]);
+    assert!(survey.leftovers.iter().all(|leftover| !leftover.removable));
+    assert_eq!(survey.total_bytes(), 8);
+}
+
+#[test]
+fn counting_leaves_the_directory_as_it_was() {
+    let (place, directory) = gather_dir();
+    let before = listing::names(place.path()).unwrap();
+    surveyor().survey(directory.path()).unwrap();
+    assert_eq!(listing::names(place.path()).unwrap(), before);
+}

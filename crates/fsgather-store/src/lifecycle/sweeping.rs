@@ -1,0 +1,191 @@
+//! Removing what earlier attempts at a job have left, beside the later one: [`Sweep`].
+
+use std::{
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use fsgather_core::{Error, GatherId};
+
+use crate::{
+    directory::owner::job_tag,
+    layout::{self, RendezvousEntry},
+    lifecycle::{
+        abandoned::{self, Outcome},
+        cleaning,
+        judgement::{GatherState, Removable, Rules},
+        leftover::Leftover,
+        neighbours::Neighbours,
+        survey::{Found, SurveyedGather, Surveyor, View},
+    },
+    messages::detours::DetourName,
+    os::{directory::OwnUid, listing, process},
+};
+
+/// For how long a sweep goes on whatever else is to be done.
+const AT_LEAST: Duration = Duration::from_secs(1);
+
+/// How many entries it looks at then: the youngest, as a job's last attempt is among those.
+const AT_LEAST_ENTRIES: usize = 100;
+
+/// Removes the gather directories of earlier attempts at a job, in the rendezvous directory of a later one; one
+/// entry at a time, the youngest first.
+///
+/// Only those whose owners are proved to be gone, and for a job without an id only those whose owner's
+/// process is: a survivor's word is not enough where jobs cannot be told apart. What names nobody and holds nothing goes
+/// too, once nothing has changed in it for 10 minutes. Which gather directories may be the job's is told by their names:
+/// no other is looked at, however many there are.
+pub(crate) struct Sweep {
+    rendezvous: PathBuf,
+    job: Option<String>,
+    surveyor: Surveyor,
+    neighbours: Neighbours,
+    view: View,
+    /// Youngest last.
+    to_do: Vec<String>,
+    looked_at: usize,
+    began: Instant,
+    is_unfinished: bool,
+}
+
+impl Sweep {
+    /// Begins one beside the caller's `own` directory; none if there is nothing to look at.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Storage`] when `/proc` does not show this process.
+    pub(crate) fn begin(
+        rendezvous: &Path,
+        own: Option<GatherId>,
+        job: Option<&str>,
+        rules: Rules,
+    ) -> Result<Option<Self>, Error> {
+        let me = process::this_process()?;
+        let tag = job_tag(job, &me.host);
+        // Usually there is nothing but the caller's own directory: then nobody's disk is touched.
+        let is_wanted = |name: &str| may_belong_to(name, tag);
+        let names = listing::names_if(rendezvous, &is_wanted).unwrap_or_default();
+        let age = |name: &String| match RendezvousEntry::parse(name) {
+            Some(RendezvousEntry::Gather(id)) => (Some(id) != own).then_some(Some(id)),
+            Some(RendezvousEntry::Probe(_)) => Some(None),
+            None => DetourName::parse(name).map(|_| None),
+            Some(_) => None,
+        };
+        let mut to_do: Vec<(Option<GatherId>, &String)> = names
+            .iter()
+            .filter_map(|name| Some((age(name)?, name)))
+            .collect();
+        if to_do.is_empty() {
+            return Ok(None);
+        }
+        to_do.sort_unstable();
+        Ok(Some(Self {
+            rendezvous: rendezvous.to_owned(),
+            job: job.map(str::to_owned),
+            surveyor: Surveyor::new(rules)?,
+            neighbours: Neighbours::among(&names),
+            view: View::of(rendezvous),
+            to_do: to_do.into_iter().map(|(_, name)| name.clone()).collect(),
+            looked_at: 0,
+            began: Instant::now(),
+            is_unfinished: false,
+        }))
+    }
+
+    /// Whether it has been given so much that who waits for it need not wait any longer.
+    pub(crate) fn has_had_its_share(&self) -> bool {
+        self.looked_at >= AT_LEAST_ENTRIES || self.has_had_its_time()
+    }
+
+    fn has_had_its_time(&self) -> bool {
+        self.began.elapsed() >= AT_LEAST
+    }
+
+    /// Whether some are to be left for now and can be tried again.
+    pub(crate) const fn is_unfinished(&self) -> bool {
+        self.is_unfinished
+    }
+
+    /// Goes on with the next entry; whether there was one. Once it has had its time, a removal in progress is left
+    /// to others when `is_enough` says so.
+    pub(crate) fn go_on(&mut self, is_enough: &dyn Fn() -> bool) -> bool {
+        let Some(name) = self.to_do.pop() else {
+            return false;
+        };
+        self.looked_at += 1;
+        let found =
+            self.surveyor
+                .look_at_entry(&self.rendezvous, &name, &self.neighbours, self.view);
+        match found {
+            Some(Found::Gather(gather)) => self.judge(&gather, is_enough),
+            Some(Found::Leftover(leftover)) => remove_leftover(&leftover),
+            Some(Found::Meeting(_)) | None => {}
+        }
+        true
+    }
+
+    fn judge(&mut self, gather: &SurveyedGather, is_enough: &dyn Fn() -> bool) {
+        let has_job = self.job.is_some();
+        let is_same_job = gather
+            .owner
+            .as_ref()
+            .is_some_and(|owner| owner.job == self.job);
+        let is_nameless = gather.is_nameless && gather.judgement.removable == Removable::Yes;
+        let is_over = match gather.judgement.state {
+            GatherState::Stale => has_job || gather.is_owner_seen_gone(&self.surveyor.me),
+            GatherState::Finished => has_job,
+            GatherState::Unknown => {
+                // Its last sign of life may be too young.
+                self.is_unfinished |= is_same_job && has_job && gather.is_suspected;
+                false
+            }
+            GatherState::Live => false,
+        };
+        if !(is_same_job && is_over || is_nameless) {
+            return;
+        }
+        if gather.judgement.removable != Removable::Yes {
+            self.is_unfinished = true;
+            return;
+        }
+        let began = self.began;
+        let is_enough = || began.elapsed() >= AT_LEAST && is_enough();
+        let what = "a later attempt at the same job";
+        match abandoned::remove(&self.surveyor, gather, what, false, &is_enough) {
+            Outcome::Removed => {
+                tracing::info!(
+                    path = %gather.path.display(),
+                    "removed what an earlier run had left: {}", gather.judgement.reason
+                );
+            }
+            Outcome::Gone | Outcome::Unfinished => {}
+            Outcome::Alive(reason) | Outcome::Failed(reason) => {
+                tracing::debug!(path = %gather.path.display(), reason, "not swept");
+            }
+        }
+    }
+}
+
+/// Whether a name may stand for something of a job with this tag, or for something of nobody's. Pure.
+fn may_belong_to(name: &str, tag: u16) -> bool {
+    let of_gather = ["gather-", "condemned-", "detour-"]
+        .iter()
+        .find_map(|kind| name.strip_prefix(kind));
+    match of_gather {
+        // Told by its digits alone: there may be many thousands.
+        Some(rest) => layout::salt_in(rest).is_some_and(|salt| salt.tag() == tag),
+        None => name.starts_with("probe-"),
+    }
+}
+
+fn remove_leftover(leftover: &Leftover) {
+    if leftover.removable
+        && let Err(reason) = cleaning::remove_file(&leftover.path, OwnUid(leftover.uid))
+    {
+        tracing::debug!(path = %leftover.path.display(), reason, "not swept");
+    }
+}
+
+#[cfg(test)]
+#[path = "sweeping_tests.rs"]
+pub(crate) mod tests;

@@ -1,0 +1,165 @@
+//! Makes the directories through which worlds exchange messages: [`MessageDirFactory`].
+
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use fsgather_core::{Error, Mailbox, MailboxFactory, ProcessId, Rank, WorldSize, read_message};
+use uuid::Uuid;
+
+use crate::{
+    directory::{
+        gather_dir::{GatherDir, GatherFacts},
+        owner::{OwnerRecord, draw_id},
+    },
+    layout::RendezvousEntry,
+    lifecycle::{janitor::Janitor, judgement::BEAT_PERIOD},
+    messages::message_dir::{MessageDir, Role},
+    os::listing,
+    rendezvous::file_backend::BackendDirectory,
+};
+
+/// What the owner record of a directory for messages says, besides what is known here.
+#[derive(Clone, Debug)]
+pub struct MarkerOwner {
+    /// The process.
+    pub process: ProcessId,
+    /// The user's number.
+    pub uid: u32,
+    /// The user's name.
+    pub user: String,
+    /// The job, if it has a name.
+    pub job: Option<String>,
+    /// The permissions of directories.
+    pub mode: u32,
+}
+
+/// Makes and enters gather directories for messages, in the rendezvous directories where ranks meet.
+///
+/// Each world gets a directory of its own, beside those for payloads and of the same kind: with an owner
+/// record and a beat, so that it can be judged and removed like them. Rank 0 makes it in the first
+/// place where it can; the others look for it in all.
+///
+/// ```
+/// # use fsgather_core::{MailboxFactory, Rank, Retirement, WorldSize};
+/// # use fsgather_store::{
+/// #     BackendDirectory, MessageDirFactory, MarkerOwner, check_writable, make_rendezvous, this_process,
+/// # };
+/// # let place = tempfile::tempdir()?;
+/// # let directory = make_rendezvous(place.path())?;
+/// # let own = check_writable(&directory)?;
+/// # let owner = MarkerOwner {
+/// #     process: this_process()?, uid: 0, user: "me".into(), job: None, mode: 0o700,
+/// # };
+/// let office = MessageDirFactory::new(vec![BackendDirectory { directory, own }], owner);
+/// let (facts, root) = office.open(uuid::Uuid::from_u128(1), WorldSize::new(2)?)?;
+/// let member = office.enter(&facts, Rank::new(1), 7)?.ok_or("not seen")?;
+/// member.send(1, None, b"here I am")?;
+/// let letters = root.receive(true)?;
+/// assert_eq!(letters[0].body.as_deref(), Some(&b"here I am"[..]));
+/// member.retire(Retirement::Over);
+/// root.retire(Retirement::Over);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct MessageDirFactory {
+    places: Vec<BackendDirectory>,
+    owner: MarkerOwner,
+}
+
+impl MessageDirFactory {
+    /// An office with these places. Nothing is touched until it is used.
+    #[must_use]
+    pub const fn new(places: Vec<BackendDirectory>, owner: MarkerOwner) -> Self {
+        Self { places, owner }
+    }
+
+    fn make(
+        &self,
+        place: &BackendDirectory,
+        communicator: Uuid,
+        world_size: WorldSize,
+    ) -> Result<GatherDir, Error> {
+        let now = SystemTime::now();
+        let record = OwnerRecord {
+            process: self.owner.process.clone(),
+            uid: self.owner.uid,
+            user: self.owner.user.clone(),
+            job: self.owner.job.clone(),
+            world_size,
+            gather: draw_id(now, self.owner.job.as_deref(), &self.owner.process),
+            communicator,
+            created: now,
+            // Who comes is not known yet.
+            ranks: Vec::new(),
+        };
+        GatherDir::create_for_messages(&place.directory, self.owner.mode, record, place.own)
+    }
+}
+
+impl MailboxFactory for MessageDirFactory {
+    fn open(
+        &self,
+        communicator: Uuid,
+        world_size: WorldSize,
+    ) -> Result<(Vec<u8>, Arc<dyn Mailbox>), Error> {
+        let mut failure = None;
+        for place in &self.places {
+            match self.make(place, communicator, world_size) {
+                Ok(directory) => {
+                    let facts = postcard::to_stdvec(directory.facts()).map_err(|error| {
+                        Error::config(format!("where messages go cannot be told: {error}"))
+                    })?;
+                    let care =
+                        Janitor::start(&directory)?.care_for(directory.clone(), Some(BEAT_PERIOD));
+                    let its = MessageDir::new(
+                        directory,
+                        Role::Coordinator,
+                        &self.owner.process,
+                        Some(care),
+                    );
+                    its.make_host_directories()?;
+                    return Ok((facts, Arc::new(its)));
+                }
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        Err(failure.unwrap_or_else(|| {
+            Error::config("there is no directory for messages; name one with FSGATHER_DIR")
+        }))
+    }
+
+    fn enter(
+        &self,
+        facts: &[u8],
+        rank: Rank,
+        sender: u64,
+    ) -> Result<Option<Arc<dyn Mailbox>>, Error> {
+        let facts: GatherFacts = read_message(facts).map_err(|_| {
+            Error::rendezvous("found a record whose directory cannot be understood")
+        })?;
+        let name = RendezvousEntry::Gather(facts.id).to_string();
+        let holds_it = |directory: &PathBuf| {
+            // A name that is looked up before it is there may stay invisible for long.
+            listing::names_if(directory, &|other| other == name)
+                .is_ok_and(|names| !names.is_empty())
+        };
+        let Some(place) = self.places.iter().find(|place| holds_it(&place.directory)) else {
+            return Ok(None);
+        };
+        let directory = GatherDir::open(
+            &place.directory,
+            facts,
+            Rank::ZERO,
+            place.own,
+            Duration::ZERO,
+            &mut |_| Ok(()),
+        )?;
+        let role = Role::Member { rank, sender };
+        let its = MessageDir::new(directory, role, &self.owner.process, None);
+        its.make_host_directories()?;
+        Ok(Some(Arc::new(its)))
+    }
+}

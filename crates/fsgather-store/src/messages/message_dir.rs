@@ -1,0 +1,590 @@
+//! Messages as files: [`MessageDir`].
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard},
+    time::{Duration, Instant},
+};
+
+use fsgather_core::{
+    Beat, Error, Letter, Mailbox, ProcessId, Rank, Retirement, StorageCause, duration_text, lock,
+};
+
+use crate::{
+    directory::{
+        gather_dir::{self, GatherDir, is_not_seen},
+        keep_alive::TouchSchedule,
+    },
+    layout,
+    lifecycle::janitor::Care,
+    messages::{
+        detours::Detours,
+        message_file::{self, Unread},
+        names::{HostName, MarkerName},
+        reserves::Reserves,
+    },
+    os::{
+        directory, file,
+        filesystem::Class,
+        listing, remove,
+        retry_budget::{Progress, RetryBudget},
+    },
+};
+
+/// How long a message that is listed may stay unreadable: longer than clients remember what was.
+const VISIBILITY: Duration = Duration::from_secs(90);
+
+/// How long a directory may seem to be gone on a file system whose clients remember what was.
+const ABSENCE: Duration = Duration::from_secs(10);
+
+/// How long a rank that goes keeps its last message visible: longer than any clock's tick.
+const LINGER: Duration = Duration::from_millis(2500);
+
+/// The pauses between two looks, at least and at most.
+const LOCAL_PACE: (Duration, Duration) = (Duration::from_micros(100), Duration::from_millis(50));
+const NETWORK_PACE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_secs(1));
+
+/// Who uses a box.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Rank 0.
+    Coordinator,
+    /// Another rank, and which of the processes that say they are it.
+    Member { rank: Rank, sender: u64 },
+}
+
+/// One rank's messages in a gather directory.
+///
+/// Letters go to `in/<host>/`, bulletins to `out/`, signs of life to `live/<host>/`. Each file is made
+/// exclusively under a name that was never used, written once and never changed; it is sealed, so that
+/// one that is seen half written is looked at again.
+#[derive(Debug)]
+pub(crate) struct MessageDir {
+    directory: GatherDir,
+    role: Role,
+    host: HostName,
+    /// The process that made it; a forked child must not touch anything.
+    process: u32,
+    state: Mutex<State>,
+    reserves: Reserves,
+    detours: Detours,
+    care: Mutex<Option<Care>>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Messages that were handed out and are still listed.
+    read: BTreeSet<String>,
+    /// Since when listed messages have been unreadable.
+    unreadable: HashMap<String, Instant>,
+    /// Since when a directory has seemed to be gone.
+    absent: Option<Instant>,
+    /// Hosts whose letters are looked for.
+    hosts: BTreeSet<HostName>,
+    posted: BTreeMap<u64, PathBuf>,
+    beat: Option<(u64, PathBuf)>,
+    schedule: TouchSchedule,
+    changed: Instant,
+}
+
+impl MessageDir {
+    pub(crate) fn new(
+        directory: GatherDir,
+        role: Role,
+        process: &ProcessId,
+        care: Option<Care>,
+    ) -> Self {
+        let rendezvous = directory.path().parent().unwrap_or(directory.path());
+        let detours = Detours::around(directory.facts().id, rendezvous, directory.own());
+        Self {
+            detours,
+            reserves: Reserves::default(),
+            directory,
+            role,
+            host: HostName(process.host_label()),
+            process: std::process::id(),
+            state: Mutex::new(State {
+                read: BTreeSet::new(),
+                unreadable: HashMap::new(),
+                absent: None,
+                hosts: BTreeSet::new(),
+                posted: BTreeMap::new(),
+                beat: None,
+                schedule: TouchSchedule::default(),
+                changed: Instant::now(),
+            }),
+            care: Mutex::new(care),
+        }
+    }
+
+    /// Makes the directories of this host; that they exist is success.
+    ///
+    /// This comes before anybody can know of this rank, so that nobody looks for them too early.
+    pub(crate) fn make_host_directories(&self) -> Result<(), Error> {
+        self.directory.make_directory(&self.outbox())?;
+        self.directory.make_directory(&self.live(self.host))?;
+        self.set_aside();
+        Ok(())
+    }
+
+    /// Sets room aside, so that the others can still be told that the disk is full.
+    fn set_aside(&self) {
+        self.reserves
+            .fill(&self.directory, &self.outbox(), self.rank());
+    }
+
+    /// A new name for a message; every try has its own.
+    fn new_name(&self, number: u64, to: Option<Rank>) -> MarkerName {
+        let nonce = crate::os::random::fresh();
+        match self.role {
+            Role::Coordinator => MarkerName::Bulletin { number, to, nonce },
+            Role::Member { rank, sender } => MarkerName::Letter {
+                from: rank,
+                sender,
+                number,
+                nonce,
+            },
+        }
+    }
+
+    fn rank(&self) -> Rank {
+        match self.role {
+            Role::Coordinator => Rank::ZERO,
+            Role::Member { rank, .. } => rank,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Where this rank leaves its messages.
+    fn outbox(&self) -> PathBuf {
+        let path = self.directory.path();
+        match self.role {
+            Role::Coordinator => path.join(layout::OUT),
+            Role::Member { .. } => path.join(layout::IN).join(self.host.to_string()),
+        }
+    }
+
+    fn live(&self, host: HostName) -> PathBuf {
+        self.directory
+            .path()
+            .join(layout::LIVE)
+            .join(host.to_string())
+    }
+
+    fn is_local(&self) -> bool {
+        self.directory.file_system().class() == Class::Local
+    }
+
+    fn write(&self, path: &Path, body: &[u8]) -> Result<(), Error> {
+        message_file::write_in(&self.directory, path, body)
+    }
+
+    /// Whether members of a group may make names among the messages.
+    fn is_shared(&self) -> bool {
+        self.directory.facts().mode & 0o020 != 0
+    }
+
+    /// The names in a directory of messages; a directory that is gone for good is an error.
+    fn list(&self, path: &Path) -> Result<Vec<String>, Error> {
+        match listing::names(path) {
+            Ok(names) => {
+                self.lock().absent = None;
+                Ok(names)
+            }
+            Err(error) if is_not_seen(&error) => {
+                let since = *self.lock().absent.get_or_insert_with(Instant::now);
+                if !self.is_local() && since.elapsed() < ABSENCE {
+                    return Ok(Vec::new());
+                }
+                Err(Error::storage(
+                    "read messages in",
+                    path,
+                    gather_dir::is_gone("it", &error),
+                ))
+            }
+            Err(error) => Err(Error::storage("list", path, &error)),
+        }
+    }
+
+    /// Hands out the messages in a directory that were not before.
+    fn receive_in(&self, path: &Path, listed: &mut Listed) -> Result<(), Error> {
+        for name in self.list(path)? {
+            let Some((mut letter, is_for_us)) = self.incoming(&name) else {
+                continue;
+            };
+            if self.lock().read.contains(&name) {
+                listed.seen.insert(name);
+                continue;
+            }
+            if is_for_us {
+                let file = path.join(&name);
+                if self.lock().unreadable.contains_key(&name) {
+                    // The client may remember the length that the file had when it was first opened.
+                    listing::refresh(&file);
+                }
+                match message_file::read_in(&self.directory, &file) {
+                    Ok(body) => letter.body = Some(body),
+                    Err(Unread::NotOurs(_)) if self.is_shared() => continue,
+                    Err(why) => {
+                        self.not_readable(&name, &file, &why.to_string())?;
+                        continue;
+                    }
+                }
+            } else if self.is_shared() && !message_file::is_own(&self.directory, &path.join(&name))
+            {
+                continue;
+            }
+            self.lock().unreadable.remove(&name);
+            listed.seen.insert(name);
+            listed.letters.push(letter);
+        }
+        Ok(())
+    }
+
+    /// Hands out the messages in the directory that were not before.
+    fn receive_here(&self, newcomers: bool) -> Result<Vec<Letter>, Error> {
+        let mut listed = Listed::default();
+        match self.role {
+            Role::Member { .. } => {
+                let path = self.directory.path().join(layout::OUT);
+                self.receive_in(&path, &mut listed)?;
+            }
+            Role::Coordinator => {
+                let path = self.directory.path().join(layout::IN);
+                if newcomers {
+                    let names = self.list(&path)?;
+                    let hosts = names.iter().filter_map(|name| HostName::parse(name));
+                    self.lock().hosts.extend(hosts);
+                }
+                let hosts = self.lock().hosts.clone();
+                for host in hosts {
+                    self.receive_in(&path.join(host.to_string()), &mut listed)?;
+                }
+            }
+        }
+        self.lock().read = listed.seen;
+        Ok(listed.letters)
+    }
+
+    /// Hands out messages that were left elsewhere, where it is time to look for them.
+    fn receive_around(&self) -> Vec<Letter> {
+        let is_for_us = |name: &MarkerName| self.incoming(&name.to_string()).is_some();
+        let found = self.detours.messages(is_for_us).into_iter();
+        found
+            .filter_map(|(name, body)| {
+                let (mut letter, is_to_be_read) = self.incoming(&name.to_string())?;
+                letter.body = is_to_be_read.then_some(body);
+                Some(letter)
+            })
+            .collect()
+    }
+
+    /// What the name of a message to this rank says, and whether it has to be opened.
+    fn incoming(&self, name: &str) -> Option<(Letter, bool)> {
+        let letter = |from, sender, number| Letter {
+            from,
+            sender,
+            number,
+            body: None,
+        };
+        match (MarkerName::parse(name)?, self.role) {
+            (
+                MarkerName::Letter {
+                    from,
+                    sender,
+                    number,
+                    ..
+                },
+                Role::Coordinator,
+            ) => Some((letter(from, sender, number), true)),
+            (MarkerName::Bulletin { number, to, .. }, Role::Member { rank, .. }) => Some((
+                letter(Rank::ZERO, 0, number),
+                to.is_none_or(|to| to == rank),
+            )),
+            _ => None,
+        }
+    }
+
+    fn not_readable(&self, name: &str, path: &Path, why: &str) -> Result<(), Error> {
+        let now = Instant::now();
+        let since = *self.lock().unreadable.entry(name.to_owned()).or_insert(now);
+        if now.saturating_duration_since(since) < VISIBILITY {
+            tracing::trace!(path = %path.display(), why, "not readable yet");
+            return Ok(());
+        }
+        Err(Error::storage(
+            "read",
+            path,
+            StorageCause::described(format!(
+                "it is listed, but has not been readable for {}: {why}",
+                duration_text(VISIBILITY)
+            )),
+        ))
+    }
+
+    /// Removes the messages that this rank has left. Its sign of life stays: others may have to learn
+    /// from it who has ended.
+    fn take_back_all(&self) {
+        let posted = std::mem::take(&mut self.lock().posted);
+        for path in posted.into_values().chain(self.reserves.take_all()) {
+            remove::or_leave(&path);
+        }
+    }
+
+    /// Whether messages of other members are still there; when nobody can tell, they are.
+    fn has_others(&self) -> bool {
+        let path = self.directory.path().join(layout::IN);
+        let Ok(hosts) = listing::names(&path) else {
+            return true;
+        };
+        hosts
+            .iter()
+            .filter(|host| HostName::parse(host).is_some())
+            .any(|host| match listing::names(&path.join(host)) {
+                Ok(names) => names.iter().any(|name| MarkerName::parse(name).is_some()),
+                Err(error) => !is_not_seen(&error),
+            })
+    }
+
+    /// Keeps the last message visible until rank 0 has removed everything, or all clients must have seen
+    /// it. With the directory the messages beside it have lost their readers.
+    ///
+    /// Where clients go by time stamps, a message that was left within a tick of another change may stay
+    /// invisible until its writer touches the directory again; after this call nobody would.
+    fn linger(&self) {
+        let wait = if self.is_local() {
+            Duration::ZERO
+        } else {
+            LINGER
+        };
+        let mut retries = RetryBudget::new(wait);
+        let nobody: &mut Progress<'_> = &mut |_| Ok(());
+        while !listing::names(self.directory.path()).is_err_and(|error| is_not_seen(&error)) {
+            self.tend();
+            match retries.pause(nobody) {
+                Ok(true) => {}
+                Ok(false) | Err(_) => return,
+            }
+        }
+        self.detours.take_back();
+    }
+
+    /// Leaves a directory whose rank 0 is gone: the last one removes it, the others say how it is.
+    fn abandon(&self) {
+        if !self.has_others() {
+            let removal = self.directory.remove();
+            if removal.is_complete() {
+                return self.detours.remove_all();
+            }
+            tracing::debug!("{removal}");
+        }
+        if let Err(error) = self.directory.mark_aborted("rank 0 was lost or has left")
+            && self.directory.path().exists()
+        {
+            tracing::warn!("the directory for messages stays: {error}");
+        }
+    }
+}
+
+/// What a round of listings has shown.
+#[derive(Default)]
+struct Listed {
+    seen: BTreeSet<String>,
+    letters: Vec<Letter>,
+}
+
+impl Mailbox for MessageDir {
+    fn send(&self, number: u64, to: Option<Rank>, body: &[u8]) -> Result<(), Error> {
+        let new_path = || self.outbox().join(self.new_name(number, to).to_string());
+        let mut path = new_path();
+        match self.write(&path, body) {
+            Err(error) if file::is_for_lack_of_room(&error) => {
+                path = new_path();
+                self.reserves
+                    .write(
+                        &self.directory,
+                        &path,
+                        &message_file::sealed_for(&self.directory, &path, body),
+                    )
+                    .map_err(|_| error)?;
+            }
+            done => done?,
+        }
+        let mut state = self.lock();
+        state.posted.insert(number, path);
+        state.schedule = TouchSchedule::default();
+        state.changed = Instant::now();
+        Ok(())
+    }
+
+    fn detour(&self, number: u64, to: Option<Rank>, body: &[u8]) {
+        let name = self.new_name(number, to);
+        self.detours.leave(name, body);
+    }
+
+    fn look_around(&self) {
+        self.detours.look_around();
+    }
+
+    fn receive(&self, newcomers: bool) -> Result<Vec<Letter>, Error> {
+        let around = self.receive_around();
+        match self.receive_here(newcomers) {
+            Ok(letters) => Ok([letters, around].concat()),
+            // What has come another way says why, perhaps; this will be told again.
+            Err(_) if !around.is_empty() => Ok(around),
+            Err(error) => {
+                self.detours.look_around();
+                Err(error)
+            }
+        }
+    }
+    fn tend(&self) {
+        if self.is_local() {
+            return;
+        }
+        let mut state = self.lock();
+        let elapsed = state.changed.elapsed();
+        if !state.schedule.is_due(elapsed) {
+            return;
+        }
+        drop(state);
+        let outbox = self.outbox();
+        let mut paths = vec![outbox.as_path()];
+        if let Role::Member { .. } = self.role {
+            // The directory of this host may be as new as the message.
+            paths.extend(outbox.parent());
+        }
+        for path in paths {
+            if let Err(error) = directory::touch(path) {
+                tracing::debug!(path = %path.display(), %error, "cannot touch");
+            }
+        }
+    }
+
+    fn discard(&self, up_to: u64, keep: &[u64]) {
+        let gone: Vec<PathBuf> = {
+            let mut state = self.lock();
+            let numbers: Vec<u64> = state
+                .posted
+                .range(..=up_to)
+                .map(|(number, _)| *number)
+                .filter(|number| !keep.contains(number))
+                .collect();
+            let posted = &mut state.posted;
+            numbers
+                .iter()
+                .filter_map(|number| posted.remove(number))
+                .collect()
+        };
+        let has_room = !gone.is_empty();
+        for path in gone {
+            remove::or_leave(&path);
+        }
+        // What messages have given back is set aside again before somebody else takes it.
+        if has_room {
+            self.set_aside();
+        }
+    }
+
+    fn beat(&self, body: &[u8]) -> Result<(), Error> {
+        let number = self.lock().beat.as_ref().map_or(1, |(last, _)| last + 1);
+        let name = MarkerName::Beat {
+            from: self.rank(),
+            number,
+            nonce: crate::os::random::fresh(),
+        };
+        let path = self.live(self.host).join(name.to_string());
+        let before = self.lock().beat.as_ref().map(|(_, path)| path.clone());
+        match self.write(&path, body) {
+            Err(error) if file::is_for_lack_of_room(&error) => {
+                // The one before gives its room to the next.
+                before.as_deref().ok_or(error).map(remove::or_leave)?;
+                self.write(&path, body)?;
+            }
+            done => {
+                done?;
+                if let Some(before) = &before {
+                    remove::or_leave(before);
+                }
+            }
+        }
+        self.lock().beat = Some((number, path));
+        Ok(())
+    }
+
+    fn beats(&self, host: u64) -> Result<Vec<Beat>, Error> {
+        let path = self.live(HostName(host));
+        let names = match listing::names(&path) {
+            Ok(names) => names,
+            // No sign was ever shown.
+            Err(error) if is_not_seen(&error) => return Ok(Vec::new()),
+            Err(error) => return Err(Error::storage("list", path, &error)),
+        };
+        let beats = names.iter().filter_map(|name| {
+            let MarkerName::Beat { from, number, .. } = MarkerName::parse(name)? else {
+                return None;
+            };
+            // One that is being replaced may be gone already, but it was there.
+            let body = message_file::read_in(&self.directory, &path.join(name)).unwrap_or_default();
+            Some(Beat { from, number, body })
+        });
+        Ok(beats.collect())
+    }
+
+    fn retire(&self, how: Retirement) {
+        if std::process::id() != self.process {
+            return;
+        }
+        let care = lock(&self.care).take();
+        if let Some(care) = care
+            && !care.finish()
+        {
+            tracing::warn!("some files of {} may stay", self.directory.path().display());
+        }
+        match how {
+            Retirement::Over if self.role == Role::Coordinator => {
+                let removal = self.directory.remove();
+                if !removal.is_complete() {
+                    tracing::warn!("{removal}");
+                }
+                self.detours.remove_all();
+            }
+            // Rank 0 still has to read what this rank has left last.
+            Retirement::Over => self.linger(),
+            Retirement::InUse => {
+                if let Err(error) = self.directory.mark_finished() {
+                    tracing::warn!("the directory for messages stays: {error}");
+                }
+            }
+            Retirement::Deserted => {
+                self.detours.take_back();
+                self.take_back_all();
+                self.abandon();
+            }
+            Retirement::Withdrawn => {
+                self.detours.take_back();
+                self.take_back_all();
+            }
+        }
+    }
+
+    fn pace(&self) -> (Duration, Duration) {
+        if self.is_local() {
+            LOCAL_PACE
+        } else {
+            NETWORK_PACE
+        }
+    }
+
+    fn place(&self) -> String {
+        self.directory.path().display().to_string()
+    }
+}
+
+#[cfg(test)]
+#[path = "message_dir_tests.rs"]
+mod tests;

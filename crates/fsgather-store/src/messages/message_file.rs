@@ -1,0 +1,81 @@
+//! A message as one sealed file: [`write_in`] and [`read_in`] a gather directory, [`read`] elsewhere. It may be seen before it is whole.
+
+use std::{fmt, io, path::Path};
+
+use fsgather_core::{Error, GatherId};
+
+use crate::{
+    directory::gather_dir::GatherDir,
+    messages::sealed,
+    os::{directory::OwnUid, file, listing},
+};
+
+/// Why a message cannot be read, yet or at all.
+#[derive(Debug)]
+pub(crate) enum Unread {
+    /// Another user has left it, or it is no file.
+    NotOurs(OwnUid),
+    /// Anything else, which may pass.
+    NotYet(String),
+}
+
+impl fmt::Display for Unread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotOurs(own) => write!(f, "it is not a file of uid {}", own.0),
+            Self::NotYet(why) => f.write_str(why),
+        }
+    }
+}
+
+/// Where a message belongs, as its seal says it: one that lies elsewhere is not taken for one of there.
+pub(crate) fn place(id: GatherId, name: &str) -> String {
+    format!("{id}/{name}")
+}
+
+/// Reads a sealed file of this user that belongs to this place.
+pub(crate) fn read(path: &Path, own: OwnUid, place: &str) -> Result<Vec<u8>, Unread> {
+    let failed = |error: io::Error| Unread::NotYet(error.to_string());
+    let file = file::open(path).map_err(failed)?;
+    let opened = file::examine(&file).map_err(failed)?;
+    if !opened.is_regular || opened.uid != own.0 {
+        return Err(Unread::NotOurs(own));
+    }
+    if opened.len > sealed::MAX_LEN {
+        let problem = format!("its {} bytes are too many", opened.len);
+        return Err(Unread::NotYet(problem));
+    }
+    let bytes = file::read_bounded(&file, sealed::MAX_LEN).map_err(failed)?;
+    sealed::unseal(bytes, place).map_err(|error| Unread::NotYet(error.to_string()))
+}
+
+fn place_in(directory: &GatherDir, path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    place(directory.facts().id, &name)
+}
+
+/// A message as it will lie at a path in a gather directory.
+pub(crate) fn sealed_for(directory: &GatherDir, path: &Path, body: &[u8]) -> Vec<u8> {
+    sealed::seal(body, &place_in(directory, path))
+}
+
+/// Leaves a message in a gather directory.
+pub(crate) fn write_in(directory: &GatherDir, path: &Path, body: &[u8]) -> Result<(), Error> {
+    file::write_new(
+        path,
+        directory.file_mode(),
+        &sealed_for(directory, path, body),
+        directory.must_sync(),
+    )
+    .map_err(|error| Error::storage("write", path, directory.explain(&error)))
+}
+
+/// Reads a message in a gather directory.
+pub(crate) fn read_in(directory: &GatherDir, path: &Path) -> Result<Vec<u8>, Unread> {
+    read(path, directory.own(), &place_in(directory, path))
+}
+
+/// Whether a message that is not opened is one of this user, and not just a name.
+pub(crate) fn is_own(directory: &GatherDir, path: &Path) -> bool {
+    listing::examine_path(path).is_ok_and(|found| found.uid == directory.own().0)
+}

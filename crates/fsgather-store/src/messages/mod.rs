@@ -1,0 +1,17 @@
+//! Messages between ranks as files, where they cannot reach each other otherwise.
+//!
+//! - `factory`: makes what follows for a world: [`factory::MessageDirFactory`].
+//! - `message_dir`: messages left and found: [`message_dir::MessageDir`].
+//! - `names`: the names of their files; pure: [`names::MarkerName`].
+//! - `message_file`: one message as a file.
+//! - `sealed`: its bytes, which tell whether it is whole and where it belongs; pure.
+//! - `detours`: messages beside the place for them, where that cannot be used: [`detours::Detours`].
+//! - `reserves`: room for messages on a disk that is full: [`reserves::Reserves`].
+
+pub(crate) mod detours;
+pub(crate) mod factory;
+pub(crate) mod message_dir;
+pub(crate) mod message_file;
+pub(crate) mod names;
+pub(crate) mod reserves;
+pub(crate) mod sealed;

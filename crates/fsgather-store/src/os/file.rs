@@ -1,0 +1,271 @@
+//! Creating, opening, syncing and closing files: the one owner of these system calls.
+//!
+//! Files are created exclusively and never through a link. Closing is a checked call of its own, since
+//! network file systems report lack of space there at the latest, and dropping a
+//! [`File`] swallows the report.
+
+use std::{
+    fs::File,
+    io::{self, IoSlice, Read, Write},
+    os::{
+        fd::AsFd,
+        unix::fs::{FileExt, MetadataExt},
+    },
+    path::Path,
+};
+
+use fsgather_core::{Error, bytes_text};
+use rustix::{
+    fs::{CWD, Mode, OFlags},
+    io::{Errno, retry_on_intr},
+    process::{Resource, getrlimit},
+};
+
+/// Makes a new file for writing; an existing one, or a link, is an error.
+pub(crate) fn create_new(path: &Path, mode: u32) -> io::Result<File> {
+    create_new_in(CWD, path, mode)
+}
+
+/// The same in a directory that is held.
+pub(crate) fn create_new_in(directory: impl AsFd, path: &Path, mode: u32) -> io::Result<File> {
+    let directory = directory.as_fd();
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let permissions = Mode::from_raw_mode(mode);
+    let file = File::from(retry_on_intr(|| {
+        rustix::fs::openat(directory, path, flags, permissions)
+    })?);
+    // The umask takes away what sharing within a group was asked for, and what a directory has its files inherit may
+    // give more than was; some file systems have no modes.
+    let found = file.metadata()?.mode() & 0o777;
+    if found != mode
+        && let Err(errno) = rustix::fs::fchmod(&file, permissions)
+    {
+        tracing::debug!(path = %path.display(), found, %errno, "cannot set the mode");
+    }
+    Ok(file)
+}
+
+/// Opens an existing file for reading; a link is an error.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))?;
+    Ok(File::from(file))
+}
+
+/// What a file that has been opened is.
+pub(crate) struct Opened {
+    /// A regular file, not a directory, pipe or device.
+    pub(crate) is_regular: bool,
+    /// The owner as the server shows it.
+    pub(crate) uid: u32,
+    /// The length in bytes.
+    pub(crate) len: u64,
+    /// The number of names.
+    pub(crate) links: u64,
+}
+
+/// Looks at an open file.
+pub(crate) fn examine(file: &File) -> io::Result<Opened> {
+    let metadata = file.metadata()?;
+    Ok(Opened {
+        is_regular: metadata.is_file(),
+        uid: metadata.uid(),
+        len: metadata.len(),
+        links: metadata.nlink(),
+    })
+}
+
+/// Writes all parts, in as few system calls as it takes.
+///
+/// Beyond the size that this process may give a file that is an error like others: the signal that the kernel would send
+/// ends processes that do not expect it.
+pub(crate) fn write_all(mut file: &File, mut parts: &mut [IoSlice<'_>]) -> io::Result<()> {
+    let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
+    check_size_limit(file, bytes)?;
+    IoSlice::advance_slices(&mut parts, 0);
+    while !parts.is_empty() {
+        match file.write_vectored(parts) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => IoSlice::advance_slices(&mut parts, written),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn check_size_limit(file: &File, more: u64) -> io::Result<()> {
+    let Some(limit) = getrlimit(Resource::Fsize).current else {
+        return Ok(());
+    };
+    let at = rustix::fs::tell(file)?;
+    if at.saturating_add(more) <= limit {
+        return Ok(());
+    }
+    Err(io::Error::new(
+        io::ErrorKind::FileTooLarge,
+        format!(
+            "files of this process may have {} at most (see `ulimit -f`)",
+            bytes_text(limit)
+        ),
+    ))
+}
+
+/// Fills `buffer` from `offset` on; an early end is [`io::ErrorKind::UnexpectedEof`].
+pub(crate) fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+    file.read_exact_at(buffer, offset)
+}
+
+/// Reads a small file to its end, but not more than `bound` bytes of it.
+pub(crate) fn read_bounded(file: &File, bound: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(bound).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Has the file's data brought to where others can read it.
+///
+/// File systems that do not know the call are taken to have done so at close. A failure must not be
+/// answered by trying again on the same descriptor: the kernel may have dropped the data.
+pub(crate) fn sync(file: &File) -> io::Result<()> {
+    match retry_on_intr(|| rustix::fs::fsync(file)) {
+        Err(Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP) => {
+            tracing::debug!("this file system does not know fsync; relying on close");
+            Ok(())
+        }
+        other => Ok(other?),
+    }
+}
+
+/// Empties a file that is going to be removed, so that nothing of it is still on its way.
+///
+/// Data that a server has refused stays with the client, which goes on trying to write it and keeps the
+/// file open under another name meanwhile. Best effort: the file goes in any case.
+pub(crate) fn forget_contents(file: &File) {
+    if let Err(error) = file.set_len(0) {
+        tracing::trace!(%error, "a file that is going to be removed cannot be emptied");
+    }
+}
+
+/// Has a file's data brought to the server as closing does, and says how that went; it stays open.
+pub(crate) fn flush(file: &File) -> io::Result<()> {
+    // Every descriptor that is closed has that effect.
+    close(file.try_clone()?)
+}
+
+/// Closes a file and says how that went.
+pub(crate) fn close(file: File) -> io::Result<()> {
+    match nix::unistd::close(file) {
+        // The descriptor is gone all the same, and closing again could hit somebody else's.
+        Ok(()) | Err(nix::Error::EINTR) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Writes a small new file whole: create, write, sync if asked to, close, each checked. What a failure
+/// leaves behind is removed.
+pub(crate) fn write_new(path: &Path, mode: u32, contents: &[u8], synced: bool) -> io::Result<()> {
+    let file = create_new(path, mode)?;
+    let written = write_all(&file, &mut [IoSlice::new(contents)])
+        .and_then(|()| if synced { sync(&file) } else { Ok(()) });
+    let closed = close(file);
+    written.and(closed).inspect_err(|_| {
+        if let Err(error) = crate::os::remove::unlink(path) {
+            tracing::debug!(path = %path.display(), %error, "a file that failed could not be removed");
+        }
+    })
+}
+
+/// Writes a file that nobody has read yet anew, within the room that it has, and as long as `contents`.
+pub(crate) fn write_over(path: &Path, contents: &[u8], synced: bool) -> io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = File::from(retry_on_intr(|| {
+        rustix::fs::open(path, flags, Mode::empty())
+    })?);
+    let written = write_all(&file, &mut [IoSlice::new(contents)])
+        .and_then(|()| file.set_len(contents.len() as u64))
+        .and_then(|()| if synced { sync(&file) } else { Ok(()) });
+    let closed = close(file);
+    written.and(closed)
+}
+
+/// Whether an error says that there is no room, for bytes or for another file.
+pub(crate) fn is_lack_of_room(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error().map(Errno::from_raw_os_error),
+        Some(Errno::NOSPC | Errno::DQUOT)
+    )
+}
+
+/// Whether an error of storing something says the same.
+pub(crate) fn is_for_lack_of_room(error: &Error) -> bool {
+    was_storing(error, &[Errno::NOSPC, Errno::DQUOT])
+}
+
+/// Whether an error of storing something says that the file system takes no more data: for want of room or quota, or
+/// because the device fails.
+///
+/// ```
+/// use std::io;
+///
+/// use fsgather_core::Error;
+///
+/// let full = Error::storage("write", "/x/payload", &io::Error::from_raw_os_error(28));
+/// assert!(fsgather_store::takes_no_data(&full));
+/// assert!(!fsgather_store::takes_no_data(&Error::storage("open", "/x", &io::Error::from_raw_os_error(2))));
+/// ```
+#[must_use]
+pub fn takes_no_data(error: &Error) -> bool {
+    was_storing(error, &[Errno::NOSPC, Errno::DQUOT, Errno::IO])
+}
+
+/// Whether an error is one of storing something, for one of these reasons.
+fn was_storing(error: &Error, reasons: &[Errno]) -> bool {
+    let Error::Storage { cause, .. } = error else {
+        return false;
+    };
+    cause
+        .os_code
+        .is_some_and(|code| reasons.contains(&Errno::from_raw_os_error(code)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn existing_files_and_links_are_not_written_through() {
+        let place = tempfile::tempdir().unwrap();
+        let (file, link) = (place.path().join("file"), place.path().join("link"));
+        write_new(&file, 0o600, b"first", true).unwrap();
+        symlink(place.path().join("elsewhere"), &link).unwrap();
+        for path in [&file, &link] {
+            let error = write_new(path, 0o600, b"second", false).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        }
+        assert!(open(&link).is_err());
+        assert_eq!(std::fs::read(&file).unwrap(), b"first");
+    }
+
+    #[test]
+    fn group_access_is_given_whatever_the_umask() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("file");
+        write_new(&path, 0o660, b"", false).unwrap();
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o660);
+    }
+
+    #[test]
+    fn all_parts_arrive_even_empty_ones() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("file");
+        let file = create_new(&path, 0o600).unwrap();
+        let mut parts = [b"".as_slice(), b"ab", b"", b"c"].map(IoSlice::new);
+        write_all(&file, &mut parts).unwrap();
+        close(file).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"abc");
+    }
+}

@@ -1,0 +1,23 @@
+//! Calls of the system: each kind has one file, its one owner.
+//!
+//! - `file`: open, write, sync, close.
+//! - `directory`: `mkdir`, modes, touching.
+//! - `listing`: `statx`, `readdir`, directories that are held.
+//! - `reveal`: `rename`, `link`: [`reveal::PublishMode`].
+//! - `remove`: `unlink`, `rmdir`.
+//! - `filesystem`: `statfs`: the kind of file system, its room: [`filesystem::FileSystem`].
+//! - `mount`: where a path is mounted from: [`mount::Mount`].
+//! - `process`: `/proc`: whether a process still runs: [`process::liveness`].
+//! - `random`: random numbers.
+//! - `retry_budget`: sleeping, with a bound: [`retry_budget::RetryBudget`].
+
+pub(crate) mod directory;
+pub(crate) mod file;
+pub(crate) mod filesystem;
+pub(crate) mod listing;
+pub(crate) mod mount;
+pub(crate) mod process;
+pub(crate) mod random;
+pub(crate) mod remove;
+pub(crate) mod retry_budget;
+pub(crate) mod reveal;

@@ -1,0 +1,194 @@
+//! Making a finished file visible under its final name: [`PublishMode`], the one owner of `rename` and
+//! `link`.
+
+use std::{io, path::Path};
+
+use fsgather_core::Error;
+use rustix::io::{Errno, retry_on_intr};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    layout,
+    os::{file, listing, remove},
+};
+
+/// How a payload file gets its final name. Found out once by rank 0 and used by all ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum PublishMode {
+    /// Written in `staging/`, then renamed into `payloads/`.
+    Rename,
+    /// Written in `staging/`, then linked into `payloads/`, where renaming is not possible.
+    Link,
+    /// Written in `payloads/` right away: object stores. Readers come only after an announcement, and
+    /// check everything, so that a file that is being written is not taken for a whole one.
+    Direct,
+}
+
+/// Gives a closed file its final name.
+///
+/// A reply that was lost may make a success look like a failure, so after an error it is found out
+/// whether the file has its new name, recognised by `beginning`, with which no other file begins; or by
+/// that name, which no other file has, where the client remembers that it was not there.
+pub(crate) fn publish(
+    mode: PublishMode,
+    staging: &Path,
+    target: &Path,
+    beginning: &[u8],
+) -> io::Result<()> {
+    match mode {
+        PublishMode::Direct => Ok(()),
+        PublishMode::Rename => {
+            let renamed = retry_on_intr(|| rustix::fs::rename(staging, target));
+            settle(renamed, || {
+                is_absent(staging) && has_come(target, beginning)
+            })
+        }
+        PublishMode::Link => {
+            let linked = retry_on_intr(|| rustix::fs::link(staging, target));
+            settle(linked, || has_two_names(staging))?;
+            if let Err(error) = remove::unlink(staging) {
+                // The payload is there; the second name goes with the directory.
+                tracing::debug!(path = %staging.display(), %error, "staging name left behind");
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Gives a file another name, which nothing has.
+pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    Ok(retry_on_intr(|| rustix::fs::rename(from, to))?)
+}
+
+/// Gives a file a second name, which takes neither an inode nor a block.
+pub(crate) fn second_name(from: &Path, to: &Path) -> io::Result<()> {
+    Ok(retry_on_intr(|| rustix::fs::link(from, to))?)
+}
+
+fn settle(result: rustix::io::Result<()>, has_succeeded: impl FnOnce() -> bool) -> io::Result<()> {
+    match result {
+        Ok(()) => Ok(()),
+        Err(errno) if has_succeeded() => {
+            tracing::debug!(%errno, "publishing was reported to fail but has succeeded");
+            Ok(())
+        }
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+fn is_absent(path: &Path) -> bool {
+    matches!(rustix::fs::lstat(path), Err(Errno::NOENT))
+}
+
+/// Whether the file is there: by what it begins with, or, where the client remembers that there was no
+/// such file, by being listed.
+fn has_come(path: &Path, beginning: &[u8]) -> bool {
+    let mut found = vec![0; beginning.len()];
+    match file::open(path) {
+        Ok(file) => file::read_exact_at(&file, &mut found, 0).is_ok() && found == beginning,
+        Err(error) => error.kind() == io::ErrorKind::NotFound && is_listed(path),
+    }
+}
+
+fn is_listed(path: &Path) -> bool {
+    let (Some(directory), Some(name)) = (path.parent(), path.file_name()) else {
+        return false;
+    };
+    listing::names(directory).is_ok_and(|names| names.iter().any(|found| **found == *name))
+}
+
+fn has_two_names(path: &Path) -> bool {
+    file::open(path)
+        .and_then(|file| file::examine(&file))
+        .is_ok_and(|opened| opened.links == 2)
+}
+
+/// Finds out how files can be published, by publishing one and removing it again.
+pub(crate) fn detect(staging: &Path, payloads: &Path, nonce: u32) -> Result<PublishMode, Error> {
+    let modes = [PublishMode::Rename, PublishMode::Link];
+    let possible = first_possible(&modes, staging, payloads, nonce)?;
+    Ok(possible.unwrap_or(PublishMode::Direct))
+}
+
+/// The first of `modes` that works, found out in the same way.
+pub(crate) fn first_possible(
+    modes: &[PublishMode],
+    staging: &Path,
+    payloads: &Path,
+    nonce: u32,
+) -> Result<Option<PublishMode>, Error> {
+    let name = layout::capability_name(nonce);
+    let (from, to) = (staging.join(&name), payloads.join(&name));
+    let contents = name.as_bytes();
+    file::write_new(&from, 0o600, contents, false)
+        .map_err(|error| Error::storage("write", staging, &error))?;
+    let possible = modes.iter().copied().find(|mode| {
+        publish(*mode, &from, &to, contents)
+            .inspect_err(|error| {
+                tracing::debug!(?mode, %error, path = %payloads.display(), "not possible here");
+            })
+            .is_ok()
+    });
+    for path in [&from, &to] {
+        remove::unlink(path).map_err(|error| Error::storage("remove", path, &error))?;
+    }
+    Ok(possible)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place() -> (tempfile::TempDir, std::path::PathBuf, std::path::PathBuf) {
+        let place = tempfile::tempdir().unwrap();
+        let (staging, payloads) = (place.path().join("staging"), place.path().join("payloads"));
+        std::fs::create_dir(&staging).unwrap();
+        std::fs::create_dir(&payloads).unwrap();
+        (place, staging, payloads)
+    }
+
+    #[test]
+    fn ordinary_directories_can_rename_and_nothing_is_left_of_the_try() {
+        let (_place, staging, payloads) = place();
+        assert_eq!(detect(&staging, &payloads, 7).unwrap(), PublishMode::Rename);
+        let only = [PublishMode::Link];
+        let linked = first_possible(&only, &staging, &payloads, 8).unwrap();
+        assert_eq!(linked, Some(PublishMode::Link));
+        assert_eq!(first_possible(&[], &staging, &payloads, 9).unwrap(), None);
+        for directory in [staging, payloads] {
+            assert_eq!(std::fs::read_dir(directory).unwrap().count(), 0);
+        }
+    }
+
+    #[test]
+    fn a_success_whose_reply_was_lost_is_recognised() {
+        let (_place, staging, payloads) = place();
+        let (from, to) = (staging.join("x"), payloads.join("x"));
+        std::fs::write(&to, b"nonce and more").unwrap();
+        publish(PublishMode::Rename, &from, &to, b"nonce").unwrap();
+        assert!(publish(PublishMode::Rename, &from, &to, b"other").is_err());
+        std::fs::hard_link(&to, &from).unwrap();
+        publish(PublishMode::Link, &from, &to, b"nonce").unwrap();
+        assert!(!from.exists() && to.exists());
+    }
+
+    #[test]
+    fn linking_leaves_one_name() {
+        let (_place, staging, payloads) = place();
+        let (from, to) = (staging.join("x"), payloads.join("x"));
+        std::fs::write(&from, b"nonce").unwrap();
+        publish(PublishMode::Link, &from, &to, b"nonce").unwrap();
+        assert!(!from.exists());
+        assert_eq!(std::fs::read(&to).unwrap(), b"nonce");
+    }
+
+    #[test]
+    fn a_failure_is_a_failure() {
+        let (_place, staging, payloads) = place();
+        let from = staging.join("x");
+        std::fs::write(&from, b"nonce").unwrap();
+        let nowhere = payloads.join("missing/x");
+        assert!(publish(PublishMode::Rename, &from, &nowhere, b"nonce").is_err());
+        assert!(from.exists());
+    }
+}

@@ -1,0 +1,219 @@
+//! Reading what others have published: [`GatherDir::collect`] and [`PayloadReader`].
+//!
+//! A file is opened only after its locator has arrived, and every byte handed out lies in a chunk whose
+//! checksum the locator's digest vouches for.
+
+use std::{
+    fmt,
+    io::{self, Read},
+    path::PathBuf,
+    time::Duration,
+};
+
+use fsgather_core::Error;
+
+use crate::{
+    directory::gather_dir::GatherDir,
+    os::retry_budget::Progress,
+    payload::{
+        bytes::Payload,
+        locator::Locator,
+        source::{Open, Source, Trouble, WINDOW, map_unverified, map_verified},
+    },
+};
+
+/// How patiently, and into what, payloads are read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CollectPolicy {
+    /// How long to go on asking for what was announced but is not seen, or not seen whole. Longer than
+    /// clients of network file systems trust their memory: 90 s.
+    pub visibility: Duration,
+    /// Whether all ranks run on this host. Then nothing on a local file system is waited for.
+    pub single_host: bool,
+    /// Payloads that cannot be mapped are read into memory up to this length, in bytes, and into a
+    /// nameless local file above: 1 GiB.
+    pub memory_bound: u64,
+    /// The directory for such files: `/tmp`.
+    pub spill_directory: PathBuf,
+}
+
+impl Default for CollectPolicy {
+    fn default() -> Self {
+        Self {
+            visibility: Duration::from_secs(90),
+            single_host: false,
+            memory_bound: 1 << 30,
+            spill_directory: PathBuf::from("/tmp"),
+        }
+    }
+}
+
+impl GatherDir {
+    /// Reads a whole payload and verifies all of it.
+    ///
+    /// It is mapped where that is safe and nothing in it is compressed, else read into memory or, above the
+    /// policy's bound, into a nameless local file. Compressed chunks are read and decompressed several at a
+    /// time, by up to four threads that end with the call. `progress` is called with the number of bytes
+    /// after each chunk, and with 0 while waiting; an error from it ends the work and is returned as it is.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Storage`] when the file is not seen or cannot be read, [`Error::Corrupt`] when it is not
+    /// what was announced, after what the policy allows has been tried; [`Error::Incompatible`] when it is
+    /// compressed in a way that this build does not know, with the cargo feature that it lacks.
+    pub fn collect(
+        &self,
+        locator: &Locator,
+        policy: &CollectPolicy,
+        progress: &mut Progress<'_>,
+    ) -> Result<Payload, Error> {
+        self.collect_by(locator, policy, progress, map_verified)
+    }
+
+    /// Reads back what this process itself has published.
+    ///
+    /// As [`collect`](Self::collect), but bytes that can be mapped are not verified again: this process has
+    /// computed their checksums, and they have not left this host since.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`collect`](Self::collect).
+    pub fn collect_own(
+        &self,
+        locator: &Locator,
+        policy: &CollectPolicy,
+        progress: &mut Progress<'_>,
+    ) -> Result<Payload, Error> {
+        self.collect_by(locator, policy, progress, map_unverified)
+    }
+
+    fn collect_by(
+        &self,
+        locator: &Locator,
+        policy: &CollectPolicy,
+        progress: &mut Progress<'_>,
+        map: fn(&Source, &Open, &mut Progress<'_>) -> Result<Option<Payload>, Trouble>,
+    ) -> Result<Payload, Error> {
+        let mut source = Source::new(self, locator, policy)?;
+        if locator.raw_len == 0 {
+            source.with_retries(progress, |_, _, _| Ok(()))?;
+            return Ok(Payload::from(Vec::new()));
+        }
+        if locator.is_contiguous()
+            && self.file_system().is_mappable()
+            && let Some(payload) = source.with_retries(progress, map)?
+        {
+            return Ok(payload);
+        }
+        if locator.raw_len > policy.memory_bound
+            && let Some(payload) = source.spill(&policy.spill_directory, progress)?
+        {
+            return Ok(payload);
+        }
+        source.read_into_memory(progress)
+    }
+
+    /// Begins to read a payload as a stream, which needs memory for one chunk only, and for a few where it
+    /// is compressed.
+    ///
+    /// # Errors
+    ///
+    /// As [`collect`](Self::collect), as far as opening the file goes.
+    pub fn open_payload<P>(
+        &self,
+        locator: &Locator,
+        policy: &CollectPolicy,
+        mut progress: P,
+    ) -> Result<PayloadReader<P>, Error>
+    where
+        P: FnMut(u64) -> Result<(), Error>,
+    {
+        let mut source = Source::new(self, locator, policy)?;
+        source.with_retries(&mut progress, |_, _, _| Ok(()))?;
+        Ok(PayloadReader {
+            source,
+            next: 0,
+            chunks: Vec::new(),
+            handed_out: 0,
+            failure: None,
+            progress,
+        })
+    }
+}
+
+/// A payload as a stream: an [`io::Read`] that verifies chunks before handing out their bytes.
+///
+/// The first error sticks; [`take_error`](Self::take_error) gives it with its type.
+pub struct PayloadReader<P> {
+    source: Source,
+    next: u64,
+    /// The chunks before `next` that have been read together.
+    chunks: Vec<u8>,
+    handed_out: usize,
+    failure: Option<Error>,
+    progress: P,
+}
+
+impl<P: FnMut(u64) -> Result<(), Error>> PayloadReader<P> {
+    /// How long the whole payload is, in bytes.
+    #[must_use]
+    pub const fn total_len(&self) -> u64 {
+        self.source.locator.raw_len
+    }
+
+    /// The first error, with its type, which [`io::Error`] does not show.
+    pub fn take_error(&mut self) -> Option<Error> {
+        self.failure.clone()
+    }
+
+    /// Verifies and lends the bytes up to the end of the current chunks; empty at the end of the payload.
+    ///
+    /// # Errors
+    ///
+    /// As [`GatherDir::collect`].
+    pub fn fill(&mut self) -> Result<&[u8], Error> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        if self.handed_out == self.chunks.len() && self.next < self.source.locator.chunk_count {
+            let window = self.source.window(WINDOW);
+            self.handed_out = 0;
+            self.chunks
+                .resize(self.source.raw_len(self.next, window), 0);
+            let read = self
+                .source
+                .read_chunks(self.next, &mut self.chunks, &mut self.progress);
+            if let Err(error) = read {
+                self.chunks.clear();
+                self.failure = Some(error.clone());
+                return Err(error);
+            }
+            self.next += window;
+        }
+        Ok(&self.chunks[self.handed_out..])
+    }
+}
+
+impl<P> fmt::Debug for PayloadReader<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PayloadReader")
+            .field("path", &self.source.path)
+            .field("next", &self.next)
+            .field("failure", &self.failure)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<P: FnMut(u64) -> Result<(), Error>> Read for PayloadReader<P> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let available = self.fill().map_err(io::Error::other)?;
+        let len = available.len().min(buffer.len());
+        buffer[..len].copy_from_slice(&available[..len]);
+        self.handed_out += len;
+        Ok(len)
+    }
+}
+
+#[cfg(test)]
+#[path = "collect_tests.rs"]
+pub(crate) mod tests;

@@ -1,0 +1,202 @@
+//! Describes a payload for those who will read it: [`Locator`]. Pure.
+
+use fsgather_core::{Error, bytes_text};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    layout::PayloadName,
+    payload::format::{self, Compression, Encoding, Footer, Header},
+};
+
+/// Where a payload lies, how long it is and what it hashes to.
+///
+/// A file is accepted only if everything in it agrees with the locator. The name is checked when a
+/// locator is deserialised, so that it cannot lead out of the gather directory; the lengths are checked
+/// by [`Locator::check`] and against the file before anything is allocated.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Locator {
+    /// The file in `payloads/`; names channel, epoch and rank.
+    pub name: PayloadName,
+    /// How to understand the payload.
+    pub encoding: Encoding,
+    /// How it is compressed.
+    pub compression: Compression,
+    /// How long it is, in bytes.
+    pub raw_len: u64,
+    /// How long it is in the file, in bytes.
+    pub stored_len: u64,
+    /// How many chunks it has.
+    pub chunk_count: u64,
+    /// The digest of header, chunk table and lengths.
+    pub digest: u128,
+}
+
+impl Locator {
+    /// Announces a payload file with this header and footer.
+    pub(crate) const fn new(header: &Header, footer: &Footer) -> Self {
+        Self {
+            name: header.name,
+            encoding: header.encoding,
+            compression: header.compression,
+            raw_len: footer.raw_len,
+            stored_len: footer.stored_len,
+            chunk_count: footer.chunk_count,
+            digest: footer.digest,
+        }
+    }
+
+    /// Checks that the lengths fit together, and returns how long the file must be, in bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Incompatible`] for a compression that this build does not know, with the cargo feature
+    /// that is off, and [`Error::Corrupt`] for lengths that no writer announces.
+    pub fn check(&self) -> Result<u64, Error> {
+        if !self.compression.is_supported() {
+            return Err(self.unsupported());
+        }
+        let implausible = |reason: String| Error::Corrupt {
+            path: self.name.to_string().into(),
+            reason,
+            writer: None,
+            reader: None,
+        };
+        let chunks = format::chunk_count(self.raw_len);
+        // A chunk takes at least one byte, and never more than it holds.
+        let is_right = if self.compression == Compression::NONE {
+            self.stored_len == self.raw_len
+        } else {
+            (chunks..=self.raw_len).contains(&self.stored_len)
+        };
+        if self.chunk_count != chunks || !is_right {
+            return Err(implausible(format!(
+                "{} bytes in {} chunks, stored as {} bytes, were announced, which do not fit together",
+                self.raw_len, self.chunk_count, self.stored_len
+            )));
+        }
+        format::file_len(self.stored_len, self.chunk_count).ok_or_else(|| {
+            implausible(format!(
+                "{} were announced, more than a file can hold",
+                bytes_text(self.raw_len)
+            ))
+        })
+    }
+
+    /// What to say where this build cannot decompress it.
+    pub(crate) fn unsupported(&self) -> Error {
+        self.compression.unsupported(format!(
+            "the compression of the payload of rank {}",
+            self.name.rank()
+        ))
+    }
+
+    /// Whether the payload lies in its file as it is, in one piece: without compression, and where no chunk
+    /// gets shorter by it.
+    pub(crate) const fn is_contiguous(&self) -> bool {
+        self.stored_len == self.raw_len
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fsgather_core::{ChannelId, Epoch, Rank};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::payload::compression::supported;
+
+    fn locator(raw_len: u64) -> Locator {
+        Locator {
+            name: PayloadName::new(ChannelId::WORLD, Epoch::new(1), Rank::new(2), 3),
+            encoding: Encoding(4),
+            compression: Compression::NONE,
+            raw_len,
+            stored_len: raw_len,
+            chunk_count: format::chunk_count(raw_len),
+            digest: u128::MAX / 3,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn locators_travel(raw_len: u64) {
+            let locator = locator(raw_len);
+            let bytes = postcard::to_stdvec(&locator).unwrap();
+            prop_assert_eq!(postcard::from_bytes::<Locator>(&bytes).unwrap(), locator);
+            prop_assert!(bytes.len() < 150, "{} bytes", bytes.len());
+        }
+
+        #[test]
+        fn lengths_that_do_not_fit_together_are_refused(raw_len: u64, stored_len: u64, chunk_count: u64) {
+            let announced = Locator { stored_len, chunk_count, ..locator(raw_len) };
+            prop_assert_eq!(
+                announced.check().is_ok(),
+                announced == locator(raw_len) && format::file_len(stored_len, chunk_count).is_some()
+            );
+        }
+
+        #[test]
+        fn compressed_payloads_are_announced_shorter_or_not_at_all(
+            raw_len in prop_oneof![0_u64..5_000_000, any::<u64>()],
+            stored_len in prop_oneof![0_u64..5_000_000, any::<u64>()],
+        ) {
+            for setting in supported() {
+                let announced = Locator {
+                    compression: setting.compression(),
+                    stored_len,
+                    ..locator(raw_len)
+                };
+                if let Ok(len) = announced.check() {
+                    prop_assert!((announced.chunk_count..=raw_len).contains(&stored_len));
+                    prop_assert!(len > stored_len);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_locator_cannot_lead_out_of_the_directory() {
+        let mut bytes = postcard::to_stdvec(&locator(9)).unwrap();
+        // The name comes first, after one byte of length.
+        bytes[1..4].copy_from_slice(b"../");
+        let error = postcard::from_bytes::<Locator>(&bytes).unwrap_err();
+        assert!(!error.to_string().is_empty());
+    }
+
+    #[test]
+    fn unknown_compression_is_incompatible() {
+        let announced = Locator {
+            compression: Compression(9),
+            ..locator(1)
+        };
+        assert!(matches!(announced.check(), Err(Error::Incompatible { .. })));
+    }
+
+    #[test]
+    fn compression_that_the_build_lacks_is_told_with_the_cargo_feature() {
+        for (compression, feature) in [(Compression::LZ4, "lz4"), (Compression::ZSTD, "zstd")] {
+            let announced = Locator {
+                compression,
+                ..locator(1)
+            };
+            match announced.check() {
+                Ok(_) => assert!(compression.is_supported()),
+                Err(error) => {
+                    assert!(matches!(error, Error::Incompatible { .. }), "{error}");
+                    let text = error.to_string();
+                    assert!(
+                        text.contains(&format!("cargo feature `{feature}`")),
+                        "{text}"
+                    );
+                    assert!(!compression.is_supported());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn payloads_above_four_gib_have_files_above_four_gib() {
+        let len = locator(6 << 30).check().unwrap();
+        assert_eq!(len, (6 << 30) + 6 * 1024 * 16 + 176);
+    }
+}

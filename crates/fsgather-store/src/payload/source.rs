@@ -1,0 +1,564 @@
+//! One announced payload file, opened again as often as it takes: [`Source`].
+//!
+//! What does not agree with the locator may be a cache telling old news: then the file is opened anew,
+//! from its path, with the client made to ask the server in between, until the visibility budget is used
+//! up. Only then is it an error.
+
+use std::{
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use fsgather_core::{Error, StorageCause, bytes_text, duration_text};
+use rustix::io::Errno;
+
+use crate::{
+    directory::gather_dir::{GatherDir, ask_again, is_not_seen},
+    os::{
+        file,
+        filesystem::Class,
+        listing,
+        retry_budget::{Progress, RetryBudget},
+    },
+    payload::{
+        bytes::Payload,
+        chunk_table::{Chunk, ChunkTable},
+        collect::CollectPolicy,
+        compression::{Decompressor, decompressor},
+        format::{
+            CHUNK_LEN, ChunkEntry, Compression, Damage, FOOTER_LEN, Footer, HEADER_LEN, Header,
+            VERSION, chunk_len, same,
+        },
+        locator::Locator,
+        map::{self, Mapping},
+        parallel,
+    },
+};
+
+/// How often reading is tried again after an error of the medium or the network.
+const FLAKY_RETRIES: u32 = 3;
+
+/// How many chunks of a compressed payload are read together before what came of them is handed on.
+pub(crate) const WINDOW: u64 = 4;
+
+/// How many of them, where they stay where they are read to.
+const LONG_WINDOW: u64 = 32;
+
+/// An announced payload, opened again as often as it takes.
+pub(crate) struct Source {
+    directory: GatherDir,
+    pub(crate) locator: Locator,
+    file_len: u64,
+    pub(crate) path: PathBuf,
+    visibility: Duration,
+    open: Option<Open>,
+    /// One for each thread that reads.
+    crew: Vec<Unpacker>,
+}
+
+/// An open payload file whose header, table and footer agree with the locator.
+#[derive(Debug)]
+pub(crate) struct Open {
+    file: File,
+    table: ChunkTable,
+}
+
+/// What one thread needs to get at the raw bytes of chunks.
+struct Unpacker {
+    /// Nothing where payloads are not compressed.
+    decompressor: Option<Box<dyn Decompressor>>,
+    /// The chunk as it is stored.
+    stored: Vec<u8>,
+}
+
+/// A chunk that is to be read, and where to.
+struct Part<'a> {
+    index: u64,
+    raw: &'a mut [u8],
+    /// Whether it has been read, verified and counted.
+    is_done: bool,
+}
+
+/// What kept one attempt from succeeding.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// The name is not seen.
+    NotSeen(io::Error),
+    /// What is seen is not what was announced.
+    Damaged(Damage),
+    /// Reading failed in a way that may pass.
+    Flaky(io::Error),
+    /// Trying again cannot help.
+    Fatal(Error),
+}
+
+impl From<Damage> for Trouble {
+    fn from(damage: Damage) -> Self {
+        Self::Damaged(damage)
+    }
+}
+
+impl Source {
+    pub(crate) fn new(
+        directory: &GatherDir,
+        locator: &Locator,
+        policy: &CollectPolicy,
+    ) -> Result<Self, Error> {
+        let file_len = locator.check()?;
+        let is_local = directory.file_system().class() == Class::Local;
+        Ok(Self {
+            path: directory.payloads().join(locator.name.to_string()),
+            directory: directory.clone(),
+            locator: locator.clone(),
+            file_len,
+            visibility: if policy.single_host && is_local {
+                Duration::ZERO
+            } else {
+                policy.visibility
+            },
+            open: None,
+            crew: Self::crew(locator),
+        })
+    }
+
+    /// Those who read the payload: several where there is something to decompress.
+    fn crew(locator: &Locator) -> Vec<Unpacker> {
+        let size = if locator.compression == Compression::NONE || locator.chunk_count < 2 {
+            1
+        } else {
+            parallel::size()
+        };
+        let unpacker = || Unpacker {
+            decompressor: decompressor(locator.compression),
+            stored: Vec::new(),
+        };
+        std::iter::repeat_with(unpacker).take(size).collect()
+    }
+
+    /// Does something with the opened file; after trouble opens it anew and does it again, until that
+    /// succeeds or the budget is used up.
+    pub(crate) fn with_retries<T>(
+        &mut self,
+        progress: &mut Progress<'_>,
+        mut work: impl FnMut(&Self, &Open, &mut Progress<'_>) -> Result<T, Trouble>,
+    ) -> Result<T, Error> {
+        let mut retries: Option<RetryBudget> = None;
+        let mut flaky_left = FLAKY_RETRIES;
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let attempt = match self.open.take() {
+                Some(open) => Ok(open),
+                None => self.attempt_open(),
+            };
+            let trouble = match attempt.and_then(|open| Ok((work(self, &open, progress)?, open))) {
+                Ok((done, open)) => {
+                    self.open = Some(open);
+                    return Ok(done);
+                }
+                Err(trouble) => trouble,
+            };
+            let retries = retries.get_or_insert_with(|| RetryBudget::new(self.visibility));
+            if let Trouble::Flaky(_) = trouble {
+                flaky_left = flaky_left.saturating_sub(1);
+            }
+            let is_hopeless = matches!(trouble, Trouble::Fatal(_)) || flaky_left == 0;
+            if is_hopeless || !retries.pause(progress)? {
+                return Err(self.give_up(trouble, tries, retries.spent()));
+            }
+            tracing::debug!(path = %self.path.display(), ?trouble, tries, "looking again");
+            ask_again(&self.directory.payloads());
+            listing::refresh(&self.path);
+        }
+    }
+
+    /// Opens the file and checks all but the payload.
+    fn attempt_open(&self) -> Result<Open, Trouble> {
+        let file = file::open(&self.path).map_err(|error| self.classify("open", error))?;
+        let opened = file::examine(&file).map_err(|error| self.classify("examine", error))?;
+        if !opened.is_regular || opened.uid != self.directory.own().0 {
+            return Err(Trouble::Fatal(Error::storage(
+                "open",
+                &self.path,
+                StorageCause::described(format!(
+                    "it is not a file of uid {}, but of uid {}",
+                    self.directory.own().0,
+                    opened.uid
+                )),
+            )));
+        }
+        same("length", &self.file_len, &opened.len)?;
+        let mut header = [0; HEADER_LEN];
+        self.read(&file, &mut header, 0)?;
+        self.check_header(&Header::from_bytes(&header)?)?;
+        let mut footer = [0; FOOTER_LEN];
+        self.read(&file, &mut footer, self.file_len - FOOTER_LEN as u64)?;
+        let footer = Footer::from_bytes(&footer)?;
+        same("payload length", &self.locator.raw_len, &footer.raw_len)?;
+        same(
+            "stored length",
+            &self.locator.stored_len,
+            &footer.stored_len,
+        )?;
+        same(
+            "chunk count",
+            &self.locator.chunk_count,
+            &footer.chunk_count,
+        )?;
+        // The file really is as long as announced, so that this allocation is no larger than it.
+        let table_len = self.file_len - self.locator.stored_len - (HEADER_LEN + FOOTER_LEN) as u64;
+        let mut table = self.allocate(table_len)?;
+        table.resize(usize::try_from(table_len).unwrap_or(0), 0);
+        let table_at = HEADER_LEN as u64 + self.locator.stored_len;
+        self.read(&file, &mut table, table_at)?;
+        for found in [footer.digest, footer.digest_over(&header, &table)] {
+            if found != self.locator.digest {
+                return Err(Trouble::Damaged(Damage::Digest {
+                    expected: self.locator.digest,
+                    found,
+                }));
+            }
+        }
+        let table = ChunkTable::from_bytes(&table, &self.locator)?;
+        Ok(Open { file, table })
+    }
+
+    fn check_header(&self, found: &Header) -> Result<(), Damage> {
+        let facts = self.directory.facts();
+        same("communicator", &facts.communicator, &found.communicator)?;
+        same("world size", &facts.world_size, &found.world_size)?;
+        same("name", &self.locator.name, &found.name)?;
+        same("encoding", &self.locator.encoding.0, &found.encoding.0)?;
+        same(
+            "compression",
+            &self.locator.compression.0,
+            &found.compression.0,
+        )
+    }
+
+    /// What the table says of a chunk.
+    fn chunk(&self, open: &Open, index: u64) -> Result<Chunk, Damage> {
+        open.table.get(index).ok_or_else(|| Damage::Differs {
+            field: "chunk count",
+            expected: format!("more than {index}"),
+            found: self.locator.chunk_count.to_string(),
+        })
+    }
+
+    /// Verifies the stored bytes of one chunk.
+    fn verify(&self, chunk: Chunk, index: u64, stored: &[u8]) -> Result<(), Damage> {
+        let found = ChunkEntry::of(stored, false).checksum;
+        if chunk.checksum == found {
+            return Ok(());
+        }
+        Err(Damage::Chunk {
+            index,
+            count: self.locator.chunk_count,
+            offset: index * CHUNK_LEN as u64,
+            expected: chunk.checksum,
+            found,
+        })
+    }
+
+    /// Reads one chunk to where it belongs: verified, and only then decompressed.
+    fn unpack(
+        &self,
+        open: &Open,
+        unpacker: &mut Unpacker,
+        part: &mut Part<'_>,
+    ) -> Result<(), Trouble> {
+        let chunk = self.chunk(open, part.index)?;
+        let expected = part.raw.len() as u64;
+        if chunk.is_compressed {
+            let Unpacker {
+                decompressor: Some(decompressor),
+                stored,
+            } = unpacker
+            else {
+                return Err(Trouble::Fatal(self.locator.unsupported()));
+            };
+            stored.resize(chunk.stored_len, 0);
+            self.read(&open.file, stored, chunk.offset)?;
+            self.verify(chunk, part.index, stored)?;
+            let found = match decompressor.decompress(stored, part.raw) {
+                Ok(len) if len as u64 == expected => None,
+                Ok(len) => Some(format!("it holds {len}")),
+                Err(error) => Some(error),
+            };
+            if let Some(found) = found {
+                return Err(Trouble::Damaged(Damage::Decompression {
+                    index: part.index,
+                    count: self.locator.chunk_count,
+                    offset: part.index * CHUNK_LEN as u64,
+                    expected,
+                    found,
+                }));
+            }
+        } else {
+            self.read(&open.file, part.raw, chunk.offset)?;
+            self.verify(chunk, part.index, part.raw)?;
+        }
+        Ok(())
+    }
+
+    /// How many chunks to read together: `most`, or one where that gains nothing.
+    pub(crate) fn window(&self, most: u64) -> u64 {
+        if self.crew.len() > 1 { most } else { 1 }
+    }
+
+    /// Reads the chunks from `first` on that fill `raw` exactly, and verifies them. After trouble with one of
+    /// them those that have been counted are not read again.
+    pub(crate) fn read_chunks(
+        &mut self,
+        first: u64,
+        raw: &mut [u8],
+        progress: &mut Progress<'_>,
+    ) -> Result<(), Error> {
+        let mut crew = std::mem::take(&mut self.crew);
+        let mut parts: Vec<Part<'_>> = (first..)
+            .zip(raw.chunks_mut(CHUNK_LEN))
+            .map(|(index, raw)| Part {
+                index,
+                raw,
+                is_done: false,
+            })
+            .collect();
+        let read = self.with_retries(progress, |source, open, progress| {
+            let missing: Vec<_> = parts.iter_mut().filter(|part| !part.is_done).collect();
+            parallel::share(
+                &mut crew,
+                missing.into_iter(),
+                |unpacker, part| {
+                    source.unpack(open, unpacker, part)?;
+                    Ok(part)
+                },
+                |part| {
+                    part.is_done = true;
+                    progress(part.raw.len() as u64).map_err(Trouble::Fatal)
+                },
+            )
+        });
+        self.crew = crew;
+        read
+    }
+
+    /// How many raw bytes there are in up to `count` chunks from `first` on.
+    pub(crate) fn raw_len(&self, first: u64, count: u64) -> usize {
+        (first..first.saturating_add(count))
+            .map(|index| chunk_len(self.locator.raw_len, index))
+            .sum()
+    }
+
+    pub(crate) fn read_into_memory(
+        mut self,
+        progress: &mut Progress<'_>,
+    ) -> Result<Payload, Error> {
+        let len = self.locator.raw_len;
+        if self.locator.chunk_count <= 1 {
+            let mut bytes = match self.allocate(len) {
+                Ok(bytes) => bytes,
+                Err(trouble) => return Err(self.give_up(trouble, 1, Duration::ZERO)),
+            };
+            bytes.resize(self.raw_len(0, 1), 0);
+            self.read_chunks(0, &mut bytes, progress)?;
+            return Ok(bytes.into());
+        }
+        let mut room = map::room(len).map_err(|_| self.no_memory(len))?;
+        let (mut next, mut start, window) = (0, 0, self.window(LONG_WINDOW));
+        while next < self.locator.chunk_count {
+            let end = start + self.raw_len(next, window);
+            self.read_chunks(next, &mut room[start..end], progress)?;
+            (next, start) = (next + window, end);
+        }
+        Ok(Payload::in_room(room))
+    }
+
+    /// Copies the payload into a nameless local file and maps that. `None` when temporary files cannot
+    /// be mapped here.
+    pub(crate) fn spill(
+        &mut self,
+        place: &Path,
+        progress: &mut Progress<'_>,
+    ) -> Result<Option<Payload>, Error> {
+        let len = self.locator.raw_len;
+        let failed = |error: io::Error| {
+            Error::storage(
+                format!("copy a payload of {} into", bytes_text(len)),
+                place,
+                &error,
+            )
+        };
+        let copy = tempfile::tempfile_in(place).map_err(failed)?;
+        if Mapping::of(&copy, 0).map_err(failed)?.is_none() {
+            tracing::debug!(path = %place.display(), "temporary files cannot be mapped; reading into memory");
+            return Ok(None);
+        }
+        let mut bytes = Vec::new();
+        let (mut next, window) = (0, self.window(WINDOW));
+        while next < self.locator.chunk_count {
+            bytes.resize(self.raw_len(next, window), 0);
+            self.read_chunks(next, &mut bytes, progress)?;
+            file::write_all(&copy, &mut [io::IoSlice::new(&bytes)]).map_err(failed)?;
+            next += window;
+        }
+        let mapping = Mapping::of(&copy, len).map_err(failed)?;
+        Ok(mapping.map(Payload::copied))
+    }
+
+    /// Memory for `len` bytes, or an error that says so.
+    fn allocate(&self, len: u64) -> Result<Vec<u8>, Trouble> {
+        let mut bytes = Vec::new();
+        match usize::try_from(len) {
+            Ok(size) if bytes.try_reserve_exact(size).is_ok() => Ok(bytes),
+            _ => Err(Trouble::Fatal(self.no_memory(len))),
+        }
+    }
+
+    fn no_memory(&self, len: u64) -> Error {
+        let text = bytes_text(len);
+        Error::storage(
+            "read",
+            &self.path,
+            StorageCause::described(format!("there is not enough memory for {text}")),
+        )
+    }
+
+    fn read(&self, file: &File, buffer: &mut [u8], offset: u64) -> Result<(), Trouble> {
+        file::read_exact_at(file, buffer, offset).map_err(|error| {
+            if error.kind() == io::ErrorKind::UnexpectedEof {
+                // `fstat` said that it is longer: size and data are not of one time.
+                Trouble::Damaged(Damage::Differs {
+                    field: "length",
+                    expected: self.file_len.to_string(),
+                    found: format!("less than {}", offset + buffer.len() as u64),
+                })
+            } else {
+                self.classify("read", error)
+            }
+        })
+    }
+
+    fn classify(&self, operation: &str, error: io::Error) -> Trouble {
+        if is_not_seen(&error) {
+            return match self.directory.check_place() {
+                Ok(()) => Trouble::NotSeen(error),
+                Err(replaced) => Trouble::Fatal(replaced),
+            };
+        }
+        match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::IO | Errno::TIMEDOUT | Errno::AGAIN) => Trouble::Flaky(error),
+            _ => Trouble::Fatal(Error::storage(operation, &self.path, &error)),
+        }
+    }
+
+    /// The error to return once nothing more can be tried.
+    fn give_up(&self, trouble: Trouble, tries: u32, spent: Duration) -> Error {
+        let rank = self.locator.name.rank();
+        let mount = self.directory.file_system().name();
+        match trouble {
+            Trouble::Fatal(error) => error,
+            Trouble::Flaky(error) => Error::storage(
+                "read",
+                &self.path,
+                StorageCause {
+                    os_code: error.raw_os_error(),
+                    message: format!(
+                        "{error}; the payload of rank {rank} was tried {tries} times (file system {mount})"
+                    ),
+                },
+            ),
+            Trouble::NotSeen(error) if self.visibility.is_zero() => Error::storage(
+                "see",
+                &self.path,
+                StorageCause {
+                    os_code: error.raw_os_error(),
+                    message: format!(
+                        "rank {rank} has announced this payload, but it is not there (file system {mount}); \
+                         did something remove it, or is the directory another one there"
+                    ),
+                },
+            ),
+            Trouble::NotSeen(error) => Error::storage(
+                "see",
+                &self.path,
+                StorageCause {
+                    os_code: error.raw_os_error(),
+                    message: format!(
+                        "rank {rank} has announced this payload, but it is not visible here after {}; is \
+                         lookupcache or another negative cache on (file system {mount})",
+                        duration_text(spent)
+                    ),
+                },
+            ),
+            Trouble::Damaged(Damage::Version { found }) => Error::Incompatible {
+                what: format!("the payload file {} of rank {rank}", self.path.display()),
+                ours: VERSION.to_string(),
+                theirs: found.to_string(),
+            },
+            Trouble::Damaged(damage) => Error::Corrupt {
+                path: self.path.clone(),
+                reason: format!(
+                    "{damage} (payload of rank {rank}, file system {mount}, read {})",
+                    match tries {
+                        1 => "once".into(),
+                        _ => format!("{tries} times over {}", duration_text(spent)),
+                    }
+                ),
+                writer: None,
+                reader: None,
+            },
+        }
+    }
+}
+
+/// Maps the file of a contiguous payload and verifies all of it. `None` when it cannot be mapped.
+pub(crate) fn map_verified(
+    source: &Source,
+    open: &Open,
+    progress: &mut Progress<'_>,
+) -> Result<Option<Payload>, Trouble> {
+    let Some((mapping, len)) = map_whole(source, open)? else {
+        return Ok(None);
+    };
+    // All chunks but the last are of one length. A root that reads is often alone at work on its host.
+    let chunks = mapping[HEADER_LEN..HEADER_LEN + len].chunks(CHUNK_LEN);
+    let starts = (HEADER_LEN..).step_by(CHUNK_LEN);
+    parallel::share(
+        &mut vec![(); parallel::size()],
+        (0..)
+            .zip(starts.zip(chunks))
+            .collect::<Vec<_>>()
+            .into_iter(),
+        |(), (index, (start, stored))| {
+            mapping.populate(start, stored.len());
+            source.verify(source.chunk(open, index)?, index, stored)?;
+            Ok(stored.len() as u64)
+        },
+        |len| progress(len).map_err(Trouble::Fatal),
+    )?;
+    Ok(Some(Payload::in_file(mapping, len)))
+}
+
+/// Maps the file of a contiguous payload whose bytes this process has written itself. `None` when it
+/// cannot be mapped.
+pub(crate) fn map_unverified(
+    source: &Source,
+    open: &Open,
+    progress: &mut Progress<'_>,
+) -> Result<Option<Payload>, Trouble> {
+    let Some((mapping, len)) = map_whole(source, open)? else {
+        return Ok(None);
+    };
+    mapping.populate(HEADER_LEN, len);
+    progress(len as u64).map_err(Trouble::Fatal)?;
+    Ok(Some(Payload::in_file(mapping, len)))
+}
+
+/// The mapped file, and the length of its payload.
+fn map_whole(source: &Source, open: &Open) -> Result<Option<(Mapping, usize)>, Trouble> {
+    let mapped = Mapping::of(&open.file, source.file_len);
+    let mapping = mapped.map_err(|error| source.classify("map", error))?;
+    Ok(mapping.zip(usize::try_from(source.locator.raw_len).ok()))
+}

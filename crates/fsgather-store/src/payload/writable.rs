@@ -1,0 +1,263 @@
+//! A payload that may be written to: [`WritablePayload`].
+
+use std::{
+    fmt,
+    ops::{Deref, DerefMut},
+};
+
+use bytes::BytesMut;
+use memmap2::MmapMut;
+
+use crate::payload::{
+    format::CHUNK_LEN,
+    map::{self, WritableMapping},
+};
+
+/// One rank's payload in memory that belongs to its owner alone and may be written to.
+///
+/// It comes from [`Payload::into_writable`](crate::Payload::into_writable). What is written shows nowhere
+/// else: neither in the payload's file nor to anybody who holds the same payload. The bytes stay at one
+/// address for as long as this lives, wherever it is moved.
+///
+/// ```
+/// use fsgather_store::Payload;
+///
+/// let mut own = Payload::from(vec![1, 2, 3]).into_writable();
+/// own[0] = 9;
+/// assert_eq!(*own, [9, 2, 3]);
+/// ```
+pub struct WritablePayload {
+    memory: Memory,
+}
+
+/// Where the bytes are.
+pub(crate) enum Memory {
+    /// A part of a private mapping of a file, of which pages are copied when they are written to.
+    Mapped {
+        mapping: WritableMapping,
+        start: usize,
+        len: usize,
+    },
+    /// Memory from the system.
+    Room(MmapMut),
+    /// Memory from the allocator.
+    Held(BytesMut),
+}
+
+impl WritablePayload {
+    pub(crate) const fn new(memory: Memory) -> Self {
+        Self { memory }
+    }
+
+    /// A copy of these bytes; `None` where there is not enough memory for one.
+    pub(crate) fn copy_of(bytes: &[u8]) -> Option<Self> {
+        let memory = if bytes.len() < CHUNK_LEN {
+            let mut copy = Vec::new();
+            copy.try_reserve_exact(bytes.len()).ok()?;
+            copy.extend_from_slice(bytes);
+            Memory::Held(BytesMut::from(bytes::Bytes::from(copy)))
+        } else {
+            let mut room = map::room(bytes.len() as u64).ok()?;
+            room.copy_from_slice(bytes);
+            Memory::Room(room)
+        };
+        Some(Self { memory })
+    }
+}
+
+impl Deref for WritablePayload {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.memory {
+            Memory::Mapped {
+                mapping,
+                start,
+                len,
+            } => &mapping[*start..*start + *len],
+            Memory::Room(room) => room,
+            Memory::Held(bytes) => bytes,
+        }
+    }
+}
+
+impl DerefMut for WritablePayload {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match &mut self.memory {
+            Memory::Mapped {
+                mapping,
+                start,
+                len,
+            } => &mut mapping[*start..*start + *len],
+            Memory::Room(room) => room,
+            Memory::Held(bytes) => bytes,
+        }
+    }
+}
+
+impl AsRef<[u8]> for WritablePayload {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl AsMut<[u8]> for WritablePayload {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self
+    }
+}
+
+impl fmt::Debug for WritablePayload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WritablePayload")
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::File, io::Write, os::unix::fs::FileExt, sync::Arc};
+
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::payload::bytes::Payload;
+
+    /// What a payload was before, whose bytes do not change although its copy is written to.
+    fn overwrite(mut own: WritablePayload, before: &[u8]) -> *const u8 {
+        assert_eq!(&*own, before);
+        own.fill(0xa5);
+        assert!(own.iter().all(|&byte| byte == 0xa5));
+        let address = own.as_ptr();
+        let moved = Box::new(own);
+        assert_eq!(moved.as_ptr(), address, "it stays where it is");
+        assert_eq!(moved.len(), before.len());
+        address
+    }
+
+    /// A file, and a payload that maps it; `None` where that cannot be.
+    fn mapped(content: &[u8]) -> Option<(File, Payload)> {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(content).unwrap();
+        let payload = Payload::map_file(&file).unwrap();
+        if payload.is_none() {
+            println!("skipped: the temporary directory is not on a mappable file system");
+        }
+        Some((file, payload?))
+    }
+
+    fn content_of(file: &File) -> Vec<u8> {
+        let mut content = vec![0; usize::try_from(file.metadata().unwrap().len()).unwrap()];
+        file.read_exact_at(&mut content, 0).unwrap();
+        content
+    }
+
+    #[test]
+    fn a_mapping_is_written_to_in_place_and_the_file_never_changes() {
+        let content = b"abc".repeat(5000);
+        let Some((file, payload)) = mapped(&content) else {
+            return;
+        };
+        // Another mapping of the same file, as another process of the host has one.
+        let other = Payload::map_file(&file).unwrap().unwrap();
+        let address = payload.as_ptr();
+        assert_eq!(overwrite(payload.into_writable(), &content), address);
+        assert_eq!(content_of(&file), content);
+        assert_eq!(&*other, &content[..]);
+    }
+
+    #[test]
+    fn a_part_of_a_mapping_keeps_its_bounds() {
+        let content = [vec![1; 128], vec![2; 9000]].concat();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&content).unwrap();
+        let Some(mapping) = map::Mapping::of(&file, content.len() as u64).unwrap() else {
+            println!("skipped: the temporary directory is not on a mappable file system");
+            return;
+        };
+        let payload = Payload::in_file(mapping, 8000);
+        let address = payload.as_ptr();
+        let own = payload.into_writable();
+        assert_eq!(own.as_ptr() as usize % 64, 0);
+        assert_eq!(overwrite(own, &[2; 8000]), address);
+        assert_eq!(content_of(&file), content);
+    }
+
+    #[test]
+    fn other_holders_of_a_mapping_never_see_a_write() {
+        let content = vec![7; 3 << 20];
+        let Some((_file, payload)) = mapped(&content) else {
+            return;
+        };
+        let other = payload.clone();
+        let address = overwrite(payload.into_writable(), &content);
+        assert_ne!(address, other.as_ptr());
+        assert_eq!(&*other, &content[..]);
+        // The last holder owns it alone.
+        let address = other.as_ptr();
+        assert_eq!(overwrite(other.into_writable(), &content), address);
+    }
+
+    #[test]
+    fn memory_that_was_read_into_is_written_to_in_place() {
+        let mut room = map::room(2 << 20).unwrap();
+        room.fill(3);
+        let payload = Payload::in_room(room);
+        assert!(!payload.is_mapped());
+        let (address, other) = (payload.as_ptr(), payload.clone());
+        let shared = overwrite(payload.into_writable(), &other);
+        assert_ne!(shared, address);
+        assert!(other.iter().all(|&byte| byte == 3));
+        assert_eq!(overwrite(other.into_writable(), &vec![3; 2 << 20]), address);
+    }
+
+    #[test]
+    fn memory_that_was_read_into_can_be_shared_as_bytes() {
+        let mut room = map::room(2 << 20).unwrap();
+        room[0] = 1;
+        let payload = Payload::in_room(room);
+        let address = payload.as_ptr();
+        assert_eq!(Bytes::from(payload).as_ptr(), address);
+    }
+
+    #[test]
+    fn bytes_are_written_to_in_place_if_nobody_else_holds_them() {
+        let bytes = Bytes::from(vec![1; 1000]);
+        let address = bytes.as_ptr();
+        let own = Payload::from(bytes).into_writable();
+        assert_eq!(overwrite(own, &[1; 1000]), address);
+
+        let frame = Bytes::from(vec![1; 1000]);
+        let payload = Payload::from(frame.slice(1..));
+        overwrite(payload.into_writable(), &[1; 999]);
+        assert_eq!(frame, [1; 1000][..]);
+    }
+
+    #[test]
+    fn bytes_of_another_owner_are_copied() {
+        static CONSTANT: [u8; 5] = *b"fixed";
+        overwrite(
+            Payload::from(Bytes::from_static(&CONSTANT)).into_writable(),
+            &CONSTANT,
+        );
+        for len in [0, 10, 3 << 20] {
+            let content = vec![8; len];
+            let owner: Arc<[u8]> = content.clone().into();
+            let bytes = Bytes::from_owner(Arc::clone(&owner));
+            overwrite(Payload::from(bytes).into_writable(), &content);
+            assert_eq!(owner[..], content);
+        }
+    }
+
+    #[test]
+    fn empty_payloads_are_writable() {
+        assert!(Payload::from(Vec::new()).into_writable().is_empty());
+    }
+
+    #[test]
+    fn it_may_be_used_by_any_thread() {
+        fn check<T: Send + Sync>(_: &T) {}
+        check(&Payload::from(vec![1]).into_writable());
+    }
+}

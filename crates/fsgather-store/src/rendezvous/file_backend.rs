@@ -1,0 +1,570 @@
+//! Rendezvous through files: [`FileBackend`].
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    io,
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard},
+    time::{Duration, Instant, SystemTime},
+};
+
+use fsgather_core::{
+    Error, GatherId, KeyHash, ProcessId, RendezvousBackend, Salt, StorageCause, lock,
+};
+
+use crate::{
+    directory::{gather_dir::is_not_seen, keep_alive::TouchSchedule, rendezvous_directory},
+    layout::{RecordName, RendezvousEntry},
+    os::{
+        directory::{self, OwnUid},
+        file,
+        filesystem::{Class, FileSystem},
+        listing,
+        process::{self, liveness},
+        remove, retry_budget,
+    },
+    rendezvous::{record::Record, record_file::read_record},
+};
+
+/// A rendezvous directory in which to post and to look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackendDirectory {
+    /// The directory, as [`make_rendezvous`](crate::make_rendezvous) returns it.
+    pub directory: PathBuf,
+    /// The uid that files of this process have there, as [`check_writable`](crate::check_writable)
+    /// returns it. Records of others are passed over.
+    pub own: OwnUid,
+}
+
+/// Records as files in one or several rendezvous directories.
+///
+/// A record is one file, made exclusively with mode 0600, written once and never changed. It is taken
+/// down when the backend is dropped, unless that happens in a forked child.
+///
+/// ```
+/// # use fsgather_core::{JobKey, WorldSize};
+/// use fsgather_core::RendezvousBackend;
+/// use fsgather_store::{BackendDirectory, FileBackend, check_writable, make_rendezvous, this_process};
+/// # let place = tempfile::tempdir()?;
+/// # let key = JobKey {
+/// #     uid: 1, family: "none".into(), job: None, attempt: None, world_size: WorldSize::ONE,
+/// #     number: 0, master: None,
+/// # };
+///
+/// let directory = make_rendezvous(place.path())?;
+/// let own = check_writable(&directory)?;
+/// let places = vec![BackendDirectory { directory, own }];
+/// let backend = FileBackend::new(places, key.hash(), this_process()?);
+/// backend.post(b"I listen on port 4711")?;
+/// assert_eq!(backend.records()?, [b"I listen on port 4711"]);
+/// backend.take_down();
+/// assert!(backend.records()?.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct FileBackend {
+    places: Vec<BackendDirectory>,
+    key: KeyHash,
+    /// The same as it stands in names.
+    key_text: String,
+    me: ProcessId,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    posted: Vec<PathBuf>,
+    schedule: TouchSchedule,
+    left_at: Option<Instant>,
+    /// Whole records, which never change, and whose names are never used twice.
+    read: BTreeMap<PathBuf, Record>,
+    /// When each refusal that stays was left.
+    refusals: BTreeMap<PathBuf, Left>,
+    /// What is of other users, so that any number of names that they leave is looked at once in a while only.
+    foreign: Foreign,
+}
+
+/// The names that were found to be of other users in each directory.
+#[derive(Debug, Default)]
+struct Foreign {
+    names: BTreeMap<PathBuf, HashSet<String>>,
+    since: Option<Instant>,
+}
+
+impl Foreign {
+    /// Takes out what is known of one directory; nothing after a while: a server may have shown a wrong owner for a
+    /// moment.
+    fn take(&mut self, directory: &Path, now: Instant) -> HashSet<String> {
+        if self
+            .since
+            .is_none_or(|since| now.saturating_duration_since(since) >= FOREIGN_KEPT)
+        {
+            self.names.clear();
+            self.since = Some(now);
+        }
+        self.names.remove(directory).unwrap_or_default()
+    }
+}
+
+/// What is left in a rendezvous directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Record,
+    Objection,
+    Refusal,
+}
+
+impl Kind {
+    /// What its names begin with, before the key.
+    const fn prefix(self) -> &'static str {
+        match self {
+            Self::Record => "rendezvous-",
+            Self::Objection => "unreachable-",
+            Self::Refusal => "refusal-",
+        }
+    }
+}
+
+/// When a refusal was left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    /// While this process ran: it speaks to it.
+    SinceStart,
+    /// In the minutes before: it speaks of an earlier attempt, or this process comes too late.
+    Before,
+    /// Too long ago to be of interest.
+    LongAgo,
+}
+
+/// How often a directory is listed before an error of doing so is believed, and the pauses before doing so again.
+const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(400)];
+
+/// How much older than a refusal a process must be to be one that it is meant for: the time stamps of a server, and
+/// those of processes, count in ticks.
+const TICK: Duration = Duration::from_millis(50);
+
+/// The same where time stamps are whole seconds.
+const LONG_TICK: Duration = Duration::from_secs(2);
+
+/// How long the owner that a file was seen to have is believed.
+const FOREIGN_KEPT: Duration = Duration::from_secs(10);
+
+/// How long a refusal is kept for ranks that come late.
+const REFUSAL_KEPT: Duration = Duration::from_mins(10);
+
+impl FileBackend {
+    /// A backend for the world with this key. Nothing is touched until it is used.
+    #[must_use]
+    pub fn new(places: Vec<BackendDirectory>, key: KeyHash, me: ProcessId) -> Self {
+        Self {
+            places,
+            key,
+            key_text: format!("{:016x}-", key.get()),
+            me,
+            state: Mutex::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Lists all places and reads what is of these kinds and for this key, whole ones only.
+    fn read_all(&self, kinds: &[Kind]) -> Result<Vec<(PathBuf, Record)>, Error> {
+        let mut found = Vec::new();
+        let mut failure = None;
+        let mut is_readable = false;
+        for place in &self.places {
+            match self.own(place, |name| self.is_meant(name, kinds)) {
+                Ok(names) => {
+                    is_readable = true;
+                    let current = names.iter().filter(|name| self.is_current(place, name));
+                    found.extend(current.filter_map(|name| self.read(place, name)));
+                }
+                // It is made by whichever rank needs it first.
+                Err(error) if is_not_seen(&error) => is_readable = true,
+                Err(error) => {
+                    tracing::debug!(path = %place.directory.display(), %error, "cannot list");
+                    failure.get_or_insert_with(|| Error::storage("list", &place.directory, &error));
+                }
+            }
+        }
+        match failure {
+            Some(failure) if !is_readable => Err(failure),
+            _ => Ok(found),
+        }
+    }
+
+    fn is_meant(&self, name: &str, kinds: &[Kind]) -> bool {
+        // Most names are of something else, and there may be thousands: only what begins right is parsed.
+        let is_of = |kind: &Kind| {
+            let rest = name.strip_prefix(kind.prefix());
+            rest.is_some_and(|rest| rest.starts_with(&self.key_text))
+        };
+        kinds.iter().any(is_of) && RendezvousEntry::parse(name).is_some()
+    }
+
+    /// Whether what was left speaks to this process: all but refusals of earlier attempts.
+    fn is_current(&self, place: &BackendDirectory, name: &str) -> bool {
+        !matches!(
+            RendezvousEntry::parse(name),
+            Some(RendezvousEntry::Refusal(_))
+        ) || self.time_of(&place.directory, name) == Some(Left::SinceStart)
+    }
+
+    /// Lists those names that are wanted and not of other users. What others leave is looked at once in a while, however
+    /// much it is.
+    fn own(
+        &self,
+        place: &BackendDirectory,
+        is_wanted: impl Fn(&str) -> bool,
+    ) -> io::Result<Vec<String>> {
+        let now = Instant::now();
+        // Where somebody else lists at the same time, names are looked at twice.
+        let mut foreign = self.lock().foreign.take(&place.directory, now);
+        let listed = list(&place.directory, &|name| {
+            !foreign.contains(name) && is_wanted(name)
+        });
+        let held = listing::hold(&place.directory);
+        let is_foreign = |name: &str| {
+            held.as_ref().is_ok_and(|held| {
+                listing::glance_in(held, Path::new(name))
+                    .is_ok_and(|found| found.uid != place.own.0)
+            })
+        };
+        let own = listed.map(|names| {
+            let (others, own) = names.into_iter().partition(|name| is_foreign(name));
+            foreign.extend::<Vec<String>>(others);
+            own
+        });
+        let directory = place.directory.clone();
+        self.lock().foreign.names.insert(directory, foreign);
+        own
+    }
+
+    /// When a refusal was left; none where that cannot be told.
+    fn time_of(&self, directory: &Path, name: &str) -> Option<Left> {
+        let path = directory.join(name);
+        if let Some(known) = self.lock().refusals.get(&path) {
+            return Some(*known);
+        }
+        let left = match time_left(directory, &path, &self.me) {
+            Ok(left) => left?,
+            Err(error) => {
+                tracing::debug!(path = %path.display(), %error, "cannot tell when this was left");
+                return None;
+            }
+        };
+        self.lock().refusals.insert(path, left);
+        Some(left)
+    }
+
+    fn read(&self, place: &BackendDirectory, name: &str) -> Option<(PathBuf, Record)> {
+        let path = place.directory.join(name);
+        if let Some(record) = self.lock().read.get(&path) {
+            return Some((path, record.clone()));
+        }
+        match read_record(&path, place.own) {
+            Ok(record) => {
+                self.lock().read.insert(path.clone(), record.clone());
+                Some((path, record))
+            }
+            Err(reason) => {
+                tracing::debug!(path = %path.display(), %reason, "passing over a record");
+                None
+            }
+        }
+    }
+
+    /// Posts in every place, to be tended and taken down.
+    fn leave(&self, kind: Kind, body: &[u8]) -> Result<(), Error> {
+        let posted = self.post_everywhere(kind, body)?;
+        let mut state = self.lock();
+        state.posted.extend(posted);
+        state.schedule = TouchSchedule::default();
+        state.left_at = Some(Instant::now());
+        Ok(())
+    }
+
+    /// Posts in every place; fails only if that is possible in none.
+    fn post_everywhere(&self, kind: Kind, body: &[u8]) -> Result<Vec<PathBuf>, Error> {
+        let record = Record {
+            poster: self.me.clone(),
+            body: body.to_vec(),
+        };
+        let contents = record
+            .to_bytes()
+            .map_err(|error| Error::rendezvous(format!("the record cannot be posted: {error}")))?;
+        let mut failure = None;
+        let mut posted = Vec::new();
+        for place in &self.places {
+            match self.post_in(place, kind, &contents) {
+                Ok(path) => posted.push(path),
+                Err(error) => {
+                    tracing::debug!(%error, "not posted in one of the places");
+                    failure.get_or_insert(error);
+                }
+            }
+        }
+        match failure {
+            _ if !posted.is_empty() => Ok(posted),
+            Some(failure) => Err(failure),
+            None => Err(Error::rendezvous(
+                "there is no directory in which to post a record",
+            )),
+        }
+    }
+
+    /// Has clients that have listed a directory before list it again, if it is time to.
+    fn touch(&self, elapsed: Duration) {
+        let posted = {
+            let mut state = self.lock();
+            if state.schedule.is_due(elapsed) {
+                state.posted.clone()
+            } else {
+                Vec::new()
+            }
+        };
+        for directory in posted.iter().filter_map(|path| path.parent()) {
+            if let Err(error) = directory::touch(directory) {
+                tracing::debug!(path = %directory.display(), %error, "cannot touch");
+            }
+        }
+    }
+
+    /// Removes refusals that nobody can be waiting for any more: those of this key, whose world has formed now, and
+    /// those of other jobs of this user that are old by the server's clock. They are news, and own nothing.
+    fn sweep_refusals(&self, place: &BackendDirectory, refusals: &[(PathBuf, RecordName)]) {
+        if refusals.is_empty() {
+            return;
+        }
+        let now = rendezvous_directory::server_time(&place.directory);
+        for (path, parsed) in refusals {
+            let Ok(found) = listing::examine_path(path) else {
+                continue;
+            };
+            let is_old = now.as_ref().is_ok_and(|now| {
+                now.duration_since(found.changed)
+                    .is_ok_and(|ago| ago >= REFUSAL_KEPT)
+            });
+            if found.uid != place.own.0 || !(parsed.is_for(self.key) || is_old) {
+                continue;
+            }
+            if let Err(error) = remove::unlink(path) {
+                tracing::debug!(path = %path.display(), %error, "cannot remove a refusal");
+            }
+        }
+    }
+
+    /// Removes a record of this key, or an objection to one, whose poster is proved to be gone.
+    fn sweep_record(&self, place: &BackendDirectory, name: &str) {
+        let Some((path, record)) = self.read(place, name) else {
+            return;
+        };
+        // A record shows no life, so that only what is seen of a pid counts.
+        if self.lock().posted.contains(&path) || !liveness(&record.poster, &self.me).has_ended() {
+            return;
+        }
+        match remove::unlink(&path) {
+            Ok(()) => tracing::debug!(path = %path.display(), "removed a stale record"),
+            Err(error) => {
+                tracing::debug!(path = %path.display(), %error, "cannot remove a stale record");
+            }
+        }
+    }
+
+    fn post_in(
+        &self,
+        place: &BackendDirectory,
+        kind: Kind,
+        contents: &[u8],
+    ) -> Result<PathBuf, Error> {
+        let stamp = GatherId::new(
+            SystemTime::now(),
+            Salt::from_random(crate::os::random::fresh()),
+        );
+        let name = RecordName::new(self.key, stamp);
+        let entry = match kind {
+            Kind::Record => RendezvousEntry::Record(name),
+            Kind::Objection => RendezvousEntry::Unreachable(name),
+            Kind::Refusal => RendezvousEntry::Refusal(name),
+        };
+        let path = place.directory.join(entry.to_string());
+        let is_local =
+            FileSystem::of(&place.directory).is_ok_and(|system| system.class() == Class::Local);
+        rendezvous_directory::in_rendezvous(&place.directory, || {
+            file::write_new(&path, 0o600, contents, !is_local)
+        })
+        .map_err(|error| {
+            Error::storage(
+                "post a record in",
+                &place.directory,
+                directory::explain(&place.directory, &error),
+            )
+        })?;
+        Ok(path)
+    }
+}
+
+/// Lists a directory. An error of it is believed only when it comes again and again: servers have moments.
+fn list(directory: &Path, is_wanted: &dyn Fn(&str) -> bool) -> io::Result<Vec<String>> {
+    for pause in PAUSES {
+        match listing::names_if(directory, is_wanted) {
+            Err(error) if !is_not_seen(&error) => {
+                tracing::debug!(path = %directory.display(), %error, "listing again");
+                // Nothing can cut this short.
+                let _ = retry_budget::sleep(pause, &mut |_| Ok(()));
+            }
+            listed => return listed,
+        }
+    }
+    listing::names_if(directory, is_wanted)
+}
+
+/// When a file was written, by the clock of the directory's server; none where this process's own age is unknown.
+fn time_left(directory: &Path, path: &Path, me: &ProcessId) -> io::Result<Option<Left>> {
+    let left = listing::examine_path(path)?.changed;
+    // Before the server is asked for the time, so that the process seems rather too young.
+    let Some(age) = process::age(me) else {
+        return Ok(None);
+    };
+    let now = rendezvous_directory::server_time(directory)?;
+    let ago = now.duration_since(left).unwrap_or_default();
+    Ok(Some(match is_younger(left, now, age) {
+        true => Left::SinceStart,
+        false if ago < REFUSAL_KEPT => Left::Before,
+        false => Left::LongAgo,
+    }))
+}
+
+/// Whether what was left then is younger than a process of this age now, with certainty.
+fn is_younger(left: SystemTime, now: SystemTime, age: Duration) -> bool {
+    let is_whole = |time: SystemTime| {
+        time.duration_since(SystemTime::UNIX_EPOCH)
+            .is_ok_and(|since| since.subsec_nanos() == 0)
+    };
+    let tick = if is_whole(left) && is_whole(now) {
+        LONG_TICK
+    } else {
+        TICK
+    };
+    let ago = now.duration_since(left).unwrap_or_default();
+    ago.saturating_add(tick) < age
+}
+
+impl RendezvousBackend for FileBackend {
+    fn post(&self, record: &[u8]) -> Result<(), Error> {
+        self.leave(Kind::Record, record)
+    }
+
+    fn refuse(&self, record: &[u8]) -> Result<(), Error> {
+        self.post_everywhere(Kind::Refusal, record).map(drop)
+    }
+
+    fn object(&self, objection: &[u8]) -> Result<(), Error> {
+        self.leave(Kind::Objection, objection)
+    }
+
+    fn objections(&self) -> Result<Vec<Vec<u8>>, Error> {
+        let found = self.read_all(&[Kind::Objection])?;
+        Ok(found.into_iter().map(|(_, record)| record.body).collect())
+    }
+
+    fn tend(&self, elapsed: Duration) -> Result<Vec<Vec<u8>>, Error> {
+        self.touch(elapsed);
+        let found = self.read_all(&[Kind::Record, Kind::Refusal])?;
+        let own = &self.lock().posted;
+        Ok(found
+            .into_iter()
+            .filter(|(path, _)| !own.contains(path))
+            .map(|(_, record)| record.body)
+            .collect())
+    }
+
+    fn records(&self) -> Result<Vec<Vec<u8>>, Error> {
+        // Nobody tends a member's objection; it looks for records as long as that matters.
+        let left_at = self.lock().left_at;
+        if let Some(left_at) = left_at {
+            self.touch(left_at.elapsed());
+        }
+        let found = self.read_all(&[Kind::Record, Kind::Refusal])?;
+        Ok(found.into_iter().map(|(_, record)| record.body).collect())
+    }
+
+    fn earlier_refusals(&self) -> Vec<Vec<u8>> {
+        let mut found = Vec::new();
+        for place in &self.places {
+            let names = self.own(place, |name| self.is_meant(name, &[Kind::Refusal]));
+            for name in names.unwrap_or_default() {
+                let Some(RendezvousEntry::Refusal(parsed)) = RendezvousEntry::parse(&name) else {
+                    continue;
+                };
+                let is_earlier = self.time_of(&place.directory, &name) == Some(Left::Before);
+                let read = is_earlier.then(|| self.read(place, &name)).flatten();
+                found.extend(read.map(|(_, record)| (parsed.stamp(), record.body)));
+            }
+        }
+        found.sort_by(|one, other| other.cmp(one));
+        found.into_iter().map(|(_, body)| body).collect()
+    }
+
+    /// Removes records of the same key, and objections to them, whose poster is proved to be gone; and refusals.
+    fn sweep(&self) {
+        let kinds = [Kind::Record, Kind::Objection];
+        for place in &self.places {
+            // One listing for all: it takes as long as others have left much.
+            let is_wanted =
+                |name: &str| name.starts_with("refusal-") || self.is_meant(name, &kinds);
+            let names = self.own(place, is_wanted).unwrap_or_else(|error| {
+                tracing::debug!(%error, "cannot sweep");
+                Vec::new()
+            });
+            let mut refusals = Vec::new();
+            for name in names {
+                match RendezvousEntry::parse(&name) {
+                    Some(RendezvousEntry::Refusal(parsed)) => {
+                        refusals.push((place.directory.join(name), parsed));
+                    }
+                    Some(_) => self.sweep_record(place, &name),
+                    None => {}
+                }
+            }
+            self.sweep_refusals(place, &refusals);
+        }
+    }
+
+    fn take_down(&self) {
+        let posted = {
+            let mut state = self.lock();
+            state.left_at = None;
+            std::mem::take(&mut state.posted)
+        };
+        for path in posted {
+            if let Err(error) = remove::unlink(&path) {
+                let cause = StorageCause::from(&error);
+                tracing::warn!("{}", Error::storage("remove", path, cause));
+            }
+        }
+    }
+
+    fn place(&self) -> String {
+        self.places
+            .iter()
+            .map(|place| place.directory.display().to_string())
+            .collect::<Vec<_>>()
+            .join(" and ")
+    }
+}
+
+impl Drop for FileBackend {
+    fn drop(&mut self) {
+        // A forked child inherits the backend, but the record is its parent's.
+        if std::process::id() == self.me.pid {
+            self.take_down();
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "file_backend_tests.rs"]
+mod tests;

@@ -1,0 +1,290 @@
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+use fsgather_core::{JobKey, WorldSize};
+
+use super::*;
+use crate::{directory::rendezvous_directory::check_writable, os::process::this_process};
+
+fn key(number: u32) -> KeyHash {
+    JobKey {
+        uid: 1,
+        family: "none".into(),
+        job: None,
+        attempt: None,
+        world_size: WorldSize::ONE,
+        number,
+        master: None,
+    }
+    .hash()
+}
+
+fn place() -> (tempfile::TempDir, BackendDirectory) {
+    let place = tempfile::tempdir().unwrap();
+    let board_place = BackendDirectory {
+        own: check_writable(place.path()).unwrap(),
+        directory: place.path().to_owned(),
+    };
+    (place, board_place)
+}
+
+fn backend(place: &BackendDirectory) -> FileBackend {
+    FileBackend::new(vec![place.clone()], key(0), this_process().unwrap())
+}
+
+fn only_file(place: &BackendDirectory) -> PathBuf {
+    let mut files = std::fs::read_dir(&place.directory).unwrap();
+    let path = files.next().unwrap().unwrap().path();
+    assert!(files.next().is_none());
+    path
+}
+
+#[test]
+fn a_posted_record_is_found_by_others_of_the_same_key_only() {
+    let (_dir, place) = place();
+    let (poster, finder) = (backend(&place), backend(&place));
+    let stranger = FileBackend::new(vec![place], key(1), this_process().unwrap());
+    assert!(finder.records().unwrap().is_empty());
+    poster.post(b"word").unwrap();
+    assert_eq!(finder.records().unwrap(), [b"word"]);
+    assert!(stranger.records().unwrap().is_empty());
+    poster.take_down();
+    assert!(finder.records().unwrap().is_empty());
+}
+
+#[test]
+fn records_are_private() {
+    let (_dir, place) = place();
+    let poster = backend(&place);
+    poster.post(b"secret").unwrap();
+    let mode = std::fs::metadata(only_file(&place)).unwrap().permissions();
+    assert_eq!(mode.mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_second_rank_0_is_seen_while_tending_and_the_own_record_is_not() {
+    let (_dir, place) = place();
+    let (one, other) = (backend(&place), backend(&place));
+    one.post(b"one").unwrap();
+    assert!(one.tend(Duration::ZERO).unwrap().is_empty());
+    other.post(b"other").unwrap();
+    assert_eq!(one.tend(Duration::ZERO).unwrap(), [b"other"]);
+    assert_eq!(other.tend(Duration::ZERO).unwrap(), [b"one"]);
+}
+
+#[test]
+fn tending_touches_the_directory_when_due() {
+    let (dir, place) = place();
+    let poster = backend(&place);
+    poster.post(b"word").unwrap();
+    let long_ago = std::fs::FileTimes::new().set_modified(SystemTime::UNIX_EPOCH);
+    let open = std::fs::File::open(dir.path()).unwrap();
+    let modified = || std::fs::metadata(dir.path()).unwrap().mtime();
+    open.set_times(long_ago).unwrap();
+    poster.tend(Duration::from_millis(24)).unwrap();
+    assert_eq!(modified(), 0);
+    poster.tend(Duration::from_millis(25)).unwrap();
+    assert!(modified() > 0);
+    open.set_times(long_ago).unwrap();
+    poster.tend(Duration::from_millis(26)).unwrap();
+    assert_eq!(modified(), 0);
+    poster.tend(Duration::from_millis(1100)).unwrap();
+    assert!(modified() > 0);
+}
+
+#[test]
+fn one_place_that_works_is_enough_and_a_missing_one_is_no_error() {
+    let (dir, good) = place();
+    let missing = BackendDirectory {
+        directory: dir.path().join("missing"),
+        own: good.own,
+    };
+    let places = vec![missing.clone(), good];
+    let both = FileBackend::new(places, key(0), this_process().unwrap());
+    assert!(both.records().unwrap().is_empty());
+    both.post(b"word").unwrap();
+    assert_eq!(both.records().unwrap(), [b"word"]);
+    assert!(both.place().contains(" and "));
+    let neither = backend(&missing);
+    assert!(neither.records().unwrap().is_empty());
+    let error = neither.post(b"word").unwrap_err();
+    assert!(matches!(error, Error::Storage { .. }), "{error}");
+}
+
+#[test]
+fn a_place_that_cannot_be_listed_is_an_error() {
+    let (dir, good) = place();
+    let path = dir.path().join("file");
+    std::fs::write(&path, b"").unwrap();
+    let file = BackendDirectory {
+        directory: path,
+        own: good.own,
+    };
+    assert!(backend(&file).records().is_err());
+}
+
+#[test]
+fn torn_foreign_linked_and_oversized_records_are_passed_over() {
+    let (_dir, place) = place();
+    let poster = backend(&place);
+    poster.post(b"word").unwrap();
+    let good = only_file(&place);
+    let bytes = std::fs::read(&good).unwrap();
+    let sibling = |salt: u32| {
+        let stamp = GatherId::new(SystemTime::UNIX_EPOCH, Salt::from_random(salt));
+        let name = RendezvousEntry::Record(RecordName::new(key(0), stamp));
+        place.directory.join(name.to_string())
+    };
+    std::fs::write(sibling(1), &bytes[..bytes.len() - 1]).unwrap();
+    std::fs::write(sibling(2), b"").unwrap();
+    std::fs::write(sibling(3), b"something else").unwrap();
+    std::fs::write(sibling(4), vec![0; 100_000]).unwrap();
+    symlink(&good, sibling(5)).unwrap();
+    std::fs::create_dir(sibling(6)).unwrap();
+    assert_eq!(backend(&place).records().unwrap(), [b"word"]);
+    // A write that was in progress is read once it is complete.
+    let finder = backend(&place);
+    assert_eq!(finder.records().unwrap().len(), 1);
+    std::fs::write(sibling(1), &bytes).unwrap();
+    assert_eq!(finder.records().unwrap().len(), 2);
+}
+
+#[test]
+fn records_of_other_users_are_passed_over() {
+    let (_dir, place) = place();
+    let poster = backend(&place);
+    poster.post(b"word").unwrap();
+    let stranger = BackendDirectory {
+        own: OwnUid(place.own.0 + 1),
+        ..place
+    };
+    assert!(backend(&stranger).records().unwrap().is_empty());
+}
+
+#[test]
+fn names_of_other_users_are_looked_at_once() {
+    let (_dir, place) = place();
+    let poster = backend(&place);
+    poster.post(b"word").unwrap();
+    let stranger = BackendDirectory {
+        own: OwnUid(place.own.0 + 1),
+        ..place.clone()
+    };
+    let mut finder = backend(&stranger);
+    assert!(finder.records().unwrap().is_empty());
+    assert_eq!(
+        finder.lock().foreign.names[&finder.places[0].directory].len(),
+        1
+    );
+    // Now it would be one that counts, and nobody looks.
+    finder.places = vec![place];
+    assert!(finder.records().unwrap().is_empty());
+    // After a while it is looked at again: servers have moments.
+    finder.lock().foreign.since = Instant::now().checked_sub(FOREIGN_KEPT);
+    assert_eq!(finder.records().unwrap(), [b"word"]);
+}
+
+#[test]
+fn sweeping_removes_what_the_dead_have_left_and_nothing_else() {
+    let (_dir, place) = place();
+    let me = this_process().unwrap();
+    let dead = ProcessId {
+        start_time: me.start_time - 1,
+        ..me.clone()
+    };
+    let unknown = ProcessId {
+        boot_id: "elsewhere".into(),
+        machine_id: "elsewhere".into(),
+        ..me.clone()
+    };
+    let places = || vec![place.clone()];
+    let boards = [
+        FileBackend::new(places(), key(0), dead.clone()),
+        FileBackend::new(places(), key(0), unknown),
+        FileBackend::new(places(), key(1), dead),
+    ];
+    for (number, backend) in (0_u8..).zip(&boards) {
+        backend.post(&[number]).unwrap();
+    }
+    let own = backend(&place);
+    own.post(b"own").unwrap();
+    own.sweep();
+    let mut left = own.records().unwrap();
+    left.sort();
+    assert_eq!(left, [vec![1], b"own".to_vec()]);
+    assert_eq!(boards[2].records().unwrap(), [[2]]);
+}
+
+#[test]
+fn dropping_the_board_takes_the_record_down_but_not_in_a_forked_child() {
+    let (_dir, place) = place();
+    let poster = backend(&place);
+    poster.post(b"word").unwrap();
+    drop(poster);
+    assert!(backend(&place).records().unwrap().is_empty());
+    let parent = ProcessId {
+        pid: u32::MAX,
+        ..this_process().unwrap()
+    };
+    let inherited = FileBackend::new(vec![place.clone()], key(0), parent);
+    inherited.post(b"word").unwrap();
+    drop(inherited);
+    assert_eq!(backend(&place).records().unwrap(), [b"word"]);
+}
+
+#[test]
+fn a_refusal_stays_and_speaks_to_processes_that_ran_already() {
+    let (_dir, place) = place();
+    let me = this_process().unwrap();
+    let board_of =
+        |process: &ProcessId| FileBackend::new(vec![place.clone()], key(0), process.clone());
+    let old = ProcessId {
+        start_time: me.start_time.saturating_sub(100),
+        ..me.clone()
+    };
+    let poster = board_of(&me);
+    poster.refuse(b"no world").unwrap();
+    poster.take_down();
+    drop(poster);
+    // As one that is started right now, give or take a tick.
+    let age = process::age(&me).unwrap();
+    let late = ProcessId {
+        start_time: me.start_time + u64::try_from(age.as_millis() / 10).unwrap(),
+        ..me.clone()
+    };
+    assert_eq!(board_of(&old).records().unwrap(), [b"no world"]);
+    assert_eq!(board_of(&old).tend(Duration::ZERO).unwrap(), [b"no world"]);
+    assert!(board_of(&late).records().unwrap().is_empty());
+    assert_eq!(board_of(&late).earlier_refusals(), [b"no world"]);
+    assert!(board_of(&old).earlier_refusals().is_empty());
+    // Another job leaves it alone, the next world of the same one removes it.
+    FileBackend::new(vec![place.clone()], key(1), me.clone()).sweep();
+    only_file(&place);
+    board_of(&late).sweep();
+    assert_eq!(std::fs::read_dir(&place.directory).unwrap().count(), 0);
+}
+
+#[test]
+fn a_refusal_is_believed_only_by_who_is_certainly_older() {
+    let second = Duration::from_secs(1);
+    let start = SystemTime::UNIX_EPOCH + 1000 * second;
+    let fine = Duration::from_millis(1);
+    // Ten seconds old, seen by a process of that age, and by older ones.
+    let seen = |left, age| is_younger(left, left + 10 * second, age);
+    assert!(!seen(start + fine, 10 * second));
+    assert!(seen(start + fine, 10 * second + 2 * TICK));
+    assert!(!seen(start, 12 * second), "stamps may be two seconds old");
+    assert!(seen(start, 13 * second));
+}
+
+#[test]
+fn an_old_refusal_of_any_job_is_swept() {
+    let (_dir, place) = place();
+    let stranger = FileBackend::new(vec![place.clone()], key(1), this_process().unwrap());
+    stranger.refuse(b"no world").unwrap();
+    let path = only_file(&place);
+    let long_ago = SystemTime::now() - REFUSAL_KEPT - Duration::from_secs(5);
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    file.set_modified(long_ago).unwrap();
+    backend(&place).sweep();
+    assert!(!path.exists());
+}
