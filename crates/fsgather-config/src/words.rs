@@ -122,3 +122,73 @@ impl FromWord for Option<RendezvousSetting> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arguments::Arguments;
+
+    fn text(text: &str) -> Word {
+        Word::Text(text.into())
+    }
+
+    #[test]
+    fn words_become_what_a_builder_would_be_given() {
+        let mut arguments = Arguments::default();
+        for (name, word) in [
+            ("world_size", Word::Number(4)),
+            ("timeout", Word::Fraction(0.5)),
+            ("directory", text("/shared")),
+            ("control", text("tcp")),
+            ("rendezvous", text("tcp://[::1]:29500")),
+        ] {
+            arguments.take(name, word).unwrap();
+        }
+        let expected = Arguments {
+            world_size: Some(4),
+            timeout: Some(Duration::from_millis(500)),
+            directory: Some("/shared".into()),
+            control: Some(fsgather_core::Control::Tcp),
+            rendezvous: Some(RendezvousSetting::parse("tcp://[::1]:29500")),
+            ..Arguments::default()
+        };
+        assert_eq!(arguments, expected);
+    }
+
+    #[test]
+    fn wrong_words_are_answered_with_what_would_be_right() {
+        for (name, word, expected) in [
+            (
+                "transport",
+                text("pigeon"),
+                "transport=\"pigeon\" must be auto, filesys or memory",
+            ),
+            (
+                "control",
+                text("udp"),
+                "control=\"udp\" must be auto, tcp or markers",
+            ),
+            (
+                "rendezvous",
+                text("node1"),
+                "rendezvous=\"node1\" is neither file:///a/shared/directory nor tcp://HOST:PORT",
+            ),
+            (
+                "rendezvous",
+                text("tcp://node1"),
+                "FSGATHER_RENDEZVOUS: tcp://node1 is no address such as tcp://node1:60001",
+            ),
+            (
+                "timeout",
+                Word::Number(0),
+                "timeout=0 is not a positive number of seconds, such as 1800",
+            ),
+            ("colour", text("red"), "there is no argument colour"),
+        ] {
+            let mut arguments = Arguments::default();
+            let refused = arguments.take(name, word).unwrap_err().to_string();
+            assert!(refused.contains(expected), "{refused}");
+            assert_eq!(arguments, Arguments::default());
+        }
+    }
+}
