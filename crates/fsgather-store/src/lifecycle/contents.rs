@@ -13,7 +13,7 @@ use rustix::fs::{CWD, FileType};
 
 use crate::{
     directory::gather_dir::is_not_seen,
-    lifecycle::inventory::{self, Kind, Part, Table},
+    lifecycle::inventory::{self, KnownEntry, KnownFile, Table},
     os::listing::{self, Facts},
 };
 
@@ -99,8 +99,8 @@ impl Contents {
                 Err(error) => return Err(error),
             };
             let (wanted, what) = match part {
-                Part::Directory(_) => (FileType::Directory, "directory"),
-                Part::File(_) => (FileType::RegularFile, "file"),
+                KnownEntry::Directory(_) => (FileType::Directory, "directory"),
+                KnownEntry::File(_) => (FileType::RegularFile, "file"),
             };
             if found.kind != wanted || found.uid != self.uid {
                 let uid = self.uid;
@@ -109,12 +109,12 @@ impl Contents {
             }
             self.count(&found);
             match part {
-                Part::Directory(table) => match listing::open(directory, Path::new(&name)) {
+                KnownEntry::Directory(table) => match listing::open(directory, Path::new(&name)) {
                     Ok(below) => self.look(&below, table)?,
                     Err(error) if is_not_seen(&error) => {}
                     Err(error) => return Err(error),
                 },
-                Part::File(kind) => self.note(kind, &found),
+                KnownEntry::File(kind) => self.note(kind, &found),
             }
         }
         Ok(())
@@ -141,24 +141,24 @@ impl Contents {
         }
     }
 
-    fn note(&mut self, kind: Kind, found: &Facts) {
-        self.is_bare &= kind == Kind::Owner;
+    fn note(&mut self, kind: KnownFile, found: &Facts) {
+        self.is_bare &= kind == KnownFile::Owner;
         match kind {
-            Kind::Beat(counter) => {
+            KnownFile::Beat(counter) => {
                 self.beat = self.beat.max(Some((counter, found.changed)));
             }
-            Kind::Finished => self.finished = true,
-            Kind::Aborted => self.aborted = true,
-            Kind::Staged(name) | Kind::Payload(name) => {
+            KnownFile::Finished => self.finished = true,
+            KnownFile::Aborted => self.aborted = true,
+            KnownFile::Staged(name) | KnownFile::Payload(name) => {
                 self.payload_files += 1;
                 self.payload_bytes += found.len;
                 self.ranks.insert(name.rank());
-                if matches!(kind, Kind::Payload(_)) || name.rank() != Rank::ZERO {
+                if matches!(kind, KnownFile::Payload(_)) || name.rank() != Rank::ZERO {
                     self.payloads_in_use += 1;
                 }
             }
-            Kind::Message => self.messages += 1,
-            Kind::Owner | Kind::Other => {}
+            KnownFile::Message => self.messages += 1,
+            KnownFile::Owner | KnownFile::Other => {}
         }
     }
 }

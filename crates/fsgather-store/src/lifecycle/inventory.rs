@@ -10,19 +10,19 @@ use crate::{
 
 /// What a name in a gather directory, or below it, stands for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Part {
+pub(crate) enum KnownEntry {
     /// A directory, and the table of what lies in it.
     Directory(Table),
     /// A file.
-    File(Kind),
+    File(KnownFile),
 }
 
 /// What each name in one directory stands for; `None` for strangers.
-pub(crate) type Table = fn(&str) -> Option<Part>;
+pub(crate) type Table = fn(&str) -> Option<KnownEntry>;
 
 /// What a file is for, as far as others than its writer have to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum KnownFile {
     /// The owner record; the last to be removed.
     Owner,
     /// Proof of life.
@@ -41,7 +41,7 @@ pub(crate) enum Kind {
     Other,
 }
 
-impl Kind {
+impl KnownFile {
     /// Whether the file says something of the whole directory, so that it stays until all else is gone.
     pub(crate) const fn is_about_the_directory(self) -> bool {
         matches!(
@@ -52,45 +52,45 @@ impl Kind {
 }
 
 /// What lies in a gather directory itself.
-pub(crate) fn gather_directory(name: &str) -> Option<Part> {
+pub(crate) fn gather_directory(name: &str) -> Option<KnownEntry> {
     Some(match GatherEntry::parse(name)? {
-        GatherEntry::Owner => Part::File(Kind::Owner),
-        GatherEntry::Beat(counter) => Part::File(Kind::Beat(counter)),
-        GatherEntry::Finished => Part::File(Kind::Finished),
-        GatherEntry::Aborted => Part::File(Kind::Aborted),
-        GatherEntry::Staging => Part::Directory(staging),
-        GatherEntry::Payloads => Part::Directory(payloads),
-        GatherEntry::Probes => Part::Directory(probes),
-        GatherEntry::Out => Part::Directory(messages),
-        GatherEntry::In | GatherEntry::Live => Part::Directory(hosts),
+        GatherEntry::Owner => KnownEntry::File(KnownFile::Owner),
+        GatherEntry::Beat(counter) => KnownEntry::File(KnownFile::Beat(counter)),
+        GatherEntry::Finished => KnownEntry::File(KnownFile::Finished),
+        GatherEntry::Aborted => KnownEntry::File(KnownFile::Aborted),
+        GatherEntry::Staging => KnownEntry::Directory(staging),
+        GatherEntry::Payloads => KnownEntry::Directory(payloads),
+        GatherEntry::Probes => KnownEntry::Directory(probes),
+        GatherEntry::Out => KnownEntry::Directory(messages),
+        GatherEntry::In | GatherEntry::Live => KnownEntry::Directory(hosts),
     })
 }
 
-fn hosts(name: &str) -> Option<Part> {
-    HostName::parse(name).map(|_| Part::Directory(messages))
+fn hosts(name: &str) -> Option<KnownEntry> {
+    HostName::parse(name).map(|_| KnownEntry::Directory(messages))
 }
 
-fn messages(name: &str) -> Option<Part> {
-    MarkerName::parse(name).map(|_| Part::File(Kind::Message))
+fn messages(name: &str) -> Option<KnownEntry> {
+    MarkerName::parse(name).map(|_| KnownEntry::File(KnownFile::Message))
 }
 
-fn staging(name: &str) -> Option<Part> {
-    payload(name, Kind::Staged)
+fn staging(name: &str) -> Option<KnownEntry> {
+    payload(name, KnownFile::Staged)
 }
 
-fn payloads(name: &str) -> Option<Part> {
-    payload(name, Kind::Payload)
+fn payloads(name: &str) -> Option<KnownEntry> {
+    payload(name, KnownFile::Payload)
 }
 
-fn payload(name: &str, kind: fn(PayloadName) -> Kind) -> Option<Part> {
+fn payload(name: &str, kind: fn(PayloadName) -> KnownFile) -> Option<KnownEntry> {
     if layout::is_capability_name(name) {
-        return Some(Part::File(Kind::Other));
+        return Some(KnownEntry::File(KnownFile::Other));
     }
-    PayloadName::parse(name).map(|name| Part::File(kind(name)))
+    PayloadName::parse(name).map(|name| KnownEntry::File(kind(name)))
 }
 
-fn probes(name: &str) -> Option<Part> {
-    layout::parse_nonce_name(name).map(|_| Part::File(Kind::Other))
+fn probes(name: &str) -> Option<KnownEntry> {
+    layout::parse_nonce_name(name).map(|_| KnownEntry::File(KnownFile::Other))
 }
 
 /// Whether a client keeps a removed file under this name as long as somebody has it open.
@@ -116,7 +116,7 @@ mod tests {
             (probes, "nonce-0000000000000007"),
             (messages, "bulletin-n00000000000000000007-all-0000beef"),
         ] {
-            assert!(matches!(table(ours), Some(Part::File(_))), "{ours}");
+            assert!(matches!(table(ours), Some(KnownEntry::File(_))), "{ours}");
         }
         for (table, strange) in [
             (gather_directory as Table, payload),
@@ -129,13 +129,13 @@ mod tests {
         }
         for directory in ["payloads", "in", "out", "live"] {
             assert!(
-                matches!(gather_directory(directory), Some(Part::Directory(_))),
+                matches!(gather_directory(directory), Some(KnownEntry::Directory(_))),
                 "{directory}"
             );
         }
         assert!(matches!(
             hosts("host-0000000000000007"),
-            Some(Part::Directory(_))
+            Some(KnownEntry::Directory(_))
         ));
     }
 

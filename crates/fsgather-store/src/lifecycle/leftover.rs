@@ -16,7 +16,7 @@ use crate::{
         judgement::{Rules, Why},
         leftover_kind::{self, LeftoverKind},
         neighbours::Neighbours,
-        survey::{Found, Surveyor, View},
+        survey::{SurveyedEntry, Surveyor, View},
     },
     messages::detours::{self, DetourName},
     os::{
@@ -84,7 +84,7 @@ impl Surveyor {
         name: &str,
         neighbours: &Neighbours,
         view: View,
-    ) -> Option<Found> {
+    ) -> Option<SurveyedEntry> {
         let path = rendezvous.join(name);
         let leftover = match RendezvousEntry::parse(name) {
             Some(
@@ -114,7 +114,7 @@ impl Surveyor {
             Some(RendezvousEntry::Gather(_)) => stranger(&path, view)
                 .filter(|found| !found.path.is_dir() || found.path.is_symlink()),
         };
-        leftover.map(Found::Leftover)
+        leftover.map(SurveyedEntry::Leftover)
     }
 
     /// Judges a message beside the place of the gather directory that it belongs to, which is gone.
@@ -146,7 +146,7 @@ impl Surveyor {
         Some(leftover)
     }
 
-    fn record(&self, path: &Path, view: View) -> Option<Found> {
+    fn record(&self, path: &Path, view: View) -> Option<SurveyedEntry> {
         let read = read_record(path, view.own);
         let rules = match &read {
             // Nobody needs so long to write one, and none that is torn is ever read.
@@ -159,13 +159,13 @@ impl Surveyor {
             Err(Unread::Record(RecordError::Torn)) if !is_older_than_a_moment(&leftover) => {
                 return None;
             }
-            Err(_) => return Some(Found::Leftover(leftover)),
+            Err(_) => return Some(SurveyedEntry::Leftover(leftover)),
         };
         let (writer, body) = (record.poster, record.body);
         let name = format!("pid {} on {}", writer.pid, writer.host);
         match liveness(&writer, &self.me) {
             Liveness::Running => {
-                return Some(Found::Meeting(Meeting {
+                return Some(SurveyedEntry::Meeting(Meeting {
                     path: leftover.path,
                     bytes: leftover.bytes,
                     age: leftover.age,
@@ -184,7 +184,7 @@ impl Surveyor {
             Liveness::Rebooted | Liveness::Unknown => {}
         }
         leftover.writer = Some(writer);
-        Some(Found::Leftover(leftover))
+        Some(SurveyedEntry::Leftover(leftover))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Names of what may lie about beside gather directories, of other programs too: [`LeftoverKind`]. Pure.
 
-use crate::lifecycle::inventory::{Kind, Part};
+use crate::lifecycle::inventory::{KnownEntry, KnownFile};
 
 /// What kind of file or directory was left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,18 +52,18 @@ pub(crate) fn is_of_python_original(name: &str) -> bool {
 }
 
 /// What lies in `.dist_test`: directories `tmp` and eight characters, as `tempfile.mkdtemp` makes them.
-pub(crate) fn dist_test(name: &str) -> Option<Part> {
+pub(crate) fn dist_test(name: &str) -> Option<KnownEntry> {
     let salt = name.strip_prefix("tmp")?;
     let is_salt = salt
         .bytes()
         .all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_'));
-    (is_salt && salt.len() == 8).then_some(Part::Directory(parts))
+    (is_salt && salt.len() == 8).then_some(KnownEntry::Directory(parts))
 }
 
 /// What lies in those: `part_<rank>.pkl`.
-fn parts(name: &str) -> Option<Part> {
+fn parts(name: &str) -> Option<KnownEntry> {
     let rank = name.strip_prefix("part_")?.strip_suffix(".pkl")?;
-    is_number(rank).then_some(Part::File(Kind::Other))
+    is_number(rank).then_some(KnownEntry::File(KnownFile::Other))
 }
 
 fn is_number(text: &str) -> bool {

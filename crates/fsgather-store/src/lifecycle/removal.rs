@@ -13,7 +13,7 @@ use rustix::fs::{CWD, FileType};
 use crate::{
     directory::gather_dir::{GatherDir, is_not_seen},
     layout::{self, PayloadName},
-    lifecycle::inventory::{self, Kind, Part, Table},
+    lifecycle::inventory::{self, KnownEntry, KnownFile, Table},
     os::{directory::OwnUid, listing, remove, retry_budget},
     payload::writer::PayloadId,
 };
@@ -244,14 +244,14 @@ impl Remover<'_> {
                 }
             };
             match table(&name) {
-                Some(Part::Directory(table)) => {
+                Some(KnownEntry::Directory(table)) => {
                     let below = path.join(&name);
                     is_empty_below &=
                         self.remove(directory.as_fd(), Path::new(&name), &below, table);
                 }
-                Some(Part::File(kind)) if self.is_own_file(directory, &name) => {
+                Some(KnownEntry::File(kind)) if self.is_own_file(directory, &name) => {
                     if kind.is_about_the_directory() {
-                        last.push((kind == Kind::Owner, name));
+                        last.push((kind == KnownFile::Owner, name));
                     } else {
                         unlink(directory, path, &name);
                     }

@@ -16,7 +16,7 @@ use rustix::fs::FileType;
 use crate::{
     directory::owner::{self, OwnerRecord},
     layout::{self, RendezvousEntry},
-    lifecycle::inventory::{self, Part, Table},
+    lifecycle::inventory::{self, KnownEntry, Table},
     os::{directory::OwnUid, file, listing, remove, reveal},
 };
 
@@ -98,8 +98,10 @@ fn taken_from(gather: &Path, mark: &Path) -> bool {
                 continue;
             };
             match (table(&name), found.kind) {
-                (Some(Part::Directory(table)), FileType::Directory) => below.push((at, table)),
-                (Some(Part::File(kind)), FileType::RegularFile)
+                (Some(KnownEntry::Directory(table)), FileType::Directory) => {
+                    below.push((at, table));
+                }
+                (Some(KnownEntry::File(kind)), FileType::RegularFile)
                     if !kind.is_about_the_directory() && reveal::rename(&at, mark).is_ok() =>
                 {
                     return true;

@@ -134,7 +134,7 @@ struct Watched {
 }
 
 /// Where to look.
-struct Place {
+struct SurveyedPlace {
     rendezvous: PathBuf,
     /// The directory that holds it, where it was not named itself.
     holder: Option<PathBuf>,
@@ -142,7 +142,7 @@ struct Place {
 }
 
 /// What an entry of a rendezvous directory was found to be.
-pub(crate) enum Found {
+pub(crate) enum SurveyedEntry {
     Gather(Box<SurveyedGather>),
     Leftover(Leftover),
     Meeting(Meeting),
@@ -265,7 +265,13 @@ impl Surveyor {
         Ok(survey)
     }
 
-    fn look_at_all(&self, place: &Place, names: &[String], view: View, survey: &mut Survey) {
+    fn look_at_all(
+        &self,
+        place: &SurveyedPlace,
+        names: &[String],
+        view: View,
+        survey: &mut Survey,
+    ) {
         // Gone through once: looking at an entry must not take longer the more there are.
         let neighbours = Neighbours::among(names);
         if let Some(only) = place.only {
@@ -276,9 +282,9 @@ impl Surveyor {
         }
         for name in names {
             match self.look_at_entry(&place.rendezvous, name, &neighbours, view) {
-                Some(Found::Gather(gather)) => survey.gathers.push(*gather),
-                Some(Found::Leftover(leftover)) => survey.leftovers.push(leftover),
-                Some(Found::Meeting(meeting)) => survey.meetings.push(meeting),
+                Some(SurveyedEntry::Gather(gather)) => survey.gathers.push(*gather),
+                Some(SurveyedEntry::Leftover(leftover)) => survey.leftovers.push(leftover),
+                Some(SurveyedEntry::Meeting(meeting)) => survey.meetings.push(meeting),
                 None => {}
             }
         }
@@ -291,11 +297,11 @@ impl Surveyor {
         name: &str,
         neighbours: &Neighbours,
         view: View,
-    ) -> Option<Found> {
+    ) -> Option<SurveyedEntry> {
         if let Some(RendezvousEntry::Gather(id)) = RendezvousEntry::parse(name) {
             let gather = self.look_at(rendezvous, id, neighbours.beside(id), view);
             if let Some(gather) = gather {
-                return Some(Found::Gather(Box::new(gather)));
+                return Some(SurveyedEntry::Gather(Box::new(gather)));
             }
         }
         self.look_at_file(rendezvous, name, neighbours, view)
@@ -507,7 +513,7 @@ fn names_in(rendezvous: &Path) -> io::Result<(Vec<String>, Vec<String>)> {
     Ok((names, garbled))
 }
 
-fn resolve(named: &Path) -> Result<Place, Error> {
+fn resolve(named: &Path) -> Result<SurveyedPlace, Error> {
     let failed = |error: io::Error| Error::storage("read", named, &error);
     // Links on the way to it are the user's; what it is called is what it is called in the end.
     let real = std::fs::canonicalize(named).map_err(failed)?;
@@ -518,17 +524,17 @@ fn resolve(named: &Path) -> Result<Place, Error> {
     let name = real.file_name().and_then(|name| name.to_str());
     let entry = name.and_then(RendezvousEntry::parse);
     Ok(match (entry, real.parent()) {
-        (Some(RendezvousEntry::Gather(id)), Some(parent)) => Place {
+        (Some(RendezvousEntry::Gather(id)), Some(parent)) => SurveyedPlace {
             rendezvous: parent.to_owned(),
             holder: None,
             only: Some(id),
         },
-        _ if name == Some(layout::RENDEZVOUS_DIRECTORY) => Place {
+        _ if name == Some(layout::RENDEZVOUS_DIRECTORY) => SurveyedPlace {
             rendezvous: real,
             holder: None,
             only: None,
         },
-        _ => Place {
+        _ => SurveyedPlace {
             rendezvous: layout::rendezvous_path(named),
             holder: Some(named.to_owned()),
             only: None,

@@ -16,7 +16,7 @@ use crate::{
         judgement::{GatherState, Removable, Rules},
         leftover::Leftover,
         neighbours::Neighbours,
-        survey::{Found, SurveyedGather, Surveyor, View},
+        survey::{SurveyedEntry, SurveyedGather, Surveyor, View},
     },
     messages::detours::DetourName,
     os::{directory::OwnUid, listing, process},
@@ -117,9 +117,9 @@ impl Sweep {
             self.surveyor
                 .look_at_entry(&self.rendezvous, &name, &self.neighbours, self.view);
         match found {
-            Some(Found::Gather(gather)) => self.judge(&gather, is_enough),
-            Some(Found::Leftover(leftover)) => remove_leftover(&leftover),
-            Some(Found::Meeting(_)) | None => {}
+            Some(SurveyedEntry::Gather(gather)) => self.judge(&gather, is_enough),
+            Some(SurveyedEntry::Leftover(leftover)) => remove_leftover(&leftover),
+            Some(SurveyedEntry::Meeting(_)) | None => {}
         }
         true
     }

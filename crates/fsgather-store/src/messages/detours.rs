@@ -78,11 +78,11 @@ pub(crate) struct Detours {
     id: GatherId,
     shared: PathBuf,
     own: OwnUid,
-    state: Mutex<State>,
+    state: Mutex<DetoursState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct DetoursState {
     left: Vec<PathBuf>,
     /// By name, which is the same in all places.
     read: BTreeSet<String>,
@@ -101,7 +101,7 @@ impl Detours {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, DetoursState> {
         lock(&self.state)
     }
 

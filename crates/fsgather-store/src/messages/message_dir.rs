@@ -66,14 +66,14 @@ pub(crate) struct MessageDir {
     host: HostName,
     /// The process that made it; a forked child must not touch anything.
     process: u32,
-    state: Mutex<State>,
+    state: Mutex<MessageDirState>,
     reserves: Reserves,
     detours: Detours,
     care: Mutex<Option<Care>>,
 }
 
 #[derive(Debug)]
-struct State {
+struct MessageDirState {
     /// Messages that were handed out and are still listed.
     read: BTreeSet<String>,
     /// Since when listed messages have been unreadable.
@@ -104,7 +104,7 @@ impl MessageDir {
             role,
             host: HostName(process.host_label()),
             process: std::process::id(),
-            state: Mutex::new(State {
+            state: Mutex::new(MessageDirState {
                 read: BTreeSet::new(),
                 unreadable: HashMap::new(),
                 absent: None,
@@ -155,7 +155,7 @@ impl MessageDir {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, MessageDirState> {
         lock(&self.state)
     }
 

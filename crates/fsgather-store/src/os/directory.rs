@@ -71,7 +71,7 @@ impl Access {
 }
 
 /// What lies at a path, links not followed.
-pub(crate) struct Found {
+pub(crate) struct FoundDirectory {
     pub(crate) is_directory: bool,
     pub(crate) uid: u32,
     pub(crate) gid: u32,
@@ -79,9 +79,9 @@ pub(crate) struct Found {
 }
 
 /// Looks at a path without following a link.
-pub(crate) fn look(path: &Path) -> io::Result<Found> {
+pub(crate) fn look(path: &Path) -> io::Result<FoundDirectory> {
     let stat = retry_on_intr(|| rustix::fs::lstat(path))?;
-    Ok(Found {
+    Ok(FoundDirectory {
         is_directory: FileType::from_raw_mode(stat.st_mode) == FileType::Directory,
         uid: stat.st_uid,
         gid: stat.st_gid,

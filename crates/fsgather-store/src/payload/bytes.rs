@@ -8,7 +8,7 @@ use memmap2::MmapMut;
 use crate::payload::{
     format::HEADER_LEN,
     map::Mapping,
-    writable::{Memory, WritablePayload},
+    writable::{WritableMemory, WritablePayload},
 };
 
 /// One rank's payload, verified, as one slice of bytes.
@@ -104,7 +104,7 @@ impl Payload {
     pub fn into_writable(self) -> WritablePayload {
         self.try_into_writable().unwrap_or_else(|payload| {
             let copy = Bytes::copy_from_slice(&payload);
-            WritablePayload::new(Memory::Held(copy.into()))
+            WritablePayload::new(WritableMemory::Held(copy.into()))
         })
     }
 
@@ -121,7 +121,7 @@ impl Payload {
                 len,
             } => match Arc::try_unwrap(mapping).map(Mapping::into_writable) {
                 Ok(Ok(mapping)) => {
-                    return Ok(WritablePayload::new(Memory::Mapped {
+                    return Ok(WritablePayload::new(WritableMemory::Mapped {
                         mapping,
                         start,
                         len,
@@ -137,13 +137,13 @@ impl Payload {
                 },
             },
             Inner::Room(room) => match Arc::try_unwrap(room) {
-                Ok(room) => return Ok(WritablePayload::new(Memory::Room(room))),
+                Ok(room) => return Ok(WritablePayload::new(WritableMemory::Room(room))),
                 Err(room) => Self {
                     bytes: Inner::Room(room),
                 },
             },
             Inner::Held(bytes) => match bytes.try_into_mut() {
-                Ok(bytes) => return Ok(WritablePayload::new(Memory::Held(bytes))),
+                Ok(bytes) => return Ok(WritablePayload::new(WritableMemory::Held(bytes))),
                 Err(bytes) => bytes.into(),
             },
         };

@@ -27,11 +27,11 @@ use crate::payload::{
 /// assert_eq!(*own, [9, 2, 3]);
 /// ```
 pub struct WritablePayload {
-    memory: Memory,
+    memory: WritableMemory,
 }
 
 /// Where the bytes are.
-pub(crate) enum Memory {
+pub(crate) enum WritableMemory {
     /// A part of a private mapping of a file, of which pages are copied when they are written to.
     Mapped {
         mapping: WritableMapping,
@@ -45,7 +45,7 @@ pub(crate) enum Memory {
 }
 
 impl WritablePayload {
-    pub(crate) const fn new(memory: Memory) -> Self {
+    pub(crate) const fn new(memory: WritableMemory) -> Self {
         Self { memory }
     }
 
@@ -55,11 +55,11 @@ impl WritablePayload {
             let mut copy = Vec::new();
             copy.try_reserve_exact(bytes.len()).ok()?;
             copy.extend_from_slice(bytes);
-            Memory::Held(BytesMut::from(bytes::Bytes::from(copy)))
+            WritableMemory::Held(BytesMut::from(bytes::Bytes::from(copy)))
         } else {
             let mut room = map::room(bytes.len() as u64).ok()?;
             room.copy_from_slice(bytes);
-            Memory::Room(room)
+            WritableMemory::Room(room)
         };
         Some(Self { memory })
     }
@@ -70,13 +70,13 @@ impl Deref for WritablePayload {
 
     fn deref(&self) -> &[u8] {
         match &self.memory {
-            Memory::Mapped {
+            WritableMemory::Mapped {
                 mapping,
                 start,
                 len,
             } => &mapping[*start..*start + *len],
-            Memory::Room(room) => room,
-            Memory::Held(bytes) => bytes,
+            WritableMemory::Room(room) => room,
+            WritableMemory::Held(bytes) => bytes,
         }
     }
 }
@@ -84,13 +84,13 @@ impl Deref for WritablePayload {
 impl DerefMut for WritablePayload {
     fn deref_mut(&mut self) -> &mut [u8] {
         match &mut self.memory {
-            Memory::Mapped {
+            WritableMemory::Mapped {
                 mapping,
                 start,
                 len,
             } => &mut mapping[*start..*start + *len],
-            Memory::Room(room) => room,
-            Memory::Held(bytes) => bytes,
+            WritableMemory::Room(room) => room,
+            WritableMemory::Held(bytes) => bytes,
         }
     }
 }

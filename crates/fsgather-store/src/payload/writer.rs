@@ -184,7 +184,7 @@ impl Drop for Staged {
 
 /// The steps of publishing, in order: after each one a crash leaves something else behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum PublishStep {
     /// All of the payload is written.
     Written,
     /// The data has been synced, where that is needed.
@@ -282,13 +282,13 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
     /// The steps of [`publish`](Self::publish), with a gate after each.
     pub(crate) fn run(
         &mut self,
-        gate: &mut dyn FnMut(Step) -> Result<(), Error>,
+        gate: &mut dyn FnMut(PublishStep) -> Result<(), Error>,
     ) -> Result<Locator, Error> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
         let footer = self.finish_writing()?;
-        gate(Step::Written)?;
+        gate(PublishStep::Written)?;
         let file = self.staged.file.take().ok_or_else(closed)?;
         let synced = if self.synced {
             file::sync(&file).map_err(|error| self.storage("sync", &error))
@@ -296,14 +296,14 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
             Ok(())
         };
         if synced.is_ok() {
-            gate(Step::Synced)?;
+            gate(PublishStep::Synced)?;
         }
         if synced.is_err() {
             file::forget_contents(&file);
         }
         let closed = file::close(file).map_err(|error| self.storage("close", &error));
         synced.and(closed)?;
-        gate(Step::Closed)?;
+        gate(PublishStep::Closed)?;
         reveal::publish(
             self.mode,
             &self.staged.path,
@@ -319,7 +319,7 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
         })?;
         // Nobody is to be told of a payload that lies somewhere else.
         self.directory.check_place()?;
-        gate(Step::Published)?;
+        gate(PublishStep::Published)?;
         Ok(Locator::new(&self.header, &footer))
     }
 

@@ -122,7 +122,7 @@ fn what_was_taken_can_be_taken_back_wherever_the_writer_has_come_to() {
     let directory = make(place.path());
     for setting in supported() {
         for len in [0, 9, CHUNK_LEN, 9 * CHUNK_LEN + 5] {
-            for step in [None, Some(Step::Written), Some(Step::Closed)] {
+            for step in [None, Some(PublishStep::Written), Some(PublishStep::Closed)] {
                 let mut writer = directory
                     .create_payload(id(), Encoding(0), setting, |_| Ok(()))
                     .unwrap();
@@ -169,7 +169,7 @@ fn what_is_not_in_the_file_any_more_is_not_taken_back() {
 }
 
 /// Stops publishing after `step`, as a crash would, and returns what was announced, if anything.
-fn crash_after(directory: &GatherDir, step: Option<Step>) -> Option<Locator> {
+fn crash_after(directory: &GatherDir, step: Option<PublishStep>) -> Option<Locator> {
     let mut writer = directory
         .create_payload(id(), Encoding(0), CompressionSetting::None, |_| Ok(()))
         .unwrap();
@@ -190,10 +190,10 @@ fn crash_after(directory: &GatherDir, step: Option<Step>) -> Option<Locator> {
 fn a_crash_at_any_step_of_publishing_shows_all_or_nothing_and_leaves_nothing_unremovable() {
     for mode in [PublishMode::Rename, PublishMode::Link, PublishMode::Direct] {
         for step in [
-            Some(Step::Written),
-            Some(Step::Synced),
-            Some(Step::Closed),
-            Some(Step::Published),
+            Some(PublishStep::Written),
+            Some(PublishStep::Synced),
+            Some(PublishStep::Closed),
+            Some(PublishStep::Published),
             None,
         ] {
             let place = tempfile::tempdir().unwrap();
@@ -203,7 +203,7 @@ fn a_crash_at_any_step_of_publishing_shows_all_or_nothing_and_leaves_nothing_unr
             let directory = directory.with_facts(facts);
             let announced = crash_after(&directory, step);
             let visible = names_in(&directory.payloads());
-            let is_published = matches!(step, Some(Step::Published) | None);
+            let is_published = matches!(step, Some(PublishStep::Published) | None);
             if mode == PublishMode::Direct {
                 assert_eq!(visible.len(), 1);
             } else {

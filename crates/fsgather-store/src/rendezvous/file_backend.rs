@@ -68,11 +68,11 @@ pub struct FileBackend {
     /// The same as it stands in names.
     key_text: String,
     me: ProcessId,
-    state: Mutex<State>,
+    state: Mutex<BackendState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct BackendState {
     posted: Vec<PathBuf>,
     schedule: TouchSchedule,
     left_at: Option<Instant>,
@@ -108,13 +108,13 @@ impl Foreign {
 
 /// What is left in a rendezvous directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum RecordKind {
     Record,
     Objection,
     Refusal,
 }
 
-impl Kind {
+impl RecordKind {
     /// What its names begin with, before the key.
     const fn prefix(self) -> &'static str {
         match self {
@@ -165,12 +165,12 @@ impl FileBackend {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, BackendState> {
         lock(&self.state)
     }
 
     /// Lists all places and reads what is of these kinds and for this key, whole ones only.
-    fn read_all(&self, kinds: &[Kind]) -> Result<Vec<(PathBuf, Record)>, Error> {
+    fn read_all(&self, kinds: &[RecordKind]) -> Result<Vec<(PathBuf, Record)>, Error> {
         let mut found = Vec::new();
         let mut failure = None;
         let mut is_readable = false;
@@ -195,9 +195,9 @@ impl FileBackend {
         }
     }
 
-    fn is_meant(&self, name: &str, kinds: &[Kind]) -> bool {
+    fn is_meant(&self, name: &str, kinds: &[RecordKind]) -> bool {
         // Most names are of something else, and there may be thousands: only what begins right is parsed.
-        let is_of = |kind: &Kind| {
+        let is_of = |kind: &RecordKind| {
             let rest = name.strip_prefix(kind.prefix());
             rest.is_some_and(|rest| rest.starts_with(&self.key_text))
         };
@@ -277,7 +277,7 @@ impl FileBackend {
     }
 
     /// Posts in every place, to be tended and taken down.
-    fn leave(&self, kind: Kind, body: &[u8]) -> Result<(), Error> {
+    fn leave(&self, kind: RecordKind, body: &[u8]) -> Result<(), Error> {
         let posted = self.post_everywhere(kind, body)?;
         let mut state = self.lock();
         state.posted.extend(posted);
@@ -287,7 +287,7 @@ impl FileBackend {
     }
 
     /// Posts in every place; fails only if that is possible in none.
-    fn post_everywhere(&self, kind: Kind, body: &[u8]) -> Result<Vec<PathBuf>, Error> {
+    fn post_everywhere(&self, kind: RecordKind, body: &[u8]) -> Result<Vec<PathBuf>, Error> {
         let record = Record {
             poster: self.me.clone(),
             body: body.to_vec(),
@@ -376,7 +376,7 @@ impl FileBackend {
     fn post_in(
         &self,
         place: &BackendDirectory,
-        kind: Kind,
+        kind: RecordKind,
         contents: &[u8],
     ) -> Result<PathBuf, Error> {
         let stamp = GatherId::new(
@@ -385,9 +385,9 @@ impl FileBackend {
         );
         let name = RecordName::new(self.key, stamp);
         let entry = match kind {
-            Kind::Record => RendezvousEntry::Record(name),
-            Kind::Objection => RendezvousEntry::Unreachable(name),
-            Kind::Refusal => RendezvousEntry::Refusal(name),
+            RecordKind::Record => RendezvousEntry::Record(name),
+            RecordKind::Objection => RendezvousEntry::Unreachable(name),
+            RecordKind::Refusal => RendezvousEntry::Refusal(name),
         };
         let path = place.directory.join(entry.to_string());
         let is_local =
@@ -454,25 +454,25 @@ fn is_younger(left: SystemTime, now: SystemTime, age: Duration) -> bool {
 
 impl RendezvousBackend for FileBackend {
     fn post(&self, record: &[u8]) -> Result<(), Error> {
-        self.leave(Kind::Record, record)
+        self.leave(RecordKind::Record, record)
     }
 
     fn refuse(&self, record: &[u8]) -> Result<(), Error> {
-        self.post_everywhere(Kind::Refusal, record).map(drop)
+        self.post_everywhere(RecordKind::Refusal, record).map(drop)
     }
 
     fn object(&self, objection: &[u8]) -> Result<(), Error> {
-        self.leave(Kind::Objection, objection)
+        self.leave(RecordKind::Objection, objection)
     }
 
     fn objections(&self) -> Result<Vec<Vec<u8>>, Error> {
-        let found = self.read_all(&[Kind::Objection])?;
+        let found = self.read_all(&[RecordKind::Objection])?;
         Ok(found.into_iter().map(|(_, record)| record.body).collect())
     }
 
     fn tend(&self, elapsed: Duration) -> Result<Vec<Vec<u8>>, Error> {
         self.touch(elapsed);
-        let found = self.read_all(&[Kind::Record, Kind::Refusal])?;
+        let found = self.read_all(&[RecordKind::Record, RecordKind::Refusal])?;
         let own = &self.lock().posted;
         Ok(found
             .into_iter()
@@ -487,14 +487,14 @@ impl RendezvousBackend for FileBackend {
         if let Some(left_at) = left_at {
             self.touch(left_at.elapsed());
         }
-        let found = self.read_all(&[Kind::Record, Kind::Refusal])?;
+        let found = self.read_all(&[RecordKind::Record, RecordKind::Refusal])?;
         Ok(found.into_iter().map(|(_, record)| record.body).collect())
     }
 
     fn earlier_refusals(&self) -> Vec<Vec<u8>> {
         let mut found = Vec::new();
         for place in &self.places {
-            let names = self.own(place, |name| self.is_meant(name, &[Kind::Refusal]));
+            let names = self.own(place, |name| self.is_meant(name, &[RecordKind::Refusal]));
             for name in names.unwrap_or_default() {
                 let Some(RendezvousEntry::Refusal(parsed)) = RendezvousEntry::parse(&name) else {
                     continue;
@@ -510,7 +510,7 @@ impl RendezvousBackend for FileBackend {
 
     /// Removes records of the same key, and objections to them, whose poster is proved to be gone; and refusals.
     fn sweep(&self) {
-        let kinds = [Kind::Record, Kind::Objection];
+        let kinds = [RecordKind::Record, RecordKind::Objection];
         for place in &self.places {
             // One listing for all: it takes as long as others have left much.
             let is_wanted =

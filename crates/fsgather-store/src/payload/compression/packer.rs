@@ -70,10 +70,10 @@ impl Packer {
             };
             return raw.chunks(CHUNK_LEN).map(as_it_is).collect();
         }
-        let mut parts: Vec<Part<'_>> = raw
+        let mut parts: Vec<ChunkToPack<'_>> = raw
             .chunks(CHUNK_LEN)
             .zip(&mut self.rooms)
-            .map(|(raw, room)| Part {
+            .map(|(raw, room)| ChunkToPack {
                 raw,
                 room,
                 entry: None,
@@ -88,7 +88,7 @@ impl Packer {
             },
             Ok,
         );
-        let stored: Vec<Stored<'_>> = parts.into_iter().map(Part::stored).collect();
+        let stored: Vec<Stored<'_>> = parts.into_iter().map(ChunkToPack::stored).collect();
         if stored.iter().all(|chunk| chunk.entry.is_raw) {
             self.to_pass = MOST_PASSED.min((1 << self.in_vain) - 1);
             self.in_vain = (self.in_vain + 1).min(MOST_PASSED);
@@ -100,14 +100,14 @@ impl Packer {
 }
 
 /// One chunk that is being packed.
-struct Part<'a> {
+struct ChunkToPack<'a> {
     raw: &'a [u8],
     room: &'a mut Vec<u8>,
     /// What it has been compressed to.
     entry: Option<ChunkEntry>,
 }
 
-impl<'a> Part<'a> {
+impl<'a> ChunkToPack<'a> {
     fn pack(&mut self, compressor: &mut dyn Compressor) {
         match compressor.compress(self.raw, self.room) {
             Ok(len) if len < self.raw.len() => {
