@@ -8,7 +8,8 @@ use uuid::Uuid;
 
 use crate::{
     descriptors,
-    message::{Join, ToCoordinator, ToMember, Welcome},
+    join_event::JoinEvent,
+    message::{Join, ToCoordinator, ToMember},
     noise::Credentials,
     transport::{Connection, HANDSHAKE_LIMIT, Reader, TransportError, Writer},
     wire::Purpose,
@@ -33,37 +34,8 @@ pub(crate) struct Joining {
     pub(crate) credentials: Credentials,
 }
 
-/// What came of a try.
-pub(crate) enum Outcome {
-    /// It has taken us in: who rank 0 is, and the connection.
-    Forming(String, Box<Joining>, Reader),
-    /// It has formed without us.
-    Formed(String),
-    /// Somebody else has started it.
-    Elsewhere(String),
-    /// It says no.
-    Refused(Error),
-    /// There is no way to any of its addresses.
-    Unreachable(String),
-    /// A build with another wire protocol answers: with which, and what was tried.
-    Foreign(u16, String),
-    /// It is not ours, or does not answer.
-    Failed(String),
-    /// This process cannot try.
-    Unable(Error),
-}
-
-/// What a world that is forming came to.
-pub(crate) enum Ending {
-    Welcome(Welcome, Reader),
-    Aborted(Error),
-    Lost(String),
-    /// It forms anew in another way.
-    Moved,
-}
-
 /// Tries all addresses of a candidate at the same time, and asks the first that answers to join.
-pub(crate) async fn attempt(candidate: Candidate, join: Join) -> (Candidate, Outcome) {
+pub(crate) async fn attempt(candidate: Candidate, join: Join) -> (String, JoinEvent) {
     let mut connects = JoinSet::new();
     for address in candidate.addresses.clone() {
         let credentials = candidate.credentials.clone();
@@ -80,8 +52,8 @@ pub(crate) async fn attempt(candidate: Candidate, join: Join) -> (Candidate, Out
     while let Some(connected) = connects.join_next().await {
         match connected {
             Ok((address, Ok(connection))) => {
-                let outcome = ask(connection, address, &candidate.credentials, join).await;
-                return (candidate, outcome);
+                let event = ask(connection, address, &candidate.credentials, join).await;
+                return (candidate.name, event);
             }
             Ok((address, Err(error))) => {
                 somebody_answers |= !matches!(error, TransportError::Unreachable(_));
@@ -106,13 +78,13 @@ pub(crate) async fn attempt(candidate: Candidate, join: Join) -> (Candidate, Out
     }
     failures.sort();
     let failures = failures.join(", ");
-    let outcome = match (foreign, unable) {
-        (Some(theirs), _) => Outcome::Foreign(theirs, failures),
-        (None, Some(own)) => Outcome::Unable(own),
-        (None, None) if somebody_answers => Outcome::Failed(failures),
-        (None, None) => Outcome::Unreachable(failures),
+    let event = match (foreign, unable) {
+        (Some(theirs), _) => JoinEvent::Foreign(theirs, failures),
+        (None, Some(own)) => JoinEvent::Unable(own),
+        (None, None) if somebody_answers => JoinEvent::Failed(failures),
+        (None, None) => JoinEvent::Unreachable(failures),
     };
-    (candidate, outcome)
+    (candidate.name, event)
 }
 
 /// Asks to join over a fresh connection.
@@ -121,7 +93,7 @@ async fn ask(
     address: SocketAddr,
     credentials: &Credentials,
     join: Join,
-) -> Outcome {
+) -> JoinEvent {
     let asked = async {
         connection.writer.send(&ToCoordinator::Join(join)).await?;
         connection.reader.next::<ToMember>().await
@@ -133,27 +105,30 @@ async fn ask(
                 address,
                 credentials: credentials.clone(),
             };
-            Outcome::Forming(coordinator, Box::new(joining), connection.reader)
+            JoinEvent::Forming {
+                coordinator,
+                connection: Some((Box::new(joining), connection.reader)),
+            }
         }
-        Ok(Ok(ToMember::Formed { running })) => Outcome::Formed(running),
-        Ok(Ok(ToMember::Elsewhere { why })) => Outcome::Elsewhere(why),
-        Ok(Ok(ToMember::Abort { cause, .. })) => Outcome::Refused(cause),
-        Ok(Ok(_)) => Outcome::Failed("an answer out of place".into()),
-        Ok(Err(error)) => Outcome::Failed(error.to_string()),
-        Err(_) => Outcome::Failed(TransportError::Silent.to_string()),
+        Ok(Ok(ToMember::Formed { running })) => JoinEvent::Formed(running),
+        Ok(Ok(ToMember::Elsewhere { why })) => JoinEvent::Elsewhere(why),
+        Ok(Ok(ToMember::Abort { cause, .. })) => JoinEvent::Refused(cause),
+        Ok(Ok(_)) => JoinEvent::Failed("an answer out of place".into()),
+        Ok(Err(error)) => JoinEvent::Failed(error.to_string()),
+        Err(_) => JoinEvent::Failed(TransportError::Silent.to_string()),
     }
 }
 
 /// Waits for the end of a world's forming, as long as it takes: rank 0 keeps the time.
-pub(crate) async fn await_welcome(mut reader: Reader) -> Ending {
+pub(crate) async fn await_welcome(mut reader: Reader) -> JoinEvent {
     loop {
         match reader.next::<ToMember>().await {
-            Ok(ToMember::Welcome(welcome)) => return Ending::Welcome(welcome, reader),
-            Ok(ToMember::Abort { cause, .. }) => return Ending::Aborted(cause),
-            Ok(ToMember::Bye { .. }) => return Ending::Lost("it left".into()),
-            Ok(ToMember::Moved) => return Ending::Moved,
+            Ok(ToMember::Welcome(welcome)) => return JoinEvent::WelcomeOverTcp(welcome, reader),
+            Ok(ToMember::Abort { cause, .. }) => return JoinEvent::Refused(cause),
+            Ok(ToMember::Bye { .. }) => return JoinEvent::Lost("it left".into()),
+            Ok(ToMember::Moved) => return JoinEvent::Moved,
             Ok(_) => {}
-            Err(end) => return Ending::Lost(end.to_string()),
+            Err(end) => return JoinEvent::Lost(end.to_string()),
         }
     }
 }

@@ -16,13 +16,13 @@ struct Forming {
     /// Tells it from others.
     name: String,
     coordinator: String,
-    way: Way,
+    route: JoinRoute,
 }
 
 /// How to talk to a world that is forming.
-pub(crate) enum Way {
+pub(crate) enum JoinRoute {
     Tcp(Box<Joining>),
-    Markers(Arc<Searching>),
+    Files(Arc<Searching>),
 }
 
 /// Worlds that have taken this rank in; one, where all is well.
@@ -36,18 +36,18 @@ impl Expecting {
     }
 
     /// Notes one by its name and its rank 0.
-    pub(crate) fn add(&mut self, name: String, coordinator: String, way: Way) {
+    pub(crate) fn add(&mut self, name: String, coordinator: String, route: JoinRoute) {
         self.0.push(Forming {
             name,
             coordinator,
-            way,
+            route,
         });
     }
 
     /// Takes one off the list.
-    pub(crate) fn remove(&mut self, name: &str) -> Option<Way> {
+    pub(crate) fn remove(&mut self, name: &str) -> Option<JoinRoute> {
         let index = self.0.iter().position(|forming| forming.name == name)?;
-        Some(self.0.swap_remove(index).way)
+        Some(self.0.swap_remove(index).route)
     }
 
     /// Rank 0 of the world of this name: host and pid.
@@ -73,11 +73,11 @@ impl Expecting {
             .collect();
         for (index, forming) in self.0.iter_mut().enumerate() {
             let other = names[(index + 1) % names.len()].clone();
-            match &mut forming.way {
-                Way::Tcp(joining) => {
+            match &mut forming.route {
+                JoinRoute::Tcp(joining) => {
                     let _ = joining.writer.send(&ToCoordinator::Rival { other }).await;
                 }
-                Way::Markers(searching) => searching.tell_rival(other),
+                JoinRoute::Files(searching) => searching.tell_rival(other),
             }
         }
     }
@@ -85,8 +85,8 @@ impl Expecting {
     /// Tells all of them that this rank will not come, and why.
     pub(crate) async fn say_goodbye(self, cause: &Error) {
         for forming in self.0 {
-            match forming.way {
-                Way::Tcp(mut joining) => {
+            match forming.route {
+                JoinRoute::Tcp(mut joining) => {
                     let cause = Some(cause.clone());
                     let told = async {
                         joining.writer.send(&ToCoordinator::Leave { cause }).await?;
@@ -96,7 +96,7 @@ impl Expecting {
                     // Otherwise it notices the end of the connection.
                     let _ = tokio::time::timeout(GOODBYE_LIMIT, told).await;
                 }
-                Way::Markers(searching) => searching.will_not_come(cause.clone()),
+                JoinRoute::Files(searching) => searching.will_not_come(cause.clone()),
             }
         }
     }

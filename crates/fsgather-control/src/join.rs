@@ -20,12 +20,12 @@ use uuid::Uuid;
 use crate::{
     addresses::{self, Network},
     aside::{Aside, without_a_thread},
-    attempt::{Candidate, Ending, Outcome, attempt, await_welcome},
+    attempt::{Candidate, Joining, attempt, await_welcome},
     config,
-    expecting::{Expecting, GOODBYE_LIMIT, Way},
+    expecting::{Expecting, GOODBYE_LIMIT, JoinRoute},
     findings::{self, Findings, Fruitless},
-    found::{Found, FoundTcp, Unmet},
-    markers::{self, Event, Searching},
+    join_event::{EnteredTcp, JoinEvent, JoinFailure, JoinedWorld},
+    markers::{self, Searching},
     message::Welcome,
     objecting::{Objecting, Obstacle},
     random::fresh,
@@ -45,19 +45,19 @@ const COORDINATOR_GRACE: Duration = Duration::from_secs(10);
 pub(crate) async fn seek(
     search: Search,
     interrupted: impl Future<Output = Error>,
-) -> Result<Found, Unmet> {
-    let (events, marker_events) = mpsc::unbounded_channel();
+) -> Result<JoinedWorld, JoinFailure> {
+    let (events, heard) = mpsc::unbounded_channel();
     let mut seeker = Seeker::new(search, events);
     let found = tokio::select! {
-        found = seek_with(&mut seeker, marker_events) => found,
-        failure = interrupted => Err(Unmet::Own(failure)),
+        found = seek_with(&mut seeker, heard) => found,
+        failure = interrupted => Err(JoinFailure::Own(failure)),
     };
     let cause = match &found {
         Ok(_) => Error::rendezvous(format!(
             "rank {} has found another rank 0 of a job with the same name. Set FSGATHER_JOB to a different name for each job",
             seeker.search.join.rank
         )),
-        Err(Unmet::Own(error) | Unmet::Known(error)) => {
+        Err(JoinFailure::Own(error) | JoinFailure::Known(error)) => {
             let problem = seeker.search.config.problem.as_ref();
             problem.unwrap_or(error).clone()
         }
@@ -70,7 +70,7 @@ pub(crate) async fn seek(
         seeker.hear_answers().await;
         seeker.expecting.say_goodbye(&cause).await;
     };
-    if matches!(found, Ok(Found::Tcp(_))) {
+    if matches!(found, Ok(JoinedWorld::Tcp(_))) {
         // This world goes on meanwhile.
         tokio::spawn(goodbye);
     } else {
@@ -81,19 +81,15 @@ pub(crate) async fn seek(
 
 async fn seek_with(
     seeker: &mut Seeker,
-    mut marker_events: mpsc::UnboundedReceiver<(String, Event)>,
-) -> Result<Found, Unmet> {
+    mut events: mpsc::UnboundedReceiver<(String, JoinEvent)>,
+) -> Result<JoinedWorld, JoinFailure> {
     let started = Instant::now();
     let mut deadline = AwakeDeadline::after(started, seeker.search.config.join_timeout);
-    let (endings, mut ended) = mpsc::channel::<(String, Ending)>(8);
-    let mut listings = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
-    let mut look_at = started;
     let mut earlier = pin!(seeker.search.look_back());
     loop {
-        let mut is_in = false;
-        tokio::select! {
+        let (name, event) = tokio::select! {
             () = deadline.passed() => return Err(seeker.out_of_time()),
-            () = tokio::time::sleep_until(look_at.into()) => {
+            () = tokio::time::sleep_until(seeker.look_at.into()) => {
                 let looked = tokio::select! {
                     looked = seeker.look() => Some(looked),
                     () = deadline.passed() => None,
@@ -102,45 +98,24 @@ async fn seek_with(
                     Some(looked) => looked?,
                     None => return Err(seeker.out_of_time()),
                 }
-                look_at = Instant::now() + listings.next_jittered(fresh());
+                continue;
             }
             failure = &mut earlier, if seeker.findings.earlier.is_none() => {
                 tracing::warn!("{failure}; rank 0 is still looked for");
                 seeker.findings.earlier = Some(failure);
+                continue;
             }
             Some(tried) = seeker.tries.join_next() => {
-                let Ok((candidate, outcome)) = tried else { continue };
-                if let Some(reader) = seeker.note(&candidate, outcome)? {
-                    is_in = true;
-                    let endings = endings.clone();
-                    tokio::spawn(async move {
-                        let ending = await_welcome(reader).await;
-                        let _ = endings.send((candidate.name, ending)).await;
-                    });
-                }
+                let Ok(tried) = tried else { continue };
+                tried
             }
-            Some((name, event)) = marker_events.recv() => {
-                if let Some(found) = seeker.hear(name, event, &mut is_in)? {
-                    return Ok(found);
-                }
-            }
-            Some((name, ending)) = ended.recv() => match ending {
-                Ending::Welcome(welcome, reader) => {
-                    return Ok(seeker.settle(&name, welcome, reader)?);
-                }
-                Ending::Aborted(cause) => {
-                    seeker.expecting.remove(&name);
-                    return Err(Unmet::Known(cause));
-                }
-                Ending::Lost(how) => return Err(Unmet::Own(seeker.lost(&name, how))),
-                Ending::Moved => {
-                    seeker.expecting.remove(&name);
-                    listings.reset();
-                    look_at = Instant::now();
-                }
-            },
+            Some(event) = events.recv() => event,
+        };
+        let has_taken_in = matches!(event, JoinEvent::Forming { .. });
+        if let Some(world) = seeker.on_event(name, event)? {
+            return Ok(world);
         }
-        if is_in {
+        if has_taken_in {
             // From here on rank 0 keeps the time; this is for the case that it stops.
             let timeout = seeker
                 .search
@@ -153,27 +128,44 @@ async fn seek_with(
     }
 }
 
+/// What is known of a world over TCP that is tried.
+struct Tries {
+    /// What its record says it is; none if it left none.
+    communicator: Option<Uuid>,
+    /// Whether its addresses mean this host itself, though they need not.
+    is_this_host: bool,
+    pauses: Backoff,
+    /// When it may be tried again; absent while a try is under way.
+    due: Option<Instant>,
+}
+
 struct Seeker {
     search: Search,
-    tries: JoinSet<(Candidate, Outcome)>,
-    /// When a candidate may be tried again; absent while a try is under way.
-    pauses: HashMap<String, (Backoff, Option<Instant>)>,
+    /// When records are looked for again.
+    look_at: Instant,
+    listings: Backoff,
+    tries: JoinSet<(String, JoinEvent)>,
+    /// Worlds over TCP that are being tried.
+    tried: HashMap<String, Tries>,
     /// Worlds over marker files that are being asked.
     searches: HashMap<String, Arc<Searching>>,
     /// Those of them that were given another secret.
     unlike: HashSet<String>,
-    events: mpsc::UnboundedSender<(String, Event)>,
+    /// What comes of worlds over files, and of those over TCP that have taken this rank in.
+    events: mpsc::UnboundedSender<(String, JoinEvent)>,
     expecting: Expecting,
     findings: Findings,
     objecting: Objecting,
 }
 
 impl Seeker {
-    fn new(search: Search, events: mpsc::UnboundedSender<(String, Event)>) -> Self {
+    fn new(search: Search, events: mpsc::UnboundedSender<(String, JoinEvent)>) -> Self {
         Self {
             search,
+            look_at: Instant::now(),
+            listings: Backoff::new(Duration::from_millis(20), Duration::from_secs(1)),
             tries: JoinSet::new(),
-            pauses: HashMap::new(),
+            tried: HashMap::new(),
             searches: HashMap::new(),
             unlike: HashSet::new(),
             events,
@@ -184,27 +176,32 @@ impl Seeker {
     }
 
     /// Starts a try of every candidate that is due for one.
-    async fn look(&mut self) -> Result<(), Unmet> {
+    async fn look(&mut self) -> Result<(), JoinFailure> {
         for candidate in self.candidates().await? {
             let now = Instant::now();
-            let (_, due) = self
-                .pauses
+            let tries = self
+                .tried
                 .entry(candidate.name.clone())
-                .or_insert_with(|| {
-                    let pauses = Backoff::new(Duration::from_millis(50), Duration::from_secs(2));
-                    (pauses, Some(now))
+                .or_insert_with(|| Tries {
+                    communicator: candidate.communicator,
+                    is_this_host: false,
+                    pauses: Backoff::new(Duration::from_millis(50), Duration::from_secs(2)),
+                    due: Some(now),
                 });
-            if due.is_some_and(|due| now >= due) {
-                *due = None;
+            if tries.due.is_some_and(|due| now >= due) {
+                tries.due = None;
+                let whereabouts = &self.search.whereabouts;
+                tries.is_this_host = whereabouts.means_this_host(&candidate.addresses);
                 let join = self.search.join.clone();
                 self.tries.spawn(attempt(candidate, join));
             }
         }
+        self.look_at = Instant::now() + self.listings.next_jittered(fresh());
         Ok(())
     }
 
     /// Notes that a world cannot be reached; tells its rank 0 so, once that is clear.
-    fn cannot_reach(&mut self, world: Option<Uuid>, obstacle: Obstacle, tried: String) {
+    fn cannot_reach(&mut self, world: Option<Uuid>, obstacle: Obstacle, tried: &str) {
         let Whereabouts::Board(board) = &self.search.whereabouts else {
             return;
         };
@@ -220,7 +217,7 @@ impl Seeker {
                 host: join.process.host.clone(),
                 pid: join.process.pid,
             },
-            tried,
+            tried: tried.to_owned(),
         };
         let board = Arc::clone(board);
         drop(Aside::start(move || {
@@ -230,7 +227,7 @@ impl Seeker {
         }));
     }
 
-    async fn candidates(&mut self) -> Result<Vec<Candidate>, Unmet> {
+    async fn candidates(&mut self) -> Result<Vec<Candidate>, JoinFailure> {
         match &self.search.whereabouts {
             Whereabouts::Address {
                 host,
@@ -269,7 +266,7 @@ impl Seeker {
                         tracing::debug!("cannot look for another rank 0: {error}");
                         return Ok(Vec::new());
                     }
-                    Err(error) => return Err(Unmet::Own(error)),
+                    Err(error) => return Err(JoinFailure::Own(error)),
                 };
                 let mut candidates = Vec::new();
                 for bytes in records {
@@ -281,7 +278,7 @@ impl Seeker {
     }
 
     /// What a record leads to: a world over TCP that can be tried, or nothing that has to be done here.
-    fn candidate(&mut self, bytes: &[u8]) -> Result<Option<Candidate>, Unmet> {
+    fn candidate(&mut self, bytes: &[u8]) -> Result<Option<Candidate>, JoinFailure> {
         let record = match Record::from_bytes(bytes) {
             Ok(record) => record,
             Err(error) => {
@@ -321,7 +318,7 @@ impl Seeker {
         let is_like_ours = record.belonging.secret == join.belonging.secret;
         if let Some(place) = record.markers {
             if config.encrypt && config.office.is_none() {
-                return Err(Unmet::Own(findings::in_plain_text(&record.host)));
+                return Err(JoinFailure::Own(findings::in_plain_text(&record.host)));
             }
             if !is_like_ours {
                 self.unlike.insert(name.clone());
@@ -347,7 +344,7 @@ impl Seeker {
                 "none of {:?}, which mean this host itself",
                 record.addresses
             );
-            self.cannot_reach(world, Obstacle::Unaddressed, tried);
+            self.cannot_reach(world, Obstacle::Unaddressed, &tried);
             return Ok(None);
         }
         Ok(Some(Candidate {
@@ -396,38 +393,81 @@ impl Seeker {
         }
     }
 
-    /// Takes note of what a search through marker files has come to.
-    fn hear(
+    /// Takes note of what has become of asking a world, over TCP or over files; a world that this rank is in.
+    fn on_event(
         &mut self,
         name: String,
-        event: Event,
-        is_in: &mut bool,
-    ) -> Result<Option<Found>, Unmet> {
-        match event {
+        event: JoinEvent,
+    ) -> Result<Option<JoinedWorld>, JoinFailure> {
+        if let JoinEvent::Forming {
+            coordinator,
+            connection,
+        } = event
+        {
             // Whoever has taken us in there cannot be our rank 0, which would have refused us.
-            Event::Forming(coordinator) if self.unlike.contains(&name) => {
+            if self.unlike.contains(&name) {
                 let rank = self.search.join.rank;
-                return Err(Unmet::Own(findings::another_secret(rank, &coordinator)));
+                let failure = findings::another_secret(rank, &coordinator);
+                return Err(JoinFailure::Own(failure));
             }
-            Event::Forming(coordinator) => {
-                if let Some(searching) = self.searches.get(&name) {
-                    let way = Way::Markers(Arc::clone(searching));
-                    self.take_in(name, coordinator, way);
-                    *is_in = true;
-                }
+            tracing::info!(
+                "rank 0 ({coordinator}) has accepted this rank and waits for the others"
+            );
+            self.expect(name, coordinator, connection);
+            return Ok(None);
+        }
+        if let Some(tries) = self.tried.get_mut(&name)
+            && tries.due.is_none()
+            && self.expecting.coordinator_of(&name).is_none()
+        {
+            tries.due = Some(Instant::now() + tries.pauses.next_jittered(fresh()));
+        }
+        match event {
+            JoinEvent::Forming { .. } => {}
+            JoinEvent::Formed(running) => self.has_formed(running),
+            JoinEvent::Elsewhere(why) => self.belongs_elsewhere(why),
+            JoinEvent::Refused(cause) => {
+                self.expecting.remove(&name);
+                return Err(JoinFailure::Known(cause));
             }
-            Event::Formed(running) => self.has_formed(running),
-            Event::Elsewhere(why) => self.belongs_elsewhere(why),
-            Event::Refused(cause) => return Err(Unmet::Known(cause)),
-            Event::Broken(cause) => return Err(Unmet::Own(cause)),
-            Event::Welcome(entered) => return Ok(Some(Found::Markers(entered))),
-            Event::Lost(how) => return Err(Unmet::Own(self.lost(&name, how))),
-            Event::Failed(why) => {
+            JoinEvent::Unable(cause) => return Err(JoinFailure::Own(cause)),
+            JoinEvent::Unreachable(why) => self.is_unreachable(name, Obstacle::Unconnected, why),
+            JoinEvent::Foreign(theirs, why) => {
+                self.findings.foreign = Some(Error::Incompatible {
+                    what: format!("the wire protocol of the process at {name}"),
+                    ours: VERSION.to_string(),
+                    theirs: theirs.to_string(),
+                });
+                self.is_unreachable(name, Obstacle::Unanswered, why);
+            }
+            JoinEvent::Failed(why) => {
                 self.searches.remove(&name);
-                self.findings.failures.insert(name, why);
+                self.is_unreachable(name, Obstacle::Unanswered, why);
+            }
+            JoinEvent::WelcomeOverTcp(welcome, reader) => {
+                return Ok(Some(self.settle(&name, welcome, reader)?));
+            }
+            JoinEvent::WelcomeOverFiles(entered) => return Ok(Some(JoinedWorld::Files(entered))),
+            JoinEvent::Lost(how) => return Err(JoinFailure::Own(self.lost(&name, how))),
+            JoinEvent::Moved => {
+                self.expecting.remove(&name);
+                self.listings.reset();
+                self.look_at = Instant::now();
             }
         }
         Ok(None)
+    }
+
+    /// Notes that a world does not answer, for the end of the search, and for its rank 0 if it is over TCP.
+    fn is_unreachable(&mut self, name: String, obstacle: Obstacle, mut why: String) {
+        let tries = self.tried.get(&name);
+        let world = tries.and_then(|tries| tries.communicator);
+        let is_this_host = tries.is_some_and(|tries| tries.is_this_host);
+        self.cannot_reach(world, obstacle, &why);
+        if is_this_host && obstacle == Obstacle::Unconnected {
+            why.push_str(", which is this host itself");
+        }
+        self.findings.failures.insert(name, why);
     }
 
     /// Notes that a world of our key has formed without us: the job of another time, or of another attempt.
@@ -448,75 +488,44 @@ impl Seeker {
         self.findings.elsewhere = Some(why);
     }
 
-    fn take_in(&mut self, name: String, coordinator: String, way: Way) {
-        tracing::info!("rank 0 ({coordinator}) has accepted this rank and waits for the others");
-        self.expecting.add(name, coordinator, way);
-    }
-
-    /// Takes note of a try; the reader of a connection on which a welcome is to come.
-    fn note(&mut self, candidate: &Candidate, outcome: Outcome) -> Result<Option<Reader>, Unmet> {
-        let failure = match outcome {
-            Outcome::Forming(coordinator, joining, reader) => {
-                self.take_in(candidate.name.clone(), coordinator, Way::Tcp(joining));
-                return Ok(Some(reader));
-            }
-            Outcome::Refused(cause) => return Err(Unmet::Known(cause)),
-            Outcome::Unable(own) => return Err(Unmet::Own(own)),
-            Outcome::Formed(running) => {
-                self.has_formed(running);
-                "has formed without this process".into()
-            }
-            Outcome::Elsewhere(why) => {
-                self.belongs_elsewhere(why);
-                "was started by somebody else".into()
-            }
-            Outcome::Unreachable(why) => {
-                let world = candidate.communicator;
-                self.cannot_reach(world, Obstacle::Unconnected, why.clone());
-                if self
-                    .search
-                    .whereabouts
-                    .means_this_host(&candidate.addresses)
-                {
-                    format!("{why}, which is this host itself")
-                } else {
-                    why
-                }
-            }
-            Outcome::Foreign(theirs, why) => {
-                self.findings.foreign = Some(Error::Incompatible {
-                    what: format!("the wire protocol of the process at {}", candidate.name),
-                    ours: VERSION.to_string(),
-                    theirs: theirs.to_string(),
+    /// Notes a world that has taken this rank in. Over TCP its welcome is waited for, and read even when nobody listens
+    /// any more: a connection that is closed with something unread in it is reset.
+    fn expect(
+        &mut self,
+        name: String,
+        coordinator: String,
+        connection: Option<(Box<Joining>, Reader)>,
+    ) {
+        let route = match connection {
+            Some((joining, reader)) => {
+                let (events, its) = (self.events.clone(), name.clone());
+                tokio::spawn(async move {
+                    let event = await_welcome(reader).await;
+                    let _ = events.send((its, event));
                 });
-                let world = candidate.communicator;
-                self.cannot_reach(world, Obstacle::Unanswered, why.clone());
-                why
+                JoinRoute::Tcp(joining)
             }
-            Outcome::Failed(why) => {
-                let world = candidate.communicator;
-                self.cannot_reach(world, Obstacle::Unanswered, why.clone());
-                why
-            }
+            None => match self.searches.get(&name) {
+                Some(searching) => JoinRoute::Files(Arc::clone(searching)),
+                None => return,
+            },
         };
-        self.findings
-            .failures
-            .insert(candidate.name.clone(), failure);
-        if let Some((pauses, due)) = self.pauses.get_mut(&candidate.name) {
-            *due = Some(Instant::now() + pauses.next_jittered(fresh()));
-        }
-        Ok(None)
+        self.expecting.add(name, coordinator, route);
     }
 
     /// Hears whether those that it has just asked have taken this rank in, to tell them that it will not come.
     async fn hear_answers(&mut self) {
         let answered = async {
             while let Some(tried) = self.tries.join_next().await {
-                if let Ok((candidate, Outcome::Forming(coordinator, joining, reader))) = tried {
-                    // A connection that is closed with something unread in it is reset.
-                    tokio::spawn(await_welcome(reader));
-                    let way = Way::Tcp(joining);
-                    self.expecting.add(candidate.name, coordinator, way);
+                if let Ok((
+                    name,
+                    JoinEvent::Forming {
+                        coordinator,
+                        connection,
+                    },
+                )) = tried
+                {
+                    self.expect(name, coordinator, connection);
                 }
             }
         };
@@ -524,7 +533,12 @@ impl Seeker {
         let _ = tokio::time::timeout(GOODBYE_LIMIT, answered).await;
     }
 
-    fn settle(&mut self, name: &str, welcome: Welcome, reader: Reader) -> Result<Found, Error> {
+    fn settle(
+        &mut self,
+        name: &str,
+        welcome: Welcome,
+        reader: Reader,
+    ) -> Result<JoinedWorld, Error> {
         let join = &self.search.join;
         if welcome.nonces.get(join.rank.index()) != Some(&join.nonce) {
             return Err(Error::rendezvous(
@@ -533,7 +547,7 @@ impl Seeker {
         }
         let nonce = join.nonce;
         match self.expecting.remove(name) {
-            Some(Way::Tcp(joining)) => Ok(Found::Tcp(Box::new(FoundTcp {
+            Some(JoinRoute::Tcp(joining)) => Ok(JoinedWorld::Tcp(Box::new(EnteredTcp {
                 welcome,
                 nonce,
                 connection: Connection {
@@ -566,7 +580,7 @@ impl Seeker {
         }
     }
 
-    fn out_of_time(&self) -> Unmet {
+    fn out_of_time(&self) -> JoinFailure {
         let place = self.search.whereabouts.place();
         let at_address = matches!(self.search.whereabouts, Whereabouts::Address { .. });
         let failure = self.findings.out_of_time(&Fruitless {
@@ -578,8 +592,8 @@ impl Seeker {
         });
         match failure {
             // A rank 0 that comes yet would wait for this rank in vain.
-            Error::Timeout { .. } => Unmet::Own(failure),
-            _ => Unmet::Known(failure),
+            Error::Timeout { .. } => JoinFailure::Own(failure),
+            _ => JoinFailure::Known(failure),
         }
     }
 }

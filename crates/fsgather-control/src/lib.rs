@@ -46,8 +46,8 @@ mod descriptors;
 mod door;
 mod findings;
 mod forked;
-mod found;
 mod join;
+mod join_event;
 mod objecting;
 mod random;
 mod records;
@@ -57,6 +57,7 @@ mod siblings;
 mod tcp;
 mod tcp_carrier;
 mod tcp_node;
+mod tend;
 mod transport;
 
 mod markers;

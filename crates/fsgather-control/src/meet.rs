@@ -7,9 +7,9 @@ use fsgather_core::{Activity, Error, MailboxFactory, Phase, Rank, RendezvousBack
 pub use crate::config::{Config, Control, Joined, Meeting};
 use crate::{
     config::own_peer,
-    found::{Found, Unmet},
+    join_event::{JoinFailure, JoinedWorld},
     markers, refusal,
-    tcp::{self, Hosted},
+    tcp::{self, NotFormed},
 };
 
 /// Meets the other ranks.
@@ -26,22 +26,26 @@ pub fn join(config: &Config) -> Result<Joined, Error> {
         // Every rank says so for itself: there may be no way to tell the others.
         place_of_markers(config)?;
     }
-    find(config).map_err(|unmet| match (unmet, &config.problem) {
-        (Unmet::Own(failure), None) => leave_word(config, failure),
-        (Unmet::Own(_), Some(problem)) => leave_word(config, problem.clone()),
-        (Unmet::Known(failure), problem) => problem.clone().unwrap_or(failure),
+    find(config).map_err(|failure| match (failure, &config.problem) {
+        (JoinFailure::Own(failure), None) => leave_word(config, failure),
+        (JoinFailure::Own(_), Some(problem)) => leave_word(config, problem.clone()),
+        (JoinFailure::Known(failure), problem) => problem.clone().unwrap_or(failure),
     })
 }
 
 /// Brings the world together, or finds it.
-fn find(config: &Config) -> Result<Joined, Unmet> {
+fn find(config: &Config) -> Result<Joined, JoinFailure> {
     config.interrupt.poll();
     if let Some(reason) = config.interrupt.reason() {
         let joining = Activity::outside(Phase::Joining);
-        return Err(Unmet::Own(Error::raised(own_peer(config), joining, reason)));
+        return Err(JoinFailure::Own(Error::raised(
+            own_peer(config),
+            joining,
+            reason,
+        )));
     }
     if config.rank == Rank::ZERO {
-        return host(config, Instant::now()).map_err(Unmet::Own);
+        return host(config, Instant::now()).map_err(JoinFailure::Own);
     }
     let found = tcp::seek_world(config);
     if let Meeting::Board(board) = &config.meeting {
@@ -49,8 +53,8 @@ fn find(config: &Config) -> Result<Joined, Unmet> {
         board.take_down();
     }
     Ok(match found? {
-        (Found::Tcp(found), runtime) => tcp::enter(config, *found, runtime)?,
-        (Found::Markers(entered), _) => markers::enter(config, *entered)?,
+        (JoinedWorld::Tcp(entered), runtime) => tcp::enter(config, *entered, runtime)?,
+        (JoinedWorld::Files(entered), _) => markers::enter(config, *entered)?,
     })
 }
 
@@ -67,9 +71,10 @@ fn host(config: &Config, started: Instant) -> Result<Joined, Error> {
     if config.control == Control::Markers {
         return host_over_markers(config, started);
     }
-    match tcp::host(config)? {
-        Hosted::Formed(joined) => Ok(joined),
-        Hosted::Unreachable(why) => {
+    match tcp::host(config) {
+        Ok(joined) => Ok(joined),
+        Err(NotFormed::Failed(failure)) => Err(failure),
+        Err(NotFormed::Unreachable { why, .. }) => {
             tracing::warn!(
                 "{why}; messages of this job go through files instead, which is slower. Set \
                  FSGATHER_INTERFACE to the network that all hosts share, or FSGATHER_CONTROL=markers to \

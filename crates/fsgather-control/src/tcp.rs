@@ -20,41 +20,40 @@ use crate::{
     caller_runtime::CallerRuntime,
     carrier::Carrier,
     config::{self, Config, Control, Joined, Meeting},
-    coordinator::Coordinator,
     descriptors,
-    found::{Found, FoundTcp, Unmet},
     join::seek,
+    join_event::{EnteredTcp, JoinFailure, JoinedWorld},
     machines::Machines,
     message::ToCoordinator,
     noise::Credentials,
     random::fresh,
-    record::{Hearer, Objection, Record},
+    record::{Objection, Record},
     refusal,
     search::{Search, Whereabouts},
     tcp_carrier::TcpCarrier,
     tcp_node::TcpNode,
+    tend::{RecordKeeper, is_settled},
     transport::{self, Connection, TransportError},
     wire::Purpose,
 };
 
-/// What rank 0's attempt has come to.
-pub(crate) enum Hosted {
-    /// A world.
-    Formed(Joined),
-    /// The proof that it does not work, as a sentence; whoever has joined was told to look again.
-    Unreachable(String),
-}
-
-/// What ended the forming of a world.
-enum Settled {
-    Formed(Vec<ProcessId>),
+/// Why rank 0 has no world over TCP.
+pub(crate) enum NotFormed {
+    /// There will be none at all.
     Failed(Error),
     /// TCP does not work.
     Unreachable {
+        /// The proof, as a sentence.
         why: String,
         /// Whether there was a record that others can have seen.
         is_posted: bool,
     },
+}
+
+impl From<Error> for NotFormed {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
 }
 
 /// That a runtime cannot be had.
@@ -72,8 +71,8 @@ fn start_baton(config: &Config) -> Result<CallerRuntime, Error> {
         .map_err(|error| without_a_thread(&error))
 }
 
-/// Brings a world together on rank 0.
-pub(crate) fn host(config: &Config) -> Result<Hosted, Error> {
+/// Brings a world together on rank 0. Where TCP does not work and files may do, whoever has joined is told to look again.
+pub(crate) fn host(config: &Config) -> Result<Joined, NotFormed> {
     let runtime = start_baton(config)?;
     descriptors::check(config.world_size)?;
     let now = Instant::now();
@@ -114,36 +113,34 @@ pub(crate) fn host(config: &Config) -> Result<Hosted, Error> {
         Meeting::Board(board) => Some(Arc::clone(board)),
         Meeting::Address { .. } => None,
     };
-    let failed = board
-        .as_ref()
-        .and_then(|board| leave_word(config, &**board, port, &credentials));
-    let settled = match failed {
-        Some(failed) => failed,
-        None => runtime.run_asking(
+    let posted = board.as_ref().map_or(Ok(()), |board| {
+        leave_word(config, &**board, port, &credentials)
+    });
+    let formed = posted.and_then(|()| {
+        runtime.run_asking(
             form(config, &node, board.as_ref(), &credentials),
             &config.interrupt,
-        ),
-    };
+        )
+    });
     let line = TcpCarrier::new(Arc::clone(&node), runtime, board.clone());
-    match settled {
-        Settled::Formed(processes) => {
+    match formed {
+        Ok(processes) => {
             line.watch_siblings(config.rank, &processes, &config.is_running);
-            let joined = config::joined(config, communicator, processes, true, line);
-            Ok(Hosted::Formed(joined))
+            Ok(config::joined(config, communicator, processes, true, line))
         }
-        Settled::Failed(failure) => {
+        Err(NotFormed::Failed(failure)) => {
             line.give_up(&failure);
-            Err(failure)
+            Err(failure.into())
         }
-        Settled::Unreachable { why, .. }
+        Err(unreachable)
             if config.control == Control::Auto && config.office.is_some() && !config.encrypt =>
         {
             node.coordinate(|coordinator, _| coordinator.move_on());
             line.settle(Duration::from_secs(1));
             line.shut_down();
-            Ok(Hosted::Unreachable(why))
+            Err(unreachable)
         }
-        Settled::Unreachable { why, is_posted } => {
+        Err(NotFormed::Unreachable { why, is_posted }) => {
             let failure = cannot_be_reached(&why, config.encrypt);
             line.give_up(&failure);
             match board {
@@ -153,12 +150,12 @@ pub(crate) fn host(config: &Config) -> Result<Hosted, Error> {
                 Some(board) => refusal::refuse_unseen(config, &*board, &failure),
                 None => {}
             }
-            Err(failure)
+            Err(failure.into())
         }
     }
 }
 
-/// Leaves word for the others; what has become of the world if that cannot be.
+/// Leaves word for the others.
 ///
 /// On the caller's thread, which may be the only one that is allowed to: a program's own rendezvous may be
 /// bound to it. Meanwhile the progress thread answers those who have found it.
@@ -167,19 +164,16 @@ fn leave_word(
     board: &dyn RendezvousBackend,
     port: u16,
     credentials: &Credentials,
-) -> Option<Settled> {
-    let record = match record(config, port, credentials) {
-        Ok(record) if record.addresses.is_empty() => {
-            let host = &config.process.host;
-            return Some(Settled::Unreachable {
-                why: format!("{host}, where rank 0 is, has no network address"),
-                is_posted: false,
-            });
-        }
-        Ok(record) => record,
-        Err(failure) => return Some(Settled::Failed(failure)),
-    };
-    board.post(&record.to_bytes()).err().map(Settled::Failed)
+) -> Result<(), NotFormed> {
+    let record = record(config, port, credentials)?;
+    if record.addresses.is_empty() {
+        let host = &config.process.host;
+        return Err(NotFormed::Unreachable {
+            why: format!("{host}, where rank 0 is, has no network address"),
+            is_posted: false,
+        });
+    }
+    Ok(board.post(&record.to_bytes())?)
 }
 
 /// Waits until all have come or something goes wrong.
@@ -188,39 +182,68 @@ async fn form(
     node: &Arc<TcpNode>,
     board: Option<&Arc<dyn RendezvousBackend>>,
     credentials: &Credentials,
-) -> Settled {
+) -> Result<Vec<ProcessId>, NotFormed> {
     let (object, objected) = oneshot::channel();
     if let Some(board) = board {
-        let tending = Tending {
-            board: Arc::clone(board),
-            node: Arc::clone(node),
-            communicator: credentials.communicator,
-            hearer: config::hearer(config),
-        };
-        let (its, board, timeout) = (Arc::clone(node), Arc::clone(board), config.join_timeout);
-        let earlier = refusal::look_back(board, timeout, config::hearer(config));
-        tokio::spawn(async move {
-            let failure = earlier.await;
-            its.coordinate(|coordinator, _| coordinator.note_earlier_failure(failure));
-        });
-        tokio::spawn(tending.run(object));
+        let keeper = Arc::new(RecordKeeper::new(config, Arc::clone(board)));
+        let (its, communicator) = (Arc::clone(node), credentials.communicator);
+        tokio::spawn(async move { tend(keeper, &its, communicator, object).await });
     }
-    let settled = node.until(|member, coordinator| {
+    let formed = node.until(|member, coordinator| {
         if let Some(failure) = member.failure(ChannelId::WORLD) {
-            return Some(Settled::Failed(failure.clone()));
+            return Some(Err(NotFormed::Failed(failure.clone())));
         }
         coordinator
             .filter(|coordinator| coordinator.is_open())
-            .map(|coordinator| Settled::Formed(coordinator.processes()))
+            .map(|coordinator| Ok(coordinator.processes()))
     });
     tokio::select! {
         biased;
-        settled = settled => settled,
+        formed = formed => formed,
         Ok(Objection { peer, tried, .. }) = objected => {
-            Settled::Unreachable {
+            Err(NotFormed::Unreachable {
                 why: format!("{peer} cannot reach rank 0 over TCP (tried {tried})"),
                 is_posted: true,
+            })
+        }
+    }
+}
+
+/// Looks after the record until the world has formed. A rank that cannot reach us is reported.
+async fn tend(
+    keeper: Arc<RecordKeeper>,
+    node: &TcpNode,
+    communicator: Uuid,
+    object: oneshot::Sender<Objection>,
+) {
+    let mut object = Some(object);
+    let mut pauses = RecordKeeper::pauses();
+    loop {
+        let settled = node.until(|member, coordinator| is_settled(member, coordinator));
+        let pause = pauses.next_pause();
+        let its = Arc::clone(&keeper);
+        if let Ok(formed) = tokio::time::timeout(pause, settled).await {
+            if formed {
+                drop(Aside::start(move || its.sweep()));
             }
+            return;
+        }
+        let looked = Aside::start(move || (its.tend(), its.objections(communicator)));
+        let (tended, objections) = match looked.finish().await {
+            Ok(looked) => looked,
+            Err(error) => {
+                tracing::debug!("the rendezvous record was not tended: {error}");
+                continue;
+            }
+        };
+        if tended.report(node).is_break() {
+            return;
+        }
+        let objection = objections.into_iter().next();
+        if let Some(objection) = objection
+            && let Some(object) = object.take()
+        {
+            let _ = object.send(objection);
         }
     }
 }
@@ -239,8 +262,8 @@ fn cannot_be_reached(why: &str, encrypt: bool) -> Error {
 }
 
 /// Looks for the world until this rank is in; the caller's runtime runs a world over TCP from then on.
-pub(crate) fn seek_world(config: &Config) -> Result<(Found, CallerRuntime), Unmet> {
-    let runtime = start_baton(config).map_err(Unmet::Own)?;
+pub(crate) fn seek_world(config: &Config) -> Result<(JoinedWorld, CallerRuntime), JoinFailure> {
+    let runtime = start_baton(config).map_err(JoinFailure::Own)?;
     let search = Search {
         whereabouts: match &config.meeting {
             Meeting::Board(board) => Whereabouts::Board(Arc::clone(board)),
@@ -287,10 +310,10 @@ pub(crate) fn seek_world(config: &Config) -> Result<(Found, CallerRuntime), Unme
 /// Takes the place in a world that has formed.
 pub(crate) fn enter(
     config: &Config,
-    found: FoundTcp,
+    found: EnteredTcp,
     runtime: CallerRuntime,
 ) -> Result<Joined, Error> {
-    let FoundTcp {
+    let EnteredTcp {
         welcome,
         nonce,
         connection: Connection { reader, writer },
@@ -365,69 +388,6 @@ impl WatchLine {
                     tokio::time::sleep(pauses.next_jittered(fresh())).await;
                     opened = self.open().await;
                 }
-            }
-        }
-    }
-}
-
-/// Looks after rank 0's record while the world forms.
-struct Tending {
-    board: Arc<dyn RendezvousBackend>,
-    node: Arc<TcpNode>,
-    communicator: Uuid,
-    /// This rank.
-    hearer: Hearer,
-}
-
-impl Tending {
-    /// Keeps the record visible until the world has formed, then removes those of crashed runs. A rank
-    /// that cannot reach us is reported.
-    async fn run(self, object: oneshot::Sender<Objection>) {
-        let mut object = Some(object);
-        let posted = Instant::now();
-        let mut pauses = Backoff::new(Duration::from_millis(25), Duration::from_secs(1));
-        loop {
-            let settled = self.node.until(|member, coordinator| {
-                let open = coordinator.is_some_and(Coordinator::is_open);
-                let gone = coordinator.is_some_and(Coordinator::is_gone);
-                (open || gone || member.failure(ChannelId::WORLD).is_some()).then_some(open)
-            });
-            let pause = pauses.next_pause();
-            let board = Arc::clone(&self.board);
-            if let Ok(formed) = tokio::time::timeout(pause, settled).await {
-                if formed {
-                    drop(Aside::start(move || board.sweep()));
-                }
-                return;
-            }
-            let communicator = self.communicator;
-            let tended = Aside::start(move || {
-                let others = board.tend(posted.elapsed()).unwrap_or_else(|error| {
-                    tracing::debug!("the rendezvous record could not be tended: {error}");
-                    Vec::new()
-                });
-                (others, refusal::objections(&*board, communicator))
-            });
-            let (others, objections) = match tended.finish().await {
-                Ok(found) => found,
-                Err(error) => {
-                    tracing::debug!("the rendezvous record was not tended: {error}");
-                    continue;
-                }
-            };
-            if let Some(refusal) = refusal::refusal_in(&others, &self.hearer) {
-                self.node.coordinate(|coordinator, _| {
-                    if !coordinator.is_open() {
-                        coordinator.give_up(&refusal);
-                    }
-                });
-                return;
-            }
-            let objection = objections.into_iter().next();
-            if let Some(objection) = objection
-                && let Some(object) = object.take()
-            {
-                let _ = object.send(objection);
             }
         }
     }

@@ -14,7 +14,7 @@ use super::{
     file_node::{FileNode, Office},
     outbox::Outbox,
     poller::Poller,
-    seek::Entered,
+    seek::EnteredFiles,
 };
 use crate::{
     aside::without_a_thread,
@@ -181,8 +181,8 @@ impl Drop for FileCarrier {
 }
 
 /// Takes the place in a world that has formed.
-pub(crate) fn enter(config: &Config, entered: Entered) -> Result<Joined, Error> {
-    let Entered {
+pub(crate) fn enter(config: &Config, entered: EnteredFiles) -> Result<Joined, Error> {
+    let EnteredFiles {
         welcome,
         mailbox,
         letters,

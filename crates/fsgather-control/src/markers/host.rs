@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Backoff, ChannelId, Error, MailboxFactory, RendezvousBackend};
+use fsgather_core::{ChannelId, Error, MailboxFactory, RendezvousBackend};
 use uuid::Uuid;
 
 use super::{
@@ -24,6 +24,7 @@ use crate::{
     member::Member,
     record::{MarkerPlace, Record},
     refusal,
+    tend::{RecordKeeper, is_settled},
     waiting::wait_asking,
 };
 
@@ -105,40 +106,20 @@ fn tend(
     board: Arc<dyn RendezvousBackend>,
     node: Arc<FileNode>,
 ) -> Result<(), Error> {
-    let hearer = config::hearer(config);
-    let mut look_back = Some(refusal::looking_back_after(config.join_timeout));
+    let keeper = RecordKeeper::new(config, board);
     thread::Builder::new()
         .name("fsgather-0-board".into())
         .spawn(move || {
-            let posted = Instant::now();
-            let mut pauses = Backoff::new(Duration::from_millis(25), Duration::from_secs(1));
+            let mut pauses = RecordKeeper::pauses();
             loop {
                 let settled = node.until(Some(pauses.next_pause()), |member, coordinator| {
-                    let open = coordinator.is_some_and(Coordinator::is_open);
-                    (open || member.failure(ChannelId::WORLD).is_some()).then_some(open)
+                    is_settled(member, coordinator)
                 });
                 match settled {
-                    Some(true) => return board.sweep(),
+                    Some(true) => return keeper.sweep(),
                     Some(false) => return,
+                    None if keeper.tend().report(&node).is_break() => return,
                     None => {}
-                }
-                if look_back.is_some_and(|after| posted.elapsed() >= after) {
-                    look_back = None;
-                    if let Some(failure) = refusal::earlier_failure(&*board, &hearer) {
-                        node.coordinate(|coordinator, _| coordinator.note_earlier_failure(failure));
-                    }
-                }
-                let others = board.tend(posted.elapsed()).unwrap_or_else(|error| {
-                    tracing::debug!("the rendezvous record could not be tended: {error}");
-                    Vec::new()
-                });
-                if let Some(refusal) = refusal::refusal_in(&others, &hearer) {
-                    node.coordinate(|coordinator, _| {
-                        if !coordinator.is_open() {
-                            coordinator.give_up(&refusal);
-                        }
-                    });
-                    return;
                 }
             }
         })

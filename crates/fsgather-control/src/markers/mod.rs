@@ -28,4 +28,4 @@ pub(crate) fn try_reading(bytes: &[u8]) {
 
 pub(crate) use file_carrier::enter;
 pub(crate) use host::host;
-pub(crate) use seek::{Entered, Event, Search, Searching, search};
+pub(crate) use seek::{EnteredFiles, Search, Searching, search};

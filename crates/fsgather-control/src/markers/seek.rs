@@ -17,6 +17,7 @@ use super::{
     retry_window::RetryWindow,
 };
 use crate::{
+    join_event::JoinEvent,
     message::{Join, ToCoordinator, ToMember, Welcome},
     record::MarkerPlace,
     siblings::IsRunning,
@@ -39,28 +40,8 @@ pub(crate) struct Search {
     pub(crate) is_running: Arc<IsRunning>,
 }
 
-/// What has become of a search so far.
-pub(crate) enum Event {
-    /// Rank 0 has taken this process in and waits for the others.
-    Forming(String),
-    /// The world has formed without this process; the search goes on.
-    Formed(String),
-    /// Somebody else has started the world; the search goes on.
-    Elsewhere(String),
-    /// Rank 0 does not take this process in, or the world has failed.
-    Refused(Error),
-    /// This process cannot go on.
-    Broken(Error),
-    /// The world has formed.
-    Welcome(Box<Entered>),
-    /// Rank 0 was lost after it had taken this process in.
-    Lost(String),
-    /// Nobody is there.
-    Failed(String),
-}
-
 /// A world that has taken us in.
-pub(crate) struct Entered {
+pub(crate) struct EnteredFiles {
     pub(crate) welcome: Welcome,
     pub(super) mailbox: Arc<dyn Mailbox>,
     pub(super) letters: Letters,
@@ -165,7 +146,7 @@ impl Orders {
 /// Asks rank 0 in one place to be taken in, on a thread of its own; `tell` hears what comes of it.
 pub(crate) fn search(
     search: Search,
-    tell: impl Fn(Event) + Send + 'static,
+    tell: impl Fn(JoinEvent) + Send + 'static,
 ) -> io::Result<Searching> {
     let orders = Arc::new(Orders::default());
     let its = Arc::clone(&orders);
@@ -182,7 +163,7 @@ pub(crate) fn search(
 }
 
 /// The last event of a search; `None` when it was ended from outside.
-fn run(search: Search, orders: &Orders, tell: &dyn Fn(Event)) -> Option<Event> {
+fn run(search: Search, orders: &Orders, tell: &dyn Fn(JoinEvent)) -> Option<JoinEvent> {
     let rank = search.join.rank;
     let sender = sender_of(search.join.nonce);
     let mut pauses = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
@@ -190,12 +171,12 @@ fn run(search: Search, orders: &Orders, tell: &dyn Fn(Event)) -> Option<Event> {
     let mailbox = loop {
         match search.office.enter(&search.place.facts, rank, sender) {
             Ok(Some(mailbox)) => break mailbox,
-            Ok(None) if has_ended(&search) => return Some(crashed()),
+            Ok(None) if has_ended(&search) => return Some(crashed(false)),
             Ok(None) => drop(orders.wait(pauses.next_pause())?),
             Err(error) if entering.bears(&error, Instant::now()) => {
                 drop(orders.wait(pauses.next_pause())?);
             }
-            Err(error) => return Some(Event::Failed(error.to_string())),
+            Err(error) => return Some(JoinEvent::Failed(error.to_string())),
         }
     };
     let asking = Asking {
@@ -206,12 +187,12 @@ fn run(search: Search, orders: &Orders, tell: &dyn Fn(Event)) -> Option<Event> {
     };
     let event = asking.run();
     match event {
-        Some(Event::Welcome(_)) => {}
+        Some(JoinEvent::WelcomeOverFiles(_)) => {}
         // Rank 0 still has to read our goodbye, and removes everything then.
-        Some(Event::Refused(_) | Event::Broken(_)) | None => {
+        Some(JoinEvent::Refused(_) | JoinEvent::Unable(_)) | None => {
             asking.mailbox.retire(Retirement::Over);
         }
-        Some(Event::Lost(_)) if has_ended(&asking.search) => {
+        Some(JoinEvent::Lost(_)) if has_ended(&asking.search) => {
             asking.mailbox.retire(Retirement::Deserted);
         }
         // What somebody else's world has left is judged by those who sweep and clean.
@@ -224,19 +205,30 @@ fn has_ended(search: &Search) -> bool {
     !(search.is_running)(&search.place.process)
 }
 
-fn crashed() -> Event {
-    Event::Failed("its process has ended".into())
+/// The end of rank 0's process, which a rank that it has taken in may have to report.
+fn crashed(is_in: bool) -> JoinEvent {
+    let how = "its process has ended".into();
+    if is_in {
+        JoinEvent::Lost(how)
+    } else {
+        JoinEvent::Failed(how)
+    }
+}
+
+fn silent() -> JoinEvent {
+    let limit = fsgather_core::duration_text(SILENCE_LIMIT);
+    JoinEvent::Lost(format!("its host has shown no sign of life for {limit}"))
 }
 
 struct Asking<'a> {
     search: Search,
     mailbox: Arc<dyn Mailbox>,
     orders: &'a Orders,
-    tell: &'a dyn Fn(Event),
+    tell: &'a dyn Fn(JoinEvent),
 }
 
 impl Asking<'_> {
-    fn run(&self) -> Option<Event> {
+    fn run(&self) -> Option<JoinEvent> {
         let now = Instant::now();
         let (shortest, longest) = self.mailbox.pace();
         let mut pace = PollInterval::new(shortest, longest, now);
@@ -257,8 +249,8 @@ impl Asking<'_> {
             outbox.put(letters.take_outgoing(false));
             match outbox.send(&*self.mailbox, now) {
                 Ok(()) => {}
-                Err(error) if is_in => return Some(Event::Broken(error)),
-                Err(error) => return Some(Event::Failed(error.to_string())),
+                Err(error) if is_in => return Some(JoinEvent::Unable(error)),
+                Err(error) => return Some(JoinEvent::Failed(error.to_string())),
             }
             let has_ended = now >= check_at && has_ended(&self.search);
             let found = match self.mailbox.receive(false) {
@@ -267,8 +259,8 @@ impl Asking<'_> {
                     found
                 }
                 Err(error) if receiving.bears(&error, now) => Vec::new(),
-                Err(error) if is_in => return Some(Event::Lost(error.to_string())),
-                Err(error) => return Some(Event::Failed(error.to_string())),
+                Err(error) if is_in => return Some(JoinEvent::Lost(error.to_string())),
+                Err(error) => return Some(JoinEvent::Failed(error.to_string())),
             };
             if !found.is_empty() {
                 pace.moved(now);
@@ -278,23 +270,28 @@ impl Asking<'_> {
                 match message {
                     ToMember::Forming { coordinator } if !is_in => {
                         is_in = true;
-                        (self.tell)(Event::Forming(coordinator));
+                        (self.tell)(JoinEvent::Forming {
+                            coordinator,
+                            connection: None,
+                        });
                     }
                     ToMember::Formed { running } => {
-                        (self.tell)(Event::Formed(running));
+                        (self.tell)(JoinEvent::Formed(running));
                         ask_again = Some(now + ASK_AGAIN);
                     }
                     ToMember::Elsewhere { why } => {
-                        (self.tell)(Event::Elsewhere(why));
+                        (self.tell)(JoinEvent::Elsewhere(why));
                     }
                     ToMember::Abort { cause, .. } => {
                         self.say_goodbye(letters, outbox, None);
-                        return Some(Event::Refused(cause));
+                        return Some(JoinEvent::Refused(cause));
                     }
-                    ToMember::Bye { .. } if !is_in => return Some(Event::Failed("it left".into())),
-                    ToMember::Bye { .. } => return Some(Event::Lost("it left".into())),
+                    ToMember::Bye { .. } if !is_in => {
+                        return Some(JoinEvent::Failed("it left".into()));
+                    }
+                    ToMember::Bye { .. } => return Some(JoinEvent::Lost("it left".into())),
                     ToMember::Welcome(welcome) if self.is_meant(&welcome) => {
-                        return Some(Event::Welcome(Box::new(Entered {
+                        return Some(JoinEvent::WelcomeOverFiles(Box::new(EnteredFiles {
                             welcome,
                             mailbox: Arc::clone(&self.mailbox),
                             letters,
@@ -307,20 +304,13 @@ impl Asking<'_> {
             }
             // What rank 0 has said before its end counts, so it is read first.
             if has_ended {
-                return Some(if is_in {
-                    Event::Lost("its process has ended".into())
-                } else {
-                    crashed()
-                });
+                return Some(crashed(is_in));
             }
             if now >= check_at {
                 check_at = now + CHECK_EVERY;
                 let beats = self.mailbox.beats(host).unwrap_or_default();
                 if heartbeat.note(host, &beats, now) >= SILENCE_LIMIT && is_in {
-                    let silent = fsgather_core::duration_text(SILENCE_LIMIT);
-                    return Some(Event::Lost(format!(
-                        "its host has shown no sign of life for {silent}"
-                    )));
+                    return Some(silent());
                 }
                 self.mailbox.tend();
             }

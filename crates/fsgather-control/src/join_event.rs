@@ -1,0 +1,78 @@
+//! What a member learns of a world that may be its own, over TCP and over files alike: [`JoinEvent`]; and what its search
+//! comes to: [`JoinedWorld`] or [`JoinFailure`].
+
+use std::net::SocketAddr;
+
+use fsgather_core::Error;
+
+use crate::{
+    attempt::Joining,
+    markers::EnteredFiles,
+    message::Welcome,
+    noise::Credentials,
+    transport::{Connection, Reader},
+};
+
+/// What has become of asking one world to be taken in.
+pub(crate) enum JoinEvent {
+    /// Rank 0 has taken this process in and waits for the others.
+    Forming {
+        /// Rank 0: host and pid.
+        coordinator: String,
+        /// The connection to it, in both directions, where the world is over TCP.
+        connection: Option<(Box<Joining>, Reader)>,
+    },
+    /// The world has formed without this process.
+    Formed(String),
+    /// Somebody else has started the world.
+    Elsewhere(String),
+    /// Rank 0 does not take this process in, or the world has failed.
+    Refused(Error),
+    /// This process cannot go on.
+    Unable(Error),
+    /// There is no way to any of its addresses.
+    Unreachable(String),
+    /// A build with another wire protocol answers: with which, and what was tried.
+    Foreign(u16, String),
+    /// It is not ours, or nobody is there.
+    Failed(String),
+    /// The world has formed, over TCP.
+    WelcomeOverTcp(Welcome, Reader),
+    /// The world has formed, over files.
+    WelcomeOverFiles(Box<EnteredFiles>),
+    /// Rank 0 was lost after it had taken this process in.
+    Lost(String),
+    /// The world forms anew in another way.
+    Moved,
+}
+
+/// A world that has formed with this rank.
+pub(crate) enum JoinedWorld {
+    Tcp(Box<EnteredTcp>),
+    Files(Box<EnteredFiles>),
+}
+
+/// A world over TCP that has formed with this rank.
+pub(crate) struct EnteredTcp {
+    pub(crate) welcome: Welcome,
+    pub(crate) nonce: u128,
+    pub(crate) connection: Connection,
+    /// How it was reached, for the second connection.
+    pub(crate) address: SocketAddr,
+    pub(crate) credentials: Credentials,
+}
+
+/// Why a rank has not joined.
+#[derive(Debug)]
+pub(crate) enum JoinFailure {
+    /// The others hear this from nobody else.
+    Own(Error),
+    /// The others know, or it concerns this rank alone.
+    Known(Error),
+}
+
+impl From<Error> for JoinFailure {
+    fn from(error: Error) -> Self {
+        Self::Known(error)
+    }
+}
