@@ -7,9 +7,10 @@
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    markers, mesh,
+    files,
+    join::record::{Objection, Record},
+    mesh,
     message::{ToCoordinator, ToMember},
-    record::{Objection, Record},
     wire::{Deframer, Preamble, encode_frame},
 };
 
@@ -62,8 +63,8 @@ pub fn record(bytes: &[u8]) {
 
 /// Messages in files: letters, bulletins, signs of life.
 pub fn letter(bytes: &[u8]) {
-    markers::try_reading(bytes);
-    markers::try_reading(&of_this_version(bytes));
+    files::try_reading(bytes);
+    files::try_reading(&of_this_version(bytes));
 }
 
 /// Links between ranks: heads, answers, and a payload with its checks.

@@ -7,8 +7,8 @@ use fsgather_core::{ChannelId, Epoch, Error, Peer, ProcessId, Rank, ReclaimSink}
 use uuid::Uuid;
 
 use crate::{
-    config::Config,
     coordinator::{Action, Coordinator, World},
+    join::config::Config,
     member::{Member, MemberAction},
     message::{ToCoordinator, ToMember, Welcome},
 };

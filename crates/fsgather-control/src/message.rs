@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use uuid::Uuid;
 
-use crate::bond::Belonging;
+use crate::join::bond::Belonging;
 
 /// A process asks to be a rank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -12,8 +12,8 @@ use std::{
 use fsgather_core::{Activity, AwakeClock, Deadline, Error, Rank, ReclaimSink, lock};
 
 use crate::{
-    config::{self, Config},
     coordinator::Coordinator,
+    join::config::{self, Config},
     machines::{Machines, Outlet},
     member::Member,
 };

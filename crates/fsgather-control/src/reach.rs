@@ -16,15 +16,19 @@ use tokio::{net::TcpListener, runtime::Runtime, task::JoinSet};
 use uuid::Uuid;
 
 use crate::{
-    addresses::{self, InterfaceFilter, Network},
     aside::without_a_thread,
-    bond::{Belonging, Bond},
-    caller_runtime::CallerRuntime,
-    door,
-    noise::Credentials,
+    join::{
+        addresses::{self, InterfaceFilter, Network},
+        bond::{Belonging, Bond},
+        record::Record,
+    },
     random::fresh,
-    record::Record,
-    transport::{self, Connection},
+    tcp::{
+        acceptor,
+        connection::{self, Connection},
+        noise::Credentials,
+        runtime::CallerRuntime,
+    },
     wire::Purpose,
 };
 
@@ -42,7 +46,7 @@ pub struct ReachServer {
     record: Record,
     /// Why the ports asked for were not to be had.
     taken: Option<String>,
-    _baton: CallerRuntime,
+    _runtime: CallerRuntime,
 }
 
 impl ReachServer {
@@ -67,9 +71,9 @@ impl ReachServer {
         let listening_at = addresses::to_listen_at(interfaces, None)?;
         let (listeners, port, taken) = runtime
             .run(async {
-                match transport::listen(&listening_at, ports.clone()) {
+                match connection::listen(&listening_at, ports.clone()) {
                     Ok((listeners, port)) => Ok((listeners, port, None)),
-                    Err(error) if *ports != (0..=0) => transport::listen(&listening_at, 0..=0)
+                    Err(error) if *ports != (0..=0) => connection::listen(&listening_at, 0..=0)
                         .map(|(listeners, port)| (listeners, port, Some(error.to_string()))),
                     Err(error) => Err(error),
                 }
@@ -92,7 +96,7 @@ impl ReachServer {
         Ok(Self {
             record,
             taken,
-            _baton: runtime,
+            _runtime: runtime,
         })
     }
 
@@ -120,7 +124,7 @@ impl ReachServer {
 async fn serve(listeners: Vec<TcpListener>, credentials: Credentials) {
     let credentials = Arc::new(credentials);
     loop {
-        match door::accept(&listeners).await {
+        match acceptor::accept(&listeners).await {
             Ok(stream) => {
                 let credentials = Arc::clone(&credentials);
                 tokio::spawn(async move {

@@ -11,9 +11,9 @@ use fsgather_core::{
 use uuid::Uuid;
 
 use crate::{
-    bond::Belonging,
     carrier::Carrier,
     coordinator::{Coordinator, World},
+    join::bond::Belonging,
     machines::{Machines, Outlet},
     member::Member,
     message::{Join, ToCoordinator, ToMember},

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_control::meet::{self, Control, Meeting};
+use fsgather_control::join::{self, Control, Meeting};
 use fsgather_core::{
     Call, Contribution, Error, Exchange, Interrupt, Operation, Phase, ProcessId, Rank, Round, Site,
     WorldSize,
@@ -75,7 +75,7 @@ impl Bed {
         }
     }
 
-    fn config(&self, rank: u32, interrupt: Interrupt) -> meet::Config {
+    fn config(&self, rank: u32, interrupt: Interrupt) -> join::Config {
         let process = ProcessId {
             host: "here".into(),
             boot_id: "this boot".into(),
@@ -83,7 +83,7 @@ impl Bed {
             start_time: rank.into(),
             ..ProcessId::default()
         };
-        meet::Config {
+        join::Config {
             rank: Rank::new(rank),
             world_size: WorldSize::new(2).unwrap(),
             office: Some(self.post.office(&process)),
@@ -117,7 +117,7 @@ fn world(control: Control, asker: u32, switch: &Switch) -> [Box<dyn Exchange>; 2
             Interrupt::default()
         };
         let config = bed.config(rank, interrupt);
-        thread::spawn(move || meet::join(&config).unwrap().exchange)
+        thread::spawn(move || join::join(&config).unwrap().exchange)
     };
     [0, 1].map(join).map(|joining| joining.join().unwrap())
 }
@@ -263,7 +263,7 @@ fn meeting_is_ended_by_the_thread_that_waits_whatever_carries_messages() {
         let switch = Switch::default();
         let config = Bed::new(control).config(rank, switch.interrupt());
         let (tell, told) = mpsc::channel();
-        thread::spawn(move || tell.send((meet::join(&config).err(), thread::current().id())));
+        thread::spawn(move || tell.send((join::join(&config).err(), thread::current().id())));
         switch.wait_until_asked();
         switch.throw();
         let (told, id) = told.recv_timeout(Duration::from_secs(20)).unwrap();

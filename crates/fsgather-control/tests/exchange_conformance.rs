@@ -10,7 +10,7 @@ use std::{
 };
 
 use fsgather_control::{
-    meet::{self, Control, Meeting},
+    join::{self, Control, Meeting},
     record::Record,
     solo, threads,
 };
@@ -38,7 +38,7 @@ fn tcp_world_by(board: MemoryBackend, ranks: u32, timeout: Duration) -> Vec<Rank
     let board = Arc::new(board);
     let world_size = WorldSize::new(ranks).unwrap();
     let join = |rank: Rank| {
-        let config = meet::Config {
+        let config = join::Config {
             rank,
             world_size,
             process: process(),
@@ -59,7 +59,7 @@ fn tcp_world_by(board: MemoryBackend, ranks: u32, timeout: Duration) -> Vec<Rank
             interrupt: Interrupt::default(),
             is_running: Arc::new(|_| true),
         };
-        thread::spawn(move || meet::join(&config).unwrap().exchange)
+        thread::spawn(move || join::join(&config).unwrap().exchange)
     };
     let joining: Vec<_> = world_size.ranks().map(join).collect();
     joining

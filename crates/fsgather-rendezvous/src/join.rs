@@ -10,7 +10,7 @@ use std::{
 };
 
 use fsgather_config::{environment::Variables, settings::Settings};
-use fsgather_control::{means_loopback_only, meet};
+use fsgather_control::{join, means_loopback_only};
 use fsgather_core::{Error, Exchange, Interrupt, ProcessId, Start};
 use fsgather_store::liveness;
 use uuid::Uuid;
@@ -72,7 +72,7 @@ pub struct Joined {
 /// # Errors
 ///
 /// [`Error::Rendezvous`], [`Error::Timeout`] and the others that
-/// [`meet::join`] has; [`Error::Config`] for settings that do not go together.
+/// [`join::join`] has; [`Error::Config`] for settings that do not go together.
 pub fn join(request: Request<'_>) -> Result<Joined, Error> {
     let Request {
         mut settings,
@@ -109,7 +109,7 @@ pub fn join(request: Request<'_>) -> Result<Joined, Error> {
         timeout: config.timeout,
         network_namespace: config.network_namespace,
     };
-    let joined = meet::join(&config).inspect_err(|failure| {
+    let joined = join::join(&config).inspect_err(|failure| {
         if let Some(introduction) = &introduction {
             introduction.refuse(&config.process, config.world_size, failure);
         }
@@ -142,15 +142,15 @@ fn config(
     start: Option<Start>,
     interrupt: Interrupt,
     prepared: &mut Prepared,
-) -> meet::Config {
+) -> join::Config {
     let interfaces = settings.interfaces.value.clone();
     let is_at_home = matches!(
-        &prepared.meeting, meet::Meeting::Address { host, .. } if means_loopback_only(host)
+        &prepared.meeting, join::Meeting::Address { host, .. } if means_loopback_only(host)
     );
     let own = process.clone();
     let job = settings.job.value.as_ref();
     let attempt = settings.detection.attempt.as_ref();
-    meet::Config {
+    join::Config {
         rank: settings.detection.rank,
         world_size: settings.detection.world_size,
         network_namespace: network_namespace(),

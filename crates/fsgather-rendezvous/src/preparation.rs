@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use fsgather_control::{bond::Bond, means_loopback_only, meet::Meeting};
+use fsgather_control::{bond::Bond, join::Meeting, means_loopback_only};
 use fsgather_core::{Error, JobKey, MailboxFactory, ProcessId, Rank};
 use fsgather_store::{
     BackendDirectory, Class, FileBackend, FileSystem, MarkerOwner, MessageDirFactory, OwnUid,

@@ -13,7 +13,7 @@ use std::{
 
 use fsgather_control::{
     InterfaceFilter,
-    meet::{self, Config, Control, Meeting},
+    join::{self, Config, Control, Meeting},
 };
 use fsgather_core::{Error, Interrupt, JobKey, ProcessId, Rank, Site, WorldSize};
 use fsgather_store::{
@@ -113,7 +113,7 @@ fn join(directory: &Path, ranks: u32, setting: &Setting) -> Vec<Result<RankExcha
             .ranks()
             .map(|rank| {
                 let config = config(directory, rank, world_size, setting);
-                scope.spawn(move || meet::join(&config).map(|joined| joined.exchange))
+                scope.spawn(move || join::join(&config).map(|joined| joined.exchange))
             })
             .collect();
         joining
@@ -219,7 +219,7 @@ fn a_rank_that_does_not_come_is_named() {
         let joining: Vec<_> = [Rank::ZERO, Rank::new(2)]
             .map(|rank| config(place.path(), rank, world_size, &setting))
             .into_iter()
-            .map(|config| scope.spawn(move || meet::join(&config).map(drop).unwrap_err()))
+            .map(|config| scope.spawn(move || join::join(&config).map(drop).unwrap_err()))
             .collect();
         joining
             .into_iter()

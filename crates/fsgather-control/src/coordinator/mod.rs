@@ -43,7 +43,7 @@ use self::{
     staying::Told,
 };
 use crate::{
-    bond::Belonging,
+    join::bond::Belonging,
     message::{ToCoordinator, ToMember},
 };
 

@@ -6,7 +6,7 @@ use fsgather_core::{ProcessId, Rank};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::addresses::InterfaceFilter;
+use crate::join::addresses::InterfaceFilter;
 
 /// All that a rank has to know to take part in a mesh; the same on all ranks but for `rank`, `ports`,
 /// `interfaces` and `network_namespace`.

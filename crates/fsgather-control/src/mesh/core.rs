@@ -16,10 +16,11 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 use crate::{
-    addresses::Network,
-    bond::Bond,
-    noise::Credentials,
-    transport::{Connection, TransportError},
+    join::{addresses::Network, bond::Bond},
+    tcp::{
+        connection::{Connection, TransportError},
+        noise::Credentials,
+    },
 };
 
 use super::{

@@ -10,9 +10,9 @@ use fsgather_core::{Backoff, Error, Rank};
 use tokio::{net::TcpStream, task::JoinSet};
 
 use crate::{
-    addresses::{self, Network},
+    join::addresses::{self, Network},
     random::fresh,
-    transport::{Connection, HANDSHAKE_LIMIT, TransportError},
+    tcp::connection::{Connection, HANDSHAKE_LIMIT, TransportError},
     wire::Purpose,
 };
 

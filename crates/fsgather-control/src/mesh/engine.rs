@@ -11,8 +11,9 @@ use std::{
 use fsgather_core::{Error, Rank, lock};
 
 use crate::{
-    addresses, aside::without_a_thread, caller_runtime::CallerRuntime, door, tcp::no_runtime,
-    transport,
+    aside::without_a_thread,
+    join::addresses,
+    tcp::{acceptor, connection, host::no_runtime, runtime::CallerRuntime},
 };
 
 use super::{
@@ -45,7 +46,7 @@ impl Engine {
         let host = core.peer(config.rank).host;
         let place = addresses::to_listen_at(&*config.interfaces, None)?;
         let (listeners, port) = runtime.run(async {
-            transport::listen_as(
+            connection::listen_as(
                 config.rank,
                 &host,
                 &place,
@@ -55,7 +56,7 @@ impl Engine {
         })?;
         let its = Arc::clone(&core);
         let answering = move |stream| answer(Arc::clone(&its), stream);
-        runtime.spawn(door::keep(listeners, answering, |_| {}));
+        runtime.spawn(acceptor::keep(listeners, answering, |_| {}));
         runtime.nudge();
         let engine = Self {
             pid: std::process::id(),

@@ -12,10 +12,10 @@ use fsgather_core::Rank;
 use socket2::SockRef;
 use tokio::net::TcpStream;
 
-use crate::{
+use crate::tcp::{
+    connection::{self, Bare},
     noise::Sealed,
-    records::Unsealing,
-    transport::{self, Bare},
+    unsealing::Unsealing,
 };
 
 /// How many bytes are encrypted at a time.
@@ -74,7 +74,7 @@ impl Link {
             sealed,
             sent,
         } = bare;
-        if let Err(error) = transport::probe_when_silent(&stream) {
+        if let Err(error) = connection::probe_when_silent(&stream) {
             tracing::debug!("a link cannot be probed: {error}");
         }
         let seal = is_sealed.then(|| Seal {

@@ -15,7 +15,7 @@
 //!
 //! # Threads
 //!
-//! One runtime, run by whoever waits (see `baton`). Callers' buffers are borrowed, never copied, and
+//! One runtime, run by whoever waits (see `tcp::runtime`). Callers' buffers are borrowed, never copied, and
 //! their `progress` is called outside of the runtime.
 //!
 //! # Here
@@ -68,7 +68,7 @@ use std::{
 
 use fsgather_core::{Error, Rank};
 
-use crate::addresses;
+use crate::join::addresses;
 
 use engine::Engine;
 use link::Link;

@@ -10,7 +10,7 @@ use std::{
 use bytes::Bytes;
 use fsgather_core::{Error, PeerFailure, Rank};
 
-use crate::transport::HANDSHAKE_LIMIT;
+use crate::tcp::connection::HANDSHAKE_LIMIT;
 
 use super::{
     CallId, PIECE, Progress, REPORT, SLICE, Step,

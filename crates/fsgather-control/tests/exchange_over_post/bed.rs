@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use fsgather_control::meet::{self, Config, Control, Meeting};
+use fsgather_control::join::{self, Config, Control, Meeting};
 use fsgather_core::{Error, Interrupt, ProcessId, Rank, WorldSize};
 use fsgather_testkit::{MemoryBackend, MemoryMailbox, exchange_conformance::RankExchange};
 
@@ -121,7 +121,7 @@ pub(crate) fn start<R: Send + 'static>(
 ) -> Running<R> {
     let (done, result) = mpsc::channel();
     thread::spawn(move || {
-        let joined = meet::join(&config).map(|joined| joined.exchange);
+        let joined = join::join(&config).map(|joined| joined.exchange);
         let _ = done.send(act(joined));
     });
     Running(result)

@@ -1,16 +1,18 @@
-//! What a member learns of a world that may be its own, over TCP and over files alike: [`JoinEvent`]; and what its search
-//! comes to: [`JoinedWorld`] or [`JoinFailure`].
+//! The story of a member's search: of each world that may be its own, [`JoinEvent`]; at the end a [`JoinedWorld`] or a
+//! [`JoinFailure`].
 
 use std::net::SocketAddr;
 
 use fsgather_core::Error;
 
 use crate::{
-    attempt::Joining,
-    markers::EnteredFiles,
+    files::EnteredFiles,
     message::Welcome,
-    noise::Credentials,
-    transport::{Connection, Reader},
+    tcp::{
+        attempt::Joining,
+        connection::{Connection, Reader},
+        noise::Credentials,
+    },
 };
 
 /// What has become of asking one world to be taken in.

@@ -14,7 +14,7 @@ use snow::{Builder, HandshakeState, StatelessTransportState};
 use uuid::Uuid;
 
 use crate::{
-    bond::Bond,
+    join::bond::Bond,
     wire::{PLAIN_LIMIT, Purpose, TAG_LEN, VERSION},
 };
 

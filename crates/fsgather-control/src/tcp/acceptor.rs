@@ -13,7 +13,7 @@ use tokio::{
     task::AbortHandle,
 };
 
-use crate::{descriptors, forked::keep_from_children};
+use crate::{forked::keep_from_children, tcp::descriptors};
 
 /// How many connections may be unauthenticated at a time.
 const WAITING_LIMIT: usize = 32;

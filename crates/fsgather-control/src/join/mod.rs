@@ -1,16 +1,48 @@
 //! Brings a world together, whatever carries its messages: [`join`].
+//!
+//! - `config`: what joining is told, and what it hands out.
+//! - [`bond`]: what processes of one job know alike before they have met.
+//! - [`record`]: what rank 0 leaves for the others, as bytes.
+//! - `addresses`: which addresses rank 0 publishes, and which of them a member tries.
+//! - `record_keeper`: looks after rank 0's record while the world forms.
+//! - `search`: what a member knows when it starts to look for rank 0.
+//! - `seeker`: the search, over TCP and over files at the same time; `candidates`: the worlds that may be asked.
+//! - `event`: what a member learns of one world, and what its search comes to.
+//! - `forming`: the worlds that have taken a member in and wait for the others.
+//! - `failures`: what became of all that was tried, for the message at the end.
+//! - `unreachable`: when a member says that it cannot reach rank 0.
+//! - `refusal`: leaves word of a world that has failed, and reads it.
+//!
+//! What differs between the two ways is in `tcp` (`host`, `attempt`) and `files` (`host`, `seek`).
+
+pub mod bond;
+pub mod record;
+
+pub(crate) mod addresses;
+mod candidates;
+pub(crate) mod config;
+pub(crate) mod event;
+mod failures;
+pub(crate) mod forming;
+pub(crate) mod record_keeper;
+pub(crate) mod refusal;
+pub(crate) mod search;
+pub(crate) mod seeker;
+mod unreachable;
 
 use std::{sync::Arc, time::Instant};
 
 use fsgather_core::{Activity, Error, MailboxFactory, Phase, Rank, RendezvousBackend};
 
-pub use crate::config::{Config, Control, Joined, Meeting};
 use crate::{
-    config::own_peer,
-    join_event::{JoinFailure, JoinedWorld},
-    markers, refusal,
-    tcp::{self, NotFormed},
+    files,
+    join::{
+        config::own_peer,
+        event::{JoinFailure, JoinedWorld},
+    },
+    tcp::host::{self, NotFormed},
 };
+pub use config::{Config, Control, Joined, Meeting};
 
 /// Meets the other ranks.
 ///
@@ -47,14 +79,14 @@ fn find(config: &Config) -> Result<Joined, JoinFailure> {
     if config.rank == Rank::ZERO {
         return host(config, Instant::now()).map_err(JoinFailure::Own);
     }
-    let found = tcp::seek_world(config);
+    let found = host::seek_world(config);
     if let Meeting::Board(board) = &config.meeting {
         // Objections, which have done what they were for.
         board.take_down();
     }
     Ok(match found? {
-        (JoinedWorld::Tcp(entered), runtime) => tcp::enter(config, *entered, runtime)?,
-        (JoinedWorld::Files(entered), _) => markers::enter(config, *entered)?,
+        (JoinedWorld::Tcp(entered), runtime) => host::enter(config, *entered, runtime)?,
+        (JoinedWorld::Files(entered), _) => files::enter(config, *entered)?,
     })
 }
 
@@ -71,7 +103,7 @@ fn host(config: &Config, started: Instant) -> Result<Joined, Error> {
     if config.control == Control::Markers {
         return host_over_markers(config, started);
     }
-    match tcp::host(config) {
+    match host::host(config) {
         Ok(joined) => Ok(joined),
         Err(NotFormed::Failed(failure)) => Err(failure),
         Err(NotFormed::Unreachable { why, .. }) => {
@@ -87,7 +119,7 @@ fn host(config: &Config, started: Instant) -> Result<Joined, Error> {
 
 fn host_over_markers(config: &Config, started: Instant) -> Result<Joined, Error> {
     let (board, office) = place_of_markers(config)?;
-    markers::host(config, board, office, started)
+    files::host(config, board, office, started)
 }
 
 /// Where messages can be left.

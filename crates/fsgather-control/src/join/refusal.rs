@@ -17,8 +17,10 @@ use uuid::Uuid;
 
 use crate::{
     aside::Aside,
-    config::{self, Config},
-    record::{Hearer, Objection, Record, Refuser},
+    join::{
+        config::{self, Config},
+        record::{Hearer, Objection, Record, Refuser},
+    },
 };
 
 /// How long a record has to be there so that everybody has seen it: they look once a second.

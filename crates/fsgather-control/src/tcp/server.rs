@@ -7,12 +7,15 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::{
     aside::Aside,
-    descriptors, door,
     message::{ToCoordinator, ToMember},
-    noise::Credentials,
     siblings::IsRunning,
-    tcp_node::TcpNode,
-    transport::{Connection, HANDSHAKE_LIMIT, Reader, TransportError},
+    tcp::{
+        acceptor,
+        connection::{Connection, HANDSHAKE_LIMIT, Reader, TransportError},
+        descriptors,
+        node::TcpNode,
+        noise::Credentials,
+    },
     wire::Purpose,
 };
 
@@ -31,7 +34,7 @@ pub(crate) async fn serve(
             Arc::clone(&is_running),
         )
     };
-    door::keep(listeners, answering, |error| give_up(&node, error)).await;
+    acceptor::keep(listeners, answering, |error| give_up(&node, error)).await;
 }
 
 /// Ends a world that cannot form, since nobody else can be let in.
@@ -155,9 +158,11 @@ mod tests {
 
     use super::*;
     use crate::{
-        bond::{Belonging, Bond},
-        config::{Config, Control, Meeting},
         coordinator::Coordinator,
+        join::{
+            bond::{Belonging, Bond},
+            config::{Config, Control, Meeting},
+        },
         machines::Machines,
         message::Join,
     };

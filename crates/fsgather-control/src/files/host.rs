@@ -10,21 +10,23 @@ use fsgather_core::{ChannelId, Error, MailboxFactory, RendezvousBackend};
 use uuid::Uuid;
 
 use super::{
-    file_carrier::FileCarrier,
-    file_node::{FileNode, Office},
+    carrier::FileCarrier,
     mail::Bulletins,
+    node::{FileNode, Office},
     outbox::Outbox,
 };
 use crate::{
     aside::without_a_thread,
     carrier::Carrier,
-    config::{self, Config, Joined},
     coordinator::Coordinator,
+    join::{
+        config::{self, Config, Joined},
+        record::{MarkerPlace, Record},
+        record_keeper::{RecordKeeper, is_settled},
+        refusal,
+    },
     machines::Machines,
     member::Member,
-    record::{MarkerPlace, Record},
-    refusal,
-    tend::{RecordKeeper, is_settled},
     waiting::wait_asking,
 };
 

@@ -19,10 +19,12 @@ use tokio::{
 };
 
 use crate::{
-    descriptors,
     forked::keep_from_children,
-    noise::{Credentials, HANDSHAKE_LEN, Handshake, Sealed},
-    records::Unsealing,
+    tcp::{
+        descriptors,
+        noise::{Credentials, HANDSHAKE_LEN, Handshake, Sealed},
+        unsealing::Unsealing,
+    },
     wire::{self, Deframer, Preamble, Purpose, VERSION},
 };
 

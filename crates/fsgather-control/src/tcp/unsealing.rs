@@ -1,7 +1,7 @@
 //! Taking encrypted records apart as they come: [`Unsealing`]. No sockets here.
 
 use crate::{
-    noise::{NotAuthentic, Sealed},
+    tcp::noise::{NotAuthentic, Sealed},
     wire::{RECORD_LIMIT, TAG_LEN},
 };
 

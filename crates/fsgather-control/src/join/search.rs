@@ -8,10 +8,12 @@ use std::{
 use fsgather_core::RendezvousBackend;
 
 use crate::{
-    config::{self, Config},
+    join::{
+        config::{self, Config},
+        refusal,
+    },
     message::Join,
-    noise::Credentials,
-    refusal,
+    tcp::noise::Credentials,
 };
 
 /// Where rank 0 may be.

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::{
-    bond::{Belonging, Bond},
-    noise::Credentials,
+    join::bond::{Belonging, Bond},
+    tcp::noise::Credentials,
     wire::VERSION,
 };
 

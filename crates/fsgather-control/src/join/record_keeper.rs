@@ -13,12 +13,14 @@ use fsgather_core::{Backoff, ChannelId, Error, RendezvousBackend};
 use uuid::Uuid;
 
 use crate::{
-    config::{self, Config},
     coordinator::Coordinator,
+    join::{
+        config::{self, Config},
+        record::{Hearer, Objection},
+        refusal,
+    },
     member::Member,
     node::{Medium, Node},
-    record::{Hearer, Objection},
-    refusal,
 };
 
 /// Keeps rank 0's record visible until the world has formed, and sees what others have left for it.

@@ -11,7 +11,7 @@ use fsgather_core::{
 };
 
 use super::{
-    file_node::{FileNode, Office},
+    node::{FileNode, Office},
     outbox::Outbox,
     poller::Poller,
     seek::EnteredFiles,
@@ -19,8 +19,8 @@ use super::{
 use crate::{
     aside::without_a_thread,
     carrier::Carrier,
-    config::{self, Config, Joined},
     coordinator::Coordinator,
+    join::config::{self, Config, Joined},
     machines::Machines,
     member::Member,
     siblings::Watch,
@@ -48,7 +48,7 @@ pub(super) struct FileCarrier {
 }
 
 impl FileCarrier {
-    /// Starts the courier.
+    /// Starts the poller.
     pub(super) fn start(
         config: &Config,
         node: Arc<FileNode>,

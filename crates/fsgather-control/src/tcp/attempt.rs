@@ -7,11 +7,13 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use crate::{
-    descriptors,
-    join_event::JoinEvent,
+    join::event::JoinEvent,
     message::{Join, ToCoordinator, ToMember},
-    noise::Credentials,
-    transport::{Connection, HANDSHAKE_LIMIT, Reader, TransportError, Writer},
+    tcp::{
+        connection::{Connection, HANDSHAKE_LIMIT, Reader, TransportError, Writer},
+        descriptors,
+        noise::Credentials,
+    },
     wire::Purpose,
 };
 

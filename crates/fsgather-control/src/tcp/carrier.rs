@@ -8,12 +8,11 @@ use std::{
 use fsgather_core::{ProcessId, Rank, ReclaimSink, RendezvousBackend, lock};
 
 use crate::{
-    caller_runtime::CallerRuntime,
     carrier::Carrier,
     coordinator::Coordinator,
     member::Member,
     siblings::{IsRunning, Watch},
-    tcp_node::TcpNode,
+    tcp::{node::TcpNode, runtime::CallerRuntime},
 };
 
 /// How long the last frames may take to reach the operating system.

@@ -3,11 +3,10 @@
 //! All records that can be seen and all their addresses are tried at the same time, again and again,
 //! until the deadline. No failed record ends the search: a stale one may point at somebody else's
 //! port, or at a host that swallows packets. Worlds over TCP are asked by `attempt`, worlds over marker
-//! files by `markers::search`.
+//! files by `files::search`.
 
 use std::{
     collections::{HashMap, HashSet},
-    net::ToSocketAddrs as _,
     pin::pin,
     sync::Arc,
     time::{Duration, Instant},
@@ -18,22 +17,24 @@ use tokio::{sync::mpsc, task::JoinSet};
 use uuid::Uuid;
 
 use crate::{
-    addresses::{self, Network},
-    aside::{Aside, without_a_thread},
-    attempt::{Candidate, Joining, attempt, await_welcome},
-    config,
-    expecting::{Expecting, GOODBYE_LIMIT, JoinRoute},
-    findings::{self, Findings, Fruitless},
-    join_event::{EnteredTcp, JoinEvent, JoinFailure, JoinedWorld},
-    markers::{self, Searching},
+    aside::Aside,
+    files::Searching,
+    join::{
+        event::{EnteredTcp, JoinEvent, JoinFailure, JoinedWorld},
+        failures::{self, Findings, Fruitless},
+        forming::{Expecting, GOODBYE_LIMIT, JoinRoute},
+        record::Objection,
+        search::{Search, Whereabouts},
+        unreachable::{Objecting, Obstacle},
+    },
     message::Welcome,
-    objecting::{Objecting, Obstacle},
     random::fresh,
-    record::{MarkerPlace, Objection, Record},
-    search::{Search, Whereabouts},
-    transport::{Connection, Reader},
+    tcp::{
+        attempt::{Joining, attempt, await_welcome},
+        connection::{Connection, Reader},
+    },
     waiting::AwakeDeadline,
-    wire::{Purpose, VERSION},
+    wire::VERSION,
 };
 
 /// How much longer than the time-out a member that was taken in waits for rank 0's verdict.
@@ -139,8 +140,9 @@ struct Tries {
     due: Option<Instant>,
 }
 
-struct Seeker {
-    search: Search,
+/// A search under way.
+pub(super) struct Seeker {
+    pub(super) search: Search,
     /// When records are looked for again.
     look_at: Instant,
     listings: Backoff,
@@ -148,14 +150,14 @@ struct Seeker {
     /// Worlds over TCP that are being tried.
     tried: HashMap<String, Tries>,
     /// Worlds over marker files that are being asked.
-    searches: HashMap<String, Arc<Searching>>,
+    pub(super) searches: HashMap<String, Arc<Searching>>,
     /// Those of them that were given another secret.
-    unlike: HashSet<String>,
+    pub(super) unlike: HashSet<String>,
     /// What comes of worlds over files, and of those over TCP that have taken this rank in.
-    events: mpsc::UnboundedSender<(String, JoinEvent)>,
-    expecting: Expecting,
-    findings: Findings,
-    objecting: Objecting,
+    pub(super) events: mpsc::UnboundedSender<(String, JoinEvent)>,
+    pub(super) expecting: Expecting,
+    pub(super) findings: Findings,
+    pub(super) objecting: Objecting,
 }
 
 impl Seeker {
@@ -201,7 +203,7 @@ impl Seeker {
     }
 
     /// Notes that a world cannot be reached; tells its rank 0 so, once that is clear.
-    fn cannot_reach(&mut self, world: Option<Uuid>, obstacle: Obstacle, tried: &str) {
+    pub(super) fn cannot_reach(&mut self, world: Option<Uuid>, obstacle: Obstacle, tried: &str) {
         let Whereabouts::Board(board) = &self.search.whereabouts else {
             return;
         };
@@ -227,172 +229,6 @@ impl Seeker {
         }));
     }
 
-    async fn candidates(&mut self) -> Result<Vec<Candidate>, JoinFailure> {
-        match &self.search.whereabouts {
-            Whereabouts::Address {
-                host,
-                port,
-                credentials,
-            } => {
-                let name = format!("{host}:{port}");
-                let asked = (host.clone(), *port);
-                let found = Aside::start(move || asked.to_socket_addrs().map(Iterator::collect));
-                match found.finish().await.flatten() {
-                    Ok(addresses) => Ok(vec![Candidate {
-                        name,
-                        communicator: None,
-                        addresses,
-                        credentials: credentials.clone(),
-                        purpose: Purpose::Control,
-                    }]),
-                    Err(error) => {
-                        self.findings
-                            .failures
-                            .insert(name, format!("its name does not resolve ({error})"));
-                        Ok(Vec::new())
-                    }
-                }
-            }
-            Whereabouts::Board(board) => {
-                let board = Arc::clone(board);
-                let listed = Aside::start(move || board.records())
-                    .finish()
-                    .await
-                    .unwrap_or_else(|error| Err(without_a_thread(&error)));
-                let records = match listed {
-                    Ok(records) => records,
-                    // It is only a second rank 0 that might be missed.
-                    Err(error) if !self.expecting.is_empty() => {
-                        tracing::debug!("cannot look for another rank 0: {error}");
-                        return Ok(Vec::new());
-                    }
-                    Err(error) => return Err(JoinFailure::Own(error)),
-                };
-                let mut candidates = Vec::new();
-                for bytes in records {
-                    candidates.extend(self.candidate(&bytes)?);
-                }
-                Ok(candidates)
-            }
-        }
-    }
-
-    /// What a record leads to: a world over TCP that can be tried, or nothing that has to be done here.
-    fn candidate(&mut self, bytes: &[u8]) -> Result<Option<Candidate>, JoinFailure> {
-        let record = match Record::from_bytes(bytes) {
-            Ok(record) => record,
-            Err(error) => {
-                self.findings
-                    .failures
-                    .insert("a record".into(), error.to_string());
-                if matches!(error, Error::Incompatible { .. }) {
-                    self.findings.foreign = Some(error);
-                }
-                return Ok(None);
-            }
-        };
-        let (join, config) = (&self.search.join, &self.search.config);
-        if record.belonging.key != join.belonging.key {
-            let moved =
-                "belongs to the rank 0 of another job, from whose place somebody has moved it";
-            self.findings
-                .failures
-                .insert("a record".into(), moved.into());
-            return Ok(None);
-        }
-        if record.refuser.is_some() {
-            let refusal = record.refusal_to(&config::hearer(config));
-            // Who is in hears it from rank 0, which would take an earlier end for the cause.
-            let refusal = refusal.filter(|_| self.expecting.is_empty());
-            return refusal.cloned().map_or(Ok(None), |cause| Err(cause.into()));
-        }
-        if let Some(cause) = record.refusal {
-            // It may be left over from another run; then we have not heard of that world.
-            return if self.objecting.has_tried(record.communicator) {
-                Err(cause.into())
-            } else {
-                Ok(None)
-            };
-        }
-        let name = format!("{} ({})", record.host, short(&record));
-        let is_like_ours = record.belonging.secret == join.belonging.secret;
-        if let Some(place) = record.markers {
-            if config.encrypt && config.office.is_none() {
-                return Err(JoinFailure::Own(findings::in_plain_text(&record.host)));
-            }
-            if !is_like_ours {
-                self.unlike.insert(name.clone());
-            }
-            self.ask_through_markers(name, place);
-            return Ok(None);
-        }
-        let process = &self.search.join.process;
-        let there = Network {
-            boot_id: &record.boot_id,
-            namespace: record.network_namespace,
-        };
-        let here = Network {
-            boot_id: &process.boot_id,
-            namespace: self.search.config.network_namespace,
-        };
-        let addresses = addresses::usable(&record.addresses, there, here);
-        if addresses.is_empty() {
-            let only = "published no address that can be reached from this host";
-            self.findings.failures.insert(name, only.into());
-            let world = Some(record.communicator);
-            let tried = format!(
-                "none of {:?}, which mean this host itself",
-                record.addresses
-            );
-            self.cannot_reach(world, Obstacle::Unaddressed, &tried);
-            return Ok(None);
-        }
-        Ok(Some(Candidate {
-            name,
-            communicator: Some(record.communicator),
-            addresses,
-            credentials: record.credentials(&self.search.config.bond),
-            purpose: if is_like_ours {
-                Purpose::Control
-            } else {
-                Purpose::Mismatch
-            },
-        }))
-    }
-
-    /// Asks a world over marker files, unless that is being done already.
-    fn ask_through_markers(&mut self, name: String, place: MarkerPlace) {
-        if self.searches.contains_key(&name) || self.findings.failures.contains_key(&name) {
-            return;
-        }
-        let Some(office) = &self.search.config.office else {
-            let none = "meets through marker files, for which this rank has no directory";
-            self.findings.failures.insert(name, none.into());
-            return;
-        };
-        let search = markers::Search {
-            office: Arc::clone(office),
-            place,
-            join: self.search.join.clone(),
-            is_running: Arc::clone(&self.search.config.is_running),
-        };
-        let (events, its) = (self.events.clone(), name.clone());
-        let tell = move |event| {
-            // Nobody listens once the search is over.
-            let _ = events.send((its.clone(), event));
-        };
-        match markers::search(search, tell) {
-            Ok(searching) => {
-                self.searches.insert(name, Arc::new(searching));
-            }
-            Err(error) => {
-                self.findings
-                    .failures
-                    .insert(name, format!("no thread can be started: {error}"));
-            }
-        }
-    }
-
     /// Takes note of what has become of asking a world, over TCP or over files; a world that this rank is in.
     fn on_event(
         &mut self,
@@ -407,7 +243,7 @@ impl Seeker {
             // Whoever has taken us in there cannot be our rank 0, which would have refused us.
             if self.unlike.contains(&name) {
                 let rank = self.search.join.rank;
-                let failure = findings::another_secret(rank, &coordinator);
+                let failure = failures::another_secret(rank, &coordinator);
                 return Err(JoinFailure::Own(failure));
             }
             tracing::info!(
@@ -596,8 +432,4 @@ impl Seeker {
             _ => JoinFailure::Known(failure),
         }
     }
-}
-
-fn short(record: &Record) -> String {
-    record.communicator.simple().to_string()[..8].to_owned()
 }

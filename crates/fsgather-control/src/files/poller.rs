@@ -9,8 +9,8 @@ use std::{
 use fsgather_core::{Error, Mailbox, ProcessId, Rank, StorageCause};
 
 use super::{
-    file_node::FileNode,
     heartbeat::{self, Heartbeat, SILENCE_LIMIT, Turn},
+    node::FileNode,
     outbox::{Outbox, SEND_AGAIN},
     poll_interval::PollInterval,
     retry_window::RetryWindow,

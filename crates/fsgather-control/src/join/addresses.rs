@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
 
 use fsgather_core::Error;
 
-use crate::transport::Place;
+use crate::tcp::connection::Place;
 
 /// Decides by interface name and address whether to publish an address.
 pub type InterfaceFilter = dyn Fn(&str, IpAddr) -> bool + Send + Sync;

@@ -10,13 +10,15 @@ use fsgather_core::{
 use uuid::Uuid;
 
 use crate::{
-    addresses::InterfaceFilter,
-    bond::Bond,
     carrier::Carrier,
+    join::{
+        addresses::InterfaceFilter,
+        bond::Bond,
+        record::{Hearer, Record},
+    },
     message::Join,
     random::fresh,
     rank_exchange::RankExchange,
-    record::{Hearer, Record},
     siblings::IsRunning,
 };
 

@@ -17,9 +17,8 @@ use super::{
     retry_window::RetryWindow,
 };
 use crate::{
-    join_event::JoinEvent,
+    join::{event::JoinEvent, record::MarkerPlace},
     message::{Join, ToCoordinator, ToMember, Welcome},
-    record::MarkerPlace,
     siblings::IsRunning,
 };
 

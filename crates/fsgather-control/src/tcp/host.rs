@@ -14,26 +14,31 @@ use tokio::{net::TcpListener, runtime::Runtime, sync::oneshot};
 use uuid::Uuid;
 
 use crate::{
-    accept, addresses,
     aside::{Aside, without_a_thread},
-    bond::Bond,
-    caller_runtime::CallerRuntime,
     carrier::Carrier,
-    config::{self, Config, Control, Joined, Meeting},
-    descriptors,
-    join::seek,
-    join_event::{EnteredTcp, JoinFailure, JoinedWorld},
+    join::{
+        addresses,
+        bond::Bond,
+        config::{self, Config, Control, Joined, Meeting},
+        event::{EnteredTcp, JoinFailure, JoinedWorld},
+        record::{Objection, Record},
+        record_keeper::{RecordKeeper, is_settled},
+        refusal,
+        search::{Search, Whereabouts},
+        seeker::seek,
+    },
     machines::Machines,
     message::ToCoordinator,
-    noise::Credentials,
     random::fresh,
-    record::{Objection, Record},
-    refusal,
-    search::{Search, Whereabouts},
-    tcp_carrier::TcpCarrier,
-    tcp_node::TcpNode,
-    tend::{RecordKeeper, is_settled},
-    transport::{self, Connection, TransportError},
+    tcp::{
+        carrier::TcpCarrier,
+        connection::{self, Connection, TransportError},
+        descriptors,
+        node::TcpNode,
+        noise::Credentials,
+        runtime::CallerRuntime,
+        server,
+    },
     wire::Purpose,
 };
 
@@ -62,7 +67,7 @@ pub(crate) fn no_runtime(error: &std::io::Error) -> Error {
     Error::config(format!("cannot start the network runtime: {why}"))
 }
 
-fn start_baton(config: &Config) -> Result<CallerRuntime, Error> {
+fn start_runtime(config: &Config) -> Result<CallerRuntime, Error> {
     let runtime: Runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -73,7 +78,7 @@ fn start_baton(config: &Config) -> Result<CallerRuntime, Error> {
 
 /// Brings a world together on rank 0. Where TCP does not work and files may do, whoever has joined is told to look again.
 pub(crate) fn host(config: &Config) -> Result<Joined, NotFormed> {
-    let runtime = start_baton(config)?;
+    let runtime = start_runtime(config)?;
     descriptors::check(config.world_size)?;
     let now = Instant::now();
     let (credentials, ports) = match &config.meeting {
@@ -97,7 +102,7 @@ pub(crate) fn host(config: &Config) -> Result<Joined, NotFormed> {
     let node = Arc::new(TcpNode::over_tcp(machines, config.world_size.count()));
     // From here on members can be told what goes wrong.
     let (listeners, port) = listen(config, &runtime, ports)?;
-    runtime.spawn(accept::serve(
+    runtime.spawn(server::serve(
         Arc::clone(&node),
         listeners,
         credentials.clone(),
@@ -263,7 +268,7 @@ fn cannot_be_reached(why: &str, encrypt: bool) -> Error {
 
 /// Looks for the world until this rank is in; the caller's runtime runs a world over TCP from then on.
 pub(crate) fn seek_world(config: &Config) -> Result<(JoinedWorld, CallerRuntime), JoinFailure> {
-    let runtime = start_baton(config).map_err(JoinFailure::Own)?;
+    let runtime = start_runtime(config).map_err(JoinFailure::Own)?;
     let search = Search {
         whereabouts: match &config.meeting {
             Meeting::Board(board) => Whereabouts::Board(Arc::clone(board)),
@@ -376,7 +381,7 @@ impl WatchLine {
         loop {
             match opened {
                 Ok(connection) => {
-                    match accept::silence(connection.reader).await {
+                    match server::silence(connection.reader).await {
                         // The first connection tells of the end of the process, after its last words.
                         TransportError::Closed => {}
                         vanished => node.act(|member, _| member.lost(&vanished.to_string())),
@@ -429,5 +434,5 @@ fn listen(
     };
     let place = addresses::to_listen_at(&*config.interfaces, named)?;
     let host = &config.process.host;
-    runtime.run(async { transport::listen_as(Rank::ZERO, host, &place, ports, setting) })
+    runtime.run(async { connection::listen_as(Rank::ZERO, host, &place, ports, setting) })
 }

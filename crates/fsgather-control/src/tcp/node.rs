@@ -24,7 +24,7 @@ use crate::{
     member::Member,
     message::{Join, ToCoordinator, ToMember},
     node::{Medium, Node, NodeState, Notifier},
-    transport::{Reader, Writer},
+    tcp::connection::{Reader, Writer},
     wire,
 };
 

@@ -5,7 +5,9 @@ use std::{sync::Arc, time::Duration};
 use fsgather_core::Error;
 
 use crate::{
-    attempt::Joining, markers::Searching, message::ToCoordinator, transport::TransportError,
+    files::Searching,
+    message::ToCoordinator,
+    tcp::{attempt::Joining, connection::TransportError},
 };
 
 /// How long it may take to hear of those who have just been asked, and to tell each that this rank will not come.

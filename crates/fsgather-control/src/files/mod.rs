@@ -1,0 +1,39 @@
+//! A world without connections: messages move through a place that all ranks can read and write.
+//!
+//! The machines are those of the other worlds, so verdicts, failures and messages are the same. What
+//! differs is the way of a message: a member leaves numbered *letters* for rank 0, and rank 0 numbered
+//! *bulletins* for all. One thread, the poller, carries them and looks for new ones, so that a file server that hangs
+//! never keeps a caller from timing out. Nobody is told of the end of a process by a connection that closes: processes
+//! watch each other on their host, and hosts show signs of life.
+//!
+//! - `host`: brings a world together on rank 0; `seek`: a member's search for one.
+//! - `carrier`: moves the messages of a rank, for its exchange.
+//! - `node`: the state machines of a rank, and its mail.
+//! - `poller`: the thread that writes and finds marker files; `poll_interval`: how long it pauses.
+//! - `mail`: letters and bulletins: numbers, order, bytes; `reorder_buffer`: puts what comes out of order in order.
+//! - `outbox`: what is to be written, and is written again until it is sure to be there.
+//! - `heartbeat`: signs of life of hosts.
+//! - `retry_window`: for how long a failing call is tried again.
+
+mod carrier;
+mod heartbeat;
+mod host;
+mod mail;
+mod node;
+mod outbox;
+mod poll_interval;
+mod poller;
+mod reorder_buffer;
+mod retry_window;
+mod seek;
+
+/// Reads any bytes as what any of the files says, for fuzzers.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn try_reading(bytes: &[u8]) {
+    mail::try_reading(bytes);
+    let _ = heartbeat::decode(bytes);
+}
+
+pub(crate) use carrier::enter;
+pub(crate) use host::host;
+pub(crate) use seek::{EnteredFiles, Search, Searching, search};

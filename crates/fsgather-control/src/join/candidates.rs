@@ -1,0 +1,195 @@
+//! Reads records, and tells which worlds a member may ask to be taken in.
+
+use std::{net::ToSocketAddrs as _, sync::Arc};
+
+use fsgather_core::Error;
+
+use crate::{
+    aside::{Aside, without_a_thread},
+    files,
+    join::{
+        addresses::{self, Network},
+        config,
+        event::JoinFailure,
+        failures,
+        record::{MarkerPlace, Record},
+        search::Whereabouts,
+        seeker::Seeker,
+        unreachable::Obstacle,
+    },
+    tcp::attempt::Candidate,
+    wire::Purpose,
+};
+
+impl Seeker {
+    /// All worlds over TCP that can be seen. Those over files are asked at once.
+    pub(super) async fn candidates(&mut self) -> Result<Vec<Candidate>, JoinFailure> {
+        match &self.search.whereabouts {
+            Whereabouts::Address {
+                host,
+                port,
+                credentials,
+            } => {
+                let name = format!("{host}:{port}");
+                let asked = (host.clone(), *port);
+                let found = Aside::start(move || asked.to_socket_addrs().map(Iterator::collect));
+                match found.finish().await.flatten() {
+                    Ok(addresses) => Ok(vec![Candidate {
+                        name,
+                        communicator: None,
+                        addresses,
+                        credentials: credentials.clone(),
+                        purpose: Purpose::Control,
+                    }]),
+                    Err(error) => {
+                        self.findings
+                            .failures
+                            .insert(name, format!("its name does not resolve ({error})"));
+                        Ok(Vec::new())
+                    }
+                }
+            }
+            Whereabouts::Board(board) => {
+                let board = Arc::clone(board);
+                let listed = Aside::start(move || board.records())
+                    .finish()
+                    .await
+                    .unwrap_or_else(|error| Err(without_a_thread(&error)));
+                let records = match listed {
+                    Ok(records) => records,
+                    // It is only a second rank 0 that might be missed.
+                    Err(error) if !self.expecting.is_empty() => {
+                        tracing::debug!("cannot look for another rank 0: {error}");
+                        return Ok(Vec::new());
+                    }
+                    Err(error) => return Err(JoinFailure::Own(error)),
+                };
+                let mut candidates = Vec::new();
+                for bytes in records {
+                    candidates.extend(self.candidate(&bytes)?);
+                }
+                Ok(candidates)
+            }
+        }
+    }
+
+    /// What a record leads to: a world over TCP that can be tried, or nothing that has to be done here.
+    fn candidate(&mut self, bytes: &[u8]) -> Result<Option<Candidate>, JoinFailure> {
+        let record = match Record::from_bytes(bytes) {
+            Ok(record) => record,
+            Err(error) => {
+                self.findings
+                    .failures
+                    .insert("a record".into(), error.to_string());
+                if matches!(error, Error::Incompatible { .. }) {
+                    self.findings.foreign = Some(error);
+                }
+                return Ok(None);
+            }
+        };
+        let (join, config) = (&self.search.join, &self.search.config);
+        if record.belonging.key != join.belonging.key {
+            let moved =
+                "belongs to the rank 0 of another job, from whose place somebody has moved it";
+            self.findings
+                .failures
+                .insert("a record".into(), moved.into());
+            return Ok(None);
+        }
+        if record.refuser.is_some() {
+            let refusal = record.refusal_to(&config::hearer(config));
+            // Who is in hears it from rank 0, which would take an earlier end for the cause.
+            let refusal = refusal.filter(|_| self.expecting.is_empty());
+            return refusal.cloned().map_or(Ok(None), |cause| Err(cause.into()));
+        }
+        if let Some(cause) = record.refusal {
+            // It may be left over from another run; then we have not heard of that world.
+            return if self.objecting.has_tried(record.communicator) {
+                Err(cause.into())
+            } else {
+                Ok(None)
+            };
+        }
+        let name = format!("{} ({})", record.host, short(&record));
+        let is_like_ours = record.belonging.secret == join.belonging.secret;
+        if let Some(place) = record.markers {
+            if config.encrypt && config.office.is_none() {
+                return Err(JoinFailure::Own(failures::in_plain_text(&record.host)));
+            }
+            if !is_like_ours {
+                self.unlike.insert(name.clone());
+            }
+            self.ask_through_markers(name, place);
+            return Ok(None);
+        }
+        let process = &self.search.join.process;
+        let there = Network {
+            boot_id: &record.boot_id,
+            namespace: record.network_namespace,
+        };
+        let here = Network {
+            boot_id: &process.boot_id,
+            namespace: self.search.config.network_namespace,
+        };
+        let addresses = addresses::usable(&record.addresses, there, here);
+        if addresses.is_empty() {
+            let only = "published no address that can be reached from this host";
+            self.findings.failures.insert(name, only.into());
+            let world = Some(record.communicator);
+            let tried = format!(
+                "none of {:?}, which mean this host itself",
+                record.addresses
+            );
+            self.cannot_reach(world, Obstacle::Unaddressed, &tried);
+            return Ok(None);
+        }
+        Ok(Some(Candidate {
+            name,
+            communicator: Some(record.communicator),
+            addresses,
+            credentials: record.credentials(&self.search.config.bond),
+            purpose: if is_like_ours {
+                Purpose::Control
+            } else {
+                Purpose::Mismatch
+            },
+        }))
+    }
+
+    /// Asks a world over marker files, unless that is being done already.
+    fn ask_through_markers(&mut self, name: String, place: MarkerPlace) {
+        if self.searches.contains_key(&name) || self.findings.failures.contains_key(&name) {
+            return;
+        }
+        let Some(office) = &self.search.config.office else {
+            let none = "meets through marker files, for which this rank has no directory";
+            self.findings.failures.insert(name, none.into());
+            return;
+        };
+        let search = files::Search {
+            office: Arc::clone(office),
+            place,
+            join: self.search.join.clone(),
+            is_running: Arc::clone(&self.search.config.is_running),
+        };
+        let (events, its) = (self.events.clone(), name.clone());
+        let tell = move |event| {
+            // Nobody listens once the search is over.
+            let _ = events.send((its.clone(), event));
+        };
+        match files::search(search, tell) {
+            Ok(searching) => {
+                self.searches.insert(name, Arc::new(searching));
+            }
+            Err(error) => {
+                self.findings
+                    .failures
+                    .insert(name, format!("no thread can be started: {error}"));
+            }
+        }
+    }
+}
+
+fn short(record: &Record) -> String {
+    record.communicator.simple().to_string()[..8].to_owned()
+}

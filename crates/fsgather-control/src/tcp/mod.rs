@@ -1,0 +1,24 @@
+//! A world whose messages go over TCP: every member has a connection to rank 0.
+//!
+//! - `host`: brings a world together on rank 0, and takes a member's place in one.
+//! - `carrier`: moves the messages of a rank, for its exchange.
+//! - `node`: the state machines of a rank, and the queues of its connections.
+//! - `runtime`: the network runtime that whoever waits runs.
+//! - `server`: lets members in on rank 0, and refuses those who cannot be.
+//! - `acceptor`: accepts connections, and limits how many may be unauthenticated.
+//! - `attempt`: a member's try to be taken in.
+//! - `connection`: one connection: preamble, handshake, frames. No other file opens sockets.
+//! - `noise`: the handshake and the encryption; `unsealing`: takes encrypted records apart as they come.
+//! - `descriptors`: whether this process may open as many files as it needs.
+
+pub(crate) mod acceptor;
+pub(crate) mod attempt;
+mod carrier;
+pub(crate) mod connection;
+pub(crate) mod descriptors;
+pub(crate) mod host;
+mod node;
+pub mod noise;
+pub(crate) mod runtime;
+mod server;
+pub(crate) mod unsealing;
