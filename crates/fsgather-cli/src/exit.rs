@@ -102,11 +102,11 @@ mod tests {
                 10,
             ),
             (
-                Error::PeerFailed {
-                    peer: peer(),
-                    activity: Activity::outside(Phase::Computing),
-                    failure: PeerFailure::Departed,
-                },
+                Error::peer_failed(
+                    peer(),
+                    Activity::outside(Phase::Computing),
+                    PeerFailure::Departed,
+                ),
                 11,
             ),
             (

@@ -46,14 +46,14 @@ fn peer(rank: u32) -> Peer {
 
 /// What `from` says when its link to `other` has ended.
 fn link_lost(from: u32, other: u32) -> Error {
-    Error::PeerFailed {
-        peer: peer(from),
-        activity: doing(),
-        failure: PeerFailure::LinkLost {
+    Error::peer_failed(
+        peer(from),
+        doing(),
+        PeerFailure::LinkLost {
             other: peer(other),
             how: "its connection closed".into(),
         },
-    }
+    )
 }
 
 fn no_way(other: u32) -> Error {
@@ -65,13 +65,7 @@ fn no_way(other: u32) -> Error {
 
 /// What a rank says of itself.
 fn interrupted(rank: u32) -> Error {
-    Error::PeerFailed {
-        peer: peer(rank),
-        activity: doing(),
-        failure: PeerFailure::Raised {
-            message: "KeyboardInterrupt".into(),
-        },
-    }
+    Error::raised(peer(rank), doing(), "KeyboardInterrupt")
 }
 
 /// What a rank says that has waited for these in vain.

@@ -56,6 +56,7 @@ pub enum Error {
 
     /// A rank was lost, has left, or raised an error of its own.
     #[error("{peer} {failure}{}", meanwhile(.failure, .activity))]
+    #[non_exhaustive]
     PeerFailed {
         /// Who.
         peer: Peer,
@@ -257,16 +258,21 @@ impl Error {
         Self::config("this communicator is closed")
     }
 
-    /// A rank's own failure, in its words.
+    /// A rank that could not go on with what it did.
     #[must_use]
-    pub fn raised(peer: Peer, activity: Activity, message: impl Into<String>) -> Self {
+    pub const fn peer_failed(peer: Peer, activity: Activity, failure: PeerFailure) -> Self {
         Self::PeerFailed {
             peer,
             activity,
-            failure: PeerFailure::Raised {
-                message: message.into(),
-            },
+            failure,
         }
+    }
+
+    /// A rank's own failure, in its words.
+    #[must_use]
+    pub fn raised(peer: Peer, activity: Activity, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self::peer_failed(peer, activity, PeerFailure::Raised { message })
     }
 
     /// A failed meeting.

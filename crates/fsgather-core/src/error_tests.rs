@@ -24,13 +24,13 @@ fn call() -> CallName {
 
 #[test]
 fn a_lost_rank_is_named_with_host_pid_and_phase() {
-    let error = Error::PeerFailed {
-        peer: peer(),
-        activity: Activity::within(Phase::Publishing, call()),
-        failure: PeerFailure::Lost {
+    let error = Error::peer_failed(
+        peer(),
+        Activity::within(Phase::Publishing, call()),
+        PeerFailure::Lost {
             how: "its connection closed".into(),
         },
-    };
+    );
     assert_eq!(
         error.to_string(),
         "rank 3 on n7 (pid 4242) was lost (its connection closed) while publishing its payload \
@@ -210,11 +210,7 @@ fn a_programs_own_mistakes_are_there_the_next_time_as_well() {
         ),
         (PeerFailure::Departed, false),
     ] {
-        let error = Error::PeerFailed {
-            peer: peer(),
-            activity: Activity::outside(Phase::Computing),
-            failure,
-        };
+        let error = Error::peer_failed(peer(), Activity::outside(Phase::Computing), failure);
         assert_eq!(error.is_transient(), is_transient, "{error}");
         assert_eq!(error.poisoned().is_transient(), is_transient);
     }

@@ -61,6 +61,7 @@ fn describe(py: Python<'_>, error: &Error, fields: &Bound<'_, PyDict>) -> PyResu
             peer,
             activity,
             failure,
+            ..
         } => {
             set_peer(fields, peer)?;
             fields.set_item("phase", activity.phase.to_string())?;

@@ -171,17 +171,12 @@ mod tests {
     use super::*;
 
     fn raised(rank: u32) -> Error {
-        Error::PeerFailed {
-            peer: Peer {
-                rank: Rank::new(rank),
-                host: "n1".into(),
-                pid: 7,
-            },
-            activity: Activity::outside(Phase::Computing),
-            failure: PeerFailure::Raised {
-                message: "no\troom\nleft".into(),
-            },
-        }
+        let peer = Peer {
+            rank: Rank::new(rank),
+            host: "n1".into(),
+            pid: 7,
+        };
+        Error::raised(peer, Activity::outside(Phase::Computing), "no\troom\nleft")
     }
 
     #[test]

@@ -224,16 +224,10 @@ impl Coordinator {
                 other: other.into(),
                 other_call,
             },
-            (Some(Standing::Staying(failure) | Standing::Gone(failure)), _) => Error::PeerFailed {
-                peer,
-                activity,
-                failure: failure.clone(),
-            },
-            _ => Error::PeerFailed {
-                peer,
-                activity,
-                failure: PeerFailure::Departed,
-            },
+            (Some(Standing::Staying(failure) | Standing::Gone(failure)), _) => {
+                Error::peer_failed(peer, activity, failure.clone())
+            }
+            _ => Error::peer_failed(peer, activity, PeerFailure::Departed),
         }
     }
 }

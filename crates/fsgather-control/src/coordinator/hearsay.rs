@@ -194,10 +194,10 @@ impl Coordinator {
             }
             Standing::Staying(failure) | Standing::Gone(failure) => failure.clone(),
         };
-        Some(Error::PeerFailed {
-            peer: self.roster.peer(rank),
-            activity: member.activity.clone(),
+        Some(Error::peer_failed(
+            self.roster.peer(rank),
+            member.activity.clone(),
             failure,
-        })
+        ))
     }
 }

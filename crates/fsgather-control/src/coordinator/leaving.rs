@@ -51,11 +51,7 @@ impl Coordinator {
             });
         let channels = self.depart(from, standing(failure.clone()));
         let peer = self.roster.peer(from);
-        let cause = cause.map(|_| Error::PeerFailed {
-            peer,
-            activity,
-            failure,
-        });
+        let cause = cause.map(|_| Error::peer_failed(peer, activity, failure));
         for id in channels {
             match &cause {
                 Some(cause) => self.fail_channel(id, cause),

@@ -321,11 +321,7 @@ impl Coordinator {
         // A member that had come to the end and told us so needs nothing more; it is not a failure.
         let had_closed = !self.roster.is_present(rank);
         let failure = PeerFailure::Lost { how: how.into() };
-        let cause = Error::PeerFailed {
-            peer: self.roster.peer(rank),
-            activity,
-            failure: failure.clone(),
-        };
+        let cause = Error::peer_failed(self.roster.peer(rank), activity, failure.clone());
         if let Some(member) = self.roster.get_mut(rank) {
             member.lost = Some(failure.clone());
         }

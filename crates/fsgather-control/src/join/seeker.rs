@@ -405,15 +405,15 @@ impl Seeker {
             .map_or(("an unknown host", 0), |(host, pid)| {
                 (host, pid.parse().unwrap_or(0))
             });
-        Error::PeerFailed {
-            peer: Peer {
+        Error::peer_failed(
+            Peer {
                 rank: Rank::ZERO,
                 host: host.into(),
                 pid,
             },
-            activity: Activity::outside(Phase::Joining),
-            failure: PeerFailure::Lost { how },
-        }
+            Activity::outside(Phase::Joining),
+            PeerFailure::Lost { how },
+        )
     }
 
     fn out_of_time(&self) -> JoinFailure {

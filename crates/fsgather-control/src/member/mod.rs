@@ -491,14 +491,14 @@ impl Member {
     }
 
     fn coordinator_failed(&self, call: Option<Arc<CallName>>, failure: PeerFailure) -> Error {
-        Error::PeerFailed {
-            peer: self.coordinator.clone(),
-            activity: Activity {
+        Error::peer_failed(
+            self.coordinator.clone(),
+            Activity {
                 phase: Phase::Coordinating,
                 call,
             },
             failure,
-        }
+        )
     }
 
     fn channel(&mut self, id: ChannelId) -> Result<&mut Channel, Error> {

@@ -143,11 +143,11 @@ impl Core {
     }
 
     pub(super) fn failed(&self, peer: Rank, failure: PeerFailure) -> Error {
-        Error::PeerFailed {
-            peer: self.peer(peer),
-            activity: Activity::outside(Phase::Publishing),
+        Error::peer_failed(
+            self.peer(peer),
+            Activity::outside(Phase::Publishing),
             failure,
-        }
+        )
     }
 
     /// What arrived is not what `writer` sent.
