@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 
-use fsgather_control::record::Record;
+use fsgather_control::record::RendezvousRecord;
 use fsgather_core::{Error, WorldSize};
 use fsgather_store::{Rules, Surveyor};
 
@@ -23,7 +23,7 @@ pub(crate) fn surveyor(rules: Rules) -> Result<Surveyor, Error> {
 
 /// How many ranks a record tells of; none where another version has written it, or it is something else.
 fn expected(record: &[u8]) -> Option<WorldSize> {
-    let record = Record::from_bytes(record).ok()?;
+    let record = RendezvousRecord::from_bytes(record).ok()?;
     Some(record.world_size)
 }
 

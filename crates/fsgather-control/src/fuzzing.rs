@@ -8,7 +8,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
     files,
-    join::record::{Objection, Record},
+    join::record::{RendezvousRecord, UnreachableReport},
     mesh,
     message::{ToCoordinator, ToMember},
     wire::{Deframer, Preamble, encode_frame},
@@ -48,14 +48,14 @@ fn messages<M: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(bytes
 /// What is found where ranks leave word, and what programs hand each other by a channel of their own.
 pub fn record(bytes: &[u8]) {
     for bytes in [bytes.to_vec(), of_this_version(bytes)] {
-        if let Ok(record) = Record::from_bytes(&bytes) {
+        if let Ok(record) = RendezvousRecord::from_bytes(&bytes) {
             let _ = format!("{record:?}");
-            assert!(Record::from_bytes(&record.to_bytes()) == Ok(record));
+            assert!(RendezvousRecord::from_bytes(&record.to_bytes()) == Ok(record));
         }
-        if let Some(objection) = Objection::from_bytes(&bytes) {
+        if let Some(report) = UnreachableReport::from_bytes(&bytes) {
             assert_eq!(
-                Objection::from_bytes(&objection.to_bytes()),
-                Some(objection)
+                UnreachableReport::from_bytes(&report.to_bytes()),
+                Some(report)
             );
         }
     }

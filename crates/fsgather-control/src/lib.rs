@@ -35,10 +35,10 @@ mod rank_exchange;
 mod tcp;
 mod threads;
 
-mod aside;
 mod forked;
 mod random;
 mod siblings;
+mod thread_call;
 mod waiting;
 
 #[cfg(any(test, fuzzing))]
@@ -46,7 +46,7 @@ pub mod fuzzing;
 
 pub use join::{
     addresses::{InterfaceFilter, means_loopback_only},
-    bond, record,
+    job_credentials, record,
 };
 pub use random::fresh;
 pub use siblings::IsRunning;

@@ -44,7 +44,7 @@ impl Machines {
             job: config.job.clone(),
             timeout: config.timeout,
             join_timeout: config.join_timeout,
-            belonging: config.bond.belonging(),
+            fingerprint: config.job_credentials.fingerprint(),
         };
         let me = coordinator_peer(&config.process);
         let member = Member::new(me, config.timeout, started);

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use uuid::Uuid;
 
-use crate::join::bond::Belonging;
+use crate::join::job_credentials::JobFingerprint;
 
 /// A process asks to be a rank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,7 +32,7 @@ pub struct Join {
     /// How often its launcher has started the job again, where it counts that.
     pub attempt: Option<u32>,
     /// Which job it belongs to, and which secret it was given.
-    pub belonging: Belonging,
+    pub fingerprint: JobFingerprint,
 }
 
 /// What a member says.

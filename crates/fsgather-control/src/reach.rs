@@ -16,11 +16,10 @@ use tokio::{net::TcpListener, runtime::Runtime, task::JoinSet};
 use uuid::Uuid;
 
 use crate::{
-    aside::without_a_thread,
     join::{
         addresses::{self, InterfaceFilter, Network},
-        bond::{Belonging, Bond},
-        record::Record,
+        job_credentials::{JobCredentials, JobFingerprint},
+        record::RendezvousRecord,
     },
     random::fresh,
     tcp::{
@@ -29,7 +28,8 @@ use crate::{
         noise::Credentials,
         runtime::CallerRuntime,
     },
-    wire::Purpose,
+    thread_call::without_a_thread,
+    wire::ConnectionPurpose,
 };
 
 /// Where somebody is who listens or visits.
@@ -43,7 +43,7 @@ pub struct Whereabouts {
 
 /// A door like that of rank 0, open until this is dropped.
 pub struct ReachServer {
-    record: Record,
+    record: RendezvousRecord,
     /// Why the ports asked for were not to be had.
     taken: Option<String>,
     _runtime: CallerRuntime,
@@ -79,7 +79,7 @@ impl ReachServer {
                 }
             })
             .map_err(cannot_listen)?;
-        let record = Record {
+        let record = RendezvousRecord {
             communicator: Uuid::new_v4(),
             secret: fresh(),
             addresses: addresses::publishable(port, interfaces)?,
@@ -90,9 +90,12 @@ impl ReachServer {
             host: place.process.host.clone(),
             boot_id: place.process.boot_id.clone(),
             network_namespace: place.network_namespace,
-            belonging: Belonging::default(),
+            fingerprint: JobFingerprint::default(),
         };
-        runtime.spawn(serve(listeners, record.credentials(&Bond::default())));
+        runtime.spawn(serve(
+            listeners,
+            record.credentials(&JobCredentials::default()),
+        ));
         Ok(Self {
             record,
             taken,
@@ -160,7 +163,7 @@ pub struct Visit {
 /// [`Error::Incompatible`] and [`Error::Rendezvous`] for a card that cannot be read, [`Error::Config`] when
 /// the network cannot be used at all.
 pub fn visit(card: &[u8], place: &Whereabouts) -> Result<Vec<Visit>, Error> {
-    let record = Record::from_bytes(card)?;
+    let record = RendezvousRecord::from_bytes(card)?;
     let there = Network {
         boot_id: &record.boot_id,
         namespace: record.network_namespace,
@@ -170,15 +173,20 @@ pub fn visit(card: &[u8], place: &Whereabouts) -> Result<Vec<Visit>, Error> {
         namespace: place.network_namespace,
     };
     let usable = addresses::usable(&record.addresses, there, here);
-    let credentials = record.credentials(&Bond::default());
+    let credentials = record.credentials(&JobCredentials::default());
     let mut visits = runtime()?.block_on(async {
         let mut tries = JoinSet::new();
         for address in usable {
             let credentials = credentials.clone();
             tries.spawn(async move {
                 let since = Instant::now();
-                let connected =
-                    Connection::open(address, &credentials, Purpose::Control, Rank::ZERO).await;
+                let connected = Connection::open(
+                    address,
+                    &credentials,
+                    ConnectionPurpose::Control,
+                    Rank::ZERO,
+                )
+                .await;
                 Visit {
                     address,
                     outcome: match connected {

@@ -13,7 +13,7 @@ use uuid::Uuid;
 use crate::{
     carrier::Carrier,
     coordinator::{Coordinator, World},
-    join::bond::Belonging,
+    join::job_credentials::JobFingerprint,
     machines::{Machines, Outlet},
     member::Member,
     message::{Join, ToCoordinator, ToMember},
@@ -95,7 +95,11 @@ fn alone(me: Peer) -> RankExchange<ThreadCarrier> {
 }
 
 /// The node of a world that all ranks have joined.
-fn node_of_all(world_size: WorldSize, process: &ProcessId, timeout: Duration) -> Node<Memory> {
+fn node_of_all(
+    world_size: WorldSize,
+    process: &ProcessId,
+    timeout: Duration,
+) -> Node<ThreadMedium> {
     let now = Instant::now();
     let world = World {
         world_size,
@@ -103,7 +107,7 @@ fn node_of_all(world_size: WorldSize, process: &ProcessId, timeout: Duration) ->
         job: "this process".into(),
         timeout,
         join_timeout: timeout,
-        belonging: Belonging::default(),
+        fingerprint: JobFingerprint::default(),
     };
     let mut coordinator = Coordinator::new(world, now);
     for rank in world_size.ranks() {
@@ -117,7 +121,7 @@ fn node_of_all(world_size: WorldSize, process: &ProcessId, timeout: Duration) ->
                 timeout,
                 start: None,
                 attempt: None,
-                belonging: Belonging::default(),
+                fingerprint: JobFingerprint::default(),
             },
             now,
         );
@@ -132,19 +136,19 @@ fn node_of_all(world_size: WorldSize, process: &ProcessId, timeout: Duration) ->
     let member = |_| Member::new(first.clone(), timeout, now);
     let members = world_size.ranks().map(member).collect();
     let machines = Machines::of_all(coordinator, members);
-    Node::new(machines, Memory, Condvars::default())
+    Node::new(machines, ThreadMedium, Condvars::default())
 }
 
 /// The medium of a world that is all in one process: no message goes anywhere else.
-struct Memory;
+struct ThreadMedium;
 
-impl Outlet for Memory {
+impl Outlet for ThreadMedium {
     fn to_coordinator(&mut self, _: ToCoordinator) {}
 
     fn to_members(&mut self, _: &[Rank], _: &ToMember) {}
 }
 
-impl Medium for Memory {
+impl Medium for ThreadMedium {
     type Notifier = Condvars;
 
     fn has_work(_: &NodeState<Self>) -> bool {
@@ -155,15 +159,16 @@ impl Medium for Memory {
 /// One rank's access to the node of all.
 struct ThreadCarrier {
     rank: Rank,
-    node: Arc<Node<Memory>>,
+    node: Arc<Node<ThreadMedium>>,
     /// Whether forked children may go on with their copy.
     is_for_children: bool,
 }
 
 impl Carrier for ThreadCarrier {
     fn act<R>(&self, act: impl FnOnce(&mut Member, Instant) -> R) -> R {
-        let act =
-            |state: &mut NodeState<Memory>, now| act(state.machines.member_of(self.rank), now);
+        let act = |state: &mut NodeState<ThreadMedium>, now| {
+            act(state.machines.member_of(self.rank), now)
+        };
         self.node.change(act)
     }
 
@@ -172,7 +177,8 @@ impl Carrier for ThreadCarrier {
         limit: Option<Duration>,
         mut ready: impl FnMut(&mut Member) -> Option<R>,
     ) -> Option<R> {
-        let ready = |state: &mut NodeState<Memory>| ready(state.machines.member_of(self.rank));
+        let ready =
+            |state: &mut NodeState<ThreadMedium>| ready(state.machines.member_of(self.rank));
         self.node.wait_until(limit, ready)
     }
 
@@ -181,7 +187,7 @@ impl Carrier for ThreadCarrier {
     }
 
     fn wait_for_departures(&self, limit: Duration) -> bool {
-        let gone = |state: &mut NodeState<Memory>| {
+        let gone = |state: &mut NodeState<ThreadMedium>| {
             let (_, coordinator) = state.machines.both();
             coordinator.is_none_or(Coordinator::is_gone).then_some(())
         };

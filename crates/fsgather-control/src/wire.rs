@@ -32,7 +32,7 @@ const MAGIC: [u8; 4] = *b"fsg\x01";
 
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
+pub enum ConnectionPurpose {
     /// Messages between a member and rank 0.
     Control,
     /// Nothing is said; its end is the end of the other side's host.
@@ -43,7 +43,7 @@ pub enum Purpose {
     Mismatch,
 }
 
-impl Purpose {
+impl ConnectionPurpose {
     /// The byte that stands for it.
     #[must_use]
     pub const fn code(self) -> u8 {
@@ -79,7 +79,7 @@ pub struct Preamble {
     /// The sender's version.
     pub version: u16,
     /// What the connection is for; unknown to us in a later version.
-    pub purpose: Option<Purpose>,
+    pub purpose: Option<ConnectionPurpose>,
 }
 
 impl Preamble {
@@ -88,7 +88,7 @@ impl Preamble {
 
     /// Ours, for a connection of this purpose.
     #[must_use]
-    pub const fn ours(purpose: Purpose) -> Self {
+    pub const fn ours(purpose: ConnectionPurpose) -> Self {
         Self {
             version: VERSION,
             purpose: Some(purpose),
@@ -101,7 +101,7 @@ impl Preamble {
         let mut bytes = [0; Self::LEN];
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4..6].copy_from_slice(&self.version.to_le_bytes());
-        bytes[6] = self.purpose.map_or(0, Purpose::code);
+        bytes[6] = self.purpose.map_or(0, ConnectionPurpose::code);
         bytes
     }
 
@@ -111,7 +111,7 @@ impl Preamble {
         let [a, b, c, d, low, high, purpose, _] = bytes;
         ([a, b, c, d] == MAGIC).then(|| Self {
             version: u16::from_le_bytes([low, high]),
-            purpose: Purpose::from_code(purpose),
+            purpose: ConnectionPurpose::from_code(purpose),
         })
     }
 }
@@ -246,7 +246,7 @@ mod tests {
 
         #[test]
         fn preambles_convert_both_ways(version: u16, code in 1_u8..=3) {
-            let purpose = Purpose::from_code(code);
+            let purpose = ConnectionPurpose::from_code(code);
             prop_assert!(purpose.is_some());
             let preamble = Preamble { version, purpose };
             prop_assert_eq!(Preamble::from_bytes(preamble.to_bytes()), Some(preamble));

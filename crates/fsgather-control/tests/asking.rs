@@ -98,7 +98,7 @@ impl Bed {
             ports: 0..=0,
             interfaces: Arc::new(|_, address| address.is_loopback()),
             meeting: Meeting::Board(self.board.clone()),
-            bond: fsgather_control::bond::Bond::default(),
+            job_credentials: fsgather_control::job_credentials::JobCredentials::default(),
             encrypt: false,
             control: self.control,
             interrupt,

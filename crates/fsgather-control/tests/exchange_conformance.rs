@@ -11,7 +11,7 @@ use std::{
 
 use fsgather_control::{
     join::{self, Control, Meeting},
-    record::Record,
+    record::RendezvousRecord,
     solo, threads,
 };
 use fsgather_core::{Interrupt, Peer, ProcessId, Rank, Site, WorldSize};
@@ -52,7 +52,7 @@ fn tcp_world_by(board: MemoryBackend, ranks: u32, timeout: Duration) -> Vec<Rank
             ports: 0..=0,
             interfaces: Arc::new(|_, address| address.is_loopback()),
             meeting: Meeting::Board(board.clone()),
-            bond: fsgather_control::bond::Bond::default(),
+            job_credentials: fsgather_control::job_credentials::JobCredentials::default(),
             encrypt: false,
             control: Control::Tcp,
             office: None,
@@ -95,7 +95,7 @@ fn tcp_conforms() {
 
 #[test]
 fn records_of_crashed_runs_neither_capture_nor_hang_a_world() {
-    let stale = |address: SocketAddr| Record {
+    let stale = |address: SocketAddr| RendezvousRecord {
         communicator: Uuid::from_u128(7),
         secret: [7; 32],
         addresses: vec![address],
@@ -106,7 +106,7 @@ fn records_of_crashed_runs_neither_capture_nor_hang_a_world() {
         host: "here".into(),
         boot_id: "this boot".into(),
         network_namespace: 0,
-        belonging: fsgather_control::bond::Belonging::default(),
+        fingerprint: fsgather_control::job_credentials::JobFingerprint::default(),
     };
     // A port that nobody listens on, one that belongs to somebody else now, who says nothing, another
     // version, and no record at all.

@@ -42,7 +42,7 @@ fn every_message_to_rank_0_has_its_documented_number() {
             timeout: Duration::from_secs(1),
             start: None,
             attempt: None,
-            belonging: fsgather_control::bond::Belonging::default(),
+            fingerprint: fsgather_control::job_credentials::JobFingerprint::default(),
         }),
         ToCoordinator::Watch {
             rank: Rank::ZERO,

@@ -13,7 +13,7 @@ type Hook = Box<dyn Fn(&str) + Send>;
 type Question = Box<dyn Fn() -> Option<String> + Send + Sync>;
 
 #[derive(Default)]
-struct State {
+struct InterruptState {
     reason: Option<String>,
     hooks: Vec<Hook>,
 }
@@ -39,12 +39,12 @@ struct State {
 /// switch that this thread asks.
 #[derive(Clone, Default)]
 pub struct Interrupt {
-    shared: Arc<Shared>,
+    shared: Arc<SharedInterrupt>,
 }
 
 #[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
+struct SharedInterrupt {
+    state: Mutex<InterruptState>,
     question: Option<Question>,
 }
 
@@ -74,7 +74,7 @@ impl Interrupt {
     /// ```
     pub fn polled_by(question: impl Fn() -> Option<String> + Send + Sync + 'static) -> Self {
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(SharedInterrupt {
                 state: Mutex::default(),
                 question: Some(Box::new(question)),
             }),
@@ -154,7 +154,7 @@ impl Interrupt {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, InterruptState> {
         lock(&self.shared.state)
     }
 }

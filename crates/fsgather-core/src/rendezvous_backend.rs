@@ -43,19 +43,19 @@ pub trait RendezvousBackend: Send + Sync {
     /// # Errors
     ///
     /// When that is not possible here.
-    fn object(&self, objection: &[u8]) -> Result<(), Error> {
-        let _ = objection;
+    fn report_unreachable(&self, report: &[u8]) -> Result<(), Error> {
+        let _ = report;
         Err(Error::rendezvous(
             "this way of meeting has no place for objections",
         ))
     }
 
-    /// All objections of ranks of this world's key that can be seen now.
+    /// All such reports of ranks of this world's key that can be seen now.
     ///
     /// # Errors
     ///
     /// When the place cannot be read.
-    fn objections(&self) -> Result<Vec<Vec<u8>>, Error> {
+    fn unreachable_reports(&self) -> Result<Vec<Vec<u8>>, Error> {
         Ok(Vec::new())
     }
 
@@ -82,7 +82,7 @@ pub trait RendezvousBackend: Send + Sync {
     /// Removes records of crashed runs; rank 0 calls this once its world has formed.
     fn sweep(&self) {}
 
-    /// Takes this rank's own record and objections down.
+    /// Takes this rank's own record and reports down.
     fn take_down(&self) {}
 
     /// Where this is, for messages: `/shared/all_gather_via_filesys`.

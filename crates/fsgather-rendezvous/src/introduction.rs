@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_control::{bond::Belonging, record::Record};
+use fsgather_control::{job_credentials::JobFingerprint, record::RendezvousRecord};
 use fsgather_core::{Error, Missing, ProcessId, Rank, RendezvousBackend, WorldSize};
 use uuid::Uuid;
 
@@ -68,7 +68,7 @@ impl Introduction {
         if self.fetched.is_some() || self.is_published.swap(true, Ordering::SeqCst) {
             return;
         }
-        let record = Record {
+        let record = RendezvousRecord {
             communicator: Uuid::new_v4(),
             secret: [0; 32],
             addresses: Vec::new(),
@@ -79,7 +79,7 @@ impl Introduction {
             host: process.host.clone(),
             boot_id: process.boot_id.clone(),
             network_namespace: 0,
-            belonging: Belonging::default(),
+            fingerprint: JobFingerprint::default(),
         };
         if let Err(why) = self.bootstrap.publish(&record.to_bytes()) {
             tracing::debug!("the others could not be told: {why}");
@@ -89,7 +89,7 @@ impl Introduction {
 
 impl RendezvousBackend for Introduction {
     fn post(&self, record: &[u8]) -> Result<(), Error> {
-        let leads_somewhere = Record::from_bytes(record)
+        let leads_somewhere = RendezvousRecord::from_bytes(record)
             .is_ok_and(|record| !record.addresses.is_empty() || record.markers.is_some());
         if !leads_somewhere {
             // There is one record only, and `refuse` has a better one.
@@ -134,8 +134,8 @@ fn not_fetched(rank: Rank, why: &str, is_late: bool, timeout: Duration) -> Error
 
 /// What the channel hands over is believed, also that there is no world; but it has to be a record.
 fn check(rank: Rank, bytes: &[u8]) -> Result<(), Error> {
-    match Record::from_bytes(bytes) {
-        Ok(Record {
+    match RendezvousRecord::from_bytes(bytes) {
+        Ok(RendezvousRecord {
             refusal: Some(cause),
             refuser: None,
             ..

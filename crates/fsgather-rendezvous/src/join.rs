@@ -171,7 +171,7 @@ fn config(
             }
         }),
         meeting: prepared.meeting.clone(),
-        bond: prepared.bond.clone(),
+        job_credentials: prepared.job_credentials.clone(),
         encrypt: settings.encrypt.value,
         control: settings.control.value,
         office: prepared.office.take(),

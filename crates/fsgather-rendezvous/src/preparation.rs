@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use fsgather_control::{bond::Bond, join::Meeting, means_loopback_only};
+use fsgather_control::{job_credentials::JobCredentials, join::Meeting, means_loopback_only};
 use fsgather_core::{Error, JobKey, MailboxFactory, ProcessId, Rank};
 use fsgather_store::{
     BackendDirectory, Class, FileBackend, FileSystem, MarkerOwner, MessageDirFactory, OwnUid,
@@ -19,7 +19,7 @@ use fsgather_config::settings::{Control, RendezvousSetting, SecretSetting, Setti
 pub(crate) struct Prepared {
     pub(crate) meeting: Meeting,
     /// What ranks of this job know alike.
-    pub(crate) bond: Bond,
+    pub(crate) job_credentials: JobCredentials,
     /// Where messages are left if TCP does not work; none without a directory in which ranks meet.
     pub(crate) office: Option<Arc<dyn MailboxFactory>>,
     /// The program's own rendezvous, if it has one.
@@ -38,7 +38,7 @@ pub(crate) fn prepare(
     let is_root = settings.detection.rank == Rank::ZERO;
     let given = given_secret(settings)?;
     let is_introduced = matches!(rendezvous, Some(Rendezvous::Custom(_)));
-    let bond = Bond {
+    let job_credentials = JobCredentials {
         // Those that a channel introduces need not have the same one.
         key: if is_introduced { 0 } else { key.hash().get() },
         secret: given,
@@ -97,7 +97,7 @@ pub(crate) fn prepare(
         .then(|| Arc::new(MessageDirFactory::new(places, owner)) as Arc<dyn MailboxFactory>);
     Ok(Prepared {
         meeting,
-        bond,
+        job_credentials,
         office,
         introduction,
         context,

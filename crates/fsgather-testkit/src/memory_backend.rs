@@ -8,7 +8,7 @@ use fsgather_core::{Error, RendezvousBackend, lock};
 #[derive(Debug, Default)]
 pub struct MemoryBackend {
     records: Mutex<Vec<Vec<u8>>>,
-    objections: Mutex<Vec<Vec<u8>>>,
+    reports: Mutex<Vec<Vec<u8>>>,
 }
 
 impl MemoryBackend {
@@ -17,7 +17,7 @@ impl MemoryBackend {
     pub fn with_leftovers(records: Vec<Vec<u8>>) -> Self {
         Self {
             records: Mutex::new(records),
-            objections: Mutex::default(),
+            reports: Mutex::default(),
         }
     }
 }
@@ -32,18 +32,18 @@ impl RendezvousBackend for MemoryBackend {
         Ok(lock(&self.records).clone())
     }
 
-    fn object(&self, objection: &[u8]) -> Result<(), Error> {
-        let mut objections = self.objections.lock();
-        let objections = objections
+    fn report_unreachable(&self, report: &[u8]) -> Result<(), Error> {
+        let mut reports = self.reports.lock();
+        let reports = reports
             .as_mut()
             .map_err(|_| Error::config("a test panicked"))?;
-        objections.push(objection.to_vec());
+        reports.push(report.to_vec());
         Ok(())
     }
 
-    fn objections(&self) -> Result<Vec<Vec<u8>>, Error> {
-        let objections = self.objections.lock();
-        Ok(objections.unwrap_or_else(PoisonError::into_inner).clone())
+    fn unreachable_reports(&self) -> Result<Vec<Vec<u8>>, Error> {
+        let reports = self.reports.lock();
+        Ok(reports.unwrap_or_else(PoisonError::into_inner).clone())
     }
 
     fn place(&self) -> String {

@@ -97,7 +97,7 @@ fn config(directory: &Path, rank: Rank, world_size: WorldSize, setting: &Setting
         ports: 0..=0,
         interfaces: setting.interfaces.clone(),
         meeting: Meeting::Board(Arc::new(board)),
-        bond: fsgather_control::bond::Bond::default(),
+        job_credentials: fsgather_control::job_credentials::JobCredentials::default(),
         encrypt: false,
         control: setting.control,
         office: Some(Arc::new(MessageDirFactory::new(places, owner))),

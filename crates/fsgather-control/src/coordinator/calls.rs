@@ -12,13 +12,19 @@ use super::{
     Coordinator,
     channel::Reading,
     roster::Standing,
-    round::{Arrival, Round},
+    round::{Round, RoundArrival},
     stalls::Stalls,
 };
 use crate::message::ToMember;
 
 impl Coordinator {
-    pub(super) fn contribution(&mut self, from: Rank, step: Step, arrival: Arrival, now: Instant) {
+    pub(super) fn contribution(
+        &mut self,
+        from: Rank,
+        step: Step,
+        arrival: RoundArrival,
+        now: Instant,
+    ) {
         let phase = Phase::Waiting;
         let activity = Activity::within(phase, CallName::of(&arrival.call, step.epoch));
         self.note_activity(from, activity);

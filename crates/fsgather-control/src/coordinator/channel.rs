@@ -18,7 +18,7 @@ pub(super) struct Reading {
 
 /// How a rank takes part in a communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum Attendance {
     /// It belongs to it and has not come yet.
     Expected,
     Here,
@@ -27,9 +27,9 @@ enum Part {
 }
 
 #[derive(Debug)]
-struct Member {
+struct ChannelMember {
     rank: Rank,
-    part: Part,
+    part: Attendance,
     /// How many bytes it has moved for this communicator.
     bytes: u64,
 }
@@ -40,7 +40,7 @@ struct Member {
 #[derive(Debug)]
 pub(super) struct Channel {
     pub(super) id: ChannelId,
-    members: Vec<Member>,
+    members: Vec<ChannelMember>,
     /// The place of each rank, sorted by rank.
     places: Vec<(Rank, usize)>,
     /// How many members have not left.
@@ -59,21 +59,21 @@ pub(super) struct Channel {
 impl Channel {
     /// The communicator of all ranks, which are there from the start.
     pub(super) fn world(ranks: impl Iterator<Item = Rank>) -> Self {
-        Self::new(ChannelId::WORLD, ranks, Part::Here)
+        Self::new(ChannelId::WORLD, ranks, Attendance::Here)
     }
 
     /// A group; its members are still to come.
     pub(super) fn group(id: ChannelId, members: &[Rank]) -> Self {
-        Self::new(id, members.iter().copied(), Part::Expected)
+        Self::new(id, members.iter().copied(), Attendance::Expected)
     }
 
-    fn new(id: ChannelId, ranks: impl Iterator<Item = Rank>, part: Part) -> Self {
-        let member = |rank| Member {
+    fn new(id: ChannelId, ranks: impl Iterator<Item = Rank>, part: Attendance) -> Self {
+        let member = |rank| ChannelMember {
             rank,
             part,
             bytes: 0,
         };
-        let members: Vec<Member> = ranks.map(member).collect();
+        let members: Vec<ChannelMember> = ranks.map(member).collect();
         let ranks = members.iter().map(|member| member.rank);
         let mut places: Vec<(Rank, usize)> = ranks.zip(0..).collect();
         places.sort_unstable();
@@ -109,11 +109,11 @@ impl Channel {
         self.members.get(place).map(|member| member.rank)
     }
 
-    fn member(&self, rank: Rank) -> Option<&Member> {
+    fn member(&self, rank: Rank) -> Option<&ChannelMember> {
         self.members.get(self.place_of(rank)?)
     }
 
-    fn member_mut(&mut self, rank: Rank) -> Option<&mut Member> {
+    fn member_mut(&mut self, rank: Rank) -> Option<&mut ChannelMember> {
         let place = self.place_of(rank)?;
         self.members.get_mut(place)
     }
@@ -126,19 +126,19 @@ impl Channel {
     /// Whether `rank` has come and has not left.
     pub(super) fn is_here(&self, rank: Rank) -> bool {
         self.member(rank)
-            .is_some_and(|member| member.part == Part::Here)
+            .is_some_and(|member| member.part == Attendance::Here)
     }
 
     /// Whether `rank` has left.
     pub(super) fn has_left(&self, rank: Rank) -> bool {
         self.member(rank)
-            .is_some_and(|member| member.part == Part::Over)
+            .is_some_and(|member| member.part == Attendance::Over)
     }
 
     /// All members that have come and have not left.
     pub(super) fn present(&self) -> impl Iterator<Item = Rank> + '_ {
         let here = self.members.iter();
-        here.filter(|member| member.part == Part::Here)
+        here.filter(|member| member.part == Attendance::Here)
             .map(|member| member.rank)
     }
 
@@ -147,14 +147,14 @@ impl Channel {
         let receives = move |place: &u32| recipients.include(Rank::new(*place));
         let members = self.members.iter().zip(0..);
         members
-            .filter(move |(member, place)| member.part == Part::Here && receives(place))
+            .filter(move |(member, place)| member.part == Attendance::Here && receives(place))
             .map(|(member, _)| member.rank)
     }
 
     /// Notes that `rank` has come.
     pub(super) fn admit(&mut self, rank: Rank) {
         if let Some(member) = self.member_mut(rank) {
-            member.part = Part::Here;
+            member.part = Attendance::Here;
         }
     }
 
@@ -164,7 +164,7 @@ impl Channel {
         let Some(member) = self.member_mut(rank) else {
             return false;
         };
-        let was_in = std::mem::replace(&mut member.part, Part::Over) != Part::Over;
+        let was_in = std::mem::replace(&mut member.part, Attendance::Over) != Attendance::Over;
         self.remaining -= usize::from(was_in);
         was_in
     }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use fsgather_core::{ChannelId, Error, ProcessId, Rank, duration_text};
 
-use super::{Action, Coordinator, JoinAnswer, roster::Member};
+use super::{Action, Coordinator, JoinAnswer, roster::RosterEntry};
 use crate::message::{Join, ToMember, Welcome};
 
 /// How long a process may take to ask again after the connection has closed over which it has asked.
@@ -20,7 +20,7 @@ impl Coordinator {
     /// the messages in [`take_actions`](Coordinator::take_actions) for that rank go there.
     pub fn join(&mut self, join: Join, now: Instant) -> JoinAnswer {
         let rank = join.rank;
-        if join.belonging.secret != self.world.belonging.secret {
+        if join.fingerprint.secret != self.world.fingerprint.secret {
             return JoinAnswer::Refused(self.tell_mismatch(&join));
         }
         if let Err(cause) = self.check_join(&join) {
@@ -78,7 +78,8 @@ impl Coordinator {
             return self.elsewhere(join);
         }
         let has = |is_given: bool| if is_given { "one" } else { "none" };
-        let [ours, theirs] = [self.world.belonging, join.belonging].map(|its| its.secret.is_some());
+        let [ours, theirs] =
+            [self.world.fingerprint, join.fingerprint].map(|its| its.secret.is_some());
         let what = if ours && theirs {
             "another FSGATHER_SECRET than rank 0".to_owned()
         } else {
@@ -92,7 +93,7 @@ impl Coordinator {
             self.name_of(Rank::ZERO)
         ));
         // Who shows the same secret has no reason to ask this, and harms nobody but itself.
-        let is_so = join.belonging.secret != self.world.belonging.secret;
+        let is_so = join.fingerprint.secret != self.world.fingerprint.secret;
         if is_so && !self.open && self.failure().is_none() {
             self.give_up(&cause);
         }
@@ -189,7 +190,7 @@ impl Coordinator {
     }
 
     fn check_join(&self, join: &Join) -> Result<(), Error> {
-        if join.belonging.key != self.world.belonging.key {
+        if join.fingerprint.key != self.world.fingerprint.key {
             return Err(Error::rendezvous(format!(
                 "rank {} ({}) is of another job than rank 0 ({}), whose record or messages somebody has moved",
                 join.rank,
@@ -351,7 +352,7 @@ impl Coordinator {
 
 /// How often a launcher had started the job again before a process and before the one that is this rank, where the
 /// same launcher has counted.
-fn counts_of(join: &Join, member: &Member) -> Option<(u32, u32)> {
+fn counts_of(join: &Join, member: &RosterEntry) -> Option<(u32, u32)> {
     let is_there = join.process.sees_pids_of(&member.process);
     join.attempt.zip(member.attempt).filter(|_| is_there)
 }

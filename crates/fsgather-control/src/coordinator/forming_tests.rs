@@ -26,7 +26,7 @@ fn join(rank: u32, nonce: u128, host: &str, starter: Option<u32>) -> Join {
             session: pid,
         }),
         attempt: None,
-        belonging: crate::join::bond::Belonging::default(),
+        fingerprint: crate::join::job_credentials::JobFingerprint::default(),
     }
 }
 
@@ -37,7 +37,7 @@ fn world(now: Instant, starter: Option<u32>) -> Coordinator {
         job: "a test".into(),
         timeout: Duration::from_secs(9),
         join_timeout: Duration::from_secs(9),
-        belonging: crate::join::bond::Belonging::default(),
+        fingerprint: crate::join::job_credentials::JobFingerprint::default(),
     };
     let mut coordinator = Coordinator::new(world, now);
     coordinator.join(join(0, 100, "n1", starter), now);
@@ -135,7 +135,7 @@ fn jobs_with_an_id_may_be_started_by_anybody() {
 fn who_has_another_secret_is_told_and_who_was_started_by_somebody_else_belongs_elsewhere() {
     let now = Instant::now();
     let with_another = |starter| Join {
-        belonging: crate::join::bond::Belonging {
+        fingerprint: crate::join::job_credentials::JobFingerprint {
             key: 0,
             secret: Some([1; 16]),
         },

@@ -39,11 +39,11 @@ use uuid::Uuid;
 use self::{
     channel::Channel,
     roster::{Roster, Standing},
-    round::{Arrival, Clock, Round},
+    round::{Clock, Round, RoundArrival},
     staying::Told,
 };
 use crate::{
-    join::bond::Belonging,
+    join::job_credentials::JobFingerprint,
     message::{ToCoordinator, ToMember},
 };
 
@@ -95,7 +95,7 @@ pub struct World {
     /// How long joining may take in all.
     pub join_timeout: Duration,
     /// Which job rank 0 belongs to, and which secret it was given.
-    pub belonging: Belonging,
+    pub fingerprint: JobFingerprint,
 }
 
 /// The state machine of rank 0: events in, [`Action`]s out; it owns no clock, socket or thread.
@@ -251,7 +251,7 @@ impl Coordinator {
             } => self.contribution(
                 from,
                 step,
-                Arrival {
+                RoundArrival {
                     call,
                     body,
                     leaves,

@@ -23,7 +23,7 @@ pub(super) enum Standing {
 
 /// A process that has joined.
 #[derive(Clone, Debug)]
-pub(super) struct Member {
+pub(super) struct RosterEntry {
     pub(super) nonce: u128,
     pub(super) process: ProcessId,
     pub(super) start: Option<Start>,
@@ -43,7 +43,7 @@ pub(super) struct Member {
 #[derive(Debug)]
 pub(super) struct Roster {
     world_size: WorldSize,
-    members: Vec<Option<Member>>,
+    members: Vec<Option<RosterEntry>>,
     joined: usize,
     /// Whether somebody has closed or gone.
     is_broken_up: bool,
@@ -63,17 +63,17 @@ impl Roster {
         self.joined == self.members.len()
     }
 
-    pub(super) fn get(&self, rank: Rank) -> Option<&Member> {
+    pub(super) fn get(&self, rank: Rank) -> Option<&RosterEntry> {
         self.members.get(rank.index())?.as_ref()
     }
 
-    pub(super) fn get_mut(&mut self, rank: Rank) -> Option<&mut Member> {
+    pub(super) fn get_mut(&mut self, rank: Rank) -> Option<&mut RosterEntry> {
         self.members.get_mut(rank.index())?.as_mut()
     }
 
     pub(super) fn admit(&mut self, join: Join, now: Instant) {
         if let Some(place @ None) = self.members.get_mut(join.rank.index()) {
-            *place = Some(Member {
+            *place = Some(RosterEntry {
                 nonce: join.nonce,
                 process: join.process,
                 start: join.start,
@@ -169,7 +169,7 @@ impl Roster {
 
     /// The nonces of all members, 0 for those who have not joined.
     pub(super) fn nonces(&self) -> Vec<u128> {
-        let nonce = |member: &Option<Member>| member.as_ref().map_or(0, |member| member.nonce);
+        let nonce = |member: &Option<RosterEntry>| member.as_ref().map_or(0, |member| member.nonce);
         self.members.iter().map(nonce).collect()
     }
 

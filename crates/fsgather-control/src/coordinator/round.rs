@@ -7,7 +7,7 @@ use fsgather_core::{Call, FIRST_WARNING, Leaves, Operation, warning_after};
 
 /// What one rank has handed in.
 #[derive(Clone, Debug)]
-pub(super) struct Arrival {
+pub(super) struct RoundArrival {
     pub(super) call: Call,
     pub(super) body: Bytes,
     pub(super) leaves: Leaves,
@@ -18,7 +18,7 @@ pub(super) struct Arrival {
 #[derive(Debug)]
 pub(super) struct Round {
     /// One place for each member.
-    arrivals: Vec<Option<Arrival>>,
+    arrivals: Vec<Option<RoundArrival>>,
     arrived: usize,
     /// The place of who has come last.
     last: Option<usize>,
@@ -161,7 +161,7 @@ impl Round {
     }
 
     /// Keeps a contribution; a second one of the same member is dropped.
-    pub(super) fn arrive(&mut self, place: usize, arrival: Arrival, now: Instant) {
+    pub(super) fn arrive(&mut self, place: usize, arrival: RoundArrival, now: Instant) {
         if let Some(free @ None) = self.arrivals.get_mut(place) {
             let timeout = arrival.call.timeout.unwrap_or(self.default);
             if self.arrived == 0 {
@@ -216,7 +216,7 @@ impl Round {
     }
 
     /// All contributions in the order of places.
-    pub(super) fn into_arrivals(self) -> Vec<Arrival> {
+    pub(super) fn into_arrivals(self) -> Vec<RoundArrival> {
         self.arrivals.into_iter().flatten().collect()
     }
 }

@@ -26,7 +26,7 @@ const OWN_TIME: &str = "give this call a longer time-out to wait longer";
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// A step that is not decided.
-struct Waiting {
+struct UndecidedStep {
     /// What it is called, with its place in the program of who came first.
     during: String,
     /// For whom it waits.
@@ -286,7 +286,7 @@ impl Coordinator {
     }
 
     fn lateness(&self, step: Step, now: Instant) -> Option<Error> {
-        let Waiting {
+        let UndecidedStep {
             during, missing, ..
         } = self.missing_in(step)?;
         let round = self.channels.get(&step.channel)?.undecided.get(&step)?;
@@ -384,7 +384,7 @@ impl Coordinator {
     }
 
     /// What a step is called, and whom it waits for.
-    fn missing_in(&self, step: Step) -> Option<Waiting> {
+    fn missing_in(&self, step: Step) -> Option<UndecidedStep> {
         let channel = self.channels.get(&step.channel)?;
         let round = channel.undecided.get(&step)?;
         let (_, call) = round.first()?;
@@ -394,7 +394,7 @@ impl Coordinator {
             format!("{arrived} of {all} ranks {are} in")
         });
         let name = CallName::of(call, step.epoch);
-        Some(Waiting {
+        Some(UndecidedStep {
             during: round_text(&name, step.round, channel),
             missing: channel.missing(round),
             arrived,

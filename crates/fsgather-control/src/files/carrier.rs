@@ -17,13 +17,13 @@ use super::{
     seek::EnteredFiles,
 };
 use crate::{
-    aside::without_a_thread,
     carrier::Carrier,
     coordinator::Coordinator,
     join::config::{self, Config, Joined},
     machines::Machines,
     member::Member,
     siblings::Watch,
+    thread_call::without_a_thread,
 };
 
 /// How long rank 0 waits at the end until all others have read its last words.

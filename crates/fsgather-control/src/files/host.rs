@@ -16,17 +16,17 @@ use super::{
     outbox::Outbox,
 };
 use crate::{
-    aside::without_a_thread,
     carrier::Carrier,
     coordinator::Coordinator,
     join::{
         config::{self, Config, Joined},
-        record::{MarkerPlace, Record},
+        record::{MarkerPlace, RendezvousRecord},
         record_keeper::{RecordKeeper, is_settled},
         refusal,
     },
     machines::Machines,
     member::Member,
+    thread_call::without_a_thread,
     waiting::wait_asking,
 };
 
@@ -59,7 +59,7 @@ pub(crate) fn host(
     node.obey_interrupt(config);
     let join = config::join_request(config);
     node.coordinate(|coordinator, now| coordinator.join(join, now));
-    let record = Record {
+    let record = RendezvousRecord {
         communicator,
         addresses: Vec::new(),
         markers: Some(MarkerPlace {

@@ -66,7 +66,7 @@ struct BulletinBody {
 
 /// A file that is ready to be left.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Outgoing {
+pub(super) struct OutgoingFile {
     pub(super) number: u64,
     pub(super) to: Option<Rank>,
     pub(super) body: Vec<u8>,
@@ -162,7 +162,7 @@ impl Letters {
     }
 
     /// Files to leave now. With `finally`, one that says how far we have read, if that is news.
-    pub(super) fn take_outgoing(&mut self, finally: bool) -> Vec<Outgoing> {
+    pub(super) fn take_outgoing(&mut self, finally: bool) -> Vec<OutgoingFile> {
         let unmentioned = self.bulletins.taken() - self.mentioned;
         if self.unsent.is_empty() && unmentioned < MENTION_AFTER && !(finally && unmentioned > 0) {
             return Vec::new();
@@ -185,7 +185,7 @@ impl Letters {
                 seen: self.mentioned,
                 messages,
             };
-            outgoing.push(Outgoing {
+            outgoing.push(OutgoingFile {
                 number: self.sent,
                 to: None,
                 body: encode(&body),
@@ -308,7 +308,7 @@ impl Bulletins {
     }
 
     /// Files to leave now.
-    pub(super) fn take_outgoing(&mut self) -> Vec<Outgoing> {
+    pub(super) fn take_outgoing(&mut self) -> Vec<OutgoingFile> {
         let is_pressing = self
             .correspondents
             .values()
@@ -351,7 +351,12 @@ impl Bulletins {
         outgoing
     }
 
-    fn close(&mut self, body: &mut BulletinBody, outgoing: &mut Vec<Outgoing>, to: Option<Rank>) {
+    fn close(
+        &mut self,
+        body: &mut BulletinBody,
+        outgoing: &mut Vec<OutgoingFile>,
+        to: Option<Rank>,
+    ) {
         let body = std::mem::take(body);
         if body != BulletinBody::default() {
             self.sent += 1;
@@ -362,7 +367,7 @@ impl Bulletins {
                     self.answers.pop_front();
                 }
             }
-            outgoing.push(Outgoing {
+            outgoing.push(OutgoingFile {
                 number: self.sent,
                 to,
                 body: encode(&body),

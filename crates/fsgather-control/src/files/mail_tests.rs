@@ -33,7 +33,7 @@ fn release(epoch: u64, len: usize) -> ToMember {
 }
 
 /// As found by a process that reads what is for `reader`.
-fn found_by(reader: Rank, from: Rank, sender: u64, outgoing: Vec<Outgoing>) -> Vec<Letter> {
+fn found_by(reader: Rank, from: Rank, sender: u64, outgoing: Vec<OutgoingFile>) -> Vec<Letter> {
     outgoing
         .into_iter()
         .map(|outgoing| Letter {
@@ -48,11 +48,11 @@ fn found_by(reader: Rank, from: Rank, sender: u64, outgoing: Vec<Outgoing>) -> V
         .collect()
 }
 
-fn letters_found(outgoing: Vec<Outgoing>) -> Vec<Letter> {
+fn letters_found(outgoing: Vec<OutgoingFile>) -> Vec<Letter> {
     found_by(Rank::ZERO, Rank::new(3), sender_of(NONCE), outgoing)
 }
 
-fn bulletins_found(outgoing: Vec<Outgoing>) -> Vec<Letter> {
+fn bulletins_found(outgoing: Vec<OutgoingFile>) -> Vec<Letter> {
     found_by(Rank::new(3), Rank::ZERO, 0, outgoing)
 }
 

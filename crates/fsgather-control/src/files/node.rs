@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use fsgather_core::{Letter, ProcessId, Rank, Retirement};
 
-use super::mail::{Bulletins, Letters, Outgoing, Saying, To};
+use super::mail::{Bulletins, Letters, OutgoingFile, Saying, To};
 use crate::{
     coordinator::{Coordinator, JoinAnswer},
     machines::{Machines, Outlet},
@@ -66,8 +66,8 @@ impl Medium for Files {
 pub(super) type FileNode = Node<Files>;
 
 /// What the poller has to know before it goes.
-pub(super) struct Round {
-    pub(super) outgoing: Vec<Outgoing>,
+pub(super) struct PollRound {
+    pub(super) outgoing: Vec<OutgoingFile>,
     pub(super) coordinator_ended: bool,
     /// Ranks whose processes were seen to go.
     pub(super) ended: Vec<Rank>,
@@ -203,7 +203,7 @@ impl FileNode {
     }
 
     /// Starts a round of the poller: lets time pass, and hands out what is to be left.
-    pub(super) fn start_round(&self) -> Round {
+    pub(super) fn start_round(&self) -> PollRound {
         self.pass_time(self.lock());
         let mut state = self.lock();
         let NodeState {
@@ -217,7 +217,7 @@ impl FileNode {
             Office::Member(letters) => letters.take_outgoing(finally),
         };
         medium.in_flight |= !outgoing.is_empty();
-        Round {
+        PollRound {
             outgoing,
             coordinator_ended: ended.contains(&Rank::ZERO),
             ended: ended

@@ -7,7 +7,7 @@ use std::{
 
 use fsgather_core::{Error, Mailbox};
 
-use super::{mail::Outgoing, retry_window::may_pass};
+use super::{mail::OutgoingFile, retry_window::may_pass};
 
 /// How often to try again to leave a message.
 pub(super) const SEND_AGAIN: Duration = Duration::from_millis(100);
@@ -23,7 +23,7 @@ const LAST_TRIES: Duration = Duration::from_secs(2);
 /// Nothing is ever skipped: whoever misses a message waits for it and does not read those after it.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
-    unsent: VecDeque<Outgoing>,
+    unsent: VecDeque<OutgoingFile>,
     failing: Option<Failing>,
     /// Up to which message there was a detour.
     detoured: u64,
@@ -39,7 +39,7 @@ struct Failing {
 
 impl Outbox {
     /// Adds what is to be left after everything else.
-    pub(super) fn put(&mut self, outgoing: Vec<Outgoing>) {
+    pub(super) fn put(&mut self, outgoing: Vec<OutgoingFile>) {
         self.unsent.extend(outgoing);
     }
 
@@ -130,7 +130,7 @@ mod tests {
         let (_, mailbox) = opened.unwrap();
         post.refuse_sends(&process, os_code, times);
         let mut outbox = Outbox::default();
-        let message = |number| Outgoing {
+        let message = |number| OutgoingFile {
             number,
             to: None,
             body: Vec::new(),

@@ -51,7 +51,7 @@ pub(crate) struct EnteredFiles {
 }
 
 #[derive(Default)]
-struct Told {
+struct SearchState {
     is_over: bool,
     rivals: Vec<String>,
     /// Why this rank ends the search, if that is not for its process alone to know.
@@ -104,12 +104,12 @@ impl Drop for Searching {
 /// What the thread is told.
 #[derive(Default)]
 struct Orders {
-    state: Mutex<Told>,
+    state: Mutex<SearchState>,
     told: Condvar,
 }
 
 impl Orders {
-    fn lock(&self) -> MutexGuard<'_, Told> {
+    fn lock(&self) -> MutexGuard<'_, SearchState> {
         lock(&self.state)
     }
 

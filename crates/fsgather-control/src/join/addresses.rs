@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
 
 use fsgather_core::Error;
 
-use crate::tcp::connection::Place;
+use crate::tcp::connection::ListenPlace;
 
 /// Decides by interface name and address whether to publish an address.
 pub type InterfaceFilter = dyn Fn(&str, IpAddr) -> bool + Send + Sync;
@@ -55,12 +55,15 @@ pub(crate) fn publishable(port: u16, wanted: &InterfaceFilter) -> Result<Vec<Soc
 /// # Errors
 ///
 /// Those of [`publishable`].
-pub(crate) fn to_listen_at(wanted: &InterfaceFilter, named: Option<&str>) -> Result<Place, Error> {
+pub(crate) fn to_listen_at(
+    wanted: &InterfaceFilter,
+    named: Option<&str>,
+) -> Result<ListenPlace, Error> {
     if let Some(own) = named.and_then(loopback_meant_by) {
-        return Ok(Place::At(own));
+        return Ok(ListenPlace::At(own));
     }
     if !leaves_any_out(wanted) {
-        return Ok(Place::Everywhere);
+        return Ok(ListenPlace::Everywhere);
     }
     let published = publishable(0, wanted)?;
     let mut addresses: Vec<IpAddr> = published.iter().map(SocketAddr::ip).collect();
@@ -69,7 +72,7 @@ pub(crate) fn to_listen_at(wanted: &InterfaceFilter, named: Option<&str>) -> Res
             addresses.push(address);
         }
     }
-    Ok(Place::At(addresses))
+    Ok(ListenPlace::At(addresses))
 }
 
 /// Whether an address or name can mean this host only, wherever it is used: then nobody from elsewhere is expected.
@@ -225,13 +228,13 @@ mod tests {
         let loopback: &InterfaceFilter = &|_, address| address.is_loopback();
         let everything: &InterfaceFilter = &|_, _| true;
         let wanted: IpAddr = [127, 0, 0, 1].into();
-        assert_eq!(to_listen_at(everything, None), Ok(Place::Everywhere));
+        assert_eq!(to_listen_at(everything, None), Ok(ListenPlace::Everywhere));
         for spelt in ["127.0.0.1", "127.1", "::ffff:127.0.0.1"] {
             let named = to_listen_at(everything, Some(spelt));
-            assert_eq!(named, Ok(Place::At(vec![wanted])), "{spelt}");
+            assert_eq!(named, Ok(ListenPlace::At(vec![wanted])), "{spelt}");
         }
         if leaves_any_out(loopback) {
-            let Ok(Place::At(addresses)) = to_listen_at(loopback, None) else {
+            let Ok(ListenPlace::At(addresses)) = to_listen_at(loopback, None) else {
                 panic!("everywhere");
             };
             assert!(addresses.iter().all(IpAddr::is_loopback));

@@ -5,20 +5,20 @@ use std::{net::ToSocketAddrs as _, sync::Arc};
 use fsgather_core::Error;
 
 use crate::{
-    aside::{Aside, without_a_thread},
     files,
     join::{
         addresses::{self, Network},
         config,
         event::JoinFailure,
         failures,
-        record::{MarkerPlace, Record},
+        record::{MarkerPlace, RendezvousRecord},
         search::Whereabouts,
         seeker::Seeker,
         unreachable::Obstacle,
     },
     tcp::attempt::Candidate,
-    wire::Purpose,
+    thread_call::{ThreadCall, without_a_thread},
+    wire::ConnectionPurpose,
 };
 
 impl Seeker {
@@ -32,18 +32,19 @@ impl Seeker {
             } => {
                 let name = format!("{host}:{port}");
                 let asked = (host.clone(), *port);
-                let found = Aside::start(move || asked.to_socket_addrs().map(Iterator::collect));
+                let found =
+                    ThreadCall::start(move || asked.to_socket_addrs().map(Iterator::collect));
                 match found.finish().await.flatten() {
                     Ok(addresses) => Ok(vec![Candidate {
                         name,
                         communicator: None,
                         addresses,
                         credentials: credentials.clone(),
-                        purpose: Purpose::Control,
+                        purpose: ConnectionPurpose::Control,
                     }]),
                     Err(error) => {
-                        self.findings
-                            .failures
+                        self.failures
+                            .by_world
                             .insert(name, format!("its name does not resolve ({error})"));
                         Ok(Vec::new())
                     }
@@ -51,14 +52,14 @@ impl Seeker {
             }
             Whereabouts::Board(board) => {
                 let board = Arc::clone(board);
-                let listed = Aside::start(move || board.records())
+                let listed = ThreadCall::start(move || board.records())
                     .finish()
                     .await
                     .unwrap_or_else(|error| Err(without_a_thread(&error)));
                 let records = match listed {
                     Ok(records) => records,
                     // It is only a second rank 0 that might be missed.
-                    Err(error) if !self.expecting.is_empty() => {
+                    Err(error) if !self.forming.is_empty() => {
                         tracing::debug!("cannot look for another rank 0: {error}");
                         return Ok(Vec::new());
                     }
@@ -75,43 +76,43 @@ impl Seeker {
 
     /// What a record leads to: a world over TCP that can be tried, or nothing that has to be done here.
     fn candidate(&mut self, bytes: &[u8]) -> Result<Option<Candidate>, JoinFailure> {
-        let record = match Record::from_bytes(bytes) {
+        let record = match RendezvousRecord::from_bytes(bytes) {
             Ok(record) => record,
             Err(error) => {
-                self.findings
-                    .failures
+                self.failures
+                    .by_world
                     .insert("a record".into(), error.to_string());
                 if matches!(error, Error::Incompatible { .. }) {
-                    self.findings.foreign = Some(error);
+                    self.failures.foreign = Some(error);
                 }
                 return Ok(None);
             }
         };
         let (join, config) = (&self.search.join, &self.search.config);
-        if record.belonging.key != join.belonging.key {
+        if record.fingerprint.key != join.fingerprint.key {
             let moved =
                 "belongs to the rank 0 of another job, from whose place somebody has moved it";
-            self.findings
-                .failures
+            self.failures
+                .by_world
                 .insert("a record".into(), moved.into());
             return Ok(None);
         }
         if record.refuser.is_some() {
             let refusal = record.refusal_to(&config::hearer(config));
             // Who is in hears it from rank 0, which would take an earlier end for the cause.
-            let refusal = refusal.filter(|_| self.expecting.is_empty());
+            let refusal = refusal.filter(|_| self.forming.is_empty());
             return refusal.cloned().map_or(Ok(None), |cause| Err(cause.into()));
         }
         if let Some(cause) = record.refusal {
             // It may be left over from another run; then we have not heard of that world.
-            return if self.objecting.has_tried(record.communicator) {
+            return if self.unreachable.has_tried(record.communicator) {
                 Err(cause.into())
             } else {
                 Ok(None)
             };
         }
         let name = format!("{} ({})", record.host, short(&record));
-        let is_like_ours = record.belonging.secret == join.belonging.secret;
+        let is_like_ours = record.fingerprint.secret == join.fingerprint.secret;
         if let Some(place) = record.markers {
             if config.encrypt && config.office.is_none() {
                 return Err(JoinFailure::Own(failures::in_plain_text(&record.host)));
@@ -134,7 +135,7 @@ impl Seeker {
         let addresses = addresses::usable(&record.addresses, there, here);
         if addresses.is_empty() {
             let only = "published no address that can be reached from this host";
-            self.findings.failures.insert(name, only.into());
+            self.failures.by_world.insert(name, only.into());
             let world = Some(record.communicator);
             let tried = format!(
                 "none of {:?}, which mean this host itself",
@@ -147,23 +148,23 @@ impl Seeker {
             name,
             communicator: Some(record.communicator),
             addresses,
-            credentials: record.credentials(&self.search.config.bond),
+            credentials: record.credentials(&self.search.config.job_credentials),
             purpose: if is_like_ours {
-                Purpose::Control
+                ConnectionPurpose::Control
             } else {
-                Purpose::Mismatch
+                ConnectionPurpose::Mismatch
             },
         }))
     }
 
     /// Asks a world over marker files, unless that is being done already.
     fn ask_through_markers(&mut self, name: String, place: MarkerPlace) {
-        if self.searches.contains_key(&name) || self.findings.failures.contains_key(&name) {
+        if self.searches.contains_key(&name) || self.failures.by_world.contains_key(&name) {
             return;
         }
         let Some(office) = &self.search.config.office else {
             let none = "meets through marker files, for which this rank has no directory";
-            self.findings.failures.insert(name, none.into());
+            self.failures.by_world.insert(name, none.into());
             return;
         };
         let search = files::Search {
@@ -182,14 +183,14 @@ impl Seeker {
                 self.searches.insert(name, Arc::new(searching));
             }
             Err(error) => {
-                self.findings
-                    .failures
+                self.failures
+                    .by_world
                     .insert(name, format!("no thread can be started: {error}"));
             }
         }
     }
 }
 
-fn short(record: &Record) -> String {
+fn short(record: &RendezvousRecord) -> String {
     record.communicator.simple().to_string()[..8].to_owned()
 }

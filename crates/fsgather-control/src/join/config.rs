@@ -13,8 +13,8 @@ use crate::{
     carrier::Carrier,
     join::{
         addresses::InterfaceFilter,
-        bond::Bond,
-        record::{Hearer, Record},
+        job_credentials::JobCredentials,
+        record::{Hearer, RendezvousRecord},
     },
     message::Join,
     random::fresh,
@@ -74,7 +74,7 @@ pub struct Config {
     /// How ranks find rank 0.
     pub meeting: Meeting,
     /// What processes of this job know alike.
-    pub bond: Bond,
+    pub job_credentials: JobCredentials,
     /// Whether nothing may go over a network in plain text: then no world moves to marker files.
     pub encrypt: bool,
     /// What carries messages; rank 0's choice counts.
@@ -108,7 +108,7 @@ pub(crate) fn join_request(config: &Config) -> Join {
         timeout: config.timeout,
         start: config.start,
         attempt: config.attempt,
-        belonging: config.bond.belonging(),
+        fingerprint: config.job_credentials.fingerprint(),
     }
 }
 
@@ -117,13 +117,13 @@ pub(crate) fn hearer(config: &Config) -> Hearer {
     Hearer {
         process: config.process.clone(),
         start: config.start,
-        key: config.bond.key,
+        key: config.job_credentials.key,
     }
 }
 
 /// What a record of this rank says in any case.
-pub(crate) fn record(config: &Config) -> Record {
-    Record {
+pub(crate) fn record(config: &Config) -> RendezvousRecord {
+    RendezvousRecord {
         communicator: Uuid::nil(),
         secret: fresh(),
         addresses: Vec::new(),
@@ -134,7 +134,7 @@ pub(crate) fn record(config: &Config) -> Record {
         host: config.process.host.clone(),
         boot_id: config.process.boot_id.clone(),
         network_namespace: config.network_namespace,
-        belonging: config.bond.belonging(),
+        fingerprint: config.job_credentials.fingerprint(),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
     message::Welcome,
     tcp::{
         attempt::Joining,
-        connection::{Connection, Reader},
+        connection::{Connection, ConnectionReader},
         noise::Credentials,
     },
 };
@@ -22,7 +22,7 @@ pub(crate) enum JoinEvent {
         /// Rank 0: host and pid.
         coordinator: String,
         /// The connection to it, in both directions, where the world is over TCP.
-        connection: Option<(Box<Joining>, Reader)>,
+        connection: Option<(Box<Joining>, ConnectionReader)>,
     },
     /// The world has formed without this process.
     Formed(String),
@@ -39,7 +39,7 @@ pub(crate) enum JoinEvent {
     /// It is not ours, or nobody is there.
     Failed(String),
     /// The world has formed, over TCP.
-    WelcomeOverTcp(Welcome, Reader),
+    WelcomeOverTcp(Welcome, ConnectionReader),
     /// The world has formed, over files.
     WelcomeOverFiles(Box<EnteredFiles>),
     /// Rank 0 was lost after it had taken this process in.

@@ -1,4 +1,4 @@
-//! Collects what a search for rank 0 has found, for the message at its end: [`Findings`]. Pure.
+//! Collects what a search for rank 0 has found, for the message at its end: [`SearchFailures`]. Pure.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -6,9 +6,9 @@ use fsgather_core::{Activity, Error, Missing, Phase, Rank};
 
 /// What was found, none of which led into a world.
 #[derive(Debug, Default)]
-pub(crate) struct Findings {
+pub(crate) struct SearchFailures {
     /// What became of candidates, by name.
-    pub(crate) failures: HashMap<String, String>,
+    pub(crate) by_world: HashMap<String, String>,
     /// A world that has formed without this rank.
     pub(crate) formed: Option<String>,
     /// Why a world of this key is not ours.
@@ -21,7 +21,7 @@ pub(crate) struct Findings {
 
 /// A search that is out of time.
 #[derive(Debug)]
-pub(crate) struct Fruitless<'a> {
+pub(crate) struct ExpiredSearch<'a> {
     pub(crate) rank: Rank,
     pub(crate) timeout: Duration,
     /// Where this rank has looked.
@@ -32,10 +32,10 @@ pub(crate) struct Fruitless<'a> {
     pub(crate) coordinator: Option<&'a str>,
 }
 
-impl Findings {
+impl SearchFailures {
     /// The error of a search that is out of time.
-    pub(crate) fn out_of_time(&self, search: &Fruitless<'_>) -> Error {
-        let Fruitless { rank, place, .. } = *search;
+    pub(crate) fn out_of_time(&self, search: &ExpiredSearch<'_>) -> Error {
+        let ExpiredSearch { rank, place, .. } = *search;
         if let Some(running) = &self.formed {
             return Error::rendezvous(format!(
                 "rank {rank} looked in {place} and found only a world that has formed without it: \
@@ -51,20 +51,20 @@ impl Findings {
                  set FSGATHER_JOB to the same name on all ranks"
             ));
         }
-        if let (Some(foreign), 1) = (&self.foreign, self.failures.len()) {
+        if let (Some(foreign), 1) = (&self.foreign, self.by_world.len()) {
             return foreign.clone();
         }
         if search.is_address {
-            return match self.failures.values().next() {
+            return match self.by_world.values().next() {
                 Some(last) => search.timeout(&format!("to appear; last try: {last}"), None),
                 None => search.timeout("to appear", None),
             };
         }
-        if self.failures.is_empty() {
+        if self.by_world.is_empty() {
             return search.timeout("to appear", self.earlier.as_deref());
         }
         let mut failures: Vec<String> = self
-            .failures
+            .by_world
             .iter()
             .map(|(name, failure)| format!("{name}: {failure}"))
             .collect();
@@ -81,7 +81,7 @@ impl Findings {
     }
 }
 
-impl Fruitless<'_> {
+impl ExpiredSearch<'_> {
     fn timeout(&self, what: &str, earlier: Option<&str>) -> Error {
         let earlier = earlier.map_or_else(String::new, |earlier| format!("; {earlier}"));
         let process = self
@@ -128,19 +128,19 @@ mod tests {
 
     #[test]
     fn a_search_beside_the_end_of_another_meeting_says_what_that_came_to() {
-        let findings = Findings {
-            failures: HashMap::from([("vm".into(), "its connection closed".into())]),
+        let failures = SearchFailures {
+            by_world: HashMap::from([("vm".into(), "its connection closed".into())]),
             earlier: Some("a meeting had failed: rank 2 was lost".into()),
-            ..Findings::default()
+            ..SearchFailures::default()
         };
-        let search = Fruitless {
+        let search = ExpiredSearch {
             rank: Rank::new(3),
             timeout: Duration::from_secs(15),
             place: "/shared",
             is_address: false,
             coordinator: None,
         };
-        let said = findings.out_of_time(&search).to_string();
+        let said = failures.out_of_time(&search).to_string();
         let wanted = "tried vm: its connection closed; a meeting had failed: rank 2 was lost.";
         assert!(said.contains(wanted), "{said}");
     }

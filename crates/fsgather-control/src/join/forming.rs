@@ -1,4 +1,4 @@
-//! The worlds that are forming and count on this rank: [`Expecting`].
+//! The worlds that are forming and count on this rank: [`FormingWorlds`].
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
 pub(crate) const GOODBYE_LIMIT: Duration = Duration::from_millis(500);
 
 /// A world that is forming and has noted us.
-struct Forming {
+struct FormingWorld {
     /// Tells it from others.
     name: String,
     coordinator: String,
@@ -29,9 +29,9 @@ pub(crate) enum JoinRoute {
 
 /// Worlds that have taken this rank in; one, where all is well.
 #[derive(Default)]
-pub(crate) struct Expecting(Vec<Forming>);
+pub(crate) struct FormingWorlds(Vec<FormingWorld>);
 
-impl Expecting {
+impl FormingWorlds {
     /// Whether there is none.
     pub(crate) const fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -39,7 +39,7 @@ impl Expecting {
 
     /// Notes one by its name and its rank 0.
     pub(crate) fn add(&mut self, name: String, coordinator: String, route: JoinRoute) {
-        self.0.push(Forming {
+        self.0.push(FormingWorld {
             name,
             coordinator,
             route,

@@ -1,7 +1,7 @@
 //! Brings a world together, whatever carries its messages: [`join`].
 //!
 //! - `config`: what joining is told, and what it hands out.
-//! - [`bond`]: what processes of one job know alike before they have met.
+//! - [`job_credentials`]: what processes of one job know alike before they have met.
 //! - [`record`]: what rank 0 leaves for the others, as bytes.
 //! - `addresses`: which addresses rank 0 publishes, and which of them a member tries.
 //! - `record_keeper`: looks after rank 0's record while the world forms.
@@ -15,7 +15,7 @@
 //!
 //! What differs between the two ways is in `tcp` (`host`, `attempt`) and `files` (`host`, `seek`).
 
-pub mod bond;
+pub mod job_credentials;
 pub mod record;
 
 pub(crate) mod addresses;

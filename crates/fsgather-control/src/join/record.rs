@@ -1,4 +1,4 @@
-//! The records that ranks leave for each other before they meet: [`Record`] and [`Objection`].
+//! The records that ranks leave for each other before they meet: [`RendezvousRecord`] and [`UnreachableReport`].
 
 use std::{fmt, net::SocketAddr};
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::{
-    join::bond::{Belonging, Bond},
+    join::job_credentials::{JobCredentials, JobFingerprint},
     tcp::noise::Credentials,
     wire::VERSION,
 };
@@ -18,7 +18,7 @@ use crate::{
 /// explained rather than misread; the rest is postcard. Whoever stores the bytes guards them with a
 /// checksum and against other users.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Record {
+pub struct RendezvousRecord {
     /// The identity of the world.
     pub communicator: Uuid,
     /// What members must know to join.
@@ -40,7 +40,7 @@ pub struct Record {
     /// The inode of rank 0's network namespace; 0 when unknown.
     pub network_namespace: u64,
     /// Which job rank 0 belongs to, and which secret it was given.
-    pub belonging: Belonging,
+    pub fingerprint: JobFingerprint,
 }
 
 /// A process on which a meeting has failed.
@@ -73,7 +73,7 @@ pub struct MarkerPlace {
 
 /// What a rank leaves beside a record whose addresses it cannot reach.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Objection {
+pub struct UnreachableReport {
     /// The world whose record it is.
     pub communicator: Uuid,
     /// Who cannot reach it.
@@ -82,7 +82,7 @@ pub struct Objection {
     pub tried: String,
 }
 
-impl Objection {
+impl UnreachableReport {
     /// As it is left behind.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
@@ -102,10 +102,10 @@ fn to_bytes<T: Serialize>(value: &T) -> Vec<u8> {
     postcard::to_extend(value, VERSION.to_le_bytes().to_vec()).unwrap_or_default()
 }
 
-impl fmt::Debug for Record {
+impl fmt::Debug for RendezvousRecord {
     /// Without the secret: what is printed ends up in logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Record")
+        f.debug_struct("RendezvousRecord")
             .field("communicator", &self.communicator)
             .field("addresses", &self.addresses)
             .field("markers", &self.markers)
@@ -115,7 +115,7 @@ impl fmt::Debug for Record {
     }
 }
 
-impl Record {
+impl RendezvousRecord {
     /// As it is left behind.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
@@ -154,17 +154,17 @@ impl Record {
         let is_foreign = start.zip(refuser.start).is_some_and(|(own, its)| {
             own.kinship(process, &its, &refuser.process) == Kinship::Foreign
         });
-        let is_for_it = !is_foreign && self.belonging.key == *key;
+        let is_for_it = !is_foreign && self.fingerprint.key == *key;
         self.refusal.as_ref().filter(|_| is_for_it)
     }
 
     /// What it takes to shake hands, for a process that knows this besides.
     #[must_use]
-    pub fn credentials(&self, bond: &Bond) -> Credentials {
+    pub fn credentials(&self, job_credentials: &JobCredentials) -> Credentials {
         Credentials {
             communicator: self.communicator,
             secret: self.secret,
-            bond: bond.clone(),
+            job_credentials: job_credentials.clone(),
         }
     }
 }
@@ -176,8 +176,8 @@ mod tests {
 
     use super::*;
 
-    fn record(secret: [u8; 32], port: u16) -> Record {
-        Record {
+    fn record(secret: [u8; 32], port: u16) -> RendezvousRecord {
+        RendezvousRecord {
             communicator: Uuid::from_u128(1),
             secret,
             addresses: vec![
@@ -191,7 +191,7 @@ mod tests {
             host: "n1".into(),
             boot_id: "b".into(),
             network_namespace: 3,
-            belonging: Belonging::default(),
+            fingerprint: JobFingerprint::default(),
         }
     }
 
@@ -199,12 +199,12 @@ mod tests {
         #[test]
         fn records_convert_both_ways(secret: [u8; 32], port: u16) {
             let record = record(secret, port);
-            prop_assert_eq!(Record::from_bytes(&record.to_bytes()), Ok(record));
+            prop_assert_eq!(RendezvousRecord::from_bytes(&record.to_bytes()), Ok(record));
         }
 
         #[test]
         fn arbitrary_bytes_are_refused_or_read(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = Record::from_bytes(&bytes);
+            let _ = RendezvousRecord::from_bytes(&bytes);
         }
     }
 
@@ -220,7 +220,7 @@ mod tests {
             session: 3,
         };
         let cause = Error::rendezvous("no world");
-        let record = Record {
+        let record = RendezvousRecord {
             refusal: Some(cause.clone()),
             refuser: Some(Refuser {
                 process: process.clone(),
@@ -242,17 +242,17 @@ mod tests {
 
     #[test]
     fn a_refusal_in_a_refusal_and_so_on_is_no_record() {
-        let record = Record {
+        let record = RendezvousRecord {
             refusal: Some(Error::config("no world, and this is why").poisoned()),
             ..record([0; 32], 1)
         };
         let mut bytes = record.to_bytes();
-        assert_eq!(Record::from_bytes(&bytes), Ok(record));
+        assert_eq!(RendezvousRecord::from_bytes(&bytes), Ok(record));
         let text = bytes.windows(2).position(|two| two == b"no").unwrap();
         // Before the text its length, and before that the error, and the one around it.
         let around = text - 3;
         bytes.splice(around..around, vec![bytes[around]; 5000]);
-        let error = Record::from_bytes(&bytes).unwrap_err();
+        let error = RendezvousRecord::from_bytes(&bytes).unwrap_err();
         assert!(matches!(error, Error::Rendezvous { .. }), "{error}");
     }
 
@@ -260,7 +260,7 @@ mod tests {
     fn another_version_is_explained() {
         let mut bytes = record([0; 32], 1).to_bytes();
         bytes[0] = 9;
-        let error = Record::from_bytes(&bytes).unwrap_err();
+        let error = RendezvousRecord::from_bytes(&bytes).unwrap_err();
         assert!(matches!(error, Error::Incompatible { .. }), "{error}");
     }
 }

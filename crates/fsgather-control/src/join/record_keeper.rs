@@ -16,7 +16,7 @@ use crate::{
     coordinator::Coordinator,
     join::{
         config::{self, Config},
-        record::{Hearer, Objection},
+        record::{Hearer, UnreachableReport},
         refusal,
     },
     member::Member,
@@ -82,8 +82,8 @@ impl RecordKeeper {
     }
 
     /// The ranks that have said that they cannot reach this world.
-    pub(crate) fn objections(&self, communicator: Uuid) -> Vec<Objection> {
-        refusal::objections(&*self.board, communicator)
+    pub(crate) fn unreachable_reports(&self, communicator: Uuid) -> Vec<UnreachableReport> {
+        refusal::unreachable_reports(&*self.board, communicator)
     }
 
     /// Removes the records of crashed runs, once the world has formed.

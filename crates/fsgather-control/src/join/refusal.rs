@@ -16,11 +16,11 @@ use fsgather_core::{Activity, Backoff, Error, Phase, RendezvousBackend};
 use uuid::Uuid;
 
 use crate::{
-    aside::Aside,
     join::{
         config::{self, Config},
-        record::{Hearer, Objection, Record, Refuser},
+        record::{Hearer, Refuser, RendezvousRecord, UnreachableReport},
     },
+    thread_call::ThreadCall,
 };
 
 /// How long a record has to be there so that everybody has seen it: they look once a second.
@@ -45,21 +45,21 @@ pub(crate) fn refuse(
     communicator: Uuid,
     failure: &Error,
 ) {
-    let record = Record {
+    let record = RendezvousRecord {
         communicator,
         refusal: Some(failure.clone()),
         ..config::record(config)
     };
     show(config, backend, &record, |shown_for| {
         shown_for >= SEEN_BY_ALL
-            && (shown_for >= LIMIT || objections(backend, communicator).is_empty())
+            && (shown_for >= LIMIT || unreachable_reports(backend, communicator).is_empty())
     });
 }
 
 /// Tells everybody that the world has failed before there was anything that they could have tried.
 pub(crate) fn refuse_unseen(config: &Config, backend: &dyn RendezvousBackend, failure: &Error) {
     let communicator = Uuid::new_v4();
-    let record = Record {
+    let record = RendezvousRecord {
         communicator,
         ..config::record(config)
     };
@@ -73,7 +73,7 @@ pub(crate) fn refuse_unseen(config: &Config, backend: &dyn RendezvousBackend, fa
 fn show(
     config: &Config,
     backend: &dyn RendezvousBackend,
-    record: &Record,
+    record: &RendezvousRecord,
     is_enough: impl Fn(Duration) -> bool,
 ) {
     if let Err(error) = backend.post(&record.to_bytes()) {
@@ -106,7 +106,7 @@ pub(crate) fn refuse_latecomers(
     backend: &Arc<dyn RendezvousBackend>,
     failure: &Error,
 ) {
-    let record = Record {
+    let record = RendezvousRecord {
         refusal: Some(with_a_name(config, failure)),
         refuser: Some(Refuser {
             process: config.process.clone(),
@@ -149,7 +149,7 @@ fn with_a_name(config: &Config, failure: &Error) -> Error {
 pub(crate) fn refusal_in(records: &[Vec<u8>], hearer: &Hearer) -> Option<Error> {
     let mut records = records
         .iter()
-        .filter_map(|bytes| Record::from_bytes(bytes).ok());
+        .filter_map(|bytes| RendezvousRecord::from_bytes(bytes).ok());
     records.find_map(|record| record.refusal_to(hearer).cloned())
 }
 
@@ -159,7 +159,7 @@ pub(crate) fn earlier_failure(backend: &dyn RendezvousBackend, hearer: &Hearer) 
     let records = backend.earlier_refusals();
     let records = records
         .iter()
-        .filter_map(|bytes| Record::from_bytes(bytes).ok());
+        .filter_map(|bytes| RendezvousRecord::from_bytes(bytes).ok());
     let mut causes = records.filter_map(|record| record.refusal_to(hearer).cloned());
     // Who has come too late itself has only repeated what it has read.
     let is_repeated = |cause: &Error| cause.to_string().contains(HAD_FAILED);
@@ -179,23 +179,26 @@ pub(crate) async fn look_back(
     hearer: Hearer,
 ) -> String {
     tokio::time::sleep(looking_back_after(join_timeout)).await;
-    let looked = Aside::start(move || earlier_failure(&*backend, &hearer));
+    let looked = ThreadCall::start(move || earlier_failure(&*backend, &hearer));
     match looked.finish().await {
         Ok(Some(failure)) => failure,
         Ok(None) | Err(_) => std::future::pending().await,
     }
 }
 
-/// The objections to one world's record.
-pub(crate) fn objections(backend: &dyn RendezvousBackend, communicator: Uuid) -> Vec<Objection> {
-    let found = backend.objections().unwrap_or_else(|error| {
-        tracing::debug!("cannot look for objections: {error}");
+/// The reports to one world's record.
+pub(crate) fn unreachable_reports(
+    backend: &dyn RendezvousBackend,
+    communicator: Uuid,
+) -> Vec<UnreachableReport> {
+    let found = backend.unreachable_reports().unwrap_or_else(|error| {
+        tracing::debug!("cannot look for reports: {error}");
         Vec::new()
     });
-    let objections = found
+    let reports = found
         .iter()
-        .filter_map(|bytes| Objection::from_bytes(bytes));
-    objections
-        .filter(|objection| objection.communicator == communicator)
+        .filter_map(|bytes| UnreachableReport::from_bytes(bytes));
+    reports
+        .filter(|report| report.communicator == communicator)
         .collect()
 }

@@ -17,22 +17,22 @@ use tokio::{sync::mpsc, task::JoinSet};
 use uuid::Uuid;
 
 use crate::{
-    aside::Aside,
     files::Searching,
     join::{
         event::{EnteredTcp, JoinEvent, JoinFailure, JoinedWorld},
-        failures::{self, Findings, Fruitless},
-        forming::{Expecting, GOODBYE_LIMIT, JoinRoute},
-        record::Objection,
+        failures::{self, ExpiredSearch, SearchFailures},
+        forming::{FormingWorlds, GOODBYE_LIMIT, JoinRoute},
+        record::UnreachableReport,
         search::{Search, Whereabouts},
-        unreachable::{Objecting, Obstacle},
+        unreachable::{Obstacle, UnreachableReports},
     },
     message::Welcome,
     random::fresh,
     tcp::{
         attempt::{Joining, attempt, await_welcome},
-        connection::{Connection, Reader},
+        connection::{Connection, ConnectionReader},
     },
+    thread_call::ThreadCall,
     waiting::AwakeDeadline,
     wire::VERSION,
 };
@@ -69,7 +69,7 @@ pub(crate) async fn seek(
     }
     let goodbye = async move {
         seeker.hear_answers().await;
-        seeker.expecting.say_goodbye(&cause).await;
+        seeker.forming.say_goodbye(&cause).await;
     };
     if matches!(found, Ok(JoinedWorld::Tcp(_))) {
         // This world goes on meanwhile.
@@ -101,9 +101,9 @@ async fn seek_with(
                 }
                 continue;
             }
-            failure = &mut earlier, if seeker.findings.earlier.is_none() => {
+            failure = &mut earlier, if seeker.failures.earlier.is_none() => {
                 tracing::warn!("{failure}; rank 0 is still looked for");
-                seeker.findings.earlier = Some(failure);
+                seeker.failures.earlier = Some(failure);
                 continue;
             }
             Some(tried) = seeker.tries.join_next() => {
@@ -124,7 +124,7 @@ async fn seek_with(
                 .join_timeout
                 .saturating_add(COORDINATOR_GRACE);
             deadline = AwakeDeadline::after(Instant::now(), timeout);
-            seeker.expecting.tell_rivals().await;
+            seeker.forming.tell_rivals().await;
         }
     }
 }
@@ -155,9 +155,9 @@ pub(super) struct Seeker {
     pub(super) unlike: HashSet<String>,
     /// What comes of worlds over files, and of those over TCP that have taken this rank in.
     pub(super) events: mpsc::UnboundedSender<(String, JoinEvent)>,
-    pub(super) expecting: Expecting,
-    pub(super) findings: Findings,
-    pub(super) objecting: Objecting,
+    pub(super) forming: FormingWorlds,
+    pub(super) failures: SearchFailures,
+    pub(super) unreachable: UnreachableReports,
 }
 
 impl Seeker {
@@ -171,9 +171,9 @@ impl Seeker {
             searches: HashMap::new(),
             unlike: HashSet::new(),
             events,
-            expecting: Expecting::default(),
-            findings: Findings::default(),
-            objecting: Objecting::default(),
+            forming: FormingWorlds::default(),
+            failures: SearchFailures::default(),
+            unreachable: UnreachableReports::default(),
         }
     }
 
@@ -208,11 +208,14 @@ impl Seeker {
             return;
         };
         let Some(communicator) = world else { return };
-        if !self.objecting.note(communicator, obstacle, Instant::now()) {
+        if !self
+            .unreachable
+            .note(communicator, obstacle, Instant::now())
+        {
             return;
         }
         let join = &self.search.join;
-        let objection = Objection {
+        let report = UnreachableReport {
             communicator,
             peer: Peer {
                 rank: join.rank,
@@ -222,8 +225,8 @@ impl Seeker {
             tried: tried.to_owned(),
         };
         let board = Arc::clone(board);
-        drop(Aside::start(move || {
-            if let Err(error) = board.object(&objection.to_bytes()) {
+        drop(ThreadCall::start(move || {
+            if let Err(error) = board.report_unreachable(&report.to_bytes()) {
                 tracing::debug!("rank 0 cannot be told that it cannot be reached: {error}");
             }
         }));
@@ -249,12 +252,12 @@ impl Seeker {
             tracing::info!(
                 "rank 0 ({coordinator}) has accepted this rank and waits for the others"
             );
-            self.expect(name, coordinator, connection);
+            self.add_forming(name, coordinator, connection);
             return Ok(None);
         }
         if let Some(tries) = self.tried.get_mut(&name)
             && tries.due.is_none()
-            && self.expecting.coordinator_of(&name).is_none()
+            && self.forming.coordinator_of(&name).is_none()
         {
             tries.due = Some(Instant::now() + tries.pauses.next_jittered(fresh()));
         }
@@ -263,13 +266,13 @@ impl Seeker {
             JoinEvent::Formed(running) => self.has_formed(running),
             JoinEvent::Elsewhere(why) => self.belongs_elsewhere(why),
             JoinEvent::Refused(cause) => {
-                self.expecting.remove(&name);
+                self.forming.remove(&name);
                 return Err(JoinFailure::Known(cause));
             }
             JoinEvent::Unable(cause) => return Err(JoinFailure::Own(cause)),
             JoinEvent::Unreachable(why) => self.is_unreachable(name, Obstacle::Unconnected, why),
             JoinEvent::Foreign(theirs, why) => {
-                self.findings.foreign = Some(Error::Incompatible {
+                self.failures.foreign = Some(Error::Incompatible {
                     what: format!("the wire protocol of the process at {name}"),
                     ours: VERSION.to_string(),
                     theirs: theirs.to_string(),
@@ -286,7 +289,7 @@ impl Seeker {
             JoinEvent::WelcomeOverFiles(entered) => return Ok(Some(JoinedWorld::Files(entered))),
             JoinEvent::Lost(how) => return Err(JoinFailure::Own(self.lost(&name, how))),
             JoinEvent::Moved => {
-                self.expecting.remove(&name);
+                self.forming.remove(&name);
                 self.listings.reset();
                 self.look_at = Instant::now();
             }
@@ -303,34 +306,34 @@ impl Seeker {
         if is_this_host && obstacle == Obstacle::Unconnected {
             why.push_str(", which is this host itself");
         }
-        self.findings.failures.insert(name, why);
+        self.failures.by_world.insert(name, why);
     }
 
     /// Notes that a world of our key has formed without us: the job of another time, or of another attempt.
     fn has_formed(&mut self, running: String) {
-        if self.findings.formed.as_ref() != Some(&running) {
+        if self.failures.formed.as_ref() != Some(&running) {
             tracing::warn!(
                 "found a world that has formed without this rank: {running}; looking for another rank 0"
             );
         }
-        self.findings.formed = Some(running);
+        self.failures.formed = Some(running);
     }
 
     /// Notes that a world is not ours, although it has our key.
     fn belongs_elsewhere(&mut self, why: String) {
-        if self.findings.elsewhere.is_none() {
+        if self.failures.elsewhere.is_none() {
             tracing::info!("{why}; looking for another rank 0");
         }
-        self.findings.elsewhere = Some(why);
+        self.failures.elsewhere = Some(why);
     }
 
     /// Notes a world that has taken this rank in. Over TCP its welcome is waited for, and read even when nobody listens
     /// any more: a connection that is closed with something unread in it is reset.
-    fn expect(
+    fn add_forming(
         &mut self,
         name: String,
         coordinator: String,
-        connection: Option<(Box<Joining>, Reader)>,
+        connection: Option<(Box<Joining>, ConnectionReader)>,
     ) {
         let route = match connection {
             Some((joining, reader)) => {
@@ -346,7 +349,7 @@ impl Seeker {
                 None => return,
             },
         };
-        self.expecting.add(name, coordinator, route);
+        self.forming.add(name, coordinator, route);
     }
 
     /// Hears whether those that it has just asked have taken this rank in, to tell them that it will not come.
@@ -361,7 +364,7 @@ impl Seeker {
                     },
                 )) = tried
                 {
-                    self.expect(name, coordinator, connection);
+                    self.add_forming(name, coordinator, connection);
                 }
             }
         };
@@ -373,7 +376,7 @@ impl Seeker {
         &mut self,
         name: &str,
         welcome: Welcome,
-        reader: Reader,
+        reader: ConnectionReader,
     ) -> Result<JoinedWorld, Error> {
         let join = &self.search.join;
         if welcome.nonces.get(join.rank.index()) != Some(&join.nonce) {
@@ -382,7 +385,7 @@ impl Seeker {
             ));
         }
         let nonce = join.nonce;
-        match self.expecting.remove(name) {
+        match self.forming.remove(name) {
             Some(JoinRoute::Tcp(joining)) => Ok(JoinedWorld::Tcp(Box::new(EnteredTcp {
                 welcome,
                 nonce,
@@ -399,7 +402,7 @@ impl Seeker {
 
     fn lost(&self, name: &str, how: String) -> Error {
         let (host, pid) = self
-            .expecting
+            .forming
             .coordinator_of(name)
             .and_then(|coordinator| coordinator.split_once(", pid "))
             .map_or(("an unknown host", 0), |(host, pid)| {
@@ -419,12 +422,12 @@ impl Seeker {
     fn out_of_time(&self) -> JoinFailure {
         let place = self.search.whereabouts.place();
         let at_address = matches!(self.search.whereabouts, Whereabouts::Address { .. });
-        let failure = self.findings.out_of_time(&Fruitless {
+        let failure = self.failures.out_of_time(&ExpiredSearch {
             rank: self.search.join.rank,
             timeout: self.search.config.join_timeout,
             place: &place,
             is_address: at_address,
-            coordinator: self.expecting.first_coordinator(),
+            coordinator: self.forming.first_coordinator(),
         });
         match failure {
             // A rank 0 that comes yet would wait for this rank in vain.

@@ -1,4 +1,4 @@
-//! Decides when a member says that it cannot reach rank 0: [`Objecting`]. Pure.
+//! Decides when a member says that it cannot reach rank 0: [`UnreachableReports`]. Pure.
 
 use std::{
     collections::HashMap,
@@ -27,22 +27,22 @@ const NO_ANSWER: (Duration, u32) = (Duration::from_secs(15), 4);
 struct Tries {
     since: Instant,
     count: u32,
-    has_objected: bool,
+    is_reported: bool,
 }
 
 /// Counts tries in vain for each record, so that rank 0 is told once, and only of what is no accident.
 #[derive(Debug, Default)]
-pub(crate) struct Objecting {
+pub(crate) struct UnreachableReports {
     worlds: HashMap<Uuid, Tries>,
 }
 
-impl Objecting {
+impl UnreachableReports {
     /// Notes a try in vain; whether to object now.
     pub(crate) fn note(&mut self, world: Uuid, obstacle: Obstacle, now: Instant) -> bool {
         let tries = self.worlds.entry(world).or_insert(Tries {
             since: now,
             count: 0,
-            has_objected: false,
+            is_reported: false,
         });
         tries.count += 1;
         let (timeout, least) = match obstacle {
@@ -52,7 +52,7 @@ impl Objecting {
         };
         let is_clear =
             tries.count >= least && now.saturating_duration_since(tries.since) >= timeout;
-        is_clear && !std::mem::replace(&mut tries.has_objected, true)
+        is_clear && !std::mem::replace(&mut tries.is_reported, true)
     }
 
     /// Whether this rank has tried in vain to reach this world.
@@ -70,27 +70,27 @@ mod tests {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let world = Uuid::from_u128(1);
-        let mut objecting = Objecting::default();
-        assert!(!objecting.note(world, Obstacle::Unconnected, start));
+        let mut reports = UnreachableReports::default();
+        assert!(!reports.note(world, Obstacle::Unconnected, start));
         // Long, but only two tries: this rank may have been stopped.
-        assert!(!objecting.note(world, Obstacle::Unconnected, at(60)));
-        assert!(objecting.note(world, Obstacle::Unconnected, at(61)));
-        assert!(!objecting.note(world, Obstacle::Unconnected, at(62)));
-        assert!(objecting.has_tried(world));
-        assert!(!objecting.has_tried(Uuid::from_u128(2)));
+        assert!(!reports.note(world, Obstacle::Unconnected, at(60)));
+        assert!(reports.note(world, Obstacle::Unconnected, at(61)));
+        assert!(!reports.note(world, Obstacle::Unconnected, at(62)));
+        assert!(reports.has_tried(world));
+        assert!(!reports.has_tried(Uuid::from_u128(2)));
     }
 
     #[test]
     fn a_busy_rank_0_is_given_more_time_and_no_address_needs_none() {
         let start = Instant::now();
-        let mut objecting = Objecting::default();
+        let mut reports = UnreachableReports::default();
         let busy = Uuid::from_u128(1);
-        let objects = |objecting: &mut Objecting, second| {
+        let objects = |reports: &mut UnreachableReports, second| {
             let now = start + Duration::from_secs(second);
-            objecting.note(busy, Obstacle::Unanswered, now)
+            reports.note(busy, Obstacle::Unanswered, now)
         };
-        assert!((0..15).all(|second| !objects(&mut objecting, second)));
-        assert!(objects(&mut objecting, 15));
-        assert!(objecting.note(Uuid::from_u128(2), Obstacle::Unaddressed, start));
+        assert!((0..15).all(|second| !objects(&mut reports, second)));
+        assert!(objects(&mut reports, 15));
+        assert!(reports.note(Uuid::from_u128(2), Obstacle::Unaddressed, start));
     }
 }

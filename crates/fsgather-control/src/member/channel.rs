@@ -36,7 +36,7 @@ fn stall_reports(idle: Duration) -> u64 {
 
 /// A call to which this rank has contributed and of which it has not taken the last verdict.
 #[derive(Debug)]
-struct Started {
+struct ContributedCall {
     call: Arc<Call>,
     /// The last round to which it has contributed.
     round: Round,
@@ -78,7 +78,7 @@ impl Owed {
 
 /// What rank 0 was last told of a call.
 #[derive(Debug)]
-struct Report {
+struct LastReport {
     at: Instant,
     phase: Phase,
     bytes: u64,
@@ -99,10 +99,10 @@ pub(super) struct Channel {
     verdicts: BTreeMap<Step, Verdict>,
     /// Contributions on their way, on which rank 0 may have decided already.
     awaited: BTreeMap<Step, Awaited>,
-    started: BTreeMap<Epoch, Started>,
+    started: BTreeMap<Epoch, ContributedCall>,
     /// How many bytes this rank has moved for calls of this channel.
     bytes: u64,
-    reports: BTreeMap<Epoch, Report>,
+    reports: BTreeMap<Epoch, LastReport>,
     /// For how long nothing had moved in a call when rank 0 was last told so.
     stalled: BTreeMap<Epoch, Duration>,
     /// When rank 0 last said something about it, or began to owe an answer.
@@ -212,7 +212,7 @@ impl Channel {
             return Err(failure.clone());
         }
         if round == Round::VERDICT {
-            let started = Started {
+            let started = ContributedCall {
                 call: Arc::clone(&ticket.call),
                 round,
                 own_rounds: contribution.further_rounds,
@@ -328,7 +328,7 @@ impl Channel {
     pub(super) fn retire(&mut self, now: Instant) -> Vec<ToCoordinator> {
         self.is_retiring = true;
         let started = self.started.values();
-        let is_missed = |started: &Started| started.round.get() < started.own_rounds;
+        let is_missed = |started: &ContributedCall| started.round.get() < started.own_rounds;
         if started.into_iter().any(is_missed) {
             // The others need what it takes along.
             self.started.clear();
@@ -346,8 +346,9 @@ impl Channel {
     pub(super) fn is_busy(&self) -> bool {
         let mut started = self.started.values();
         // Whoever has come to where ranks meet has done all that there is to do for that.
-        let needs_more =
-            |started: &Started| started.is_abandoned && started.call.operation != Operation::Meet;
+        let needs_more = |started: &ContributedCall| {
+            started.is_abandoned && started.call.operation != Operation::Meet
+        };
         self.failure.is_none() && started.any(needs_more)
     }
 
@@ -410,7 +411,7 @@ impl Channel {
         if !is_due {
             return None;
         }
-        let report = Report {
+        let report = LastReport {
             at: now,
             phase: activity.phase,
             bytes: self.bytes,

@@ -21,7 +21,7 @@ use fsgather_core::{
 use self::{
     channel::Channel,
     keeping::Keeping,
-    silence::{Silence, Stall},
+    silence::{Silence, StalledCall},
     staying::Staying,
 };
 use crate::message::{ToCoordinator, ToMember};
@@ -82,7 +82,7 @@ pub struct Member {
     /// For whom it stays, once it makes no more calls.
     staying: Option<Staying>,
     /// What nothing moves in, of what goes from rank to rank.
-    stall: Option<Stall>,
+    stall: Option<StalledCall>,
     silence: Silence,
     actions: Vec<MemberAction>,
 }
@@ -414,7 +414,7 @@ impl Member {
                 idle,
             });
         }
-        self.stall = Some(Stall::new(call, idle, now));
+        self.stall = Some(StalledCall::new(call, idle, now));
         self.look_at_silence(now);
     }
 

@@ -18,13 +18,13 @@ const STILL: Duration = Duration::from_secs(2);
 
 /// A call whose payloads go from rank to rank, and in which nothing moves.
 #[derive(Debug)]
-pub(super) struct Stall {
+pub(super) struct StalledCall {
     call: Arc<CallName>,
     since: Instant,
     noted: Instant,
 }
 
-impl Stall {
+impl StalledCall {
     /// One in which nothing has moved for so long `now`.
     pub(super) fn new(call: Arc<CallName>, idle: Duration, now: Instant) -> Self {
         Self {

@@ -7,7 +7,7 @@ use fsgather_core::{Activity, ChannelId, Deadline, Error, Missing, Phase, Rank, 
 use super::{
     GRACE, Member, MemberAction,
     channel::Channel,
-    silence::{Due, Stall},
+    silence::{Due, StalledCall},
     staying::Staying,
 };
 use crate::message::ToCoordinator;
@@ -99,7 +99,7 @@ impl Member {
             Some(Due::Warning(silent)) => {
                 let mut channels = self.channel_ids().into_iter();
                 let call = channels.find_map(|id| self.first_awaited(id));
-                let call = call.or_else(|| self.stall.as_ref().map(Stall::call).cloned());
+                let call = call.or_else(|| self.stall.as_ref().map(StalledCall::call).cloned());
                 let during = call.map_or_else(|| "close".into(), |call| call.to_string());
                 self.actions.push(MemberAction::Warn(format!(
                     "{during} is still waiting for {}, which has not said for {} that it is there; see whether it \

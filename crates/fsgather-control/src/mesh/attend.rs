@@ -8,15 +8,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{aside::Aside, waiting::AwakeDeadline};
+use crate::{thread_call::ThreadCall, waiting::AwakeDeadline};
 use bytes::Bytes;
 
 use super::{
     CallId, PIECE, Source,
     core::Core,
-    header::{Header, Kind, Reply},
+    header::{Header, Reply, TransferKind},
     link::Link,
-    stream::{CHUNK_LEN, Checksum, Origin, Sending},
+    stream::{CHUNK_LEN, Checksum, Sending, StreamOrigin},
 };
 
 /// How much longer than timeout a transfer that somebody has begun is kept for this rank to come to it.
@@ -33,11 +33,11 @@ pub(super) async fn attend(core: Arc<Core>, mut link: Link) {
             }
         };
         match header.kind {
-            Kind::Ring => {
+            TransferKind::Ring => {
                 park(&core, header.call, link).await;
                 return;
             }
-            Kind::Pull => {
+            TransferKind::Pull => {
                 if let Err(error) = deliver(&core, &mut link, header.call).await {
                     tracing::debug!("rank {} did not get its payload: {error}", link.peer);
                     return;
@@ -79,7 +79,7 @@ async fn deliver(core: &Core, link: &mut Link, call: CallId) -> io::Result<()> {
         return link.send(&Reply::Withdrawn.to_bytes()).await;
     };
     let _delivery = core.deliveries.begin();
-    let origin = Origin {
+    let origin = StreamOrigin {
         communicator: core.communicator(),
         call,
         rank: core.rank,
@@ -89,7 +89,7 @@ async fn deliver(core: &Core, link: &mut Link, call: CallId) -> io::Result<()> {
     send_payload(link, origin, source).await
 }
 
-async fn send_payload(link: &mut Link, origin: Origin, source: Source) -> io::Result<()> {
+async fn send_payload(link: &mut Link, origin: StreamOrigin, source: Source) -> io::Result<()> {
     let mut sending = Sending::new(origin);
     if sending.chunk().is_none() {
         return Ok(());
@@ -144,7 +144,7 @@ async fn complain(link: &mut Link, error: &io::Error) -> io::Result<()> {
 enum Reading {
     Done(io::Result<Bytes>),
     /// File calls may take long, so another thread makes them.
-    UnderWay(Aside<io::Result<Bytes>>),
+    UnderWay(ThreadCall<io::Result<Bytes>>),
 }
 
 impl Reading {
@@ -163,7 +163,7 @@ impl Reading {
             }
             Source::File { file, .. } => {
                 let file = Arc::clone(file);
-                Self::UnderWay(Aside::start(move || {
+                Self::UnderWay(ThreadCall::start(move || {
                     let len = usize::try_from(range.end - range.start).unwrap_or(CHUNK_LEN);
                     let mut chunk = vec![0; len];
                     file.read_exact_at(&mut chunk, range.start)?;

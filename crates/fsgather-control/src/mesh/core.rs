@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use uuid::Uuid;
 
 use crate::{
-    join::{addresses::Network, bond::Bond},
+    join::{addresses::Network, job_credentials::JobCredentials},
     tcp::{
         connection::{Connection, TransportError},
         noise::Credentials,
@@ -56,7 +56,7 @@ impl Core {
                 communicator: config.communicator,
                 secret: config.secret,
                 // The secret is this very world's.
-                bond: Bond::default(),
+                job_credentials: JobCredentials::default(),
             },
             timeout: config.timeout,
             network_namespace: config.network_namespace,

@@ -13,7 +13,7 @@ use crate::{
     join::addresses::{self, Network},
     random::fresh,
     tcp::connection::{Connection, HANDSHAKE_LIMIT, TransportError},
-    wire::Purpose,
+    wire::ConnectionPurpose,
 };
 
 use super::{attend::attend, core::Core, header::Greeting, link::Link};
@@ -126,7 +126,8 @@ async fn try_all(core: &Core, to: Rank, addresses: &[SocketAddr]) -> Result<Link
     for &address in addresses {
         let credentials = core.credentials.clone();
         tries.spawn(async move {
-            let opened = Connection::open(address, &credentials, Purpose::Payload, to).await;
+            let opened =
+                Connection::open(address, &credentials, ConnectionPurpose::Payload, to).await;
             (address, opened)
         });
     }
@@ -194,7 +195,7 @@ pub(super) async fn answer(core: Arc<Core>, stream: TcpStream) {
 async fn welcome(core: &Core, stream: TcpStream) -> Result<Link, TransportError> {
     let (mut connection, purpose) =
         Connection::accept(stream, &core.credentials, core.rank).await?;
-    if purpose != Purpose::Payload {
+    if purpose != ConnectionPurpose::Payload {
         return Err(TransportError::Stranger);
     }
     let greeted = async {

@@ -11,9 +11,9 @@ use std::{
 use fsgather_core::{Error, Rank, lock};
 
 use crate::{
-    aside::without_a_thread,
     join::addresses,
     tcp::{acceptor, connection, host::no_runtime, runtime::CallerRuntime},
+    thread_call::without_a_thread,
 };
 
 use super::{

@@ -43,7 +43,7 @@ pub(super) struct Greeting {
 
 /// What a transfer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TransferKind {
     /// Payloads follow, from left to right in a ring.
     Ring,
     /// The other side is asked for its payload.
@@ -53,7 +53,7 @@ pub(super) enum Kind {
 /// The beginning of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
-    pub(super) kind: Kind,
+    pub(super) kind: TransferKind,
     pub(super) from: Rank,
     pub(super) call: CallId,
 }
@@ -64,8 +64,8 @@ impl Header {
     pub(super) fn to_bytes(self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
         bytes[0] = match self.kind {
-            Kind::Ring => 1,
-            Kind::Pull => 2,
+            TransferKind::Ring => 1,
+            TransferKind::Pull => 2,
         };
         bytes[4..8].copy_from_slice(&self.from.get().to_le_bytes());
         bytes[8..16].copy_from_slice(&self.call.channel.get().to_le_bytes());
@@ -77,8 +77,8 @@ impl Header {
     /// Reads one; nothing if these bytes are none.
     pub(super) fn from_bytes(bytes: [u8; Self::LEN]) -> Option<Self> {
         let kind = match bytes {
-            [1, 0, 0, 0, ..] => Kind::Ring,
-            [2, 0, 0, 0, ..] => Kind::Pull,
+            [1, 0, 0, 0, ..] => TransferKind::Ring,
+            [2, 0, 0, 0, ..] => TransferKind::Pull,
             _ => return None,
         };
         let word = |at: usize| bytes[at..].first_chunk().copied().map(u64::from_le_bytes);
@@ -173,7 +173,7 @@ mod tests {
             pull: bool, from: u32, channel: u64, epoch: u64, bit in 0..Header::LEN * 8,
         ) {
             let header = Header {
-                kind: if pull { Kind::Pull } else { Kind::Ring },
+                kind: if pull { TransferKind::Pull } else { TransferKind::Ring },
                 from: Rank::new(from),
                 call: CallId { channel: ChannelId::new(channel), epoch: Epoch::new(epoch) },
             };

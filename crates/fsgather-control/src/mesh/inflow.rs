@@ -8,19 +8,19 @@ use std::{
 use fsgather_core::{Activity, Error, Phase, Rank, StorageCause};
 
 use super::{
-    CallId, PIECE, Step,
+    CallId, PIECE, TransferStep,
     attend::attend,
     core::Core,
     header::RECEIVED,
     link::Link,
-    stream::{Origin, Receiving, Wanted},
+    stream::{Receiving, StreamOrigin, Wanted},
 };
 
 /// One payload of the others.
 pub(super) struct Incoming {
     /// Its rank's place in the group.
     pub(super) place: usize,
-    origin: Origin,
+    origin: StreamOrigin,
     /// What has arrived.
     bytes: Vec<u8>,
     /// Of its chunks that have arrived whole, as they came.
@@ -30,7 +30,7 @@ pub(super) struct Incoming {
 
 impl Incoming {
     /// Makes room for a payload.
-    pub(super) fn new(core: &Core, place: usize, origin: Origin) -> Result<Self, Error> {
+    pub(super) fn new(core: &Core, place: usize, origin: StreamOrigin) -> Result<Self, Error> {
         Ok(Self {
             place,
             origin,
@@ -40,7 +40,7 @@ impl Incoming {
         })
     }
 
-    pub(super) const fn origin(&self) -> Origin {
+    pub(super) const fn origin(&self) -> StreamOrigin {
         self.origin
     }
 
@@ -62,7 +62,7 @@ impl Incoming {
 }
 
 /// Memory for a whole payload, which is not touched before bytes arrive.
-pub(super) fn room(core: &Core, origin: Origin) -> Result<Vec<u8>, Error> {
+pub(super) fn room(core: &Core, origin: StreamOrigin) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
     let len = usize::try_from(origin.len).ok();
     let reserved = len.is_some_and(|len| bytes.try_reserve_exact(len).is_ok());
@@ -124,9 +124,9 @@ impl Inflow {
     }
 
     /// Receives what has arrived, up to [`PIECE`] bytes.
-    pub(super) fn step(&mut self) -> Result<Step, Error> {
+    pub(super) fn step(&mut self) -> Result<TransferStep, Error> {
         let (Some(incoming), Some(link)) = (self.incoming.get_mut(self.at), &mut self.link) else {
-            return Ok(Step::Nothing);
+            return Ok(TransferStep::Nothing);
         };
         let Incoming {
             origin,
@@ -164,7 +164,7 @@ impl Inflow {
                 self.release_link();
             }
         }
-        Ok(received.map_or(Step::Blocked, Step::Moved))
+        Ok(received.map_or(TransferStep::Blocked, TransferStep::Moved))
     }
 
     /// Says that everything was right, and lets the neighbour begin another transfer.

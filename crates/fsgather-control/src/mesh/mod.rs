@@ -90,7 +90,7 @@ pub type Progress<'a> = dyn FnMut(u64) -> Result<(), Error> + 'a;
 
 /// What came of a try to move something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum TransferStep {
     /// So many bytes.
     Moved(usize),
     /// The link is not ready.
@@ -99,7 +99,7 @@ enum Step {
     Nothing,
 }
 
-impl Step {
+impl TransferStep {
     const fn bytes(self) -> u64 {
         match self {
             Self::Moved(bytes) => bytes as u64,

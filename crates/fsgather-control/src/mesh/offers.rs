@@ -58,7 +58,7 @@ impl fmt::Debug for Source {
 }
 
 #[derive(Default)]
-struct State {
+struct OffersState {
     offered: HashMap<CallId, Source>,
     withdrawn: VecDeque<CallId>,
 }
@@ -66,7 +66,7 @@ struct State {
 /// What this rank offers, by call.
 #[derive(Default)]
 pub(super) struct Offers {
-    state: Mutex<State>,
+    state: Mutex<OffersState>,
     changed: Notify,
 }
 
@@ -125,7 +125,7 @@ impl Offers {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, OffersState> {
         lock(&self.state)
     }
 }

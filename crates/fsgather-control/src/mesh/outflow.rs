@@ -5,19 +5,19 @@ use std::{io::IoSlice, sync::Arc};
 use fsgather_core::{Error, Rank};
 
 use super::{
-    CallId, PIECE, Step,
+    CallId, PIECE, TransferStep,
     core::Core,
-    header::{Header, Kind, RECEIVED},
+    header::{Header, RECEIVED, TransferKind},
     inflow::Incoming,
     link::Link,
-    stream::{Checksum, Origin, Sending},
+    stream::{Checksum, Sending, StreamOrigin},
 };
 
 /// What is sent, one after the other.
 #[derive(Clone, Copy)]
-pub(super) enum Outgoing {
+pub(super) enum RingPayload {
     /// This rank's payload.
-    Own(Origin),
+    Own(StreamOrigin),
     /// Another one's, by its index among what comes in.
     HandedOn(usize),
 }
@@ -44,7 +44,7 @@ pub(super) struct Outflow<'a> {
     /// How much of the header is sent.
     begun: usize,
     /// In the order in which they go; without empty ones.
-    outgoing: Vec<Outgoing>,
+    outgoing: Vec<RingPayload>,
     /// Which of them is being sent,
     at: usize,
     /// and how far.
@@ -58,10 +58,10 @@ impl<'a> Outflow<'a> {
         call: CallId,
         to: Rank,
         own: &'a [u8],
-        outgoing: Vec<Outgoing>,
+        outgoing: Vec<RingPayload>,
     ) -> Self {
         let header = Header {
-            kind: Kind::Ring,
+            kind: TransferKind::Ring,
             from: core.rank,
             call,
         };
@@ -121,37 +121,37 @@ impl<'a> Outflow<'a> {
     }
 
     /// Sends up to [`PIECE`] bytes of what has come.
-    pub(super) fn step(&mut self, incoming: &[Incoming]) -> Result<Step, Error> {
+    pub(super) fn step(&mut self, incoming: &[Incoming]) -> Result<TransferStep, Error> {
         self.awaits = Awaits::Nothing;
         let Some(link) = &mut self.link else {
-            return Ok(Step::Nothing);
+            return Ok(TransferStep::Nothing);
         };
         let lost = |error| self.core.lost(self.to, error);
         if self.begun < Header::LEN {
             let rest = IoSlice::new(&self.header[self.begun..]);
             let Some(sent) = link.try_send(&[rest]).map_err(lost)? else {
                 self.awaits = Awaits::Room;
-                return Ok(Step::Blocked);
+                return Ok(TransferStep::Blocked);
             };
             self.begun += sent;
-            return Ok(Step::Moved(sent));
+            return Ok(TransferStep::Moved(sent));
         }
         let Some(&outgoing) = self.outgoing.get(self.at) else {
             return self.hear_last_word();
         };
         let origin = match outgoing {
-            Outgoing::Own(origin) => origin,
-            Outgoing::HandedOn(index) => incoming[index].origin(),
+            RingPayload::Own(origin) => origin,
+            RingPayload::HandedOn(index) => incoming[index].origin(),
         };
         let sending = self.sending.get_or_insert_with(|| Sending::new(origin));
         let Some(chunk) = sending.chunk() else {
             self.at += 1;
             self.sending = None;
-            return Ok(Step::Moved(0));
+            return Ok(TransferStep::Moved(0));
         };
         let (bytes, checksum) = match outgoing {
-            Outgoing::Own(_) => (self.own, Checksum::Ours),
-            Outgoing::HandedOn(index) => {
+            RingPayload::Own(_) => (self.own, Checksum::Ours),
+            RingPayload::HandedOn(index) => {
                 let incoming = &incoming[index];
                 let checksum = incoming.checksum(sending.index());
                 (
@@ -162,34 +162,34 @@ impl<'a> Outflow<'a> {
         };
         let parts = sending.next(part(bytes, chunk), checksum, PIECE);
         if parts.iter().all(|part| part.is_empty()) {
-            return Ok(Step::Nothing);
+            return Ok(TransferStep::Nothing);
         }
         if let Some(sent) = link.try_send(&parts).map_err(lost)? {
             sending.sent(sent);
-            Ok(Step::Moved(sent))
+            Ok(TransferStep::Moved(sent))
         } else {
             self.awaits = Awaits::Room;
-            Ok(Step::Blocked)
+            Ok(TransferStep::Blocked)
         }
     }
 
     /// After the last byte.
-    fn hear_last_word(&mut self) -> Result<Step, Error> {
+    fn hear_last_word(&mut self) -> Result<TransferStep, Error> {
         let Some(link) = &mut self.link else {
-            return Ok(Step::Nothing);
+            return Ok(TransferStep::Nothing);
         };
         let flushed = link
             .try_flush()
             .map_err(|error| self.core.lost(self.to, error))?;
         if !flushed {
             self.awaits = Awaits::Room;
-            return Ok(Step::Blocked);
+            return Ok(TransferStep::Blocked);
         }
         let mut word = [0; 1];
         match link.try_receive(&mut word.as_mut_slice(), 1) {
             Ok(None) => {
                 self.awaits = Awaits::LastWord;
-                return Ok(Step::Blocked);
+                return Ok(TransferStep::Blocked);
             }
             Ok(Some(_)) if word == [RECEIVED] => {
                 if let Some(link) = self.link.take() {
@@ -199,7 +199,7 @@ impl<'a> Outflow<'a> {
             // All we had to do is done; the neighbour's trouble is its own.
             Ok(Some(_)) | Err(_) => self.link = None,
         }
-        Ok(Step::Moved(0))
+        Ok(TransferStep::Moved(0))
     }
 
     /// Waits until more may be sent; for ever when it does not depend on the neighbour.

@@ -39,7 +39,7 @@ impl Idle {
     }
 }
 
-struct Waiting {
+struct WaitingLink {
     link: Link,
     /// Tells it from others that came for the same call.
     serial: u64,
@@ -49,7 +49,7 @@ struct Waiting {
 
 #[derive(Default)]
 struct Arrivals {
-    waiting: HashMap<(CallId, Rank), Waiting>,
+    waiting: HashMap<(CallId, Rank), WaitingLink>,
     serial: u64,
 }
 
@@ -69,7 +69,7 @@ impl Parked {
         let serial = arrivals.serial;
         let key = (call, link.peer);
         let (here, taken) = oneshot::channel();
-        let waiting = Waiting {
+        let waiting = WaitingLink {
             link,
             serial,
             _here: here,

@@ -13,13 +13,13 @@ use fsgather_core::{Error, PeerFailure, Rank};
 use crate::tcp::connection::HANDSHAKE_LIMIT;
 
 use super::{
-    CallId, PIECE, Progress, REPORT, SLICE, Step,
+    CallId, PIECE, Progress, REPORT, SLICE, TransferStep,
     engine::Engine,
-    header::{Header, Kind, Reply},
+    header::{Header, Reply, TransferKind},
     inflow::room,
     link::Link,
     stalls::Eye,
-    stream::{Fault, Origin, Receiving, Wanted},
+    stream::{Fault, Receiving, StreamOrigin, Wanted},
 };
 
 /// A payload of another rank that is being fetched, in order.
@@ -33,7 +33,7 @@ pub struct Pull {
     engine: Arc<Engine>,
     call: CallId,
     from: Rank,
-    origin: Origin,
+    origin: StreamOrigin,
     receiving: Receiving,
     /// Gone once it is not needed any more.
     link: Option<Link>,
@@ -48,7 +48,7 @@ pub struct Pull {
 
 impl Pull {
     pub(super) fn new(engine: Arc<Engine>, call: CallId, from: Rank, len: u64) -> Self {
-        let origin = Origin {
+        let origin = StreamOrigin {
             communicator: engine.core().communicator(),
             call,
             rank: from,
@@ -125,7 +125,7 @@ impl Pull {
     /// As [`next_chunk`](Self::next_chunk), and [`Error::Storage`] when there is no memory for it.
     pub fn read_to_end(mut self, progress: &mut Progress<'_>) -> Result<Vec<u8>, Error> {
         let handed_out = self.origin.chunk(self.receiving.verified()).start;
-        let rest = Origin {
+        let rest = StreamOrigin {
             len: self.origin.len - handed_out,
             ..self.origin
         };
@@ -208,7 +208,7 @@ impl Pull {
                 self.receive(into).await?
             };
             moved += step.bytes();
-            if step == Step::Blocked
+            if step == TransferStep::Blocked
                 && let Some(link) = &self.link
                 && tokio::time::timeout_at(until, link.readable())
                     .await
@@ -226,7 +226,7 @@ impl Pull {
     /// Sends the header, as far as the link takes it; whether it is sent.
     fn try_ask(&mut self) -> io::Result<bool> {
         let header = Header {
-            kind: Kind::Pull,
+            kind: TransferKind::Pull,
             from: self.engine.core().rank,
             call: self.call,
         };
@@ -244,10 +244,10 @@ impl Pull {
     }
 
     /// Receives what has come of the reply.
-    fn hear_reply(&mut self) -> Result<Step, Error> {
+    fn hear_reply(&mut self) -> Result<TransferStep, Error> {
         let core = self.engine.core();
         let Some(link) = &mut self.link else {
-            return Ok(Step::Nothing);
+            return Ok(TransferStep::Nothing);
         };
         let mut rest = &mut self.reply[self.answered..];
         let most = rest.len();
@@ -258,7 +258,7 @@ impl Pull {
         if self.answered == Reply::LEN {
             self.heed_reply()?;
         }
-        Ok(received.map_or(Step::Blocked, Step::Moved))
+        Ok(received.map_or(TransferStep::Blocked, TransferStep::Moved))
     }
 
     fn heed_reply(&mut self) -> Result<(), Error> {
@@ -281,10 +281,10 @@ impl Pull {
     }
 
     /// Receives what has come of the payload, up to [`PIECE`] bytes.
-    async fn receive(&mut self, into: &mut Vec<u8>) -> Result<Step, Error> {
+    async fn receive(&mut self, into: &mut Vec<u8>) -> Result<TransferStep, Error> {
         let core = self.engine.core();
         let Some(link) = &mut self.link else {
-            return Ok(Step::Nothing);
+            return Ok(TransferStep::Nothing);
         };
         let lost = |error| core.lost(self.from, error);
         let received = match self.receiving.wanted() {
@@ -312,7 +312,7 @@ impl Pull {
             }
             Wanted::Nothing => Some(0),
         };
-        Ok(received.map_or(Step::Blocked, Step::Moved))
+        Ok(received.map_or(TransferStep::Blocked, TransferStep::Moved))
     }
 }
 

@@ -12,12 +12,12 @@ use std::{
 use fsgather_core::{Error, Rank};
 
 use super::{
-    CallId, REPORT, SLICE, Step,
+    CallId, REPORT, SLICE, TransferStep,
     core::Core,
     inflow::{Incoming, Inflow},
     link::Link,
-    outflow::{Outflow, Outgoing},
-    stream::Origin,
+    outflow::{Outflow, RingPayload},
+    stream::StreamOrigin,
 };
 
 /// How long a rank that has got and sent everything waits for its neighbour to say that it has, too.
@@ -48,7 +48,7 @@ impl<'a> Ring<'a> {
         let mut outgoing = Vec::new();
         for distance in 0..count {
             let place = (place + count - distance) % count;
-            let origin = Origin {
+            let origin = StreamOrigin {
                 communicator: core.communicator(),
                 call,
                 rank: members[place],
@@ -60,8 +60,8 @@ impl<'a> Ring<'a> {
             // The right neighbour's own payload is not sent back to it.
             if distance + 1 < count {
                 outgoing.push(match distance {
-                    0 => Outgoing::Own(origin),
-                    _ => Outgoing::HandedOn(incoming.len()),
+                    0 => RingPayload::Own(origin),
+                    _ => RingPayload::HandedOn(incoming.len()),
                 });
             }
             if distance > 0 {
@@ -140,7 +140,8 @@ impl<'a> Ring<'a> {
                 tokio::task::yield_now().await;
                 return Ok(moved);
             }
-            let is_stuck = !matches!(received, Step::Moved(_)) && !matches!(sent, Step::Moved(_));
+            let is_stuck = !matches!(received, TransferStep::Moved(_))
+                && !matches!(sent, TransferStep::Moved(_));
             if is_stuck {
                 let (inflow, outflow) = (&mut self.inflow, &self.outflow);
                 let ready = async {

@@ -14,7 +14,7 @@ use super::{CallId, idle::Idle};
 const SHORTEST: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
-struct Stall {
+struct TransferStall {
     waits_for: Vec<Rank>,
     idle: Duration,
 }
@@ -22,11 +22,11 @@ struct Stall {
 /// For whom this rank waits, by call.
 #[derive(Debug, Default)]
 pub(super) struct Stalls {
-    calls: Mutex<HashMap<CallId, Stall>>,
+    calls: Mutex<HashMap<CallId, TransferStall>>,
 }
 
 impl Stalls {
-    fn change<R>(&self, change: impl FnOnce(&mut HashMap<CallId, Stall>) -> R) -> R {
+    fn change<R>(&self, change: impl FnOnce(&mut HashMap<CallId, TransferStall>) -> R) -> R {
         change(&mut lock(&self.calls))
     }
 
@@ -70,7 +70,7 @@ impl<'a> Eye<'a> {
             let (waits_for, idle) = (waits_for(), self.idle);
             self.is_noted = true;
             self.stalls.change(|calls| {
-                calls.insert(self.call, Stall { waits_for, idle });
+                calls.insert(self.call, TransferStall { waits_for, idle });
             });
         }
     }

@@ -1,4 +1,4 @@
-//! A payload on a link, as bytes: [`Origin`], [`Sending`], [`Receiving`]. Pure.
+//! A payload on a link, as bytes: [`StreamOrigin`], [`Sending`], [`Receiving`]. Pure.
 //!
 //! A payload goes in chunks of [`CHUNK_LEN`] bytes, the last one may be shorter. Nothing precedes a chunk,
 //! since both sides know the payload's length. After each chunk comes a *check*, after the last one's
@@ -39,14 +39,14 @@ const TAIL_LEN: usize = CHECK_LEN + DIGEST_LEN;
 
 /// A payload: whose, in which call, how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Origin {
+pub(super) struct StreamOrigin {
     pub(super) communicator: Uuid,
     pub(super) call: CallId,
     pub(super) rank: Rank,
     pub(super) len: u64,
 }
 
-impl Origin {
+impl StreamOrigin {
     /// How many chunks it has.
     pub(super) const fn chunks(&self) -> u64 {
         self.len.div_ceil(CHUNK_LEN as u64)
@@ -121,7 +121,7 @@ pub(super) enum Checksum {
 
 /// How far a payload has been sent.
 pub(super) struct Sending {
-    origin: Origin,
+    origin: StreamOrigin,
     /// The chunk that is being sent.
     index: u64,
     /// How much of it has been sent,
@@ -137,7 +137,7 @@ pub(super) struct Sending {
 }
 
 impl Sending {
-    pub(super) fn new(origin: Origin) -> Self {
+    pub(super) fn new(origin: StreamOrigin) -> Self {
         Self {
             origin,
             index: 0,
@@ -249,7 +249,7 @@ pub(super) enum Wanted {
 
 /// How far a payload has been received.
 pub(super) struct Receiving {
-    origin: Origin,
+    origin: StreamOrigin,
     index: u64,
     received: usize,
     checksum: XxHash3_64,
@@ -258,7 +258,7 @@ pub(super) struct Receiving {
 }
 
 impl Receiving {
-    pub(super) fn new(origin: Origin) -> Self {
+    pub(super) fn new(origin: StreamOrigin) -> Self {
         Self {
             origin,
             index: 0,

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn origin(len: usize) -> Origin {
-    Origin {
+fn origin(len: usize) -> StreamOrigin {
+    StreamOrigin {
         communicator: Uuid::from_u128(7),
         call: CallId {
             channel: ChannelId::new(3),
@@ -49,7 +49,7 @@ fn sent(payload: &[u8], most: usize, taken: usize) -> Vec<u8> {
 type Arrived = (Vec<u8>, Vec<u64>);
 
 /// Receives all of it, in pieces of any size; what arrived, and its checksums.
-fn received(origin: Origin, wire: &[u8], most: usize) -> Result<Option<Arrived>, Fault> {
+fn received(origin: StreamOrigin, wire: &[u8], most: usize) -> Result<Option<Arrived>, Fault> {
     let mut receiving = Receiving::new(origin);
     let (mut rest, mut payload, mut checksums) = (wire, Vec::new(), Vec::new());
     loop {
@@ -139,22 +139,22 @@ fn the_payload_of_another_call_rank_or_world_is_refused() {
     let wire = sent(&payload(70), usize::MAX, usize::MAX);
     assert!(received(ours, &wire, 9).unwrap().is_some());
     let others = [
-        Origin {
+        StreamOrigin {
             rank: Rank::new(1),
             ..ours
         },
-        Origin {
+        StreamOrigin {
             communicator: Uuid::nil(),
             ..ours
         },
-        Origin {
+        StreamOrigin {
             call: CallId {
                 epoch: Epoch::new(8),
                 ..ours.call
             },
             ..ours
         },
-        Origin {
+        StreamOrigin {
             call: CallId {
                 channel: ChannelId::new(4),
                 ..ours.call
@@ -169,7 +169,7 @@ fn the_payload_of_another_call_rank_or_world_is_refused() {
 
 #[test]
 fn chunks_beyond_four_gibibytes_are_counted_right() {
-    let origin = Origin {
+    let origin = StreamOrigin {
         len: (5 << 30) + 1,
         ..origin(0)
     };

@@ -10,11 +10,13 @@ use crate::{
     join::event::JoinEvent,
     message::{Join, ToCoordinator, ToMember},
     tcp::{
-        connection::{Connection, HANDSHAKE_LIMIT, Reader, TransportError, Writer},
+        connection::{
+            Connection, ConnectionReader, ConnectionWriter, HANDSHAKE_LIMIT, TransportError,
+        },
         descriptors,
         noise::Credentials,
     },
-    wire::Purpose,
+    wire::ConnectionPurpose,
 };
 
 /// A world that may be ours.
@@ -26,12 +28,12 @@ pub(crate) struct Candidate {
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) credentials: Credentials,
     /// What a connection is for: to join, or to hear why that cannot be.
-    pub(crate) purpose: Purpose,
+    pub(crate) purpose: ConnectionPurpose,
 }
 
 /// A connection over which a world has taken us in.
 pub(crate) struct Joining {
-    pub(crate) writer: Writer,
+    pub(crate) writer: ConnectionWriter,
     pub(crate) address: SocketAddr,
     pub(crate) credentials: Credentials,
 }
@@ -122,7 +124,7 @@ async fn ask(
 }
 
 /// Waits for the end of a world's forming, as long as it takes: rank 0 keeps the time.
-pub(crate) async fn await_welcome(mut reader: Reader) -> JoinEvent {
+pub(crate) async fn await_welcome(mut reader: ConnectionReader) -> JoinEvent {
     loop {
         match reader.next::<ToMember>().await {
             Ok(ToMember::Welcome(welcome)) => return JoinEvent::WelcomeOverTcp(welcome, reader),

@@ -25,7 +25,7 @@ use crate::{
         noise::{Credentials, HANDSHAKE_LEN, Handshake, Sealed},
         unsealing::Unsealing,
     },
-    wire::{self, Deframer, Preamble, Purpose, VERSION},
+    wire::{self, ConnectionPurpose, Deframer, Preamble, VERSION},
 };
 
 /// How long connecting and shaking hands may take.
@@ -81,7 +81,7 @@ impl TransportError {
 
 /// Where to listen.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ListenPlace {
     /// On all addresses, of both families where the host has both.
     Everywhere,
     /// On these alone, those of them that the host has.
@@ -97,14 +97,14 @@ const PORTS_TRIED: u32 = 16;
 /// is not: Linux gives it away again (`SO_REUSEADDR`) as long as nobody listens there, so that a job at a
 /// fixed address can be started anew at once.
 pub(crate) fn listen(
-    place: &Place,
+    place: &ListenPlace,
     ports: RangeInclusive<u16>,
 ) -> io::Result<(Vec<TcpListener>, u16)> {
     let mut refused = io::Error::from(io::ErrorKind::AddrInUse);
     for port in ports {
         let listening = match place {
-            Place::Everywhere => everywhere(port).map(|listener| vec![listener]),
-            Place::At(addresses) => at(addresses, port),
+            ListenPlace::Everywhere => everywhere(port).map(|listener| vec![listener]),
+            ListenPlace::At(addresses) => at(addresses, port),
         };
         match listening {
             Ok(listeners) => {
@@ -170,7 +170,7 @@ fn at(addresses: &[IpAddr], port: u16) -> io::Result<Vec<TcpListener>> {
 pub(crate) fn listen_as(
     rank: Rank,
     host: &str,
-    place: &Place,
+    place: &ListenPlace,
     ports: RangeInclusive<u16>,
     setting: &str,
 ) -> Result<(Vec<TcpListener>, u16), Error> {
@@ -210,8 +210,8 @@ fn listen_on(address: IpAddr, port: u16, is_alone: bool) -> io::Result<TcpListen
 /// A connection that both sides have proved to belong to one world.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    pub(crate) reader: Reader,
-    pub(crate) writer: Writer,
+    pub(crate) reader: ConnectionReader,
+    pub(crate) writer: ConnectionWriter,
 }
 
 /// A connection without messages: the socket, and what it takes to go on encrypting.
@@ -226,7 +226,7 @@ pub(crate) struct Bare {
 
 /// The receiving half of a connection.
 #[derive(Debug)]
-pub(crate) struct Reader {
+pub(crate) struct ConnectionReader {
     half: OwnedReadHalf,
     records: Unsealing,
     deframer: Deframer,
@@ -234,7 +234,7 @@ pub(crate) struct Reader {
 
 /// The sending half of a connection.
 #[derive(Debug)]
-pub(crate) struct Writer {
+pub(crate) struct ConnectionWriter {
     half: OwnedWriteHalf,
     sealed: Sealed,
     number: u64,
@@ -247,7 +247,7 @@ impl Connection {
     pub(crate) async fn open(
         address: SocketAddr,
         credentials: &Credentials,
-        purpose: Purpose,
+        purpose: ConnectionPurpose,
         responder: Rank,
     ) -> Result<Self, TransportError> {
         let mut stream = tokio::time::timeout(HANDSHAKE_LIMIT, connect(address))
@@ -285,13 +285,13 @@ impl Connection {
         mut stream: TcpStream,
         credentials: &Credentials,
         me: Rank,
-    ) -> Result<(Self, Purpose), TransportError> {
+    ) -> Result<(Self, ConnectionPurpose), TransportError> {
         tokio::time::timeout(HANDSHAKE_LIMIT, async {
             stream.set_nodelay(true).map_err(TransportError::Io)?;
             let preamble = match read_preamble(&mut stream).await {
                 Err(TransportError::Version(theirs)) => {
                     // So that it can tell its user.
-                    let ours = Preamble::ours(Purpose::Control).to_bytes();
+                    let ours = Preamble::ours(ConnectionPurpose::Control).to_bytes();
                     let _ = stream.write_all(&ours).await;
                     return Err(TransportError::Version(theirs));
                 }
@@ -348,12 +348,12 @@ impl Connection {
     fn new(stream: TcpStream, sealed: Sealed) -> Self {
         let (read, write) = stream.into_split();
         Self {
-            reader: Reader {
+            reader: ConnectionReader {
                 half: read,
                 records: Unsealing::new(sealed.clone()),
                 deframer: Deframer::default(),
             },
-            writer: Writer {
+            writer: ConnectionWriter {
                 half: write,
                 sealed,
                 number: 0,
@@ -387,7 +387,7 @@ async fn read_preamble(stream: &mut TcpStream) -> Result<Preamble, TransportErro
     }
 }
 
-impl Reader {
+impl ConnectionReader {
     /// The next message. What had arrived before the end of the connection is handed out first.
     pub(crate) async fn next<M: DeserializeOwned>(&mut self) -> Result<M, TransportError> {
         loop {
@@ -420,7 +420,7 @@ impl Reader {
     }
 }
 
-impl Writer {
+impl ConnectionWriter {
     /// Sends frames that are encoded already.
     pub(crate) async fn send_frames(&mut self, frames: &[u8]) -> Result<(), TransportError> {
         self.wire.clear();

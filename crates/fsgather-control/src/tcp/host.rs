@@ -14,14 +14,13 @@ use tokio::{net::TcpListener, runtime::Runtime, sync::oneshot};
 use uuid::Uuid;
 
 use crate::{
-    aside::{Aside, without_a_thread},
     carrier::Carrier,
     join::{
         addresses,
-        bond::Bond,
         config::{self, Config, Control, Joined, Meeting},
         event::{EnteredTcp, JoinFailure, JoinedWorld},
-        record::{Objection, Record},
+        job_credentials::JobCredentials,
+        record::{RendezvousRecord, UnreachableReport},
         record_keeper::{RecordKeeper, is_settled},
         refusal,
         search::{Search, Whereabouts},
@@ -39,7 +38,8 @@ use crate::{
         runtime::CallerRuntime,
         server,
     },
-    wire::Purpose,
+    thread_call::{ThreadCall, without_a_thread},
+    wire::ConnectionPurpose,
 };
 
 /// Why rank 0 has no world over TCP.
@@ -82,7 +82,10 @@ pub(crate) fn host(config: &Config) -> Result<Joined, NotFormed> {
     descriptors::check(config.world_size)?;
     let now = Instant::now();
     let (credentials, ports) = match &config.meeting {
-        Meeting::Board(_) => (fresh_credentials(&config.bond), config.ports.clone()),
+        Meeting::Board(_) => (
+            fresh_credentials(&config.job_credentials),
+            config.ports.clone(),
+        ),
         Meeting::Address {
             port,
             communicator,
@@ -92,7 +95,7 @@ pub(crate) fn host(config: &Config) -> Result<Joined, NotFormed> {
             let credentials = Credentials {
                 communicator: *communicator,
                 secret: *secret,
-                bond: bond_at_an_address(&config.bond),
+                job_credentials: credentials_at_an_address(&config.job_credentials),
             };
             (credentials, *port..=*port)
         }
@@ -205,7 +208,7 @@ async fn form(
     tokio::select! {
         biased;
         formed = formed => formed,
-        Ok(Objection { peer, tried, .. }) = objected => {
+        Ok(UnreachableReport { peer, tried, .. }) = objected => {
             Err(NotFormed::Unreachable {
                 why: format!("{peer} cannot reach rank 0 over TCP (tried {tried})"),
                 is_posted: true,
@@ -219,7 +222,7 @@ async fn tend(
     keeper: Arc<RecordKeeper>,
     node: &TcpNode,
     communicator: Uuid,
-    object: oneshot::Sender<Objection>,
+    object: oneshot::Sender<UnreachableReport>,
 ) {
     let mut object = Some(object);
     let mut pauses = RecordKeeper::pauses();
@@ -229,12 +232,12 @@ async fn tend(
         let its = Arc::clone(&keeper);
         if let Ok(formed) = tokio::time::timeout(pause, settled).await {
             if formed {
-                drop(Aside::start(move || its.sweep()));
+                drop(ThreadCall::start(move || its.sweep()));
             }
             return;
         }
-        let looked = Aside::start(move || (its.tend(), its.objections(communicator)));
-        let (tended, objections) = match looked.finish().await {
+        let looked = ThreadCall::start(move || (its.tend(), its.unreachable_reports(communicator)));
+        let (tended, reports) = match looked.finish().await {
             Ok(looked) => looked,
             Err(error) => {
                 tracing::debug!("the rendezvous record was not tended: {error}");
@@ -244,11 +247,11 @@ async fn tend(
         if tended.report(node).is_break() {
             return;
         }
-        let objection = objections.into_iter().next();
-        if let Some(objection) = objection
+        let report = reports.into_iter().next();
+        if let Some(report) = report
             && let Some(object) = object.take()
         {
-            let _ = object.send(objection);
+            let _ = object.send(report);
         }
     }
 }
@@ -283,7 +286,7 @@ pub(crate) fn seek_world(config: &Config) -> Result<(JoinedWorld, CallerRuntime)
                 credentials: Credentials {
                     communicator: *communicator,
                     secret: *secret,
-                    bond: bond_at_an_address(&config.bond),
+                    job_credentials: credentials_at_an_address(&config.job_credentials),
                 },
             },
         },
@@ -366,8 +369,13 @@ struct WatchLine {
 
 impl WatchLine {
     async fn open(&self) -> Result<Connection, TransportError> {
-        let mut connection =
-            Connection::open(self.address, &self.credentials, Purpose::Watch, Rank::ZERO).await?;
+        let mut connection = Connection::open(
+            self.address,
+            &self.credentials,
+            ConnectionPurpose::Watch,
+            Rank::ZERO,
+        )
+        .await?;
         connection.writer.keep_alive()?;
         connection.writer.send(&self.hello).await?;
         Ok(connection)
@@ -398,8 +406,12 @@ impl WatchLine {
     }
 }
 
-fn record(config: &Config, port: u16, credentials: &Credentials) -> Result<Record, Error> {
-    Ok(Record {
+fn record(
+    config: &Config,
+    port: u16,
+    credentials: &Credentials,
+) -> Result<RendezvousRecord, Error> {
+    Ok(RendezvousRecord {
         communicator: credentials.communicator,
         secret: credentials.secret,
         addresses: addresses::publishable(port, &*config.interfaces)?,
@@ -407,18 +419,18 @@ fn record(config: &Config, port: u16, credentials: &Credentials) -> Result<Recor
     })
 }
 
-fn fresh_credentials(bond: &Bond) -> Credentials {
+fn fresh_credentials(job_credentials: &JobCredentials) -> Credentials {
     Credentials {
         communicator: Uuid::new_v4(),
         secret: fresh(),
-        bond: bond.clone(),
+        job_credentials: job_credentials.clone(),
     }
 }
 
 /// Where there is no record, the secret of the handshake is the one that was given, or stands for it.
-fn bond_at_an_address(bond: &Bond) -> Bond {
-    Bond {
-        key: bond.key,
+fn credentials_at_an_address(job_credentials: &JobCredentials) -> JobCredentials {
+    JobCredentials {
+        key: job_credentials.key,
         secret: None,
     }
 }

@@ -24,7 +24,7 @@ use crate::{
     member::Member,
     message::{Join, ToCoordinator, ToMember},
     node::{Medium, Node, NodeState, Notifier},
-    tcp::connection::{Reader, Writer},
+    tcp::connection::{ConnectionReader, ConnectionWriter},
     wire,
 };
 
@@ -311,7 +311,12 @@ impl TcpNode {
     }
 
     /// Reads what a member says until its connection ends.
-    pub(crate) async fn serve_member(&self, from: Rank, serial: usize, mut reader: Reader) {
+    pub(crate) async fn serve_member(
+        &self,
+        from: Rank,
+        serial: usize,
+        mut reader: ConnectionReader,
+    ) {
         let _counted = Counted::new(&self.notifier.readers);
         loop {
             match reader.next::<ToCoordinator>().await {
@@ -326,7 +331,7 @@ impl TcpNode {
     }
 
     /// Reads what rank 0 says until its connection ends.
-    pub(crate) async fn serve_coordinator(&self, serial: usize, mut reader: Reader) {
+    pub(crate) async fn serve_coordinator(&self, serial: usize, mut reader: ConnectionReader) {
         let _counted = Counted::new(&self.notifier.readers);
         loop {
             match reader.next::<ToMember>().await {
@@ -368,7 +373,7 @@ pub(crate) struct Frames {
 impl Frames {
     /// Writes frames as they are queued, as many at a time as there are, until the queue is closed and
     /// empty or the connection fails.
-    pub(crate) async fn write_to(mut self, mut writer: Writer) {
+    pub(crate) async fn write_to(mut self, mut writer: ConnectionWriter) {
         /// Frames are joined up to this size, so that small ones share a record and a system call.
         const JOIN_UP_TO: usize = 64 << 10;
         let mut joined = Vec::new();

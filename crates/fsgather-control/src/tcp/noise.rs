@@ -3,7 +3,7 @@
 //! The handshake is Noise `NNpsk0`: both sides prove that they know the world's secret, and agree on
 //! fresh keys in one round trip. The prologue binds version, communicator, job key, purpose and the rank that
 //! answers, so that a recorded or reflected handshake fits nowhere else. A secret that the user has given is mixed
-//! into that of the record, but for [`Purpose::Mismatch`], by which a process asks why it does not fit. Handshake messages change no
+//! into that of the record, but for [`ConnectionPurpose::Mismatch`], by which a process asks why it does not fit. Handshake messages change no
 //! state of the world: the first message that does comes after, encrypted with keys that only this
 //! connection has.
 
@@ -14,8 +14,8 @@ use snow::{Builder, HandshakeState, StatelessTransportState};
 use uuid::Uuid;
 
 use crate::{
-    join::bond::Bond,
-    wire::{PLAIN_LIMIT, Purpose, TAG_LEN, VERSION},
+    join::job_credentials::JobCredentials,
+    wire::{ConnectionPurpose, PLAIN_LIMIT, TAG_LEN, VERSION},
 };
 
 /// docs/adr/0020-links-between-hosts-are-encrypted.md has the measurements.
@@ -29,15 +29,17 @@ pub struct Credentials {
     /// What only its members know.
     pub secret: [u8; 32],
     /// What members know besides.
-    pub bond: Bond,
+    pub job_credentials: JobCredentials,
 }
 
 impl Credentials {
     /// What both sides of a connection have to know.
-    fn shared_key(&self, purpose: Purpose) -> [u8; 32] {
+    fn shared_key(&self, purpose: ConnectionPurpose) -> [u8; 32] {
         match purpose {
-            Purpose::Mismatch => self.secret,
-            Purpose::Control | Purpose::Watch | Purpose::Payload => self.bond.mix(&self.secret),
+            ConnectionPurpose::Mismatch => self.secret,
+            ConnectionPurpose::Control | ConnectionPurpose::Watch | ConnectionPurpose::Payload => {
+                self.job_credentials.mix(&self.secret)
+            }
         }
     }
 }
@@ -73,7 +75,7 @@ impl Handshake {
     /// Never in practice: the parameters are fixed.
     pub fn initiate(
         credentials: &Credentials,
-        purpose: Purpose,
+        purpose: ConnectionPurpose,
         responder: Rank,
     ) -> Result<(Self, Vec<u8>), NotAuthentic> {
         let prologue = prologue(credentials, purpose, responder);
@@ -108,7 +110,7 @@ impl Handshake {
     /// When the other side does not know the secret, or means another rank.
     pub fn respond(
         credentials: &Credentials,
-        purpose: Purpose,
+        purpose: ConnectionPurpose,
         responder: Rank,
         first: &[u8],
     ) -> Result<(Sealed, Vec<u8>), NotAuthentic> {
@@ -199,11 +201,11 @@ impl fmt::Debug for Sealed {
 }
 
 /// What both sides must know alike.
-fn prologue(credentials: &Credentials, purpose: Purpose, responder: Rank) -> Vec<u8> {
+fn prologue(credentials: &Credentials, purpose: ConnectionPurpose, responder: Rank) -> Vec<u8> {
     let mut prologue = b"fsgather".to_vec();
     prologue.extend_from_slice(&VERSION.to_le_bytes());
     prologue.extend_from_slice(credentials.communicator.as_bytes());
-    prologue.extend_from_slice(&credentials.bond.key.to_le_bytes());
+    prologue.extend_from_slice(&credentials.job_credentials.key.to_le_bytes());
     prologue.push(purpose.code());
     prologue.extend_from_slice(&responder.get().to_le_bytes());
     prologue
@@ -225,7 +227,7 @@ mod tests {
         Credentials {
             communicator: Uuid::from_u128(7),
             secret: [secret; 32],
-            bond: Bond::default(),
+            job_credentials: JobCredentials::default(),
         }
     }
 
@@ -233,8 +235,10 @@ mod tests {
         client: &Credentials,
         server: &Credentials,
     ) -> Result<(Sealed, Sealed), NotAuthentic> {
-        let (handshake, first) = Handshake::initiate(client, Purpose::Control, Rank::ZERO)?;
-        let (server, answer) = Handshake::respond(server, Purpose::Control, Rank::ZERO, &first)?;
+        let (handshake, first) =
+            Handshake::initiate(client, ConnectionPurpose::Control, Rank::ZERO)?;
+        let (server, answer) =
+            Handshake::respond(server, ConnectionPurpose::Control, Rank::ZERO, &first)?;
         Ok((handshake.finish(&answer)?, server))
     }
 
@@ -265,14 +269,23 @@ mod tests {
             ..credentials(1)
         };
         assert!(connect(&credentials(1), &other).is_err());
-        let (_, first) = Handshake::initiate(&credentials(1), Purpose::Watch, Rank::ZERO).unwrap();
-        assert!(Handshake::respond(&credentials(1), Purpose::Control, Rank::ZERO, &first).is_err());
+        let (_, first) =
+            Handshake::initiate(&credentials(1), ConnectionPurpose::Watch, Rank::ZERO).unwrap();
+        assert!(
+            Handshake::respond(
+                &credentials(1),
+                ConnectionPurpose::Control,
+                Rank::ZERO,
+                &first
+            )
+            .is_err()
+        );
     }
 
     #[test]
     fn another_key_or_another_secret_that_was_given_is_refused() {
         let bound = |key, given: Option<u8>| Credentials {
-            bond: Bond {
+            job_credentials: JobCredentials {
                 key,
                 secret: given.map(|byte| [byte; 32]),
             },
@@ -285,16 +298,19 @@ mod tests {
         }
         // Who was given another secret can still be told, and only that.
         let (ours, other) = (bound(5, Some(1)), bound(5, Some(2)));
-        let (_, first) = Handshake::initiate(&other, Purpose::Mismatch, Rank::ZERO).unwrap();
-        assert!(Handshake::respond(&ours, Purpose::Mismatch, Rank::ZERO, &first).is_ok());
-        assert!(Handshake::respond(&ours, Purpose::Control, Rank::ZERO, &first).is_err());
+        let (_, first) =
+            Handshake::initiate(&other, ConnectionPurpose::Mismatch, Rank::ZERO).unwrap();
+        assert!(Handshake::respond(&ours, ConnectionPurpose::Mismatch, Rank::ZERO, &first).is_ok());
+        assert!(Handshake::respond(&ours, ConnectionPurpose::Control, Rank::ZERO, &first).is_err());
     }
 
     #[test]
     fn another_rank_than_the_one_meant_does_not_answer() {
         let meant = Rank::new(3);
-        let (_, first) = Handshake::initiate(&credentials(1), Purpose::Payload, meant).unwrap();
-        let respond = |rank| Handshake::respond(&credentials(1), Purpose::Payload, rank, &first);
+        let (_, first) =
+            Handshake::initiate(&credentials(1), ConnectionPurpose::Payload, meant).unwrap();
+        let respond =
+            |rank| Handshake::respond(&credentials(1), ConnectionPurpose::Payload, rank, &first);
         assert!(respond(Rank::new(4)).is_err());
         assert!(respond(meant).is_ok());
     }
@@ -320,16 +336,26 @@ mod tests {
     #[test]
     fn a_recorded_handshake_opens_nothing_later() {
         let (client, first) =
-            Handshake::initiate(&credentials(1), Purpose::Control, Rank::ZERO).unwrap();
-        let (old, answer) =
-            Handshake::respond(&credentials(1), Purpose::Control, Rank::ZERO, &first).unwrap();
+            Handshake::initiate(&credentials(1), ConnectionPurpose::Control, Rank::ZERO).unwrap();
+        let (old, answer) = Handshake::respond(
+            &credentials(1),
+            ConnectionPurpose::Control,
+            Rank::ZERO,
+            &first,
+        )
+        .unwrap();
         let client = client.finish(&answer).unwrap();
         let (mut wire, mut plain) = (Vec::new(), vec![0; PLAIN_LIMIT]);
         client.seal(b"join", &mut 0, &mut wire).unwrap();
         assert!(old.open(&wire[2..], &mut 0, &mut plain).is_ok());
         // The same first message and the same record, replayed to a new responder.
-        let (again, _) =
-            Handshake::respond(&credentials(1), Purpose::Control, Rank::ZERO, &first).unwrap();
+        let (again, _) = Handshake::respond(
+            &credentials(1),
+            ConnectionPurpose::Control,
+            Rank::ZERO,
+            &first,
+        )
+        .unwrap();
         assert!(again.open(&wire[2..], &mut 0, &mut plain).is_err());
     }
 }

@@ -28,7 +28,7 @@ use tokio::{runtime::Runtime, sync::Notify};
 /// How long the runtime must have been without a caller before the progress thread runs it.
 const IDLE_FOR: Duration = Duration::from_millis(20);
 
-struct Shared {
+struct RuntimeState {
     runtime: Background,
     /// Callers in the runtime now.
     callers: AtomicUsize,
@@ -43,7 +43,7 @@ struct Shared {
 
 /// The runtime, and the right to run it.
 pub(crate) struct CallerRuntime {
-    shared: Arc<Shared>,
+    shared: Arc<RuntimeState>,
     /// Wakes the progress thread; dropping it, for good.
     wake: Option<mpsc::Sender<()>>,
     progress: Option<JoinHandle<()>>,
@@ -52,7 +52,7 @@ pub(crate) struct CallerRuntime {
 impl CallerRuntime {
     /// Starts the progress thread around a runtime.
     pub(crate) fn new(runtime: Runtime, name: String) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(RuntimeState {
             runtime: Background(Some(runtime)),
             callers: AtomicUsize::new(0),
             arrivals: AtomicUsize::new(0),
@@ -116,7 +116,7 @@ impl CallerRuntime {
     }
 }
 
-impl Shared {
+impl RuntimeState {
     fn rest_between_calls(&self, woken: &mpsc::Receiver<()>) {
         loop {
             let before = self.arrivals.load(Ordering::Relaxed);

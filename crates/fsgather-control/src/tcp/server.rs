@@ -1,4 +1,4 @@
-//! Rank 0's door: [`serve`] lets members in, and refuses those who cannot be.
+//! Rank 0's server: [`serve`] lets members in, and refuses those who cannot be.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -6,17 +6,17 @@ use fsgather_core::{Backoff, Error, Rank};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::{
-    aside::Aside,
     message::{ToCoordinator, ToMember},
     siblings::IsRunning,
     tcp::{
         acceptor,
-        connection::{Connection, HANDSHAKE_LIMIT, Reader, TransportError},
+        connection::{Connection, ConnectionReader, HANDSHAKE_LIMIT, TransportError},
         descriptors,
         node::TcpNode,
         noise::Credentials,
     },
-    wire::Purpose,
+    thread_call::ThreadCall,
+    wire::ConnectionPurpose,
 };
 
 /// Accepts connections for as long as it is run.
@@ -69,7 +69,7 @@ async fn answer(
         return;
     };
     match (purpose, first) {
-        (Purpose::Control, ToCoordinator::Join(join)) => {
+        (ConnectionPurpose::Control, ToCoordinator::Join(join)) => {
             let rank = join.rank;
             let mut refused = Some(connection);
             let its = Arc::clone(&node);
@@ -86,13 +86,13 @@ async fn answer(
                 tokio::spawn(refuse(connection, refusal));
             }
         }
-        (Purpose::Mismatch, ToCoordinator::Join(join)) => {
+        (ConnectionPurpose::Mismatch, ToCoordinator::Join(join)) => {
             let refusal = node.coordinate(|coordinator, _| coordinator.tell_mismatch(&join));
             if let Some(refusal) = refusal {
                 tokio::spawn(refuse(connection, refusal));
             }
         }
-        (Purpose::Watch, ToCoordinator::Watch { rank, nonce }) => {
+        (ConnectionPurpose::Watch, ToCoordinator::Watch { rank, nonce }) => {
             let known = node
                 .coordinate(|coordinator, _| coordinator.is_watched_by(rank, nonce))
                 .unwrap_or(false);
@@ -110,7 +110,7 @@ async fn await_return(node: &TcpNode, rank: Rank, is_running: Arc<IsRunning>) {
     let missed = || node.coordinate(|coordinator, _| coordinator.is_missed(rank));
     while let Some(process) = missed().flatten() {
         let is_running = Arc::clone(&is_running);
-        let runs = Aside::start(move || is_running(&process));
+        let runs = ThreadCall::start(move || is_running(&process));
         if let Ok(false) = runs.finish().await {
             node.coordinate(|coordinator, _| coordinator.stays_away(rank));
         } else {
@@ -138,7 +138,7 @@ async fn watch(node: Arc<TcpNode>, rank: Rank, connection: Connection) {
 }
 
 /// Reads from a connection on which nothing is said, until it ends.
-pub(crate) async fn silence(mut reader: Reader) -> TransportError {
+pub(crate) async fn silence(mut reader: ConnectionReader) -> TransportError {
     match reader.next::<ToMember>().await {
         Ok(_) => TransportError::Stranger,
         Err(end) => end,
@@ -160,15 +160,15 @@ mod tests {
     use crate::{
         coordinator::Coordinator,
         join::{
-            bond::{Belonging, Bond},
             config::{Config, Control, Meeting},
+            job_credentials::{JobCredentials, JobFingerprint},
         },
         machines::Machines,
         message::Join,
     };
 
-    /// Rank 0 of a world of two ranks that is forming, with its door open.
-    struct Door {
+    /// Rank 0 of a world of two ranks that is forming, with its server open.
+    struct TestServer {
         node: Arc<TcpNode>,
         address: SocketAddr,
         credentials: Credentials,
@@ -185,16 +185,16 @@ mod tests {
             timeout: Duration::from_mins(1),
             start: None,
             attempt: None,
-            belonging: Belonging::default(),
+            fingerprint: JobFingerprint::default(),
         }
     }
 
-    impl Door {
+    impl TestServer {
         async fn open() -> Self {
             let credentials = Credentials {
                 communicator: Uuid::nil(),
                 secret: [1; 32],
-                bond: Bond::default(),
+                job_credentials: JobCredentials::default(),
             };
             let runs = Arc::new(AtomicBool::new(true));
             let its = Arc::clone(&runs);
@@ -218,7 +218,7 @@ mod tests {
                     communicator: credentials.communicator,
                     secret: credentials.secret,
                 },
-                bond: Bond::default(),
+                job_credentials: JobCredentials::default(),
                 encrypt: false,
                 control: Control::Tcp,
                 office: None,
@@ -247,7 +247,7 @@ mod tests {
             let mut connection = Connection::open(
                 self.address,
                 &self.credentials,
-                Purpose::Control,
+                ConnectionPurpose::Control,
                 Rank::ZERO,
             )
             .await
@@ -282,14 +282,14 @@ mod tests {
     #[test]
     fn who_gives_a_try_up_and_asks_again_is_in() {
         within_a_minute(async {
-            let door = Door::open().await;
+            let server = TestServer::open().await;
             // It is the last to join: the welcome goes to a connection that is closed.
-            drop(door.ask().await);
-            door.missed().await;
-            let mut again = door.ask().await;
+            drop(server.ask().await);
+            server.missed().await;
+            let mut again = server.ask().await;
             let welcome = again.reader.next::<ToMember>().await.unwrap();
             assert!(matches!(welcome, ToMember::Welcome(_)), "{welcome:?}");
-            let coordinator = door.node.coordinate(|c, _| (c.failure(), c.is_open()));
+            let coordinator = server.node.coordinate(|c, _| (c.failure(), c.is_open()));
             assert_eq!(coordinator, Some((None, true)));
             // From now on it knows that it is in: the end of its connection is its own.
             let word = ToCoordinator::Fail {
@@ -301,7 +301,7 @@ mod tests {
             again.writer.send(&word).await.unwrap();
             let asked = Instant::now();
             drop(again);
-            let failure = door.failure().await.to_string();
+            let failure = server.failure().await.to_string();
             assert!(failure.contains("rank 1"), "{failure}");
             assert!(asked.elapsed() < Duration::from_secs(3));
         });
@@ -310,12 +310,12 @@ mod tests {
     #[test]
     fn who_gives_a_try_up_and_has_ended_is_lost_at_once() {
         within_a_minute(async {
-            let door = Door::open().await;
-            let connection = door.ask().await;
-            door.runs.store(false, Ordering::SeqCst);
+            let server = TestServer::open().await;
+            let connection = server.ask().await;
+            server.runs.store(false, Ordering::SeqCst);
             let closed = Instant::now();
             drop(connection);
-            let failure = door.failure().await.to_string();
+            let failure = server.failure().await.to_string();
             assert!(failure.contains("rank 1"), "{failure}");
             assert!(closed.elapsed() < Duration::from_secs(3));
         });
@@ -324,10 +324,10 @@ mod tests {
     #[test]
     fn who_gives_a_try_up_and_does_not_come_again_is_lost_after_some_seconds() {
         within_a_minute(async {
-            let door = Door::open().await;
-            drop(door.ask().await);
+            let server = TestServer::open().await;
+            drop(server.ask().await);
             let closed = Instant::now();
-            let failure = door.failure().await.to_string();
+            let failure = server.failure().await.to_string();
             assert!(failure.contains("its connection closed"), "{failure}");
             let after = closed.elapsed();
             assert!(after > Duration::from_secs(4), "{after:?}");

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_control::record::{MarkerPlace, Record};
+use fsgather_control::record::{MarkerPlace, RendezvousRecord};
 use fsgather_core::{Error, PeerFailure, ProcessId, Rank, RendezvousBackend, Site, WorldSize};
 use fsgather_testkit::{
     MemoryMailbox, exchange_conformance::RankExchange, pace::allowed, process::TIME_LIMIT,
@@ -35,7 +35,7 @@ fn leave_stale(bed: &Bed, process: ProcessId, number: u128) {
     let office = bed.post.office(&process);
     let (facts, mailbox) = office.open(communicator, bed.world_size).unwrap();
     drop(mailbox);
-    let record = Record {
+    let record = RendezvousRecord {
         communicator,
         secret: [7; 32],
         addresses: Vec::new(),
@@ -46,7 +46,7 @@ fn leave_stale(bed: &Bed, process: ProcessId, number: u128) {
         refuser: None,
         world_size: bed.world_size,
         network_namespace: 0,
-        belonging: fsgather_control::bond::Belonging::default(),
+        fingerprint: fsgather_control::job_credentials::JobFingerprint::default(),
     };
     bed.board.post(&record.to_bytes()).unwrap();
 }

@@ -19,7 +19,7 @@ pub(crate) fn formed(ranks: u32, timeout: Duration, now: Instant) -> (Coordinato
         job: "a test".into(),
         timeout,
         join_timeout: timeout,
-        belonging: fsgather_control::bond::Belonging::default(),
+        fingerprint: fsgather_control::job_credentials::JobFingerprint::default(),
     };
     let mut coordinator = Coordinator::new(world, now);
     for rank in world_size.ranks() {
@@ -31,7 +31,7 @@ pub(crate) fn formed(ranks: u32, timeout: Duration, now: Instant) -> (Coordinato
             timeout,
             start: None,
             attempt: None,
-            belonging: fsgather_control::bond::Belonging::default(),
+            fingerprint: fsgather_control::job_credentials::JobFingerprint::default(),
         };
         coordinator.join(join, now);
     }

@@ -107,7 +107,7 @@ pub(crate) fn join_request(rank: Rank, world_size: WorldSize, nonce: u128) -> Jo
         timeout: Duration::from_secs(TIME_LIMIT),
         start: None,
         attempt: None,
-        belonging: fsgather_control::bond::Belonging::default(),
+        fingerprint: fsgather_control::job_credentials::JobFingerprint::default(),
     }
 }
 
@@ -119,7 +119,7 @@ pub(crate) fn setting(world_size: WorldSize) -> Setting {
         job: "the simulation".into(),
         timeout: Duration::from_secs(TIME_LIMIT),
         join_timeout: Duration::from_secs(100),
-        belonging: fsgather_control::bond::Belonging::default(),
+        fingerprint: fsgather_control::job_credentials::JobFingerprint::default(),
     }
 }
 

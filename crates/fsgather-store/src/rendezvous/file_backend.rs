@@ -110,7 +110,7 @@ impl Foreign {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RecordKind {
     Record,
-    Objection,
+    Unreachable,
     Refusal,
 }
 
@@ -119,7 +119,7 @@ impl RecordKind {
     const fn prefix(self) -> &'static str {
         match self {
             Self::Record => "rendezvous-",
-            Self::Objection => "unreachable-",
+            Self::Unreachable => "unreachable-",
             Self::Refusal => "refusal-",
         }
     }
@@ -356,7 +356,7 @@ impl FileBackend {
         }
     }
 
-    /// Removes a record of this key, or an objection to one, whose poster is proved to be gone.
+    /// Removes a record of this key, or an report to one, whose poster is proved to be gone.
     fn sweep_record(&self, place: &BackendDirectory, name: &str) {
         let Some((path, record)) = self.read(place, name) else {
             return;
@@ -386,7 +386,7 @@ impl FileBackend {
         let name = RecordName::new(self.key, stamp);
         let entry = match kind {
             RecordKind::Record => RendezvousEntry::Record(name),
-            RecordKind::Objection => RendezvousEntry::Unreachable(name),
+            RecordKind::Unreachable => RendezvousEntry::Unreachable(name),
             RecordKind::Refusal => RendezvousEntry::Refusal(name),
         };
         let path = place.directory.join(entry.to_string());
@@ -461,12 +461,12 @@ impl RendezvousBackend for FileBackend {
         self.post_everywhere(RecordKind::Refusal, record).map(drop)
     }
 
-    fn object(&self, objection: &[u8]) -> Result<(), Error> {
-        self.leave(RecordKind::Objection, objection)
+    fn report_unreachable(&self, report: &[u8]) -> Result<(), Error> {
+        self.leave(RecordKind::Unreachable, report)
     }
 
-    fn objections(&self) -> Result<Vec<Vec<u8>>, Error> {
-        let found = self.read_all(&[RecordKind::Objection])?;
+    fn unreachable_reports(&self) -> Result<Vec<Vec<u8>>, Error> {
+        let found = self.read_all(&[RecordKind::Unreachable])?;
         Ok(found.into_iter().map(|(_, record)| record.body).collect())
     }
 
@@ -482,7 +482,7 @@ impl RendezvousBackend for FileBackend {
     }
 
     fn records(&self) -> Result<Vec<Vec<u8>>, Error> {
-        // Nobody tends a member's objection; it looks for records as long as that matters.
+        // Nobody tends a member's report; it looks for records as long as that matters.
         let left_at = self.lock().left_at;
         if let Some(left_at) = left_at {
             self.touch(left_at.elapsed());
@@ -508,9 +508,9 @@ impl RendezvousBackend for FileBackend {
         found.into_iter().map(|(_, body)| body).collect()
     }
 
-    /// Removes records of the same key, and objections to them, whose poster is proved to be gone; and refusals.
+    /// Removes records of the same key, and reports to them, whose poster is proved to be gone; and refusals.
     fn sweep(&self) {
-        let kinds = [RecordKind::Record, RecordKind::Objection];
+        let kinds = [RecordKind::Record, RecordKind::Unreachable];
         for place in &self.places {
             // One listing for all: it takes as long as others have left much.
             let is_wanted =

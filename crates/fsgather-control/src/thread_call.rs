@@ -1,4 +1,4 @@
-//! Calls that may hang, made on threads of their own beside the tasks of a runtime: [`Aside`].
+//! Calls that may hang, made on threads of their own beside the tasks of a runtime: [`ThreadCall`].
 //!
 //! The runtime's own way to do so panics where the system gives no thread, which would be this rank's end without a word. Here
 //! that is an error.
@@ -9,9 +9,9 @@ use fsgather_core::Error;
 use tokio::sync::oneshot;
 
 /// A call under way on a thread of its own. Dropping this does not end it.
-pub(crate) struct Aside<R>(io::Result<oneshot::Receiver<R>>);
+pub(crate) struct ThreadCall<R>(io::Result<oneshot::Receiver<R>>);
 
-impl<R: Send + 'static> Aside<R> {
+impl<R: Send + 'static> ThreadCall<R> {
     /// Makes a call, from now on.
     pub(crate) fn start(call: impl FnOnce() -> R + Send + 'static) -> Self {
         Self::start_on(thread::Builder::new().name("fsgather-aside".into()), call)
@@ -54,21 +54,21 @@ mod tests {
     #[test]
     fn a_call_runs_on_another_thread_and_hands_its_result_over() {
         let me = thread::current().id();
-        let it = block_on(Aside::start(|| thread::current().id()).finish());
+        let it = block_on(ThreadCall::start(|| thread::current().id()).finish());
         assert_ne!(it.unwrap(), me);
     }
 
     #[test]
     fn a_call_for_which_there_is_no_thread_is_an_error() {
         let impossible = thread::Builder::new().stack_size(1 << 60);
-        let end = block_on(Aside::start_on(impossible, || ()).finish());
+        let end = block_on(ThreadCall::start_on(impossible, || ()).finish());
         let text = without_a_thread(&end.unwrap_err()).to_string();
         assert!(text.starts_with("cannot start a thread: "), "{text}");
     }
 
     #[test]
     fn a_call_that_panics_is_an_error() {
-        let end = block_on(Aside::<()>::start(|| panic!("on purpose")).finish());
+        let end = block_on(ThreadCall::<()>::start(|| panic!("on purpose")).finish());
         assert!(end.unwrap_err().to_string().contains("panicked"));
     }
 }

@@ -1,4 +1,5 @@
-//! The knowledge that processes of one job share before they have met: [`Bond`], and what they show of it: [`Belonging`].
+//! The knowledge that processes of one job share before they have met, [`JobCredentials`], and what they show of it,
+//! [`JobFingerprint`].
 
 use std::fmt;
 
@@ -7,33 +8,33 @@ use sha2::{Digest, Sha256};
 
 /// What processes of one job know alike before they have met.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Bond {
+pub struct JobCredentials {
     /// Stands for the job's key; 0 where a channel of the program's own introduces ranks, whose keys may differ.
     pub key: u64,
     /// The secret that the user has given, if one was, where ranks meet by a record.
     pub secret: Option<[u8; 32]>,
 }
 
-/// What a record, or a process that asks to join, shows of its [`Bond`]: it tells what differs, and proves nothing.
+/// What a record, or a process that asks to join, shows of its [`JobCredentials`]: it tells what differs, and proves nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Belonging {
-    /// That of the bond.
+pub struct JobFingerprint {
+    /// That of the credentials.
     pub key: u64,
     /// The beginning of a hash of the secret that was given. Secrets are random, so it does not help to guess one.
     pub secret: Option<[u8; 16]>,
 }
 
-impl Bond {
+impl JobCredentials {
     /// What may be shown to others.
     #[must_use]
-    pub fn belonging(&self) -> Belonging {
+    pub fn fingerprint(&self) -> JobFingerprint {
         let shown = |secret: &[u8; 32]| {
             let digest: [u8; 32] = digest(b"fsgather shown 1", &[secret]);
             let mut beginning = [0; 16];
             beginning.copy_from_slice(&digest[..16]);
             beginning
         };
-        Belonging {
+        JobFingerprint {
             key: self.key,
             secret: self.secret.as_ref().map(shown),
         }
@@ -58,10 +59,10 @@ fn digest(purpose: &[u8; 16], parts: &[&[u8; 32]]) -> [u8; 32] {
     hasher.finalize().into()
 }
 
-impl fmt::Debug for Bond {
+impl fmt::Debug for JobCredentials {
     /// Without the secret: what is printed ends up in logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bond")
+        f.debug_struct("JobCredentials")
             .field("key", &self.key)
             .finish_non_exhaustive()
     }
@@ -71,8 +72,8 @@ impl fmt::Debug for Bond {
 mod tests {
     use super::*;
 
-    fn bond(secret: Option<u8>) -> Bond {
-        Bond {
+    fn job_credentials(secret: Option<u8>) -> JobCredentials {
+        JobCredentials {
             key: 7,
             secret: secret.map(|byte| [byte; 32]),
         }
@@ -80,16 +81,16 @@ mod tests {
 
     #[test]
     fn what_is_shown_tells_secrets_apart_and_does_not_hold_them() {
-        let shown = [None, Some(1), Some(2)].map(|secret| bond(secret).belonging());
+        let shown = [None, Some(1), Some(2)].map(|secret| job_credentials(secret).fingerprint());
         assert!(shown[0] != shown[1] && shown[1] != shown[2] && shown[0] != shown[2]);
-        assert_eq!(shown[1], bond(Some(1)).belonging());
+        assert_eq!(shown[1], job_credentials(Some(1)).fingerprint());
         assert_ne!(shown[1].secret, Some([1; 16]));
-        assert!(!format!("{:?}", bond(Some(77))).contains("77"));
+        assert!(!format!("{:?}", job_credentials(Some(77))).contains("77"));
     }
 
     #[test]
     fn both_secrets_are_needed() {
-        let mixed = |given, secret| bond(given).mix(&[secret; 32]);
+        let mixed = |given, secret| job_credentials(given).mix(&[secret; 32]);
         assert_eq!(mixed(None, 3), [3; 32]);
         assert_ne!(mixed(Some(1), 3), mixed(Some(2), 3));
         assert_ne!(mixed(Some(1), 3), mixed(Some(1), 4));
