@@ -21,11 +21,14 @@ const EVERYWHERE: &str = "Options of every verb";
     name = "fsgather",
     version,
     about = "Gather results of many processes through a shared directory",
+    long_about = "Gather results of many processes through a shared directory.\n\n\
+        A job runs as several processes, its ranks, numbered from 0. A launcher (srun, mpirun, torchrun)\n\
+        or `fsgather run` starts them.",
     after_help = "`fsgather help VERB` explains a verb in full, with examples.",
     after_long_help = exit::table(),
 )]
 pub(crate) struct Arguments {
-    /// Print one JSON document on standard output, for programs; it says its `schema_version`.
+    /// Print one JSON document on standard output, for programs; `schema_version` in it changes when its form does.
     #[arg(long, global = true, help_heading = EVERYWHERE)]
     pub(crate) json: bool,
 
@@ -33,11 +36,11 @@ pub(crate) struct Arguments {
     #[arg(short, long, global = true, help_heading = EVERYWHERE, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
 
-    /// Print what is done, and how; twice prints everything. `FSGATHER_LOG` chooses by module.
+    /// Print more about what is done; given twice, everything. `FSGATHER_LOG` chooses by module.
     #[arg(short, long, global = true, help_heading = EVERYWHERE, action = ArgAction::Count)]
     pub(crate) verbose: u8,
 
-    /// When to use colour; `auto` is on terminals, and heeds `NO_COLOR` and `CLICOLOR_FORCE`.
+    /// When to use colour; `auto` means on terminals, or as `NO_COLOR` and `CLICOLOR_FORCE` say.
     #[arg(long, global = true, help_heading = EVERYWHERE, value_name = "WHEN", default_value = "auto")]
     pub(crate) color: ColorChoice,
 

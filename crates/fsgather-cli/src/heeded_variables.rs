@@ -14,6 +14,28 @@ type Rows = &'static [(&'static str, Option<&'static str>)];
 /// Of verbs that look at directories.
 const PLACES: Rows = &[(DIR, Some("where to look, if no DIR is given; else EXP_DIR"))];
 
+/// Of verbs that look at one directory as a rank.
+const DOCTOR: Rows = &[
+    (RANK, None),
+    (DIR, Some("the directory, if no DIR is given; else EXP_DIR")),
+    (JOB, None),
+    (JOIN_TIMEOUT, None),
+    (TRANSPORT, None),
+    (CONTROL, None),
+    (RENDEZVOUS, None),
+    (SECRET, None),
+    (LOG, None),
+];
+
+/// Of verbs that start ranks in a directory of their own.
+const DEMO: Rows = &[
+    (PROGRESS, None),
+    (
+        LOG,
+        Some("what ranks say of their work; else as -q and -v say"),
+    ),
+];
+
 /// Of verbs that start ranks.
 const STARTING: Rows = &[
     (DIR, None),
@@ -41,9 +63,11 @@ const RANKS: Rows = &[
 
 fn rows(verb: &str) -> Rows {
     match verb {
-        "gather" | "broadcast" | "barrier" | "doctor" => RANKS,
+        "gather" | "broadcast" | "barrier" => RANKS,
+        "doctor" => DOCTOR,
         "inspect" | "clean" => PLACES,
-        "run" | "bench" | "demo" => STARTING,
+        "run" | "bench" => STARTING,
+        "demo" => DEMO,
         _ => &[],
     }
 }
@@ -76,7 +100,7 @@ mod tests {
 
     #[test]
     fn every_variable_is_told() {
-        for (name, does) in [RANKS, STARTING, PLACES].concat() {
+        for (name, does) in [RANKS, STARTING, PLACES, DEMO, DOCTOR].concat() {
             assert!(does.is_some() || !told(name).is_empty(), "{name}");
         }
     }

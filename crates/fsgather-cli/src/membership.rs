@@ -17,12 +17,12 @@ use crate::{
 /// Arguments that all verbs of ranks share.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct JoinArguments {
-    /// Shared directory for rendezvous and payloads (env: `FSGATHER_DIR`, else `EXP_DIR`; else a default).
+    /// Directory that all ranks share, to meet and to hand over data (env: `FSGATHER_DIR`, else `EXP_DIR`; else a default).
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
 
-    /// How long to wait for other ranks without progress, in meeting and in the call, such as 30s (default: 5m
-    /// to meet, 30m in the call; env: `FSGATHER_JOIN_TIMEOUT`, `FSGATHER_TIMEOUT`).
+    /// How long to wait while nothing moves, for ranks to meet and then for their data, such as 30s (default: 5m
+    /// to meet, 30m for data; env: `FSGATHER_JOIN_TIMEOUT`, `FSGATHER_TIMEOUT`).
     #[arg(long, value_name = "D", value_parser = positive_duration)]
     timeout: Option<Duration>,
 

@@ -21,16 +21,16 @@ Examples:
   fsgather run -n 8 --dir /scratch/me --timeout 10m -- ./simulate input.toml
       payloads go to /scratch/me; 10 minutes without progress fail the job
   fsgather run -n 2 --json -- ./job 2>job.log | jq .exit_code
-      output of the ranks goes to job.log, what became of them to jq
+      what the ranks print goes to job.log, how they ended to jq
   fsgather run -n 4 --python-patch -- python train.py
       torch's gathers of objects go through fsgather; train.py is unchanged
   fsgather run -n 1 --no-prefix -- ./produce >result.bin
-      bytes pass unchanged
+      the bytes are not changed
 
-What a rank finds:
+What each rank gets, as variables:
   FSGATHER_RANK, FSGATHER_WORLD_SIZE, FSGATHER_LOCAL_RANK,
   FSGATHER_LOCAL_WORLD_SIZE, FSGATHER_JOB, FSGATHER_DIR; with --timeout also
-  FSGATHER_TIMEOUT and FSGATHER_JOIN_TIMEOUT. And what torchrun sets: RANK,
+  FSGATHER_TIMEOUT and FSGATHER_JOIN_TIMEOUT. Also those of torchrun: RANK,
   WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, GROUP_RANK, GROUP_WORLD_SIZE,
   ROLE_RANK, ROLE_WORLD_SIZE, ROLE_NAME, MASTER_ADDR, MASTER_PORT,
   TORCHELASTIC_RUN_ID, TORCHELASTIC_RESTART_COUNT, TORCHELASTIC_MAX_RESTARTS.
@@ -53,13 +53,13 @@ How it ends:
   ended. 2: wrong arguments.
 
 Output:
-  On a terminal the last line tells how far ranks have come in a call of
-  theirs: bytes, rate, time left, who is slowest and who is waited for.
+  On a terminal the last line shows how far the ranks have come in a call:
+  bytes, rate, time left, who is slowest and who is waited for.
   FSGATHER_PROGRESS=off or -q leave it out. -q and -v hold for the ranks as
   well, unless FSGATHER_LOG says otherwise.
 
-  Lines are relayed whole, and the last one of a rank is completed. A line of
-  more than 64 KiB comes in pieces of 64 KiB, a line each.
+  Lines are printed whole; a rank's last line gets a line break if it has none.
+  A line of more than 64 KiB comes in pieces of 64 KiB, a line each.
 
 With --json, standard output carries one document when all is over:
   {schema_version, job, world_size, directory, exit_code, seconds, cause,
@@ -76,30 +76,30 @@ pub(crate) struct RunArguments {
     #[arg(short = 'n', long = "ranks", value_name = "N", value_parser = local_ranks)]
     pub(super) ranks: WorldSize,
 
-    /// Existing directory for gathering, for rendezvous and payloads (env: `FSGATHER_DIR`, else `EXP_DIR`;
+    /// Existing directory in which the ranks meet and hand over data (env: `FSGATHER_DIR`, else `EXP_DIR`;
     /// else `/tmp/fsgather-<uid>`).
     #[arg(long, value_name = "DIR")]
     pub(super) dir: Option<PathBuf>,
 
-    /// How long ranks wait for each other without progress, in meeting and in each call, such as 30s
+    /// How long ranks wait while nothing moves, to meet and then in each call, such as 30s
     /// (default: 5m to meet, 30m in each call; env: `FSGATHER_JOIN_TIMEOUT`, `FSGATHER_TIMEOUT`).
     #[arg(long, value_name = "D", value_parser = positive_duration)]
     pub(super) timeout: Option<Duration>,
 
-    /// How long the others may go on after a rank has failed, to tell what they know.
+    /// How long the other ranks may go on after one has failed, so that they can print what they know.
     #[arg(long, value_name = "D", value_parser = duration, default_value = "5s")]
     pub(super) grace: Duration,
 
-    /// How long ranks have between SIGTERM and SIGKILL.
+    /// How long ranks have to end after SIGTERM, before SIGKILL.
     #[arg(long, value_name = "D", value_parser = duration, default_value = "5s")]
     pub(super) kill_after: Duration,
 
-    /// Relay bytes as they are: no `[rank]` before a line, no line break added.
+    /// Pass on what ranks print as it is: no `[rank]` before a line, no line break added.
     #[arg(long)]
     pub(super) no_prefix: bool,
 
-    /// Have Python programs of the ranks replace what `FSGATHER_PATCH` selects, by default `torch`, also
-    /// where their version of torch does not look for us (before 2.5).
+    /// Have Python programs use fsgather as `FSGATHER_PATCH` says (`torch` if it is not set), also with torch
+    /// before 2.5, which does not read that variable.
     #[arg(long)]
     pub(super) python_patch: bool,
 

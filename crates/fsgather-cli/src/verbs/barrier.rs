@@ -24,7 +24,7 @@ Examples:
 With --json, standard output carries
   {schema_version, rank, world_size, seconds}.";
 
-/// Wait until every rank has come here.
+/// Wait until every rank has come to this point.
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct BarrierArguments {

@@ -18,9 +18,9 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   srun sh -c 'fsgather broadcast config.json --out /tmp/config.{rank}.json'
-      rank 0's file on every node; the other ranks' argument is not read
+      rank 0's file goes to every rank; what the others name is not read
   fsgather run -n 4 -- fsgather broadcast --root 2 seeds.txt
-      rank 2's file on everybody's standard output
+      every rank prints rank 2's file
 
 The root reads FILE, or standard input. With --out, which must contain {rank},
 each rank writes a file, which appears whole; without it, standard output.
@@ -33,15 +33,15 @@ With --json and --out, standard output carries
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct BroadcastArguments {
-    /// What the root hands over; `-` or nothing is standard input.
+    /// What the root hands over; standard input if it is `-` or left out.
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// Who hands over.
+    /// The rank that hands over (the root).
     #[arg(long, value_name = "R", default_value_t = 0)]
     root: u32,
 
-    /// Where each rank writes; `{rank}` is replaced by its number.
+    /// The file that each rank writes; `{rank}` in it is replaced by the rank's number.
     #[arg(long, value_name = "FILE")]
     out: Option<String>,
 

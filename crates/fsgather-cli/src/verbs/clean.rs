@@ -36,16 +36,15 @@ Examples:
   fsgather clean /shared/scratch --execute
       removes it
   fsgather clean --older-than 7d --execute /shared/scratch
-      what cannot be judged from here has to be silent for a week
+      where nothing is proved, only what has not changed for a week
 
 Removed are gather directories whose owner is proved to be gone, those that
 their owner is done with, and, where nothing is proved, those in which nothing
-has changed for the age given and whose beat stands still for 30 seconds. Never
-removed: what shows life, what other users own, what holds anything unknown.
-Of more than 12 things what more than 5 have in common is one line; --long shows
-each. To root this and `inspect` say the line that has others clean up theirs.
-Several go at a time, and each is told as it happens. A signal ends it between
-two files; it then says what has gone and what has not.
+has changed for the age given and whose heartbeat stands still for 30 seconds.
+Never removed: what shows life, what other users own, what holds anything
+unknown. Run by root, this and `inspect` print a command that cleans up as each
+of the other users. Several directories are removed at a time. After a signal it
+stops between two files, and says what has gone and what has not.
 
 With --json, standard output carries
   {schema_version, executed, planned: [{path, what, bytes, reason}], removed,
@@ -62,19 +61,19 @@ pub(crate) struct CleanArguments {
     #[arg(value_name = "DIR")]
     directories: Vec<PathBuf>,
 
-    /// How long nothing may have changed where it cannot be proved that an owner is gone.
+    /// Where it cannot be proved that an owner is gone: remove what has not changed for so long.
     #[arg(long, value_name = "D", value_parser = positive_duration, default_value = "24h")]
     older_than: Duration,
 
-    /// Remove; without it nothing is removed.
+    /// Remove what the plan shows; without it nothing is removed.
     #[arg(long, visible_alias = "yes")]
     execute: bool,
 
-    /// Show each thing of a long plan; without it, what is alike is one line where there is much.
+    /// Show a row for everything; without it, of many rows those that are alike become one line.
     #[arg(long)]
     long: bool,
 
-    /// Show what would be removed, and why; so does no option at all.
+    /// Show what would be removed, and why; the same as without options.
     #[arg(long, short = 'n', conflicts_with = "execute")]
     dry_run: bool,
 }

@@ -20,7 +20,7 @@ Examples:
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct CompletionsArguments {
-    /// For which shell.
+    /// The shell.
     #[arg(value_name = "SHELL")]
     shell: Shell,
 }

@@ -33,13 +33,13 @@ Examples:
   mpirun -np 8 sh -c './score >s.$$; fsgather gather s.$$ --concat=scores.txt'
       rank 0 gets one file, parts in rank order
   fsgather run -n 4 -- fsgather gather --all --out 'got.{rank}' data.bin
-      every rank gets everything, each in a directory of its own
+      every rank gets everything, in a directory of its own
 
 Each rank hands over FILE, or its standard input. Files appear whole, by rename.
-Several gathers in one script: end it where one fails, with `set -e`; this
-rank's next gather would meet the one in which the others still are. Ranks with
-different --name, --out or --concat= are told so; gathers to standard output are
-told apart by --name alone.
+If a script has several gathers, begin it with `set -e`, so that it ends where
+one fails. Otherwise the next gather of this rank meets the one in which the
+other ranks still wait. Ranks with different --name, --out or --concat= are
+told so; gathers to standard output are told apart by --name alone.
 
 With --all, --out and --concat= must contain {rank}, which is replaced by the
 rank's number, so that no two ranks write to the same place.
@@ -56,27 +56,27 @@ With --json, standard output of each rank carries
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct GatherArguments {
-    /// What this rank hands over; `-` or nothing is standard input.
+    /// What this rank hands over; standard input if it is `-` or left out.
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
 
-    /// Who receives.
+    /// The rank that receives.
     #[arg(long, value_name = "R", default_value_t = 0, conflicts_with = "all")]
     root: u32,
 
-    /// Every rank receives.
+    /// Give everything to every rank.
     #[arg(long)]
     all: bool,
 
-    /// Directory for one file from each rank: rank-00000, rank-00001, ...
+    /// Write one file from each rank into this directory: rank-00000, rank-00001, ...
     #[arg(long, value_name = "DIR", conflicts_with = "concat")]
     out: Option<String>,
 
-    /// One stream in rank order, into a file or (without one) on standard output; the default.
+    /// Put all parts together in rank order: into FILE, or to standard output without one. This is the default.
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
     concat: Option<String>,
 
-    /// Call files in --out as they were called where they came from.
+    /// Keep the name that each FILE had, in --out, instead of rank-00000, ...
     #[arg(long, requires = "out")]
     keep_names: bool,
 

@@ -25,7 +25,7 @@ Without VERB and --out it is the page of the command itself. The directory for
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct ManualArguments {
-    /// Of which verb.
+    /// The verb; without one, the page of the command itself.
     #[arg(value_name = "VERB", conflicts_with = "out")]
     verb: Option<String>,
 

@@ -27,17 +27,15 @@ Examples:
       both paths, for programs
 
 What is measured:
-  Ranks are processes of this machine. They form one world for each transport,
-  start each iteration together and take their own time, from the call until
-  all that was received has been looked at, a byte of every page, and let go.
-  An iteration takes as long as its slowest rank. Barriers are called in a
-  row, as a loop would. Every rank hands over the same random bytes each time,
-  so that making them is not measured; what is received is memory that the
-  library has got fresh. Some iterations that do not count come first. Without
-  --iterations there are as many as fit into 2 seconds, from 10 to 1000.
-  MEMORY is the most that the largest rank held, its own payload included.
-  GiB/s is what each who receives gets in a second, by the median and with
-  its own part.
+  Ranks are processes of this machine. They meet once for each transport, start
+  each iteration together and take their own time, from the call until all that
+  was received has been looked at, a byte of every page, and freed. An iteration
+  takes as long as its slowest rank. Barriers are called in a row, as a loop
+  would. Every rank hands over the same random bytes each time, so that making
+  them is not measured, and receives into fresh memory. Some iterations that do
+  not count come first. MEMORY is the most that the largest rank held, its own
+  payload included. GiB/s is what each receiving rank gets in a second, its own
+  part included, by the median.
 
   Removing files is not counted: the library does so in the background, and
   the next iteration waits for it.
@@ -96,7 +94,7 @@ pub(super) struct Work {
     )]
     pub(super) operations: Vec<Operation>,
 
-    /// How payloads travel, separated by commas, a world for each; without it `FSGATHER_TRANSPORT`, else
+    /// How payloads travel, separated by commas, each measured with ranks of its own; without it `FSGATHER_TRANSPORT`, else
     /// filesys.
     #[arg(long = "transport", value_name = "LIST", value_delimiter = ',',
           value_parser = one_of::<Transport>())]
@@ -111,7 +109,7 @@ pub(super) struct Work {
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(super) iterations: Option<u32>,
 
-    /// Measure the same as bare system calls too, in turn with ours.
+    /// Measure the same done by bare system calls too, in turn with fsgather.
     #[arg(long)]
     pub(super) floor: bool,
 }

@@ -27,11 +27,11 @@ Examples:
   fsgather demo
       four rank processes classify 1,797 handwritten digits
   fsgather demo -n 8
-      the same with eight; the result is the same as well
+      the same with eight, and the same result
 
 The data set comes with the command (UCI optdigits test set, CC BY 4.0), and
-the classifier gives each digit the label of its nearest neighbours. Payloads
-go through files of a new directory under the system's temporary directory,
+the classifier gives each digit the label of its nearest neighbours. The results
+go through files in a new directory under the system's temporary directory,
 which is removed again.
 
 With --json, standard output carries
@@ -43,7 +43,7 @@ With --json, standard output carries
 #[derive(Args, Debug)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct DemoArguments {
-    /// How many rank processes.
+    /// How many ranks (processes) to start.
     #[arg(short = 'n', long = "ranks", value_name = "N", default_value_t = 4,
           value_parser = clap::value_parser!(u32).range(1..=64))]
     ranks: u32,

@@ -36,8 +36,8 @@ Examples:
 
 Start it as the job will be started, in its place: `srun fsgather doctor` for
 `srun ./evaluate`. Rank 0 prints one report for all: the conclusion first,
-then problems, warnings and notes. Where ranks cannot meet, each prints what
-is wrong; --verbose shows the rest.
+then problems, warnings and notes; --verbose also shows what is right. Where
+ranks cannot meet, each prints what is wrong.
 
 What is tried leaves nothing behind: a few small files and a payload of
 1.5 MiB, which are removed again.
@@ -56,8 +56,8 @@ pub(crate) struct DoctorArguments {
     #[arg(value_name = "DIR")]
     directory: Option<PathBuf>,
 
-    /// How long to wait for other ranks; without it `FSGATHER_JOIN_TIMEOUT`, else 30s, or 3s where a directory is plainly
-    /// not shared.
+    /// How long to wait for other ranks; without it `FSGATHER_JOIN_TIMEOUT`, else 30s, or 3s where a directory cannot be
+    /// shared.
     #[arg(long, value_name = "D", value_parser = positive_duration)]
     timeout: Option<Duration>,
 }

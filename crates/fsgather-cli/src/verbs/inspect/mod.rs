@@ -32,20 +32,19 @@ Examples:
   fsgather inspect /shared/scratch
       gather directories in it: live, stale, finished or unknown, and why
   fsgather inspect --long /shared/scratch
-      the same with a row for each of thousands
+      the same, with a row for each of them
   fsgather inspect --watch --interval 5s /shared/scratch
-      every 5 seconds; beats that change show who is at work
+      every 5 seconds; heartbeats that change show which jobs run
   fsgather inspect --json | jq '.directories[].gather_dirs[] | .state'
       for programs
 
-DIR is a directory that is gathered through, the all_gather_via_filesys in it,
-or one gather directory. Nothing is changed but for a file of a moment's life,
-which tells the server's time. `fsgather clean` removes what is left over.
+DIR is a directory that jobs gather through, the all_gather_via_filesys in it,
+or one gather directory. Nothing is changed; a small file is made and removed at
+once, to learn the file server's time. `fsgather clean` removes leftovers.
 
-Where there are more than 12 things, what more than 5 have in common is one
-line. A terminal that is too narrow is not told, in this order: the number of
-files, the pid, the beginning of names and jobs, ranks, job, owner, age. Through
-a pipe everything is whole.
+Of more than 12 rows, more than 5 that are alike become one line. On a narrow
+terminal these are left out, in this order: the number of files, the pid, the
+beginning of names and jobs, ranks, job, owner, age. A pipe gets everything.
 
 With --json, standard output carries
   {schema_version, directories, errors}; docs/reference/json.md has it all.
@@ -59,7 +58,7 @@ pub(crate) struct InspectArguments {
     #[arg(value_name = "DIR")]
     directories: Vec<PathBuf>,
 
-    /// A row for everything, however much there is; without it, what is alike is one line where there is much.
+    /// Show a row for everything; without it, of many rows those that are alike become one line.
     #[arg(long)]
     long: bool,
 
