@@ -136,8 +136,8 @@ impl fmt::Display for Failure {
             } => write!(
                 f,
                 "ranks are in different commands: {one} in {one_line}, {other} in {other_line}; where a command has \
-                 failed on one rank, its script must not go on to the next (set -e), and what is one \
-                 command although it differs needs a --name"
+                 failed on one rank, its script must not go on to the next (set -e); give commands that \
+                 belong together although they differ the same --name"
             ),
             Self::Signal { name, .. } => write!(f, "ended by {name}"),
         }

@@ -100,7 +100,7 @@ pub(super) fn try_reading(bytes: &[u8]) {
 
 fn decode_bulletin(bytes: &[u8]) -> BulletinBody {
     decode(bytes).unwrap_or_else(|| {
-        tracing::warn!("a bulletin of rank 0 cannot be understood; it is probably of another version of fsgather");
+        tracing::warn!("a message of rank 0 cannot be understood; rank 0 probably runs another version of fsgather");
         BulletinBody::default()
     })
 }
@@ -389,7 +389,7 @@ impl Bulletins {
                     .filter(|body| sender_of(body.nonce) == letter.sender)
                 else {
                     tracing::warn!(
-                        "a letter of rank {} cannot be understood; it is probably of another version of fsgather",
+                        "a message of rank {} cannot be understood; it probably runs another version of fsgather",
                         letter.from
                     );
                     continue;

@@ -105,7 +105,7 @@ fn what_one_host_has_from_elsewhere_is_told() {
         only(&findings, "/shared is on nfs4 from srv:/export").ranks,
         [0, 1]
     );
-    let finding = only(&findings, "hosts have the directory from different places");
+    let finding = only(&findings, "hosts mount the directory from different places");
     assert!(
         finding.text.contains("n2 on ext4 from /dev/sda1"),
         "{finding:?}"
@@ -167,7 +167,7 @@ fn addresses_that_cannot_be_reached_are_named() {
     );
     let findings = with(Vec::new());
     assert_eq!(
-        only(&findings, "no address that means it here").level,
+        only(&findings, "no address by which it is known here").level,
         Level::Warning
     );
 }

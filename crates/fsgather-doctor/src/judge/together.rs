@@ -34,7 +34,7 @@ pub(super) fn unmet(facts: &RankFacts, failure: Option<&Error>, before: &[Findin
     let Some(failure) = failure else {
         return Finding::note(
             Topic::Meeting,
-            "not tried: whoever meets in this directory would not come back",
+            "not tried: a process that uses this directory would hang",
         );
     };
     let message = failure.to_string();
@@ -186,7 +186,7 @@ fn reach(ranks: &[RankFacts], world: &WorldFacts) -> Vec<Finding> {
         };
         if open.is_empty() {
             let tried = if shut.is_empty() {
-                "it has no address that means it here".to_owned()
+                "it has no address by which it is known here".to_owned()
             } else {
                 format!("tried {}", list(&shut))
             };
@@ -397,7 +397,7 @@ fn sources(ranks: &[RankFacts]) -> Vec<Finding> {
     vec![Finding::note(
         Topic::Directory,
         format!(
-            "hosts have the directory from different places: {}",
+            "hosts mount the directory from different places: {}",
             told.join("; ")
         ),
     )]

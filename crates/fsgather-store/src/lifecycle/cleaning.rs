@@ -313,7 +313,7 @@ impl Cleaner<'_> {
             |gather: &SurveyedGather| gather.judgement.removable == Removable::OnceWatched;
         if !self.done.is_stopped && gathers.iter().any(is_in_doubt) {
             let watch = self.surveyor.rules.watch;
-            tracing::info!("watching beats for {}", duration_text(watch));
+            tracing::info!("watching heartbeats for {}", duration_text(watch));
             let on = &mut self.on;
             let watched = retry_budget::sleep(watch, &mut |_| match on(CleaningStep::Watching) {
                 ControlFlow::Continue(()) => Ok(()),

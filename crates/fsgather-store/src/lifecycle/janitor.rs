@@ -416,7 +416,7 @@ impl Work {
         };
         if !self.has_warned {
             self.has_warned = true;
-            tracing::warn!(path = %self.directory.path().display(), %error, "cannot renew the beat");
+            tracing::warn!(path = %self.directory.path().display(), %error, "cannot renew the heartbeat");
         }
         // Creating a file is asked of the server, whatever the client remembers.
         let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;

@@ -476,7 +476,7 @@ impl Source {
                     os_code: error.raw_os_error(),
                     message: format!(
                         "rank {rank} has announced this payload, but it is not there (file system {mount}); \
-                         did something remove it, or is the directory another one there"
+                         something has removed it, or this host sees another directory there"
                     ),
                 },
             ),

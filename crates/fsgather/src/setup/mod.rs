@@ -140,7 +140,7 @@ pub(crate) fn agree_on_transport(
 fn agreed(inner: &GroupState, request: &PathRequest, transport: Transport) -> PathRequest {
     if transport != request.transport {
         tracing::warn!(
-            "FSGATHER_TRANSPORT differs: rank 0 was told {transport}, this rank ({}) {}: {transport} it is on all ranks",
+            "FSGATHER_TRANSPORT differs: rank 0 was told {transport}, this rank ({}) {}; all ranks use {transport}",
             inner.world.rank,
             request.transport
         );
