@@ -8,6 +8,8 @@
     reason = "a check that cannot look has failed"
 )]
 
+#[path = "architecture/documentation.rs"]
+mod documentation;
 #[path = "architecture/promises.rs"]
 mod promises;
 #[path = "architecture/public_face.rs"]
@@ -15,15 +17,10 @@ mod public_face;
 #[path = "architecture/source.rs"]
 mod source;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt::Write,
-    fs,
-};
+use std::{collections::BTreeSet, fmt::Write, fs};
 
 use cargo_metadata::{DependencyKind, MetadataCommand, Package};
 
-use promises::{TestName, names_of_promises, names_with_file};
 use source::{SourceFile, all_files, functions, lines_with, root, rust_files};
 
 /// The only crate that talks to the terminal and decides how the process ends.
@@ -497,45 +494,6 @@ fn no_package_registry_is_named() {
 }
 
 #[test]
-fn tests_that_the_documentation_names_exist() {
-    let mut known: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for file in rust_files() {
-        let names = functions(&file.code()).map(str::to_owned).collect();
-        known.insert(file.path, names);
-    }
-    let exists = |name: &TestName| {
-        known.iter().any(|(path, functions)| {
-            let in_file = name
-                .file
-                .as_ref()
-                .is_none_or(|file| path == file || path.ends_with(&format!("/{file}")));
-            in_file && functions.contains(&name.function)
-        })
-    };
-    let mut wrong = String::new();
-    for page in all_files() {
-        let is_page = page.path.starts_with("docs/")
-            && std::path::Path::new(&page.path).extension() == Some("md".as_ref());
-        if !is_page {
-            continue;
-        }
-        let mut names = names_with_file(&page.text);
-        if page.path.starts_with("docs/design/") {
-            names.extend(names_of_promises(&page.text));
-        }
-        for name in names.iter().filter(|name| !exists(name)) {
-            let file = name.file.as_deref().unwrap_or("any file");
-            let function = match name.function.as_str() {
-                "" => "a promise without a test",
-                function => function,
-            };
-            let _ = writeln!(wrong, "{}: {function} in {file}", page.path);
-        }
-    }
-    assert!(wrong.is_empty(), "no such functions:\n{wrong}");
-}
-
-#[test]
 fn checks_see_code_and_nothing_else() {
     let file = SourceFile {
         path: "crates/fsgather-core/src/a.rs".into(),
@@ -555,7 +513,7 @@ fn checks_see_code_and_nothing_else() {
     assert_eq!(lines_with(&file.shipped_code(), "println!"), [4, 7]);
     assert_eq!(lines_with(&file.code(), "unsafe"), [0_usize; 0]);
     let code = file.code();
-    assert_eq!(functions(&code).collect::<Vec<_>>(), ["one_test", "after"]);
+    assert_eq!(functions(&code), ["tests::one_test", "after"]);
 }
 
 #[test]

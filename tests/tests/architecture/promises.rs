@@ -1,12 +1,45 @@
 //! Reads what the documentation says about tests: [`TestName`].
 
+use super::source::SourceFile;
+
 /// The name of a test as the documentation gives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TestName {
-    /// The end of the path of the file that holds it, if one was named.
-    pub(crate) file: Option<String>,
+    /// Where it is said to be; a name that does not say it is where the one before it is.
+    pub(crate) place: Place,
     /// The function; anything else between the backticks, when it was no name.
     pub(crate) function: String,
+}
+
+/// Where a test is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// In a file, by the end of its path.
+    File(String),
+    /// In a module, by the end of its path: `writer::tests`.
+    Module(String),
+    /// It is not said, also not before.
+    Unsaid,
+}
+
+impl TestName {
+    /// Whether one of `functions`, which are those of `file` with their modules there, is this one.
+    pub(crate) fn is_in(&self, file: &SourceFile, functions: &[String]) -> bool {
+        let (place, path) = match &self.place {
+            Place::File(end) => (ends_with(&file.path, '/', end), self.function.clone()),
+            Place::Module(end) => (true, format!("{end}::{}", self.function)),
+            Place::Unsaid => return false,
+        };
+        let modules = file.modules();
+        let is_this = |function: &String| ends_with(&format!("{modules}::{function}"), ':', &path);
+        place && functions.iter().any(is_this)
+    }
+}
+
+/// Whether whole parts of `path`, which `separator` separates, are its `end`.
+pub(crate) fn ends_with(path: &str, separator: char, end: &str) -> bool {
+    let rest = path.strip_suffix(end);
+    rest.is_some_and(|rest| rest.is_empty() || rest.ends_with(separator))
 }
 
 /// All names of the form `` `file.rs::function` ``.
@@ -17,7 +50,7 @@ pub(crate) fn names_with_file(page: &str) -> Vec<TestName> {
         .filter_map(|span| {
             let (file, function) = span.split_once(".rs::")?;
             Some(TestName {
-                file: Some(format!("{file}.rs")),
+                place: Place::File(format!("{file}.rs")),
                 function: function.into(),
             })
         })
@@ -49,7 +82,7 @@ pub(crate) fn names_of_promises(page: &str) -> Vec<TestName> {
             } else {
                 None
             };
-            names.extend(spans(&rest[..end.unwrap_or(rest.len())]).map(test_name));
+            names.extend(test_names(&rest[..end.unwrap_or(rest.len())]));
         }
     }
     names
@@ -65,9 +98,9 @@ fn names_in_tables(page: &str) -> Vec<TestName> {
         } else if let Some(column) = column {
             let cell: &str = cells.get(column).copied().unwrap_or_default();
             if cell.is_empty() {
-                names.push(test_name(cell));
+                names.push(test_name(cell, Place::Unsaid));
             }
-            names.extend(spans(cell).map(test_name));
+            names.extend(test_names(cell));
         } else {
             column = cells
                 .iter()
@@ -77,14 +110,23 @@ fn names_in_tables(page: &str) -> Vec<TestName> {
     names
 }
 
-fn test_name(span: &str) -> TestName {
-    let (file, function) = match span.rsplit_once("::") {
-        Some((file, function)) if has_extension(file) => (Some(file.into()), function),
-        Some((_, function)) => (None, function),
-        None => (None, span),
+fn test_names(text: &str) -> Vec<TestName> {
+    let mut names: Vec<TestName> = Vec::new();
+    for span in spans(text) {
+        let before = names.last().map(|name| name.place.clone());
+        names.push(test_name(span, before.unwrap_or(Place::Unsaid)));
+    }
+    names
+}
+
+fn test_name(span: &str, before: Place) -> TestName {
+    let (place, function) = match span.rsplit_once("::") {
+        Some((file, function)) if has_extension(file) => (Place::File(file.into()), function),
+        Some((module, function)) => (Place::Module(module.into()), function),
+        None => (before, span),
     };
     TestName {
-        file,
+        place,
         function: function.into(),
     }
 }
@@ -135,10 +177,34 @@ fn names_are_found_after_the_label_only() {
     let expected = ["epochs_count_up", "no_two", "third", "fourth"];
     assert_eq!(functions(page), expected);
     let third = TestName {
-        file: Some("x.rs".into()),
+        place: Place::File("x.rs".into()),
         function: "third".into(),
     };
     assert_eq!(names_with_file(page), [third]);
+}
+
+#[test]
+fn a_test_is_found_under_its_whole_path_only() {
+    let file = SourceFile {
+        path: "crates/fsgather-store/src/payload/writer_tests.rs".into(),
+        text: String::new(),
+    };
+    let functions = ["one".to_owned(), "inner::two".to_owned()];
+    let is_there = |page: &str| -> Vec<bool> {
+        let names = test_names(page).into_iter();
+        names.map(|name| name.is_in(&file, &functions)).collect()
+    };
+    assert_eq!(is_there("`writer::tests::one`, `inner::two`"), [true; 2]);
+    assert_eq!(is_there("`payload::writer::tests::one`"), [true]);
+    assert_eq!(is_there("`writer_tests.rs::one`, `two`"), [true; 2]);
+    assert_eq!(
+        is_there("`one`, `writer::one`, `ter::tests::one`"),
+        [false; 3]
+    );
+    assert_eq!(
+        is_there("`tests.rs::one`, `writer::tests::two`"),
+        [false; 2]
+    );
 }
 
 #[test]

@@ -85,6 +85,22 @@ impl SourceFile {
         (!stem.ends_with("tests")).then_some(name)
     }
 
+    /// The modules that this file stands for, after the name of its package: `fsgather-store::payload::writer::tests`.
+    pub(crate) fn modules(&self) -> String {
+        let path = self.path.strip_prefix("crates/").unwrap_or(&self.path);
+        let path = path.strip_suffix(".rs").unwrap_or(path);
+        let mut names: Vec<&str> = path
+            .split('/')
+            .filter(|name| !["src", "lib", "main", "mod"].contains(name))
+            .collect();
+        // Long unit tests lie in a file beside what they test.
+        if let Some(tested) = names.last().and_then(|last| last.strip_suffix("_tests")) {
+            names.pop();
+            names.extend([tested, "tests"]);
+        }
+        names.join("::")
+    }
+
     /// The text with comments and the contents of literals blanked out; lines stay where they are.
     pub(crate) fn code(&self) -> String {
         let mut code: Vec<char> = self.text.chars().collect();
@@ -135,15 +151,45 @@ pub(crate) fn lines_with(code: &str, word: &str) -> Vec<usize> {
         .collect()
 }
 
-/// The names of all functions that are defined in `code`.
-pub(crate) fn functions(code: &str) -> impl Iterator<Item = &str> {
-    let mut words = code.split_whitespace();
-    std::iter::from_fn(move || {
-        words.by_ref().find(|word| *word == "fn")?;
-        let name = words.next()?;
-        name.split(|c: char| !(c.is_alphanumeric() || c == '_'))
-            .next()
-    })
+/// The names of all functions that are defined in `code`, after those of the modules around them there:
+/// `tests::one_test`.
+pub(crate) fn functions(code: &str) -> Vec<String> {
+    let mut functions = Vec::new();
+    // Each with the number of braces that are open within it.
+    let mut modules: Vec<(&str, usize)> = Vec::new();
+    let (mut keyword, mut begun, mut depth) = ("", None, 0_usize);
+    let in_identifier = |c: char| c.is_alphanumeric() || c == '_';
+    for piece in code.split_inclusive(|c| !in_identifier(c)) {
+        let word = piece.trim_end_matches(|c| !in_identifier(c));
+        match keyword {
+            "fn" if !word.is_empty() => {
+                let around = modules.iter().map(|(name, _)| *name);
+                let path: Vec<&str> = around.chain([word]).collect();
+                functions.push(path.join("::"));
+            }
+            "mod" if !word.is_empty() => begun = Some(word),
+            _ => {}
+        }
+        match &piece[word.len()..] {
+            "{" => {
+                depth += 1;
+                modules.extend(begun.take().map(|name| (name, depth)));
+            }
+            "}" => {
+                modules.pop_if(|(_, inner)| *inner == depth);
+                depth = depth.saturating_sub(1);
+            }
+            ";" => begun = None,
+            _ => {}
+        }
+        let goes_on = piece.ends_with(char::is_whitespace);
+        keyword = match (goes_on, word) {
+            (true, "") => keyword,
+            (true, word) => word,
+            (false, _) => "",
+        };
+    }
+    functions
 }
 
 /// Where a comment or literal that begins at `at` ends; `at` itself when none does.

@@ -1,0 +1,89 @@
+//! Compares the pages below `docs/` with the sources: the tests and the files that they name exist.
+
+use std::{fmt::Write, path::Path};
+
+use super::{
+    promises::{Place, TestName, ends_with, names_of_promises, names_with_file},
+    source::{SourceFile, all_files, functions, root, rust_files},
+};
+
+/// The pages below `docs/`.
+fn pages() -> Vec<SourceFile> {
+    let mut pages = all_files();
+    pages.retain(|page| {
+        let is_page = Path::new(&page.path).extension() == Some("md".as_ref());
+        is_page && page.path.starts_with("docs/")
+    });
+    pages
+}
+
+#[test]
+fn tests_that_the_documentation_names_exist() {
+    let known: Vec<(SourceFile, Vec<String>)> = rust_files()
+        .into_iter()
+        .map(|file| {
+            let functions = functions(&file.code());
+            (file, functions)
+        })
+        .collect();
+    let exists = |name: &TestName| known.iter().any(|(file, all)| name.is_in(file, all));
+    let mut wrong = String::new();
+    for page in pages() {
+        let mut names = names_with_file(&page.text);
+        if page.path.starts_with("docs/design/") {
+            names.extend(names_of_promises(&page.text));
+        }
+        for TestName { place, function } in names.iter().filter(|name| !exists(name)) {
+            let function = match function.as_str() {
+                "" => "a promise without a test",
+                function => function,
+            };
+            let _ = match place {
+                Place::File(place) | Place::Module(place) => {
+                    writeln!(wrong, "{}: {function} in {place}", page.path)
+                }
+                Place::Unsaid => writeln!(wrong, "{}: {function}: say where", page.path),
+            };
+        }
+    }
+    assert!(wrong.is_empty(), "no such functions:\n{wrong}");
+}
+
+#[test]
+fn files_that_the_documentation_names_exist() {
+    let sources = rust_files();
+    let mut wrong = String::new();
+    for page in pages() {
+        let is_about_code = ["docs/design/", "docs/adr/", "docs/architecture.md"]
+            .iter()
+            .any(|start| page.path.starts_with(start));
+        for path in named_paths(&page.text) {
+            let is_whole = ["crates/", "tests/", "scripts/"]
+                .iter()
+                .any(|start| path.starts_with(start));
+            let is_source = Path::new(path).extension() == Some("rs".as_ref());
+            let within = format!("/{path}/");
+            let exists = if is_whole {
+                root().join(path).exists()
+            } else if is_about_code && is_source {
+                sources.iter().any(|file| ends_with(&file.path, '/', path))
+            } else if is_about_code && path.contains("/src") {
+                sources.iter().any(|file| file.path.contains(&within))
+            } else {
+                true
+            };
+            if !exists {
+                let _ = writeln!(wrong, "{}: {path}", page.path);
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "no such files:\n{wrong}");
+}
+
+/// What in a page may be paths, without what follows a colon.
+fn named_paths(page: &str) -> impl Iterator<Item = &str> {
+    let ends = |c: char| c.is_whitespace() || "`()[]<>|,;\"'".contains(c);
+    page.split(ends)
+        .filter_map(|word| word.split(':').next())
+        .map(|word| word.trim_end_matches(['.', '/']))
+}
