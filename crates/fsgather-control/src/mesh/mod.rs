@@ -11,7 +11,7 @@
 //! A *link* is one TCP connection from one rank to another, for transfers that the first one begins. It is
 //! authenticated and encrypted like connections of the control plane, unless it does not leave the host. One transfer at a time goes over it; when that ended well the link is kept for the
 //! next one, else it is closed. So a transfer that stalls or fails is no other's business, and what a
-//! receiver does not want yet stays with its sender. `docs/design/wire-protocol.md` has the bytes.
+//! receiver does not want yet stays with its sender. `docs/design/links.md` has the bytes.
 //!
 //! # Threads
 //!
