@@ -13,20 +13,17 @@ const HEAD: &str = "\
 
 This page is generated from the tables in the code. To write it anew: `UPDATE_DOCS=1 cargo test -p fsgather-config page`.
 
-What an argument says wins over what a variable says; a variable of ours wins over an older one of the Python
-original, and that over what the launcher says. Variables are read when the first communicator is made. One with
-an empty value counts as not set. A value that cannot be understood is an error that names the variable, the text
-and an example of a right one; a name that begins with `FSGATHER_` and is not known is a warning that names the
-nearest known one.
+An argument wins over a variable; a variable of ours over an older one of the Python original, and that over what the launcher says. Variables
+are read when the first communicator is made; an empty one counts as not set. A value that cannot be understood is an error with an example of
+a right one, an unknown name that begins with `FSGATHER_` a warning with the nearest known one.
 
-- A duration is a number with a unit, such as `30s`, `5m`, `2h` or `1h 30m`. A bare number is refused, and so is 0.
+- A duration is a number with a unit, such as `30s`, `5m`, `2h` or `1h 30m`, above 0.
 - A size is a number of bytes, or a number with a unit, such as `4096`, `64KiB` or `1GiB`.
 - Of the older variables the switches (`MDETR_...`) count only with the exact value `1`.
 - `FSGATHER_PATCH` ([which functions of existing jobs are replaced](../guide/switching.md)) and `FSGATHER_PICKLE` ([`0` refuses
   pickles, `1` allows them where strangers could have joined](../guide/python.md#trust)) belong to Python programs.
 
-`fsgather doctor --verbose` shows what holds for each variable below and who has said so; with `FSGATHER_LOG=debug` so does
-every program that makes a communicator.
+`fsgather doctor --verbose`, and any program with `FSGATHER_LOG=debug`, shows what holds for each variable and who has said so.
 
 ## Variables
 
@@ -37,8 +34,8 @@ every program that makes a communicator.
 const LAUNCHERS: &str = "
 ## What launchers set
 
-Without arguments a rank finds out who it is from the first of these that sets both a rank and a world size. One
-that sets only half is ignored; it is an error when there is no other and it speaks of more than one rank.
+Without arguments a rank finds out who it is from the first of these that sets both rank and world size. One that sets half is ignored, or an
+error where there is no other and it speaks of more than one rank.
 
 | launcher | rank | world size | local rank | local size |
 |---|---|---|---|---|
