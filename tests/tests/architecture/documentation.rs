@@ -1,6 +1,6 @@
 //! Compares the pages below `docs/` with the sources: the tests and the files that they name exist.
 
-use std::{fmt::Write, path::Path};
+use std::{collections::BTreeSet, fmt::Write, path::Path};
 
 use super::{
     promises::{Place, TestName, ends_with, names_of_promises, names_with_file},
@@ -80,10 +80,36 @@ fn files_that_the_documentation_names_exist() {
     assert!(wrong.is_empty(), "no such files:\n{wrong}");
 }
 
+#[test]
+fn functions_of_types_that_the_documentation_names_exist() {
+    let known: BTreeSet<String> = rust_files()
+        .iter()
+        .flat_map(|file| functions(&file.code()))
+        .filter_map(|path| Some(path.rsplit("::").next()?.to_owned()))
+        .collect();
+    let mut wrong = String::new();
+    for page in pages() {
+        for word in named_words(&page.text) {
+            let Some((of, function)) = word.split_once("::") else {
+                continue;
+            };
+            let is_method =
+                of.starts_with(char::is_uppercase) && function.starts_with(char::is_lowercase);
+            if is_method && !known.contains(function) {
+                let _ = writeln!(wrong, "{}: {word}", page.path);
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "no such functions:\n{wrong}");
+}
+
 /// What in a page may be paths, without what follows a colon.
 fn named_paths(page: &str) -> impl Iterator<Item = &str> {
-    let ends = |c: char| c.is_whitespace() || "`()[]<>|,;\"'".contains(c);
-    page.split(ends)
+    named_words(page)
         .filter_map(|word| word.split(':').next())
         .map(|word| word.trim_end_matches(['.', '/']))
+}
+
+fn named_words(page: &str) -> impl Iterator<Item = &str> {
+    page.split(|c: char| c.is_whitespace() || "`()[]<>|,;\"'".contains(c))
 }
