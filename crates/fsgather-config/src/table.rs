@@ -30,9 +30,9 @@ macro_rules! settings_table {
             directory: Option<PathBuf> {
                 variable {
                     DIR = "FSGATHER_DIR" or EXP_DIR:
-                    "The directory in which `all_gather_via_filesys/` is made, for meeting and for payloads. One that is not named is done without where it cannot be used, unless `FSGATHER_TRANSPORT` is `filesys`." [
+                    "The directory in which `all_gather_via_filesys/` is made, for meeting and for payloads. One that nobody has named is done without where it cannot be used, unless `FSGATHER_TRANSPORT` is `filesys`." [
                         "a path",
-                        "`/tmp/fsgather-<uid>` when the launcher says that all ranks are on one host, else the working directory; ranks that a program's own channel introduces, as torch's do, use the former where they see the same mounts, and none elsewhere"
+                        "`/tmp/fsgather-<uid>` when the launcher says that all ranks are on one host, else the working directory; for ranks that a program's own channel introduces the former where they see the same mounts, else none"
                     ]
                 }
                 help { "the directory, if no --dir is given; else EXP_DIR" }
@@ -42,7 +42,7 @@ macro_rules! settings_table {
             dir_mode: DirMode {
                 variable {
                     DIR_MODE = "FSGATHER_DIR_MODE":
-                    "The mode of gather directories. With `0750` and `0770` the group of the directory that they are made in may read them, with `0770` also remove what is in them; nobody else can change a file. `any` is for file systems without modes of their own, such as SMB and vfat: whoever can read what lies there can join the job and read its data."
+                    "The mode of gather directories. With `0750` the group of the directory above may read what is in them, with `0770` also remove it; nobody else can change a file. `any` is for file systems without modes, such as SMB and vfat: whoever can read there can join the job and read its data."
                 }
                 help {}
                 value { default DirMode::PRIVATE, such as "0770" }
@@ -51,7 +51,7 @@ macro_rules! settings_table {
             transport: Transport {
                 variable {
                     TRANSPORT = "FSGATHER_TRANSPORT" or MDETR_FILESYS_REDUCE MDETR_CPU_REDUCE:
-                    "The way payloads take. With `auto` they go through files where there is a directory that can be used and has room, and through memory elsewhere; `MDETR_FILESYS_REDUCE=1` means `filesys`, `MDETR_CPU_REDUCE=1` means `memory`."
+                    "The way payloads take; with `auto` through files where a directory can be used and has room, else through memory. `MDETR_FILESYS_REDUCE=1` means `filesys`, `MDETR_CPU_REDUCE=1` means `memory`."
                 }
                 help { "how payloads travel: auto, filesys or memory" }
                 value { default Transport::Auto, such as "filesys", else read::old_transport }
@@ -60,7 +60,7 @@ macro_rules! settings_table {
             root_only: bool {
                 variable {
                     ROOT_ONLY = "FSGATHER_ROOT_ONLY" or MDETR_FILESYS_REDUCE_RANK_0_ONLY:
-                    "With `1` the function `all_gather` returns the list on rank 0 only and an empty one elsewhere; the methods of a communicator are not affected."
+                    "With `1` the function `all_gather` returns an empty list on all ranks but 0; the methods of a communicator are not affected."
                 }
                 help {}
                 value { default false, such as "1", else read::old_root_only }
@@ -69,7 +69,7 @@ macro_rules! settings_table {
             control: Control {
                 variable {
                     CONTROL = "FSGATHER_CONTROL":
-                    "How ranks talk to each other: over TCP, or by marker files in the shared directory; with `auto` over TCP, unless a rank cannot reach rank 0. Rank 0's setting counts for all."
+                    "How ranks talk: over TCP, or by marker files in the shared directory; with `auto` over TCP, unless a rank cannot reach rank 0. Rank 0's setting counts."
                 }
                 help { "how ranks talk: auto, tcp or markers" }
                 value { default Control::Auto, such as "tcp" }
@@ -79,7 +79,7 @@ macro_rules! settings_table {
             rendezvous: Option<RendezvousSetting> {
                 variable {
                     RENDEZVOUS = "FSGATHER_RENDEZVOUS":
-                    "Where ranks meet. At a loopback address, or `localhost`, nobody from another host can. `ray:`, `dask:`, `spark:`, `jax:`, `mpi4py:` or the name of a package's own has the engine that has started a Python program introduce them." ["the directory of `FSGATHER_DIR`"]
+                    "Where ranks meet; at a loopback address, or `localhost`, those of one host only. With `ray:`, `dask:`, `spark:`, `jax:`, `mpi4py:` or a package's own name the engine that has started a Python program introduces them." ["the directory of `FSGATHER_DIR`"]
                 }
                 help { "where ranks meet, if not in the directory" }
                 value { default None, such as "tcp://node1:60001", show show::rendezvous }
@@ -101,12 +101,12 @@ macro_rules! settings_table {
             secret: Option<SecretSetting> {
                 variable {
                     SECRET = "FSGATHER_SECRET":
-                    "What a process must know to join, wherever ranks meet; in a directory besides what rank 0 draws. Ranks that were given different ones are told so." [
+                    "What a process must know to join; in a directory besides what rank 0 draws. Ranks that were given different ones are told so." [
                         "32 random bytes in hexadecimal or base64",
                         "none; at an address it is derived from the job then"
                     ];
                     SECRET_FILE = "FSGATHER_SECRET_FILE":
-                    "A file that holds the secret, of this user or root and closed to others, as by mode `0600`; it counts when `FSGATHER_SECRET` is not set." [
+                    "A file that holds the secret, of this user or root and closed to others (mode `0600`); `FSGATHER_SECRET` wins." [
                         "a path",
                         "none"
                     ]
@@ -118,7 +118,7 @@ macro_rules! settings_table {
             encrypt: bool {
                 variable {
                     ENCRYPT = "FSGATHER_ENCRYPT":
-                    "What goes over connections between hosts is always encrypted. With `1` nothing takes another way over a network either: messages do not move to marker files, `auto` puts no payloads into files that are not on a local disk, and `markers` and `filesys` are refused there."
+                    "Connections between hosts are always encrypted. With `1` nothing takes another way over a network: messages do not move to marker files, `auto` puts payloads into files on local disks only, and `markers` and `filesys` are refused elsewhere."
                 }
                 help {}
                 value { default false, such as "1" }
@@ -222,7 +222,7 @@ macro_rules! settings_table {
             compression: CompressionSetting {
                 variable {
                     COMPRESS = "FSGATHER_COMPRESS":
-                    "How payload files of this rank are compressed, for file systems on which bytes are dear; `zstd` means `zstd:3`. Small payloads that make no file are not. It needs the cargo feature `lz4` or `zstd`, on all ranks, which the command-line tool has."
+                    "How payload files of this rank are compressed; `zstd` means `zstd:3`. All ranks need the cargo feature `lz4` or `zstd`, which the command has."
                 }
                 help {}
                 value { default CompressionSetting::None, such as "zstd:3" }
@@ -232,7 +232,7 @@ macro_rules! settings_table {
             log: String {
                 variable {
                     LOG = "FSGATHER_LOG":
-                    "What the command-line tool says on standard error, and Python programs that have set up no logging. Where more than warnings is asked for, with the time; `debug` says of each call how long it took, who came last, and how long that was waited for. `-q` and `-v` go before it, but those of `fsgather run` do not go before what its ranks find in this."
+                    "What the command says on standard error, and Python programs that have set up no logging; beyond warnings with the time. `debug` says of each call how long it took, who came last, and how long that was waited for. `-q` and `-v` win, but those of `fsgather run` not over what its ranks find in this."
                 }
                 help { "what is said of the work, such as info; see -v" }
                 value { default "warn".to_owned(), such as "fsgather=debug" }
@@ -241,7 +241,7 @@ macro_rules! settings_table {
             progress: ShowProgress {
                 variable {
                     PROGRESS = "FSGATHER_PROGRESS":
-                    "Whether long work of the command-line tool shows how far it has come: by a line that changes on a terminal, of all ranks together under `fsgather run`; elsewhere `fsgather gather` says a line after a second and every 30 seconds on the rank that receives, rank 0 if all do."
+                    "Whether long work of the command shows how far it has come: by a line that changes on a terminal, of all ranks under `fsgather run`; elsewhere `fsgather gather` says a line after a second and every 30 seconds, on the rank that receives."
                 }
                 help { "`off`: shows no progress" }
                 value { default ShowProgress::Auto, such as "off" }
