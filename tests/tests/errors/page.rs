@@ -1,7 +1,7 @@
 //! `docs/reference/errors.md`, as far as tests can compare it with what ranks say: [`confirm`].
 //!
 //! A section is headed by the name of a variant of `fsgather::Error` and says its exit code. Each text in it
-//! stands in a block of its own, after a comment that names the test which provokes it. What varies is written
+//! stands in a block of its own, which begins with the name of the test that provokes it. What varies is written
 //! in angle brackets.
 
 use std::{collections::BTreeSet, fmt::Write as _, sync::OnceLock};
@@ -21,7 +21,7 @@ const PAGE: &str = include_str!("../../../docs/reference/errors.md");
 pub(crate) fn entries() -> &'static [Entry] {
     static ENTRIES: OnceLock<Vec<Entry>> = OnceLock::new();
     ENTRIES.get_or_init(|| {
-        let (mut kind, mut code, mut test) = (String::new(), String::new(), None);
+        let (mut kind, mut code) = (String::new(), String::new());
         let mut entries = Vec::new();
         let mut lines = PAGE.lines();
         while let Some(line) = lines.next() {
@@ -30,12 +30,10 @@ pub(crate) fn entries() -> &'static [Entry] {
                 code.clear();
             } else if let Some(rest) = line.strip_prefix("Exit code: ") {
                 code = rest.chars().take_while(char::is_ascii_digit).collect();
-            } else if let Some(name) = line.strip_prefix("<!-- test: ") {
-                test = name.strip_suffix(" -->").map(str::to_owned);
-            } else if line == "```text" {
+            } else if let Some(test) = line.strip_prefix("```text ") {
                 let block: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
                 entries.push(Entry {
-                    test: test.take().expect("a comment before each text"),
+                    test: test.to_owned(),
                     kind: kind.clone(),
                     code: code.clone(),
                     text: block.join(" "),
