@@ -2,7 +2,17 @@
 
 mod common;
 
+use std::{
+    fs,
+    future::Future,
+    pin::Pin,
+    process,
+    task::{Context, Poll, Waker},
+    thread,
+};
+
 use common::{PEER_FAILED, Stage, World, assert_nothing_left, everybody, name_of, payloads, place};
+use fsgather::Communicator;
 
 const EXECUTORS: [&str; 3] = ["current", "multi", "pollster"];
 
@@ -38,6 +48,63 @@ fn a_future_that_is_dropped_half_way_neither_blocks_nor_leaves_anything() {
         stage.succeed(everybody(2));
         assert_nothing_left(place.path());
     }
+}
+
+#[test]
+fn one_thread_waits_for_all_calls_that_are_awaited() {
+    let place = place();
+    let mut stage = Stage::new();
+    stage.start_all(&World::new(2, place.path()), |rank| match rank {
+        0 => "join await_many:50 at:done close".into(),
+        _ => "join at:late await_many:50 close".into(),
+    });
+    stage.wait_at([1], "late");
+    stage.wait_at([0], "awaiting");
+    assert_eq!(waiting_threads(stage.pid(0)), 1);
+    stage.go_all([0, 1]);
+    stage.wait_at([1], "awaiting");
+    stage.go_all([1]);
+    stage.wait_at([0], "done");
+    let process = stage.pid(0);
+    stage.wait_until("the thread to end", || waiting_threads(process) == 0);
+    stage.go_all([0]);
+    stage.succeed(everybody(2));
+}
+
+#[test]
+fn ranks_that_are_threads_have_one_thread_each_that_waits() {
+    let act = |rank: Communicator| {
+        let start = |call: u32| rank.start_all_gather(&call).unwrap();
+        let mut pending: Vec<_> = (0..50).map(start).collect();
+        let mut context = Context::from_waker(Waker::noop());
+        let mut polled = Vec::new();
+        for call in &mut pending {
+            polled.push(Pin::new(call).poll(&mut context));
+            assert!(waiting_threads(process::id()) <= 2);
+        }
+        for (call, (pending, polled)) in (0..).zip(pending.into_iter().zip(polled)) {
+            let result = match polled {
+                Poll::Ready(result) => result,
+                Poll::Pending => pollster::block_on(pending),
+            };
+            assert_eq!(result, Ok(vec![call; 2]));
+        }
+    };
+    thread::scope(|scope| {
+        for rank in Communicator::threads(2).unwrap() {
+            scope.spawn(move || act(rank));
+        }
+    });
+}
+
+/// How many threads of a process wait for calls that are awaited.
+fn waiting_threads(process: u32) -> usize {
+    let threads = fs::read_dir(format!("/proc/{process}/task"));
+    let names = threads
+        .into_iter()
+        .flatten()
+        .filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("comm")).ok());
+    names.filter(|name| name.trim() == "fsgather-await").count()
 }
 
 #[test]

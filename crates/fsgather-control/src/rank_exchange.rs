@@ -10,8 +10,8 @@ use std::{
 };
 
 use fsgather_core::{
-    Call, ChannelId, Contribution, Departure, Error, Exchange, Interrupt, Operation, Peer, Phase,
-    Rank, ReclaimSink, Round, Site, Ticket, Verdict, WorldSize, lock,
+    Call, ChannelId, Contribution, Departure, Error, Exchange, Interrupt, IsDecided, Operation,
+    Peer, Phase, Rank, ReclaimSink, Round, Site, Ticket, Verdict, WorldSize, lock,
 };
 
 use crate::{
@@ -370,6 +370,20 @@ impl<D: Carrier> Exchange for RankExchange<D> {
             Some(Err(failure)) => Err(self.tell(failure)),
             None if limit.is_some() => Ok(None),
             None => Err(Error::closed()),
+        }
+    }
+
+    fn watch(&self, is_over: &mut dyn FnMut(&IsDecided<'_>) -> bool) {
+        let mut is_over = |member: &Member| {
+            let has_ended = self.check().is_err();
+            is_over(&|step| has_ended || member.has_verdict(step))
+        };
+        self.wait_until(None, |member| is_over(member).then_some(()));
+    }
+
+    fn wake(&self) {
+        if self.check().is_ok() {
+            self.carrier().act(|_, _| ());
         }
     }
 

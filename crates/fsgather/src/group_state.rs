@@ -16,6 +16,8 @@ use fsgather_core::{
 use fsgather_store::PayloadId;
 use uuid::Uuid;
 
+#[cfg(feature = "async")]
+use crate::call::driver::Driver;
 use crate::{
     call::{blocking, open_calls::OpenCalls},
     payload::{
@@ -42,6 +44,9 @@ pub(crate) struct GroupState {
     ended: AtomicBool,
     /// Calls of which something is still to be had.
     pub(crate) open_calls: OpenCalls,
+    /// Calls that are awaited.
+    #[cfg(feature = "async")]
+    pub(crate) driver: Driver,
     /// How often a group was made of each list of members.
     lists: Mutex<BTreeMap<Vec<Rank>, u64>>,
 }
@@ -58,6 +63,8 @@ impl GroupState {
             is_world: true,
             ended: AtomicBool::new(false),
             open_calls: OpenCalls::default(),
+            #[cfg(feature = "async")]
+            driver: Driver::default(),
             lists: Mutex::default(),
         });
         let weak = Arc::downgrade(&inner.world);
@@ -158,6 +165,8 @@ impl GroupState {
             is_world: false,
             ended: AtomicBool::new(false),
             open_calls: OpenCalls::default(),
+            #[cfg(feature = "async")]
+            driver: Driver::default(),
             lists: Mutex::default(),
         }))
     }

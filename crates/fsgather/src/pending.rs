@@ -15,7 +15,7 @@ use crate::call::{
     blocking::step_aside,
     open_call::OpenCall,
     open_calls::Open,
-    started::{ReceivedParts, StartedCall},
+    started::{Decision, ReceivedParts, StartedCall},
 };
 
 /// Reads what a call has brought.
@@ -105,12 +105,48 @@ impl<R> Pending<R> {
     }
 
     fn look(&mut self, limit: Option<Duration>) -> Result<Option<R>, Error> {
-        let mut state = self.state.take().ok_or_else(taken)?;
-        let Some(received) = state.started.receive(limit)? else {
-            self.state = Some(state);
+        let decided = self.decide(limit)?;
+        decided.map(DecidedCall::read).transpose()
+    }
+
+    /// The call, unless its result has been handed out.
+    #[cfg(feature = "async")]
+    pub(crate) fn started(&self) -> Result<&StartedCall<'static>, Error> {
+        let call = self.state.as_ref();
+        call.map(|call| &call.started).ok_or_else(taken)
+    }
+
+    /// Waits for the verdict, for `limit` at most.
+    pub(crate) fn decide(
+        &mut self,
+        limit: Option<Duration>,
+    ) -> Result<Option<DecidedCall<R>>, Error> {
+        let mut call = self.state.take().ok_or_else(taken)?;
+        let Some(decision) = call.started.decide(limit)? else {
+            self.state = Some(call);
             return Ok(None);
         };
-        (state.finish)(&state.started, received).map(Some)
+        Ok(Some(DecidedCall { call, decision }))
+    }
+}
+
+/// A call that has been decided, and what it brings is still to be read.
+pub(crate) struct DecidedCall<R> {
+    call: UntakenCall<R>,
+    decision: Decision,
+}
+
+impl<R> DecidedCall<R> {
+    /// Whether all that it brings is in this process's memory.
+    #[cfg(feature = "async")]
+    pub(crate) fn is_here(&self) -> bool {
+        self.decision.is_here()
+    }
+
+    /// Reads what it brings.
+    pub(crate) fn read(mut self) -> Result<R, Error> {
+        let received = self.call.started.follow(self.decision)?;
+        (self.call.finish)(&self.call.started, received)
     }
 }
 
@@ -140,7 +176,7 @@ impl<R> fmt::Debug for Pending<R> {
 
 /// Waits as [`Pending::wait`] does, without blocking the executor.
 ///
-/// Any executor will do: while it is awaited, a thread of its own waits for the call. Dropping the future
+/// Any executor will do: one thread waits for all calls of a communicator that are awaited. Dropping the future
 /// neither blocks nor fails anybody; what it would have brought is given up. Starting a call does block while
 /// this rank's part is published, which a current-thread tokio runtime has to leave to another thread.
 ///
@@ -168,14 +204,11 @@ impl<R: Send + 'static> Future for Pending<R> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if self.awaited.is_none() {
-            let mut call = Self {
-                state: Some(self.state.take().ok_or_else(taken)?),
+            let state = self.state.take().ok_or_else(taken)?;
+            self.awaited = Some(Awaited::start(Self {
+                state: Some(state),
                 awaited: None,
-            };
-            match Awaited::start(move |limit| call.wait_timeout(limit)) {
-                Ok(awaited) => self.awaited = Some(awaited),
-                Err(error) => return Poll::Ready(Err(error)),
-            }
+            })?);
         }
         let polled = match &self.awaited {
             Some(awaited) => awaited.poll(context),
@@ -209,5 +242,31 @@ mod tests {
         assert_eq!(result, Ok(vec![1]));
         let again = Pin::new(&mut pending).poll(&mut context);
         assert!(matches!(again, Poll::Ready(Err(Error::Config { .. }))));
+    }
+
+    /// A value that the thread which waits cannot read.
+    #[derive(Debug, serde::Serialize)]
+    struct Unreadable;
+
+    impl<'de> serde::Deserialize<'de> for Unreadable {
+        fn deserialize<D: serde::Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
+            let thread = thread::current();
+            assert_ne!(thread.name(), Some("fsgather-await"), "unreadable");
+            Ok(Self)
+        }
+    }
+
+    #[test]
+    fn a_panic_in_the_users_code_reaches_who_awaits() {
+        let mut pending = Communicator::solo().start_all_gather(&Unreadable).unwrap();
+        let mut context = Context::from_waker(Waker::noop());
+        let polling = std::panic::AssertUnwindSafe(|| {
+            while Pin::new(&mut pending).poll(&mut context).is_pending() {
+                thread::yield_now();
+            }
+        });
+        let panicked = std::panic::catch_unwind(polling).unwrap_err();
+        let text: &String = panicked.downcast_ref().unwrap();
+        assert!(text.contains("unreadable"), "{text}");
     }
 }

@@ -5,7 +5,7 @@ use std::{
     fs,
     future::{Future, poll_fn},
     pin::Pin,
-    task::Poll,
+    task::{Context, Poll, Waker},
     thread,
     time::{Duration, Instant},
 };
@@ -14,7 +14,7 @@ use fsgather::Communicator;
 use tokio::runtime;
 
 use crate::{
-    Failure, say,
+    Failure, say, stop_at,
     values::{check_values, check_values_of, receive, value},
 };
 
@@ -31,8 +31,18 @@ fn run<F: Future>(executor: &str, future: F) -> F::Output {
         .block_on(future)
 }
 
+/// Takes one of these steps.
+pub(crate) fn take(communicator: &Communicator, words: &[&str]) -> Result<(), Failure> {
+    match words {
+        ["await", executor, len] => join(communicator, executor, len),
+        ["await_many", count] => many(communicator, count),
+        ["unawaited", executor] => give_up(communicator, executor),
+        _ => panic!("no such step: {}", words.join(":")),
+    }
+}
+
 /// Several calls that are awaited together.
-pub(crate) fn join(communicator: &Communicator, executor: &str, len: &str) -> Result<(), Failure> {
+fn join(communicator: &Communicator, executor: &str, len: &str) -> Result<(), Failure> {
     let me = communicator.rank().get();
     let ranks = communicator.world_size().get();
     let own = value(me, len);
@@ -47,8 +57,36 @@ pub(crate) fn join(communicator: &Communicator, executor: &str, len: &str) -> Re
     check_values(ranks, &small?, "10")
 }
 
+/// Calls that are all polled before others have come to any of them.
+fn many(communicator: &Communicator, count: &str) -> Result<(), Failure> {
+    let count: u64 = count.parse().unwrap_or_else(|error| panic!("{error}"));
+    let me = u64::from(communicator.rank().get());
+    let mut calls = (0..count)
+        .map(|call| communicator.start_all_gather(&(me, call)))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut context = Context::from_waker(Waker::noop());
+    let polled: Vec<_> = calls
+        .iter_mut()
+        .map(|call| Pin::new(call).poll(&mut context))
+        .collect();
+    stop_at("awaiting");
+    for (number, (call, polled)) in (0..).zip(calls.into_iter().zip(polled)) {
+        let got = match polled {
+            Poll::Ready(result) => result?,
+            Poll::Pending => pollster::block_on(call)?,
+        };
+        let ranks = u64::from(communicator.world_size().get());
+        if !got.into_iter().eq((0..ranks).map(|rank| (rank, number))) {
+            return Err(Failure::Wrong(format!(
+                "call {number} brought something else"
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// A call that nobody awaits any more, before all others have come.
-pub(crate) fn give_up(communicator: &Communicator, executor: &str) -> Result<(), Failure> {
+fn give_up(communicator: &Communicator, executor: &str) -> Result<(), Failure> {
     let own = value(communicator.rank().get(), "300000");
     let mut started = communicator.start_all_gather(&own)?;
     run(executor, async {

@@ -20,6 +20,7 @@
 //! | `introduce:WAY:PLACE` | joins by a rendezvous of the program's own: `note`, `store`, `garbage`, `broken` |
 //! | `speak:CODEC:LEN` | calls in `postcard`, `messagepack`, `backwards`; `json` for a length is another type |
 //! | `await:EXECUTOR:LEN` | awaits several calls by `current`, `multi` (tokio) or `pollster` |
+//! | `await_many:COUNT` | starts and polls so many calls, prints `at awaiting` and waits for a line, then awaits them all |
 //! | `unawaited:EXECUTOR` | polls a call, prints `dropped` once it has dropped it |
 //! | `barriers` | barriers until rank 0 reads a line |
 //! | `panic`, `encode_panics`, `encode_fails`, `source_fails` | fails in that way |
@@ -179,13 +180,9 @@ fn take(state: &mut State, step: &str) -> Result<(), Failure> {
             let world = state.joined.as_ref().ok_or_else(not_joined)?;
             codecs::speak(state.family.current(world), codec, what)?;
         }
-        ["await", executor, len] => {
+        ["await" | "await_many" | "unawaited", ..] => {
             let world = state.joined.as_ref().ok_or_else(not_joined)?;
-            awaiting::join(state.family.current(world), executor, len)?;
-        }
-        ["unawaited", executor] => {
-            let world = state.joined.as_ref().ok_or_else(not_joined)?;
-            awaiting::give_up(state.family.current(world), executor)?;
+            awaiting::take(state.family.current(world), &words)?;
         }
         ["drop"] => drop(state.joined.take()),
         ["leave_with", reason] => {

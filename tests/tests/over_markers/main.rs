@@ -9,6 +9,8 @@
 mod agreement;
 #[path = "../attempts.rs"]
 mod attempts;
+#[path = "../awaiting.rs"]
+mod awaiting;
 #[path = "../decided.rs"]
 mod decided;
 #[path = "../lost_ranks.rs"]

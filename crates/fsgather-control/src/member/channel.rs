@@ -265,6 +265,11 @@ impl Channel {
         Some(Ok(verdict))
     }
 
+    /// Whether there is a verdict on one round, or a failure instead.
+    pub(super) fn has_verdict(&self, step: Step) -> bool {
+        self.failure.is_some() || self.verdicts.contains_key(&step)
+    }
+
     /// Keeps a verdict for whoever waits for it; what to say to rank 0 if nobody does.
     pub(super) fn release(
         &mut self,

@@ -1,82 +1,185 @@
-//! Waits for a call in the background: [`Awaited`].
-//!
-//! A thread of its own waits for a call that is awaited, so that no executor is blocked and none is needed
-//! in particular. It ends with the call, or soon after nobody awaits it any more.
+//! Hands the result of a call over to who awaits it: [`Awaited`].
 
-use fsgather_core::lock;
 use std::{
-    sync::{Arc, Mutex},
+    panic::{self, AssertUnwindSafe},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll, Waker},
     thread,
     time::Duration,
 };
 
-use fsgather_core::Error;
+use fsgather_core::{Error, IsDecided, Round, Step, lock};
 
-/// How often the thread that waits looks whether anybody still awaits the call.
-const LOOK: Duration = Duration::from_millis(50);
+use crate::{
+    call::{
+        driver::{AwaitedCall, Driver, Looked},
+        guard::CallGuard,
+    },
+    group_state::GroupState,
+    pending::Pending,
+};
 
-/// What the thread that waits and the future share.
+/// A call that is waited for elsewhere.
+pub(crate) struct Awaited<R> {
+    group: Arc<GroupState>,
+    handover: Arc<Handover<R>>,
+    /// The process in which it is waited for.
+    process: u32,
+}
+
+/// What those who wait for a call and the future share.
+struct Handover<R> {
+    slot: Mutex<Slot<R>>,
+    /// Nobody awaits it any more.
+    is_given_up: AtomicBool,
+}
+
 struct Slot<R> {
-    result: Option<Result<R, Error>>,
+    /// The result, or the panic that reading it has ended in.
+    outcome: Option<thread::Result<Result<R, Error>>>,
+    has_ended: bool,
     waker: Option<Waker>,
 }
 
-/// A call that a thread waits for.
-pub(crate) struct Awaited<R> {
-    slot: Arc<Mutex<Slot<R>>>,
-}
-
 impl<R: Send + 'static> Awaited<R> {
-    /// Waits with `wait`, for as long as it is given each time, until there is a result.
-    pub(crate) fn start(
-        wait: impl FnMut(Duration) -> Result<Option<R>, Error> + Send + 'static,
-    ) -> Result<Self, Error> {
-        let slot = Arc::new(Mutex::new(Slot {
-            result: None,
+    /// Has a call waited for whose result has not been handed out.
+    pub(crate) fn start(call: Pending<R>) -> Result<Self, Error> {
+        let started = call.started()?;
+        let CallGuard { inner, ticket, .. } = started.guard();
+        let (group, epoch) = (Arc::clone(inner), ticket.epoch);
+        let step = (!started.is_decided()).then(|| ticket.step(Round::VERDICT));
+        let slot = Slot {
+            outcome: None,
+            has_ended: false,
             waker: None,
-        }));
-        let its = Arc::clone(&slot);
-        thread::Builder::new()
-            .name("fsgather-await".into())
-            .spawn(move || {
-                // The call is given up, without a word to the others, once the future is gone.
-                let Some(result) = until_over(wait, || Arc::strong_count(&its) > 1) else {
-                    return;
-                };
-                let mut slot = lock(&its);
-                slot.result = Some(result);
-                if let Some(waker) = slot.waker.take() {
-                    waker.wake();
-                }
-            })
-            .map_err(|error| {
-                Error::config(format!("cannot start a thread to wait for a call: {error}"))
-            })?;
-        Ok(Self { slot })
+        };
+        let handover = Arc::new(Handover {
+            slot: Mutex::new(slot),
+            is_given_up: AtomicBool::new(false),
+        });
+        let awaited = WatchedCall {
+            call,
+            step,
+            handover: Arc::clone(&handover),
+        };
+        let started = if group.world.is_foreign() {
+            // The thread of the parent is not here, and locks that it held may never be free.
+            let thread = thread::Builder::new().name("fsgather-await".into());
+            thread.spawn(|| awaited.wait()).map(drop)
+        } else {
+            Driver::add(&group, epoch, Box::new(awaited))
+        };
+        started.map_err(|error| {
+            Error::config(format!("cannot start a thread to wait for a call: {error}"))
+        })?;
+        Ok(Self {
+            group,
+            handover,
+            process: std::process::id(),
+        })
     }
 
     /// The result, once there is one.
     pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<Result<R, Error>> {
-        let mut slot = lock(&self.slot);
-        if let Some(result) = slot.result.take() {
-            return Poll::Ready(result);
+        if self.is_foreign() {
+            return Poll::Ready(Err(Error::config(
+                "this call is awaited in the parent process; a forked child cannot await it",
+            )));
         }
-        slot.waker = Some(context.waker().clone());
-        Poll::Pending
+        let mut slot = lock(&self.handover.slot);
+        match slot.outcome.take() {
+            Some(Ok(result)) => Poll::Ready(result),
+            Some(Err(panicked)) => {
+                drop(slot);
+                panic::resume_unwind(panicked)
+            }
+            None => {
+                slot.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
     }
 }
 
-/// Waits for a call as long as it `is_awaited`.
-fn until_over<R>(
-    mut wait: impl FnMut(Duration) -> Result<Option<R>, Error>,
-    is_awaited: impl Fn() -> bool,
-) -> Option<Result<R, Error>> {
-    while is_awaited() {
-        match wait(LOOK) {
-            Ok(None) => {}
-            ended => return ended.transpose(),
+impl<R> Awaited<R> {
+    /// Whether this process is a forked child of the one in which the call is waited for.
+    fn is_foreign(&self) -> bool {
+        self.process != std::process::id()
+    }
+}
+
+impl<R> Drop for Awaited<R> {
+    fn drop(&mut self) {
+        if !self.is_foreign() && !lock(&self.handover.slot).has_ended {
+            self.handover.is_given_up.store(true, Ordering::SeqCst);
+            self.group.exchange.wake();
         }
     }
-    None
+}
+
+impl<R> Handover<R> {
+    /// Hands over what reading a call has given.
+    fn settle(&self, outcome: thread::Result<Result<R, Error>>) {
+        let waker = {
+            let mut slot = lock(&self.slot);
+            slot.outcome = Some(outcome);
+            slot.has_ended = true;
+            slot.waker.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+/// Reads a call. A panic in the user's code belongs to who awaits it; other calls are waited for on this thread.
+fn caught<R>(read: impl FnOnce() -> Result<R, Error>) -> thread::Result<Result<R, Error>> {
+    panic::catch_unwind(AssertUnwindSafe(read))
+}
+
+/// A call, and who gets its result.
+struct WatchedCall<R> {
+    call: Pending<R>,
+    /// The step whose verdict is waited for, unless it has come already.
+    step: Option<Step>,
+    handover: Arc<Handover<R>>,
+}
+
+impl<R> WatchedCall<R> {
+    /// Waits for the result on this thread.
+    fn wait(self) {
+        let Self { call, handover, .. } = self;
+        handover.settle(caught(|| call.wait()));
+    }
+
+    fn is_given_up(&self) -> bool {
+        self.handover.is_given_up.load(Ordering::SeqCst)
+    }
+}
+
+impl<R: Send + 'static> AwaitedCall for WatchedCall<R> {
+    fn is_due(&self, is_decided: &IsDecided<'_>) -> bool {
+        self.step.is_none_or(is_decided) || self.is_given_up()
+    }
+
+    fn look(mut self: Box<Self>) -> Looked {
+        if self.is_given_up() {
+            return Looked::GivenUp;
+        }
+        let decided = match self.call.decide(Some(Duration::ZERO)) {
+            Ok(None) => return Looked::Undecided(self),
+            decided => decided,
+        };
+        let handover = self.handover;
+        Looked::Decided {
+            is_here: !matches!(&decided, Ok(Some(decided)) if !decided.is_here()),
+            read: Box::new(move || {
+                let outcome = caught(|| decided?.ok_or_else(Error::closed)?.read());
+                Box::new(move || handover.settle(outcome))
+            }),
+        }
+    }
 }

@@ -5,11 +5,13 @@
 //! - [`log`]: what is known of the calls under way, for reports and for the log.
 //! - [`open_calls`]: those of which something is still to be had; [`open_call`] holds one open.
 //! - [`blocking`]: waits inside of somebody else's runtime.
-//! - `awaited`: waits for a call in the background.
+//! - `awaited`: hands the result of a call over to who awaits it; `driver` waits for all such calls.
 
 #[cfg(feature = "async")]
 pub(crate) mod awaited;
 pub(crate) mod blocking;
+#[cfg(feature = "async")]
+pub(crate) mod driver;
 pub(crate) mod guard;
 pub(crate) mod log;
 pub(crate) mod open_call;

@@ -7,6 +7,8 @@ use fsgather_core::{Call, Error, Rank, Verdict};
 use fsgather_rendezvous::local_context::is_dispensable;
 use fsgather_store::Payload;
 
+#[cfg(feature = "async")]
+use crate::payload::header::PayloadHeader;
 #[cfg(feature = "ndarray")]
 use crate::payload::stream::PayloadStream;
 use crate::{
@@ -45,6 +47,33 @@ pub(crate) struct ReceivedParts {
     pub(crate) acknowledge: bool,
 }
 
+/// What all ranks have come to.
+pub(crate) enum Decision {
+    /// The verdict.
+    Verdict(Verdict),
+    /// The verdict came while the call was started, and what it calls for has been done.
+    Followed(ReceivedParts),
+}
+
+#[cfg(feature = "async")]
+impl Decision {
+    /// Whether all that the call brings is in this process's memory.
+    pub(crate) fn is_here(&self) -> bool {
+        let verdict = match self {
+            Self::Verdict(verdict) => verdict,
+            Self::Followed(_) => return true,
+        };
+        let is_inline = |body| {
+            matches!(
+                PayloadHeader::from_body(body),
+                Some(PayloadHeader::Inline { .. })
+            )
+        };
+        let mut bodies = verdict.table.iter().flat_map(|table| &table.bodies);
+        verdict.further_rounds == 0 && bodies.all(is_inline)
+    }
+}
+
 impl<'a> StartedCall<'a> {
     /// Takes this rank's payload and announces it to the others.
     pub(crate) fn new(
@@ -73,27 +102,30 @@ impl<'a> StartedCall<'a> {
             // Nobody waits yet, so that the announcement has to be sent on its way. All may have come by now, and one
             // of them may be gone already: only the verdict tells whether the call has failed.
             drop(started.guard.moved(0));
-            if matches!(started.payload_path, PayloadPath::Relay) {
-                started.early = started.receive(None)?;
+            if matches!(started.payload_path, PayloadPath::Relay)
+                && let Some(decision) = started.decide(None)?
+            {
+                started.early = Some(started.follow(decision)?);
             }
         }
         Ok(started)
     }
 
-    /// Waits for the verdict, for `limit` at most, and for what has to come before the call can be left.
-    pub(crate) fn receive(
-        &mut self,
-        limit: Option<Duration>,
-    ) -> Result<Option<ReceivedParts>, Error> {
+    /// Waits for the verdict, for `limit` at most.
+    pub(crate) fn decide(&mut self, limit: Option<Duration>) -> Result<Option<Decision>, Error> {
         if let Some(received) = self.early.take() {
-            return Ok(Some(received));
+            return Ok(Some(Decision::Followed(received)));
         }
-        let guard = &self.guard;
-        let verdict = guard.verdict(limit)?;
-        verdict.map(|verdict| self.follow(verdict)).transpose()
+        let verdict = self.guard.verdict(limit)?;
+        Ok(verdict.map(Decision::Verdict))
     }
 
-    fn follow(&mut self, verdict: Verdict) -> Result<ReceivedParts, Error> {
+    /// Waits for what has to come before the call can be left.
+    pub(crate) fn follow(&mut self, decision: Decision) -> Result<ReceivedParts, Error> {
+        let verdict = match decision {
+            Decision::Verdict(verdict) => verdict,
+            Decision::Followed(received) => return Ok(received),
+        };
         let guard = &self.guard;
         let relayed = relay::run(
             &*guard.inner.exchange,
@@ -239,10 +271,9 @@ impl<'a> StartedCall<'a> {
         &mut self,
         read: impl FnOnce(&Self, ReceivedParts) -> Result<R, Error>,
     ) -> Result<R, Error> {
-        match self.receive(None)? {
-            Some(received) => read(self, received),
-            None => Err(Error::closed()),
-        }
+        let decision = self.decide(None)?.ok_or_else(Error::closed)?;
+        let received = self.follow(decision)?;
+        read(self, received)
     }
 
     /// The same call without the caller's bytes, for calls whose payload has been taken in full.
@@ -254,6 +285,12 @@ impl<'a> StartedCall<'a> {
             retention: self.retention,
             early: self.early,
         }
+    }
+
+    /// Whether the call came to its verdict while it was started.
+    #[cfg(feature = "async")]
+    pub(crate) fn is_decided(&self) -> bool {
+        self.early.is_some()
     }
 
     pub(crate) fn guard(&self) -> &CallGuard {
