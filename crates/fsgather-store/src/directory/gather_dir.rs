@@ -7,7 +7,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use fsgather_core::{Error, GatherId, Rank, StorageCause, WorldSize, duration_text};
+use fsgather_core::{Error, GatherId, Progress, Rank, StorageCause, WorldSize, duration_text};
 use rustix::{fs::FileType, io::Errno};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -20,11 +20,11 @@ use crate::{
     layout::{self, GatherEntry, PayloadName, RendezvousEntry},
     os::{
         directory::{self, OwnUid},
-        file,
+        file::{self, NotRead},
         filesystem::{Class, FileSystem},
         listing::{self, Identity},
         remove,
-        retry_budget::{Progress, RetryBudget},
+        retry_budget::RetryBudget,
         reveal::{self, PublishMode},
     },
 };
@@ -542,20 +542,15 @@ impl GatherDir {
 /// As [`GatherDir::owner`].
 pub fn read_owner(path: &Path, own: OwnUid) -> Result<OwnerRecord, Error> {
     let path = path.join(layout::OWNER);
-    let failed = |error: io::Error| Error::storage("read", &path, &error);
-    let file = file::open(&path).map_err(failed)?;
-    let opened = file::examine(&file).map_err(failed)?;
-    if !opened.is_regular || opened.uid != own.0 || opened.len > owner::MAX_RECORD_LEN {
-        return Err(Error::storage(
-            "read",
-            &path,
-            StorageCause::described(format!(
-                "it is not a small file of uid {} (uid {}, {} bytes)",
-                own.0, opened.uid, opened.len
-            )),
-        ));
-    }
-    let bytes = file::read_bounded(&file, owner::MAX_RECORD_LEN).map_err(failed)?;
+    let bytes = file::read_small(&path, &[own.0], owner::MAX_RECORD_LEN).map_err(|why| {
+        let cause = match why {
+            NotRead::Failed(error) => StorageCause::from(&error),
+            why => {
+                StorageCause::described(format!("it is not a small file of uid {}: {why}", own.0))
+            }
+        };
+        Error::storage("read", &path, cause)
+    })?;
     OwnerRecord::from_text(&bytes).map_err(|error| match error {
         owner::OwnerRecordError::Version(theirs) => Error::Incompatible {
             what: format!("the owner record {}", path.display()),

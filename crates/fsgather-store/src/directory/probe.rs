@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use fsgather_core::{Error, ProcessId};
+use fsgather_core::{Error, ProcessId, Progress};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
         directory, file,
         filesystem::{Class, FileSystem},
         listing, remove,
-        retry_budget::{Progress, RetryBudget},
+        retry_budget::RetryBudget,
     },
 };
 
@@ -167,12 +167,12 @@ impl GatherDir {
     }
 }
 
+/// The largest file with a nonce and the name of a host that is read, in bytes.
+const MAX_LEN: u64 = 4096;
+
 fn holds(path: &Path, nonce: ProbeNonce, uid: u32) -> bool {
-    let Ok(file) = file::open(path) else {
-        return false;
-    };
-    file::examine(&file).is_ok_and(|opened| opened.is_regular && opened.uid == uid)
-        && file::read_bounded(&file, 32).is_ok_and(|found| found == nonce.to_string().as_bytes())
+    let found = file::read_small(path, &[uid], MAX_LEN);
+    found.is_ok_and(|found| found.starts_with(nonce.to_string().as_bytes()))
 }
 
 /// Picks who plants: the first process of each boot and mount namespace, as indexes into `processes`.

@@ -124,25 +124,15 @@ pub(crate) fn condemned_by(
     own: OwnUid,
 ) -> Option<(String, String)> {
     marks.iter().find_map(|mark| {
-        let by = read_mark(&rendezvous.join(mark), id, own).unwrap_or_else(|error| {
-            tracing::debug!(mark, %error, "cannot read");
-            None
-        });
-        by.map(|by| (mark.clone(), by))
+        let path = rendezvous.join(mark);
+        match file::read_small(&path, &[own.0, 0], owner::MAX_RECORD_LEN) {
+            Ok(contents) => author(&contents, id).map(|by| (mark.clone(), by)),
+            Err(why) => {
+                tracing::debug!(mark, %why, "passing over a mark");
+                None
+            }
+        }
     })
-}
-
-/// Who left a mark; `None` when it is none about this directory, or another user did.
-fn read_mark(path: &Path, id: GatherId, own: OwnUid) -> io::Result<Option<String>> {
-    let file = file::open(path)?;
-    let opened = file::examine(&file)?;
-    if !opened.is_regular || opened.uid != own.0 && opened.uid != 0 {
-        return Ok(None);
-    }
-    Ok(author(
-        &file::read_bounded(&file, owner::MAX_RECORD_LEN)?,
-        id,
-    ))
 }
 
 /// Who speaks in what a mark holds, if it is about this directory. Pure.

@@ -1,13 +1,17 @@
 //! A message as one sealed file: [`write_in`] and [`read_in`] a gather directory, [`read`] elsewhere. It may be seen before it is whole.
 
-use std::{fmt, io, path::Path};
+use std::{fmt, path::Path};
 
 use fsgather_core::{Error, GatherId};
 
 use crate::{
     directory::gather_dir::GatherDir,
     messages::sealed,
-    os::{directory::OwnUid, file, listing},
+    os::{
+        directory::OwnUid,
+        file::{self, NotRead},
+        listing,
+    },
 };
 
 /// Why a message cannot be read, yet or at all.
@@ -35,17 +39,10 @@ pub(crate) fn place(id: GatherId, name: &str) -> String {
 
 /// Reads a sealed file of this user that belongs to this place.
 pub(crate) fn read(path: &Path, own: OwnUid, place: &str) -> Result<Vec<u8>, Unread> {
-    let failed = |error: io::Error| Unread::NotYet(error.to_string());
-    let file = file::open(path).map_err(failed)?;
-    let opened = file::examine(&file).map_err(failed)?;
-    if !opened.is_regular || opened.uid != own.0 {
-        return Err(Unread::NotOurs(own));
-    }
-    if opened.len > sealed::MAX_LEN {
-        let problem = format!("its {} bytes are too many", opened.len);
-        return Err(Unread::NotYet(problem));
-    }
-    let bytes = file::read_bounded(&file, sealed::MAX_LEN).map_err(failed)?;
+    let bytes = file::read_small(path, &[own.0], sealed::MAX_LEN).map_err(|why| match why {
+        NotRead::NoFile | NotRead::Foreign(_) => Unread::NotOurs(own),
+        why => Unread::NotYet(why.to_string()),
+    })?;
     sealed::unseal(bytes, place).map_err(|error| Unread::NotYet(error.to_string()))
 }
 

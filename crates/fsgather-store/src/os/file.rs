@@ -116,7 +116,43 @@ pub(crate) fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::
     file.read_exact_at(buffer, offset)
 }
 
-/// Reads a small file to its end, but not more than `bound` bytes of it.
+/// Why a small file was not read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotRead {
+    /// The system refused.
+    #[error("{0}")]
+    Failed(#[from] io::Error),
+    /// It is a directory, pipe or device.
+    #[error("it is not a file")]
+    NoFile,
+    /// It belongs to another user.
+    #[error("it belongs to uid {0}")]
+    Foreign(u32),
+    /// It has more bytes than expected.
+    #[error("its {0} bytes are too many")]
+    TooLong(u64),
+}
+
+/// Reads a regular file of one of these users that has `bound` bytes at most.
+///
+/// Whoever may write beside it may put a pipe, a device, a link or a huge file there: nothing of another user is read, and
+/// nothing can keep this process.
+pub(crate) fn read_small(path: &Path, owners: &[u32], bound: u64) -> Result<Vec<u8>, NotRead> {
+    let file = open(path)?;
+    let opened = examine(&file)?;
+    if !opened.is_regular {
+        return Err(NotRead::NoFile);
+    }
+    if !owners.contains(&opened.uid) {
+        return Err(NotRead::Foreign(opened.uid));
+    }
+    if opened.len > bound {
+        return Err(NotRead::TooLong(opened.len));
+    }
+    Ok(read_bounded(&file, bound)?)
+}
+
+/// Reads a file to its end, but not more than `bound` bytes of it.
 pub(crate) fn read_bounded(file: &File, bound: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(bound).read_to_end(&mut bytes)?;
@@ -256,6 +292,22 @@ mod tests {
         write_new(&path, 0o660, b"", false).unwrap();
         let mode = std::fs::metadata(&path).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o660);
+    }
+
+    #[test]
+    fn only_a_short_file_of_the_right_owner_is_read() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("file");
+        write_new(&path, 0o600, b"four", false).unwrap();
+        let own = std::fs::metadata(&path).unwrap().uid();
+        assert_eq!(read_small(&path, &[own], 4).unwrap(), b"four");
+        let refused = |path, owners: &[u32], bound| read_small(path, owners, bound).unwrap_err();
+        assert!(matches!(refused(&path, &[own], 3), NotRead::TooLong(4)));
+        let others = refused(&path, &[own + 1], 4);
+        assert!(matches!(others, NotRead::Foreign(uid) if uid == own));
+        assert!(matches!(refused(place.path(), &[own], 4), NotRead::NoFile));
+        let nowhere = place.path().join("nowhere");
+        assert!(matches!(refused(&nowhere, &[own], 4), NotRead::Failed(_)));
     }
 
     #[test]
