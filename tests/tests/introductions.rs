@@ -1,22 +1,17 @@
 //! Ranks that a channel of the program's own introduces to each other.
-#![expect(
-    clippy::expect_used,
-    reason = "functions that tests share fail them in the same way"
-)]
 
 mod common;
 
 use std::{
-    io::{Read, Write},
     net::{Ipv4Addr, TcpListener},
     path::Path,
-    thread,
     time::{Duration, Instant},
 };
 
 use common::{
     CONFIG, RENDEZVOUS, Stage, TIMED_OUT, World, assert_nothing_left, everybody, in_step, others,
-    place, strangers::free_port,
+    place,
+    strangers::{free_port, store},
 };
 use fsgather_testkit::pace::allowed;
 
@@ -30,26 +25,6 @@ fn impatient(directory: &Path) -> World {
 /// A file that ranks can use to meet, beside the directory for payloads.
 fn note(place: &Path) -> String {
     format!("introduce:note:{}", in_step(&place.join("note")))
-}
-
-/// Keeps the latest thing that it was told, and tells it to who says nothing. It ends with the test.
-fn store() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-    let port = listener.local_addr().expect("an address").port();
-    thread::spawn(move || {
-        let mut kept = Vec::new();
-        for stream in listener.incoming() {
-            let mut stream = stream.expect("a connection");
-            let mut told = Vec::new();
-            stream.read_to_end(&mut told).expect("what is said");
-            if told.is_empty() {
-                stream.write_all(&kept).expect("somebody who listens");
-            } else {
-                kept = told;
-            }
-        }
-    });
-    port
 }
 
 #[test]

@@ -8,41 +8,18 @@ mod common;
 
 use std::{
     fs,
-    io::{Read, Write},
-    net::{Ipv4Addr, TcpListener},
     path::{Path, PathBuf},
     process::Command,
-    thread,
     time::{Duration, Instant},
 };
 
 use common::{
     CONFIG, Stage, World, assert_nothing_left, everybody, left_in, mounts::Mounted, payload_files,
-    place,
+    place, strangers::store,
 };
 use fsgather_testkit::pace::allowed;
 
 const RANKS: u32 = 3;
-
-/// Keeps the latest thing that it was told, and tells it to who says nothing. It ends with the test.
-fn store() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-    let port = listener.local_addr().expect("an address").port();
-    thread::spawn(move || {
-        let mut kept = Vec::new();
-        for stream in listener.incoming() {
-            let mut stream = stream.expect("a connection");
-            let mut told = Vec::new();
-            stream.read_to_end(&mut told).expect("what is said");
-            if told.is_empty() {
-                stream.write_all(&kept).expect("somebody who listens");
-            } else {
-                kept = told;
-            }
-        }
-    });
-    port
-}
 
 /// A world of which nobody has named the directory.
 fn unnamed() -> World {

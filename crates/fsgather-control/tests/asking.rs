@@ -83,26 +83,18 @@ impl Bed {
             start_time: rank.into(),
             ..ProcessId::default()
         };
+        let meeting = Meeting::Board(self.board.clone());
         join::Config {
-            rank: Rank::new(rank),
-            world_size: WorldSize::new(2).unwrap(),
             office: Some(self.post.office(&process)),
-            process,
-            start: None,
-            attempt: None,
-            problem: None,
-            network_namespace: 0,
-            job: "a test".into(),
-            timeout: Duration::from_mins(1),
-            join_timeout: Duration::from_mins(1),
-            ports: 0..=0,
             interfaces: Arc::new(|_, address| address.is_loopback()),
-            meeting: Meeting::Board(self.board.clone()),
-            job_credentials: fsgather_control::job_credentials::JobCredentials::default(),
-            encrypt: false,
             control: self.control,
             interrupt,
-            is_running: Arc::new(|_| true),
+            ..join::Config::new(
+                Rank::new(rank),
+                WorldSize::new(2).unwrap(),
+                process,
+                meeting,
+            )
         }
     }
 }

@@ -10,11 +10,11 @@ use std::{
 };
 
 use fsgather_control::{
-    join::{self, Control, Meeting},
+    join::{self, Meeting},
     record::RendezvousRecord,
     solo, threads,
 };
-use fsgather_core::{Interrupt, Peer, ProcessId, Rank, Site, WorldSize};
+use fsgather_core::{Peer, ProcessId, Rank, Site, WorldSize};
 use fsgather_testkit::{
     MemoryBackend,
     exchange_conformance::{self, RankExchange},
@@ -38,26 +38,11 @@ fn tcp_world_by(board: MemoryBackend, ranks: u32, timeout: Duration) -> Vec<Rank
     let board = Arc::new(board);
     let world_size = WorldSize::new(ranks).unwrap();
     let join = |rank: Rank| {
+        let meeting = Meeting::Board(board.clone());
         let config = join::Config {
-            rank,
-            world_size,
-            process: process(),
-            start: None,
-            attempt: None,
-            problem: None,
-            network_namespace: 0,
-            job: "a test".into(),
             timeout,
-            join_timeout: Duration::from_mins(1),
-            ports: 0..=0,
             interfaces: Arc::new(|_, address| address.is_loopback()),
-            meeting: Meeting::Board(board.clone()),
-            job_credentials: fsgather_control::job_credentials::JobCredentials::default(),
-            encrypt: false,
-            control: Control::Tcp,
-            office: None,
-            interrupt: Interrupt::default(),
-            is_running: Arc::new(|_| true),
+            ..join::Config::new(rank, world_size, process(), meeting)
         };
         thread::spawn(move || join::join(&config).unwrap().exchange)
     };

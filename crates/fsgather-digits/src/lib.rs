@@ -39,6 +39,7 @@
 
 mod classifier;
 mod classifier_error;
+mod data_set;
 mod neighbour;
 mod parse_error;
 mod prediction;
@@ -48,9 +49,10 @@ mod shard;
 
 pub use classifier::Classifier;
 pub use classifier_error::ClassifierError;
+pub use data_set::samples;
 pub use neighbour::NEIGHBOURS;
 pub use parse_error::{ParseError, ParseProblem};
 pub use prediction::Prediction;
 pub use report::{DigitsReport, NotADigit};
-pub use sample::{CLASSES, MAX_PIXEL, PIXELS, SAMPLES, Sample, samples};
+pub use sample::{CLASSES, MAX_PIXEL, PIXELS, SAMPLES, Sample};
 pub use shard::shard;

@@ -109,7 +109,6 @@ pub use os::file::takes_no_data;
 pub use os::filesystem::{Capacity, Class, FileSystem, free_bytes};
 pub use os::mount::Mount;
 pub use os::process::{Liveness, Sighting, judge, liveness, own_user_text, this_process};
-pub use os::retry_budget::Progress;
 pub use os::reveal::PublishMode;
 pub use payload::bytes::Payload;
 pub use payload::collect::{CollectPolicy, PayloadReader};

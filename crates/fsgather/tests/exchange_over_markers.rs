@@ -15,7 +15,7 @@ use fsgather_control::{
     InterfaceFilter,
     join::{self, Config, Control, Meeting},
 };
-use fsgather_core::{Error, Interrupt, JobKey, ProcessId, Rank, Site, WorldSize};
+use fsgather_core::{Error, JobKey, ProcessId, Rank, Site, WorldSize};
 use fsgather_store::{
     BackendDirectory, FileBackend, MarkerOwner, MessageDirFactory, check_writable, liveness,
     make_rendezvous, this_process,
@@ -84,25 +84,14 @@ fn config(directory: &Path, rank: Rank, world_size: WorldSize, setting: &Setting
     };
     let board = FileBackend::new(places.clone(), key.hash(), process.clone());
     Config {
-        rank,
-        world_size,
-        process,
-        start: None,
-        attempt: None,
-        problem: None,
         network_namespace: if setting.apart { rank.get().into() } else { 0 },
-        job: "a test".into(),
         timeout: setting.timeout,
         join_timeout: setting.join_timeout,
-        ports: 0..=0,
         interfaces: setting.interfaces.clone(),
-        meeting: Meeting::Board(Arc::new(board)),
-        job_credentials: fsgather_control::job_credentials::JobCredentials::default(),
-        encrypt: false,
         control: setting.control,
         office: Some(Arc::new(MessageDirFactory::new(places, owner))),
-        interrupt: Interrupt::default(),
         is_running: Arc::new(move |process| !liveness(process, &me).has_ended()),
+        ..Config::new(rank, world_size, process, Meeting::Board(Arc::new(board)))
     }
 }
 

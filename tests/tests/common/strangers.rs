@@ -1,9 +1,10 @@
-//! Processes that have no business at a rank's port.
+//! Processes that are no ranks: at ranks' ports, or in the place of a program's own channel.
 
 use std::{
     fs,
     io::{Read, Write},
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    thread,
     time::Duration,
 };
 
@@ -63,6 +64,26 @@ fn address_of(text: &str) -> Option<SocketAddr> {
         _ => IpAddr::from(<[u8; 16]>::try_from(bytes).ok()?),
     };
     Some(SocketAddr::new(ip, port))
+}
+
+/// A server that keeps the latest thing it was told, and tells it to who says nothing; its port. It ends with the test.
+pub(crate) fn store() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    thread::spawn(move || {
+        let mut kept = Vec::new();
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("a connection");
+            let mut told = Vec::new();
+            stream.read_to_end(&mut told).expect("what is said");
+            if told.is_empty() {
+                stream.write_all(&kept).expect("somebody who listens");
+            } else {
+                kept = told;
+            }
+        }
+    });
+    port
 }
 
 fn connect(port: u16) -> TcpStream {

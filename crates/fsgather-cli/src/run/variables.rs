@@ -8,7 +8,7 @@ use std::{
 };
 
 use fsgather::{Rank, WorldSize};
-use fsgather_config::environment::Variables;
+use fsgather_config::environment::{self, Variables};
 use fsgather_core::typed_duration_text;
 use rand::{RngExt, rand_core::UnwrapErr, rngs::SysRng};
 
@@ -69,11 +69,11 @@ impl Job {
         let rank = rank.to_string();
         let world = self.world.to_string();
         let mut variables: Vec<Variable> = [
-            ("FSGATHER_RANK", rank.as_str()),
-            ("FSGATHER_WORLD_SIZE", &world),
-            ("FSGATHER_LOCAL_RANK", &rank),
-            ("FSGATHER_LOCAL_WORLD_SIZE", &world),
-            ("FSGATHER_JOB", &self.name),
+            (environment::RANK, rank.as_str()),
+            (environment::WORLD_SIZE, &world),
+            (environment::LOCAL_RANK, &rank),
+            (environment::LOCAL_WORLD_SIZE, &world),
+            (environment::JOB, &self.name),
             ("RANK", &rank),
             ("WORLD_SIZE", &world),
             ("LOCAL_RANK", &rank),
@@ -92,13 +92,13 @@ impl Job {
         .into_iter()
         .map(|(name, value)| (name, Some(OsString::from(value))))
         .collect();
-        variables.push(("FSGATHER_DIR", Some(self.directory.clone().into())));
+        variables.push((environment::DIR, Some(self.directory.clone().into())));
         // Inside a rank of torchrun this says that torchrun's agent keeps the store; ours does not exist.
         variables.push(("TORCHELASTIC_USE_AGENT_STORE", None));
         if let Some(timeout) = self.timeout {
             let text = typed_duration_text(timeout).replace(' ', "");
-            variables.push(("FSGATHER_TIMEOUT", Some(text.clone().into())));
-            variables.push(("FSGATHER_JOIN_TIMEOUT", Some(text.into())));
+            variables.push((environment::TIMEOUT, Some(text.clone().into())));
+            variables.push((environment::JOIN_TIMEOUT, Some(text.into())));
         }
         variables.extend(self.more.iter().cloned());
         variables

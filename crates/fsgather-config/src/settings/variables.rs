@@ -41,43 +41,33 @@ pub fn variables() -> impl Iterator<Item = &'static Variable> {
     VARIABLES.iter().copied().flatten()
 }
 
-/// Describes one variable.
-macro_rules! describe {
-    // As its type and its default say.
-    ($type:ty, { $($help:literal)? }, { default $default:expr, $($value:tt)* },
-     $constant:ident = $name:literal $(or $($older:ident)+)?: $meaning:literal) => {
-        Variable {
-            name: environment::$constant,
-            also: &[$($(environment::$older),+)?],
-            meaning: $meaning,
-            help: concat!($($help)?),
-            values: <$type as SettingValue>::values,
-            default: || format!("`{}`", SettingValue::typed(&$default)),
-        }
+/// The values of a variable: as the table says, else as their type does.
+macro_rules! values_of {
+    ($type:ty, $values:literal, $default:literal) => {
+        || $values.to_owned()
     };
-    // The same, but for how the default is told.
-    ($type:ty, { $($help:literal)? }, $value:tt,
-     $constant:ident = $name:literal $(or $($older:ident)+)?: $meaning:literal [$default:literal]) => {
-        Variable {
-            name: environment::$constant,
-            also: &[$($(environment::$older),+)?],
-            meaning: $meaning,
-            help: concat!($($help)?),
-            values: <$type as SettingValue>::values,
-            default: || $default.to_owned(),
-        }
+    ($type:ty $(, $default:literal)?) => {
+        <$type as SettingValue>::values
     };
-    // As the table says.
-    ($type:ty, { $($help:literal)? }, $value:tt,
-     $constant:ident = $name:literal $(or $($older:ident)+)?: $meaning:literal [$values:literal, $default:literal]) => {
-        Variable {
-            name: environment::$constant,
-            also: &[$($(environment::$older),+)?],
-            meaning: $meaning,
-            help: concat!($($help)?),
-            values: || $values.to_owned(),
-            default: || $default.to_owned(),
-        }
+}
+
+/// What holds where a variable is not set: as the table says, else the value of the default.
+macro_rules! default_of {
+    ({ default $default:expr, $($value:tt)* }) => {
+        || format!("`{}`", SettingValue::typed(&$default))
+    };
+    ($value:tt, $values:literal, $default:literal) => {
+        default_of!($value, $default)
+    };
+    ($value:tt, $default:literal) => {
+        || $default.to_owned()
+    };
+}
+
+/// The few words of the table; it may have none.
+macro_rules! help_of {
+    ({ $($help:literal)? }) => {
+        concat!($($help)?)
     };
 }
 
@@ -94,9 +84,14 @@ macro_rules! define_variables {
         }
     )*) => {
         const VARIABLES: &[&[Variable]] = &[$(
-            &[$(describe!(
-                $type, $help, $value, $constant = $name $(or $($older)+)?: $meaning $([$($page),+])?
-            )),+]
+            &[$(Variable {
+                name: environment::$constant,
+                also: &[$($(environment::$older),+)?],
+                meaning: $meaning,
+                help: help_of!($help),
+                values: values_of!($type $(, $($page),+)?),
+                default: default_of!($value $(, $($page),+)?),
+            }),+]
         ),*];
     };
 }

@@ -87,6 +87,34 @@ pub struct Config {
     pub is_running: Arc<IsRunning>,
 }
 
+impl Config {
+    /// What a rank needs that meets the others like this, over TCP, with nothing special said.
+    #[must_use]
+    pub fn new(rank: Rank, world_size: WorldSize, process: ProcessId, meeting: Meeting) -> Self {
+        Self {
+            rank,
+            world_size,
+            process,
+            start: None,
+            attempt: None,
+            problem: None,
+            network_namespace: 0,
+            job: "this job".into(),
+            timeout: Duration::from_mins(1),
+            join_timeout: Duration::from_mins(1),
+            ports: 0..=0,
+            interfaces: Arc::new(|_, _| true),
+            meeting,
+            job_credentials: JobCredentials::default(),
+            encrypt: false,
+            control: Control::Tcp,
+            office: None,
+            interrupt: Interrupt::default(),
+            is_running: Arc::new(|_| true),
+        }
+    }
+}
+
 /// A world that has formed.
 pub struct Joined {
     /// This rank's place in it.

@@ -66,7 +66,7 @@ use std::{
     time::Duration,
 };
 
-use fsgather_core::{Error, Rank};
+use fsgather_core::{Error, Progress, Rank};
 
 use crate::join::addresses;
 
@@ -83,10 +83,6 @@ const REPORT: u64 = 1 << 20;
 
 /// The caller is told at least this often.
 const SLICE: Duration = Duration::from_millis(100);
-
-/// Is told how many bytes have moved since the last time, in either direction, at least every 100 ms; an
-/// error ends the transfer.
-pub type Progress<'a> = dyn FnMut(u64) -> Result<(), Error> + 'a;
 
 /// What came of a try to move something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,12 +8,12 @@ use std::{
 };
 
 use bytes::Bytes;
-use fsgather_core::{Error, PeerFailure, Rank};
+use fsgather_core::{Error, PeerFailure, Progress, Rank};
 
 use crate::tcp::connection::HANDSHAKE_LIMIT;
 
 use super::{
-    CallId, PIECE, Progress, REPORT, SLICE, TransferStep,
+    CallId, PIECE, REPORT, SLICE, TransferStep,
     engine::Engine,
     header::{Header, Reply, TransferKind},
     inflow::room,

@@ -153,14 +153,14 @@ mod tests {
         time::Instant,
     };
 
-    use fsgather_core::{Activity, ChannelId, Interrupt, Phase, ProcessId, WorldSize};
+    use fsgather_core::{Activity, ChannelId, Phase, ProcessId, WorldSize};
     use uuid::Uuid;
 
     use super::*;
     use crate::{
         coordinator::Coordinator,
         join::{
-            config::{Config, Control, Meeting},
+            config::{Config, Meeting},
             job_credentials::{JobCredentials, JobFingerprint},
         },
         machines::Machines,
@@ -199,31 +199,16 @@ mod tests {
             let runs = Arc::new(AtomicBool::new(true));
             let its = Arc::clone(&runs);
             let is_running: Arc<IsRunning> = Arc::new(move |_| its.load(Ordering::SeqCst));
+            let meeting = Meeting::Address {
+                host: "localhost".into(),
+                port: 0,
+                communicator: credentials.communicator,
+                secret: credentials.secret,
+            };
+            let world_size = WorldSize::new(2).unwrap();
             let config = Config {
-                rank: Rank::ZERO,
-                world_size: WorldSize::new(2).unwrap(),
-                process: ProcessId::default(),
-                start: None,
-                attempt: None,
-                problem: None,
-                network_namespace: 0,
-                job: "a test".into(),
-                timeout: Duration::from_mins(1),
-                join_timeout: Duration::from_mins(1),
-                ports: 0..=0,
-                interfaces: Arc::new(|_, _| true),
-                meeting: Meeting::Address {
-                    host: "localhost".into(),
-                    port: 0,
-                    communicator: credentials.communicator,
-                    secret: credentials.secret,
-                },
-                job_credentials: JobCredentials::default(),
-                encrypt: false,
-                control: Control::Tcp,
-                office: None,
-                interrupt: Interrupt::default(),
                 is_running: Arc::clone(&is_running),
+                ..Config::new(Rank::ZERO, world_size, ProcessId::default(), meeting)
             };
             let machines = Machines::of_root(&config, Uuid::nil(), Instant::now());
             let node = Arc::new(TcpNode::over_tcp(machines, 2));

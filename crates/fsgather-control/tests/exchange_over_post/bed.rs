@@ -10,7 +10,7 @@ use std::{
 };
 
 use fsgather_control::join::{self, Config, Control, Meeting};
-use fsgather_core::{Error, Interrupt, ProcessId, Rank, WorldSize};
+use fsgather_core::{Error, ProcessId, Rank, WorldSize};
 use fsgather_testkit::{MemoryBackend, MemoryMailbox, exchange_conformance::RankExchange};
 
 /// What all ranks of a test share.
@@ -59,28 +59,17 @@ impl Bed {
     pub(crate) fn config(&self, rank: u32, process: ProcessId) -> Config {
         let post = Arc::clone(&self.post);
         let own_host = process.host_label();
+        let meeting = Meeting::Board(self.board.clone());
         Config {
-            rank: Rank::new(rank),
-            world_size: self.world_size,
             office: Some(self.post.office(&process)),
-            process,
-            start: None,
-            attempt: None,
-            problem: None,
-            network_namespace: 0,
-            job: "a test".into(),
             timeout: self.timeout,
             join_timeout: self.join_timeout,
-            ports: 0..=0,
             interfaces: Arc::new(|_, address| address.is_loopback()),
-            meeting: Meeting::Board(self.board.clone()),
-            job_credentials: fsgather_control::job_credentials::JobCredentials::default(),
-            encrypt: false,
             control: Control::Markers,
-            interrupt: Interrupt::default(),
             is_running: Arc::new(move |process| {
                 process.host_label() != own_host || post.is_running(process)
             }),
+            ..Config::new(Rank::new(rank), self.world_size, process, meeting)
         }
     }
 

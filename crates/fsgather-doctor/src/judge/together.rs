@@ -9,7 +9,7 @@ use super::{
     numbers, rank, text,
 };
 use crate::{
-    facts::{RankFacts, ReachFact, WorldFacts},
+    facts::{RankFacts, ReachFact, TrialFacts, WorldFacts},
     finding::{Finding, Level, Topic},
 };
 
@@ -269,19 +269,7 @@ fn sharing(ranks: &[RankFacts], world: &WorldFacts, directory: &str) -> Vec<Find
         let finding = Finding::problem(Topic::Directory, text, SHARE);
         return vec![finding.of(world.blind.iter().copied())];
     }
-    let mut findings = super::each(ranks, |facts| {
-        let problem = facts
-            .trial
-            .as_ref()
-            .and_then(|trial| trial.problem.as_ref());
-        problem
-            .map(|problem| {
-                let advice = "name another directory with FSGATHER_DIR";
-                Finding::error(Topic::Directory, problem, advice)
-            })
-            .into_iter()
-            .collect()
-    });
+    let mut findings = problems(ranks, |trial| trial.problem.as_ref());
     if world.sees_same_mounts {
         findings.push(Finding::ok(
             Topic::Directory,
@@ -404,14 +392,19 @@ fn sources(ranks: &[RankFacts]) -> Vec<Finding> {
 }
 
 fn reading(ranks: &[RankFacts]) -> Vec<Finding> {
+    problems(ranks, |trial| trial.read_problem.as_ref())
+}
+
+/// What ranks have met with in trying the directory.
+fn problems(
+    ranks: &[RankFacts],
+    problem_of: impl Fn(&TrialFacts) -> Option<&String>,
+) -> Vec<Finding> {
     super::each(ranks, |facts| {
-        let trial = facts.trial.as_ref();
-        let problem = trial.and_then(|trial| trial.read_problem.as_ref());
+        let problem = facts.trial.as_ref().and_then(&problem_of);
+        let advice = "name another directory with FSGATHER_DIR";
         problem
-            .map(|problem| {
-                let advice = "name another directory with FSGATHER_DIR";
-                Finding::error(Topic::Directory, problem, advice)
-            })
+            .map(|problem| Finding::error(Topic::Directory, problem, advice))
             .into_iter()
             .collect()
     })

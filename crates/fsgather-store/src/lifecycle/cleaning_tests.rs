@@ -90,6 +90,7 @@ pub(crate) fn age(path: &Path) {
     }
 }
 
+/// A process that this one can tell has ended.
 pub(crate) fn ended() -> ProcessId {
     let mut command = std::process::Command::new("true");
     let mut child = fsgather_testkit::process::spawn(&mut command).unwrap();
@@ -106,6 +107,22 @@ pub(crate) fn elsewhere() -> ProcessId {
         boot_id: "another".into(),
         ..this_process().unwrap()
     }
+}
+
+/// Leaves a payload of rank 0 that nobody has read.
+pub(crate) fn publish_empty(directory: &GatherDir) -> crate::PayloadName {
+    let id = crate::PayloadId {
+        channel: fsgather_core::ChannelId::WORLD,
+        epoch: fsgather_core::Epoch::FIRST,
+        rank: fsgather_core::Rank::ZERO,
+    };
+    let writer = directory.create_payload(
+        id,
+        crate::Encoding(0),
+        crate::CompressionSetting::None,
+        |_| Ok(()),
+    );
+    writer.unwrap().publish().unwrap().name
 }
 
 fn paths(items: &[Planned]) -> Vec<&Path> {

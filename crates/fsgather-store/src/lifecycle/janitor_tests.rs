@@ -1,10 +1,8 @@
-use fsgather_core::{ChannelId, Epoch, Rank};
+use fsgather_core::{ChannelId, Epoch, Progress, Rank};
 
 use super::*;
 use crate::{
-    layout::RendezvousEntry,
-    os::retry_budget::{Progress, RetryBudget},
-    payload::collect::tests::gather_dir,
+    layout::RendezvousEntry, os::retry_budget::RetryBudget, payload::collect::tests::gather_dir,
 };
 
 fn beats(directory: &GatherDir) -> Vec<u64> {

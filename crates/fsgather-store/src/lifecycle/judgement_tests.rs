@@ -44,7 +44,7 @@ fn the_table() {
     use BeatEvidence::{Changed, Same};
     use GatherState::{Finished, Live, Stale, Unknown};
     use Liveness::{Gone, Rebooted, Replaced, Running, Unknown as Unseen};
-    use Removable::{No, OnceWatched, Yes};
+    use Removable::{No, OnceWatched as Watched, Yes};
     let (young, old) = (Duration::from_secs(3), Duration::from_hours(25));
     let (glance, watched) = (Same(Duration::ZERO), Same(Duration::from_secs(30)));
     // Owner, all ranks, marks (f: finished, a: aborted), beat, quiet for, payloads: state, removable.
@@ -64,35 +64,17 @@ fn the_table() {
         (Gone, Gone, "", Changed, young, 0, Live, No),
         (Gone, Gone, "a", Changed, old, 0, Live, No),
         // What only speaks against the owner counts once its beat is old, or was watched in vain.
-        (
-            Rebooted,
-            Rebooted,
-            "",
-            glance,
-            young,
-            0,
-            Unknown,
-            OnceWatched,
-        ),
+        (Rebooted, Rebooted, "", glance, young, 0, Unknown, Watched),
         (Rebooted, Rebooted, "", glance, young, 3, Unknown, No),
         (Rebooted, Rebooted, "", watched, young, 3, Stale, Yes),
         (Rebooted, Rebooted, "", glance, old, 3, Stale, Yes),
         (Rebooted, Rebooted, "", Changed, old, 0, Live, No),
-        (
-            Replaced,
-            Replaced,
-            "",
-            glance,
-            young,
-            0,
-            Unknown,
-            OnceWatched,
-        ),
+        (Replaced, Replaced, "", glance, young, 0, Unknown, Watched),
         (Replaced, Gone, "", glance, old, 3, Stale, Yes),
         (Replaced, Unseen, "", Changed, old, 0, Live, No),
         // A tombstone is a survivor's word, and the survivor may be reading, or may have been cut off.
         (Unseen, Unseen, "a", glance, young, 3, Unknown, No),
-        (Unseen, Unseen, "a", glance, young, 0, Unknown, OnceWatched),
+        (Unseen, Unseen, "a", glance, young, 0, Unknown, Watched),
         (Unseen, Unseen, "a", watched, young, 0, Stale, Yes),
         (Unseen, Unseen, "a", watched, young, 3, Stale, No),
         (Unseen, Unseen, "a", glance, old, 3, Stale, Yes),
@@ -107,7 +89,7 @@ fn the_table() {
         (Unseen, Unseen, "", Changed, old, 3, Live, No),
         (Unseen, Unseen, "", glance, young, 0, Unknown, No),
         (Unseen, Unseen, "", watched, young, 0, Unknown, No),
-        (Unseen, Unseen, "", glance, old, 0, Unknown, OnceWatched),
+        (Unseen, Unseen, "", glance, old, 0, Unknown, Watched),
         (Unseen, Unseen, "", watched, old, 3, Unknown, Yes),
         // A rank that is seen to run speaks for the owner.
         (Unseen, Running, "", watched, old, 3, Unknown, No),

@@ -1,8 +1,14 @@
 use std::os::unix::fs::symlink;
 
 use crate::{
-    GatherDir, check_writable, directory::owner::tests::record, lifecycle::judgement::GatherState,
-    make_rendezvous, payload::collect::tests::gather_dir,
+    GatherDir, check_writable,
+    directory::owner::tests::record,
+    lifecycle::{
+        cleaning::tests::{elsewhere, ended, publish_empty},
+        judgement::GatherState,
+    },
+    make_rendezvous,
+    payload::collect::tests::gather_dir,
 };
 
 use super::*;
@@ -25,25 +31,6 @@ fn made_by(place: &Path, salt: u32, process: ProcessId) -> GatherDir {
     owner.ranks = vec![process.clone(); 4];
     owner.process = process;
     GatherDir::create(&rendezvous, 0o700, &owner, own).unwrap()
-}
-
-/// A process that this one can tell has ended.
-fn ended() -> ProcessId {
-    let mut command = std::process::Command::new("true");
-    let mut child = fsgather_testkit::process::spawn(&mut command).unwrap();
-    child.wait().unwrap();
-    ProcessId {
-        pid: child.id(),
-        ..this_process().unwrap()
-    }
-}
-
-fn elsewhere() -> ProcessId {
-    ProcessId {
-        host: "n7".into(),
-        boot_id: "another".into(),
-        ..this_process().unwrap()
-    }
 }
 
 #[test]
@@ -117,18 +104,7 @@ fn left_with_a_payload(place: &Path, ranks: Vec<ProcessId>) -> (GatherDir, crate
     owner.process = ended();
     owner.ranks = ranks;
     let made = GatherDir::create(&rendezvous, 0o700, &owner, own).unwrap();
-    let id = crate::PayloadId {
-        channel: fsgather_core::ChannelId::WORLD,
-        epoch: fsgather_core::Epoch::FIRST,
-        rank: fsgather_core::Rank::ZERO,
-    };
-    let writer = made.create_payload(
-        id,
-        crate::Encoding(0),
-        crate::CompressionSetting::None,
-        |_| Ok(()),
-    );
-    let name = writer.unwrap().publish().unwrap().name;
+    let name = publish_empty(&made);
     (made, name)
 }
 

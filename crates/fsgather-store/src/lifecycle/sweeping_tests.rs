@@ -1,6 +1,6 @@
 use crate::{
     directory::owner::job_tag,
-    lifecycle::cleaning::tests::{EAGER, age, elsewhere, ended, place},
+    lifecycle::cleaning::tests::{EAGER, age, elsewhere, ended, place, publish_empty},
     os::{listing::tests::entries_read, process::this_process},
 };
 
@@ -45,18 +45,7 @@ fn a_sweep_leaves_what_a_rank_may_still_read_for_later() {
     let place = place();
     let made = place.gather(1, elsewhere(), Some("4711"));
     made.mark_aborted("rank 0 was lost").unwrap();
-    let id = crate::PayloadId {
-        channel: fsgather_core::ChannelId::WORLD,
-        epoch: fsgather_core::Epoch::FIRST,
-        rank: fsgather_core::Rank::ZERO,
-    };
-    let writer = made.create_payload(
-        id,
-        crate::Encoding(0),
-        crate::CompressionSetting::None,
-        |_| Ok(()),
-    );
-    writer.unwrap().publish().unwrap();
+    publish_empty(&made);
     let sweep = |rules| sweep(&place.rendezvous, Some("4711"), rules);
     assert!(sweep(Rules::default()), "some are left for later");
     assert!(made.owner().is_ok());

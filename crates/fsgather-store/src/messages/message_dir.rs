@@ -8,7 +8,8 @@ use std::{
 };
 
 use fsgather_core::{
-    Beat, Error, Letter, Mailbox, ProcessId, Rank, Retirement, StorageCause, duration_text, lock,
+    Beat, Error, Letter, Mailbox, ProcessId, Progress, Rank, Retirement, StorageCause,
+    duration_text, lock,
 };
 
 use crate::{
@@ -24,12 +25,7 @@ use crate::{
         names::{HostName, MarkerName},
         reserves::Reserves,
     },
-    os::{
-        directory, file,
-        filesystem::Class,
-        listing, remove,
-        retry_budget::{Progress, RetryBudget},
-    },
+    os::{directory, file, filesystem::Class, listing, remove, retry_budget::RetryBudget},
 };
 
 /// How long a message that is listed may stay unreadable: longer than clients remember what was.

@@ -2,11 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use fsgather_core::{AwakeClock, Backoff, Deadline, Error};
-
-/// Called while something takes long, with the bytes moved since the last time; an error from it ends
-/// the work and is returned as it is.
-pub type Progress<'a> = dyn FnMut(u64) -> Result<(), Error> + 'a;
+use fsgather_core::{AwakeClock, Backoff, Deadline, Error, Progress};
 
 /// The longest sleep between two calls of the progress hook: how fast a wait can be interrupted.
 const SLICE: Duration = Duration::from_millis(100);

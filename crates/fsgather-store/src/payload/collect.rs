@@ -10,11 +10,10 @@ use std::{
     time::Duration,
 };
 
-use fsgather_core::Error;
+use fsgather_core::{Error, Progress};
 
 use crate::{
     directory::gather_dir::GatherDir,
-    os::retry_budget::Progress,
     payload::{
         bytes::Payload,
         locator::Locator,

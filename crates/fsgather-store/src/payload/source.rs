@@ -11,17 +11,12 @@ use std::{
     time::Duration,
 };
 
-use fsgather_core::{Error, StorageCause, bytes_text, duration_text};
+use fsgather_core::{Error, Progress, StorageCause, bytes_text, duration_text};
 use rustix::io::Errno;
 
 use crate::{
     directory::gather_dir::{GatherDir, ask_again, is_not_seen},
-    os::{
-        file,
-        filesystem::Class,
-        listing,
-        retry_budget::{Progress, RetryBudget},
-    },
+    os::{file, filesystem::Class, listing, retry_budget::RetryBudget},
     payload::{
         bytes::Payload,
         chunk_table::{Chunk, ChunkTable},
@@ -519,26 +514,24 @@ pub(crate) fn map_verified(
     open: &Open,
     progress: &mut Progress<'_>,
 ) -> Result<Option<Payload>, Trouble> {
-    let Some((mapping, len)) = map_whole(source, open)? else {
-        return Ok(None);
-    };
-    // All chunks but the last are of one length. A root that reads is often alone at work on its host.
-    let chunks = mapping[HEADER_LEN..HEADER_LEN + len].chunks(CHUNK_LEN);
-    let starts = (HEADER_LEN..).step_by(CHUNK_LEN);
-    parallel::share(
-        &mut vec![(); parallel::size()],
-        (0..)
-            .zip(starts.zip(chunks))
-            .collect::<Vec<_>>()
-            .into_iter(),
-        |(), (index, (start, stored))| {
-            mapping.populate(start, stored.len());
-            source.verify(source.chunk(open, index)?, index, stored)?;
-            Ok(stored.len() as u64)
-        },
-        |len| progress(len).map_err(Trouble::Fatal),
-    )?;
-    Ok(Some(Payload::in_file(mapping, len)))
+    map_whole(source, open, |mapping, len| {
+        // All chunks but the last are of one length. A root that reads is often alone at work on its host.
+        let chunks = mapping[HEADER_LEN..HEADER_LEN + len].chunks(CHUNK_LEN);
+        let starts = (HEADER_LEN..).step_by(CHUNK_LEN);
+        parallel::share(
+            &mut vec![(); parallel::size()],
+            (0..)
+                .zip(starts.zip(chunks))
+                .collect::<Vec<_>>()
+                .into_iter(),
+            |(), (index, (start, stored))| {
+                mapping.populate(start, stored.len());
+                source.verify(source.chunk(open, index)?, index, stored)?;
+                Ok(stored.len() as u64)
+            },
+            |len| progress(len).map_err(Trouble::Fatal),
+        )
+    })
 }
 
 /// Maps the file of a contiguous payload whose bytes this process has written itself. `None` when it
@@ -548,17 +541,23 @@ pub(crate) fn map_unverified(
     open: &Open,
     progress: &mut Progress<'_>,
 ) -> Result<Option<Payload>, Trouble> {
-    let Some((mapping, len)) = map_whole(source, open)? else {
-        return Ok(None);
-    };
-    mapping.populate(HEADER_LEN, len);
-    progress(len as u64).map_err(Trouble::Fatal)?;
-    Ok(Some(Payload::in_file(mapping, len)))
+    map_whole(source, open, |mapping, len| {
+        mapping.populate(HEADER_LEN, len);
+        progress(len as u64).map_err(Trouble::Fatal)
+    })
 }
 
-/// The mapped file, and the length of its payload.
-fn map_whole(source: &Source, open: &Open) -> Result<Option<(Mapping, usize)>, Trouble> {
+/// Maps a file, and has its payload of so many bytes `read`.
+fn map_whole(
+    source: &Source,
+    open: &Open,
+    read: impl FnOnce(&Mapping, usize) -> Result<(), Trouble>,
+) -> Result<Option<Payload>, Trouble> {
     let mapped = Mapping::of(&open.file, source.file_len);
     let mapping = mapped.map_err(|error| source.classify("map", error))?;
-    Ok(mapping.zip(usize::try_from(source.locator.raw_len).ok()))
+    let Some((mapping, len)) = mapping.zip(usize::try_from(source.locator.raw_len).ok()) else {
+        return Ok(None);
+    };
+    read(&mapping, len)?;
+    Ok(Some(Payload::in_file(mapping, len)))
 }

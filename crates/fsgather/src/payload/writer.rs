@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use fsgather_core::{Contribution, Error, bytes_text};
+use fsgather_core::{Contribution, Error, Progress, bytes_text};
 use fsgather_store::{Encoding, Locator, PayloadId, PayloadWriter};
 
 use crate::{
@@ -23,8 +23,6 @@ use crate::{
         spool::Spool,
     },
 };
-
-type Progress<'a> = Box<dyn FnMut(u64) -> Result<(), Error> + 'a>;
 
 /// Streams that have to be kept until they are asked for are held in memory up to this length, in bytes.
 const HELD: usize = 8 << 20;
@@ -72,7 +70,7 @@ enum Beyond<'a> {
 
 /// A payload's file, and what the user is told of writing it, if that does not get on.
 struct Writer<'a> {
-    file: PayloadWriter<Progress<'a>>,
+    file: PayloadWriter<Box<Progress<'a>>>,
     calls: &'a FileCalls,
     what: Arc<str>,
 }
@@ -365,7 +363,7 @@ impl<'a> InputWriter<'a> {
             epoch: guard.ticket.epoch,
             rank: inner.world.rank,
         };
-        let progress: Progress<'a> = Box::new(move |bytes| guard.moved(bytes));
+        let progress: Box<Progress<'a>> = Box::new(move |bytes| guard.moved(bytes));
         let compression = guard.inner.world.compression;
         let calls = &inner.world.file_calls;
         let directory = files.directory();
