@@ -34,10 +34,11 @@ pub(crate) struct Communicator {
 impl Communicator {
     /// Joins the world that the launcher and variables describe, or the one that is described here.
     #[staticmethod]
-    #[pyo3(signature = (settings, *, publish, fetch, set_up_later=false, stop=None))]
+    #[pyo3(signature = (settings, *, site, publish, fetch, set_up_later=false, stop=None))]
     fn join(
         py: Python<'_>,
         settings: BTreeMap<String, Option<Said>>,
+        site: &str,
         publish: Option<Py<PyAny>>,
         fetch: Option<Py<PyAny>>,
         set_up_later: bool,
@@ -45,7 +46,9 @@ impl Communicator {
     ) -> PyResult<Self> {
         logging::install(py)?;
         let waiting = stop.map_or_else(Waiter::new, |stop| stop.get().waiting());
-        let mut builder = RustCommunicator::builder().interrupt(waiting.interrupt());
+        let mut builder = RustCommunicator::builder()
+            .interrupt(waiting.interrupt())
+            .made_at(site);
         for (name, said) in settings {
             if let Some(said) = said {
                 let taken = builder.argument(&name, said.into());

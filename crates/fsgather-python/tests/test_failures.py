@@ -91,6 +91,24 @@ def test_an_uncaught_exception_is_told_to_the_others(world: World) -> None:
     assert ended[1].told == [[0, "RuntimeError: out of luck"]]
 
 
+def test_a_failure_before_the_first_call_names_a_place_in_the_program(world: World) -> None:
+    ended = world.start(
+        2,
+        """
+        communicator = fsgather.default_communicator()
+        if rank == 0:
+            raise RuntimeError("out of luck")
+        try:
+            communicator.barrier()
+        except fsgather.PeerFailed as error:
+            tell(str(error))
+        """,
+    ).ends()
+    [said] = ended[1].told
+    assert "while computing after set-up of call #1 at " in said, said
+    assert ".rs" not in said and said.rsplit(":", 1)[1].isdigit(), said
+
+
 def test_ctrl_c_ends_a_wait_on_all_ranks(world: World) -> None:
     world.start(
         2,

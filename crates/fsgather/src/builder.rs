@@ -51,6 +51,7 @@ pub struct Builder {
     arguments: Arguments,
     rendezvous: Option<Rendezvous>,
     call_site: Option<String>,
+    made_at: Option<String>,
     interrupt: Interrupt,
     sets_up_later: bool,
 }
@@ -227,6 +228,14 @@ impl Builder {
         self
     }
 
+    /// What messages call the place where this communicator is made; for bindings, whose users know the places of their
+    /// own language.
+    #[doc(hidden)]
+    pub fn made_at(mut self, name: impl Into<String>) -> Self {
+        self.made_at = Some(name.into());
+        self
+    }
+
     /// A switch that ends meeting, and all calls after it, from another thread; or from the one that waits,
     /// if it is one that [is asked](Interrupt::polled_by).
     ///
@@ -254,7 +263,7 @@ impl Builder {
     /// Those of [`Communicator::from_env`], and [`Error::Config`] for a wrong combination.
     #[track_caller]
     pub fn build(self) -> Result<Communicator, Error> {
-        let site = match &self.call_site {
+        let site = match self.made_at.as_ref().or(self.call_site.as_ref()) {
             Some(name) => Site::named(name),
             None => Site::of(Location::caller()),
         };

@@ -115,6 +115,7 @@ class Communicator:
                     "inline_limit": inline_limit,
                     "job": _arguments.text("job", job),
                 },
+                site=_caller(),
                 publish=_publish,
                 fetch=_fetch,
                 set_up_later=_set_up_later,
@@ -494,7 +495,7 @@ def _bootstrap(given: Optional[Bootstrap], comm: Any, rendezvous: Optional[str],
 def _caller() -> str:
     """The place in the program that has called us."""
     frame: Any = sys._getframe(1)
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "fsgather":
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in {"fsgather", "threading"}:
         frame = frame.f_back
     if frame is None:
         return "Python"

@@ -8,6 +8,7 @@ class Communicator:
     def join(
         settings: dict[str, Union[int, float, str, None]],
         *,
+        site: str,
         publish: Optional[Callable[[bytes], object]],
         fetch: Optional[Callable[[float], bytes]],
         set_up_later: bool = False,
