@@ -235,7 +235,7 @@ fn a_cleaner_on_a_clone_of_the_host_disturbs_nobody() {
     );
     let reason = seen["reason"].as_str().expect("text");
     assert!(
-        reason.contains("booted since, but its last beat"),
+        reason.contains("booted since, but its last heartbeat"),
         "{reason}"
     );
     let done = clean(&clone, place.path(), &["--execute"]);

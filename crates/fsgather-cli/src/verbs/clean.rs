@@ -219,7 +219,7 @@ impl Course<'_> {
             {
                 let watch = duration_text(watch);
                 output::say(&format!(
-                    "fsgather clean: watching for {watch} whether beats change where nothing is proved"
+                    "fsgather clean: watching for {watch} whether heartbeats change, where it is not known if the owner is gone"
                 ));
             }
             // Who does not read any more has not asked to stop.

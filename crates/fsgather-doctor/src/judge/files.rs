@@ -191,9 +191,9 @@ fn leftovers(facts: &DirectoryFacts) -> Option<Finding> {
     let others = match (found.live, found.unknown) {
         (0, 0) => String::new(),
         (live, 0) => format!("; {} in use", plural(live)),
-        (0, unknown) => format!("; {} of which nothing is proved", plural(unknown)),
+        (0, unknown) => format!("; {} that may be in use", plural(unknown)),
         (live, unknown) => format!(
-            "; {} in use and {} of which nothing is proved",
+            "; {} in use and {} that may be",
             plural(live),
             plural(unknown)
         ),

@@ -37,7 +37,7 @@ pub(super) fn alone(facts: &RankFacts) -> Vec<Finding> {
     let ranks = std::slice::from_ref(facts);
     let mut findings = of_ranks(ranks);
     let place = match &facts.directory {
-        Some(directory) => format!("other hosts see {}, how soon they do", directory.path),
+        Some(directory) => format!("other hosts see {}", directory.path),
         None => "other hosts can be reached".into(),
     };
     let named = match &facts.directory {
@@ -48,8 +48,8 @@ pub(super) fn alone(facts: &RankFacts) -> Vec<Finding> {
         Finding::note(
             Topic::Meeting,
             format!(
-                "this process is alone; whether {place}, and whether ranks reach each other, only several \
-                 ranks can try"
+                "this process is alone: only several ranks can find out whether {place}, and whether ranks \
+                 reach each other"
             ),
         )
         .advise(format!(

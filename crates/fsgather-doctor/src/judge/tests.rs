@@ -407,7 +407,7 @@ fn alone_nothing_is_claimed_of_other_hosts() {
     facts.unknown_variables = vec!["FSGATHER_DRI is not a known variable".into()];
     let findings = alone(&facts);
     check(&findings);
-    let finding = only(&findings, "only several ranks can try");
+    let finding = only(&findings, "only several ranks can find out");
     let advice = finding.advice.as_ref().unwrap();
     assert!(advice.contains("srun fsgather doctor /shared"), "{advice}");
     let passed_over = only(&findings, "ignored Slurm");

@@ -313,7 +313,7 @@ fn what_a_rebooted_host_seems_to_have_left_is_watched_first() {
     let done = watched(true);
     assert!(done.removed.is_empty() && gone.owner().is_ok(), "{done:?}");
     let reason = &done.kept[0].reason;
-    assert!(reason.starts_with("its beat changes"), "{reason}");
+    assert!(reason.starts_with("its heartbeat changes"), "{reason}");
     let done = watched(false);
     assert_eq!(done.removed.len(), 2, "{done:?}");
 }

@@ -285,7 +285,7 @@ pub fn assess(evidence: &Evidence, rules: &Rules, now: SystemTime) -> Judgement 
                 (Removable::No, hint) => (Removable::No, hint),
                 _ => (
                     Removable::OnceWatched,
-                    Some(Why::plain("its beat is to be watched")),
+                    Some(Why::plain("its heartbeat is to be watched")),
                 ),
             }
         }
@@ -334,7 +334,7 @@ fn state(evidence: &Evidence, rules: &Rules, now: SystemTime) -> (GatherState, W
         return (GatherState::Live, of_owner("runs"));
     }
     if evidence.beat == BeatEvidence::Changed {
-        return (GatherState::Live, Why::plain("its beat changes"));
+        return (GatherState::Live, Why::plain("its heartbeat changes"));
     }
     let against = match owner {
         // Nothing but a beat that changes can speak against this.
@@ -361,9 +361,9 @@ fn state(evidence: &Evidence, rules: &Rules, now: SystemTime) -> (GatherState, W
         OwnerEvidence::Recorded { .. } => {
             let unseen = of_owner("cannot be seen from here");
             let beat = match evidence.last_beat {
-                None => "it has left no beat".to_owned(),
+                None => "it has left no heartbeat".to_owned(),
                 Some(beat) => {
-                    format!("its last beat was {} ago", age_text(beat, now))
+                    format!("its last heartbeat was {} ago", age_text(beat, now))
                 }
             };
             Why::new(format!("{}; {beat}", unseen.reason), unseen.gist)
@@ -392,7 +392,7 @@ fn fresh_sign(evidence: &Evidence, rules: &Rules, now: SystemTime) -> Option<Why
     let at = evidence.last_beat.unwrap_or(evidence.changed);
     let is_fresh = now.duration_since(at).unwrap_or_default() <= rules.watch.saturating_add(SLACK);
     let what = if evidence.last_beat.is_some() {
-        "its last beat was"
+        "its last heartbeat was"
     } else {
         "something in it changed"
     };
@@ -469,8 +469,8 @@ fn silent(evidence: &Evidence, rules: &Rules, quiet: Duration) -> (Removable, Op
     match evidence.beat {
         BeatEvidence::Same(watched) if watched >= rules.watch => {
             let watched = Why::new(
-                format!("its beat was watched for {}", duration_text(watched)),
-                "its beat was watched",
+                format!("its heartbeat was watched for {}", duration_text(watched)),
+                "its heartbeat was watched",
             );
             (Removable::Yes, Some(quiet.and(", ", &watched)))
         }

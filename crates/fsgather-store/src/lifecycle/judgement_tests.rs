@@ -215,7 +215,7 @@ fn reasons_are_plain() {
     };
     assert_eq!(
         reason(&evidence),
-        "its owner, pid 42 on n7, cannot be seen from here; its last beat was 7 s ago; kept: changed \
+        "its owner, pid 42 on n7, cannot be seen from here; its last heartbeat was 7 s ago; kept: changed \
          less than 1 d ago (--older-than)"
     );
     assert_eq!(
@@ -232,7 +232,7 @@ fn reasons_are_plain() {
     let text = reason(&evidence);
     assert!(
         text.starts_with(
-            "the host of its owner, pid 42 on n7, has been booted since, but its last beat was 7 s ago"
+            "the host of its owner, pid 42 on n7, has been booted since, but its last heartbeat was 7 s ago"
         ),
         "{text}"
     );

@@ -91,7 +91,7 @@ fn watching_tells_a_beat_that_changes_from_one_that_does_not() {
     std::fs::write(beating.path().join(beat), b"").unwrap();
     let survey = surveyor.survey(place.path()).unwrap();
     assert_eq!(survey.gathers[0].judgement.state, GatherState::Live);
-    assert_eq!(survey.gathers[0].judgement.reason, "its beat changes");
+    assert_eq!(survey.gathers[0].judgement.reason, "its heartbeat changes");
     assert!(survey.gathers[0].beat_age.is_some());
     assert_eq!(survey.gathers[1].judgement.state, GatherState::Unknown);
 }
