@@ -152,7 +152,7 @@ impl Membership {
             }
             Err(failure) => {
                 // Nobody else knows of a failure outside of the library yet.
-                last_error::note_own(&failure.to_string());
+                last_error::record_own(&failure.to_string());
                 interrupt.raise(failure.to_string());
                 drop(communicator);
                 Err(failure)

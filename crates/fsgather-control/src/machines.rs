@@ -133,7 +133,7 @@ impl Machines {
                 for action in self.members[place].take_actions() {
                     match action {
                         MemberAction::Send(message) => match &mut self.coordinator {
-                            Some(coordinator) => coordinator.hear(rank, message, now),
+                            Some(coordinator) => coordinator.on_message(rank, message, now),
                             None => outlet.to_coordinator(message),
                         },
                         MemberAction::Reclaim { channel, epoch } => {
@@ -148,7 +148,7 @@ impl Machines {
                 match action {
                     Action::Send { to, message } => {
                         outlet.to_members(&to, &message);
-                        self.hear(&to, message, now);
+                        self.deliver_to(&to, message, now);
                     }
                     Action::ReclaimFor {
                         channel,
@@ -164,17 +164,17 @@ impl Machines {
     }
 
     /// Hands what rank 0 says to the members here, and copies it only for the second and further ones.
-    fn hear(&mut self, to: &[Rank], message: ToMember, now: Instant) {
+    fn deliver_to(&mut self, to: &[Rank], message: ToMember, now: Instant) {
         let mut here = to
             .iter()
             .filter_map(|rank| self.place_of(*rank))
             .collect::<Vec<_>>();
         let last = here.pop();
         for place in here {
-            self.members[place].hear(message.clone(), now);
+            self.members[place].on_message(message.clone(), now);
         }
         if let Some(place) = last {
-            self.members[place].hear(message, now);
+            self.members[place].on_message(message, now);
         }
     }
 

@@ -57,7 +57,7 @@ pub(crate) struct RankExchange<D: Carrier> {
     /// By their numbers here, each with its number in the world.
     peers: Vec<Peer>,
     /// Whether a failure has been returned to the caller already.
-    told: AtomicBool,
+    reported: AtomicBool,
     /// Whether this rank has left the group.
     retired: AtomicBool,
     world: Arc<World<D>>,
@@ -79,7 +79,7 @@ impl<D: Carrier> RankExchange<D> {
             rank,
             size,
             peers,
-            told: AtomicBool::new(false),
+            reported: AtomicBool::new(false),
             retired: AtomicBool::new(false),
             world: Arc::new(World {
                 rank,
@@ -151,18 +151,18 @@ impl<D: Carrier> RankExchange<D> {
     }
 
     /// Notes that the caller learns of a failure, after making sure that the others do.
-    fn tell(&self, failure: Error) -> Error {
-        self.told.store(true, Ordering::Relaxed);
+    fn report(&self, failure: Error) -> Error {
+        self.reported.store(true, Ordering::Relaxed);
         self.carrier().settle(SETTLE_LIMIT);
         failure
     }
 
-    /// The same for a failure that may have been told before.
-    fn tell_again(&self, failure: Error) -> Error {
-        if self.told.load(Ordering::Relaxed) {
+    /// The same for a failure that may have been reported before.
+    fn report_again(&self, failure: Error) -> Error {
+        if self.reported.load(Ordering::Relaxed) {
             failure.poisoned()
         } else {
-            self.tell(failure)
+            self.report(failure)
         }
     }
 
@@ -219,7 +219,7 @@ impl<D: Carrier> RankExchange<D> {
             Ok(()) => {
                 if self.end() {
                     let in_good_hands = carrier.shut_down();
-                    self.note_departure(Departure {
+                    self.record_departure(Departure {
                         in_good_hands,
                         undecided: Vec::new(),
                     });
@@ -227,7 +227,7 @@ impl<D: Carrier> RankExchange<D> {
                 Ok(())
             }
             Err(failure) => {
-                let failure = self.tell_again(failure);
+                let failure = self.report_again(failure);
                 self.leave_world(None);
                 Err(failure)
             }
@@ -282,13 +282,13 @@ impl<D: Carrier> RankExchange<D> {
         let is_well = carrier.shut_down() && is_well;
         // Only now nothing more is decided.
         let undecided = carrier.act(|member, _| member.undecided(*rank == Rank::ZERO));
-        self.note_departure(Departure {
+        self.record_departure(Departure {
             in_good_hands: is_well,
             undecided,
         })
     }
 
-    fn note_departure(&self, departure: Departure) -> Departure {
+    fn record_departure(&self, departure: Departure) -> Departure {
         lock(&self.world.departure).clone_from(&departure);
         departure
     }
@@ -325,8 +325,8 @@ impl<D: Carrier> Exchange for RankExchange<D> {
         self.carrier().act(|member, _| {
             let failure = member.failure(channel).cloned();
             match failure {
-                // A failure that came between two calls is told as it is, and once.
-                Some(failure) if !self.told.swap(true, Ordering::Relaxed) => Err(failure),
+                // A failure that came between two calls is reported as it is, and once.
+                Some(failure) if !self.reported.swap(true, Ordering::Relaxed) => Err(failure),
                 _ => member.begin(channel, call),
             }
         })
@@ -348,7 +348,7 @@ impl<D: Carrier> Exchange for RankExchange<D> {
         }
         self.carrier()
             .act_and_wait_later(|member, now| member.contribute(ticket, round, contribution, now))
-            .map_err(|failure| self.tell(failure))
+            .map_err(|failure| self.report(failure))
     }
 
     fn wait_for(
@@ -367,7 +367,7 @@ impl<D: Carrier> Exchange for RankExchange<D> {
                 }
                 Ok(Some(verdict))
             }
-            Some(Err(failure)) => Err(self.tell(failure)),
+            Some(Err(failure)) => Err(self.report(failure)),
             None if limit.is_some() => Ok(None),
             None => Err(Error::closed()),
         }
@@ -417,7 +417,7 @@ impl<D: Carrier> Exchange for RankExchange<D> {
             carrier.act(|member, _| member.give_up(channel, &cause));
             cause
         });
-        self.tell(agreed)
+        self.report(agreed)
     }
 
     fn progress(&self, ticket: &Ticket, phase: Phase, bytes: u64) -> Result<(), Error> {
@@ -486,7 +486,7 @@ impl<D: Carrier> Exchange for RankExchange<D> {
             rank: Rank::new(place),
             size,
             peers,
-            told: AtomicBool::new(false),
+            reported: AtomicBool::new(false),
             retired: AtomicBool::new(false),
             world: Arc::clone(&self.world),
         }))

@@ -205,7 +205,7 @@ impl Carrier for ThreadCarrier {
             } else {
                 // Members that have left already are not heard.
                 let leave = ToCoordinator::Leave { cause: None };
-                coordinator.hear(self.rank, leave, now);
+                coordinator.on_message(self.rank, leave, now);
             }
         });
         // The sink may hold what holds this exchange.

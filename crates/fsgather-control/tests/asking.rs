@@ -85,7 +85,7 @@ impl Bed {
         };
         let meeting = Meeting::Board(self.board.clone());
         join::Config {
-            office: Some(self.post.office(&process)),
+            mailboxes: Some(self.post.factory(&process)),
             interfaces: Arc::new(|_, address| address.is_loopback()),
             control: self.control,
             interrupt,

@@ -54,7 +54,7 @@ impl Room {
                     quiet = false;
                     match action {
                         MemberAction::Send(message) => {
-                            self.coordinator.hear(rank(index), message, self.now);
+                            self.coordinator.on_message(rank(index), message, self.now);
                         }
                         MemberAction::Reclaim { channel, epoch } => {
                             self.reclaimed.push((channel, epoch, rank(index)));
@@ -67,7 +67,7 @@ impl Room {
                 quiet = false;
                 if let Action::Send { to, message } = action {
                     for to in to {
-                        self.members[to.index()].hear(message.clone(), self.now);
+                        self.members[to.index()].on_message(message.clone(), self.now);
                         self.told.push((to, message.clone()));
                     }
                 }
@@ -79,7 +79,8 @@ impl Room {
     }
 
     fn says(&mut self, from: u32, message: ToCoordinator) {
-        self.coordinator.hear(Rank::new(from), message, self.now);
+        self.coordinator
+            .on_message(Rank::new(from), message, self.now);
         self.pump();
     }
 

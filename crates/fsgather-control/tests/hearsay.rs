@@ -127,16 +127,16 @@ fn happen(coordinator: &mut Coordinator, event: Event, now: Instant) {
                 cause,
                 activity: doing(),
             };
-            coordinator.hear(Rank::new(from), fail, now);
+            coordinator.on_message(Rank::new(from), fail, now);
         }
         Event::Lost(rank) => coordinator.lost(Rank::new(rank), "its connection closed"),
         Event::Leave(rank) => {
             let leave = ToCoordinator::Leave { cause: None };
-            coordinator.hear(Rank::new(rank), leave, now);
+            coordinator.on_message(Rank::new(rank), leave, now);
         }
         Event::Stay(rank) => {
             let stay = ToCoordinator::Stay { cause: None };
-            coordinator.hear(Rank::new(rank), stay, now);
+            coordinator.on_message(Rank::new(rank), stay, now);
         }
     }
 }

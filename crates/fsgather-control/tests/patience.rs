@@ -83,7 +83,7 @@ impl Room {
                 for action in member.take_actions() {
                     is_quiet = false;
                     if let MemberAction::Send(message) = action {
-                        self.coordinator.hear(rank, message, self.now);
+                        self.coordinator.on_message(rank, message, self.now);
                     }
                 }
             }
@@ -95,7 +95,7 @@ impl Room {
                 if let (Action::Send { to, message }, true) = (action, self.is_heard) {
                     assert!(!matches!(message, ToMember::Bye { .. }));
                     for to in to {
-                        self.members[to.index()].hear(message.clone(), self.now);
+                        self.members[to.index()].on_message(message.clone(), self.now);
                     }
                 }
             }
@@ -263,7 +263,7 @@ fn who_says_that_rank_0_is_gone_takes_nothing_from_it() {
     let mut room = Room::new();
     let ticket = room.call(0, None);
     let report = ToCoordinator::SiblingExited { rank: Rank::ZERO };
-    room.coordinator.hear(Rank::new(1), report, room.now);
+    room.coordinator.on_message(Rank::new(1), report, room.now);
     room.pass(just_before(WORLD));
     assert!(room.is_pending(0, &ticket));
     room.pass(WORLD);

@@ -52,7 +52,7 @@ fn warnings(ranks: u32, stopped: &[u32], seconds: u64) -> Vec<(u64, String)> {
                 // Rank 0 is there, and tells for all.
                 assert!(matches!(action, MemberAction::Send(_)), "{action:?}");
                 if let MemberAction::Send(message) = action {
-                    coordinator.hear(Rank::new(rank), message, now);
+                    coordinator.on_message(Rank::new(rank), message, now);
                 }
             }
         }
@@ -61,7 +61,7 @@ fn warnings(ranks: u32, stopped: &[u32], seconds: u64) -> Vec<(u64, String)> {
                 Action::Warn(text) => warnings.push((second, text)),
                 Action::Send { to, message } => {
                     for rank in to.iter().filter(|rank| !stopped.contains(&rank.get())) {
-                        members[rank.index()].hear(message.clone(), now);
+                        members[rank.index()].on_message(message.clone(), now);
                     }
                 }
                 _ => {}
@@ -131,7 +131,7 @@ fn asks_and_warnings(
                 MemberAction::Send(ToCoordinator::Ask) => {
                     done.push((second, "asks".into()));
                     if second < stopped_at {
-                        member.hear(ToMember::Here, now);
+                        member.on_message(ToMember::Here, now);
                     }
                 }
                 MemberAction::Warn(text) => done.push((second, text)),

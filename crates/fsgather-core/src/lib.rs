@@ -60,7 +60,7 @@ pub use id::{GatherId, ParseGatherIdError, Salt};
 pub use interrupt::Interrupt;
 pub use key::{JobKey, KeyHash};
 pub use lock::lock;
-pub use mailbox::{Beat, Letter, Mailbox, MailboxFactory, Retirement};
+pub use mailbox::{Beat, InboundMessage, Mailbox, MailboxFactory, Retirement};
 pub use peer::{Missing, Peer, ProcessId};
 pub use rank::{Rank, WorldSize};
 pub use received::{DEEPEST_VALUE, Unreadable, read_message, read_value};

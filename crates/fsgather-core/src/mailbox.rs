@@ -8,7 +8,7 @@ use crate::{Error, Rank, WorldSize};
 
 /// One message, as it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Letter {
+pub struct InboundMessage {
     /// The rank in its name.
     pub from: Rank,
     /// The process that left it: tells two processes apart that say they are the same rank.
@@ -78,7 +78,7 @@ pub trait Mailbox: Send + Sync {
     ///
     /// When the place cannot be read, is gone, or a message stays unreadable for longer than any cache
     /// can explain. Nothing is lost by it: looking again is allowed.
-    fn receive(&self, newcomers: bool) -> Result<Vec<Letter>, Error>;
+    fn receive(&self, newcomers: bool) -> Result<Vec<InboundMessage>, Error>;
 
     /// Keeps what was sent visible; called now and then as long as an answer is due.
     fn tend(&self);

@@ -65,9 +65,9 @@ pub(super) fn examine(
         .name("fsgather-diagnosis".into())
         .spawn(move || {
             if let Err(error) = look.run(depth) {
-                look.note(|facts| facts.problem = Some(error.to_string()));
+                look.record(|facts| facts.problem = Some(error.to_string()));
             }
-            look.note(|facts| facts.stuck_at = None);
+            look.record(|facts| facts.stuck_at = None);
             // Nobody waits any more where this took too long.
             let _ = done.send(());
         });
@@ -86,24 +86,24 @@ struct DirectoryLook {
 }
 
 impl DirectoryLook {
-    fn note(&self, change: impl FnOnce(&mut DirectoryFacts)) {
+    fn record(&self, change: impl FnOnce(&mut DirectoryFacts)) {
         change(&mut lock(&self.noted));
     }
 
     fn begin(&self, step: &str) {
-        self.note(|facts| facts.stuck_at = Some(step.to_owned()));
+        self.record(|facts| facts.stuck_at = Some(step.to_owned()));
     }
 
     fn run(&self, depth: Depth) -> Result<(), Error> {
         let path = self.path.as_path();
         self.begin("looking at it");
         let access = Access::of(path)?;
-        self.note(|facts| facts.access = Some(access_facts(access)));
+        self.record(|facts| facts.access = Some(access_facts(access)));
 
         self.begin("asking for its type");
         let file_system = FileSystem::of(path)?;
         let mount = Mount::of(path);
-        self.note(|facts| {
+        self.record(|facts| {
             facts.file_system = Some(file_system.name().to_owned());
             facts.class = Some(class_word(file_system.class()).to_owned());
             facts.mount = mount.map(mount_facts);
@@ -111,7 +111,7 @@ impl DirectoryLook {
 
         self.begin("asking how much room it has");
         let capacity = Capacity::of(path);
-        self.note(|facts| facts.capacity = capacity);
+        self.record(|facts| facts.capacity = capacity);
 
         self.begin("making all_gather_via_filesys in it");
         let was_there = has_rendezvous(path);
@@ -141,7 +141,7 @@ impl DirectoryLook {
                 found.removable += 1;
                 found.removable_bytes += leftover.bytes;
             }
-            self.note(|facts| facts.leftovers = Some(found));
+            self.record(|facts| facts.leftovers = Some(found));
         }
         Ok(())
     }
@@ -151,7 +151,7 @@ impl DirectoryLook {
         let (since, before) = (Instant::now(), SystemTime::now());
         let (own, server) = check_writing(rendezvous, self.context.mode)?;
         let (took, after) = (since.elapsed(), SystemTime::now());
-        self.note(|facts| {
+        self.record(|facts| {
             facts.own_uid = Some(own.0);
             facts.write_seconds = Some(took.as_secs_f64());
             let [before, server, after] = [before, server, after].map(epoch_seconds);
@@ -160,7 +160,7 @@ impl DirectoryLook {
         if depth == Depth::Alone {
             self.begin("publishing a payload in it");
             let payload = try_alone(&self.context, rendezvous, own)?;
-            self.note(|facts| facts.payload = Some(payload));
+            self.record(|facts| facts.payload = Some(payload));
         }
         Ok(())
     }

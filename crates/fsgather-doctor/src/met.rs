@@ -54,7 +54,7 @@ impl Met {
 }
 
 impl Talk for Met {
-    fn tell_all<T: Serialize + DeserializeOwned>(&self, own: &T) -> Result<Vec<T>, Error> {
+    fn gather_all<T: Serialize + DeserializeOwned>(&self, own: &T) -> Result<Vec<T>, Error> {
         self.communicator.all_gather(own)
     }
 

@@ -174,7 +174,7 @@ fn config(
         job_credentials: prepared.job_credentials.clone(),
         encrypt: settings.encrypt.value,
         control: settings.control.value,
-        office: prepared.office.take(),
+        mailboxes: prepared.mailboxes.take(),
         interrupt,
         is_running: Arc::new(move |process: &ProcessId| !liveness(process, &own).has_ended()),
         process,

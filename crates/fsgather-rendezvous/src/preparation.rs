@@ -21,7 +21,7 @@ pub(crate) struct Prepared {
     /// What ranks of this job know alike.
     pub(crate) job_credentials: JobCredentials,
     /// Where messages are left if TCP does not work; none without a directory in which ranks meet.
-    pub(crate) office: Option<Arc<dyn MailboxFactory>>,
+    pub(crate) mailboxes: Option<Arc<dyn MailboxFactory>>,
     /// The program's own rendezvous, if it has one.
     pub(crate) introduction: Option<Arc<Introduction>>,
     pub(crate) context: LocalContext,
@@ -93,12 +93,12 @@ pub(crate) fn prepare(
         mode: context.mode,
     };
     let places = sealed_enough(settings, places)?;
-    let office = (!places.is_empty())
+    let mailboxes = (!places.is_empty())
         .then(|| Arc::new(MessageDirFactory::new(places, owner)) as Arc<dyn MailboxFactory>);
     Ok(Prepared {
         meeting,
         job_credentials,
-        office,
+        mailboxes,
         introduction,
         context,
     })

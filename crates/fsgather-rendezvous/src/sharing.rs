@@ -24,7 +24,7 @@ pub trait Talk {
     /// # Errors
     ///
     /// Those of a collective call.
-    fn tell_all<T: Serialize + DeserializeOwned>(&self, own: &T) -> Result<Vec<T>, Error>;
+    fn gather_all<T: Serialize + DeserializeOwned>(&self, own: &T) -> Result<Vec<T>, Error>;
 
     /// Has what ranks do together fail because this rank cannot go on; the error that all agree on.
     fn fail(&self, cause: Error) -> Error;
@@ -91,7 +91,7 @@ pub fn prove(
         Ok(_) => Ok(None),
         Err(problem) => Err(brief(problem)),
     };
-    let plantings: Vec<Planting> = talk.tell_all(&own)?;
+    let plantings: Vec<Planting> = talk.gather_all(&own)?;
     let nonces: Vec<ProbeNonce> = plantings
         .iter()
         .flatten()
@@ -115,7 +115,7 @@ pub fn prove(
         }
         _ => Vec::new(),
     };
-    let sights: Vec<Vec<ProbeNonce>> = talk.tell_all(&seen)?;
+    let sights: Vec<Vec<ProbeNonce>> = talk.gather_all(&seen)?;
     Ok(judge(&all, &plantings, &sights))
 }
 

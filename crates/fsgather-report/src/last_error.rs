@@ -134,7 +134,7 @@ fn place() -> Option<&'static ErrorFile> {
 }
 
 /// Leaves an error of this rank, where somebody looks for it.
-pub fn note(error: &Error) {
+pub fn record(error: &Error) {
     if let Some(place) = place() {
         leave(&place.path, &LastError::of(place.rank, error));
     }
@@ -142,7 +142,7 @@ pub fn note(error: &Error) {
 
 /// Leaves what this rank has failed with by itself, where somebody looks for it: for programs that the library does not
 /// hear of, such as an exception that nobody catches.
-pub fn note_own(text: &str) {
+pub fn record_own(text: &str) {
     if let Some(place) = place() {
         let error = LastError {
             rank: place.rank.get(),

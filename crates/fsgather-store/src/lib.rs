@@ -115,6 +115,6 @@ pub use payload::collect::{CollectPolicy, PayloadReader};
 pub use payload::compression::CompressionSetting;
 pub use payload::format::{self, Compression, Encoding};
 pub use payload::locator::Locator;
-pub use payload::writable::WritablePayload;
+pub use payload::writable_payload::WritablePayload;
 pub use payload::writer::{PayloadId, PayloadWriter};
 pub use rendezvous::file_backend::{BackendDirectory, FileBackend};

@@ -8,8 +8,8 @@ use std::{
 };
 
 use fsgather_core::{
-    Beat, Error, Letter, Mailbox, MailboxFactory, ProcessId, Rank, Retirement, StorageCause,
-    WorldSize, lock,
+    Beat, Error, InboundMessage, Mailbox, MailboxFactory, ProcessId, Rank, Retirement,
+    StorageCause, WorldSize, lock,
 };
 use uuid::Uuid;
 
@@ -66,7 +66,7 @@ struct Message {
     host: u64,
     is_for_rank_0: bool,
     to: Option<Rank>,
-    letter: Letter,
+    letter: InboundMessage,
     at: Instant,
     is_tended: bool,
 }
@@ -94,10 +94,10 @@ impl MemoryMailbox {
         })
     }
 
-    /// The office as one process knows it.
+    /// The factory of one process.
     #[must_use]
-    pub fn office(self: &Arc<Self>, process: &ProcessId) -> Arc<dyn MailboxFactory> {
-        Arc::new(MemoryOffice {
+    pub fn factory(self: &Arc<Self>, process: &ProcessId) -> Arc<dyn MailboxFactory> {
+        Arc::new(MemoryMailboxFactory {
             post: Arc::clone(self),
             process: process.clone(),
         })
@@ -197,12 +197,12 @@ impl MemoryMailbox {
 }
 
 #[derive(Debug)]
-struct MemoryOffice {
+struct MemoryMailboxFactory {
     post: Arc<MemoryMailbox>,
     process: ProcessId,
 }
 
-impl MailboxFactory for MemoryOffice {
+impl MailboxFactory for MemoryMailboxFactory {
     fn open(&self, _: Uuid, _: WorldSize) -> Result<(Vec<u8>, Arc<dyn Mailbox>), Error> {
         let place = {
             let places = &mut self.post.lock().places;
@@ -285,7 +285,7 @@ impl MemoryBox {
             host: self.process.host_label(),
             is_for_rank_0: self.role.is_some(),
             to,
-            letter: Letter {
+            letter: InboundMessage {
                 from,
                 sender,
                 number,
@@ -297,7 +297,7 @@ impl MemoryBox {
         place.messages.insert(place.left, message);
     }
 
-    fn take_back(&self, place: &mut Place, is_needed: impl Fn(&Letter) -> bool) {
+    fn take_back(&self, place: &mut Place, is_needed: impl Fn(&InboundMessage) -> bool) {
         place
             .messages
             .retain(|_, message| message.by != self.key || is_needed(&message.letter));
@@ -340,7 +340,7 @@ impl Mailbox for MemoryBox {
         Ok(())
     }
 
-    fn receive(&self, newcomers: bool) -> Result<Vec<Letter>, Error> {
+    fn receive(&self, newcomers: bool) -> Result<Vec<InboundMessage>, Error> {
         let mut own = self.own();
         own.looks += 1;
         let state = self.enter();
@@ -389,7 +389,8 @@ impl Mailbox for MemoryBox {
 
     fn discard(&self, up_to: u64, keep: &[u64]) {
         let mut state = self.enter();
-        let is_needed = |letter: &Letter| letter.number > up_to || keep.contains(&letter.number);
+        let is_needed =
+            |letter: &InboundMessage| letter.number > up_to || keep.contains(&letter.number);
         self.take_back(&mut state.places[self.place], is_needed);
     }
 

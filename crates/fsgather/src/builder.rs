@@ -270,7 +270,7 @@ impl Builder {
         progress::leave(&Report::outside(Phase::Joining));
         let joined = step_aside(|| self.join(&site));
         progress::leave(&Report::outside(Phase::Computing));
-        joined.inspect_err(last_error::note)
+        joined.inspect_err(last_error::record)
     }
 
     fn join(self, site: &Site) -> Result<Communicator, Error> {

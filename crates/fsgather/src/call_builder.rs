@@ -136,7 +136,7 @@ impl<C> CallBuilder<'_, C> {
     pub fn barrier(self) -> Result<(), Error> {
         let call = self.unbounded(Operation::Barrier, Location::caller())?;
         let inner = &self.communicator.inner;
-        step_aside(|| inner.pass(call)).inspect_err(|failure| inner.world.note_failed(failure))
+        step_aside(|| inner.pass(call)).inspect_err(|failure| inner.world.record_failure(failure))
     }
 
     /// As [`Communicator::close`]; the place counts.

@@ -183,7 +183,7 @@ impl GroupState {
     }
 
     /// Notes that a call has ended well, with all that was to be read.
-    pub(crate) fn note_end(&self, ticket: &Ticket) {
+    pub(crate) fn record_end(&self, ticket: &Ticket) {
         let WorldState {
             call_log,
             rank,
@@ -208,7 +208,7 @@ impl GroupState {
         match passed {
             Ok(verdict) => {
                 call_log.decided(&ticket, verdict.last, None);
-                self.note_end(&ticket);
+                self.record_end(&ticket);
                 Ok(())
             }
             Err(failure) => {
@@ -295,7 +295,7 @@ impl GroupState {
         }
         let closed = self.exchange.close(site);
         if let Err(failure) = &closed {
-            self.world.note_failed(failure);
+            self.world.record_failure(failure);
         }
         self.end(None, closed.is_ok());
         closed
@@ -311,7 +311,7 @@ impl GroupState {
     /// Ends this rank's part; `closed` says that all ranks have come to the end together.
     fn end(&self, cause: Option<Error>, closed: bool) {
         if let Some(cause) = &cause {
-            self.world.note_failed(cause);
+            self.world.record_failure(cause);
         }
         // Others read what is in the memory of this process until it has left.
         let departure = self.exchange.leave(cause);

@@ -42,8 +42,8 @@ where
             let error = error.into();
             let (text, ours) = ending(&*error);
             match ours {
-                Some(ours) => last_error::note(ours),
-                None => last_error::note_own(&text),
+                Some(ours) => last_error::record(ours),
+                None => last_error::record_own(&text),
             }
             // Where nobody hears it the code is left.
             let _ = writeln!(io::stderr(), "Error: {text}");

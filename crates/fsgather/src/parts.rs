@@ -6,7 +6,7 @@ use fsgather_core::{Error, Phase, Rank, Ticket};
 use fsgather_store::Payload;
 
 use crate::{
-    call::{guard::note_read, open_call::OpenCall, open_calls::Open},
+    call::{guard::record_read, open_call::OpenCall, open_calls::Open},
     group_state::GroupState,
     part_reader::PartReaders,
     payload::{header::FileHeader, part::IncomingPart},
@@ -78,7 +78,7 @@ impl UnreadParts {
     pub(crate) fn moved(&self) -> impl FnMut(u64) -> Result<(), Error> + Send + 'static {
         let inner = Arc::clone(&self.inner);
         let ticket = self.ticket.clone();
-        move |bytes| note_read(&inner, &ticket, bytes)
+        move |bytes| record_read(&inner, &ticket, bytes)
     }
 
     /// Ends the reading with a failure, which the others are told at their next call.
@@ -86,7 +86,7 @@ impl UnreadParts {
         self.failed = true;
         let exchange = &self.inner.exchange;
         let failure = exchange.fail(&self.ticket, Phase::Reading, cause);
-        self.inner.world.note_failed(&failure);
+        self.inner.world.record_failure(&failure);
         failure
     }
 }
@@ -102,7 +102,7 @@ impl Drop for UnreadParts {
         if self.failed {
             self.inner.world.call_log.forget(&self.ticket);
         } else {
-            self.inner.note_end(&self.ticket);
+            self.inner.record_end(&self.ticket);
         }
     }
 }

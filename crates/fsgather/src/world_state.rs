@@ -159,8 +159,8 @@ impl WorldState {
     }
 
     /// Notes whom a failure shows to be lost, and leaves it for who has started this rank.
-    pub(crate) fn note_failed(&self, failure: &Error) {
-        last_error::note(failure);
+    pub(crate) fn record_failure(&self, failure: &Error) {
+        last_error::record(failure);
         if let Error::PeerFailed {
             peer,
             failure: PeerFailure::Lost { .. } | PeerFailure::OutcomeUnknown { .. },

@@ -89,7 +89,7 @@ fn config(directory: &Path, rank: Rank, world_size: WorldSize, setting: &Setting
         join_timeout: setting.join_timeout,
         interfaces: setting.interfaces.clone(),
         control: setting.control,
-        office: Some(Arc::new(MessageDirFactory::new(places, owner))),
+        mailboxes: Some(Arc::new(MessageDirFactory::new(places, owner))),
         is_running: Arc::new(move |process| !liveness(process, &me).has_ended()),
         ..Config::new(rank, world_size, process, Meeting::Board(Arc::new(board)))
     }

@@ -193,7 +193,7 @@ impl Stage {
     /// Whether a process is still there.
     pub(crate) fn runs(&mut self, index: usize) -> bool {
         while let Ok(event) = self.events.try_recv() {
-            self.note(event);
+            self.record(event);
         }
         self.processes[index].ended.is_none()
     }
@@ -255,7 +255,7 @@ impl Stage {
             let left = TIME_LIMIT.saturating_sub(self.started.elapsed());
             assert!(!left.is_zero(), "{what}: never\n{}", self.transcript());
             if let Ok(event) = self.events.recv_timeout(left.min(Duration::from_millis(2))) {
-                self.note(event);
+                self.record(event);
             }
         }
     }
@@ -272,10 +272,10 @@ impl Stage {
         let Ok(event) = self.events.recv_timeout(left) else {
             panic!("{what} did not come\n{}", self.transcript());
         };
-        self.note(event);
+        self.record(event);
     }
 
-    fn note(&mut self, (index, what): Event) {
+    fn record(&mut self, (index, what): Event) {
         let process = &mut self.processes[index];
         match what {
             What::Line(stream, line) => process.lines.push((stream, line)),

@@ -27,7 +27,7 @@ impl Coordinator {
     ) {
         let phase = Phase::Waiting;
         let activity = Activity::within(phase, CallName::of(&arrival.call, step.epoch));
-        self.note_activity(from, activity);
+        self.record_activity(from, activity);
         let id = step.channel;
         let channel = self.channels.get_mut(&id);
         let place = channel.as_ref().and_then(|channel| {
@@ -55,7 +55,7 @@ impl Coordinator {
         let cause = if fits {
             round.arrive(place, arrival, now);
             let is_complete = round.is_complete();
-            self.note_movement(from, now);
+            self.record_movement(from, now);
             if is_complete {
                 self.decide(step);
                 return;
@@ -63,7 +63,7 @@ impl Coordinator {
             self.absentee(step).map(|rank| self.absence(step, rank))
         } else {
             // It has got on all the same, for whatever else waits for it.
-            self.note_movement(from, now);
+            self.record_movement(from, now);
             self.difference(step, from, &arrival.call)
         };
         if let Some(cause) = cause {

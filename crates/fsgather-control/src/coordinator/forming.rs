@@ -21,7 +21,7 @@ impl Coordinator {
     pub fn join(&mut self, join: Join, now: Instant) -> JoinAnswer {
         let rank = join.rank;
         if join.fingerprint.secret != self.world.fingerprint.secret {
-            return JoinAnswer::Refused(self.tell_mismatch(&join));
+            return JoinAnswer::Refused(self.report_mismatch(&join));
         }
         if let Err(cause) = self.check_join(&join) {
             return refused(cause);
@@ -72,7 +72,7 @@ impl Coordinator {
 
     /// Handles a process that says that it cannot be a member, for it was given another secret than rank 0: tells it
     /// so, and the others while the world forms.
-    pub fn tell_mismatch(&mut self, join: &Join) -> ToMember {
+    pub fn report_mismatch(&mut self, join: &Join) -> ToMember {
         if self.roster.stranger_to(join) == Some(Rank::ZERO) {
             // Another job's, which has its own rank 0.
             return self.elsewhere(join);
@@ -156,7 +156,7 @@ impl Coordinator {
     }
 
     /// Notes what an earlier meeting of this job has come to, while ranks are waited for: they may have been in it.
-    pub fn note_earlier_failure(&mut self, failure: String) {
+    pub fn record_earlier_failure(&mut self, failure: String) {
         if self.open || self.failure().is_some() {
             return;
         }

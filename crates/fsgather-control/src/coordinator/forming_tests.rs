@@ -146,12 +146,12 @@ fn who_has_another_secret_is_told_and_who_was_started_by_somebody_else_belongs_e
         &coordinator.join(with_another(Some(8)), now)
     ));
     assert_eq!(coordinator.failure(), None);
-    let told = coordinator.tell_mismatch(&with_another(Some(7)));
+    let told = coordinator.report_mismatch(&with_another(Some(7)));
     let failure = coordinator.failure().unwrap();
     assert!(failure.to_string().contains("FSGATHER_SECRET"), "{failure}");
     assert!(matches!(told, ToMember::Abort { cause, .. } if cause == failure));
     // Who shows the same secret harms nobody.
     let mut coordinator = world(now, None);
-    coordinator.tell_mismatch(&join(1, 200, "n1", None));
+    coordinator.report_mismatch(&join(1, 200, "n1", None));
     assert_eq!(coordinator.failure(), None);
 }

@@ -9,7 +9,7 @@ use crate::message::ToMember;
 
 impl Coordinator {
     pub(super) fn close(&mut self, from: Rank, site: Site, now: Instant) {
-        self.note_activity(from, Activity::outside(Phase::Closing));
+        self.record_activity(from, Activity::outside(Phase::Closing));
         self.roster.part_with(from, Standing::Closed(site));
         self.closing
             .get_or_insert_with(|| Clock::started(now))
@@ -101,7 +101,7 @@ impl Coordinator {
             self.gone = true;
             // What has failed in a group is the business of that group.
             let orderly = self.failure().is_none();
-            let to = self.members_to_tell();
+            let to = self.members_to_inform();
             self.send(to, ToMember::Bye { orderly });
         }
     }

@@ -222,7 +222,7 @@ impl Coordinator {
 
     /// Handles what a member says. Members that are gone are not heard any more, and after goodbye nobody
     /// is.
-    pub fn hear(&mut self, from: Rank, message: ToCoordinator, now: Instant) {
+    pub fn on_message(&mut self, from: Rank, message: ToCoordinator, now: Instant) {
         // After goodbye nothing is said any more, so nothing is to be heard either.
         if self.gone {
             return;
@@ -265,7 +265,7 @@ impl Coordinator {
                 cause,
                 activity,
             } => {
-                self.note_activity(from, activity);
+                self.record_activity(from, activity);
                 self.word(from, channel, cause, now);
             }
             ToCoordinator::Status {
@@ -311,7 +311,7 @@ impl Coordinator {
         }
         self.staying.remove(&rank);
         // Whoever stays for it alone is to go at once.
-        self.note_for_staying(self.started);
+        self.schedule_report(self.started);
         let activity = self
             .roster
             .get(rank)
@@ -345,7 +345,7 @@ impl Coordinator {
     pub fn move_on(&mut self) {
         if !self.gone {
             self.gone = true;
-            let to = self.members_to_tell();
+            let to = self.members_to_inform();
             self.send(to, ToMember::Moved);
         }
     }
@@ -354,7 +354,7 @@ impl Coordinator {
     pub fn abandon(&mut self) {
         if !self.gone {
             self.gone = true;
-            let to = self.members_to_tell();
+            let to = self.members_to_inform();
             self.send(to, ToMember::Bye { orderly: false });
         }
     }
@@ -367,26 +367,26 @@ impl Coordinator {
         bytes: u64,
         now: Instant,
     ) {
-        self.note_activity(from, activity);
+        self.record_activity(from, activity);
         let Some(channel) = self.channels.get_mut(&channel) else {
             return;
         };
         // Being alive is not progress: only bytes that moved are.
         if channel.has_moved(from, bytes) {
             channel.moved(now);
-            self.note_movement(from, now);
+            self.record_movement(from, now);
             if let Some(closing) = &mut self.closing {
                 closing.moved(now);
             }
         }
     }
 
-    fn note_movement(&mut self, rank: Rank, now: Instant) {
+    fn record_movement(&mut self, rank: Rank, now: Instant) {
         if let Some(member) = self.roster.get_mut(rank) {
             member.moved = now;
             self.has_moved = true;
         }
-        self.note_movement_for_staying(now);
+        self.schedule_later_report(now);
     }
 
     /// Notes that `rank` reads no more of a call, and does what had to wait for that.
@@ -426,7 +426,7 @@ impl Coordinator {
         }
     }
 
-    fn note_activity(&mut self, rank: Rank, activity: Activity) {
+    fn record_activity(&mut self, rank: Rank, activity: Activity) {
         if let Some(member) = self.roster.get_mut(rank) {
             member.activity = activity;
         }
@@ -441,7 +441,7 @@ impl Coordinator {
     }
 
     /// Everybody who is connected, rank 0 included.
-    fn members_to_tell(&self) -> Vec<Rank> {
+    fn members_to_inform(&self) -> Vec<Rank> {
         self.roster.connected()
     }
 

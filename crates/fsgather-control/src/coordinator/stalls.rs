@@ -54,7 +54,7 @@ pub(super) struct Stalls {
 
 impl Stalls {
     /// Takes a member's word about a call.
-    fn hear(&mut self, from: Rank, epoch: Epoch, wait: Wait) -> &mut Stall {
+    fn record(&mut self, from: Rank, epoch: Epoch, wait: Wait) -> &mut Stall {
         let now = wait.heard;
         let is_fresh = |wait: &Wait| now.saturating_duration_since(wait.heard) < FRESH;
         self.calls.retain(|_, stall| {
@@ -116,7 +116,7 @@ impl Coordinator {
         (waits_for, idle): (Vec<Rank>, Duration),
         now: Instant,
     ) {
-        self.note_activity(from, activity.clone());
+        self.record_activity(from, activity.clone());
         // Who was stopped itself hears now what was said of that.
         if self.woke.is_some_and(|woke| now < woke + STALE) {
             return;
@@ -131,7 +131,7 @@ impl Coordinator {
             idle,
             heard: now,
         };
-        let stall = channel.stalls.hear(from, call.epoch, wait);
+        let stall = channel.stalls.record(from, call.epoch, wait);
         let asked = stall.asked;
         let is_to_warn = stall.is_to_warn(idle);
         let is_to_ask = stall.is_to_ask(idle, now);

@@ -25,7 +25,7 @@ impl Coordinator {
     pub(super) fn stay(&mut self, from: Rank, cause: Option<&Error>, now: Instant) {
         self.part_with(from, cause, Standing::Staying);
         let by = self.needed_by(from, now);
-        self.tell_needed(from, &by);
+        self.report_needed(from, &by);
         if !by.is_empty() {
             self.staying.insert(from, Told { by, at: now });
         }
@@ -58,13 +58,13 @@ impl Coordinator {
         member.moved.checked_add(self.world.timeout)
     }
 
-    fn tell_needed(&mut self, rank: Rank, by: &BTreeSet<Rank>) {
+    fn report_needed(&mut self, rank: Rank, by: &BTreeSet<Rank>) {
         let by: Vec<Peer> = by.iter().map(|rank| self.roster.peer(*rank)).collect();
         self.send(vec![rank], ToMember::Needed { by });
     }
 
     /// Notes that somebody has got on, or is gone: those who stay are told soon.
-    pub(super) fn note_for_staying(&mut self, soon: Instant) {
+    pub(super) fn schedule_report(&mut self, soon: Instant) {
         if !self.staying.is_empty() {
             let due = self.tell_staying.get_or_insert(soon);
             *due = soon.min(*due);
@@ -72,8 +72,8 @@ impl Coordinator {
     }
 
     /// The same for somebody who has got on, of which there is no need to hear more often.
-    pub(super) fn note_movement_for_staying(&mut self, now: Instant) {
-        self.note_for_staying(now + TELL_EVERY);
+    pub(super) fn schedule_later_report(&mut self, now: Instant) {
+        self.schedule_report(now + TELL_EVERY);
     }
 
     /// When those who stay have to be looked at next.
@@ -97,7 +97,7 @@ impl Coordinator {
             if by.is_empty() {
                 self.warn_of_unread(rank);
                 self.staying.remove(&rank);
-                self.tell_needed(rank, &by);
+                self.report_needed(rank, &by);
                 continue;
             }
             let moved_since = |then| {
@@ -109,10 +109,10 @@ impl Coordinator {
                 continue;
             }
             if is_due {
-                self.tell_needed(rank, &by);
+                self.report_needed(rank, &by);
                 self.staying.insert(rank, Told { by, at: now });
             } else {
-                self.note_movement_for_staying(now);
+                self.schedule_later_report(now);
             }
         }
     }

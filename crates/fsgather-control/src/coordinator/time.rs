@@ -119,7 +119,7 @@ impl Coordinator {
         }
         if let Some(clock) = &mut self.closing {
             clock.last_notice = now;
-            notices.push((ChannelId::WORLD, self.members_to_tell()));
+            notices.push((ChannelId::WORLD, self.members_to_inform()));
         }
         for (channel, waiting) in notices {
             self.send(waiting, ToMember::KeepWaiting { channel });
@@ -338,7 +338,7 @@ impl Coordinator {
         match clock.take_due(self.world.timeout, false, now) {
             None => {}
             Some(Due::Notice) => {
-                let waiting = self.members_to_tell();
+                let waiting = self.members_to_inform();
                 let channel = ChannelId::WORLD;
                 self.send(waiting, ToMember::KeepWaiting { channel });
             }

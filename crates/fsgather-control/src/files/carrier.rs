@@ -11,7 +11,7 @@ use fsgather_core::{
 };
 
 use super::{
-    node::{FileNode, Office},
+    node::{Endpoint, FileNode},
     outbox::Outbox,
     poller::Poller,
     seek::EnteredFiles,
@@ -35,7 +35,7 @@ const LAST_SEND: Duration = Duration::from_secs(2);
 /// How long the poller may take to stop; one that hangs in a file call is left behind.
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
-/// A node, its poller, and who watches the neighbours.
+/// A node, its poller, and who watches the hosts.
 pub(super) struct FileCarrier {
     rank: Rank,
     node: Arc<FileNode>,
@@ -185,16 +185,16 @@ pub(crate) fn enter(config: &Config, entered: EnteredFiles) -> Result<Joined, Er
     let EnteredFiles {
         welcome,
         mailbox,
-        letters,
+        endpoint,
         outbox,
         heard,
     } = entered;
     let machines = Machines::of_member(config.rank, &welcome)?;
     let processes = welcome.processes;
-    let node = Arc::new(FileNode::over_files(machines, Office::Member(letters)));
+    let node = Arc::new(FileNode::over_files(machines, Endpoint::Member(endpoint)));
     node.act(|member, now| {
         for message in heard {
-            member.hear(message, now);
+            member.on_message(message, now);
         }
     });
     let line = FileCarrier::start(

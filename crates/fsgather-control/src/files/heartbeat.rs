@@ -71,7 +71,7 @@ impl Heartbeat {
     }
 
     /// Notes what a look at a host's signs of life has shown; for how long it has been silent now.
-    pub(super) fn note(&mut self, host: u64, beats: &[Beat], now: Instant) -> Duration {
+    pub(super) fn record(&mut self, host: u64, beats: &[Beat], now: Instant) -> Duration {
         let Some(state) = self.hosts.get_mut(&host) else {
             return Duration::ZERO;
         };
@@ -163,20 +163,20 @@ mod tests {
         let at = |seconds| start + Duration::from_secs(seconds);
         let mut heartbeat = Heartbeat::default();
         heartbeat.listen_to(7, start);
-        assert_eq!(heartbeat.note(7, &[], at(5)), Duration::from_secs(5));
-        assert_eq!(heartbeat.note(7, &[beat(1)], at(10)), Duration::ZERO);
+        assert_eq!(heartbeat.record(7, &[], at(5)), Duration::from_secs(5));
+        assert_eq!(heartbeat.record(7, &[beat(1)], at(10)), Duration::ZERO);
         assert_eq!(
-            heartbeat.note(7, &[beat(1)], at(15)),
+            heartbeat.record(7, &[beat(1)], at(15)),
             Duration::from_secs(5)
         );
         // An old sign that has gone, or comes back out of a cache, is nothing new.
-        assert_eq!(heartbeat.note(7, &[], at(20)), Duration::from_secs(10));
+        assert_eq!(heartbeat.record(7, &[], at(20)), Duration::from_secs(10));
         assert_eq!(
-            heartbeat.note(7, &[beat(1)], at(25)),
+            heartbeat.record(7, &[beat(1)], at(25)),
             Duration::from_secs(15)
         );
         assert_eq!(
-            heartbeat.note(7, &[beat(1), beat(2)], at(30)),
+            heartbeat.record(7, &[beat(1), beat(2)], at(30)),
             Duration::ZERO
         );
     }
@@ -209,7 +209,7 @@ mod tests {
         let mut heartbeat = Heartbeat::default();
         heartbeat.listen_to(7, start);
         let woken = start + Duration::from_mins(30);
-        assert!(heartbeat.note(7, &[], woken) < SILENCE_LIMIT);
+        assert!(heartbeat.record(7, &[], woken) < SILENCE_LIMIT);
     }
 
     #[test]

@@ -11,8 +11,8 @@ use uuid::Uuid;
 
 use super::{
     carrier::FileCarrier,
-    mail::Bulletins,
-    node::{FileNode, Office},
+    endpoint::CoordinatorEndpoint,
+    node::{Endpoint, FileNode},
     outbox::Outbox,
 };
 use crate::{
@@ -37,17 +37,17 @@ const TOLD_LIMIT: Duration = Duration::from_secs(3);
 pub(crate) fn host(
     config: &Config,
     board: &Arc<dyn RendezvousBackend>,
-    office: &dyn MailboxFactory,
+    mailboxes: &dyn MailboxFactory,
     started: Instant,
 ) -> Result<Joined, Error> {
     let communicator = Uuid::new_v4();
-    let (facts, mailbox) = office
+    let (facts, mailbox) = mailboxes
         .open(communicator, config.world_size)
         .inspect_err(|failure| refusal::refuse_unseen(config, &**board, failure))?;
     let machines = Machines::of_root(config, communicator, started);
     let node = Arc::new(FileNode::over_files(
         machines,
-        Office::Coordinator(Bulletins::default()),
+        Endpoint::Coordinator(CoordinatorEndpoint::default()),
     ));
     let line = FileCarrier::start(
         config,

@@ -8,17 +8,17 @@
 //!
 //! - `host`: brings a world together on rank 0; `seek`: a member's search for one.
 //! - `carrier`: moves the messages of a rank, for its exchange.
-//! - `node`: the state machines of a rank, and its mail.
+//! - `node`: the state machines of a rank, and its messages.
 //! - `poller`: the thread that writes and finds marker files; `poll_interval`: how long it pauses.
-//! - `mail`: letters and bulletins: numbers, order, bytes; `reorder_buffer`: puts what comes out of order in order.
+//! - `endpoint`: letters and bulletins: numbers, order, bytes; `reorder_buffer`: puts what comes out of order in order.
 //! - `outbox`: what is to be written, and is written again until it is sure to be there.
 //! - `heartbeat`: signs of life of hosts.
 //! - `retry_window`: for how long a failing call is tried again.
 
 mod carrier;
+mod endpoint;
 mod heartbeat;
 mod host;
-mod mail;
 mod node;
 mod outbox;
 mod poll_interval;
@@ -30,7 +30,7 @@ mod seek;
 /// Reads any bytes as what any of the files says, for fuzzers.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn try_reading(bytes: &[u8]) {
-    mail::try_reading(bytes);
+    endpoint::try_reading(bytes);
     let _ = heartbeat::decode(bytes);
 }
 

@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use fsgather_core::{Letter, ProcessId, Rank, Retirement};
+use fsgather_core::{InboundMessage, ProcessId, Rank, Retirement};
 
-use super::mail::{Bulletins, Letters, OutgoingFile, Saying, To};
+use super::endpoint::{BulletinItem, CoordinatorEndpoint, MemberEndpoint, OutgoingFile, To};
 use crate::{
     coordinator::{Coordinator, JoinAnswer},
     machines::{Machines, Outlet},
@@ -13,17 +13,17 @@ use crate::{
     node::{Condvars, Medium, Node, NodeState, Notifier},
 };
 
-/// The mail of a rank.
-pub(super) enum Office {
+/// One end of the exchange of messages.
+pub(super) enum Endpoint {
     /// Rank 0's.
-    Coordinator(Bulletins),
+    Coordinator(CoordinatorEndpoint),
     /// A member's.
-    Member(Letters),
+    Member(MemberEndpoint),
 }
 
-/// The mail of a rank, and what its poller is to do.
+/// The messages of a rank, and what its poller is to do.
 pub(super) struct Files {
-    office: Office,
+    endpoint: Endpoint,
     /// Whether the poller is under way with something.
     in_flight: bool,
     /// Whose processes were seen to go, until the poller has looked for their last words: of anybody on
@@ -39,17 +39,17 @@ pub(super) struct Files {
 
 impl Outlet for Files {
     fn to_coordinator(&mut self, message: ToCoordinator) {
-        if let Office::Member(letters) = &mut self.office {
-            letters.say(message);
+        if let Endpoint::Member(endpoint) = &mut self.endpoint {
+            endpoint.send(message);
         }
     }
 
     fn to_members(&mut self, to: &[Rank], message: &ToMember) {
         let others: Vec<Rank> = to.iter().copied().filter(|to| *to != Rank::ZERO).collect();
-        if let Office::Coordinator(bulletins) = &mut self.office
+        if let Endpoint::Coordinator(endpoint) = &mut self.endpoint
             && !others.is_empty()
         {
-            bulletins.say(To::Ranks(others), Saying::Message(message.clone()));
+            endpoint.send(To::Ranks(others), BulletinItem::Message(message.clone()));
         }
     }
 }
@@ -58,7 +58,7 @@ impl Medium for Files {
     type Notifier = Condvars;
 
     fn has_work(state: &NodeState<Self>) -> bool {
-        !state.medium.office.is_empty()
+        !state.medium.endpoint.is_empty()
     }
 }
 
@@ -83,9 +83,9 @@ pub(super) struct Discard {
 }
 
 impl FileNode {
-    pub(super) fn over_files(machines: Machines, office: Office) -> Self {
+    pub(super) fn over_files(machines: Machines, endpoint: Endpoint) -> Self {
         let medium = Files {
-            office,
+            endpoint,
             in_flight: false,
             ended: Vec::new(),
             is_cut_off: false,
@@ -142,7 +142,7 @@ impl FileNode {
     /// Waits until everything that was said has been left for the others; whether that was in time.
     pub(super) fn flushed(&self, limit: Duration) -> bool {
         self.wait_until(Some(limit), |NodeState { medium, .. }| {
-            (medium.office.is_empty() && !medium.in_flight || medium.stopped).then_some(())
+            (medium.endpoint.is_empty() && !medium.in_flight || medium.stopped).then_some(())
         })
         .is_some()
     }
@@ -153,11 +153,11 @@ impl FileNode {
             let NodeState {
                 machines, medium, ..
             } = state;
-            let all_read = match (&medium.office, &machines.coordinator) {
-                (Office::Coordinator(bulletins), Some(coordinator)) => {
-                    bulletins.is_empty()
+            let all_read = match (&medium.endpoint, &machines.coordinator) {
+                (Endpoint::Coordinator(endpoint), Some(coordinator)) => {
+                    endpoint.is_empty()
                         && !medium.in_flight
-                        && bulletins.read_by(coordinator.connected_processes()) == bulletins.sent()
+                        && endpoint.read_by(coordinator.connected_processes()) == endpoint.sent()
                 }
                 _ => true,
             };
@@ -173,9 +173,9 @@ impl FileNode {
             let NodeState {
                 machines, medium, ..
             } = state;
-            let all_told = match (&medium.office, &machines.coordinator) {
-                (Office::Coordinator(bulletins), Some(coordinator)) => {
-                    coordinator.all_told() && bulletins.all_heard()
+            let all_told = match (&medium.endpoint, &machines.coordinator) {
+                (Endpoint::Coordinator(endpoint), Some(coordinator)) => {
+                    coordinator.all_told() && endpoint.all_informed()
                 }
                 _ => true,
             };
@@ -196,7 +196,7 @@ impl FileNode {
     /// Waits for something to carry, for `pause` at most; being told to stop counts unless that is known.
     pub(super) fn wait_to_carry(&self, pause: Duration, knows_of_stop: bool) {
         self.wait_for_work(pause, |NodeState { medium, .. }| {
-            !medium.office.is_empty()
+            !medium.endpoint.is_empty()
                 || !medium.ended.is_empty()
                 || (medium.stopping.is_some() && !knows_of_stop)
         });
@@ -212,9 +212,9 @@ impl FileNode {
         let stopping = medium.stopping;
         let ended = std::mem::take(&mut medium.ended);
         let finally = stopping.is_some() || machines.member().farewell().is_some();
-        let outgoing = match &mut medium.office {
-            Office::Coordinator(bulletins) => bulletins.take_outgoing(),
-            Office::Member(letters) => letters.take_outgoing(finally),
+        let outgoing = match &mut medium.endpoint {
+            Endpoint::Coordinator(endpoint) => endpoint.take_outgoing(),
+            Endpoint::Member(endpoint) => endpoint.take_outgoing(finally),
         };
         medium.in_flight |= !outgoing.is_empty();
         PollRound {
@@ -235,8 +235,8 @@ impl FileNode {
     }
 
     /// Hands messages to the machines; what of the own mail can go then.
-    pub(super) fn take_in(&self, found: Vec<Letter>) -> Discard {
-        self.change(|state, now| take_in(state, found, now))
+    pub(super) fn receive(&self, found: Vec<InboundMessage>) -> Discard {
+        self.change(|state, now| deliver(state, found, now))
     }
 
     /// Where all ranks run, once the world has formed; on rank 0.
@@ -267,58 +267,58 @@ impl FileNode {
     }
 }
 
-impl Office {
+impl Endpoint {
     fn is_empty(&self) -> bool {
         match self {
-            Self::Coordinator(bulletins) => bulletins.is_empty(),
-            Self::Member(letters) => letters.is_empty(),
+            Self::Coordinator(endpoint) => endpoint.is_empty(),
+            Self::Member(endpoint) => endpoint.is_empty(),
         }
     }
 }
 
 /// Hands messages to the machines; what of the own mail can go then.
-fn take_in(state: &mut NodeState<Files>, found: Vec<Letter>, now: Instant) -> Discard {
+fn deliver(state: &mut NodeState<Files>, found: Vec<InboundMessage>, now: Instant) -> Discard {
     let machines = &mut state.machines;
-    let office = &mut state.medium.office;
-    match (&mut *office, &mut machines.coordinator) {
-        (Office::Coordinator(bulletins), Some(coordinator)) => {
-            for (from, nonce, message) in bulletins.take_in(found) {
-                hear(bulletins, coordinator, (from, nonce), message, now);
+    let endpoint = &mut state.medium.endpoint;
+    match (&mut *endpoint, &mut machines.coordinator) {
+        (Endpoint::Coordinator(endpoint), Some(coordinator)) => {
+            for (from, nonce, message) in endpoint.receive(found) {
+                on_message(endpoint, coordinator, (from, nonce), message, now);
             }
         }
-        (Office::Member(letters), _) => {
-            for message in letters.take_in(found) {
-                machines.member().hear(message, now);
+        (Endpoint::Member(endpoint), _) => {
+            for message in endpoint.receive(found) {
+                machines.member().on_message(message, now);
             }
         }
-        (Office::Coordinator(_), None) => {}
+        (Endpoint::Coordinator(_), None) => {}
     }
-    match (&*office, &machines.coordinator) {
-        (Office::Coordinator(bulletins), Some(coordinator)) if coordinator.is_open() => {
-            let up_to = bulletins.read_by(coordinator.connected_processes());
+    match (&*endpoint, &machines.coordinator) {
+        (Endpoint::Coordinator(endpoint), Some(coordinator)) if coordinator.is_open() => {
+            let up_to = endpoint.read_by(coordinator.connected_processes());
             Discard {
                 up_to,
-                keep: bulletins.answers(),
-                is_answered: up_to == bulletins.sent(),
+                keep: endpoint.answers(),
+                is_answered: up_to == endpoint.sent(),
             }
         }
-        (Office::Coordinator(_), _) => Discard {
+        (Endpoint::Coordinator(_), _) => Discard {
             up_to: 0,
             keep: Vec::new(),
             is_answered: false,
         },
         // The first letter stays: it shows the others that this rank is still here.
-        (Office::Member(letters), _) => Discard {
-            up_to: letters.acknowledged(),
+        (Endpoint::Member(endpoint), _) => Discard {
+            up_to: endpoint.acknowledged(),
             keep: vec![1],
-            is_answered: letters.is_answered(),
+            is_answered: endpoint.is_answered(),
         },
     }
 }
 
 /// Handles what a process says that may or may not be a member.
-fn hear(
-    bulletins: &mut Bulletins,
+fn on_message(
+    endpoint: &mut CoordinatorEndpoint,
     coordinator: &mut Coordinator,
     (from, nonce): (Rank, u128),
     message: ToCoordinator,
@@ -327,12 +327,12 @@ fn hear(
     match message {
         ToCoordinator::Join(join) if join.rank == from && join.nonce == nonce => {
             let answer = match coordinator.join(join, now) {
-                JoinAnswer::Accepted => Saying::Admitted,
-                JoinAnswer::Refused(message) => Saying::Message(message),
+                JoinAnswer::Accepted => BulletinItem::Admitted,
+                JoinAnswer::Refused(message) => BulletinItem::Message(message),
             };
-            bulletins.say(To::Process(nonce), answer);
+            endpoint.send(To::Process(nonce), answer);
         }
-        message if coordinator.knows(from, nonce) => coordinator.hear(from, message, now),
+        message if coordinator.knows(from, nonce) => coordinator.on_message(from, message, now),
         _ => tracing::debug!("a process that is no member speaks for rank {from}"),
     }
 }

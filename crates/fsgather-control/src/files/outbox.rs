@@ -7,7 +7,7 @@ use std::{
 
 use fsgather_core::{Error, Mailbox};
 
-use super::{mail::OutgoingFile, retry_window::may_pass};
+use super::{endpoint::OutgoingFile, retry_window::may_pass};
 
 /// How often to try again to leave a message.
 pub(super) const SEND_AGAIN: Duration = Duration::from_millis(100);
@@ -63,7 +63,7 @@ impl Outbox {
                         mailbox.detour(message.number, message.to, &message.body);
                     }
                 }
-                return self.note(error, now);
+                return self.record(error, now);
             }
             self.failing = None;
             self.unsent.pop_front();
@@ -71,7 +71,7 @@ impl Outbox {
         Ok(())
     }
 
-    fn note(&mut self, error: Error, now: Instant) -> Result<(), Error> {
+    fn record(&mut self, error: Error, now: Instant) -> Result<(), Error> {
         let failing = self.failing.get_or_insert_with(|| {
             tracing::debug!("cannot leave a message yet: {error}");
             Failing {
@@ -125,8 +125,8 @@ mod tests {
     fn leave(os_code: i32, times: u32, at: &[u64]) -> (Vec<bool>, usize) {
         let post = MemoryMailbox::new();
         let process = ProcessId::default();
-        let office = post.office(&process);
-        let opened = office.open(Uuid::nil(), WorldSize::new(2).unwrap());
+        let factory = post.factory(&process);
+        let opened = factory.open(Uuid::nil(), WorldSize::new(2).unwrap());
         let (_, mailbox) = opened.unwrap();
         post.refuse_sends(&process, os_code, times);
         let mut outbox = Outbox::default();

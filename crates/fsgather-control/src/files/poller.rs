@@ -24,13 +24,13 @@ const TURNS: usize = 5;
 /// How often rank 0 looks for processes from hosts that have never written.
 const NEWCOMERS_EVERY: Duration = Duration::from_secs(1);
 
-/// Carries the mail of one rank; owns all calls that may hang.
+/// Carries the messages of one rank; owns all calls that may hang.
 pub(super) struct Poller {
     node: Arc<FileNode>,
     mailbox: Arc<dyn Mailbox>,
     rank: Rank,
     is_running: Arc<IsRunning>,
-    neighbours: Option<Neighbours>,
+    hosts: Option<Hosts>,
     /// Whose turn it is while the world forms: rank 0's, and nobody else is known.
     forming_turn: Turn,
     pace: PollInterval,
@@ -43,9 +43,9 @@ pub(super) struct Poller {
 }
 
 /// Tells the node that the poller is gone, however that came.
-struct TellsItsEnd(Arc<FileNode>);
+struct ReportsItsEnd(Arc<FileNode>);
 
-impl Drop for TellsItsEnd {
+impl Drop for ReportsItsEnd {
     fn drop(&mut self) {
         if thread::panicking() {
             let cause = Error::config("the thread that carries messages has panicked");
@@ -55,15 +55,15 @@ impl Drop for TellsItsEnd {
     }
 }
 
-/// Who is where, once that is known.
-struct Neighbours {
+/// The processes of all ranks by host, and the heartbeats of their hosts.
+struct Hosts {
     processes: Vec<ProcessId>,
     own_host: u64,
     heartbeat: Heartbeat,
     turn: Turn,
 }
 
-impl Neighbours {
+impl Hosts {
     fn new(rank: Rank, processes: Vec<ProcessId>, now: Instant) -> Self {
         let own_host = processes.get(rank.index()).map_or(0, ProcessId::host_label);
         let before_us = processes
@@ -115,7 +115,7 @@ impl Poller {
             mailbox,
             rank,
             is_running,
-            neighbours: processes.map(|processes| Neighbours::new(rank, processes, now)),
+            hosts: processes.map(|processes| Hosts::new(rank, processes, now)),
             forming_turn: Turn::new(0),
             pace: PollInterval::new(shortest, longest, now),
             outbox,
@@ -128,7 +128,7 @@ impl Poller {
 
     /// Works until the node says to stop.
     pub(super) fn run(mut self) {
-        let _told = TellsItsEnd(Arc::clone(&self.node));
+        let _told = ReportsItsEnd(Arc::clone(&self.node));
         let how = loop {
             let round = self.node.start_round();
             if !round.outgoing.is_empty() {
@@ -147,7 +147,7 @@ impl Poller {
             self.receive();
             // What they have left before is read now, or soon: somebody looks often meanwhile.
             for rank in &round.ended {
-                self.tell(*rank, true);
+                self.report(*rank, true);
                 self.pace.moved(Instant::now());
             }
             if round.coordinator_ended {
@@ -186,7 +186,7 @@ impl Poller {
 
     fn receive(&mut self) {
         let now = Instant::now();
-        let forming = self.rank == Rank::ZERO && self.neighbours.is_none();
+        let forming = self.rank == Rank::ZERO && self.hosts.is_none();
         let newcomers = forming || (self.rank == Rank::ZERO && now >= self.newcomers_at);
         if newcomers {
             self.newcomers_at = now + NEWCOMERS_EVERY;
@@ -197,19 +197,19 @@ impl Poller {
                 if !found.is_empty() {
                     self.pace.moved(Instant::now());
                 }
-                let discard = self.node.take_in(found);
+                let discard = self.node.receive(found);
                 self.mailbox.discard(discard.up_to, &discard.keep);
                 if !discard.is_answered {
                     self.mailbox.tend();
                 }
             }
-            Err(error) if self.receiving.bears(&error, now) => {
+            Err(error) if self.receiving.tolerates(&error, now) => {
                 tracing::debug!("cannot look for messages yet: {error}");
             }
             Err(error) => self.fail(&error),
         }
         if forming && let Some(processes) = self.node.formed() {
-            self.neighbours = Some(Neighbours::new(self.rank, processes, now));
+            self.hosts = Some(Hosts::new(self.rank, processes, now));
         }
     }
 
@@ -220,7 +220,7 @@ impl Poller {
             return;
         }
         self.listen_at = now + LISTEN_EVERY;
-        let Some(neighbours) = &mut self.neighbours else {
+        let Some(hosts) = &mut self.hosts else {
             self.look_after_the_joined();
             // Those who join look for signs of rank 0.
             if self.forming_turn.is_due(Duration::ZERO, now) {
@@ -228,23 +228,23 @@ impl Poller {
             }
             return;
         };
-        let mut silent_here = neighbours.heartbeat.silence_of(neighbours.own_host);
+        let mut silent_here = hosts.heartbeat.silence_of(hosts.own_host);
         let mut news = Vec::new();
-        for host in neighbours.heartbeat.next_hosts(TURNS) {
+        for host in hosts.heartbeat.next_hosts(TURNS) {
             let beats = self.mailbox.beats(host).unwrap_or_else(|error| {
                 tracing::debug!("cannot look for signs of life: {error}");
                 Vec::new()
             });
-            let silent_for = neighbours.heartbeat.note(host, &beats, now);
-            if host == neighbours.own_host {
+            let silent_for = hosts.heartbeat.record(host, &beats, now);
+            if host == hosts.own_host {
                 silent_here = silent_for;
             }
             let gone: Vec<Rank> = beats
                 .iter()
                 .flat_map(|beat| heartbeat::decode(&beat.body))
                 .collect();
-            let is_lost = silent_for >= SILENCE_LIMIT && host != neighbours.own_host;
-            for (rank, _) in neighbours.on(host) {
+            let is_lost = silent_for >= SILENCE_LIMIT && host != hosts.own_host;
+            for (rank, _) in hosts.on(host) {
                 if is_lost {
                     news.push((rank, false));
                 } else if gone.contains(&rank) {
@@ -252,11 +252,11 @@ impl Poller {
                 }
             }
         }
-        let is_turn = neighbours.turn.is_due(silent_here, now);
+        let is_turn = hosts.turn.is_due(silent_here, now);
         // Who has no turn has to know of rank 0 only.
         let is_asked = |rank: Rank| is_turn || self.rank == Rank::ZERO || rank == Rank::ZERO;
-        let gone: Vec<Rank> = neighbours
-            .on(neighbours.own_host)
+        let gone: Vec<Rank> = hosts
+            .on(hosts.own_host)
             .filter(|(rank, process)| is_asked(*rank) && !(self.is_running)(process))
             .map(|(rank, _)| rank)
             .collect();
@@ -271,7 +271,7 @@ impl Poller {
             self.pace.moved(Instant::now());
         }
         for (rank, has_ended) in news {
-            self.tell(rank, has_ended);
+            self.report(rank, has_ended);
         }
     }
 
@@ -283,15 +283,15 @@ impl Poller {
             .into_iter()
             .filter(|(_, process)| !(self.is_running)(process))
         {
-            self.tell(rank, true);
+            self.report(rank, true);
         }
     }
 
     /// Tells the members on other hosts that rank 0's process, on this host, has ended: this rank may go
     /// next, and all that is left is silence then.
     fn announce_the_end_of_rank_0(&self) {
-        let is_here = self.neighbours.as_ref().is_some_and(|neighbours| {
-            let mut here = neighbours.on(neighbours.own_host);
+        let is_here = self.hosts.as_ref().is_some_and(|hosts| {
+            let mut here = hosts.on(hosts.own_host);
             here.any(|(rank, _)| rank == Rank::ZERO)
         });
         if is_here && self.rank != Rank::ZERO {
@@ -300,7 +300,7 @@ impl Poller {
     }
 
     /// Takes note of a rank that has ended, or of whose host nothing is heard.
-    fn tell(&self, rank: Rank, has_ended: bool) {
+    fn report(&self, rank: Rank, has_ended: bool) {
         let silent = || {
             format!(
                 "its host has shown no sign of life for {}",

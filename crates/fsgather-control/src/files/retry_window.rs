@@ -36,7 +36,7 @@ impl RetryWindow {
     }
 
     /// Notes a call that has failed; whether that is to be put up with, for now.
-    pub(super) fn bears(&mut self, error: &Error, now: Instant) -> bool {
+    pub(super) fn tolerates(&mut self, error: &Error, now: Instant) -> bool {
         let (since, clock) = self.failing.get_or_insert((now, AwakeClock::new(now)));
         let now = clock.look(now);
         may_pass(error) && now.saturating_duration_since(*since) < TIME_LIMIT
@@ -60,19 +60,19 @@ mod tests {
         let io_error = failure(5);
         let mut tolerance = RetryWindow::default();
         for second in 0..10 {
-            assert!(tolerance.bears(&io_error, at(second)), "{second}");
+            assert!(tolerance.tolerates(&io_error, at(second)), "{second}");
         }
-        assert!(!tolerance.bears(&io_error, at(10)));
+        assert!(!tolerance.tolerates(&io_error, at(10)));
         tolerance.well();
-        assert!(tolerance.bears(&io_error, at(11)));
+        assert!(tolerance.tolerates(&io_error, at(11)));
         // The time in which this process was stopped does not count.
-        assert!(tolerance.bears(&io_error, at(111)));
+        assert!(tolerance.tolerates(&io_error, at(111)));
     }
 
     #[test]
     fn what_does_not_pass_by_itself_is_told_at_once() {
         for os_code in FOR_GOOD {
-            assert!(!RetryWindow::default().bears(&failure(os_code), Instant::now()));
+            assert!(!RetryWindow::default().tolerates(&failure(os_code), Instant::now()));
         }
         let described = Error::config("a directory that is gone");
         assert!(!may_pass(&described));

@@ -10,8 +10,8 @@ use std::{
 use fsgather_core::{Backoff, Error, Mailbox, MailboxFactory, Retirement, lock};
 
 use super::{
+    endpoint::{MemberEndpoint, sender_of},
     heartbeat::{Heartbeat, SILENCE_LIMIT},
-    mail::{Letters, sender_of},
     outbox::{Outbox, SEND_AGAIN},
     poll_interval::PollInterval,
     retry_window::RetryWindow,
@@ -33,7 +33,7 @@ const CHECK_EVERY: Duration = Duration::from_millis(500);
 
 /// A place in which a world may be forming, and who asks to be in it.
 pub(crate) struct Search {
-    pub(crate) office: Arc<dyn MailboxFactory>,
+    pub(crate) mailboxes: Arc<dyn MailboxFactory>,
     pub(crate) place: MarkerPlace,
     pub(crate) join: Join,
     pub(crate) is_running: Arc<IsRunning>,
@@ -43,7 +43,7 @@ pub(crate) struct Search {
 pub(crate) struct EnteredFiles {
     pub(crate) welcome: Welcome,
     pub(super) mailbox: Arc<dyn Mailbox>,
-    pub(super) letters: Letters,
+    pub(super) endpoint: MemberEndpoint,
     /// What is still to be left.
     pub(super) outbox: Outbox,
     /// What rank 0 has said since the welcome.
@@ -67,7 +67,7 @@ pub(crate) struct Searching {
 
 impl Searching {
     /// Has rank 0 told that another world of the same key is forming.
-    pub(crate) fn tell_rival(&self, other: String) {
+    pub(crate) fn report_rival(&self, other: String) {
         self.orders.lock().rivals.push(other);
         self.orders.told.notify_all();
     }
@@ -168,11 +168,11 @@ fn run(search: Search, orders: &Orders, tell: &dyn Fn(JoinEvent)) -> Option<Join
     let mut pauses = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
     let mut entering = RetryWindow::default();
     let mailbox = loop {
-        match search.office.enter(&search.place.facts, rank, sender) {
+        match search.mailboxes.enter(&search.place.facts, rank, sender) {
             Ok(Some(mailbox)) => break mailbox,
             Ok(None) if has_ended(&search) => return Some(crashed(false)),
             Ok(None) => drop(orders.wait(pauses.next_pause())?),
-            Err(error) if entering.bears(&error, Instant::now()) => {
+            Err(error) if entering.tolerates(&error, Instant::now()) => {
                 drop(orders.wait(pauses.next_pause())?);
             }
             Err(error) => return Some(JoinEvent::Failed(error.to_string())),
@@ -231,9 +231,9 @@ impl Asking<'_> {
         let now = Instant::now();
         let (shortest, longest) = self.mailbox.pace();
         let mut pace = PollInterval::new(shortest, longest, now);
-        let mut letters = Letters::new(self.search.join.rank, self.search.join.nonce);
+        let mut endpoint = MemberEndpoint::new(self.search.join.rank, self.search.join.nonce);
         let join = ToCoordinator::Join(self.search.join.clone());
-        letters.say(join.clone());
+        endpoint.send(join.clone());
         // It may have been read long before the answer is seen.
         self.orders.lock().is_expected = true;
         let mut outbox = Outbox::default();
@@ -245,7 +245,7 @@ impl Asking<'_> {
         let mut is_in = false;
         loop {
             let now = Instant::now();
-            outbox.put(letters.take_outgoing(false));
+            outbox.put(endpoint.take_outgoing(false));
             match outbox.send(&*self.mailbox, now) {
                 Ok(()) => {}
                 Err(error) if is_in => return Some(JoinEvent::Unable(error)),
@@ -257,14 +257,14 @@ impl Asking<'_> {
                     receiving.well();
                     found
                 }
-                Err(error) if receiving.bears(&error, now) => Vec::new(),
+                Err(error) if receiving.tolerates(&error, now) => Vec::new(),
                 Err(error) if is_in => return Some(JoinEvent::Lost(error.to_string())),
                 Err(error) => return Some(JoinEvent::Failed(error.to_string())),
             };
             if !found.is_empty() {
                 pace.moved(now);
             }
-            let mut heard = letters.take_in(found).into_iter();
+            let mut heard = endpoint.receive(found).into_iter();
             while let Some(message) = heard.next() {
                 match message {
                     ToMember::Forming { coordinator } if !is_in => {
@@ -282,7 +282,7 @@ impl Asking<'_> {
                         (self.tell)(JoinEvent::Elsewhere(why));
                     }
                     ToMember::Abort { cause, .. } => {
-                        self.say_goodbye(letters, outbox, None);
+                        self.say_goodbye(endpoint, outbox, None);
                         return Some(JoinEvent::Refused(cause));
                     }
                     ToMember::Bye { .. } if !is_in => {
@@ -293,7 +293,7 @@ impl Asking<'_> {
                         return Some(JoinEvent::WelcomeOverFiles(Box::new(EnteredFiles {
                             welcome,
                             mailbox: Arc::clone(&self.mailbox),
-                            letters,
+                            endpoint,
                             outbox,
                             heard: heard.collect(),
                         })));
@@ -308,32 +308,32 @@ impl Asking<'_> {
             if now >= check_at {
                 check_at = now + CHECK_EVERY;
                 let beats = self.mailbox.beats(host).unwrap_or_default();
-                if heartbeat.note(host, &beats, now) >= SILENCE_LIMIT && is_in {
+                if heartbeat.record(host, &beats, now) >= SILENCE_LIMIT && is_in {
                     return Some(silent());
                 }
                 self.mailbox.tend();
             }
             if ask_again.is_some_and(|due| now >= due) {
                 ask_again = None;
-                letters.say(join.clone());
+                endpoint.send(join.clone());
             }
             let Some(rivals) = self.orders.wait(pace.pause(Instant::now())) else {
                 let cause = self.orders.lock().cause.take();
                 // Not the reason of all: rank 0 says of which rank it is.
                 let stopped = || Error::config("it does not wait for the others any longer");
-                self.say_goodbye(letters, outbox, Some(cause.unwrap_or_else(stopped)));
+                self.say_goodbye(endpoint, outbox, Some(cause.unwrap_or_else(stopped)));
                 return None;
             };
             for other in rivals {
-                letters.say(ToCoordinator::Rival { other });
+                endpoint.send(ToCoordinator::Rival { other });
             }
         }
     }
 
     /// Tells rank 0 that it need not wait for us.
-    fn say_goodbye(&self, mut letters: Letters, mut outbox: Outbox, cause: Option<Error>) {
-        letters.say(ToCoordinator::Leave { cause });
-        outbox.put(letters.take_outgoing(true));
+    fn say_goodbye(&self, mut endpoint: MemberEndpoint, mut outbox: Outbox, cause: Option<Error>) {
+        endpoint.send(ToCoordinator::Leave { cause });
+        outbox.put(endpoint.take_outgoing(true));
         let deadline = Instant::now() + GOODBYE_LIMIT;
         loop {
             let now = Instant::now();

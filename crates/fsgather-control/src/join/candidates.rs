@@ -98,7 +98,7 @@ impl Seeker {
             return Ok(None);
         }
         if record.refuser.is_some() {
-            let refusal = record.refusal_to(&config::hearer(config));
+            let refusal = record.refusal_to(&config::addressee(config));
             // Who is in hears it from rank 0, which would take an earlier end for the cause.
             let refusal = refusal.filter(|_| self.forming.is_empty());
             return refusal.cloned().map_or(Ok(None), |cause| Err(cause.into()));
@@ -114,7 +114,7 @@ impl Seeker {
         let name = format!("{} ({})", record.host, short(&record));
         let is_like_ours = record.fingerprint.secret == join.fingerprint.secret;
         if let Some(place) = record.markers {
-            if config.encrypt && config.office.is_none() {
+            if config.encrypt && config.mailboxes.is_none() {
                 return Err(JoinFailure::Own(failures::in_plain_text(&record.host)));
             }
             if !is_like_ours {
@@ -162,13 +162,13 @@ impl Seeker {
         if self.searches.contains_key(&name) || self.failures.by_world.contains_key(&name) {
             return;
         }
-        let Some(office) = &self.search.config.office else {
+        let Some(mailboxes) = &self.search.config.mailboxes else {
             let none = "meets through marker files, for which this rank has no directory";
             self.failures.by_world.insert(name, none.into());
             return;
         };
         let search = files::Search {
-            office: Arc::clone(office),
+            mailboxes: Arc::clone(mailboxes),
             place,
             join: self.search.join.clone(),
             is_running: Arc::clone(&self.search.config.is_running),

@@ -14,7 +14,7 @@ use crate::{
     join::{
         addresses::InterfaceFilter,
         job_credentials::JobCredentials,
-        record::{Hearer, RendezvousRecord},
+        record::{Addressee, RendezvousRecord},
     },
     message::Join,
     random::fresh,
@@ -80,7 +80,7 @@ pub struct Config {
     /// What carries messages; rank 0's choice counts.
     pub control: Control,
     /// Where marker files are left, if they can be.
-    pub office: Option<Arc<dyn MailboxFactory>>,
+    pub mailboxes: Option<Arc<dyn MailboxFactory>>,
     /// Ends joining, and all calls after it; asked by whoever waits, if it is one to be asked.
     pub interrupt: Interrupt,
     /// Tells whether a process of this host is running.
@@ -108,7 +108,7 @@ impl Config {
             job_credentials: JobCredentials::default(),
             encrypt: false,
             control: Control::Tcp,
-            office: None,
+            mailboxes: None,
             interrupt: Interrupt::default(),
             is_running: Arc::new(|_| true),
         }
@@ -141,8 +141,8 @@ pub(crate) fn join_request(config: &Config) -> Join {
 }
 
 /// Whom a refusal has to concern to be this rank's business.
-pub(crate) fn hearer(config: &Config) -> Hearer {
-    Hearer {
+pub(crate) fn addressee(config: &Config) -> Addressee {
+    Addressee {
         process: config.process.clone(),
         start: config.start,
         key: config.job_credentials.key,

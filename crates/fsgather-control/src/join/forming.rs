@@ -64,7 +64,7 @@ impl FormingWorlds {
     }
 
     /// Two worlds of one key are forming: both are told, and both will fail.
-    pub(crate) async fn tell_rivals(&mut self) {
+    pub(crate) async fn report_rivals(&mut self) {
         if self.0.len() < 2 {
             return;
         }
@@ -79,7 +79,7 @@ impl FormingWorlds {
                 JoinRoute::Tcp(joining) => {
                     let _ = joining.writer.send(&ToCoordinator::Rival { other }).await;
                 }
-                JoinRoute::Files(searching) => searching.tell_rival(other),
+                JoinRoute::Files(searching) => searching.report_rival(other),
             }
         }
     }

@@ -118,15 +118,15 @@ fn host(config: &Config, started: Instant) -> Result<Joined, Error> {
 }
 
 fn host_over_markers(config: &Config, started: Instant) -> Result<Joined, Error> {
-    let (board, office) = place_of_markers(config)?;
-    files::host(config, board, office, started)
+    let (board, mailboxes) = place_of_markers(config)?;
+    files::host(config, board, mailboxes, started)
 }
 
 /// Where messages can be left.
 fn place_of_markers(
     config: &Config,
 ) -> Result<(&Arc<dyn RendezvousBackend>, &dyn MailboxFactory), Error> {
-    match (&config.meeting, &config.office) {
+    match (&config.meeting, &config.mailboxes) {
         (Meeting::Address { host, port, .. }, _) => Err(Error::config(format!(
             "FSGATHER_CONTROL=markers needs a directory in which ranks meet, but they are told to meet at \
              tcp://{host}:{port}; unset FSGATHER_RENDEZVOUS and name a directory with FSGATHER_DIR"
@@ -134,6 +134,6 @@ fn place_of_markers(
         (Meeting::Board(_), None) => Err(Error::config(
             "FSGATHER_CONTROL=markers needs a directory that all ranks share; name one with FSGATHER_DIR",
         )),
-        (Meeting::Board(board), Some(office)) => Ok((board, &**office)),
+        (Meeting::Board(board), Some(mailboxes)) => Ok((board, &**mailboxes)),
     }
 }

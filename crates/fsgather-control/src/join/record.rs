@@ -54,7 +54,7 @@ pub struct Refuser {
 
 /// Whom a refusal may concern.
 #[derive(Clone, Debug)]
-pub(crate) struct Hearer {
+pub(crate) struct Addressee {
     pub(crate) process: ProcessId,
     /// By whom it was started, where its job has no id of its own.
     pub(crate) start: Option<Start>,
@@ -65,7 +65,7 @@ pub(crate) struct Hearer {
 /// Where ranks leave messages for each other.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MarkerPlace {
-    /// What rank 0's post office says of it.
+    /// What rank 0's mailbox factory says of it.
     pub facts: Vec<u8>,
     /// Rank 0's process: once it is gone, nobody answers there.
     pub process: ProcessId,
@@ -144,12 +144,12 @@ impl RendezvousRecord {
 
     /// Why there will be no world, if this says so to such a process. Two jobs without an id may share a key; a refusal of
     /// another key was moved.
-    pub(crate) fn refusal_to(&self, hearer: &Hearer) -> Option<&Error> {
-        let Hearer {
+    pub(crate) fn refusal_to(&self, addressee: &Addressee) -> Option<&Error> {
+        let Addressee {
             process,
             start,
             key,
-        } = hearer;
+        } = addressee;
         let refuser = self.refuser.as_ref()?;
         let is_foreign = start.zip(refuser.start).is_some_and(|(own, its)| {
             own.kinship(process, &its, &refuser.process) == Kinship::Foreign
@@ -228,16 +228,16 @@ mod tests {
             }),
             ..record([0; 32], 1)
         };
-        let hearer = |start, key| Hearer {
+        let addressee = |start, key| Addressee {
             process: process.clone(),
             start,
             key,
         };
-        assert_eq!(record.refusal_to(&hearer(Some(by(10)), 0)), Some(&cause));
-        assert_eq!(record.refusal_to(&hearer(None, 0)), Some(&cause));
-        assert_eq!(record.refusal_to(&hearer(Some(by(11)), 0)), None);
+        assert_eq!(record.refusal_to(&addressee(Some(by(10)), 0)), Some(&cause));
+        assert_eq!(record.refusal_to(&addressee(None, 0)), Some(&cause));
+        assert_eq!(record.refusal_to(&addressee(Some(by(11)), 0)), None);
         // Somebody has moved it.
-        assert_eq!(record.refusal_to(&hearer(Some(by(10)), 1)), None);
+        assert_eq!(record.refusal_to(&addressee(Some(by(10)), 1)), None);
     }
 
     #[test]

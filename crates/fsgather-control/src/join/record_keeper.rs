@@ -16,7 +16,7 @@ use crate::{
     coordinator::Coordinator,
     join::{
         config::{self, Config},
-        record::{Hearer, UnreachableReport},
+        record::{Addressee, UnreachableReport},
         refusal,
     },
     member::Member,
@@ -28,7 +28,7 @@ use crate::{
 /// Its calls of the rendezvous backend may hang, so each carrier makes them beside what else it does.
 pub(crate) struct RecordKeeper {
     board: Arc<dyn RendezvousBackend>,
-    hearer: Hearer,
+    addressee: Addressee,
     posted: Instant,
     look_back_after: Duration,
     has_looked_back: AtomicBool,
@@ -48,7 +48,7 @@ impl RecordKeeper {
     pub(crate) fn new(config: &Config, board: Arc<dyn RendezvousBackend>) -> Self {
         Self {
             board,
-            hearer: config::hearer(config),
+            addressee: config::addressee(config),
             posted: Instant::now(),
             look_back_after: refusal::looking_back_after(config.join_timeout),
             has_looked_back: AtomicBool::new(false),
@@ -64,7 +64,7 @@ impl RecordKeeper {
     pub(crate) fn tend(&self) -> Tended {
         let is_late = self.posted.elapsed() >= self.look_back_after;
         let earlier = if is_late && !self.has_looked_back.swap(true, Ordering::Relaxed) {
-            refusal::earlier_failure(&*self.board, &self.hearer)
+            refusal::earlier_failure(&*self.board, &self.addressee)
         } else {
             None
         };
@@ -76,7 +76,7 @@ impl RecordKeeper {
                 Vec::new()
             });
         Tended {
-            refusal: refusal::refusal_in(&others, &self.hearer),
+            refusal: refusal::refusal_in(&others, &self.addressee),
             earlier,
         }
     }
@@ -96,7 +96,7 @@ impl Tended {
     /// Tells the coordinator; breaks when there will be no world.
     pub(crate) fn report<M: Medium>(self, node: &Node<M>) -> ControlFlow<()> {
         if let Some(failure) = self.earlier {
-            node.coordinate(|coordinator, _| coordinator.note_earlier_failure(failure));
+            node.coordinate(|coordinator, _| coordinator.record_earlier_failure(failure));
         }
         let Some(refusal) = self.refusal else {
             return ControlFlow::Continue(());

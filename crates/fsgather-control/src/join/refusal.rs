@@ -18,7 +18,7 @@ use uuid::Uuid;
 use crate::{
     join::{
         config::{self, Config},
-        record::{Hearer, Refuser, RendezvousRecord, UnreachableReport},
+        record::{Addressee, Refuser, RendezvousRecord, UnreachableReport},
     },
     thread_call::ThreadCall,
 };
@@ -146,21 +146,24 @@ fn with_a_name(config: &Config, failure: &Error) -> Error {
 }
 
 /// Why there will be no world, if one of these records says so to this rank.
-pub(crate) fn refusal_in(records: &[Vec<u8>], hearer: &Hearer) -> Option<Error> {
+pub(crate) fn refusal_in(records: &[Vec<u8>], addressee: &Addressee) -> Option<Error> {
     let mut records = records
         .iter()
         .filter_map(|bytes| RendezvousRecord::from_bytes(bytes).ok());
-    records.find_map(|record| record.refusal_to(hearer).cloned())
+    records.find_map(|record| record.refusal_to(addressee).cloned())
 }
 
 /// What an earlier meeting of this job has come to, where it failed in the minutes before this process was started: it may
 /// come too late for the only one.
-pub(crate) fn earlier_failure(backend: &dyn RendezvousBackend, hearer: &Hearer) -> Option<String> {
+pub(crate) fn earlier_failure(
+    backend: &dyn RendezvousBackend,
+    addressee: &Addressee,
+) -> Option<String> {
     let records = backend.earlier_refusals();
     let records = records
         .iter()
         .filter_map(|bytes| RendezvousRecord::from_bytes(bytes).ok());
-    let mut causes = records.filter_map(|record| record.refusal_to(hearer).cloned());
+    let mut causes = records.filter_map(|record| record.refusal_to(addressee).cloned());
     // Who has come too late itself has only repeated what it has read.
     let is_repeated = |cause: &Error| cause.to_string().contains(HAD_FAILED);
     let cause = causes.find(|cause| !is_repeated(cause))?;
@@ -176,10 +179,10 @@ pub(crate) fn looking_back_after(join_timeout: Duration) -> Duration {
 pub(crate) async fn look_back(
     backend: Arc<dyn RendezvousBackend>,
     join_timeout: Duration,
-    hearer: Hearer,
+    addressee: Addressee,
 ) -> String {
     tokio::time::sleep(looking_back_after(join_timeout)).await;
-    let looked = ThreadCall::start(move || earlier_failure(&*backend, &hearer));
+    let looked = ThreadCall::start(move || earlier_failure(&*backend, &addressee));
     match looked.finish().await {
         Ok(Some(failure)) => failure,
         Ok(None) | Err(_) => std::future::pending().await,

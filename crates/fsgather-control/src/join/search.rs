@@ -70,10 +70,10 @@ impl Search {
             Whereabouts::Address { .. } => None,
         };
         let timeout = config.join_timeout;
-        let hearer = config::hearer(config);
+        let addressee = config::addressee(config);
         async move {
             match board {
-                Some(board) => refusal::look_back(board, timeout, hearer).await,
+                Some(board) => refusal::look_back(board, timeout, addressee).await,
                 None => std::future::pending().await,
             }
         }

@@ -124,7 +124,7 @@ async fn seek_with(
                 .join_timeout
                 .saturating_add(COORDINATOR_GRACE);
             deadline = AwakeDeadline::after(Instant::now(), timeout);
-            seeker.forming.tell_rivals().await;
+            seeker.forming.report_rivals().await;
         }
     }
 }
@@ -210,7 +210,7 @@ impl Seeker {
         let Some(communicator) = world else { return };
         if !self
             .unreachable
-            .note(communicator, obstacle, Instant::now())
+            .record(communicator, obstacle, Instant::now())
         {
             return;
         }

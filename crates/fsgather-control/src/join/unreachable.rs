@@ -38,7 +38,7 @@ pub(crate) struct UnreachableReports {
 
 impl UnreachableReports {
     /// Notes a try in vain; whether to object now.
-    pub(crate) fn note(&mut self, world: Uuid, obstacle: Obstacle, now: Instant) -> bool {
+    pub(crate) fn record(&mut self, world: Uuid, obstacle: Obstacle, now: Instant) -> bool {
         let tries = self.worlds.entry(world).or_insert(Tries {
             since: now,
             count: 0,
@@ -71,11 +71,11 @@ mod tests {
         let at = |seconds| start + Duration::from_secs(seconds);
         let world = Uuid::from_u128(1);
         let mut reports = UnreachableReports::default();
-        assert!(!reports.note(world, Obstacle::Unconnected, start));
+        assert!(!reports.record(world, Obstacle::Unconnected, start));
         // Long, but only two tries: this rank may have been stopped.
-        assert!(!reports.note(world, Obstacle::Unconnected, at(60)));
-        assert!(reports.note(world, Obstacle::Unconnected, at(61)));
-        assert!(!reports.note(world, Obstacle::Unconnected, at(62)));
+        assert!(!reports.record(world, Obstacle::Unconnected, at(60)));
+        assert!(reports.record(world, Obstacle::Unconnected, at(61)));
+        assert!(!reports.record(world, Obstacle::Unconnected, at(62)));
         assert!(reports.has_tried(world));
         assert!(!reports.has_tried(Uuid::from_u128(2)));
     }
@@ -87,10 +87,10 @@ mod tests {
         let busy = Uuid::from_u128(1);
         let objects = |reports: &mut UnreachableReports, second| {
             let now = start + Duration::from_secs(second);
-            reports.note(busy, Obstacle::Unanswered, now)
+            reports.record(busy, Obstacle::Unanswered, now)
         };
         assert!((0..15).all(|second| !objects(&mut reports, second)));
         assert!(objects(&mut reports, 15));
-        assert!(reports.note(Uuid::from_u128(2), Obstacle::Unaddressed, start));
+        assert!(reports.record(Uuid::from_u128(2), Obstacle::Unaddressed, start));
     }
 }

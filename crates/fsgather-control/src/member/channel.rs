@@ -160,7 +160,7 @@ impl Channel {
     }
 
     /// Notes that rank 0 says something about it, or owes an answer from here on.
-    pub(super) const fn hear(&mut self, now: Instant) {
+    pub(super) const fn mark_heard(&mut self, now: Instant) {
         self.heard = now;
     }
 

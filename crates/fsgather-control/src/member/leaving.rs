@@ -14,7 +14,7 @@ const FAILING_TIME_LIMIT: Duration = Duration::from_secs(10);
 impl Member {
     /// Says that this rank goes. Whoever still waits here for a verdict is told that this is the end.
     pub fn leave(&mut self, cause: Option<Error>) {
-        self.say(ToCoordinator::Leave { cause });
+        self.send(ToCoordinator::Leave { cause });
         for id in self.channel_ids() {
             self.fail_channel(id, &Error::closed());
         }
@@ -34,9 +34,9 @@ impl Member {
         };
         if looks_after_all || self.keeping.is_alone() {
             self.staying = Some(Staying::new(timeout, now));
-            self.say(ToCoordinator::Stay { cause });
+            self.send(ToCoordinator::Stay { cause });
         } else {
-            self.say(ToCoordinator::Leave { cause });
+            self.send(ToCoordinator::Leave { cause });
         }
         for id in self.channel_ids() {
             self.fail_channel(id, &Error::closed());
@@ -67,7 +67,7 @@ impl Member {
     /// Says that this rank goes, if it has stayed.
     pub fn end_stay(&mut self) {
         if self.staying.take().is_some() {
-            self.say(ToCoordinator::Leave { cause: None });
+            self.send(ToCoordinator::Leave { cause: None });
         }
     }
 

@@ -165,7 +165,7 @@ impl Member {
             ));
         }
         self.channels.insert(id, Channel::new(id, now));
-        self.say(ToCoordinator::Open {
+        self.send(ToCoordinator::Open {
             channel: id,
             members,
         });
@@ -200,7 +200,7 @@ impl Member {
         }
         if let Some(channel) = self.channels.get_mut(&id) {
             for message in channel.retire(now) {
-                self.say(message);
+                self.send(message);
             }
             self.go_if_free(id);
         }
@@ -258,17 +258,17 @@ impl Member {
         let channel = self.channels.get_mut(&ticket.channel);
         let message = channel.and_then(|channel| channel.abandon(ticket.epoch, cause, now));
         if let Some(message) = message {
-            self.say(message);
+            self.send(message);
         }
         self.go_if_free(ticket.channel);
     }
 
     /// Handles what rank 0 says.
-    pub fn hear(&mut self, message: ToMember, now: Instant) {
+    pub fn on_message(&mut self, message: ToMember, now: Instant) {
         self.now = now;
         self.heard = now;
         if let Some(channel) = about(&message).and_then(|id| self.channels.get_mut(&id)) {
-            channel.hear(now);
+            channel.mark_heard(now);
         }
         match message {
             ToMember::Release {
@@ -295,14 +295,14 @@ impl Member {
             ToMember::Abort { channel, cause } => {
                 self.forget_undecided(channel);
                 self.fail_channel(channel, &cause);
-                self.say(ToCoordinator::AbortSeen { channel });
+                self.send(ToCoordinator::AbortSeen { channel });
             }
             ToMember::Reclaim { channel, epoch } => {
                 self.keeping.forget(channel, epoch);
                 self.actions.push(MemberAction::Reclaim { channel, epoch });
             }
             ToMember::Bye { orderly } => self.bye(orderly),
-            ToMember::Ask => self.say(ToCoordinator::Here),
+            ToMember::Ask => self.send(ToCoordinator::Here),
             ToMember::Needed { by } => {
                 if let Some(staying) = &mut self.staying {
                     staying.needed(by, now);
@@ -344,7 +344,7 @@ impl Member {
         cause: Error,
         doing: Activity,
     ) {
-        self.say(ToCoordinator::Fail {
+        self.send(ToCoordinator::Fail {
             channel,
             epoch,
             cause,
@@ -393,7 +393,7 @@ impl Member {
         let message = channel.progress(&doing, bytes, now);
         self.doing = doing;
         if let Some(message) = message {
-            self.say(message);
+            self.send(message);
         }
         Ok(())
     }
@@ -414,7 +414,7 @@ impl Member {
             return;
         }
         if lane.tells_of_stall(call.epoch, idle) {
-            self.say(ToCoordinator::Stalled {
+            self.send(ToCoordinator::Stalled {
                 channel,
                 activity: doing,
                 waits_for: waits_for.to_vec(),
@@ -430,7 +430,7 @@ impl Member {
         self.doing.phase = Phase::Computing;
         if let Some(channel) = self.channels.get_mut(&channel) {
             let message = channel.done(epoch);
-            self.say(message);
+            self.send(message);
         }
     }
 
@@ -446,7 +446,7 @@ impl Member {
 
     /// Tells rank 0 of the end of another process on this host.
     pub fn sibling_exited(&mut self, rank: Rank) {
-        self.say(ToCoordinator::SiblingExited { rank });
+        self.send(ToCoordinator::SiblingExited { rank });
     }
 
     fn release(&mut self, step: Step, verdict: Verdict, now: Instant) {
@@ -457,7 +457,7 @@ impl Member {
         // What comes of calls of a group that this rank has left is nobody's business here.
         let channel = self.channels.get_mut(&step.channel);
         if let Some(message) = channel.and_then(|channel| channel.release(step, verdict, now)) {
-            self.say(message);
+            self.send(message);
         }
         self.go_if_free(step.channel);
     }
@@ -465,7 +465,7 @@ impl Member {
     fn fail_channel(&mut self, id: ChannelId, cause: &Error) {
         if let Some(channel) = self.channels.get_mut(&id) {
             for message in channel.fail(cause) {
-                self.say(message);
+                self.send(message);
             }
             self.go_if_free(id);
         }
@@ -475,7 +475,7 @@ impl Member {
     fn go_if_free(&mut self, id: ChannelId) {
         if self.channels.get(&id).is_some_and(Channel::can_retire) {
             self.channels.remove(&id);
-            self.say(ToCoordinator::Retire { channel: id });
+            self.send(ToCoordinator::Retire { channel: id });
         }
         self.close_if_free();
     }
@@ -486,9 +486,9 @@ impl Member {
         {
             if let Some(world) = self.channels.get_mut(&ChannelId::WORLD) {
                 // Not now: a rank 0 that has just been given up on elsewhere gets no time on top.
-                world.hear(self.heard);
+                world.mark_heard(self.heard);
             }
-            self.say(ToCoordinator::Close { site });
+            self.send(ToCoordinator::Close { site });
         }
     }
 
@@ -516,7 +516,7 @@ impl Member {
         self.channels.keys().copied().collect()
     }
 
-    fn say(&mut self, message: ToCoordinator) {
+    fn send(&mut self, message: ToCoordinator) {
         if self.farewell.is_none() && self.lost.is_none() {
             // A user's text may be of any length, and a message may not.
             let message = match message {

@@ -95,7 +95,7 @@ impl Member {
         };
         match self.silence.look(since, self.heard, now) {
             None => {}
-            Some(Due::Ask) => self.say(ToCoordinator::Ask),
+            Some(Due::Ask) => self.send(ToCoordinator::Ask),
             Some(Due::Warning(silent)) => {
                 let mut channels = self.channel_ids().into_iter();
                 let call = channels.find_map(|id| self.first_awaited(id));

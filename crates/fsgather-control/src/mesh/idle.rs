@@ -22,7 +22,7 @@ impl Idle {
 
     /// Notes how many bytes have moved since the last time, several times a second; for how long none has.
     /// Just after a stop that is not known: what was sent meanwhile may still be unread.
-    pub(super) fn note(&mut self, bytes: u64, now: Instant) -> Duration {
+    pub(super) fn record(&mut self, bytes: u64, now: Instant) -> Duration {
         let now = self.clock.look(now);
         if bytes > 0 {
             self.moved = now;
@@ -43,11 +43,11 @@ mod tests {
         let start = Instant::now();
         let at = |tenths: u32| start + Duration::from_millis(100) * tenths;
         let mut idle = Idle::since(start);
-        assert_eq!(idle.note(7, at(1)), Duration::ZERO);
-        assert_eq!(idle.note(0, at(11)), Duration::from_secs(1));
+        assert_eq!(idle.record(7, at(1)), Duration::ZERO);
+        assert_eq!(idle.record(0, at(11)), Duration::from_secs(1));
         // Stopped for a quarter of an hour.
-        assert_eq!(idle.note(0, at(9000)), Duration::ZERO);
-        assert_eq!(idle.note(0, at(9005)), Duration::from_millis(3500));
-        assert_eq!(idle.note(1, at(9006)), Duration::ZERO);
+        assert_eq!(idle.record(0, at(9000)), Duration::ZERO);
+        assert_eq!(idle.record(0, at(9005)), Duration::from_millis(3500));
+        assert_eq!(idle.record(1, at(9006)), Duration::ZERO);
     }
 }

@@ -63,7 +63,7 @@ impl<'a> Eye<'a> {
 
     /// Notes that so many bytes have moved, and for whom the transfer waits where none have.
     pub(super) fn saw(&mut self, moved: u64, waits_for: impl FnOnce() -> Vec<Rank>) {
-        self.idle = self.clock.note(moved, Instant::now());
+        self.idle = self.clock.record(moved, Instant::now());
         if moved > 0 {
             self.forget();
         } else if self.idle >= SHORTEST {

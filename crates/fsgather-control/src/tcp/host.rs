@@ -141,7 +141,7 @@ pub(crate) fn host(config: &Config) -> Result<Joined, NotFormed> {
             Err(failure.into())
         }
         Err(unreachable)
-            if config.control == Control::Auto && config.office.is_some() && !config.encrypt =>
+            if config.control == Control::Auto && config.mailboxes.is_some() && !config.encrypt =>
         {
             node.coordinate(|coordinator, _| coordinator.move_on());
             line.settle(Duration::from_secs(1));

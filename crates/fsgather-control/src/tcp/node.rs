@@ -291,22 +291,22 @@ impl TcpNode {
     ///
     /// Most contributions decide nothing, and nobody has to look at them: waking rank 0's caller for each
     /// would cost more than all the rest of it.
-    fn hear(&self, from: Rank, message: ToCoordinator) {
+    fn on_message(&self, from: Rank, message: ToCoordinator) {
         let is_quiet = matches!(
             message,
             ToCoordinator::Contribute { .. }
                 | ToCoordinator::Status { .. }
                 | ToCoordinator::Stalled { .. }
         );
-        let hear = |state: &mut NodeState<Connections>, now| {
+        let deliver = |state: &mut NodeState<Connections>, now| {
             if let Some(coordinator) = &mut state.machines.coordinator {
-                coordinator.hear(from, message, now);
+                coordinator.on_message(from, message, now);
             }
         };
         if is_quiet {
-            self.change_quietly(hear);
+            self.change_quietly(deliver);
         } else {
-            self.change(hear);
+            self.change(deliver);
         }
     }
 
@@ -320,7 +320,7 @@ impl TcpNode {
         let _counted = Counted::new(&self.notifier.readers);
         loop {
             match reader.next::<ToCoordinator>().await {
-                Ok(message) => self.hear(from, message),
+                Ok(message) => self.on_message(from, message),
                 Err(end) => {
                     self.ended(from, serial, &end.to_string());
                     reader.drain().await;
@@ -335,7 +335,7 @@ impl TcpNode {
         let _counted = Counted::new(&self.notifier.readers);
         loop {
             match reader.next::<ToMember>().await {
-                Ok(message) => self.act(|member, now| member.hear(message, now)),
+                Ok(message) => self.act(|member, now| member.on_message(message, now)),
                 Err(end) => {
                     self.ended(Rank::ZERO, serial, &end.to_string());
                     return;

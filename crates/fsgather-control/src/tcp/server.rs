@@ -87,7 +87,7 @@ async fn answer(
             }
         }
         (ConnectionPurpose::Mismatch, ToCoordinator::Join(join)) => {
-            let refusal = node.coordinate(|coordinator, _| coordinator.tell_mismatch(&join));
+            let refusal = node.coordinate(|coordinator, _| coordinator.report_mismatch(&join));
             if let Some(refusal) = refusal {
                 tokio::spawn(refuse(connection, refusal));
             }

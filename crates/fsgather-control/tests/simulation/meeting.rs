@@ -357,7 +357,7 @@ impl Run {
     fn meet_rival(&mut self, rank: u32) -> Checked {
         let known = self.connected().contains(&rank);
         let other = "n9, pid 9".to_owned();
-        self.coordinator.hear(
+        self.coordinator.on_message(
             Rank::new(rank),
             ToCoordinator::Rival { other },
             self.instant(),
@@ -427,7 +427,8 @@ impl Run {
                 leaves: Leaves::Nothing,
                 further_rounds: 0,
             };
-            self.coordinator.hear(rank, contribution, self.instant());
+            self.coordinator
+                .on_message(rank, contribution, self.instant());
         }
         let (said, _) = self.take();
         let released = said.values().all(

@@ -456,7 +456,7 @@ impl World {
         match frame {
             Frame::Said(message) => {
                 is_abort = matches!(message, ToMember::Abort { .. });
-                process.member.hear(message, now);
+                process.member.on_message(message, now);
             }
             Frame::End => process.member.lost("its connection closed"),
         }
@@ -526,7 +526,7 @@ impl World {
                 .coordinator_hears(from, &message, self.clock.now, &connected)?;
         }
         let now = self.clock_of(0).instant();
-        self.coordinator.hear(from, message, now);
+        self.coordinator.on_message(from, message, now);
         Ok(())
     }
 
@@ -537,7 +537,7 @@ impl World {
             if let Some(message) = self.loopback.pop_front() {
                 let now = self.clock_of(0).instant();
                 let zero = &mut self.processes[0];
-                zero.member.hear(message, now);
+                zero.member.on_message(message, now);
                 zero.wake();
                 continue;
             }

@@ -23,7 +23,7 @@ impl<'py> Encoder<'py> {
     pub(super) fn dict(&mut self, dict: Dict<'_, 'py>, depth: usize) -> Refused<()> {
         let length = dict.len();
         let below = self.keys.len();
-        let shape = if length <= LARGEST_SHAPE && self.note(dict) {
+        let shape = if length <= LARGEST_SHAPE && self.record(dict) {
             self.shape(dict, below)?
         } else {
             None
@@ -39,7 +39,7 @@ impl<'py> Encoder<'py> {
 
     /// Notes all keys and values; tells whether there are any, and all keys strings.
     #[inline]
-    fn note(&mut self, dict: Dict<'_, 'py>) -> bool {
+    fn record(&mut self, dict: Dict<'_, 'py>) -> bool {
         let mut position = 0;
         let mut found = false;
         // SAFETY: no Python code runs in this loop.

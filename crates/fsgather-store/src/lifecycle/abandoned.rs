@@ -169,7 +169,7 @@ pub(crate) fn remove(
             }
         }
     } else {
-        mark.say(rendezvous, gather.id, &what, &surveyor.me);
+        mark.sign(rendezvous, gather.id, &what, &surveyor.me);
     }
     Outcome::Removed
 }

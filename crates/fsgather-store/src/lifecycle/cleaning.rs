@@ -241,7 +241,7 @@ impl Cleaner<'_> {
         rendezvous: &[(PathBuf, OwnUid)],
     ) {
         let told = (self.on)(CleaningStep::Planned(&self.done));
-        self.note(told);
+        self.record(told);
         self.watch(gathers);
         self.remove_gathers(gathers);
         for file in files {
@@ -256,11 +256,11 @@ impl Cleaner<'_> {
             }
         }
         if self.done.is_stopped {
-            self.note_untouched();
+            self.record_untouched();
         }
     }
 
-    fn note(&mut self, told: ControlFlow<()>) {
+    fn record(&mut self, told: ControlFlow<()>) {
         self.done.is_stopped |= told.is_break();
     }
 
@@ -268,13 +268,13 @@ impl Cleaner<'_> {
     fn goes_on(&mut self) -> bool {
         if !self.done.is_stopped {
             let told = (self.on)(CleaningStep::Removing);
-            self.note(told);
+            self.record(told);
         }
         !self.done.is_stopped
     }
 
     /// Notes what was planned, and has neither gone nor failed.
-    fn note_untouched(&mut self) {
+    fn record_untouched(&mut self) {
         let done = &mut self.done;
         let gone = done.removed.iter().map(|item| &item.path);
         let failed = done.failed.iter().map(|item| &item.path);
@@ -332,7 +332,7 @@ impl Cleaner<'_> {
         abandoned::remove_all(surveyor, gathers, "fsgather clean", &mut |step| {
             let told = match step {
                 Removing::Goes => on(CleaningStep::Removing),
-                Removing::Ended(gather, outcome) => note_ended(done, *on, gather, outcome),
+                Removing::Ended(gather, outcome) => record_ended(done, *on, gather, outcome),
             };
             done.is_stopped |= told.is_break();
             told
@@ -373,7 +373,7 @@ impl Cleaner<'_> {
     fn removed(&mut self, removed: Planned) {
         let told = (self.on)(CleaningStep::Removed(&removed));
         self.done.removed.push(removed);
-        self.note(told);
+        self.record(told);
     }
 
     /// What is kept after all was never to be removed.
@@ -393,7 +393,7 @@ impl Cleaner<'_> {
 }
 
 /// Notes how removing one gather directory has ended.
-fn note_ended(
+fn record_ended(
     done: &mut Cleaning,
     on: &mut dyn FnMut(CleaningStep<'_>) -> ControlFlow<()>,
     gather: &SurveyedGather,

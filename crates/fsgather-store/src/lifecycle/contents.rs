@@ -86,7 +86,7 @@ impl Contents {
             let Some(part) = part else {
                 self.is_bare = false;
                 if inventory::is_lingering(&name) {
-                    self.note_lingering(directory, &name);
+                    self.record_lingering(directory, &name);
                 } else {
                     self.stranger = Some(format!("{name:?}, which fsgather has not written"));
                 }
@@ -114,7 +114,7 @@ impl Contents {
                     Err(error) if is_not_seen(&error) => {}
                     Err(error) => return Err(error),
                 },
-                KnownEntry::File(kind) => self.note(kind, &found),
+                KnownEntry::File(kind) => self.record(kind, &found),
             }
         }
         Ok(())
@@ -122,7 +122,7 @@ impl Contents {
 
     /// A file that a client has hidden instead of removing it: somebody may have it open, as if it were a
     /// payload.
-    fn note_lingering(&mut self, directory: &OwnedFd, name: &str) {
+    fn record_lingering(&mut self, directory: &OwnedFd, name: &str) {
         let found = listing::examine(directory, Path::new(name));
         if let Ok(found) = found
             && found.kind == FileType::RegularFile
@@ -141,7 +141,7 @@ impl Contents {
         }
     }
 
-    fn note(&mut self, kind: KnownFile, found: &Facts) {
+    fn record(&mut self, kind: KnownFile, found: &Facts) {
         self.is_bare &= kind == KnownFile::Owner;
         match kind {
             KnownFile::Beat(counter) => {

@@ -17,7 +17,9 @@ use fsgather_core::{Deadline, Error, StorageCause, lock};
 use crate::{
     directory::gather_dir::GatherDir,
     layout::{self, GatherEntry, PayloadName},
-    lifecycle::{judgement::Rules, neighbours::Neighbours, removal_mark, sweeping::Sweep},
+    lifecycle::{
+        entries_by_gather::EntriesByGather, judgement::Rules, removal_mark, sweeping::Sweep,
+    },
     os::{file, listing, remove},
     payload::writer::PayloadId,
 };
@@ -337,13 +339,13 @@ impl Work {
         let is_there = replaced.is_err() || self.renew();
         // Nobody takes for abandoned what has just been made.
         if !is_first {
-            self.look_for_condemnation();
+            self.look_for_mark();
         }
         if let Err(error) = replaced {
             lock(&self.condemned).get_or_insert(error);
         }
         if !is_there {
-            self.condemn("it has vanished: somebody has removed it".into());
+            self.give_up("it has vanished: somebody has removed it".into());
         }
         self.sweep_if_due();
         self.beat = Some((period, Deadline::after(Instant::now(), period).at()));
@@ -424,25 +426,25 @@ impl Work {
             && listing::examine_path(self.directory.path()).is_err_and(|error| is_gone(&error)))
     }
 
-    fn look_for_condemnation(&self) {
+    fn look_for_mark(&self) {
         let Some(rendezvous) = self.directory.path().parent() else {
             return;
         };
         let (id, own) = (self.directory.facts().id, self.directory.own());
         let stem = layout::condemned_stem(id);
         let marks = listing::names_if(rendezvous, &|name| name.starts_with(&stem));
-        let marks = Neighbours::among(&marks.unwrap_or_default())
+        let marks = EntriesByGather::among(&marks.unwrap_or_default())
             .beside(id)
             .marks;
         let Some((mark, by)) = removal_mark::condemned_by(rendezvous, &marks, id, own) else {
             return;
         };
-        self.condemn(format!(
+        self.give_up(format!(
             "condemned by {by}: it was taken for abandoned ({mark})"
         ));
     }
 
-    fn condemn(&self, why: String) {
+    fn give_up(&self, why: String) {
         let cause = StorageCause::described(why);
         let error = Error::storage("use", self.directory.path(), cause);
         lock(&self.condemned).get_or_insert(error);

@@ -12,10 +12,10 @@ use crate::{
     layout::RendezvousEntry,
     lifecycle::{
         contents::Contents,
+        entries_by_gather::EntriesByGather,
         inventory,
         judgement::{Rules, Why},
         leftover_kind::{self, LeftoverKind},
-        neighbours::Neighbours,
         survey::{SurveyedEntry, Surveyor, View},
     },
     messages::detours::{self, DetourName},
@@ -82,7 +82,7 @@ impl Surveyor {
         &self,
         rendezvous: &Path,
         name: &str,
-        neighbours: &Neighbours,
+        entries: &EntriesByGather,
         view: View,
     ) -> Option<SurveyedEntry> {
         let path = rendezvous.join(name);
@@ -97,7 +97,7 @@ impl Surveyor {
                 old_file(&path, LeftoverKind::Probe, view, &rules).filter(is_older_than_a_moment)
             }
             // What belongs to a directory that is there goes with it.
-            Some(RendezvousEntry::Condemned { id, .. }) if neighbours.has(id) => None,
+            Some(RendezvousEntry::Condemned { id, .. }) if entries.has(id) => None,
             Some(RendezvousEntry::Condemned { .. }) => {
                 old_file(&path, LeftoverKind::Mark, view, &self.rules)
             }
@@ -105,7 +105,7 @@ impl Surveyor {
                 old_file(&path, LeftoverKind::PythonOriginal, view, &self.rules)
             }
             None => match DetourName::parse(name) {
-                Some(detour) if neighbours.has(detour.id) => None,
+                Some(detour) if entries.has(detour.id) => None,
                 Some(_) => self.message(rendezvous, &path, view),
                 None if inventory::is_lingering(name) => None,
                 None => stranger(&path, view),
@@ -127,7 +127,7 @@ impl Surveyor {
         {
             message.removable = true;
             let why = Why::plain("the gather directory that it belongs to is gone");
-            message.say(why);
+            message.explain(why);
         }
         Some(message)
     }
@@ -141,7 +141,7 @@ impl Surveyor {
         if let Some(stranger) = seen.stranger {
             leftover.removable = false;
             let reason = format!("it holds {stranger}");
-            leftover.say(Why::new(reason, "it holds what is not of fsgather"));
+            leftover.explain(Why::new(reason, "it holds what is not of fsgather"));
         }
         Some(leftover)
     }
@@ -178,7 +178,7 @@ impl Surveyor {
             Liveness::Gone | Liveness::Replaced => {
                 leftover.removable = true;
                 let reason = format!("its writer, {name}, has ended");
-                leftover.say(Why::new(reason, "its writer has ended"));
+                leftover.explain(Why::new(reason, "its writer has ended"));
             }
             // A record shows no life, so that a host that was booted since may be another one.
             Liveness::Rebooted | Liveness::Unknown => {}
@@ -189,7 +189,7 @@ impl Surveyor {
 }
 
 impl Leftover {
-    fn say(&mut self, why: Why) {
+    fn explain(&mut self, why: Why) {
         (self.reason, self.gist) = (why.reason, why.gist);
     }
 }

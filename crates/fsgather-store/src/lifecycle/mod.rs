@@ -7,7 +7,7 @@
 //! - `survey`: what lies in a directory, looked at and left as it is: [`survey::Surveyor`].
 //! - `leftover`: what lies there beside gather directories: [`leftover::Leftover`].
 //! - `leftover_kind`: its names, those of other programs too; pure: [`leftover_kind::LeftoverKind`].
-//! - `neighbours`: which of it belongs to a gather directory: [`neighbours::Neighbours`].
+//! - `entries_by_gather`: which of it belongs to a gather directory: [`entries_by_gather::EntriesByGather`].
 //! - `judgement`: whether a gather directory is alive, and may go; pure: [`judgement::assess`].
 //! - `abandoned`: those that nobody needs are removed, several at a time.
 //! - `removal_mark`: the mark that tells their owner by whom: [`removal_mark::Mark`].
@@ -17,12 +17,12 @@
 pub(crate) mod abandoned;
 pub(crate) mod cleaning;
 pub(crate) mod contents;
+pub(crate) mod entries_by_gather;
 pub(crate) mod inventory;
 pub(crate) mod janitor;
 pub(crate) mod judgement;
 pub(crate) mod leftover;
 pub(crate) mod leftover_kind;
-pub(crate) mod neighbours;
 pub(crate) mod removal;
 pub(crate) mod removal_mark;
 pub(crate) mod survey;

@@ -63,7 +63,7 @@ impl Mark {
     }
 
     /// Has a mark that stays say who left it, now that there is room, where it does not yet.
-    pub(crate) fn say(&self, rendezvous: &Path, id: GatherId, what: &str, me: &ProcessId) {
+    pub(crate) fn sign(&self, rendezvous: &Path, id: GatherId, what: &str, me: &ProcessId) {
         let is_mute = file::open(&self.path)
             .and_then(|file| file::read_bounded(&file, what.len() as u64))
             .is_ok_and(|text| text != what.as_bytes());
@@ -155,10 +155,10 @@ pub(crate) mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
-    use crate::{directory::owner::tests::record, lifecycle::neighbours::Neighbours};
+    use crate::{directory::owner::tests::record, lifecycle::entries_by_gather::EntriesByGather};
 
     pub(crate) fn marks_of(rendezvous: &Path, id: GatherId) -> Vec<String> {
-        Neighbours::among(&listing::names(rendezvous).unwrap())
+        EntriesByGather::among(&listing::names(rendezvous).unwrap())
             .beside(id)
             .marks
     }

@@ -16,12 +16,12 @@ use crate::{
     layout::{self, RendezvousEntry},
     lifecycle::{
         contents::Contents,
+        entries_by_gather::{Beside, EntriesByGather},
         judgement::{
             BeatEvidence, Evidence, GatherState, Judgement, OwnerEvidence, Removable, Rules, assess,
         },
         leftover::{self, Leftover, Meeting},
         leftover_kind::{self, LeftoverKind},
-        neighbours::{Beside, Neighbours},
         removal_mark,
     },
     os::{
@@ -273,15 +273,15 @@ impl Surveyor {
         survey: &mut Survey,
     ) {
         // Gone through once: looking at an entry must not take longer the more there are.
-        let neighbours = Neighbours::among(names);
+        let entries = EntriesByGather::among(names);
         if let Some(only) = place.only {
-            let beside = neighbours.beside(only);
+            let beside = entries.beside(only);
             let gather = self.look_at(&place.rendezvous, only, beside, view);
             survey.gathers.extend(gather);
             return;
         }
         for name in names {
-            match self.look_at_entry(&place.rendezvous, name, &neighbours, view) {
+            match self.look_at_entry(&place.rendezvous, name, &entries, view) {
                 Some(SurveyedEntry::Gather(gather)) => survey.gathers.push(*gather),
                 Some(SurveyedEntry::Leftover(leftover)) => survey.leftovers.push(leftover),
                 Some(SurveyedEntry::Meeting(meeting)) => survey.meetings.push(meeting),
@@ -295,16 +295,16 @@ impl Surveyor {
         &self,
         rendezvous: &Path,
         name: &str,
-        neighbours: &Neighbours,
+        entries: &EntriesByGather,
         view: View,
     ) -> Option<SurveyedEntry> {
         if let Some(RendezvousEntry::Gather(id)) = RendezvousEntry::parse(name) {
-            let gather = self.look_at(rendezvous, id, neighbours.beside(id), view);
+            let gather = self.look_at(rendezvous, id, entries.beside(id), view);
             if let Some(gather) = gather {
                 return Some(SurveyedEntry::Gather(Box::new(gather)));
             }
         }
-        self.look_at_file(rendezvous, name, neighbours, view)
+        self.look_at_file(rendezvous, name, entries, view)
     }
 
     /// Looks at one gather directory; none if it is gone, or only looks like one.

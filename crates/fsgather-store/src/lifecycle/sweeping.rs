@@ -13,9 +13,9 @@ use crate::{
     lifecycle::{
         abandoned::{self, Outcome},
         cleaning,
+        entries_by_gather::EntriesByGather,
         judgement::{GatherState, Removable, Rules},
         leftover::Leftover,
-        neighbours::Neighbours,
         survey::{SurveyedEntry, SurveyedGather, Surveyor, View},
     },
     messages::detours::DetourName,
@@ -39,7 +39,7 @@ pub(crate) struct Sweep {
     rendezvous: PathBuf,
     job: Option<String>,
     surveyor: Surveyor,
-    neighbours: Neighbours,
+    entries: EntriesByGather,
     view: View,
     /// Youngest last.
     to_do: Vec<String>,
@@ -83,7 +83,7 @@ impl Sweep {
             rendezvous: rendezvous.to_owned(),
             job: job.map(str::to_owned),
             surveyor: Surveyor::new(rules)?,
-            neighbours: Neighbours::among(&names),
+            entries: EntriesByGather::among(&names),
             view: View::of(rendezvous),
             to_do: to_do.into_iter().map(|(_, name)| name.clone()).collect(),
             looked_at: 0,
@@ -113,9 +113,9 @@ impl Sweep {
             return false;
         };
         self.looked_at += 1;
-        let found =
-            self.surveyor
-                .look_at_entry(&self.rendezvous, &name, &self.neighbours, self.view);
+        let found = self
+            .surveyor
+            .look_at_entry(&self.rendezvous, &name, &self.entries, self.view);
         match found {
             Some(SurveyedEntry::Gather(gather)) => self.judge(&gather, is_enough),
             Some(SurveyedEntry::Leftover(leftover)) => remove_leftover(&leftover),

@@ -53,12 +53,12 @@ pub struct MarkerOwner {
 /// # let owner = MarkerOwner {
 /// #     process: this_process()?, uid: 0, user: "me".into(), job: None, mode: 0o700,
 /// # };
-/// let office = MessageDirFactory::new(vec![BackendDirectory { directory, own }], owner);
-/// let (facts, root) = office.open(uuid::Uuid::from_u128(1), WorldSize::new(2)?)?;
-/// let member = office.enter(&facts, Rank::new(1), 7)?.ok_or("not seen")?;
+/// let factory = MessageDirFactory::new(vec![BackendDirectory { directory, own }], owner);
+/// let (facts, root) = factory.open(uuid::Uuid::from_u128(1), WorldSize::new(2)?)?;
+/// let member = factory.enter(&facts, Rank::new(1), 7)?.ok_or("not seen")?;
 /// member.send(1, None, b"here I am")?;
-/// let letters = root.receive(true)?;
-/// assert_eq!(letters[0].body.as_deref(), Some(&b"here I am"[..]));
+/// let messages = root.receive(true)?;
+/// assert_eq!(messages[0].body.as_deref(), Some(&b"here I am"[..]));
 /// member.retire(Retirement::Over);
 /// root.retire(Retirement::Over);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -70,7 +70,7 @@ pub struct MessageDirFactory {
 }
 
 impl MessageDirFactory {
-    /// An office with these places. Nothing is touched until it is used.
+    /// A factory with these places. Nothing is touched until it is used.
     #[must_use]
     pub const fn new(places: Vec<BackendDirectory>, owner: MarkerOwner) -> Self {
         Self { places, owner }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use fsgather_core::{
-    Beat, Error, Letter, Mailbox, ProcessId, Progress, Rank, Retirement, StorageCause,
+    Beat, Error, InboundMessage, Mailbox, ProcessId, Progress, Rank, Retirement, StorageCause,
     duration_text, lock,
 };
 
@@ -23,7 +23,7 @@ use crate::{
         detours::Detours,
         message_file::{self, Unread},
         names::{HostName, MarkerName},
-        reserves::Reserves,
+        reserved_space::ReservedSpace,
     },
     os::{directory, file, filesystem::Class, listing, remove, retry_budget::RetryBudget},
 };
@@ -63,7 +63,7 @@ pub(crate) struct MessageDir {
     /// The process that made it; a forked child must not touch anything.
     process: u32,
     state: Mutex<MessageDirState>,
-    reserves: Reserves,
+    reserved_space: ReservedSpace,
     detours: Detours,
     care: Mutex<Option<Care>>,
 }
@@ -95,7 +95,7 @@ impl MessageDir {
         let detours = Detours::around(directory.facts().id, rendezvous, directory.own());
         Self {
             detours,
-            reserves: Reserves::default(),
+            reserved_space: ReservedSpace::default(),
             directory,
             role,
             host: HostName(process.host_label()),
@@ -126,7 +126,7 @@ impl MessageDir {
 
     /// Sets room aside, so that the others can still be told that the disk is full.
     fn set_aside(&self) {
-        self.reserves
+        self.reserved_space
             .fill(&self.directory, &self.outbox(), self.rank());
     }
 
@@ -242,7 +242,7 @@ impl MessageDir {
     }
 
     /// Hands out the messages in the directory that were not before.
-    fn receive_here(&self, newcomers: bool) -> Result<Vec<Letter>, Error> {
+    fn receive_here(&self, newcomers: bool) -> Result<Vec<InboundMessage>, Error> {
         let mut listed = Listed::default();
         match self.role {
             Role::Member { .. } => {
@@ -267,7 +267,7 @@ impl MessageDir {
     }
 
     /// Hands out messages that were left elsewhere, where it is time to look for them.
-    fn receive_around(&self) -> Vec<Letter> {
+    fn receive_around(&self) -> Vec<InboundMessage> {
         let is_for_us = |name: &MarkerName| self.incoming(&name.to_string()).is_some();
         let found = self.detours.messages(is_for_us).into_iter();
         found
@@ -280,8 +280,8 @@ impl MessageDir {
     }
 
     /// What the name of a message to this rank says, and whether it has to be opened.
-    fn incoming(&self, name: &str) -> Option<(Letter, bool)> {
-        let letter = |from, sender, number| Letter {
+    fn incoming(&self, name: &str) -> Option<(InboundMessage, bool)> {
+        let letter = |from, sender, number| InboundMessage {
             from,
             sender,
             number,
@@ -326,7 +326,7 @@ impl MessageDir {
     /// from it who has ended.
     fn take_back_all(&self) {
         let posted = std::mem::take(&mut self.lock().posted);
-        for path in posted.into_values().chain(self.reserves.take_all()) {
+        for path in posted.into_values().chain(self.reserved_space.take_all()) {
             remove::or_leave(&path);
         }
     }
@@ -390,7 +390,7 @@ impl MessageDir {
 #[derive(Default)]
 struct Listed {
     seen: BTreeSet<String>,
-    letters: Vec<Letter>,
+    letters: Vec<InboundMessage>,
 }
 
 impl Mailbox for MessageDir {
@@ -400,7 +400,7 @@ impl Mailbox for MessageDir {
         match self.write(&path, body) {
             Err(error) if file::is_for_lack_of_room(&error) => {
                 path = new_path();
-                self.reserves
+                self.reserved_space
                     .write(
                         &self.directory,
                         &path,
@@ -426,7 +426,7 @@ impl Mailbox for MessageDir {
         self.detours.look_around();
     }
 
-    fn receive(&self, newcomers: bool) -> Result<Vec<Letter>, Error> {
+    fn receive(&self, newcomers: bool) -> Result<Vec<InboundMessage>, Error> {
         let around = self.receive_around();
         match self.receive_here(newcomers) {
             Ok(letters) => Ok([letters, around].concat()),

@@ -41,7 +41,7 @@ fn member(directory: &GatherDir, rank: u32) -> MessageDir {
     member
 }
 
-fn bodies(letters: &[Letter]) -> Vec<Option<&[u8]>> {
+fn bodies(letters: &[InboundMessage]) -> Vec<Option<&[u8]>> {
     letters
         .iter()
         .map(|letter| letter.body.as_deref())

@@ -6,12 +6,12 @@
 //! - `message_file`: one message as a file.
 //! - `sealed`: its bytes, which tell whether it is whole and where it belongs; pure.
 //! - `detours`: messages beside the place for them, where that cannot be used: [`detours::Detours`].
-//! - `reserves`: room for messages on a disk that is full: [`reserves::Reserves`].
+//! - `reserved_space`: room for messages on a disk that is full: [`reserved_space::ReservedSpace`].
 
 pub(crate) mod detours;
 pub(crate) mod factory;
 pub(crate) mod message_dir;
 pub(crate) mod message_file;
 pub(crate) mod names;
-pub(crate) mod reserves;
+pub(crate) mod reserved_space;
 pub(crate) mod sealed;

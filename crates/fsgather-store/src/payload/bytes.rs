@@ -8,7 +8,7 @@ use memmap2::MmapMut;
 use crate::payload::{
     format::HEADER_LEN,
     map::Mapping,
-    writable::{WritableMemory, WritablePayload},
+    writable_payload::{WritableMemory, WritablePayload},
 };
 
 /// One rank's payload, verified, as one slice of bytes.

@@ -5,7 +5,7 @@
 //! - `collect`: reading what was announced: [`collect::PayloadReader`].
 //! - `source`: its file, opened again as often as it takes: [`source::Source`].
 //! - `bytes`: what was read: [`bytes::Payload`].
-//! - `writable`: the same, to write to: [`writable::WritablePayload`].
+//! - `writable_payload`: the same, to write to: [`writable_payload::WritablePayload`].
 //! - `format`: every byte of the file; pure.
 //! - `chunk_table`: where each chunk lies in it; pure: [`chunk_table::ChunkTable`].
 //! - `compression`: chunks made smaller, where that is asked for: [`compression::CompressionSetting`].
@@ -21,5 +21,5 @@ pub(crate) mod locator;
 pub(crate) mod map;
 pub(crate) mod parallel;
 pub(crate) mod source;
-pub(crate) mod writable;
+pub(crate) mod writable_payload;
 pub(crate) mod writer;

@@ -18,7 +18,7 @@ use crate::pace::allowed;
 
 use super::{
     HASTY, MakeWorld, PATIENT, RankExchange, all_gather, body, on_all,
-    pending::{note_reclaims, payload, start, until},
+    pending::{payload, record_reclaims, start, until},
     site, wait_for_failure,
 };
 
@@ -439,7 +439,7 @@ fn payloads_of_a_group_are_reclaimed(make: &MakeWorld<'_>, ranks: u32) {
     // By channel, for who leaves before it has read.
     let hasty = Rank::new(ranks / 2);
     on_all(make(ranks, PATIENT), |seat| {
-        note_reclaims(&seat, &reclaimed);
+        record_reclaims(&seat, &reclaimed);
         seat.barrier(site("sinks are set")).unwrap();
         let group = group(&seat, &backwards, 0);
         let ticket = start(&group, all_gather("here"), payload(seat.rank()));

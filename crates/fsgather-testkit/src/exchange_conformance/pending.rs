@@ -131,7 +131,7 @@ fn a_limit_that_passes_changes_nothing(make: &MakeWorld<'_>, ranks: u32) {
 }
 
 /// Notes what is reclaimed from here on: epoch and owner.
-pub(super) fn note_reclaims(seat: &RankExchange, reclaimed: &Arc<Mutex<Vec<(Epoch, Rank)>>>) {
+pub(super) fn record_reclaims(seat: &RankExchange, reclaimed: &Arc<Mutex<Vec<(Epoch, Rank)>>>) {
     let reclaimed = Arc::clone(reclaimed);
     seat.set_reclaim_sink(Arc::new(move |_, epoch, owner| {
         reclaimed.lock().unwrap().push((epoch, owner));
@@ -150,7 +150,7 @@ fn an_abandoned_call_counts_for_the_others(make: &MakeWorld<'_>, ranks: u32) {
     let careless = Rank::new(ranks - 1);
     let reclaimed = Arc::default();
     on_all(make(ranks, PATIENT), |seat| {
-        note_reclaims(&seat, &reclaimed);
+        record_reclaims(&seat, &reclaimed);
         let own = seat.rank();
         // One is dropped before its verdict can be there, the other when it is.
         let early = start(&seat, all_gather("early"), payload(own));
@@ -364,7 +364,7 @@ fn a_payload_for_one_reader_is_reclaimed_by_its_owner(make: &MakeWorld<'_>, rank
     let root = Rank::new(ranks / 2);
     let reclaimed = Arc::default();
     on_all(make(ranks, PATIENT), |seat| {
-        note_reclaims(&seat, &reclaimed);
+        record_reclaims(&seat, &reclaimed);
         let call = Call::new(Operation::Gather, site("here")).with_root(root);
         let ticket = start(&seat, call, payload(seat.rank()));
         let verdict = seat.wait(&ticket, Round::VERDICT).unwrap();

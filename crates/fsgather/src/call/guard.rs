@@ -32,7 +32,7 @@ pub(crate) struct CallGuard {
 ///
 /// What others do wrong meanwhile is told at the next call; what is decided can be read, unless it was this
 /// rank itself that was told to stop.
-pub(crate) fn note_read(inner: &GroupState, ticket: &Ticket, bytes: u64) -> Result<(), Error> {
+pub(crate) fn record_read(inner: &GroupState, ticket: &Ticket, bytes: u64) -> Result<(), Error> {
     inner.world.call_log.moved(ticket, bytes);
     match inner.progress(ticket, Phase::Reading, bytes) {
         Err(failure) if inner.world.interrupt.reason().is_some() => Err(failure),
@@ -44,7 +44,7 @@ impl CallGuard {
     /// Numbers a call.
     pub(crate) fn begin(inner: &Arc<GroupState>, call: Call) -> Result<Self, Error> {
         let begun = inner.exchange.begin(call);
-        let ticket = begun.inspect_err(|failure| inner.world.note_failed(failure))?;
+        let ticket = begun.inspect_err(|failure| inner.world.record_failure(failure))?;
         let ranks = inner.exchange.world_size().get();
         inner.world.call_log.begin(&ticket, ranks);
         Ok(Self {
@@ -59,7 +59,7 @@ impl CallGuard {
     /// Notes that bytes have moved in the current phase; an error if this rank is to stop.
     pub(crate) fn moved(&self, bytes: u64) -> Result<(), Error> {
         match self.phase.get() {
-            Phase::Reading => note_read(&self.inner, &self.ticket, bytes),
+            Phase::Reading => record_read(&self.inner, &self.ticket, bytes),
             phase => {
                 self.inner.world.call_log.moved(&self.ticket, bytes);
                 self.inner.progress(&self.ticket, phase, bytes)
@@ -68,7 +68,7 @@ impl CallGuard {
     }
 
     /// Notes that bytes have been taken into memory, for whoever shows that.
-    pub(crate) fn note_taken(&self, bytes: u64) {
+    pub(crate) fn record_taken(&self, bytes: u64) {
         self.inner.world.call_log.moved(&self.ticket, bytes);
     }
 
@@ -108,7 +108,7 @@ impl CallGuard {
     pub(crate) fn moving(&self) -> OwnMoved {
         let inner = Arc::clone(&self.inner);
         let ticket = self.ticket.clone();
-        Box::new(move |bytes| note_read(&inner, &ticket, bytes))
+        Box::new(move |bytes| record_read(&inner, &ticket, bytes))
     }
 
     /// Hands in this rank's contribution; `len` is how long its payload is, in bytes.
@@ -159,7 +159,7 @@ impl CallGuard {
         }
         let exchange = &self.inner.exchange;
         let failure = exchange.fail(&self.ticket, self.phase.get(), cause);
-        self.inner.world.note_failed(&failure);
+        self.inner.world.record_failure(&failure);
         self.inner.world.call_log.forget(&self.ticket);
         if self.acknowledge.get() {
             // What could not be read is not needed any more.
@@ -170,7 +170,7 @@ impl CallGuard {
 
     /// Notes that the call has ended with an error that all ranks know.
     pub(crate) fn over(&self, failure: Error) -> Error {
-        self.inner.world.note_failed(&failure);
+        self.inner.world.record_failure(&failure);
         self.inner.world.call_log.forget(&self.ticket);
         self.finished.set(true);
         failure
@@ -179,7 +179,7 @@ impl CallGuard {
     /// Notes that the call has ended well.
     pub(crate) fn succeed(&self) {
         self.finished.set(true);
-        self.inner.note_end(&self.ticket);
+        self.inner.record_end(&self.ticket);
     }
 
     /// Notes that the call has been decided well; what it brings is read by somebody else, who notes its end.

@@ -104,7 +104,7 @@ impl IncomingPart {
                             && warns(inner, ticket)
                             && let Some(whose) = inner.peer(rank)
                         {
-                            files.warn_of_detour(whose, why);
+                            files.warn_of_fallback(whose, why);
                         }
                         Ok(Self::Here(pieces.into()))
                     }

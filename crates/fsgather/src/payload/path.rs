@@ -146,7 +146,7 @@ impl FilesPath {
     }
 
     /// Warns, the first time, of payloads that could not go through the directory.
-    pub(crate) fn warn_of_detour(&self, whose: &Peer, why: &str) {
+    pub(crate) fn warn_of_fallback(&self, whose: &Peer, why: &str) {
         if !self.has_warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 "a payload of {whose} goes through memory, by way of rank 0, which is slower than through files: {why}; \

@@ -276,7 +276,7 @@ impl<'a> InputWriter<'a> {
             Beyond::Nowhere => {
                 self.buffer.extend_from_slice(bytes);
                 if bytes.len() >= NOTED {
-                    self.guard.note_taken(bytes.len() as u64);
+                    self.guard.record_taken(bytes.len() as u64);
                 }
             }
             Beyond::File(_, writer) => {

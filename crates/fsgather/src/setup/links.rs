@@ -46,14 +46,14 @@ impl SetUp<'_> {
             .as_ref()
             .map(|mesh| mesh.address().clone())
             .map_err(reason);
-        let told: Vec<Result<MeshAddress, String>> = self.tell_all(&own)?;
+        let told: Vec<Result<MeshAddress, String>> = self.gather_all(&own)?;
         let addresses: Result<Vec<MeshAddress>, String> = told.into_iter().collect();
         let (mesh, addresses) = match (mesh, addresses) {
             (Ok(mesh), Ok(addresses)) => (mesh, addresses),
             (_, addresses) => return Ok(self.relay(addresses.err())),
         };
         let reached = self.reach(&mesh, addresses).map_err(|error| reason(&error));
-        let reached: Vec<Result<(), String>> = self.tell_all(&reached)?;
+        let reached: Vec<Result<(), String>> = self.gather_all(&reached)?;
         match reached.into_iter().find_map(Result::err) {
             None => Ok(PayloadPath::Mesh(mesh)),
             Some(why) => Ok(self.relay(Some(why))),

@@ -174,7 +174,7 @@ fn run(
             tracing::warn!("{removal}");
         }
     }
-    found.inspect_err(|failure| inner.world.note_failed(failure))
+    found.inspect_err(|failure| inner.world.record_failure(failure))
 }
 
 struct SetUp<'a> {
@@ -545,7 +545,7 @@ pub(crate) fn warn_once(text: String) {
 }
 
 impl Talk for SetUp<'_> {
-    fn tell_all<T: Serialize + DeserializeOwned>(&self, own: &T) -> Result<Vec<T>, Error> {
+    fn gather_all<T: Serialize + DeserializeOwned>(&self, own: &T) -> Result<Vec<T>, Error> {
         self.agree(|| encode(own))?
             .iter()
             .map(|finding| decode(Some(finding)).map_err(|error| self.fail(error)))

@@ -49,7 +49,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// What is said is numbered, to tell it apart.
-fn saying(number: u64) -> ToMember {
+fn message(number: u64) -> ToMember {
     ToMember::KeepWaiting {
         channel: ChannelId::new(number),
     }
@@ -58,8 +58,8 @@ fn saying(number: u64) -> ToMember {
 struct Process {
     rank: Rank,
     nonce: u128,
-    letters: Letters,
-    files: Vec<Letter>,
+    member: MemberEndpoint,
+    files: Vec<InboundMessage>,
     is_answered: bool,
     said: Vec<ToCoordinator>,
     /// What rank 0 has said to it.
@@ -69,8 +69,8 @@ struct Process {
 
 struct Mailing {
     processes: Vec<Process>,
-    bulletins: Bulletins,
-    files: Vec<(Option<Rank>, Letter)>,
+    root: CoordinatorEndpoint,
+    files: Vec<(Option<Rank>, InboundMessage)>,
     heard: BTreeMap<u128, Vec<ToCoordinator>>,
     number: u64,
 }
@@ -80,7 +80,7 @@ impl Mailing {
         let process = |(rank, nonce)| Process {
             rank: Rank::new(rank),
             nonce,
-            letters: Letters::new(Rank::new(rank), nonce),
+            member: MemberEndpoint::new(Rank::new(rank), nonce),
             files: Vec::new(),
             is_answered: false,
             said: Vec::new(),
@@ -89,7 +89,7 @@ impl Mailing {
         };
         Self {
             processes: PROCESSES.map(process).into(),
-            bulletins: Bulletins::default(),
+            root: CoordinatorEndpoint::default(),
             files: Vec::new(),
             heard: BTreeMap::new(),
             number: 0,
@@ -107,23 +107,23 @@ impl Mailing {
                 };
                 let process = &mut self.processes[index];
                 process.said.push(message.clone());
-                process.letters.say(message);
+                process.member.send(message);
             }
             Step::Tell(ranks) => {
                 for process in &mut self.processes[..TURNED_AWAY] {
                     if process.is_answered && ranks.contains(&process.rank) {
-                        process.meant.push(saying(number));
+                        process.meant.push(message(number));
                     }
                 }
-                let message = Saying::Message(saying(number));
-                self.bulletins.say(To::Ranks(ranks), message);
+                let message = BulletinItem::Message(message(number));
+                self.root.send(To::Ranks(ranks), message);
             }
             Step::Answer(index) => self.answer(index),
             Step::Leave(index) => self.leave(index),
             Step::LeaveAtRank0 => self.leave_at_rank_0(),
             Step::Look(3, seen) => {
                 let files = self.processes.iter().flat_map(|process| &process.files);
-                let files: Vec<Letter> = files.cloned().collect();
+                let files: Vec<InboundMessage> = files.cloned().collect();
                 self.look_at_rank_0(pick(&files, &seen));
             }
             Step::Look(index, seen) => {
@@ -140,29 +140,31 @@ impl Mailing {
             return;
         }
         let answer = if index == TURNED_AWAY {
-            process.meant.push(saying(self.number));
-            Saying::Message(saying(self.number))
+            process.meant.push(message(self.number));
+            BulletinItem::Message(message(self.number))
         } else {
-            Saying::Admitted
+            BulletinItem::Admitted
         };
-        self.bulletins.say(To::Process(process.nonce), answer);
+        self.root.send(To::Process(process.nonce), answer);
     }
 
     fn leave(&mut self, index: usize) {
         let process = &mut self.processes[index];
-        let outgoing = process.letters.take_outgoing(false).into_iter();
-        process.files.extend(outgoing.map(|outgoing| Letter {
-            from: process.rank,
-            sender: sender_of(process.nonce),
-            number: outgoing.number,
-            body: Some(outgoing.body),
-        }));
+        let outgoing = process.member.take_outgoing(false).into_iter();
+        process
+            .files
+            .extend(outgoing.map(|outgoing| InboundMessage {
+                from: process.rank,
+                sender: sender_of(process.nonce),
+                number: outgoing.number,
+                body: Some(outgoing.body),
+            }));
     }
 
     fn leave_at_rank_0(&mut self) {
-        let outgoing = self.bulletins.take_outgoing().into_iter();
+        let outgoing = self.root.take_outgoing().into_iter();
         self.files.extend(outgoing.map(|outgoing| {
-            let letter = Letter {
+            let letter = InboundMessage {
                 from: Rank::ZERO,
                 sender: 0,
                 number: outgoing.number,
@@ -172,11 +174,11 @@ impl Mailing {
         }));
     }
 
-    fn as_seen_by(&self, index: usize) -> Vec<Letter> {
+    fn as_seen_by(&self, index: usize) -> Vec<InboundMessage> {
         let rank = self.processes[index].rank;
         let files = self.files.iter();
         files
-            .map(|(to, letter)| Letter {
+            .map(|(to, letter)| InboundMessage {
                 body: letter
                     .body
                     .clone()
@@ -186,27 +188,27 @@ impl Mailing {
             .collect()
     }
 
-    fn look(&mut self, index: usize, found: Vec<Letter>) {
+    fn look(&mut self, index: usize, found: Vec<InboundMessage>) {
         let process = &mut self.processes[index];
-        process.heard.extend(process.letters.take_in(found));
+        process.heard.extend(process.member.receive(found));
     }
 
-    fn look_at_rank_0(&mut self, found: Vec<Letter>) {
-        for (_, nonce, message) in self.bulletins.take_in(found) {
+    fn look_at_rank_0(&mut self, found: Vec<InboundMessage>) {
+        for (_, nonce, message) in self.root.receive(found) {
             self.heard.entry(nonce).or_default().push(message);
         }
     }
 
     fn take_back(&mut self) {
         for process in &mut self.processes {
-            let up_to = process.letters.acknowledged();
+            let up_to = process.member.acknowledged();
             process.files.retain(|letter| letter.number > up_to);
         }
         let members = &self.processes[..TURNED_AWAY];
         if members.iter().all(|process| process.is_answered) {
             let readers = members.iter().map(|process| (process.rank, process.nonce));
-            let up_to = self.bulletins.read_by(readers);
-            let keep = self.bulletins.answers();
+            let up_to = self.root.read_by(readers);
+            let keep = self.root.answers();
             self.files
                 .retain(|(_, letter)| letter.number > up_to || keep.contains(&letter.number));
         }
@@ -227,7 +229,7 @@ impl Mailing {
     }
 }
 
-fn pick(files: &[Letter], seen: &[prop::sample::Index]) -> Vec<Letter> {
+fn pick(files: &[InboundMessage], seen: &[prop::sample::Index]) -> Vec<InboundMessage> {
     let seen = seen.iter().filter(|_| !files.is_empty());
     seen.map(|index| index.get(files).clone()).collect()
 }

@@ -61,7 +61,7 @@ impl Bed {
         let own_host = process.host_label();
         let meeting = Meeting::Board(self.board.clone());
         Config {
-            office: Some(self.post.office(&process)),
+            mailboxes: Some(self.post.factory(&process)),
             timeout: self.timeout,
             join_timeout: self.join_timeout,
             interfaces: Arc::new(|_, address| address.is_loopback()),

@@ -1,4 +1,4 @@
-//! Numbers letters and bulletins, and remembers which have been read: [`Letters`], [`Bulletins`]. Pure.
+//! Numbers letters and bulletins, and remembers which have been read: [`MemberEndpoint`], [`CoordinatorEndpoint`]. Pure.
 //!
 //! Everything a member says is in its letters, in order; everything rank 0 says is in the bulletins,
 //! in order, each part addressed to ranks or, as long as a process is not admitted, to that process. Both
@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use fsgather_core::{Letter, Rank, read_message};
+use fsgather_core::{InboundMessage, Rank, read_message};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::reorder_buffer::ReorderBuffer;
@@ -25,7 +25,7 @@ const WORTH_A_FILE: usize = 4 << 10;
 /// So many bulletins that answer processes which are no members are kept.
 const ANSWERS: usize = 16;
 
-/// So much unread mail of the other side is mentioned without waiting for something to say.
+/// So many unread messages of the other side are mentioned without waiting for something to send.
 const MENTION_AFTER: u64 = 32;
 
 /// What one member's file says.
@@ -47,12 +47,12 @@ pub(super) enum To {
     Process(u128),
 }
 
-/// What is said to somebody.
+/// A message in a bulletin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Saying {
+pub(super) enum BulletinItem {
     /// The process is the rank it asked to be: what is said to that rank from here on is for it.
     Admitted,
-    /// What the coordinator says.
+    /// From the coordinator.
     Message(ToMember),
 }
 
@@ -61,7 +61,7 @@ pub(super) enum Saying {
 struct BulletinBody {
     /// The last letter that was read, for each process of which one was since the last bulletin.
     seen: Vec<(u128, u64)>,
-    sayings: Vec<(To, Saying)>,
+    items: Vec<(To, BulletinItem)>,
 }
 
 /// A file that is ready to be left.
@@ -114,20 +114,20 @@ fn weight_up(message: &ToCoordinator) -> usize {
     }
 }
 
-fn weight_down(saying: &Saying) -> usize {
-    match saying {
-        Saying::Message(ToMember::Release {
+fn weight_down(item: &BulletinItem) -> usize {
+    match item {
+        BulletinItem::Message(ToMember::Release {
             bodies: Some(bodies),
             ..
         }) => bodies.iter().map(|body| body.len() + 8).sum::<usize>() + 64,
-        Saying::Message(ToMember::Welcome(welcome)) => welcome.processes.len() * 160,
+        BulletinItem::Message(ToMember::Welcome(welcome)) => welcome.processes.len() * 160,
         _ => 256,
     }
 }
 
-/// A member's side: its letters, and the bulletins that it reads.
+/// A member's side: the letters that it sends, and the bulletins that it reads.
 #[derive(Debug)]
-pub(super) struct Letters {
+pub(super) struct MemberEndpoint {
     rank: Rank,
     nonce: u128,
     admitted: bool,
@@ -142,7 +142,7 @@ pub(super) struct Letters {
     acknowledged: u64,
 }
 
-impl Letters {
+impl MemberEndpoint {
     pub(super) const fn new(rank: Rank, nonce: u128) -> Self {
         Self {
             rank,
@@ -157,7 +157,7 @@ impl Letters {
         }
     }
 
-    pub(super) fn say(&mut self, message: ToCoordinator) {
+    pub(super) fn send(&mut self, message: ToCoordinator) {
         self.unsent.push(message);
     }
 
@@ -196,32 +196,32 @@ impl Letters {
         }
     }
 
-    /// Takes bulletins in; what they say to us, in order.
+    /// Receives bulletins; their messages for this rank, in order.
     ///
     /// A process that is not admitted looks for what is addressed to it in every bulletin: earlier ones
     /// may be gone. From its admission on it reads each in its turn.
-    pub(super) fn take_in(&mut self, found: Vec<Letter>) -> Vec<ToMember> {
-        let mut heard = Vec::new();
-        for letter in found {
+    pub(super) fn receive(&mut self, found: Vec<InboundMessage>) -> Vec<ToMember> {
+        let mut received = Vec::new();
+        for message in found {
             if self.admitted {
-                self.bulletins.offer(letter.number, letter.body);
+                self.bulletins.offer(message.number, message.body);
                 continue;
             }
-            if self.read_early.contains(&letter.number) {
+            if self.read_early.contains(&message.number) {
                 continue;
             }
-            let bulletin = letter.body.as_deref().map(decode_bulletin);
-            let is_for_us = |(to, _): &(To, Saying)| *to == To::Process(self.nonce);
+            let bulletin = message.body.as_deref().map(decode_bulletin);
+            let is_for_us = |(to, _): &(To, BulletinItem)| *to == To::Process(self.nonce);
             match bulletin {
-                Some(bulletin) if bulletin.sayings.iter().any(is_for_us) => {
-                    self.read(bulletin, &mut heard);
-                    self.read_early.insert(letter.number);
+                Some(bulletin) if bulletin.items.iter().any(is_for_us) => {
+                    self.read(bulletin, &mut received);
+                    self.read_early.insert(message.number);
                     if self.admitted {
                         self.read_early.clear();
-                        self.bulletins.skip_to(letter.number);
+                        self.bulletins.skip_to(message.number);
                     }
                 }
-                _ => self.bulletins.offer(letter.number, letter.body),
+                _ => self.bulletins.offer(message.number, message.body),
             }
         }
         while self.admitted
@@ -229,13 +229,13 @@ impl Letters {
         {
             // One that is for somebody else is not read.
             if let Some(bytes) = bulletin {
-                self.read(decode_bulletin(&bytes), &mut heard);
+                self.read(decode_bulletin(&bytes), &mut received);
             }
         }
-        heard
+        received
     }
 
-    fn read(&mut self, bulletin: BulletinBody, heard: &mut Vec<ToMember>) {
+    fn read(&mut self, bulletin: BulletinBody, received: &mut Vec<ToMember>) {
         let own = bulletin
             .seen
             .iter()
@@ -243,15 +243,15 @@ impl Letters {
         for (_, number) in own {
             self.acknowledged = self.acknowledged.max(*number);
         }
-        for (to, saying) in bulletin.sayings {
+        for (to, item) in bulletin.items {
             let is_for_us = match to {
                 To::Process(nonce) => nonce == self.nonce,
                 To::Ranks(ranks) => self.admitted && ranks.contains(&self.rank),
             };
-            match saying {
+            match item {
                 _ if !is_for_us => {}
-                Saying::Admitted => self.admitted = true,
-                Saying::Message(message) => heard.push(message),
+                BulletinItem::Admitted => self.admitted = true,
+                BulletinItem::Message(message) => received.push(message),
             }
         }
     }
@@ -286,25 +286,25 @@ struct Correspondent {
     has_left: bool,
 }
 
-/// Rank 0's side: its bulletins, and the letters that it reads.
+/// Rank 0's side: the bulletins that it sends, and the letters that it reads.
 #[derive(Debug, Default)]
-pub(super) struct Bulletins {
-    unsent: Vec<(To, Saying)>,
+pub(super) struct CoordinatorEndpoint {
+    unsent: Vec<(To, BulletinItem)>,
     sent: u64,
     /// By rank and process; a process may say it is a rank that it is not.
     correspondents: BTreeMap<(Rank, u64), Correspondent>,
     /// The latest bulletins that answer processes which are not, or not yet, members.
     answers: VecDeque<u64>,
     /// Processes that were told something other than that they are admitted, and have not left since.
-    unheard: BTreeSet<u128>,
+    uninformed: BTreeSet<u128>,
 }
 
-impl Bulletins {
-    pub(super) fn say(&mut self, to: To, saying: Saying) {
-        if let (To::Process(nonce), Saying::Message(_)) = (&to, &saying) {
-            self.unheard.insert(*nonce);
+impl CoordinatorEndpoint {
+    pub(super) fn send(&mut self, to: To, item: BulletinItem) {
+        if let (To::Process(nonce), BulletinItem::Message(_)) = (&to, &item) {
+            self.uninformed.insert(*nonce);
         }
-        self.unsent.push((to, saying));
+        self.unsent.push((to, item));
     }
 
     /// Files to leave now.
@@ -327,8 +327,8 @@ impl Bulletins {
             }
         }
         let mut weight = 0;
-        for (to, saying) in std::mem::take(&mut self.unsent) {
-            let added = weight_down(&saying);
+        for (to, item) in std::mem::take(&mut self.unsent) {
+            let added = weight_down(&item);
             let only = match &to {
                 To::Ranks(ranks) if added > WORTH_A_FILE => match ranks[..] {
                     [rank] => Some(rank),
@@ -340,7 +340,7 @@ impl Bulletins {
                 self.close(&mut joined, &mut outgoing, None);
                 weight = 0;
             }
-            joined.sayings.push((to, saying));
+            joined.items.push((to, item));
             weight += added;
             if only.is_some() {
                 self.close(&mut joined, &mut outgoing, only);
@@ -360,8 +360,8 @@ impl Bulletins {
         let body = std::mem::take(body);
         if body != BulletinBody::default() {
             self.sent += 1;
-            let is_answer = |(to, _): &(To, Saying)| matches!(to, To::Process(_));
-            if body.sayings.iter().any(is_answer) {
+            let is_answer = |(to, _): &(To, BulletinItem)| matches!(to, To::Process(_));
+            if body.items.iter().any(is_answer) {
                 self.answers.push_back(self.sent);
                 if self.answers.len() > ANSWERS {
                     self.answers.pop_front();
@@ -375,22 +375,25 @@ impl Bulletins {
         }
     }
 
-    /// Takes letters in; what they say, each with the rank and the process that say it, in order for each
+    /// Receives letters; their messages, each with the rank and the process that sent it, in order for each
     /// process.
-    pub(super) fn take_in(&mut self, found: Vec<Letter>) -> Vec<(Rank, u128, ToCoordinator)> {
-        let mut heard = Vec::new();
-        for letter in found {
-            let Some(bytes) = letter.body else { continue };
-            let key = (letter.from, letter.sender);
+    pub(super) fn receive(
+        &mut self,
+        found: Vec<InboundMessage>,
+    ) -> Vec<(Rank, u128, ToCoordinator)> {
+        let mut received = Vec::new();
+        for message in found {
+            let Some(bytes) = message.body else { continue };
+            let key = (message.from, message.sender);
             let writer = self.correspondents.entry(key).or_default();
-            writer.letters.offer(letter.number, bytes);
+            writer.letters.offer(message.number, bytes);
             while let Some(bytes) = writer.letters.take() {
                 let Some(body) = decode::<LetterBody>(&bytes)
-                    .filter(|body| sender_of(body.nonce) == letter.sender)
+                    .filter(|body| sender_of(body.nonce) == message.sender)
                 else {
                     tracing::warn!(
                         "a message of rank {} cannot be understood; it probably runs another version of fsgather",
-                        letter.from
+                        message.from
                     );
                     continue;
                 };
@@ -398,14 +401,14 @@ impl Bulletins {
                 let is_leave = |message: &_| matches!(message, ToCoordinator::Leave { .. });
                 if body.messages.iter().any(is_leave) {
                     writer.has_left = true;
-                    self.unheard.remove(&body.nonce);
+                    self.uninformed.remove(&body.nonce);
                 }
                 writer.nonce = Some(body.nonce);
                 let messages = body.messages.into_iter();
-                heard.extend(messages.map(|message| (letter.from, body.nonce, message)));
+                received.extend(messages.map(|sent| (message.from, body.nonce, sent)));
             }
         }
-        heard
+        received
     }
 
     /// The last bulletin that all these processes have read, or will never read; later ones are still
@@ -429,8 +432,8 @@ impl Bulletins {
     }
 
     /// Whether every process that was turned away has said that it knows.
-    pub(super) fn all_heard(&self) -> bool {
-        self.unheard.is_empty()
+    pub(super) fn all_informed(&self) -> bool {
+        self.uninformed.is_empty()
     }
 
     /// The number of the last bulletin.
@@ -445,9 +448,9 @@ impl Bulletins {
 }
 
 #[cfg(test)]
-#[path = "mail_tests.rs"]
+#[path = "endpoint_tests.rs"]
 mod tests;
 
 #[cfg(test)]
-#[path = "mail_properties.rs"]
+#[path = "endpoint_properties.rs"]
 mod properties;

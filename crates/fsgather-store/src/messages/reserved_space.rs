@@ -1,4 +1,4 @@
-//! Room that a rank sets aside for its messages on a disk that is full: [`Reserves`].
+//! Room that a rank sets aside for its messages on a disk that is full: [`ReservedSpace`].
 
 use fsgather_core::lock;
 use std::{
@@ -24,9 +24,9 @@ const FILES: usize = 3;
 /// of bytes or of inodes, one of them gets its bytes and then its name: so it takes nothing that somebody
 /// else might get first.
 #[derive(Debug, Default)]
-pub(crate) struct Reserves(Mutex<Vec<PathBuf>>);
+pub(crate) struct ReservedSpace(Mutex<Vec<PathBuf>>);
 
-impl Reserves {
+impl ReservedSpace {
     fn lock(&self) -> MutexGuard<'_, Vec<PathBuf>> {
         lock(&self.0)
     }

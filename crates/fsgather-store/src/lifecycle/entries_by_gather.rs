@@ -1,4 +1,4 @@
-//! Finds what belongs to gather directories and lies beside them: [`Neighbours`].
+//! Finds what belongs to gather directories and lies beside them: [`EntriesByGather`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use crate::{layout::RendezvousEntry, messages::detours::DetourName};
 /// The names of one listing of a rendezvous directory, gone through once: so that what belongs to a gather directory
 /// is found without another look at all the others.
 #[derive(Debug, Default)]
-pub(crate) struct Neighbours {
+pub(crate) struct EntriesByGather {
     gathers: BTreeSet<GatherId>,
     beside: BTreeMap<GatherId, Beside>,
 }
@@ -23,7 +23,7 @@ pub(crate) struct Beside {
     pub(crate) detours: Vec<String>,
 }
 
-impl Neighbours {
+impl EntriesByGather {
     /// Those among the names of a listing.
     pub(crate) fn among(names: &[String]) -> Self {
         let mut all = Self::default();
@@ -71,7 +71,7 @@ mod tests {
         let gather = RendezvousEntry::Gather(one).to_string();
         let detour = format!("detour-{other}-bulletin-n{:020}-all-{:08x}", 7, 9);
         let names = [mark(one, 1), gather, mark(other, 2), detour, "x".into()];
-        let seen = Neighbours::among(&names);
+        let seen = EntriesByGather::among(&names);
         assert!(seen.has(one) && !seen.has(other));
         assert_eq!(seen.beside(one).marks, [mark(one, 1)]);
         assert_eq!(seen.beside(other).marks, [mark(other, 2)]);

@@ -32,8 +32,8 @@ fn barrier_and_close(world: Vec<RankExchange>) {
 /// Leaves the record of another world's rank 0; whoever enters its place finds it.
 fn leave_stale(bed: &Bed, process: ProcessId, number: u128) {
     let communicator = Uuid::from_u128(number);
-    let office = bed.post.office(&process);
-    let (facts, mailbox) = office.open(communicator, bed.world_size).unwrap();
+    let factory = bed.post.factory(&process);
+    let (facts, mailbox) = factory.open(communicator, bed.world_size).unwrap();
     drop(mailbox);
     let record = RendezvousRecord {
         communicator,
