@@ -17,7 +17,7 @@ use fsgather_store::PayloadId;
 use uuid::Uuid;
 
 #[cfg(feature = "async")]
-use crate::call::driver::Driver;
+use crate::call::driver::{Driven, Driver};
 use crate::{
     call::{blocking, open_calls::OpenCalls},
     payload::{
@@ -46,7 +46,7 @@ pub(crate) struct GroupState {
     pub(crate) open_calls: OpenCalls,
     /// Calls that are awaited.
     #[cfg(feature = "async")]
-    pub(crate) driver: Driver,
+    driver: Driver,
     /// How often a group was made of each list of members.
     lists: Mutex<BTreeMap<Vec<Rank>, u64>>,
 }
@@ -323,6 +323,17 @@ impl GroupState {
             let channel = self.exchange.channel();
             self.world.directories.end_closed(channel, self.world.rank);
         }
+    }
+}
+
+#[cfg(feature = "async")]
+impl Driven for GroupState {
+    fn exchange(&self) -> &dyn Exchange {
+        &*self.exchange
+    }
+
+    fn driver(&self) -> &Driver {
+        &self.driver
     }
 }
 

@@ -13,8 +13,6 @@ use std::{
 
 use fsgather_core::{Epoch, Exchange, IsDecided, lock};
 
-use crate::group_state::GroupState;
-
 /// A call that somebody awaits.
 pub(crate) trait AwaitedCall: Send {
     /// Whether nothing of it has to be waited for: it is decided, or nobody awaits it any more.
@@ -42,6 +40,15 @@ pub(crate) enum Looked {
 /// Gives the result of a call to who awaits it.
 pub(crate) type HandOver = Box<dyn FnOnce()>;
 
+/// What calls are waited for in.
+pub(crate) trait Driven: Send + Sync + 'static {
+    /// Where they are decided.
+    fn exchange(&self) -> &dyn Exchange;
+
+    /// Those that are awaited.
+    fn driver(&self) -> &Driver;
+}
+
 /// The calls of a communicator that are awaited.
 #[derive(Default)]
 pub(crate) struct Driver {
@@ -58,15 +65,15 @@ struct AwaitedCalls {
 impl Driver {
     /// Has a call of a group waited for, which has the number `epoch` in it.
     pub(crate) fn add(
-        group: &Arc<GroupState>,
+        group: &Arc<impl Driven>,
         epoch: Epoch,
         call: Box<dyn AwaitedCall>,
     ) -> io::Result<()> {
-        let mut state = lock(&group.driver.state);
+        let mut state = lock(&group.driver().state);
         state.calls.insert(epoch, call);
         if state.is_driven {
             drop(state);
-            group.exchange.wake();
+            group.exchange().wake();
             return Ok(());
         }
         // Under the lock, so that nobody takes a thread for granted that does not come.
@@ -80,7 +87,7 @@ impl Driver {
     }
 
     /// Starts a thread that waits for all calls of a group.
-    fn start(group: &Arc<GroupState>) -> io::Result<()> {
+    fn start(group: &Arc<impl Driven>) -> io::Result<()> {
         let group = Arc::clone(group);
         let driving = move || Self::drive(group);
         let started = thread::Builder::new().name("fsgather-await".into());
@@ -88,17 +95,17 @@ impl Driver {
     }
 
     /// Waits for all calls of a group, until none is left or another thread does.
-    fn drive(group: Arc<GroupState>) {
-        while let Some((epoch, call)) = group.driver.next_due(&*group.exchange) {
+    fn drive(group: Arc<impl Driven>) {
+        while let Some((epoch, call)) = group.driver().next_due(group.exchange()) {
             match call.look() {
                 Looked::GivenUp => {}
                 Looked::Undecided(call) => {
-                    lock(&group.driver.state).calls.insert(epoch, call);
+                    lock(&group.driver().state).calls.insert(epoch, call);
                 }
                 Looked::Decided { is_here, read } => {
                     let is_replaced = !is_here && Self::replace(&group);
                     let hand_over = read();
-                    if is_replaced || group.driver.is_idle() {
+                    if is_replaced || group.driver().is_idle() {
                         // Who has the result may drop the communicator and end the process: leaving is for them.
                         drop(group);
                         return hand_over();
@@ -110,8 +117,8 @@ impl Driver {
     }
 
     /// Has another thread wait for the calls that are left; whether this one need not.
-    fn replace(group: &Arc<GroupState>) -> bool {
-        group.driver.is_idle() || Self::start(group).is_ok()
+    fn replace(group: &Arc<impl Driven>) -> bool {
+        group.driver().is_idle() || Self::start(group).is_ok()
     }
 
     /// Whether there is nothing to wait for; then nobody does any more.
