@@ -3,7 +3,7 @@
 use fsgather_core::lock;
 use std::sync::Mutex;
 
-use fsgather::{Postcard, bindings};
+use fsgather::{bindings, codec::Postcard};
 use pyo3::prelude::*;
 
 use crate::waiting::Waiter;

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, PoisonError, RwLock},
 };
 
-use fsgather::{Payload, Pieces, Postcard, Rendezvous};
+use fsgather::{Payload, Pieces, Rendezvous, codec::Postcard};
 use pyo3::{prelude::*, types::PyList};
 
 use crate::{

@@ -15,14 +15,14 @@ use crate::{
 #[pyclass(frozen, module = "fsgather._fsgather")]
 pub(crate) struct Parts {
     /// Gone once it has been closed.
-    left: Mutex<Option<fsgather::Parts<Payload>>>,
+    left: Mutex<Option<fsgather::parts::Parts<Payload>>>,
     waiting: Waiter,
     pickling: Pickling,
 }
 
 impl Parts {
     pub(crate) const fn new(
-        parts: fsgather::Parts<Payload>,
+        parts: fsgather::parts::Parts<Payload>,
         waiting: Waiter,
         pickling: Pickling,
     ) -> Self {
@@ -56,7 +56,7 @@ impl Parts {
         let parts = lock(&self.left);
         let parts = parts.as_ref();
         parts
-            .map(fsgather::Parts::bytes_left)
+            .map(fsgather::parts::Parts::bytes_left)
             .ok_or_else(|| PyValueError::new_err("this gather has been closed"))
     }
 

@@ -22,12 +22,12 @@ pub(crate) struct Pending {
 
 enum StartedCall {
     AllGather(fsgather::Pending<Vec<Payload>>),
-    Gather(fsgather::Pending<Option<fsgather::Parts<Payload>>>),
+    Gather(fsgather::Pending<Option<fsgather::parts::Parts<Payload>>>),
 }
 
 enum CallResult {
     All(Vec<Payload>),
-    Parts(Option<fsgather::Parts<Payload>>),
+    Parts(Option<fsgather::parts::Parts<Payload>>),
 }
 
 impl Pending {
@@ -40,7 +40,7 @@ impl Pending {
     }
 
     pub(crate) const fn gather(
-        call: fsgather::Pending<Option<fsgather::Parts<Payload>>>,
+        call: fsgather::Pending<Option<fsgather::parts::Parts<Payload>>>,
         waiting: Waiter,
         pickling: Pickling,
     ) -> Self {

@@ -1,4 +1,4 @@
-//! Joins a world: [`join`].
+//! Joins a world: [`join()`].
 
 use std::{
     net::IpAddr,

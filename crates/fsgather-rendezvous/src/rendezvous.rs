@@ -90,7 +90,7 @@ pub trait Bootstrap: Send + Sync {
     /// # Errors
     ///
     /// Whatever keeps the record from being handed over, as a text: `fsgather::Builder::build` fails
-    /// with it as [`Error::Rendezvous`](fsgather_core::Error::Rendezvous).
+    /// with it as [`Error::Rendezvous`].
     fn publish(&self, record: &[u8]) -> Result<(), String>;
 
     /// Waits for rank 0's record, until the deadline at most.
@@ -98,7 +98,7 @@ pub trait Bootstrap: Send + Sync {
     /// # Errors
     ///
     /// That the deadline has passed, or whatever else went wrong, as a text:
-    /// `fsgather::Builder::build` fails with it as [`Error::Timeout`](fsgather_core::Error::Timeout) after the
-    /// deadline and as [`Error::Rendezvous`](fsgather_core::Error::Rendezvous) before it.
+    /// `fsgather::Builder::build` fails with it as [`Error::Timeout`] after the
+    /// deadline and as [`Error::Rendezvous`] before it.
     fn fetch(&self, deadline: Instant) -> Result<Vec<u8>, String>;
 }

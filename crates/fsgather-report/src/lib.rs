@@ -5,9 +5,11 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`call_log`] | the calls under way, for reports and for the log |
 //! | [`progress`] | how far a rank has come with its calls, written over ten times a second |
 //! | [`last_error`] | the last error of a rank, appended |
 
+pub mod call_log;
 pub mod last_error;
 pub mod progress;
 

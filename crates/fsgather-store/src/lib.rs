@@ -113,6 +113,7 @@ pub use os::reveal::PublishMode;
 pub use payload::bytes::Payload;
 pub use payload::collect::{CollectPolicy, PayloadReader};
 pub use payload::compression::CompressionSetting;
+pub use payload::file_calls::{FileCall, FileCalls};
 pub use payload::format::{self, Compression, Encoding};
 pub use payload::locator::Locator;
 pub use payload::writable_payload::WritablePayload;

@@ -14,19 +14,15 @@ use fsgather_rendezvous::{
     rendezvous::Rendezvous,
 };
 use fsgather_report::{
+    call_log::CallLog,
     last_error,
     progress::{self, Report},
 };
 use fsgather_store::this_process;
 
 use crate::{
-    call::{blocking::step_aside, log::CallLog},
-    codec::Postcard,
-    communicator::Communicator,
-    group_state::GroupState,
-    payload::path_request::PathRequest,
-    setup,
-    world_state::WorldState,
+    call::blocking::step_aside, codec::Postcard, communicator::Communicator,
+    group_state::GroupState, payload::path_request::PathRequest, setup, world_state::WorldState,
 };
 
 /// Says some things about a world in the program; variables and the launcher say the rest.

@@ -108,7 +108,7 @@ impl<C> Communicator<C> {
     ///
     /// Where there is no shared directory, what does not fit into a few megabytes waits in a nameless file
     /// in `/tmp` until the root reads it. The root can read streams as streams:
-    /// [`Parts::into_readers`](crate::Parts::into_readers).
+    /// [`Parts::into_readers`](crate::parts::Parts::into_readers).
     ///
     /// # Errors
     ///

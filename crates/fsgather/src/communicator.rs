@@ -124,7 +124,7 @@ impl<C> Communicator<C> {
     ///
     /// ```
     /// # #[cfg(feature = "messagepack")] {
-    /// use fsgather::{Communicator, MessagePack};
+    /// use fsgather::{Communicator, codec::MessagePack};
     ///
     /// let communicator = Communicator::solo().with_codec(MessagePack);
     /// let value = serde_json::json!({"score": 0.97}); // needs a codec that describes values

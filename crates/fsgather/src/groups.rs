@@ -233,7 +233,7 @@ mod tests {
     }
 
     /// Looks until all have come, or one will not.
-    fn wait(arrival: &mut Arrival<crate::Postcard>) -> Result<(), Error> {
+    fn wait(arrival: &mut Arrival<crate::codec::Postcard>) -> Result<(), Error> {
         loop {
             if arrival.have_all_come()? {
                 return Ok(());

@@ -35,7 +35,7 @@
 //! | feature | adds | needs |
 //! |---|---|---|
 //! | `async` | [`Pending`] calls as futures, for any executor | |
-//! | `messagepack` | the [`Codec`] `MessagePack`, for types that have to be described | |
+//! | `messagepack` | the [codec] `MessagePack`, for types that have to be described | |
 //! | `ndarray` | `gather_array`: arrays joined along an axis | |
 //! | `lz4`, `zstd` | payload files compressed so, with [`Builder::compression`] or `FSGATHER_COMPRESS`. A build without one says so where it is asked to write or read such payloads | `zstd`: a C compiler |
 //! | `mpi` | `MpiBootstrap`: ranks that MPI introduces to each other | `mpicc` and libclang; on Debian `libopenmpi-dev libclang-dev` |
@@ -47,15 +47,11 @@
 
 mod builder;
 mod call_builder;
-mod codec;
 mod communicator;
 mod functions;
 mod main_function;
-mod part_reader;
-mod parts;
 mod pending;
 mod pieces;
-mod records;
 
 #[cfg(feature = "ndarray")]
 mod arrays;
@@ -68,7 +64,9 @@ mod mpi_bootstrap;
 mod values;
 
 pub mod bindings;
+pub mod codec;
 pub mod error;
+pub mod parts;
 
 mod build_identity;
 mod call;
@@ -82,9 +80,6 @@ pub mod fuzzing;
 
 pub use builder::Builder;
 pub use call_builder::CallBuilder;
-#[cfg(feature = "messagepack")]
-pub use codec::MessagePack;
-pub use codec::{Codec, CodecError, Postcard};
 pub use communicator::Communicator;
 #[cfg(feature = "ndarray")]
 pub use element::Element;
@@ -96,11 +91,8 @@ pub use functions::{AllGatherOptions, all_gather, all_gather_via_filesys, close}
 pub use main_function::main;
 #[cfg(feature = "mpi")]
 pub use mpi_bootstrap::MpiBootstrap;
-pub use part_reader::{PartReader, PartReaders};
-pub use parts::Parts;
 pub use pending::Pending;
 pub use pieces::Pieces;
-pub use records::Records;
 
 /// What the guides show is compiled and run with the documentation tests.
 #[cfg(all(

@@ -56,7 +56,7 @@ impl Pieces<'_> {
     /// `encoding` says in the header of a payload's file how its bytes are to be understood, for those who
     /// find it there; ranks do not compare it. Packages in other languages have the numbers 32 to 63, each
     /// one of its own ([`PYTHON`](Self::PYTHON)); programs may use 128 to 191, as a
-    /// [`Codec`](crate::Codec::number) of theirs does.
+    /// [`Codec`](crate::codec::Codec::number) of theirs does.
     #[must_use]
     pub const fn new(encoding: u8, pieces: Vec<Bytes>) -> Self {
         Self {

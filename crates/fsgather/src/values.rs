@@ -11,13 +11,12 @@ use crate::{
     call_builder::CallBuilder,
     codec::{self, Codec},
     communicator::Communicator,
-    parts::{Parts, Take},
+    parts::{self, Parts, Records, Take},
     payload::{
         input::{InputSource, PayloadInput},
         retention::Retention,
     },
     pending::Pending,
-    records::{self, Records},
 };
 
 impl<C: Codec> Communicator<C> {
@@ -265,7 +264,7 @@ impl<C: Codec> CallBuilder<'_, C> {
         let input = PayloadInput {
             encoding: codec::many(codec),
             source: InputSource::Written(Box::new(|guard, writer| {
-                records::write(codec, guard, values, writer)
+                parts::write_records(codec, guard, values, writer)
             })),
         };
         let call = self.typed::<Records<T, C>>(call);

@@ -12,15 +12,14 @@ use fsgather_core::{
     lock,
 };
 use fsgather_rendezvous::local_context::LocalContext;
-use fsgather_report::last_error;
-use fsgather_store::{CompressionSetting, PayloadId};
+use fsgather_report::{call_log::CallLog, last_error};
+use fsgather_store::{CompressionSetting, FileCalls, PayloadId};
 use uuid::Uuid;
 
 use crate::{
-    call::{log::CallLog, open_calls::OpenCalls},
+    call::open_calls::OpenCalls,
     payload::{
         directories::{Directories, Ending},
-        file_calls::FileCalls,
         links::Links,
         path::PayloadPath,
         path_request::PathRequest,

@@ -3,7 +3,10 @@
 
 use std::io::Write;
 
-use fsgather::{Codec, CodecError, Communicator, MessagePack, Postcard};
+use fsgather::{
+    Communicator,
+    codec::{Codec, CodecError, MessagePack, Postcard},
+};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value as Json, json};
 

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use fsgather::{Communicator, Parts, Payload, Pending};
+use fsgather::{Communicator, Payload, Pending, parts::Parts};
 use fsgather_tests::{Generated, generate_for, group_of};
 use ndarray::{Array2, Axis};
 

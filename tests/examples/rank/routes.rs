@@ -124,7 +124,7 @@ pub(crate) fn every(world: &Communicator, order: &str, way: &str) -> Result<(), 
     let all: Vec<u32> = (0..world.world_size().get()).collect();
     let whole = Part {
         number: 0,
-        communicator: world.with_codec(fsgather::Postcard),
+        communicator: world.with_codec(fsgather::codec::Postcard),
         members: all.clone(),
     };
     let mut number = 0;

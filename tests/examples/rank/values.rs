@@ -8,7 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use fsgather::{Communicator, Error, Parts, Payload, Rank};
+use fsgather::{Communicator, Error, Payload, Rank, parts::Parts};
 use fsgather_tests::{Generated, length};
 
 use crate::{Failure, stop_at};

@@ -29,20 +29,9 @@ const ITEMS: &[(&str, &[&str])] = &[
     ),
     (
         "what is handed in, and how values become bytes",
-        &[
-            "Pieces",
-            "WritablePayload",
-            "Codec",
-            "CodecError",
-            "Postcard",
-            "MessagePack",
-            "Element",
-        ],
+        &["Pieces", "WritablePayload", "codec", "Element"],
     ),
-    (
-        "what is received",
-        &["Parts", "Records", "PartReader", "PartReaders", "Payload"],
-    ),
+    ("what is received", &["parts", "Payload"]),
     (
         "the functions of existing jobs, and the end of a program",
         &[

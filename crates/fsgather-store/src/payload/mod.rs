@@ -3,6 +3,7 @@
 //! - `writer`: publishing a payload: [`writer::PayloadWriter`].
 //! - `locator`: what is announced of it: [`locator::Locator`].
 //! - `collect`: reading what was announced: [`collect::PayloadReader`].
+//! - `file_calls`: warns of calls of the file system that do not come back: [`file_calls::FileCalls`].
 //! - `source`: its file, opened again as often as it takes: [`source::Source`].
 //! - `bytes`: what was read: [`bytes::Payload`].
 //! - `writable_payload`: the same, to write to: [`writable_payload::WritablePayload`].
@@ -16,6 +17,7 @@ pub(crate) mod bytes;
 pub(crate) mod chunk_table;
 pub(crate) mod collect;
 pub(crate) mod compression;
+pub(crate) mod file_calls;
 pub mod format;
 pub(crate) mod locator;
 pub(crate) mod map;

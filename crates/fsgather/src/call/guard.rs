@@ -9,10 +9,11 @@ use std::{
 use bytes::Bytes;
 use fsgather_core::{Call, Contribution, Error, Phase, Rank, Round, Ticket, Verdict};
 
+use crate::group_state::GroupState;
 use crate::payload::header::PayloadHeader;
 #[cfg(feature = "ndarray")]
 use crate::payload::stream::OwnMoved;
-use crate::{call::log::Brought, group_state::GroupState};
+use fsgather_report::call_log::Brought;
 
 /// How long nothing may move in a ring once the communicator has failed.
 const LAST_BYTES: Duration = Duration::from_secs(3);

@@ -2,7 +2,6 @@
 //!
 //! - [`guard`]: numbers a call, and fails it on all ranks if it is dropped unfinished.
 //! - [`started`]: takes this rank's payload, waits for the verdict, and reads what the others have handed in.
-//! - [`log`]: what is known of the calls under way, for reports and for the log.
 //! - [`open_calls`]: those of which something is still to be had; [`open_call`] holds one open.
 //! - [`blocking`]: waits inside of somebody else's runtime.
 //! - `awaited`: hands the result of a call over to who awaits it; `driver` waits for all such calls.
@@ -13,7 +12,6 @@ pub(crate) mod blocking;
 #[cfg(feature = "async")]
 pub(crate) mod driver;
 pub(crate) mod guard;
-pub(crate) mod log;
 pub(crate) mod open_call;
 pub(crate) mod open_calls;
 pub(crate) mod started;

@@ -6,7 +6,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::codec::{Codec, CodecError};
 
-/// `MessagePack` with the names of fields: larger and slower than [`Postcard`](crate::Postcard), but it
+/// `MessagePack` with the names of fields: larger and slower than [`Postcard`](crate::codec::Postcard), but it
 /// carries every type that serde knows, and builds whose types differ a little still understand each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MessagePack;

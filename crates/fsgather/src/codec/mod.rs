@@ -55,7 +55,10 @@ pub(crate) fn many(codec: &impl Codec) -> Encoding {
 /// ```
 /// use std::io::Write;
 ///
-/// use fsgather::{Codec, CodecError, Communicator};
+/// use fsgather::{
+///     Communicator,
+///     codec::{Codec, CodecError},
+/// };
 /// use serde::{Serialize, de::DeserializeOwned};
 ///
 /// #[derive(Clone, Debug)]

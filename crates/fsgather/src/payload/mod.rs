@@ -10,10 +10,8 @@
 //! - [`spool`]: a stream too long to be held, in a nameless local file.
 //! - [`path`]: where payloads go; [`path_request`]: what a call asks for; [`known_paths`]: what a group has found.
 //! - [`directories`]: the gather directories of this process; [`links`]: its connections to other ranks.
-//! - [`file_calls`]: warns of calls of the file system that do not come back.
 
 pub(crate) mod directories;
-pub(crate) mod file_calls;
 pub(crate) mod header;
 pub(crate) mod input;
 pub(crate) mod known_paths;

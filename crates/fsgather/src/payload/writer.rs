@@ -7,12 +7,11 @@ use std::{
 
 use bytes::Bytes;
 use fsgather_core::{Contribution, Error, Progress, bytes_text};
-use fsgather_store::{Encoding, Locator, PayloadId, PayloadWriter};
+use fsgather_store::{Encoding, FileCalls, Locator, PayloadId, PayloadWriter};
 
 use crate::{
     call::guard::CallGuard,
     payload::{
-        file_calls::FileCalls,
         header::{FileHeader, INLINE_OVERHEAD, PayloadHeader, inline_body},
         input::{HeldInput, InputSource},
         mesh,

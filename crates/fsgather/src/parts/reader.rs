@@ -11,9 +11,10 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     codec::{self, Codec},
-    parts::UnreadParts,
     payload::{header::FileHeader, stream::PayloadStream},
 };
+
+use super::unread::UnreadParts;
 
 /// The payloads of all ranks in rank order as streams.
 ///

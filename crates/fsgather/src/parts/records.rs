@@ -12,9 +12,10 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::{
     call::guard::CallGuard,
     codec::{self, Codec, Postcard},
-    part_reader::{PartReader, PartReaders},
     payload::writer::InputWriter,
 };
+
+use super::reader::{PartReader, PartReaders};
 
 /// How much of a stream is read at once, in bytes.
 const AT_ONCE: usize = 64 << 10;

@@ -1,4 +1,4 @@
-//! Keeps what is known of the calls under way, for [reports](crate::progress) and for the log: [`CallLog`].
+//! Keeps what is known of the calls under way, for [reports](progress) and for the log: [`CallLog`].
 //!
 //! Nothing is kept of a call that nobody looks at.
 
@@ -15,11 +15,11 @@ use fsgather_core::{
     ChannelId, Epoch, Phase, ProcessId, Rank, Ticket, bytes_text, duration_text, lock,
 };
 
-use fsgather_report::progress::{self, CallReport, EVERY, Report};
+use crate::progress::{self, CallReport, EVERY, Report};
 
 /// The calls of one process in a world and its groups.
 #[derive(Debug, Default)]
-pub(crate) struct CallLog {
+pub struct CallLog {
     calls: Mutex<BTreeMap<(ChannelId, Epoch), Entry>>,
     /// How many there are, so that nobody has to look where there are none.
     open: AtomicUsize,
@@ -53,7 +53,8 @@ struct Times {
 
 impl CallLog {
     /// One whose calls are those of the rank that this process is.
-    pub(crate) fn of_rank() -> Self {
+    #[must_use]
+    pub fn of_rank() -> Self {
         Self {
             reports: true,
             ..Self::default()
@@ -61,12 +62,12 @@ impl CallLog {
     }
 
     /// Notes what the next call hands in.
-    pub(crate) fn announce(&self, bytes: u64) {
+    pub fn announce(&self, bytes: u64) {
         self.announced.store(bytes, Ordering::Relaxed);
     }
 
     /// A call of so many ranks begins.
-    pub(crate) fn begin(&self, ticket: &Ticket, ranks: u32) {
+    pub fn begin(&self, ticket: &Ticket, ranks: u32) {
         let announced = self.announced.swap(0, Ordering::Relaxed);
         let reports = self.reports && progress::is_asked_for();
         if !reports && !tracing::enabled!(tracing::Level::DEBUG) {
@@ -101,12 +102,12 @@ impl CallLog {
     }
 
     /// Whether nothing is kept of any call.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.open.load(Ordering::Relaxed) == 0
     }
 
     /// This rank hands in so many bytes.
-    pub(crate) fn expect(&self, ticket: &Ticket, bytes: u64) {
+    pub fn expect(&self, ticket: &Ticket, bytes: u64) {
         self.change(ticket, |entry, _| {
             entry.report.total = Some(bytes);
             true
@@ -114,7 +115,7 @@ impl CallLog {
     }
 
     /// So many bytes have moved.
-    pub(crate) fn moved(&self, ticket: &Ticket, bytes: u64) {
+    pub fn moved(&self, ticket: &Ticket, bytes: u64) {
         self.change(ticket, |entry, now| {
             let report = &mut entry.report;
             report.done = report.done.saturating_add(bytes);
@@ -127,7 +128,7 @@ impl CallLog {
     }
 
     /// This rank has handed in its part, of so many bytes if that is known.
-    pub(crate) fn handed_in(&self, ticket: &Ticket, bytes: u64) {
+    pub fn handed_in(&self, ticket: &Ticket, bytes: u64) {
         self.change(ticket, |entry, now| {
             entry.times.handed_in = Some(now);
             entry.bytes = bytes.max(entry.report.done);
@@ -137,7 +138,7 @@ impl CallLog {
     }
 
     /// All have, `last` the last of them; this rank receives so many bytes in all, of which some have still to be moved.
-    pub(crate) fn decided(&self, ticket: &Ticket, last: Option<Rank>, brought: Option<Brought>) {
+    pub fn decided(&self, ticket: &Ticket, last: Option<Rank>, brought: Option<Brought>) {
         self.change(ticket, |entry, now| {
             entry.times.decided = Some(now);
             entry.last = last;
@@ -151,7 +152,7 @@ impl CallLog {
     }
 
     /// The call has ended well, where all is read that it brings.
-    pub(crate) fn end(&self, ticket: &Ticket, me: Rank, processes: &[ProcessId]) {
+    pub fn end(&self, ticket: &Ticket, me: Rank, processes: &[ProcessId]) {
         let Some(mut entry) = self.remove(ticket) else {
             return;
         };
@@ -163,7 +164,7 @@ impl CallLog {
     }
 
     /// The call has ended otherwise.
-    pub(crate) fn forget(&self, ticket: &Ticket) {
+    pub fn forget(&self, ticket: &Ticket) {
         if let Some(mut entry) = self.remove(ticket) {
             entry.enter(Phase::Computing, None);
             self.leave(&entry);
@@ -208,11 +209,11 @@ impl CallLog {
 
 /// What a call brings to a recipient.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Brought {
+pub struct Brought {
     /// All payloads together, in bytes.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// What of it has still to be moved.
-    pub(crate) to_move: u64,
+    pub to_move: u64,
 }
 
 impl Entry {

@@ -13,9 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{AwakeClock, FIRST_WARNING, duration_text, warning_after};
-
-use fsgather_core::lock;
+use fsgather_core::{AwakeClock, FIRST_WARNING, duration_text, lock, warning_after};
 
 /// How often the thread looks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -106,7 +104,7 @@ struct SharedCalls {
 
 /// Calls of the file system that this rank is in, and a thread that warns of those that do not come back.
 #[derive(Default)]
-pub(crate) struct FileCalls {
+pub struct FileCalls {
     shared: Arc<SharedCalls>,
     /// Started with the first call; nothing where it cannot be.
     thread: OnceLock<Option<Thread>>,
@@ -114,7 +112,7 @@ pub(crate) struct FileCalls {
 
 impl FileCalls {
     /// Notes that a call begins; `what` is what the user is told of it.
-    pub(crate) fn begin(&self, what: &Arc<str>) -> FileCall {
+    pub fn begin(&self, what: &Arc<str>) -> FileCall {
         let thread = self.thread.get_or_init(|| {
             let shared = Arc::clone(&self.shared);
             let name = thread::Builder::new().name("fsgather-files".into());
@@ -148,14 +146,14 @@ impl Drop for FileCalls {
 }
 
 /// A call, for as long as this exists.
-pub(crate) struct FileCall {
+pub struct FileCall {
     shared: Arc<SharedCalls>,
     number: u64,
 }
 
 impl FileCall {
     /// Notes that it gets on.
-    pub(crate) fn moved(&self) {
+    pub fn moved(&self) {
         lock(&self.shared.calls).moved(self.number);
     }
 }

@@ -1,16 +1,13 @@
 //! Hands a gather's root one rank's part at a time: [`Parts`].
 
-use std::{fmt, sync::Arc, vec};
+use std::{fmt, sync::Arc};
 
-use fsgather_core::{Error, Phase, Rank, Ticket};
+use fsgather_core::{Error, Rank, Ticket};
 use fsgather_store::Payload;
 
-use crate::{
-    call::{guard::record_read, open_call::OpenCall, open_calls::Open},
-    group_state::GroupState,
-    part_reader::PartReaders,
-    payload::{header::FileHeader, part::IncomingPart},
-};
+use crate::{group_state::GroupState, payload::part::IncomingPart};
+
+use super::{reader::PartReaders, unread::UnreadParts};
 
 /// Turns the payload of a rank into what the caller wants.
 pub(crate) type Take<T> = Box<dyn Fn(&GroupState, Rank, Payload) -> Result<T, Error> + Send + Sync>;
@@ -39,74 +36,6 @@ pub struct Parts<T> {
     take: Take<T>,
 }
 
-/// What of a gather has not been read yet.
-pub(crate) struct UnreadParts {
-    inner: Arc<GroupState>,
-    ticket: Ticket,
-    parts: vec::IntoIter<(Rank, IncomingPart, Option<FileHeader>)>,
-    /// Whether the owners of payloads wait to be told that all has been read.
-    acknowledge: bool,
-    failed: bool,
-    _open: OpenCall,
-}
-
-impl UnreadParts {
-    pub(crate) fn next(&mut self) -> Option<(Rank, IncomingPart, Option<FileHeader>)> {
-        if self.failed {
-            return None;
-        }
-        self.parts.next()
-    }
-
-    /// Removes what has been read, unless its owner does so once it is told.
-    pub(crate) fn remove(&self, file: Option<&FileHeader>) {
-        if !self.acknowledge {
-            IncomingPart::remove(&self.inner, file);
-        }
-    }
-
-    pub(crate) const fn inner(&self) -> &Arc<GroupState> {
-        &self.inner
-    }
-
-    fn bytes(&self) -> u64 {
-        let parts = self.parts.as_slice().iter();
-        parts.map(|(_, part, _)| part.len()).sum()
-    }
-
-    /// What notes that bytes have been read.
-    pub(crate) fn moved(&self) -> impl FnMut(u64) -> Result<(), Error> + Send + 'static {
-        let inner = Arc::clone(&self.inner);
-        let ticket = self.ticket.clone();
-        move |bytes| record_read(&inner, &ticket, bytes)
-    }
-
-    /// Ends the reading with a failure, which the others are told at their next call.
-    pub(crate) fn fail(&mut self, cause: Error) -> Error {
-        self.failed = true;
-        let exchange = &self.inner.exchange;
-        let failure = exchange.fail(&self.ticket, Phase::Reading, cause);
-        self.inner.world.record_failure(&failure);
-        failure
-    }
-}
-
-impl Drop for UnreadParts {
-    fn drop(&mut self) {
-        for (_, _, file) in std::mem::take(&mut self.parts) {
-            self.remove(file.as_ref());
-        }
-        if self.acknowledge {
-            self.inner.exchange.done(&self.ticket);
-        }
-        if self.failed {
-            self.inner.world.call_log.forget(&self.ticket);
-        } else {
-            self.inner.record_end(&self.ticket);
-        }
-    }
-}
-
 impl<T> Parts<T> {
     pub(crate) fn new(
         inner: Arc<GroupState>,
@@ -115,37 +44,14 @@ impl<T> Parts<T> {
         acknowledge: bool,
         take: Take<T>,
     ) -> Self {
-        let open = OpenCall::new(&inner, &ticket, Open::Unread);
-        let parts: Vec<_> = (0..)
-            .map(Rank::new)
-            .zip(incoming)
-            .map(|(rank, part)| {
-                if !acknowledge {
-                    part.is_to_be_removed(&inner);
-                }
-                let file = part.file().cloned();
-                (rank, part, file)
-            })
-            .collect();
-        let left = UnreadParts {
-            inner,
-            ticket,
-            parts: parts.into_iter(),
-            acknowledge,
-            failed: false,
-            _open: open,
-        };
+        let left = UnreadParts::new(inner, ticket, incoming, acknowledge);
         Self { left, take }
     }
 
     /// How many parts have not been looked at yet; none after an error.
     #[must_use]
     pub fn len(&self) -> usize {
-        if self.left.failed {
-            0
-        } else {
-            self.left.parts.len()
-        }
+        self.left.len()
     }
 
     /// Whether all have.
@@ -164,12 +70,11 @@ impl<T> Parts<T> {
     /// memory of their ranks.
     #[must_use]
     pub fn files_left(&self) -> usize {
-        let parts = self.left.parts.as_slice().iter();
-        parts.filter(|(_, _, file)| file.is_some()).count()
+        self.left.files()
     }
 
     fn read(&self, rank: Rank, part: IncomingPart) -> Result<T, Error> {
-        let inner = &self.left.inner;
+        let inner = self.left.inner();
         let payload = part.read(inner, rank, &mut self.left.moved())?;
         (self.take)(inner, rank, payload)
     }
@@ -218,8 +123,8 @@ impl<T> Iterator for Parts<T> {
 impl<T> fmt::Debug for Parts<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Parts")
-            .field("call", &self.left.ticket.to_string())
-            .field("left", &self.left.parts.len())
+            .field("call", &self.left.call())
+            .field("left", &self.len())
             .finish_non_exhaustive()
     }
 }

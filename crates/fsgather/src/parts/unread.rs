@@ -1,0 +1,124 @@
+//! Keeps what of a gather has not been read yet, and sees to its end: [`UnreadParts`].
+
+use std::{sync::Arc, vec};
+
+use fsgather_core::{Error, Phase, Rank, Ticket};
+
+use crate::{
+    call::{guard::record_read, open_call::OpenCall, open_calls::Open},
+    group_state::GroupState,
+    payload::{header::FileHeader, part::IncomingPart},
+};
+
+/// What of a gather has not been read yet.
+pub(crate) struct UnreadParts {
+    inner: Arc<GroupState>,
+    ticket: Ticket,
+    parts: vec::IntoIter<(Rank, IncomingPart, Option<FileHeader>)>,
+    /// Whether the owners of payloads wait to be told that all has been read.
+    acknowledge: bool,
+    failed: bool,
+    _open: OpenCall,
+}
+
+impl UnreadParts {
+    pub(crate) fn new(
+        inner: Arc<GroupState>,
+        ticket: Ticket,
+        incoming: Vec<IncomingPart>,
+        acknowledge: bool,
+    ) -> Self {
+        let open = OpenCall::new(&inner, &ticket, Open::Unread);
+        let parts: Vec<_> = (0..)
+            .map(Rank::new)
+            .zip(incoming)
+            .map(|(rank, part)| {
+                if !acknowledge {
+                    part.is_to_be_removed(&inner);
+                }
+                let file = part.file().cloned();
+                (rank, part, file)
+            })
+            .collect();
+        Self {
+            inner,
+            ticket,
+            parts: parts.into_iter(),
+            acknowledge,
+            failed: false,
+            _open: open,
+        }
+    }
+
+    pub(crate) fn next(&mut self) -> Option<(Rank, IncomingPart, Option<FileHeader>)> {
+        if self.failed {
+            return None;
+        }
+        self.parts.next()
+    }
+
+    /// Removes what has been read, unless its owner does so once it is told.
+    pub(crate) fn remove(&self, file: Option<&FileHeader>) {
+        if !self.acknowledge {
+            IncomingPart::remove(&self.inner, file);
+        }
+    }
+
+    pub(crate) const fn inner(&self) -> &Arc<GroupState> {
+        &self.inner
+    }
+
+    /// How many there are; none after an error.
+    pub(crate) fn len(&self) -> usize {
+        if self.failed { 0 } else { self.parts.len() }
+    }
+
+    /// How many of them lie in files.
+    pub(crate) fn files(&self) -> usize {
+        let parts = self.parts.as_slice().iter();
+        parts.filter(|(_, _, file)| file.is_some()).count()
+    }
+
+    /// The call, for messages.
+    pub(crate) fn call(&self) -> String {
+        self.ticket.to_string()
+    }
+
+    /// How long they are together, in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        let parts = self.parts.as_slice().iter();
+        parts.map(|(_, part, _)| part.len()).sum()
+    }
+
+    /// What notes that bytes have been read.
+    pub(crate) fn moved(&self) -> impl FnMut(u64) -> Result<(), Error> + Send + 'static {
+        let inner = Arc::clone(&self.inner);
+        let ticket = self.ticket.clone();
+        move |bytes| record_read(&inner, &ticket, bytes)
+    }
+
+    /// Ends the reading with a failure, which the others are told at their next call.
+    pub(crate) fn fail(&mut self, cause: Error) -> Error {
+        self.failed = true;
+        let exchange = &self.inner.exchange;
+        let failure = exchange.fail(&self.ticket, Phase::Reading, cause);
+        self.inner.world.record_failure(&failure);
+        failure
+    }
+}
+
+impl Drop for UnreadParts {
+    fn drop(&mut self) {
+        for (_, _, file) in std::mem::take(&mut self.parts) {
+            self.remove(file.as_ref());
+        }
+        if self.acknowledge {
+            self.inner.exchange.done(&self.ticket);
+        }
+        if self.failed {
+            self.inner.world.call_log.forget(&self.ticket);
+        } else {
+            self.inner.record_end(&self.ticket);
+        }
+    }
+}
