@@ -20,6 +20,14 @@ fn the_texts_are_those_of_what_is_linked() {
 }
 
 #[test]
+fn a_reader_may_have_seen_enough() {
+    let line = format!("'{}' licences | head -n 1", env!("CARGO_BIN_EXE_fsgather"));
+    let seen = process::output(Command::new("sh").args(["-c", &line])).unwrap();
+    assert!(String::from_utf8_lossy(&seen.stdout).starts_with("fsgather is under"));
+    assert_eq!(String::from_utf8_lossy(&seen.stderr), "");
+}
+
+#[test]
 fn the_command_prints_them() {
     let printed = |arguments: &[&str]| {
         let output = process::output(

@@ -3,6 +3,7 @@
 use clap::Args;
 use serde::Serialize;
 
+use super::inspect::is_read;
 use crate::{
     exit,
     failure::Failure,
@@ -41,11 +42,10 @@ pub(crate) fn licences(json: bool) -> Result<u8, Failure> {
         licence: env!("CARGO_PKG_LICENSE"),
         texts: TEXTS,
     };
-    if json {
+    is_read(if json {
         output::json(&report)
     } else {
         output::write(Stream::Stdout, report.texts.as_bytes())
-    }
-    .map_err(Failure::system("write to standard output"))?;
+    })?;
     Ok(exit::DONE)
 }

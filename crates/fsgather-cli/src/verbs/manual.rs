@@ -5,6 +5,7 @@ use std::{fs, path::PathBuf};
 use clap::{Args, Command};
 use clap_mangen::Man;
 
+use super::inspect::is_read;
 use crate::{
     arguments, exit,
     failure::Failure,
@@ -62,7 +63,7 @@ pub(crate) fn manual(arguments: &ManualArguments) -> Result<u8, Failure> {
             verbs.join(", ")
         )));
     };
-    output::write(Stream::Stdout, page).map_err(Failure::system("write to standard output"))?;
+    is_read(output::write(Stream::Stdout, page))?;
     Ok(exit::DONE)
 }
 
