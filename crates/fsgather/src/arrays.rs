@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     call::{blocking::step_aside, started::StartedCall},
-    call_builder::CallBuilder,
     codec::Codec,
     communicator::Communicator,
     element::Element,
@@ -175,7 +174,8 @@ impl<C: Codec> Communicator<C> {
         array: &ArrayView<'_, T, D>,
         axis: isize,
     ) -> Result<Array<T, D>, Error> {
-        self.call().all_gather_array(array, axis)
+        let joined = self.join(array, axis, None, Location::caller())?;
+        joined.ok_or_else(|| Error::config("this rank has received nothing"))
     }
 
     /// The same on `root` alone; `None` elsewhere.
@@ -190,42 +190,12 @@ impl<C: Codec> Communicator<C> {
         axis: isize,
         root: impl Into<Rank>,
     ) -> Result<Option<Array<T, D>>, Error> {
-        self.call().gather_array(array, axis, root)
-    }
-}
-
-impl<C: Codec> CallBuilder<'_, C> {
-    /// As [`Communicator::all_gather_array`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Communicator::all_gather_array`].
-    #[track_caller]
-    pub fn all_gather_array<T: Element, D: Dimension>(
-        self,
-        array: &ArrayView<'_, T, D>,
-        axis: isize,
-    ) -> Result<Array<T, D>, Error> {
-        let joined = self.join(array, axis, None, Location::caller())?;
-        joined.ok_or_else(|| Error::config("this rank has received nothing"))
-    }
-
-    /// As [`Communicator::gather_array`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Communicator::gather_array`].
-    #[track_caller]
-    pub fn gather_array<T: Element, D: Dimension>(
-        self,
-        array: &ArrayView<'_, T, D>,
-        axis: isize,
-        root: impl Into<Rank>,
-    ) -> Result<Option<Array<T, D>>, Error> {
         let root = self.root(root)?;
         self.join(array, axis, Some(root), Location::caller())
     }
+}
 
+impl<C: Codec> Communicator<C> {
     /// Joins them on `root`, or on all.
     fn join<T: Element, D: Dimension>(
         &self,
@@ -249,7 +219,7 @@ impl<C: Codec> CallBuilder<'_, C> {
                 Retention::Kept,
             ),
         };
-        let inner = &self.communicator.inner;
+        let inner = &self.inner;
         step_aside(|| {
             let forms = self.agree_on_forms(&Form::of(array, axis), agreement)?;
             let plan = ArrayPlan::new(&forms).ok_or_else(|| {
@@ -282,7 +252,7 @@ impl<C: Codec> CallBuilder<'_, C> {
 
     /// Tells all ranks what this one has; what all have, if it fits together.
     fn agree_on_forms(&self, own: &Form, call: Call) -> Result<Vec<Form>, Error> {
-        let inner = &self.communicator.inner;
+        let inner = &self.inner;
         let table = inner.exchange.exchange(call, setup::encode(own)?)?;
         let bodies = table.map(|table| table.bodies).unwrap_or_default();
         let forms: Vec<Form> = bodies
@@ -315,8 +285,8 @@ impl<C: Codec> CallBuilder<'_, C> {
             stream.take_error().unwrap_or_else(|| Error::Corrupt {
                 path: PathBuf::from("an array"),
                 reason: format!("it does not hold the elements that were announced: {error}"),
-                writer: self.communicator.inner.peer(rank).cloned(),
-                reader: Some(self.communicator.inner.me()),
+                writer: self.inner.peer(rank).cloned(),
+                reader: Some(self.inner.me()),
             })
         })
     }

@@ -1,3 +1,3 @@
 //! For packages in other languages, which keep what a program in Rust says call by call.
 
-pub use crate::{call_builder::CallOptions, groups::Arrival};
+pub use crate::{call_options::CallOptions, groups::Arrival};

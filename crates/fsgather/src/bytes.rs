@@ -7,7 +7,6 @@ use fsgather_store::Payload;
 
 use crate::{
     call::started::{ReceivedParts, StartedCall},
-    call_builder::CallBuilder,
     communicator::Communicator,
     group_state::GroupState,
     parts::Parts,
@@ -28,7 +27,8 @@ impl<C> Communicator<C> {
         bytes: impl Into<Pieces<'a>>,
         root: impl Into<Rank>,
     ) -> Result<Payload, Error> {
-        self.call().broadcast_bytes(bytes, root)
+        let bytes: Pieces<'_> = bytes.into();
+        self.broadcast_input(root.into(), bytes.into(), Location::caller())
     }
 
     /// Hands what `root`'s `source` reads to every rank. The sources of other ranks are not read.
@@ -42,7 +42,11 @@ impl<C> Communicator<C> {
         source: &mut dyn Read,
         root: impl Into<Rank>,
     ) -> Result<Payload, Error> {
-        self.call().broadcast_from(source, root)
+        self.broadcast_input(
+            root.into(),
+            PayloadInput::stream(source),
+            Location::caller(),
+        )
     }
 
     /// Gathers everybody's bytes on every rank, in rank order; always one [`Payload`] for each rank.
@@ -59,7 +63,8 @@ impl<C> Communicator<C> {
         &self,
         bytes: impl Into<Pieces<'a>>,
     ) -> Result<Vec<Payload>, Error> {
-        self.call().all_gather_bytes(bytes)
+        let bytes: Pieces<'_> = bytes.into();
+        self.all_gather_input(bytes.into(), Location::caller())
     }
 
     /// Gathers what `source` reads on every rank, without holding it in memory where it goes through a
@@ -70,7 +75,7 @@ impl<C> Communicator<C> {
     /// Those of [`all_gather_bytes`](Self::all_gather_bytes) and [`gather_from`](Self::gather_from).
     #[track_caller]
     pub fn all_gather_from(&self, source: &mut dyn Read) -> Result<Vec<Payload>, Error> {
-        self.call().all_gather_from(source)
+        self.all_gather_input(PayloadInput::stream(source), Location::caller())
     }
 
     /// Gathers everybody's bytes on `root`, which reads them one rank at a time.
@@ -101,7 +106,8 @@ impl<C> Communicator<C> {
         bytes: impl Into<Pieces<'a>>,
         root: impl Into<Rank>,
     ) -> Result<Option<Parts<Payload>>, Error> {
-        self.call().gather_bytes(bytes, root)
+        let bytes: Pieces<'_> = bytes.into();
+        self.gather_input(root.into(), bytes.into(), Location::caller())
     }
 
     /// Gathers what `source` reads on `root`, without holding it in memory.
@@ -120,7 +126,11 @@ impl<C> Communicator<C> {
         source: &mut dyn Read,
         root: impl Into<Rank>,
     ) -> Result<Option<Parts<Payload>>, Error> {
-        self.call().gather_from(source, root)
+        self.gather_input(
+            root.into(),
+            PayloadInput::stream(source),
+            Location::caller(),
+        )
     }
 
     /// Starts an [`all_gather_bytes`](Self::all_gather_bytes) whose result is asked for later, as
@@ -134,7 +144,9 @@ impl<C> Communicator<C> {
         &self,
         bytes: impl Into<Pieces<'a>>,
     ) -> Result<Pending<Vec<Payload>>, Error> {
-        self.call().start_all_gather_bytes(bytes)
+        let call = self.made(Operation::StartAllGather, Location::caller())?;
+        let bytes: Pieces<'_> = bytes.into();
+        self.start(call, bytes.into(), all)
     }
 
     /// Starts a [`gather_bytes`](Self::gather_bytes) whose result is asked for later.
@@ -148,146 +160,30 @@ impl<C> Communicator<C> {
         bytes: impl Into<Pieces<'a>>,
         root: impl Into<Rank>,
     ) -> Result<Pending<Option<Parts<Payload>>>, Error> {
-        self.call().start_gather_bytes(bytes, root)
-    }
-}
-
-impl<C> CallBuilder<'_, C> {
-    /// As [`Communicator::broadcast_bytes`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Communicator::broadcast_bytes`], and [`Error::TooLarge`] if there is a bound.
-    #[track_caller]
-    pub fn broadcast_bytes<'a>(
-        self,
-        bytes: impl Into<Pieces<'a>>,
-        root: impl Into<Rank>,
-    ) -> Result<Payload, Error> {
-        let bytes: Pieces<'_> = bytes.into();
-        self.broadcast_input(root.into(), bytes.into(), Location::caller())
-    }
-
-    /// As [`Communicator::broadcast_from`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Communicator::broadcast_from`], and [`Error::TooLarge`] if there is a bound.
-    #[track_caller]
-    pub fn broadcast_from(
-        self,
-        source: &mut dyn Read,
-        root: impl Into<Rank>,
-    ) -> Result<Payload, Error> {
-        self.broadcast_input(
-            root.into(),
-            PayloadInput::stream(source),
-            Location::caller(),
-        )
-    }
-
-    /// As [`Communicator::all_gather_bytes`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Communicator::all_gather_bytes`], and [`Error::TooLarge`] if there is a bound.
-    #[track_caller]
-    pub fn all_gather_bytes<'a>(self, bytes: impl Into<Pieces<'a>>) -> Result<Vec<Payload>, Error> {
-        let bytes: Pieces<'_> = bytes.into();
-        self.all_gather_input(bytes.into(), Location::caller())
-    }
-
-    /// As [`Communicator::all_gather_from`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Communicator::all_gather_from`], and [`Error::TooLarge`] if there is a bound.
-    #[track_caller]
-    pub fn all_gather_from(self, source: &mut dyn Read) -> Result<Vec<Payload>, Error> {
-        self.all_gather_input(PayloadInput::stream(source), Location::caller())
-    }
-
-    /// As [`Communicator::gather_bytes`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Communicator::gather_bytes`], and [`Error::TooLarge`] if there is a bound.
-    #[track_caller]
-    pub fn gather_bytes<'a>(
-        self,
-        bytes: impl Into<Pieces<'a>>,
-        root: impl Into<Rank>,
-    ) -> Result<Option<Parts<Payload>>, Error> {
-        let bytes: Pieces<'_> = bytes.into();
-        self.gather_input(root.into(), bytes.into(), Location::caller())
-    }
-
-    /// As [`Communicator::gather_from`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Communicator::gather_from`], and [`Error::TooLarge`] if there is a bound.
-    #[track_caller]
-    pub fn gather_from(
-        self,
-        source: &mut dyn Read,
-        root: impl Into<Rank>,
-    ) -> Result<Option<Parts<Payload>>, Error> {
-        self.gather_input(
-            root.into(),
-            PayloadInput::stream(source),
-            Location::caller(),
-        )
-    }
-
-    /// As [`Communicator::start_all_gather_bytes`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Communicator::start_all_gather_bytes`], and [`Error::TooLarge`] if there is a bound.
-    #[track_caller]
-    pub fn start_all_gather_bytes<'a>(
-        self,
-        bytes: impl Into<Pieces<'a>>,
-    ) -> Result<Pending<Vec<Payload>>, Error> {
-        let call = self.made(Operation::StartAllGather, Location::caller())?;
-        let bytes: Pieces<'_> = bytes.into();
-        self.start(call, bytes.into(), all)
-    }
-
-    /// As [`Communicator::start_gather_bytes`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Communicator::start_gather_bytes`], and [`Error::TooLarge`] if there is a bound.
-    #[track_caller]
-    pub fn start_gather_bytes<'a>(
-        self,
-        bytes: impl Into<Pieces<'a>>,
-        root: impl Into<Rank>,
-    ) -> Result<Pending<Option<Parts<Payload>>>, Error> {
         let call = self.rooted(Operation::Gather, root.into(), Location::caller())?;
         let bytes: Pieces<'_> = bytes.into();
         self.start(call, bytes.into(), |started, received| {
             Ok(parts(started, received))
         })
     }
+}
 
+impl<C> Communicator<C> {
     fn broadcast_input(
-        self,
+        &self,
         root: Rank,
         input: PayloadInput<'_>,
         location: &Location<'_>,
     ) -> Result<Payload, Error> {
         let call = self.rooted(Operation::Broadcast, root, location)?;
-        let input = input.only_if(self.communicator.rank() == root);
+        let input = input.only_if(self.rank() == root);
         self.run(call, Retention::Passing, input, |started, received| {
             started.read_one(received, root)
         })
     }
 
     fn all_gather_input(
-        self,
+        &self,
         input: PayloadInput<'_>,
         location: &Location<'_>,
     ) -> Result<Vec<Payload>, Error> {
@@ -296,7 +192,7 @@ impl<C> CallBuilder<'_, C> {
     }
 
     fn gather_input(
-        self,
+        &self,
         root: Rank,
         input: PayloadInput<'_>,
         location: &Location<'_>,

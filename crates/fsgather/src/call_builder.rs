@@ -1,7 +1,8 @@
-//! One call that is made in a way of its own: [`CallBuilder`], and the same as plain data: [`CallOptions`].
+//! Calls that are made in a way of their own: [`CallBuilder`]; and how all calls are made.
 
-use std::{panic::Location, path::PathBuf, time::Duration};
+use std::{ops::Deref, panic::Location, path::PathBuf, sync::Arc, time::Duration};
 
+use fsgather_config::settings::Transport;
 use fsgather_core::{Call, Error, Operation, Rank, Site};
 
 use crate::{
@@ -9,35 +10,19 @@ use crate::{
         blocking::step_aside,
         started::{ReceivedParts, StartedCall},
     },
+    call_options::{CallOptions, CallSettings},
     codec::Postcard,
     communicator::Communicator,
     payload::{input::PayloadInput, path_request::PathRequest, retention::Retention},
     pending::Pending,
 };
-use fsgather_config::settings::Transport;
 
 /// Longer than any job, and short enough for clocks.
 const FOR_EVER: Duration = Duration::from_hours(100 * 365 * 24);
 
-/// How a call is made, where that differs from the communicator's own way, for programs that keep it:
-/// [`Communicator::call_with`]. [`CallBuilder`] says what each means.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CallOptions {
-    /// [`CallBuilder::transport`].
-    pub transport: Option<Transport>,
-    /// [`CallBuilder::directory`].
-    pub directory: Option<PathBuf>,
-    /// [`CallBuilder::timeout`].
-    pub timeout: Option<Duration>,
-    /// [`CallBuilder::bound`].
-    pub bound: Option<u64>,
-    /// [`CallBuilder::site`].
-    pub site: Option<String>,
-}
-
-/// One call that is made in another way than the communicator's own, from [`Communicator::call`].
+/// A communicator whose calls are made in another way than its own, from [`Communicator::call`].
 ///
-/// It has the calls of [`Communicator`], which describes them. All ranks have to say the same of transport,
+/// It has the calls of [`Communicator`], in the same order with those. All ranks have to say the same of transport,
 /// directory and bound, as they have to make the same calls.
 ///
 /// ```
@@ -54,16 +39,13 @@ pub struct CallOptions {
 /// assert_eq!(scores, [0.25]);
 /// # Ok::<(), fsgather::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 #[must_use = "nothing happens before one of the calls is made"]
-pub struct CallBuilder<'a, C = Postcard> {
-    pub(crate) communicator: &'a Communicator<C>,
-    options: CallOptions,
-    /// The place of the call, where it is known already.
-    site: Option<Site>,
+pub struct CallBuilder<C = Postcard> {
+    communicator: Communicator<C>,
 }
 
-impl<C> Communicator<C> {
+impl<C: Clone> Communicator<C> {
     /// Begins a call that is made in a way of its own: with another time-out, through another directory, with a
     /// bound, or named by another place in the program.
     ///
@@ -74,69 +56,72 @@ impl<C> Communicator<C> {
     /// communicator.call().timeout(Duration::from_secs(60)).barrier()?;
     /// # Ok::<(), fsgather::Error>(())
     /// ```
-    pub fn call(&self) -> CallBuilder<'_, C> {
+    pub fn call(&self) -> CallBuilder<C> {
         self.call_with(&CallOptions::default())
     }
 
     /// Begins a call that is made in this way.
-    pub fn call_with(&self, options: &CallOptions) -> CallBuilder<'_, C> {
-        CallBuilder {
-            communicator: self,
+    pub fn call_with(&self, options: &CallOptions) -> CallBuilder<C> {
+        let settings = CallSettings {
             options: options.clone(),
             site: None,
+        };
+        let (inner, codec) = (Arc::clone(&self.inner), self.codec.clone());
+        CallBuilder {
+            communicator: Self {
+                inner,
+                codec,
+                settings,
+            },
         }
     }
 }
 
-impl<C> CallBuilder<'_, C> {
+impl<C> Deref for CallBuilder<C> {
+    type Target = Communicator<C>;
+
+    fn deref(&self) -> &Communicator<C> {
+        &self.communicator
+    }
+}
+
+impl<C> CallBuilder<C> {
     /// Which way a large payload takes. What a way needs is set up by the first call that takes it.
     pub const fn transport(mut self, transport: Transport) -> Self {
-        self.options.transport = Some(transport);
+        self.communicator.settings.options.transport = Some(transport);
         self
     }
 
     /// The shared directory, where payloads go through files.
     pub fn directory(mut self, directory: impl Into<PathBuf>) -> Self {
-        self.options.directory = Some(directory.into());
+        self.communicator.settings.options.directory = Some(directory.into());
         self
     }
 
     /// How long nothing may move before this call fails, also in moving what it brings. While ranks are waited
     /// for the longest counts of those who have come.
     pub const fn timeout(mut self, timeout: Duration) -> Self {
-        self.options.timeout = Some(timeout);
+        self.communicator.settings.options.timeout = Some(timeout);
         self
     }
 
-    /// How many bytes each rank's payload may have, as in [`all_gather_list`](Communicator::all_gather_list).
-    /// Nothing to a call without payloads.
+    /// How many bytes each rank's payload may have, as in [`all_gather_list`](Communicator::all_gather_list): a
+    /// larger one is [`Error::TooLarge`] on all ranks. Nothing to a call without payloads.
     pub const fn bound(mut self, bytes: u64) -> Self {
-        self.options.bound = Some(bytes);
+        self.communicator.settings.options.bound = Some(bytes);
         self
     }
 
     /// What messages call the place of the call, such as `eval.py:12`; else where it is in Rust.
     pub fn site(mut self, name: impl Into<String>) -> Self {
-        self.options.site = Some(name.into());
+        self.communicator.settings.options.site = Some(name.into());
         self
     }
 
     /// The place of the call, where it is known already.
     pub(crate) fn at(mut self, site: Site) -> Self {
-        self.site = Some(site);
+        self.communicator.settings.site = Some(site);
         self
-    }
-
-    /// As [`Communicator::barrier`]; time-out and place count.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Communicator::barrier`].
-    #[track_caller]
-    pub fn barrier(self) -> Result<(), Error> {
-        let call = self.unbounded(Operation::Barrier, Location::caller())?;
-        let inner = &self.communicator.inner;
-        step_aside(|| inner.pass(call)).inspect_err(|failure| inner.world.record_failure(failure))
     }
 
     /// As [`Communicator::close`]; the place counts.
@@ -146,10 +131,11 @@ impl<C> CallBuilder<'_, C> {
     /// Those of [`Communicator::close`].
     #[track_caller]
     pub fn close(self) -> Result<(), Error> {
-        let site = self.place(Location::caller());
-        step_aside(|| self.communicator.inner.close(site))
+        self.communicator.close()
     }
+}
 
+impl<C> Communicator<C> {
     /// A call of `operation` that is made so, from `location` if nothing else is said; an error if that is
     /// plainly wrong.
     pub(crate) fn made(
@@ -157,7 +143,7 @@ impl<C> CallBuilder<'_, C> {
         operation: Operation,
         location: &Location<'_>,
     ) -> Result<Call, Error> {
-        let options = &self.options;
+        let options = &self.settings.options;
         if options.timeout == Some(Duration::ZERO) {
             return Err(Error::config(
                 "a time-out of 0 would fail every call; give a longer one",
@@ -190,7 +176,7 @@ impl<C> CallBuilder<'_, C> {
 
     /// The root of a call, if there is such a rank.
     pub(crate) fn root(&self, root: impl Into<Rank>) -> Result<Rank, Error> {
-        self.communicator.world_size().rank(root.into().get())
+        self.world_size().rank(root.into().get())
     }
 
     /// The same for a call with a root.
@@ -212,7 +198,7 @@ impl<C> CallBuilder<'_, C> {
         input: PayloadInput<'b>,
         read: impl FnOnce(&StartedCall<'b>, ReceivedParts) -> Result<R, Error>,
     ) -> Result<R, Error> {
-        let inner = &self.communicator.inner;
+        let inner = &self.inner;
         step_aside(|| {
             StartedCall::new(inner, &self.request(), call, retention, input)?.finish(read)
         })
@@ -225,25 +211,25 @@ impl<C> CallBuilder<'_, C> {
         input: PayloadInput<'_>,
         read: impl FnOnce(&StartedCall<'static>, ReceivedParts) -> Result<R, Error> + Send + 'static,
     ) -> Result<Pending<R>, Error> {
-        let inner = &self.communicator.inner;
+        let inner = &self.inner;
         let started =
             step_aside(|| StartedCall::new(inner, &self.request(), call, Retention::Kept, input))?;
         Ok(Pending::new(started.detached(), read))
     }
 
     /// The place of the call, for messages.
-    fn place(&self, location: &Location<'_>) -> Site {
-        let named = self.options.site.as_deref().map(Site::named);
-        let known = named.or_else(|| self.site.clone());
-        known.unwrap_or_else(|| self.communicator.here(location))
+    pub(crate) fn place(&self, location: &Location<'_>) -> Site {
+        let named = self.settings.options.site.as_deref().map(Site::named);
+        let known = named.or_else(|| self.settings.site.clone());
+        known.unwrap_or_else(|| self.here(location))
     }
 
     /// The way that the payload takes.
     pub(crate) fn request(&self) -> PathRequest {
-        let default = self.communicator.inner.default_request();
-        let transport = self.options.transport.unwrap_or(default.transport);
+        let default = self.inner.default_request();
+        let transport = self.settings.options.transport.unwrap_or(default.transport);
         let uses_files = transport != Transport::Memory;
-        let directory = self.options.directory.as_ref();
+        let directory = self.settings.options.directory.as_ref();
         let directory = directory.or(default.directory.as_ref());
         PathRequest {
             transport,

@@ -3,11 +3,12 @@
 use std::{fmt, panic::Location, sync::Arc};
 
 use fsgather_config::settings::Transport;
-use fsgather_core::{Error, Exchange, Interrupt, ProcessId, Rank, Site, WorldSize};
+use fsgather_core::{Error, Exchange, Interrupt, Operation, ProcessId, Rank, Site, WorldSize};
 use fsgather_rendezvous::this_process::process_or_unknown;
 
 use crate::{
-    call::blocking,
+    call::blocking::{self, step_aside},
+    call_options::CallSettings,
     codec::{Codec, Postcard},
     group_state::GroupState,
 };
@@ -47,6 +48,8 @@ use crate::{
 pub struct Communicator<C = Postcard> {
     pub(crate) inner: Arc<GroupState>,
     pub(crate) codec: C,
+    /// How calls are made that are made through this handle.
+    pub(crate) settings: CallSettings,
 }
 
 impl Communicator {
@@ -114,8 +117,12 @@ impl Communicator {
 }
 
 impl<C> Communicator<C> {
-    pub(crate) const fn from_inner(inner: Arc<GroupState>, codec: C) -> Self {
-        Self { inner, codec }
+    pub(crate) fn from_inner(inner: Arc<GroupState>, codec: C) -> Self {
+        Self {
+            inner,
+            codec,
+            settings: CallSettings::default(),
+        }
     }
 
     /// The same membership with another way to turn values into bytes, which all ranks have to choose alike.
@@ -176,7 +183,9 @@ impl<C> Communicator<C> {
     /// [`Error::Poisoned`].
     #[track_caller]
     pub fn barrier(&self) -> Result<(), Error> {
-        self.call().barrier()
+        let call = self.unbounded(Operation::Barrier, Location::caller())?;
+        let inner = &self.inner;
+        step_aside(|| inner.pass(call)).inspect_err(|failure| inner.world.record_failure(failure))
     }
 
     /// Ends the communicator together with all other ranks, and leaves nothing behind.
@@ -192,7 +201,8 @@ impl<C> Communicator<C> {
     /// to close; [`Error::Config`] while results of [`gather`](Self::gather) are still being read.
     #[track_caller]
     pub fn close(self) -> Result<(), Error> {
-        self.call().close()
+        let site = self.place(Location::caller());
+        step_aside(|| self.inner.close(site))
     }
 
     /// Leaves without the others, as dropping the last handle does: their calls that need this rank fail. What

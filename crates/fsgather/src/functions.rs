@@ -79,7 +79,7 @@ where
         if let Some(directory) = &options.filesys_save_dir {
             call = call.directory(directory);
         }
-        gather(call, data, path.is_root_only())
+        gather(&call, data, path.is_root_only())
     })
 }
 
@@ -118,7 +118,7 @@ where
         if let Some(directory) = filesys_save_dir {
             call = call.directory(directory);
         }
-        gather(call, data, gather_to_rank_0_only)
+        gather(&call, data, gather_to_rank_0_only)
     })
 }
 
@@ -144,7 +144,7 @@ pub fn close() -> Result<(), Error> {
 }
 
 /// Everybody's value, on rank 0 only or on all.
-fn gather<T>(call: CallBuilder<'_>, data: &T, root_only: bool) -> Result<Vec<T>, Error>
+fn gather<T>(call: &CallBuilder, data: &T, root_only: bool) -> Result<Vec<T>, Error>
 where
     T: Serialize + DeserializeOwned,
 {

@@ -44,7 +44,13 @@ impl<C: Codec> Communicator<C> {
     /// ```
     #[track_caller]
     pub fn group(&self, ranks: &[u32]) -> Result<Self, Error> {
-        self.call().group(ranks)
+        let call = self.unbounded(Operation::Group, Location::caller())?;
+        let ranks = self.checked(ranks)?;
+        step_aside(|| {
+            let group = self.inner.group(&ranks)?;
+            group.exchange.exchange(call, Bytes::new())?;
+            Ok(Self::from_inner(group, self.codec.clone()))
+        })
     }
 
     /// The same without waiting for anybody, where the members have agreed otherwise that they make it: on the list, and on
@@ -80,7 +86,21 @@ impl<C: Codec> Communicator<C> {
     /// ```
     #[track_caller]
     pub fn split(&self, color: Option<u32>, key: i64) -> Result<Option<Self>, Error> {
-        self.call().split(color, key)
+        let call = self.unbounded(Operation::Split, Location::caller())?;
+        step_aside(|| {
+            let own = setup::encode(&Choice { color, key })?;
+            let table = self.inner.exchange.exchange(call, own)?;
+            let bodies = table.map(|table| table.bodies).unwrap_or_default();
+            let choices: Vec<Choice> = bodies
+                .iter()
+                .map(|body| setup::decode(Some(body)))
+                .collect::<Result<_, _>>()?;
+            let Some(color) = color else {
+                return Ok(None);
+            };
+            let group = self.inner.group(&members(&choices, color))?;
+            Ok(Some(Self::from_inner(group, self.codec.clone())))
+        })
     }
 
     fn checked(&self, ranks: &[u32]) -> Result<Vec<Rank>, Error> {
@@ -105,50 +125,7 @@ impl<C: Codec> Communicator<C> {
     }
 }
 
-impl<C: Codec> CallBuilder<'_, C> {
-    /// As [`Communicator::group`]; time-out and place count.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Communicator::group`].
-    #[track_caller]
-    pub fn group(self, ranks: &[u32]) -> Result<Communicator<C>, Error> {
-        let call = self.unbounded(Operation::Group, Location::caller())?;
-        let communicator = self.communicator;
-        let ranks = communicator.checked(ranks)?;
-        step_aside(|| {
-            let group = communicator.inner.group(&ranks)?;
-            group.exchange.exchange(call, Bytes::new())?;
-            Ok(Communicator::from_inner(group, communicator.codec.clone()))
-        })
-    }
-
-    /// As [`Communicator::split`]; time-out and place count.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Communicator::split`].
-    #[track_caller]
-    pub fn split(self, color: Option<u32>, key: i64) -> Result<Option<Communicator<C>>, Error> {
-        let call = self.unbounded(Operation::Split, Location::caller())?;
-        let communicator = self.communicator;
-        step_aside(|| {
-            let own = setup::encode(&Choice { color, key })?;
-            let table = communicator.inner.exchange.exchange(call, own)?;
-            let bodies = table.map(|table| table.bodies).unwrap_or_default();
-            let choices: Vec<Choice> = bodies
-                .iter()
-                .map(|body| setup::decode(Some(body)))
-                .collect::<Result<_, _>>()?;
-            let Some(color) = color else {
-                return Ok(None);
-            };
-            let group = communicator.inner.group(&members(&choices, color))?;
-            let codec = communicator.codec.clone();
-            Ok(Some(Communicator::from_inner(group, codec)))
-        })
-    }
-
+impl<C: Codec> CallBuilder<C> {
     /// Says that this rank has come to where some of the communicator's ranks meet, and waits for none of them; `number` is
     /// as for [`Communicator::group_agreed_on`]. A call of nothing, for whoever waits by other means and has to know
     /// whether it still makes sense.
@@ -159,7 +136,7 @@ impl<C: Codec> CallBuilder<'_, C> {
     #[track_caller]
     pub fn arrive(self, ranks: &[u32], number: u64) -> Result<Arrival<C>, Error> {
         let call = self.unbounded(Operation::Meet, Location::caller())?;
-        let group = self.communicator.group_agreed_on(ranks, number)?;
+        let group = self.group_agreed_on(ranks, number)?;
         Arrival::of(group, call)
     }
 }

@@ -47,6 +47,7 @@
 
 mod builder;
 mod call_builder;
+mod call_options;
 mod communicator;
 mod functions;
 mod main_function;

@@ -8,7 +8,6 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::{
     build_identity::type_tag,
     bytes,
-    call_builder::CallBuilder,
     codec::{self, Codec},
     communicator::Communicator,
     parts::{self, Parts, Records, Take},
@@ -31,7 +30,20 @@ impl<C: Codec> Communicator<C> {
     where
         T: Serialize + DeserializeOwned,
     {
-        self.call().broadcast(value, root)
+        let root = root.into();
+        let call = self.rooted(Operation::Broadcast, root, Location::caller())?;
+        let input = self.encoded(value);
+        let input = input.only_if(self.rank() == root);
+        let decode = decoding(&self.codec);
+        self.run(
+            self.typed::<T>(call),
+            Retention::Passing,
+            input,
+            |started, received| {
+                let payload = started.read_one(received, root)?;
+                decode(&self.inner, root, payload)
+            },
+        )
     }
 
     /// Gathers everybody's value on every rank, in rank order; always one for each rank.
@@ -58,7 +70,14 @@ impl<C: Codec> Communicator<C> {
     where
         T: Serialize + DeserializeOwned,
     {
-        self.call().all_gather(value)
+        let call = self.made(Operation::AllGather, Location::caller())?;
+        let decode = decoding(&self.codec);
+        self.run(
+            self.typed::<T>(call),
+            Retention::Passing,
+            self.encoded(value),
+            |started, received| started.read_all(received, decode),
+        )
     }
 
     /// Gathers everybody's value on every rank, none of which may need more than `max_size` bytes; always one
@@ -102,7 +121,14 @@ impl<C: Codec> Communicator<C> {
     where
         T: Serialize + DeserializeOwned,
     {
-        self.call().gather(value, root)
+        let call = self.rooted(Operation::Gather, root.into(), Location::caller())?;
+        let decode = decoding(&self.codec);
+        self.run(
+            self.typed::<T>(call),
+            Retention::KeptForReader,
+            self.encoded(value),
+            |started, received| Ok(started.parts(received, decode)),
+        )
     }
 
     /// Gathers any number of values of each rank on `root`, none of which holds all of its own or of the
@@ -140,127 +166,8 @@ impl<C: Codec> Communicator<C> {
     where
         T: Serialize + DeserializeOwned,
     {
-        self.call().gather_records(values, root)
-    }
-
-    /// Starts an [`all_gather`](Self::all_gather) whose result is asked for later.
-    ///
-    /// When it returns, this rank's value has been encoded, published and announced: it may change, and the
-    /// others do not wait for this rank any more. Where ranks have neither a shared directory nor
-    /// connections to each other, large values make it wait for the others.
-    ///
-    /// # Errors
-    ///
-    /// What goes wrong with this rank's value; everything else [`Pending::wait`] tells.
-    #[track_caller]
-    pub fn start_all_gather<T>(&self, value: &T) -> Result<Pending<Vec<T>>, Error>
-    where
-        T: Serialize + DeserializeOwned + 'static,
-    {
-        self.call().start_all_gather(value)
-    }
-
-    /// Starts a [`gather`](Self::gather) whose result is asked for later.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`start_all_gather`](Self::start_all_gather), and [`Error::Config`] when `root` is no rank.
-    #[track_caller]
-    pub fn start_gather<T>(
-        &self,
-        value: &T,
-        root: impl Into<Rank>,
-    ) -> Result<Pending<Option<Parts<T>>>, Error>
-    where
-        T: Serialize + DeserializeOwned + 'static,
-    {
-        self.call().start_gather(value, root)
-    }
-}
-
-impl<C: Codec> CallBuilder<'_, C> {
-    /// As [`Communicator::broadcast`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Communicator::broadcast`].
-    #[track_caller]
-    pub fn broadcast<T>(self, value: &T, root: impl Into<Rank>) -> Result<T, Error>
-    where
-        T: Serialize + DeserializeOwned,
-    {
-        let root = root.into();
-        let call = self.rooted(Operation::Broadcast, root, Location::caller())?;
-        let input = self.encoded(value);
-        let input = input.only_if(self.communicator.rank() == root);
-        let decode = decoding(&self.communicator.codec);
-        self.run(
-            self.typed::<T>(call),
-            Retention::Passing,
-            input,
-            |started, received| {
-                let payload = started.read_one(received, root)?;
-                decode(&self.communicator.inner, root, payload)
-            },
-        )
-    }
-
-    /// As [`Communicator::all_gather`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Communicator::all_gather_list`] if there is a bound, else of [`Communicator::all_gather`].
-    #[track_caller]
-    pub fn all_gather<T>(self, value: &T) -> Result<Vec<T>, Error>
-    where
-        T: Serialize + DeserializeOwned,
-    {
-        let call = self.made(Operation::AllGather, Location::caller())?;
-        let decode = decoding(&self.communicator.codec);
-        self.run(
-            self.typed::<T>(call),
-            Retention::Passing,
-            self.encoded(value),
-            |started, received| started.read_all(received, decode),
-        )
-    }
-
-    /// As [`Communicator::gather`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Communicator::gather`], and [`Error::TooLarge`] if there is a bound.
-    #[track_caller]
-    pub fn gather<T>(self, value: &T, root: impl Into<Rank>) -> Result<Option<Parts<T>>, Error>
-    where
-        T: Serialize + DeserializeOwned,
-    {
         let call = self.rooted(Operation::Gather, root.into(), Location::caller())?;
-        let decode = decoding(&self.communicator.codec);
-        self.run(
-            self.typed::<T>(call),
-            Retention::KeptForReader,
-            self.encoded(value),
-            |started, received| Ok(started.parts(received, decode)),
-        )
-    }
-
-    /// As [`Communicator::gather_records`].
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Communicator::gather_records`], and [`Error::TooLarge`] if there is a bound.
-    #[track_caller]
-    pub fn gather_records<T>(
-        self,
-        values: impl IntoIterator<Item = T>,
-        root: impl Into<Rank>,
-    ) -> Result<Option<Records<T, C>>, Error>
-    where
-        T: Serialize + DeserializeOwned,
-    {
-        let call = self.rooted(Operation::Gather, root.into(), Location::caller())?;
-        let codec = &self.communicator.codec;
+        let codec = &self.codec;
         let input = PayloadInput {
             encoding: codec::many(codec),
             source: InputSource::Written(Box::new(|guard, writer| {
@@ -277,18 +184,22 @@ impl<C: Codec> CallBuilder<'_, C> {
         Ok(parts.map(|parts| Records::new(parts.into_readers(), codec.clone())))
     }
 
-    /// As [`Communicator::start_all_gather`].
+    /// Starts an [`all_gather`](Self::all_gather) whose result is asked for later.
+    ///
+    /// When it returns, this rank's value has been encoded, published and announced: it may change, and the
+    /// others do not wait for this rank any more. Where ranks have neither a shared directory nor
+    /// connections to each other, large values make it wait for the others.
     ///
     /// # Errors
     ///
-    /// Those of [`Communicator::start_all_gather`].
+    /// What goes wrong with this rank's value; everything else [`Pending::wait`] tells.
     #[track_caller]
-    pub fn start_all_gather<T>(self, value: &T) -> Result<Pending<Vec<T>>, Error>
+    pub fn start_all_gather<T>(&self, value: &T) -> Result<Pending<Vec<T>>, Error>
     where
         T: Serialize + DeserializeOwned + 'static,
     {
         let call = self.made(Operation::StartAllGather, Location::caller())?;
-        let decode = decoding(&self.communicator.codec);
+        let decode = decoding(&self.codec);
         self.start(
             self.typed::<T>(call),
             self.encoded(value),
@@ -296,14 +207,14 @@ impl<C: Codec> CallBuilder<'_, C> {
         )
     }
 
-    /// As [`Communicator::start_gather`].
+    /// Starts a [`gather`](Self::gather) whose result is asked for later.
     ///
     /// # Errors
     ///
-    /// Those of [`Communicator::start_gather`].
+    /// Those of [`start_all_gather`](Self::start_all_gather), and [`Error::Config`] when `root` is no rank.
     #[track_caller]
     pub fn start_gather<T>(
-        self,
+        &self,
         value: &T,
         root: impl Into<Rank>,
     ) -> Result<Pending<Option<Parts<T>>>, Error>
@@ -311,17 +222,19 @@ impl<C: Codec> CallBuilder<'_, C> {
         T: Serialize + DeserializeOwned + 'static,
     {
         let call = self.rooted(Operation::Gather, root.into(), Location::caller())?;
-        let decode = decoding(&self.communicator.codec);
+        let decode = decoding(&self.codec);
         self.start(
             self.typed::<T>(call),
             self.encoded(value),
             move |started, received| Ok(started.parts(received, decode)),
         )
     }
+}
 
+impl<C: Codec> Communicator<C> {
     /// A value on its way through the codec.
     fn encoded<'b, T: Serialize + DeserializeOwned>(&'b self, value: &'b T) -> PayloadInput<'b> {
-        let codec = &self.communicator.codec;
+        let codec = &self.codec;
         PayloadInput {
             encoding: codec::one(codec),
             source: InputSource::Written(Box::new(|guard, writer| {
@@ -331,7 +244,7 @@ impl<C: Codec> CallBuilder<'_, C> {
     }
 
     fn typed<T>(&self, call: Call) -> Call {
-        call.with_type(type_tag::<T>(&self.communicator.codec))
+        call.with_type(type_tag::<T>(&self.codec))
     }
 }
 
