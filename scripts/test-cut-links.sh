@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Links between hosts that are cut while payloads go over them directly: ten seconds are survived, a host that stays away is
+# Links between hosts that are cut while payloads go over them directly: twenty seconds are survived, a host that stays away is
 # named by all within about 30 seconds, and two ranks that do not reach each other any more are named when time is up.
 #
 # Network namespaces stand for hosts. Needs root and iproute2; takes four minutes. Traffic stays inside the namespaces.

@@ -6,7 +6,7 @@
 #   space   the export has no room for the payloads, and says so when they are synced: every rank exits with 12, with one
 #           message that names the path, and nothing is left behind
 #   hang    the server freezes for 10 s in the middle of 100 calls: all are right
-#   cut     the network of one host goes for 10 s, and with it its way to the server and to the other ranks: all are right
+#   cut     the network of one host goes for 20 s, and with it its way to the server and to the other ranks: all are right
 #
 # Needs root; installs Debian packages. Exits with 1 if something else happens.
 set -euo pipefail
@@ -117,7 +117,7 @@ frozen_server() {
 
 cut_link() {
   "${bed:?}" link 2 down
-  sleep 10
+  sleep 20
   "${bed:?}" link 2 up
 }
 
@@ -129,7 +129,7 @@ test_hang() {
 
 test_cut() {
   take_up nfs4
-  verdict "a host that is cut off for 10 s: all $calls calls are right" during cut_link
+  verdict "a host that is cut off for 20 s: all $calls calls are right" during cut_link
   verdict "nothing is left behind" expect_empty
 }
 

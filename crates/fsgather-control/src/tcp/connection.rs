@@ -31,10 +31,20 @@ use crate::{
 /// How long connecting and shaking hands may take.
 pub(crate) const HANDSHAKE_LIMIT: Duration = Duration::from_secs(2);
 
-/// A silent connection is probed after this long, four times this far apart: it survives a cut of ten
-/// seconds, and a host that has vanished is noticed after about twenty-five.
-const KEEPALIVE: Duration = Duration::from_secs(5);
-const KEEPALIVE_PROBES: u32 = 4;
+/// A silent connection is probed after this long.
+const PROBED_AFTER: Duration = Duration::from_secs(5);
+
+/// It is probed again this often. Probes are as close as this so that one is sent, and answered, in the last seconds
+/// before [`LOST_AFTER`]: what counts as a cut is then nearly as long as that.
+const PROBED_EVERY: Duration = Duration::from_secs(3);
+const PROBES: u32 = 8;
+
+/// When a host that has vanished is noticed. The last answer may lie [`PROBED_AFTER`] before a cut, and the last probe is
+/// sent [`PROBED_EVERY`] before this: so each cut of up to 21 seconds is survived.
+const LOST_AFTER: Duration = Duration::from_secs(29);
+const _: () = assert!(
+    LOST_AFTER.as_secs() == PROBED_AFTER.as_secs() + PROBED_EVERY.as_secs() * PROBES as u64
+);
 
 /// Why a connection did not come to be, or ended.
 #[derive(Debug, thiserror::Error)]
@@ -453,7 +463,7 @@ impl ConnectionWriter {
     pub(crate) fn keep_alive(&self) -> Result<(), TransportError> {
         let socket = SockRef::from(self.half.as_ref());
         probe_when_silent(self.half.as_ref())
-            .and_then(|()| socket.set_tcp_user_timeout(Some(KEEPALIVE * (KEEPALIVE_PROBES + 1))))
+            .and_then(|()| socket.set_tcp_user_timeout(Some(LOST_AFTER)))
             .map_err(TransportError::Io)
     }
 }
@@ -462,8 +472,8 @@ impl ConnectionWriter {
 /// ended by that: its kernel goes on answering.
 pub(crate) fn probe_when_silent(stream: &TcpStream) -> io::Result<()> {
     let keepalive = TcpKeepalive::new()
-        .with_time(KEEPALIVE)
-        .with_interval(KEEPALIVE)
-        .with_retries(KEEPALIVE_PROBES);
+        .with_time(PROBED_AFTER)
+        .with_interval(PROBED_EVERY)
+        .with_retries(PROBES);
     SockRef::from(stream).set_tcp_keepalive(&keepalive)
 }

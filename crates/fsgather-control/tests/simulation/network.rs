@@ -33,7 +33,7 @@ use crate::{
 const LATENCY: Duration = Duration::from_millis(1500);
 
 /// How long the kernels take to notice that a link carries nothing any more.
-const KEEPALIVE: Duration = Duration::from_secs(25);
+const KEEPALIVE: Duration = Duration::from_secs(29);
 
 /// How long rank 0's process lives on after its last word.
 const LAST_FRAMES: Duration = Duration::from_millis(500);
