@@ -51,17 +51,19 @@ fn room<'a>(mut all: impl Iterator<Item = &'a DirectoryFacts>) -> Option<Finding
         total_inodes,
         free_inodes,
     } = capacities.min_by_key(|capacity| capacity.free_bytes)?;
-    let inodes = if total_inodes == 0 {
-        "inodes are not counted".to_owned()
-    } else {
+    // Some mounts count none as free and make files all the same.
+    let is_counted = total_inodes > 0 && (free_inodes > 0 || first.write_seconds.is_none());
+    let inodes = if is_counted {
         format!("{free_inodes} of {total_inodes} inodes")
+    } else {
+        "inodes are not counted".to_owned()
     };
     let text = format!(
         "{} of {} are free, {inodes}; quotas do not show here",
         bytes_text(free_bytes),
         bytes_text(total_bytes)
     );
-    let is_short = free_bytes < LITTLE_ROOM || (total_inodes > 0 && free_inodes < FEW_INODES);
+    let is_short = free_bytes < LITTLE_ROOM || (is_counted && free_inodes < FEW_INODES);
     Some(if is_short {
         let text = format!("only {text}; payloads that need more cannot be written");
         let advice = if total_bytes < 2 * LITTLE_ROOM {

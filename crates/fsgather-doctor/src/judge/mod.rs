@@ -4,6 +4,7 @@
 //! figure that differs from rank to rank without need, but the worst one of all.
 
 mod files;
+mod known;
 mod rank;
 #[cfg(test)]
 mod samples;

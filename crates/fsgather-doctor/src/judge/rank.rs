@@ -212,6 +212,7 @@ fn of_directory(facts: &DirectoryFacts) -> Vec<Finding> {
             "have it mounted with the option hard",
         ));
     }
+    findings.extend(super::known::findings(facts));
     // Of what cannot be used nobody has to know who else may.
     if let (Some(access), None) = (&facts.access, &facts.problem)
         && access.is_open_to_all
@@ -279,7 +280,7 @@ pub(super) fn is_about_file_system(finding: &Finding, facts: &RankFacts) -> bool
     })
 }
 
-fn has(mount: &MountFacts, option: &str) -> bool {
+pub(super) fn has(mount: &MountFacts, option: &str) -> bool {
     mount.options.iter().any(|known| known == option)
 }
 

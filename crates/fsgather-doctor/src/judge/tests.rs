@@ -258,6 +258,9 @@ fn room_is_that_of_the_rank_that_sees_least() {
         only(&findings, "12 of 1000000 inodes").level,
         Level::Warning
     );
+    // A file was written there.
+    let findings = with(1 << 30, 0);
+    assert_eq!(only(&findings, "inodes are not counted").level, Level::Ok);
 }
 
 #[test]
