@@ -21,6 +21,7 @@ use crate::{
         filesystem::{Class, FileSystem},
         listing, remove,
         retry_budget::RetryBudget,
+        reveal,
     },
 };
 
@@ -69,12 +70,18 @@ impl Planted {
 }
 
 impl GatherDir {
-    /// Writes a nonce for others to find.
+    /// Writes a nonce for others to find, once this process has shown that it can publish payloads here.
     ///
     /// # Errors
     ///
-    /// [`Error::Storage`] when it cannot be written.
+    /// [`Error::Storage`] when it cannot be written, or a payload could not be published.
     pub fn plant(&self, nonce: ProbeNonce, who: &ProcessId) -> Result<Planted, Error> {
+        reveal::rehearse(
+            self.facts().publish,
+            &self.staging(),
+            &self.payloads(),
+            crate::os::random::fresh(),
+        )?;
         let probes = self.probes();
         self.make_directory(&probes)?;
         let path = probes.join(nonce.file_name());
@@ -219,7 +226,10 @@ pub fn cannot_be_shared(file_system: &FileSystem, processes: &[ProcessId]) -> Op
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{os::process::this_process, payload::collect::tests::gather_dir};
+    use crate::{
+        os::{process::this_process, reveal::PublishMode},
+        payload::collect::tests::gather_dir,
+    };
 
     #[test]
     fn planted_nonces_are_read_and_cleared() {
@@ -236,6 +246,31 @@ mod tests {
         directory.clear_probes().unwrap();
         directory.clear_probes().unwrap();
         assert!(!directory.probes().exists());
+    }
+
+    #[test]
+    fn whoever_could_not_publish_a_payload_plants_nothing() {
+        // What one host has made is not there on another one as long as it is empty.
+        let (_place, directory) = gather_dir();
+        std::fs::remove_dir(directory.staging()).unwrap();
+        let refused = directory.plant(ProbeNonce::random(), &this_process().unwrap());
+        let problem = refused.unwrap_err().to_string();
+        assert!(
+            problem.contains("staging") && problem.contains("empty directory"),
+            "{problem}"
+        );
+        assert!(!directory.probes().exists());
+
+        let mut facts = directory.facts().clone();
+        facts.publish = PublishMode::Direct;
+        let directory = directory.with_facts(facts);
+        directory
+            .plant(ProbeNonce::random(), &this_process().unwrap())
+            .unwrap();
+        std::fs::remove_dir(directory.payloads()).unwrap();
+        directory
+            .plant(ProbeNonce::random(), &this_process().unwrap())
+            .unwrap_err();
     }
 
     #[test]

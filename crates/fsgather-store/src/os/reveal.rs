@@ -3,7 +3,7 @@
 
 use std::{io, path::Path};
 
-use fsgather_core::Error;
+use fsgather_core::{Error, StorageCause};
 use rustix::io::{Errno, retry_on_intr};
 use serde::{Deserialize, Serialize};
 
@@ -133,6 +133,41 @@ pub(crate) fn first_possible(
         remove::unlink(path).map_err(|error| Error::storage("remove", path, &error))?;
     }
     Ok(possible)
+}
+
+/// Publishes a small file as `mode` has it and removes it again: the error is what each payload of this process would meet with.
+pub(crate) fn rehearse(
+    mode: PublishMode,
+    staging: &Path,
+    payloads: &Path,
+    nonce: u32,
+) -> Result<(), Error> {
+    let name = layout::capability_name(nonce);
+    let target = payloads.join(&name);
+    let from = match mode {
+        PublishMode::Direct => target.clone(),
+        PublishMode::Rename | PublishMode::Link => staging.join(&name),
+    };
+    let contents = name.as_bytes();
+    let written = file::write_new(&from, 0o600, contents, false);
+    written.map_err(|error| Error::storage("write", &from, without_empty_directories(&error)))?;
+    let published = publish(mode, &from, &target, contents);
+    for path in [&from, &target] {
+        remove::unlink(path).map_err(|error| Error::storage("remove", path, &error))?;
+    }
+    published.map_err(|error| Error::storage("publish", &target, &error))
+}
+
+/// What it means that a file cannot be made in a directory which rank 0 has just made.
+fn without_empty_directories(error: &io::Error) -> StorageCause {
+    if error.kind() != io::ErrorKind::NotFound {
+        return error.into();
+    }
+    StorageCause {
+        os_code: error.raw_os_error(),
+        message: "an empty directory that rank 0 has made does not exist on this host, as on mounts of object stores"
+            .into(),
+    }
 }
 
 #[cfg(test)]
