@@ -4,13 +4,13 @@
 # After `take_up BED`: `on HOST SCRIPT` runs a shell script on host 1 or 2, $SHARED is the shared directory there, $OWN a
 # directory of the host's own, and $ROUNDS and $FSGATHER are the programs. `take_down` ends it.
 #
-# fuse and gluster mount on this machine; their hosts are namespaces that have a host name, an address, a boot id and mounts
-# of their own, so that nothing is taken for one host. The hosts of the nfs beds are virtual machines.
+# The hosts of the nfs beds are virtual machines. All others mount on this machine; their hosts are namespaces that have a host name, an address, a boot id and mounts
+# of their own, so that nothing is taken for one host.
 #
 # The caller sets $beds, the directory of this file, $state, a directory of its own, and for `everywhere` $ranks and $control.
 : "${beds:?}" "${state:?}" "${ranks:=4}" "${control:=tcp}"
 
-BEDS=(fuse nfs3 nfs4 nfs4-nocto gluster)
+BEDS=(fuse nfs3 nfs4 nfs4-nocto gluster ceph sshfs sshfs-default s3fs rclone moosefs bindfs mergerfs unionfs)
 
 # build_programs: fully static, since guests have no libraries. Where none is a guest, $BED_PROGRAMS may be a directory of
 # programs that are there already, such as target/debug.
@@ -30,7 +30,8 @@ build_programs() {
 script_of() {
   case $1 in
     fuse) echo "$beds/fuse-double.sh" ;;
-    gluster) echo "$beds/gluster.sh" ;;
+    gluster | ceph) echo "$beds/$1.sh" ;;
+    sshfs | sshfs-default | s3fs | rclone | moosefs | bindfs | mergerfs | unionfs) echo "$beds/fuse-clients.sh" ;;
     nfs*) echo "$beds/nfs-uml.sh" ;;
     *) echo "there is no bed $1; there are: ${BEDS[*]}" >&2 && return 2 ;;
   esac
@@ -39,7 +40,7 @@ script_of() {
 # take_up BED
 take_up() {
   bed=$(script_of "$1") || return
-  export BED_STATE=$state/file-system
+  export BED_STATE=$state/file-system CLIENTS=$1
   "$bed" install
   case $1 in
     nfs3) NFS_VERSION=3 "$bed" up ;;
@@ -83,11 +84,18 @@ everywhere() {
   return "$status"
 }
 
-# What is in the shared directory beside the rendezvous directory, and in that, as either host sees it.
+# What is in the shared directory beside the rendezvous directory, and in that, as either host sees it. A host that
+# remembers listings is asked until it lists anew.
 left_behind() {
-  local host
+  local host tries=25
   for host in 1 2; do
-    on "$host" "cd $SHARED && find . -mindepth 1 ! -name all_gather_via_filesys ! -name lost+found 2>&1 || true" |
-      sed "s/^/host $host: /"
+    while ((tries-- > 0)) && [ -n "$(listed "$host")" ]; do sleep 1; done
+    listed "$host"
   done
+}
+
+# listed HOST
+listed() {
+  on "$1" "cd $SHARED && find . -mindepth 1 ! -name all_gather_via_filesys ! -name lost+found 2>&1 || true" |
+    sed "s/^/host $1: /"
 }

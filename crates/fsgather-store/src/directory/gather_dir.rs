@@ -17,7 +17,7 @@ use crate::{
         owner::{self, OwnerRecord},
         rendezvous_directory::{self, ANY_MODE},
     },
-    layout::{self, GatherEntry, PayloadName, RendezvousEntry},
+    layout::{self, GatherEntry, RendezvousEntry},
     os::{
         directory::{self, OwnUid},
         file::{self, NotRead},
@@ -151,8 +151,15 @@ impl GatherDir {
         if !is_new.map_err(failed)? && !is_empty_and_own(&path, own) {
             return Err(failed(Errno::EXIST.into()));
         }
-        let opened = directory::open(&path).map_err(failed)?;
-        let found = listing::examine_open(&opened).map_err(failed)?;
+        // Only if it is empty, and so nobody else's.
+        let give_back = || remove::rmdir_or_leave(&path);
+        let opened = directory::open(&path)
+            .inspect_err(|_| give_back())
+            .map_err(failed)?;
+        let examined = listing::examine_open(&opened).map_err(failed);
+        let found = examined.inspect_err(|_| give_back())?;
+        let examined = FileSystem::of_open(&opened).map_err(failed);
+        let file_system = examined.inspect_err(|_| give_back())?;
         // What is private already and is to be shared: it had better be nothing but what was made.
         let others_may = |mode: u32| mode & 0o077 != 0;
         let is_opened = others_may(mode) && !others_may(found.mode);
@@ -163,7 +170,7 @@ impl GatherDir {
             return Err(Error::storage("use", &path, replaced(found.uid, own)));
         }
         let mut gather_dir = Self {
-            file_system: FileSystem::of_open(&opened).map_err(failed)?,
+            file_system,
             identity: found.identity,
             path: path.clone(),
             facts: GatherFacts {
@@ -184,10 +191,7 @@ impl GatherDir {
             gather_dir.must_sync(),
         )
         .map_err(|error| {
-            // Only if it is empty, and so nobody else's.
-            if let Err(error) = remove::rmdir(&path) {
-                tracing::debug!(path = %path.display(), %error, "cannot remove");
-            }
+            give_back();
             Error::storage("write", &record, directory::explain(rendezvous, &error))
         })?;
         match furnish(&gather_dir) {
@@ -454,16 +458,6 @@ impl GatherDir {
 
     pub(crate) fn probes(&self) -> PathBuf {
         self.path.join(layout::PROBES)
-    }
-
-    /// Removes one payload that nobody needs any more. That it is gone already is success.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Storage`] when it is there and stays there.
-    pub fn reclaim(&self, name: PayloadName) -> Result<(), Error> {
-        let path = self.payloads().join(name.to_string());
-        remove::unlink(&path).map_err(|error| Error::storage("remove", path, &error))
     }
 
     /// Marks the directory as one that its owner has done with, for the others or `clean` to remove. The owner

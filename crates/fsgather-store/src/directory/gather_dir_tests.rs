@@ -6,6 +6,7 @@ use crate::{
         owner::{job_tag, tests::record},
         rendezvous_directory::check_writable,
     },
+    layout::PayloadName,
     lifecycle::removal::Removal,
 };
 

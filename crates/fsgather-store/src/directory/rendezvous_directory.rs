@@ -301,6 +301,9 @@ fn examine_probe(
     };
     let examined = examine();
     let closed = file::close(created);
+    if let Ok((_, file_system)) = &examined {
+        remove::wait_until_closed(file_system, Duration::ZERO);
+    }
     remove::unlink_in(held, name)?;
     closed.and(examined)
 }

@@ -276,6 +276,16 @@ fn what_a_client_has_hidden_goes_with_the_directory_once_nobody_can_have_it_open
     // Who leaves in good order does not know who has it open.
     let removal = removal::remove_gather_directory(gone.path(), place.own, false);
     assert!(!removal.is_complete() && hidden.exists());
+    // But what a FUSE client keeps although nobody does is removed after a while; what NFS keeps is not.
+    let left = place.gather(3, ended(), None);
+    std::fs::write(left.payloads().join(".fuse_hidden0000015f00000002"), b"xyz").unwrap();
+    assert!(left.remove().is_complete() && !left.path().exists());
+    let read = place.gather(4, ended(), None);
+    let silly = read.payloads().join(".nfs0000000000a2");
+    std::fs::write(&silly, b"x").unwrap();
+    assert!(!read.remove().is_complete() && silly.exists());
+    std::fs::remove_file(&silly).unwrap();
+    assert!(read.remove().is_complete());
     let mut owner = record(2);
     owner.process = ended();
     owner.ranks = vec![this_process().unwrap(); 4];

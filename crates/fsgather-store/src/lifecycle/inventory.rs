@@ -93,6 +93,12 @@ fn probes(name: &str) -> Option<KnownEntry> {
     layout::parse_nonce_name(name).map(|_| KnownEntry::File(KnownFile::Other))
 }
 
+/// Whether a name is that of a removed file which a FUSE client keeps for whoever has it open, and, where it was closed
+/// in the moment of its removal, for good. Removing it once more harms nobody: the client hides it again if need be.
+pub(crate) fn is_hidden_by_fuse(name: &str) -> bool {
+    name.starts_with(".fuse_hidden")
+}
+
 /// Whether a client keeps a removed file under this name as long as somebody has it open.
 pub(crate) fn is_lingering(name: &str) -> bool {
     [".nfs", ".fuse_hidden", ".smb"]

@@ -32,7 +32,8 @@ type Number = u64;
 
 enum Order {
     Begin(Number, Box<Work>),
-    Reclaim(Number, PayloadName),
+    /// To remove a payload that nobody has read since.
+    Reclaim(Number, PayloadName, Instant),
     ReclaimOf(Number, PayloadId),
     Sweep(Number, Option<String>),
     /// Nothing more is to be done for a directory. Who waits for that sees the sender go.
@@ -184,7 +185,7 @@ impl Care {
 
     /// Has a payload removed, some time soon. Failures are logged.
     pub fn reclaim(&self, name: PayloadName) {
-        self.order(|number| Order::Reclaim(number, name));
+        self.order(|number| Order::Reclaim(number, name, Instant::now()));
     }
 
     /// Has the payload of a rank that has gone removed, some time soon. Failures are logged.
@@ -275,11 +276,12 @@ fn attend(to_do: &Receiver<Order>) {
             Ok(Order::Begin(number, work)) => {
                 all.insert(number, work);
             }
-            Ok(Order::Reclaim(number, name)) => {
-                if let Some(work) = all.get(&number)
-                    && let Err(error) = work.directory.reclaim(name)
-                {
-                    tracing::warn!("{error}");
+            Ok(Order::Reclaim(number, name, since)) => {
+                if let Some(work) = all.get(&number) {
+                    work.directory.wait_until_closed(since.elapsed());
+                    if let Err(error) = work.directory.reclaim(name) {
+                        tracing::warn!("{error}");
+                    }
                 }
             }
             Ok(Order::ReclaimOf(number, id)) => {

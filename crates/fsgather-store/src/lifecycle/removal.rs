@@ -59,6 +59,9 @@ impl fmt::Display for Removal {
 /// still open somewhere go away when they are closed.
 const PAUSES_MS: [u64; 5] = [100, 200, 500, 1000, 2000];
 
+/// After so many tries a file that a FUSE client has hidden is removed as well: what is still open by then hides again.
+const PATIENT_TRIES: u32 = 2;
+
 impl GatherDir {
     /// Removes the directory if nobody needs it any more; for the ranks that are left when rank `owner`, whose
     /// business it would be, is gone. Whether the directory is gone as well.
@@ -81,6 +84,21 @@ impl GatherDir {
         is_free_of(layout::PAYLOADS, &|_| true)
             && is_free_of(layout::STAGING, &|payload| payload.rank() != owner)
             && self.remove().is_complete()
+    }
+
+    /// To be called before a payload is [removed](Self::reclaim) that was closed `ago`.
+    pub(crate) fn wait_until_closed(&self, ago: Duration) {
+        remove::wait_until_closed(self.file_system(), ago);
+    }
+
+    /// Removes one payload that nobody needs any more. That it is gone already is success.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Storage`] when it is there and stays there.
+    pub fn reclaim(&self, name: PayloadName) -> Result<(), Error> {
+        let path = self.path().join(layout::PAYLOADS).join(name.to_string());
+        remove::unlink(&path).map_err(|error| Error::storage("remove", path, &error))
     }
 
     /// Removes a rank's payload of one call, whatever its attempt; for an owner that has gone. That it is
@@ -122,7 +140,7 @@ impl GatherDir {
     /// Follows no links, and removes nothing of an unknown name, of another kind or of another user. What
     /// is gone already counts as removed. Marks and owner record go last, so that a removal that is cut
     /// short leaves a directory that still says whose it is. A directory in use is tried again for up to
-    /// 4 seconds.
+    /// 4 seconds; what a FUSE client has hidden in it instead of removing it is removed then.
     pub fn remove(&self) -> Removal {
         remove_gather_directory(self.path(), self.own(), true)
     }
@@ -183,13 +201,15 @@ impl Remover<'_> {
     /// `path` is how messages call it.
     fn remove(&mut self, parent: BorrowedFd<'_>, name: &Path, path: &Path, table: Table) -> bool {
         let mut pauses = self.pauses.iter();
+        let mut tries = 0;
         loop {
             let directory = match self.enter(parent, name) {
                 Ok(Some(directory)) => directory,
                 Ok(None) => return true,
                 Err(reason) => return self.leave(path, reason),
             };
-            match self.empty(&directory, path, table) {
+            tries += 1;
+            match self.empty(&directory, path, table, tries > PATIENT_TRIES) {
                 Err(Left::Below) => return false,
                 Err(Left::Rest) => return self.leave(path, "it was left to others".into()),
                 Err(Left::Stranger(stranger)) => {
@@ -201,7 +221,7 @@ impl Remover<'_> {
                 return true;
             };
             match pauses.next() {
-                Some(&pause) if remove::is_in_use(&error) => {
+                Some(&pause) if remove::may_pass(&error) => {
                     let nobody = &mut |_| Ok(());
                     // Nobody interrupts it, so that it cannot fail.
                     let _ = retry_budget::sleep(Duration::from_millis(pause), nobody);
@@ -228,7 +248,13 @@ impl Remover<'_> {
 
     /// Removes what is ours in a directory. What says something of the directory stays while anything
     /// else does.
-    fn empty(&mut self, directory: &OwnedFd, path: &Path, table: Table) -> Result<(), Left> {
+    fn empty(
+        &mut self,
+        directory: &OwnedFd,
+        path: &Path,
+        table: Table,
+        with_hidden: bool,
+    ) -> Result<(), Left> {
         let mut stranger = None;
         let mut last = Vec::new();
         let mut is_empty_below = true;
@@ -257,7 +283,8 @@ impl Remover<'_> {
                     }
                 }
                 None if inventory::is_lingering(&name) => {
-                    if self.abandoned.is_some() && self.is_own_file(directory, &name) {
+                    let is_over = with_hidden && inventory::is_hidden_by_fuse(&name);
+                    if (is_over || self.abandoned.is_some()) && self.is_own_file(directory, &name) {
                         unlink(directory, path, &name);
                     }
                 }

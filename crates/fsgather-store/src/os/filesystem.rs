@@ -144,6 +144,11 @@ impl FileSystem {
         self.class == Class::Local && !WITHOUT_OWNERS.contains(&self.name.as_str())
     }
 
+    /// Whether a process serves it.
+    pub(crate) fn is_fuse(&self) -> bool {
+        self.name == "fuse"
+    }
+
     /// Whether files on it may be mapped: only the types known to be local and well-behaved.
     #[must_use]
     pub const fn is_mappable(&self) -> bool {

@@ -9,7 +9,10 @@ use rustix::{
     io::{Errno, retry_on_intr},
 };
 
-use crate::os::retry_budget::RetryBudget;
+use crate::os::{
+    filesystem::FileSystem,
+    retry_budget::{self, RetryBudget},
+};
 
 /// Removes a file.
 ///
@@ -31,6 +34,19 @@ pub(crate) fn unlink_in(directory: impl AsFd, name: &Path) -> io::Result<()> {
     }
 }
 
+/// How soon a FUSE client has heard that a file was closed: the kernel tells it later than the program that has closed it.
+const HEARD_OF_CLOSING: Duration = Duration::from_millis(5);
+
+/// To be called before a file is removed that was closed `ago`.
+///
+/// A FUSE client that does not know yet that a file is closed hides it instead of removing it, and may keep it for good.
+pub(crate) fn wait_until_closed(file_system: &FileSystem, ago: Duration) {
+    if file_system.is_fuse() {
+        // Nobody interrupts it, so that it cannot fail.
+        let _ = retry_budget::sleep(HEARD_OF_CLOSING.saturating_sub(ago), &mut |_| Ok(()));
+    }
+}
+
 /// Removes a file of which it does not matter much whether it stays.
 pub(crate) fn or_leave(path: &Path) {
     if let Err(error) = unlink(path) {
@@ -40,17 +56,25 @@ pub(crate) fn or_leave(path: &Path) {
 
 /// Removes an empty directory.
 pub(crate) fn rmdir(path: &Path) -> io::Result<()> {
-    gone(retry_on_intr(|| {
-        rustix::fs::unlinkat(CWD, path, AtFlags::REMOVEDIR)
-    }))
+    rmdir_in(CWD, path)
+}
+
+/// Removes a directory, if it is empty and that can be done.
+pub(crate) fn rmdir_or_leave(path: &Path) {
+    if let Err(error) = rmdir(path) {
+        tracing::debug!(path = %path.display(), %error, "cannot remove");
+    }
 }
 
 /// Removes an empty directory in a directory that is open.
 pub(crate) fn rmdir_in(directory: impl AsFd, name: &Path) -> io::Result<()> {
     let directory = directory.as_fd();
-    gone(retry_on_intr(|| {
-        rustix::fs::unlinkat(directory, name, AtFlags::REMOVEDIR)
-    }))
+    let remove = || retry_on_intr(|| rustix::fs::unlinkat(directory, name, AtFlags::REMOVEDIR));
+    // A stale handle may be what the client remembers of the way there, which it looks up anew the second time.
+    gone(match remove() {
+        Err(Errno::STALE) => remove(),
+        once => once,
+    })
 }
 
 /// Whether an error says that a directory still holds, or somebody still uses, something.
@@ -59,6 +83,11 @@ pub(crate) fn is_in_use(error: &io::Error) -> bool {
         error.raw_os_error().map(Errno::from_raw_os_error),
         Some(Errno::NOTEMPTY | Errno::BUSY | Errno::EXIST)
     )
+}
+
+/// Whether an error of removing a directory may pass: it is in use, or a server has a moment.
+pub(crate) fn may_pass(error: &io::Error) -> bool {
+    is_in_use(error) || error.raw_os_error() == Some(Errno::IO.raw_os_error())
 }
 
 fn gone(result: rustix::io::Result<()>) -> io::Result<()> {

@@ -78,6 +78,8 @@ struct BackendState {
     left_at: Option<Instant>,
     /// Whole records, which never change, and whose names are never used twice.
     read: BTreeMap<PathBuf, Record>,
+    /// The record of this key that could not be read the last time, and why.
+    unread: Option<String>,
     /// When each refusal that stays was left.
     refusals: BTreeMap<PathBuf, Left>,
     /// What is of other users, so that any number of names that they leave is looked at once in a while only.
@@ -266,11 +268,20 @@ impl FileBackend {
         }
         match read_record(&path, place.own) {
             Ok(record) => {
-                self.lock().read.insert(path.clone(), record.clone());
+                let mut state = self.lock();
+                state.read.insert(path.clone(), record.clone());
+                state.unread = None;
                 Some((path, record))
             }
             Err(reason) => {
                 tracing::debug!(path = %path.display(), %reason, "passing over a record");
+                let is_awaited = matches!(
+                    RendezvousEntry::parse(name),
+                    Some(RendezvousEntry::Record(parsed)) if parsed.is_for(self.key)
+                );
+                if is_awaited && reason.is_of_the_file_system() {
+                    self.lock().unread = Some(format!("{name} cannot be read: {reason}"));
+                }
                 None
             }
         }
@@ -540,6 +551,10 @@ impl RendezvousBackend for FileBackend {
             std::mem::take(&mut state.posted)
         };
         for path in posted {
+            // This process has just looked whether it is still its own.
+            if let Some(Ok(file_system)) = path.parent().map(FileSystem::of) {
+                remove::wait_until_closed(&file_system, Duration::ZERO);
+            }
             if let Err(error) = remove::unlink(&path) {
                 let cause = StorageCause::from(&error);
                 tracing::warn!("{}", Error::storage("remove", path, cause));
@@ -548,11 +563,16 @@ impl RendezvousBackend for FileBackend {
     }
 
     fn place(&self) -> String {
-        self.places
+        let places: Vec<String> = self
+            .places
             .iter()
             .map(|place| place.directory.display().to_string())
-            .collect::<Vec<_>>()
-            .join(" and ")
+            .collect();
+        let places = places.join(" and ");
+        match &self.lock().unread {
+            Some(unread) => format!("{places}, where {unread},"),
+            None => places,
+        }
     }
 }
 

@@ -111,6 +111,28 @@ fn one_place_that_works_is_enough_and_a_missing_one_is_no_error() {
 }
 
 #[test]
+fn a_record_that_is_there_and_cannot_be_read_is_named_to_whoever_waits_for_it() {
+    let (_dir, place) = place();
+    let (poster, finder) = (backend(&place), backend(&place));
+    poster.post(b"word").unwrap();
+    let path = only_file(&place);
+    let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+    // The system refuses to follow it: an error of opening like any other.
+    std::fs::remove_file(&path).unwrap();
+    symlink("elsewhere", &path).unwrap();
+    assert!(finder.records().unwrap().is_empty());
+    let told = finder.place();
+    assert!(
+        told.contains(&format!("where {name} cannot be read: ")),
+        "{told}"
+    );
+    std::fs::remove_file(&path).unwrap();
+    poster.post(b"word").unwrap();
+    assert_eq!(finder.records().unwrap(), [b"word"]);
+    assert!(!finder.place().contains("cannot be read"));
+}
+
+#[test]
 fn a_place_that_cannot_be_listed_is_an_error() {
     let (dir, good) = place();
     let path = dir.path().join("file");

@@ -5,6 +5,7 @@ use std::path::Path;
 use fsgather_core::Error;
 
 use crate::{
+    directory::gather_dir::is_not_seen,
     os::{
         directory::OwnUid,
         file::{self, NotRead},
@@ -22,6 +23,13 @@ pub(crate) enum Unread {
     Incompatible(Error),
     #[error("{0}")]
     Record(RecordError),
+}
+
+impl Unread {
+    /// Whether the file is there and the operating system does not give its contents.
+    pub(crate) fn is_of_the_file_system(&self) -> bool {
+        matches!(self, Self::File(NotRead::Failed(error)) if !is_not_seen(error))
+    }
 }
 
 /// Reads a record of this user in a rendezvous directory.

@@ -50,9 +50,12 @@ impl Iterator for PartReaders {
             rank,
             len,
             stream,
-            file,
             failure: None,
             left: Arc::clone(&self.left),
+            _file: RemovedWhenRead {
+                file,
+                left: Arc::clone(&self.left),
+            },
         }))
     }
 }
@@ -71,9 +74,23 @@ pub struct PartReader {
     rank: Rank,
     len: u64,
     stream: PayloadStream,
-    file: Option<FileHeader>,
     failure: Option<Error>,
     left: Arc<Mutex<UnreadParts>>,
+    // The last of all, so that the stream has closed the file before it is removed: some FUSE clients hide a file that
+    // is open, and keep it for good where it is closed in that moment.
+    _file: RemovedWhenRead,
+}
+
+/// The file of a payload that is being read, removed with this unless its owner does so.
+struct RemovedWhenRead {
+    file: Option<FileHeader>,
+    left: Arc<Mutex<UnreadParts>>,
+}
+
+impl Drop for RemovedWhenRead {
+    fn drop(&mut self) {
+        lock(&self.left).remove(self.file.as_ref());
+    }
 }
 
 impl PartReader {
@@ -122,12 +139,6 @@ impl Read for PartReader {
             let cause = cause.unwrap_or_else(|| Error::storage("read", "a payload", &error));
             io::Error::other(self.fail(cause))
         })
-    }
-}
-
-impl Drop for PartReader {
-    fn drop(&mut self) {
-        lock(&self.left).remove(self.file.as_ref());
     }
 }
 
