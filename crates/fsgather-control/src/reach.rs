@@ -1,4 +1,4 @@
-//! Tries whether other ranks can reach rank 0 over TCP, beside a world: [`ReachServer`] and [`visit`].
+//! Tries whether other ranks can reach rank 0 over TCP, beside a world: [`ReachServer`] and [`dial`].
 //!
 //! It is tried with what a world is made of: rank 0 listens as it would for its members and publishes the
 //! same addresses, and visitors connect and shake hands as members do, with a secret of its own. Nothing
@@ -32,7 +32,7 @@ use crate::{
     wire::ConnectionPurpose,
 };
 
-/// Where somebody is who listens or visits.
+/// Where somebody is who listens or dials.
 #[derive(Clone, Debug)]
 pub struct Whereabouts {
     /// The process.
@@ -62,7 +62,7 @@ impl ReachServer {
         ports: &RangeInclusive<u16>,
         interfaces: &InterfaceFilter,
     ) -> Result<Self, Error> {
-        let runtime = CallerRuntime::new(runtime()?, "fsgather-reception".into())
+        let runtime = CallerRuntime::new(runtime()?, "fsgather-reach".into())
             .map_err(|error| without_a_thread(&error))?;
         let cannot_listen = |error| {
             let host = &place.process.host;
@@ -105,7 +105,7 @@ impl ReachServer {
 
     /// What visitors have to know. It holds a secret that opens this door and no other.
     #[must_use]
-    pub fn card(&self) -> Vec<u8> {
+    pub fn invitation(&self) -> Vec<u8> {
         self.record.to_bytes()
     }
 
@@ -147,23 +147,23 @@ async fn serve(listeners: Vec<TcpListener>, credentials: Credentials) {
 
 /// What came of trying one address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Visit {
+pub struct DialedAddress {
     /// The address.
     pub address: SocketAddr,
     /// How long it took to be let in, or why that did not come about.
     pub outcome: Result<Duration, String>,
 }
 
-/// Tries all addresses on a card that can mean its [`ReachServer`] from here, all at the same time.
+/// Tries all addresses in an invitation that can mean its [`ReachServer`] from here, all at the same time.
 ///
 /// Takes as long as the slowest, at most the 2 seconds that members give an address.
 ///
 /// # Errors
 ///
-/// [`Error::Incompatible`] and [`Error::Rendezvous`] for a card that cannot be read, [`Error::Config`] when
+/// [`Error::Incompatible`] and [`Error::Rendezvous`] for an invitation that cannot be read, [`Error::Config`] when
 /// the network cannot be used at all.
-pub fn visit(card: &[u8], place: &Whereabouts) -> Result<Vec<Visit>, Error> {
-    let record = RendezvousRecord::from_bytes(card)?;
+pub fn dial(invitation: &[u8], place: &Whereabouts) -> Result<Vec<DialedAddress>, Error> {
+    let record = RendezvousRecord::from_bytes(invitation)?;
     let there = Network {
         boot_id: &record.boot_id,
         namespace: record.network_namespace,
@@ -174,7 +174,7 @@ pub fn visit(card: &[u8], place: &Whereabouts) -> Result<Vec<Visit>, Error> {
     };
     let usable = addresses::usable(&record.addresses, there, here);
     let credentials = record.credentials(&JobCredentials::default());
-    let mut visits = runtime()?.block_on(async {
+    let mut dialed = runtime()?.block_on(async {
         let mut tries = JoinSet::new();
         for address in usable {
             let credentials = credentials.clone();
@@ -187,7 +187,7 @@ pub fn visit(card: &[u8], place: &Whereabouts) -> Result<Vec<Visit>, Error> {
                     Rank::ZERO,
                 )
                 .await;
-                Visit {
+                DialedAddress {
                     address,
                     outcome: match connected {
                         Ok(_) => Ok(since.elapsed()),
@@ -196,18 +196,18 @@ pub fn visit(card: &[u8], place: &Whereabouts) -> Result<Vec<Visit>, Error> {
                 }
             });
         }
-        let mut visits = Vec::new();
-        while let Some(visit) = tries.join_next().await {
-            visits.extend(visit.ok());
+        let mut dialed = Vec::new();
+        while let Some(ended) = tries.join_next().await {
+            dialed.extend(ended.ok());
         }
-        visits
+        dialed
     });
-    let order = |visit: &Visit| {
+    let order = |dialed: &DialedAddress| {
         let mut addresses = record.addresses.iter();
-        addresses.position(|address| *address == visit.address)
+        addresses.position(|address| *address == dialed.address)
     };
-    visits.sort_by_key(order);
-    Ok(visits)
+    dialed.sort_by_key(order);
+    Ok(dialed)
 }
 
 /// The addresses that a rank of this host would publish, loopback ones last.
@@ -249,38 +249,38 @@ mod tests {
 
     #[test]
     fn visitors_of_the_same_host_get_in_by_every_address() {
-        let reception = ReachServer::open(&here("a"), &(0..=0), &|_, _| true).unwrap();
-        assert_eq!(reception.taken(), None);
-        let visits = visit(&reception.card(), &here("a")).unwrap();
-        assert_eq!(visits.len(), reception.addresses().len());
+        let server = ReachServer::open(&here("a"), &(0..=0), &|_, _| true).unwrap();
+        assert_eq!(server.taken(), None);
+        let dialed = dial(&server.invitation(), &here("a")).unwrap();
+        assert_eq!(dialed.len(), server.addresses().len());
         assert!(
-            visits.iter().all(|visit| visit.outcome.is_ok()),
-            "{visits:?}"
+            dialed.iter().all(|dialed| dialed.outcome.is_ok()),
+            "{dialed:?}"
         );
-        assert!(visits.last().unwrap().address.ip().is_loopback());
+        assert!(dialed.last().unwrap().address.ip().is_loopback());
         // Twice, because the door stays open.
         assert_eq!(
-            visit(&reception.card(), &here("a")).unwrap().len(),
-            visits.len()
+            dial(&server.invitation(), &here("a")).unwrap().len(),
+            dialed.len()
         );
     }
 
     #[test]
     fn loopback_addresses_of_another_host_are_not_tried() {
-        let reception = ReachServer::open(&here("a"), &(0..=0), &loopback_only).unwrap();
-        assert_eq!(visit(&reception.card(), &here("b")).unwrap(), []);
+        let server = ReachServer::open(&here("a"), &(0..=0), &loopback_only).unwrap();
+        assert_eq!(dial(&server.invitation(), &here("b")).unwrap(), []);
     }
 
     #[test]
     fn a_door_that_is_shut_is_told() {
-        let reception = ReachServer::open(&here("a"), &(0..=0), &loopback_only).unwrap();
-        let card = reception.card();
-        drop(reception);
-        let visits = visit(&card, &here("a")).unwrap();
-        assert!(!visits.is_empty());
+        let server = ReachServer::open(&here("a"), &(0..=0), &loopback_only).unwrap();
+        let invitation = server.invitation();
+        drop(server);
+        let dialed = dial(&invitation, &here("a")).unwrap();
+        assert!(!dialed.is_empty());
         assert!(
-            visits.iter().all(|visit| visit.outcome.is_err()),
-            "{visits:?}"
+            dialed.iter().all(|dialed| dialed.outcome.is_err()),
+            "{dialed:?}"
         );
     }
 
@@ -291,16 +291,16 @@ mod tests {
         let second = ReachServer::open(&here("a"), &(port..=port), &loopback_only).unwrap();
         assert!(second.taken().is_some_and(|why| why.contains("in use")));
         assert_ne!(second.record.addresses[0].port(), port);
-        let visits = visit(&second.card(), &here("a")).unwrap();
+        let dialed = dial(&second.invitation(), &here("a")).unwrap();
         assert!(
-            visits.iter().all(|visit| visit.outcome.is_ok()),
-            "{visits:?}"
+            dialed.iter().all(|dialed| dialed.outcome.is_ok()),
+            "{dialed:?}"
         );
     }
 
     #[test]
     fn cards_that_are_none_are_refused() {
-        assert!(visit(b"nonsense", &here("a")).is_err());
-        assert!(visit(b"", &here("a")).is_err());
+        assert!(dial(b"nonsense", &here("a")).is_err());
+        assert!(dial(b"", &here("a")).is_err());
     }
 }

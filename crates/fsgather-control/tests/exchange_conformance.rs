@@ -110,10 +110,10 @@ fn records_of_crashed_runs_neither_capture_nor_hang_a_world() {
     ]);
     let world = tcp_world_by(board, 3, Duration::from_mins(1));
     thread::scope(|scope| {
-        for seat in world {
+        for exchange in world {
             scope.spawn(move || {
-                seat.barrier(Site::named("here")).unwrap();
-                seat.close(Site::named("end")).unwrap();
+                exchange.barrier(Site::named("here")).unwrap();
+                exchange.close(Site::named("end")).unwrap();
             });
         }
     });

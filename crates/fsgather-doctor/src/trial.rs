@@ -18,7 +18,7 @@ use std::{
 };
 
 use fsgather_config::settings::{Control, Settings};
-use fsgather_control::reach::{ReachServer, visit};
+use fsgather_control::reach::{ReachServer, dial};
 use fsgather_core::{Error, Rank};
 use fsgather_rendezvous::{
     exact_path,
@@ -44,7 +44,7 @@ struct TrialPlan {
     /// What to try in the directory, if there is one and rank 0 can use it.
     files: Option<FilePlan>,
     /// What it takes to try rank 0's addresses, if that is to be done.
-    card: Option<Vec<u8>>,
+    invitation: Option<Vec<u8>>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -68,7 +68,7 @@ pub(super) fn try_reading(body: &bytes::Bytes) {
 struct Held {
     directory: Option<TrialDirectory>,
     payload: Option<PayloadFacts>,
-    reception: Option<ReachServer>,
+    server: Option<ReachServer>,
 }
 
 /// Tries everything together; on rank 0, what all ranks and the world have found.
@@ -107,7 +107,7 @@ pub(super) fn run(
     if let Some(files) = &plan.files {
         seen = try_files(met, files, &held, &mut facts, &mut trial, &mut world)?;
     }
-    trial.reach = reach(met, plan.card.as_deref())?;
+    trial.reach = reach(met, plan.invitation.as_deref())?;
     let interval = rendezvous_in_time(met)?;
     let intervals: Vec<[f64; 2]> = met.communicator.all_gather(&interval)?;
     if !is_root {
@@ -124,7 +124,7 @@ pub(super) fn run(
     let ranks = parts.map(|part| Ok(part?.1));
     let mut ranks = ranks.collect::<Result<Vec<RankFacts>, Error>>()?;
     // Everybody has done with both.
-    drop((held.directory, held.reception));
+    drop((held.directory, held.server));
     for (rank, facts) in ranks.iter_mut().enumerate() {
         if let Some(trial) = &mut facts.trial {
             trial.seen_by_rank_0_seconds = seen.get(rank).copied().flatten();
@@ -160,11 +160,10 @@ fn prepare(
         let processes = &met.processes;
         let place = processes.first().map(whereabouts);
         let ports = settings.port.value.ports();
-        if let Some(Ok(reception)) = place.map(|place| ReachServer::open(&place, &ports, &matches))
-        {
-            world.tried_other_port = reception.taken().is_some();
-            plan.card = Some(reception.card());
-            held.reception = Some(reception);
+        if let Some(Ok(server)) = place.map(|place| ReachServer::open(&place, &ports, &matches)) {
+            world.tried_other_port = server.taken().is_some();
+            plan.invitation = Some(server.invitation());
+            held.server = Some(server);
         }
     }
     (plan, held)
@@ -323,7 +322,7 @@ fn time_files(
 }
 
 /// Tries rank 0's addresses, from one rank of each network but rank 0.
-fn reach(met: &Met, card: Option<&[u8]>) -> Result<Option<Vec<ReachFact>>, Error> {
+fn reach(met: &Met, invitation: Option<&[u8]>) -> Result<Option<Vec<ReachFact>>, Error> {
     let processes = &met.processes;
     let namespaces: Vec<u64> = met.communicator.all_gather(&network_namespace())?;
     let networks: Vec<(&str, u64)> = processes
@@ -333,18 +332,18 @@ fn reach(met: &Met, card: Option<&[u8]>) -> Result<Option<Vec<ReachFact>>, Error
         .collect();
     let me = met.communicator.rank().index();
     let mut before = networks.iter().take(me).skip(1);
-    let is_visitor = me > 0 && before.all(|other| Some(other) != networks.get(me));
-    let (Some(card), Some(process), true) = (card, processes.get(me), is_visitor) else {
+    let is_dialer = me > 0 && before.all(|other| Some(other) != networks.get(me));
+    let (Some(invitation), Some(process), true) = (invitation, processes.get(me), is_dialer) else {
         return Ok(None);
     };
-    let visits = visit(card, &whereabouts(process));
-    Ok(visits.ok().map(|visits| {
-        visits
+    let dialed = dial(invitation, &whereabouts(process));
+    Ok(dialed.ok().map(|dialed| {
+        dialed
             .into_iter()
-            .map(|visit| ReachFact {
-                address: visit.address.ip().to_string(),
-                seconds: visit.outcome.as_ref().ok().map(Duration::as_secs_f64),
-                problem: visit.outcome.err(),
+            .map(|dialed| ReachFact {
+                address: dialed.address.ip().to_string(),
+                seconds: dialed.outcome.as_ref().ok().map(Duration::as_secs_f64),
+                problem: dialed.outcome.err(),
             })
             .collect()
     }))

@@ -114,10 +114,10 @@ fn join(directory: &Path, ranks: u32, setting: &Setting) -> Vec<Result<RankExcha
 
 fn barrier_and_close(world: Vec<RankExchange>) {
     thread::scope(|scope| {
-        for seat in world {
+        for exchange in world {
             scope.spawn(move || {
-                seat.barrier(Site::named("here")).unwrap();
-                seat.close(Site::named("end")).unwrap();
+                exchange.barrier(Site::named("here")).unwrap();
+                exchange.close(Site::named("end")).unwrap();
             });
         }
     });

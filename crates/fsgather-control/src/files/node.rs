@@ -74,7 +74,7 @@ pub(super) struct PollRound {
     pub(super) stopping: Option<Retirement>,
 }
 
-/// What of the own mail is not needed any more.
+/// What of this rank's own messages is not needed any more.
 pub(super) struct Discard {
     pub(super) up_to: u64,
     pub(super) keep: Vec<u64>,
@@ -234,7 +234,7 @@ impl FileNode {
         self.notifier.changed();
     }
 
-    /// Hands messages to the machines; what of the own mail can go then.
+    /// Hands messages to the machines; what of this rank's own messages can go then.
     pub(super) fn receive(&self, found: Vec<InboundMessage>) -> Discard {
         self.change(|state, now| deliver(state, found, now))
     }
@@ -276,7 +276,7 @@ impl Endpoint {
     }
 }
 
-/// Hands messages to the machines; what of the own mail can go then.
+/// Hands messages to the machines; what of this rank's own messages can go then.
 fn deliver(state: &mut NodeState<Files>, found: Vec<InboundMessage>, now: Instant) -> Discard {
     let machines = &mut state.machines;
     let endpoint = &mut state.medium.endpoint;

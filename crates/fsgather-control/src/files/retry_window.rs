@@ -58,15 +58,15 @@ mod tests {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let io_error = failure(5);
-        let mut tolerance = RetryWindow::default();
+        let mut window = RetryWindow::default();
         for second in 0..10 {
-            assert!(tolerance.tolerates(&io_error, at(second)), "{second}");
+            assert!(window.tolerates(&io_error, at(second)), "{second}");
         }
-        assert!(!tolerance.tolerates(&io_error, at(10)));
-        tolerance.well();
-        assert!(tolerance.tolerates(&io_error, at(11)));
+        assert!(!window.tolerates(&io_error, at(10)));
+        window.well();
+        assert!(window.tolerates(&io_error, at(11)));
         // The time in which this process was stopped does not count.
-        assert!(tolerance.tolerates(&io_error, at(111)));
+        assert!(window.tolerates(&io_error, at(111)));
     }
 
     #[test]

@@ -184,7 +184,7 @@ pub(crate) fn joined(
         .collect();
     let limit = Some(TABLE_LIMIT);
     let interrupt = config.interrupt.clone();
-    let seat = RankExchange::new(
+    let exchange = RankExchange::new(
         config.rank,
         config.world_size,
         peers,
@@ -193,7 +193,7 @@ pub(crate) fn joined(
         carrier,
     );
     Joined {
-        exchange: Box::new(seat),
+        exchange: Box::new(exchange),
         communicator,
         processes,
         is_networked,

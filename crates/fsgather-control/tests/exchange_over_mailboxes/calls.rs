@@ -47,28 +47,28 @@ fn body(rank: Rank, call: u32) -> Bytes {
 }
 
 /// Makes one of several kinds of calls, and compares what comes of it.
-fn make_call(seat: &RankExchange, call: u32, releases: &AtomicUsize) {
+fn make_call(exchange: &RankExchange, call: u32, releases: &AtomicUsize) {
     let site = Site::named("here");
-    let ranks = || seat.world_size().ranks();
+    let ranks = || exchange.world_size().ranks();
     let everything: Vec<Bytes> = ranks().map(|rank| body(rank, call)).collect();
     match call % 3 {
-        0 => seat.barrier(site).unwrap(),
+        0 => exchange.barrier(site).unwrap(),
         1 => {
-            let table = seat.exchange(
+            let table = exchange.exchange(
                 Call::new(Operation::AllGather, site),
-                body(seat.rank(), call),
+                body(exchange.rank(), call),
             );
             assert_eq!(table.unwrap().unwrap().bodies, everything, "call {call}");
         }
         _ => {
-            let root = Rank::new(call % seat.world_size().get());
-            let table = seat
+            let root = Rank::new(call % exchange.world_size().get());
+            let table = exchange
                 .exchange(
                     Call::new(Operation::Gather, site).with_root(root),
-                    body(seat.rank(), call),
+                    body(exchange.rank(), call),
                 )
                 .unwrap();
-            let expected = (seat.rank() == root).then_some(everything);
+            let expected = (exchange.rank() == root).then_some(everything);
             assert_eq!(table.map(|table| table.bodies), expected, "call {call}");
         }
     }
@@ -85,13 +85,13 @@ fn hundreds_of_calls_under_faults_deliver_what_was_contributed() {
         };
         let releases = AtomicUsize::new(0);
         thread::scope(|scope| {
-            for seat in bed.world() {
+            for exchange in bed.world() {
                 let releases = &releases;
                 scope.spawn(move || {
                     for call in 0..CALLS {
-                        make_call(&seat, call, releases);
+                        make_call(&exchange, call, releases);
                     }
-                    seat.close(Site::named("end")).unwrap();
+                    exchange.close(Site::named("end")).unwrap();
                 });
             }
         });
@@ -107,15 +107,15 @@ fn messages_are_taken_back_however_long_the_job_runs() {
     const BOUND_FOR_EACH_RANK: usize = 80;
     let bed = Bed::new(MemoryMailbox::new(), 3);
     thread::scope(|scope| {
-        for seat in bed.world() {
+        for exchange in bed.world() {
             let post = &bed.post;
             scope.spawn(move || {
                 for turn in 0..2000 {
-                    seat.barrier(Site::named("here")).unwrap();
+                    exchange.barrier(Site::named("here")).unwrap();
                     let held = post.held();
                     assert!(held < 3 * BOUND_FOR_EACH_RANK, "{held} after {turn}");
                 }
-                seat.close(Site::named("end")).unwrap();
+                exchange.close(Site::named("end")).unwrap();
             });
         }
     });

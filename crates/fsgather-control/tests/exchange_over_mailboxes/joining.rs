@@ -14,16 +14,16 @@ use uuid::Uuid;
 
 use crate::bed::{Bed, Running, on_threads, start};
 
-fn barrier(seat: &RankExchange) -> Result<(), Error> {
-    seat.barrier(Site::named("here"))
+fn barrier(exchange: &RankExchange) -> Result<(), Error> {
+    exchange.barrier(Site::named("here"))
 }
 
 fn barrier_and_close(world: Vec<RankExchange>) {
     thread::scope(|scope| {
-        for seat in world {
+        for exchange in world {
             scope.spawn(move || {
-                barrier(&seat).unwrap();
-                seat.close(Site::named("end")).unwrap();
+                barrier(&exchange).unwrap();
+                exchange.close(Site::named("end")).unwrap();
             });
         }
     });
@@ -89,8 +89,8 @@ fn two_processes_of_one_rank_end_the_world_for_all() {
         let started = Instant::now();
         let join = |rank, which| {
             let config = bed.config(rank, bed.twin(rank, which));
-            start(config, |seat: Result<RankExchange, Error>| {
-                seat.map(drop).unwrap_err()
+            start(config, |exchange: Result<RankExchange, Error>| {
+                exchange.map(drop).unwrap_err()
             })
         };
         let running = [join(0, 0), join(1, 0), join(1, 1)];
@@ -120,11 +120,11 @@ fn a_latecomer_is_told_that_the_world_has_formed_and_disturbs_nobody() {
             ..bed.clone()
         };
         let config = late.config(2, late.twin(2, 1));
-        let latecomer = start(config, |seat: Result<RankExchange, Error>| {
-            seat.map(drop).unwrap_err()
+        let latecomer = start(config, |exchange: Result<RankExchange, Error>| {
+            exchange.map(drop).unwrap_err()
         });
         thread::scope(|scope| {
-            for seat in world {
+            for exchange in world {
                 scope.spawn(move || {
                     let until = Instant::now() + Duration::from_secs(4);
                     let mut last = false;
@@ -135,10 +135,10 @@ fn a_latecomer_is_told_that_the_world_has_formed_and_disturbs_nobody() {
                             fsgather_core::Operation::AllGather,
                             Site::named("here"),
                         );
-                        let table = seat.exchange(call, body.into()).unwrap().unwrap();
+                        let table = exchange.exchange(call, body.into()).unwrap().unwrap();
                         last = table.bodies.iter().any(|body| body.as_ref() == [1]);
                     }
-                    seat.close(Site::named("end")).unwrap();
+                    exchange.close(Site::named("end")).unwrap();
                 });
             }
         });
@@ -153,8 +153,8 @@ fn two_worlds_that_form_in_one_place_are_told_of_each_other() {
         let bed = Bed::new(MemoryMailbox::with_faults(seed), 3);
         let join = |rank, which| {
             let config = bed.config(rank, bed.twin(rank, which));
-            start(config, |seat: Result<RankExchange, Error>| {
-                seat.map(drop).unwrap_err()
+            start(config, |exchange: Result<RankExchange, Error>| {
+                exchange.map(drop).unwrap_err()
             })
         };
         // Rank 1 could belong to either; rank 2 never comes.
@@ -180,7 +180,7 @@ fn a_rank_that_gives_up_before_its_answer_comes_is_not_waited_for() {
             ..bed.clone()
         };
         bed.post.set_blind(&bed.process(1), true);
-        let gives_up = hasty.start(1, |seat| seat.map(drop).unwrap_err());
+        let gives_up = hasty.start(1, |exchange| exchange.map(drop).unwrap_err());
         gives_up.result();
         let started = Instant::now();
         running.into_iter().for_each(Running::result);
@@ -191,9 +191,9 @@ fn a_rank_that_gives_up_before_its_answer_comes_is_not_waited_for() {
     }
 }
 
-fn rank_1_is_gone(seat: Result<RankExchange, Error>) {
-    let error = match seat {
-        Ok(seat) => barrier(&seat).unwrap_err(),
+fn rank_1_is_gone(exchange: Result<RankExchange, Error>) {
+    let error = match exchange {
+        Ok(exchange) => barrier(&exchange).unwrap_err(),
         Err(error) => error,
     };
     let Error::PeerFailed { peer, failure, .. } = &error else {
@@ -218,12 +218,12 @@ fn what_rank_0_says_right_after_the_welcome_is_heard() {
     // It leaves its request, but sees nothing until rank 0 has welcomed it, failed and said goodbye.
     bed.post.set_blind(&process, true);
     let post = bed.post.clone();
-    let root = bed.start(0, move |seat| {
-        let seat = seat.unwrap();
+    let root = bed.start(0, move |exchange| {
+        let exchange = exchange.unwrap();
         wait_for_messages(&post, 2);
-        seat.leave(Some(Error::config("no such model")));
+        exchange.leave(Some(Error::config("no such model")));
     });
-    let member = bed.start(1, |seat| barrier(&seat.unwrap()).unwrap_err());
+    let member = bed.start(1, |exchange| barrier(&exchange.unwrap()).unwrap_err());
     wait_for_messages(&bed.post, 4);
     bed.post.set_blind(&process, false);
     root.result();
@@ -246,8 +246,8 @@ fn ranks_of_different_world_sizes_are_told() {
         join_timeout: Duration::from_secs(2),
         ..bed.clone()
     };
-    let root = limited.start(0, |seat| seat.map(drop).unwrap_err());
-    let member = other.start(1, |seat| seat.map(drop).unwrap_err());
+    let root = limited.start(0, |exchange| exchange.map(drop).unwrap_err());
+    let member = other.start(1, |exchange| exchange.map(drop).unwrap_err());
     let text = member.result().to_string();
     assert!(text.contains("belongs to a world of 3 ranks"), "{text}");
     let text = root.result().to_string();

@@ -20,14 +20,14 @@ fn call() -> Call {
     Call::new(Operation::AllGather, Site::named("here"))
 }
 
-fn barrier(seat: &RankExchange) -> Result<(), Error> {
-    seat.barrier(Site::named("here"))
+fn barrier(exchange: &RankExchange) -> Result<(), Error> {
+    exchange.barrier(Site::named("here"))
 }
 
 /// Ends a process: what it holds ends with it, without a word.
-fn die(bed: &Bed, process: &ProcessId, seat: RankExchange) {
+fn die(bed: &Bed, process: &ProcessId, exchange: RankExchange) {
     bed.post.kill(process);
-    mem::forget(seat);
+    mem::forget(exchange);
 }
 
 /// What a survivor is told: whether the call in which a rank vanished succeeded, and the error that came.
@@ -38,24 +38,24 @@ fn vanish(bed: &Bed, victim: u32, contributes: bool) -> (Vec<Told>, Duration) {
     let running: Vec<Running<Option<Told>>> = (0..bed.world_size.get())
         .map(|rank| {
             let bed_of_rank = bed.clone();
-            bed.start(rank, move |seat| {
-                let (bed, seat) = (bed_of_rank, seat.unwrap());
-                if let Err(error) = barrier(&seat) {
+            bed.start(rank, move |exchange| {
+                let (bed, exchange) = (bed_of_rank, exchange.unwrap());
+                if let Err(error) = barrier(&exchange) {
                     // Rank 0 may vanish while its last verdict is not seen yet.
                     assert_eq!(victim, 0, "{error}");
                     return Some((false, error));
                 }
                 if rank == victim {
-                    let ticket = seat.begin(call()).unwrap();
+                    let ticket = exchange.begin(call()).unwrap();
                     if contributes {
                         let part = Contribution::inline(vec![7]);
-                        seat.contribute(&ticket, Round::VERDICT, part).unwrap();
+                        exchange.contribute(&ticket, Round::VERDICT, part).unwrap();
                     }
-                    die(&bed, &bed.process(rank), seat);
+                    die(&bed, &bed.process(rank), exchange);
                     return None;
                 }
-                Some(match seat.exchange(call(), Bytes::from_static(&[7])) {
-                    Ok(_) => (true, barrier(&seat).unwrap_err()),
+                Some(match exchange.exchange(call(), Bytes::from_static(&[7])) {
+                    Ok(_) => (true, barrier(&exchange).unwrap_err()),
                     Err(error) => (false, error),
                 })
             })
@@ -134,14 +134,14 @@ fn ranks_that_vanish_one_after_the_other_do_not_keep_the_rest_waiting() {
     let running: Vec<_> = (0..4)
         .map(|rank| {
             let its = bed.clone();
-            bed.start(rank, move |seat| {
-                let seat = seat.unwrap();
-                barrier(&seat).unwrap();
+            bed.start(rank, move |exchange| {
+                let exchange = exchange.unwrap();
+                barrier(&exchange).unwrap();
                 if rank >= 2 {
-                    die(&its, &its.process(rank), seat);
+                    die(&its, &its.process(rank), exchange);
                     return None;
                 }
-                Some(barrier(&seat).unwrap_err())
+                Some(barrier(&exchange).unwrap_err())
             })
         })
         .collect();
@@ -160,10 +160,10 @@ fn all_learn_why_a_rank_could_not_leave_a_message() {
         let told: Vec<Error> = thread::scope(|scope| {
             let ranks: Vec<_> = world
                 .into_iter()
-                .map(|seat| {
+                .map(|exchange| {
                     scope.spawn(move || {
                         // A call that was decided before stands.
-                        let mut outcomes = (0..3).map(|_| barrier(&seat));
+                        let mut outcomes = (0..3).map(|_| barrier(&exchange));
                         outcomes.find_map(Result::err).unwrap()
                     })
                 })
@@ -185,19 +185,19 @@ fn the_last_message_is_left_although_it_fails_for_a_moment() {
     let bed = Bed::new(MemoryMailbox::new(), 2);
     let started = Instant::now();
     thread::scope(|scope| {
-        for seat in bed.world() {
+        for exchange in bed.world() {
             let (post, process) = (&bed.post, bed.process(1));
             scope.spawn(move || {
-                barrier(&seat).unwrap();
-                if seat.rank() == Rank::ZERO {
+                barrier(&exchange).unwrap();
+                if exchange.rank() == Rank::ZERO {
                     // What rank 1 says from now on: that it closes, and that it has read the goodbye.
                     post.refuse_sends(&process, 28, 1);
-                    barrier(&seat).unwrap();
+                    barrier(&exchange).unwrap();
                     post.refuse_sends(&process, 28, 3);
                 } else {
-                    barrier(&seat).unwrap();
+                    barrier(&exchange).unwrap();
                 }
-                seat.close(Site::named("end")).unwrap();
+                exchange.close(Site::named("end")).unwrap();
             });
         }
     });

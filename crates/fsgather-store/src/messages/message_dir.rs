@@ -209,7 +209,7 @@ impl MessageDir {
     /// Hands out the messages in a directory that were not before.
     fn receive_in(&self, path: &Path, listed: &mut Listed) -> Result<(), Error> {
         for name in self.list(path)? {
-            let Some((mut letter, is_for_us)) = self.incoming(&name) else {
+            let Some((mut message, is_for_us)) = self.incoming(&name) else {
                 continue;
             };
             if self.lock().read.contains(&name) {
@@ -223,7 +223,7 @@ impl MessageDir {
                     listing::refresh(&file);
                 }
                 match message_file::read_in(&self.directory, &file) {
-                    Ok(body) => letter.body = Some(body),
+                    Ok(body) => message.body = Some(body),
                     Err(Unread::NotOurs(_)) if self.is_shared() => continue,
                     Err(why) => {
                         self.not_readable(&name, &file, &why.to_string())?;
@@ -236,7 +236,7 @@ impl MessageDir {
             }
             self.lock().unreadable.remove(&name);
             listed.seen.insert(name);
-            listed.letters.push(letter);
+            listed.messages.push(message);
         }
         Ok(())
     }
@@ -263,7 +263,7 @@ impl MessageDir {
             }
         }
         self.lock().read = listed.seen;
-        Ok(listed.letters)
+        Ok(listed.messages)
     }
 
     /// Hands out messages that were left elsewhere, where it is time to look for them.
@@ -272,16 +272,16 @@ impl MessageDir {
         let found = self.detours.messages(is_for_us).into_iter();
         found
             .filter_map(|(name, body)| {
-                let (mut letter, is_to_be_read) = self.incoming(&name.to_string())?;
-                letter.body = is_to_be_read.then_some(body);
-                Some(letter)
+                let (mut message, is_to_be_read) = self.incoming(&name.to_string())?;
+                message.body = is_to_be_read.then_some(body);
+                Some(message)
             })
             .collect()
     }
 
     /// What the name of a message to this rank says, and whether it has to be opened.
     fn incoming(&self, name: &str) -> Option<(InboundMessage, bool)> {
-        let letter = |from, sender, number| InboundMessage {
+        let message = |from, sender, number| InboundMessage {
             from,
             sender,
             number,
@@ -296,9 +296,9 @@ impl MessageDir {
                     ..
                 },
                 Role::Coordinator,
-            ) => Some((letter(from, sender, number), true)),
+            ) => Some((message(from, sender, number), true)),
             (MarkerName::Bulletin { number, to, .. }, Role::Member { rank, .. }) => Some((
-                letter(Rank::ZERO, 0, number),
+                message(Rank::ZERO, 0, number),
                 to.is_none_or(|to| to == rank),
             )),
             _ => None,
@@ -390,7 +390,7 @@ impl MessageDir {
 #[derive(Default)]
 struct Listed {
     seen: BTreeSet<String>,
-    letters: Vec<InboundMessage>,
+    messages: Vec<InboundMessage>,
 }
 
 impl Mailbox for MessageDir {
@@ -429,7 +429,7 @@ impl Mailbox for MessageDir {
     fn receive(&self, newcomers: bool) -> Result<Vec<InboundMessage>, Error> {
         let around = self.receive_around();
         match self.receive_here(newcomers) {
-            Ok(letters) => Ok([letters, around].concat()),
+            Ok(messages) => Ok([messages, around].concat()),
             // What has come another way says why, perhaps; this will be told again.
             Err(_) if !around.is_empty() => Ok(around),
             Err(error) => {

@@ -18,13 +18,13 @@ pub(crate) fn size() -> usize {
     thread::available_parallelism().map_or(1, |cores| cores.get().min(MOST))
 }
 
-/// Does all jobs, with a member of the crew each, and hands over here what came of them, in the order of
+/// Does all jobs, with a member of the workers each, and hands over here what came of them, in the order of
 /// getting done. The first error is returned soon; jobs that nobody has begun by then stay undone.
 ///
-/// The caller's thread works as well, so that a crew of one, or a single job, needs no other, and so that
+/// The caller's thread works as well, so that a workers of one, or a single job, needs no other, and so that
 /// it does no harm if no thread can be started.
 pub(crate) fn share<Member, Job, Done, Failure>(
-    crew: &mut [Member],
+    workers: &mut [Member],
     jobs: impl ExactSizeIterator<Item = Job> + Send,
     work: impl Fn(&mut Member, Job) -> Result<Done, Failure> + Sync,
     mut done: impl FnMut(Done) -> Result<(), Failure>,
@@ -34,8 +34,8 @@ where
     Done: Send,
     Failure: Send,
 {
-    let useful = crew.len().min(jobs.len());
-    let Some((first, others)) = crew[..useful].split_first_mut() else {
+    let useful = workers.len().min(jobs.len());
+    let Some((first, others)) = workers[..useful].split_first_mut() else {
         return Ok(());
     };
     let queue = Mutex::new(jobs);
@@ -83,9 +83,9 @@ mod tests {
         for members in 1..5 {
             for jobs in 0..20_u32 {
                 let mut done = Vec::new();
-                let mut crew = vec![0; members];
+                let mut workers = vec![0; members];
                 share(
-                    &mut crew,
+                    &mut workers,
                     0..jobs,
                     |count, job| {
                         *count += 1;
@@ -99,7 +99,7 @@ mod tests {
                 .unwrap();
                 done.sort_unstable();
                 assert!(done.into_iter().eq(0..jobs));
-                assert_eq!(crew.iter().sum::<u32>(), jobs);
+                assert_eq!(workers.iter().sum::<u32>(), jobs);
             }
         }
     }
@@ -117,12 +117,12 @@ mod tests {
     #[test]
     fn the_first_error_ends_the_work_wherever_it_comes_from() {
         for members in 1..4 {
-            let mut crew = vec![(); members];
+            let mut workers = vec![(); members];
             let work = |(): &mut (), job| if job == 3 { Err(job) } else { Ok(job) };
-            assert_eq!(share(&mut crew, 0..1_000_000, work, |_| Ok(())), Err(3));
+            assert_eq!(share(&mut workers, 0..1_000_000, work, |_| Ok(())), Err(3));
             let refuse = |job| if job == 5 { Err(job) } else { Ok(()) };
             assert_eq!(
-                share(&mut crew, 0..1_000_000, |(), job| Ok(job), refuse),
+                share(&mut workers, 0..1_000_000, |(), job| Ok(job), refuse),
                 Err(5)
             );
         }

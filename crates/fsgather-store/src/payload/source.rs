@@ -50,7 +50,7 @@ pub(crate) struct Source {
     visibility: Duration,
     open: Option<Open>,
     /// One for each thread that reads.
-    crew: Vec<Unpacker>,
+    workers: Vec<Unpacker>,
 }
 
 /// An open payload file whose header, table and footer agree with the locator.
@@ -114,12 +114,12 @@ impl Source {
                 policy.visibility
             },
             open: None,
-            crew: Self::crew(locator),
+            workers: Self::workers(locator),
         })
     }
 
     /// Those who read the payload: several where there is something to decompress.
-    fn crew(locator: &Locator) -> Vec<Unpacker> {
+    fn workers(locator: &Locator) -> Vec<Unpacker> {
         let size = if locator.compression == Compression::NONE || locator.chunk_count < 2 {
             1
         } else {
@@ -300,7 +300,7 @@ impl Source {
 
     /// How many chunks to read together: `most`, or one where that gains nothing.
     pub(crate) fn window(&self, most: u64) -> u64 {
-        if self.crew.len() > 1 { most } else { 1 }
+        if self.workers.len() > 1 { most } else { 1 }
     }
 
     /// Reads the chunks from `first` on that fill `raw` exactly, and verifies them. After trouble with one of
@@ -311,7 +311,7 @@ impl Source {
         raw: &mut [u8],
         progress: &mut Progress<'_>,
     ) -> Result<(), Error> {
-        let mut crew = std::mem::take(&mut self.crew);
+        let mut workers = std::mem::take(&mut self.workers);
         let mut parts: Vec<Part<'_>> = (first..)
             .zip(raw.chunks_mut(CHUNK_LEN))
             .map(|(index, raw)| Part {
@@ -323,7 +323,7 @@ impl Source {
         let read = self.with_retries(progress, |source, open, progress| {
             let missing: Vec<_> = parts.iter_mut().filter(|part| !part.is_done).collect();
             parallel::share(
-                &mut crew,
+                &mut workers,
                 missing.into_iter(),
                 |unpacker, part| {
                     source.unpack(open, unpacker, part)?;
@@ -335,7 +335,7 @@ impl Source {
                 },
             )
         });
-        self.crew = crew;
+        self.workers = workers;
         read
     }
 

@@ -46,20 +46,24 @@ pub(super) fn run(make: &MakeWorld<'_>, ranks: u32) {
     }
 }
 
-/// A group of these ranks of `seat`, used for the `use_number`th time.
-fn group(seat: &RankExchange, members: &[u32], use_number: u64) -> RankExchange {
-    try_group(seat, members, use_number).unwrap()
+/// A group of these ranks of `exchange`, used for the `use_number`th time.
+fn group(exchange: &RankExchange, members: &[u32], use_number: u64) -> RankExchange {
+    try_group(exchange, members, use_number).unwrap()
 }
 
-fn try_group(seat: &RankExchange, members: &[u32], use_number: u64) -> Result<RankExchange, Error> {
+fn try_group(
+    exchange: &RankExchange,
+    members: &[u32],
+    use_number: u64,
+) -> Result<RankExchange, Error> {
     let ranks: Vec<Rank> = members.iter().copied().map(Rank::new).collect();
-    let peers = seat.peers();
+    let peers = exchange.peers();
     let in_world = ranks
         .iter()
         .filter_map(|rank| Some(peers.get(rank.index())?.rank));
     let in_world: Vec<Rank> = in_world.collect();
-    let channel = ChannelId::of_group(seat.channel(), &in_world, use_number);
-    seat.group(channel, &ranks)
+    let channel = ChannelId::of_group(exchange.channel(), &in_world, use_number);
+    exchange.group(channel, &ranks)
 }
 
 /// All ranks, and the same the other way round.
@@ -69,14 +73,14 @@ fn everybody(ranks: u32) -> (Vec<u32>, Vec<u32>) {
 
 fn a_group_has_its_own_numbers_in_its_own_order(make: &MakeWorld<'_>, ranks: u32) {
     let (_, backwards) = everybody(ranks);
-    on_all(make(ranks, PATIENT), |seat| {
-        let own = seat.rank();
-        let group = group(&seat, &backwards, 0);
-        assert_ne!(group.channel(), seat.channel());
+    on_all(make(ranks, PATIENT), |exchange| {
+        let own = exchange.rank();
+        let group = group(&exchange, &backwards, 0);
+        assert_ne!(group.channel(), exchange.channel());
         assert_eq!(group.rank().get(), ranks - 1 - own.get());
-        assert_eq!(group.world_size(), seat.world_size());
+        assert_eq!(group.world_size(), exchange.world_size());
         // Peers have the numbers by which errors name them.
-        let mut peers = seat.peers().to_vec();
+        let mut peers = exchange.peers().to_vec();
         peers.reverse();
         assert_eq!(group.peers(), peers);
         let table = group.exchange(all_gather("here"), body(own)).unwrap();
@@ -87,21 +91,22 @@ fn a_group_has_its_own_numbers_in_its_own_order(make: &MakeWorld<'_>, ranks: u32
         let table = group.exchange(call, body(own)).unwrap();
         assert_eq!(table.is_some(), own.get() == ranks - 1);
         // Calls are numbered for each channel.
-        let ticket = seat.begin(all_gather("first")).unwrap();
+        let ticket = exchange.begin(all_gather("first")).unwrap();
         assert_eq!(ticket.epoch, Epoch::FIRST);
-        seat.contribute(&ticket, Round::VERDICT, Contribution::default())
+        exchange
+            .contribute(&ticket, Round::VERDICT, Contribution::default())
             .unwrap();
-        seat.wait(&ticket, Round::VERDICT).unwrap();
+        exchange.wait(&ticket, Round::VERDICT).unwrap();
         group.close(site("end of the group")).unwrap();
-        seat.close(site("end")).unwrap();
+        exchange.close(site("end")).unwrap();
     });
 }
 
 fn groups_may_be_made_of_groups(make: &MakeWorld<'_>, ranks: u32) {
     let (_, backwards) = everybody(ranks);
-    on_all(make(ranks, PATIENT), |seat| {
-        let own = seat.rank();
-        let outer = group(&seat, &backwards, 0);
+    on_all(make(ranks, PATIENT), |exchange| {
+        let own = exchange.rank();
+        let outer = group(&exchange, &backwards, 0);
         // The even and the odd numbers of the outer group, each with the last one first.
         let parity = outer.rank().get() % 2;
         let members: Vec<u32> = (0..ranks).filter(|r| r % 2 == parity).rev().collect();
@@ -116,27 +121,29 @@ fn groups_may_be_made_of_groups(make: &MakeWorld<'_>, ranks: u32) {
         outer.barrier(site("both")).unwrap();
         drop(outer);
         inner.barrier(site("inner")).unwrap();
-        seat.close(site("end")).unwrap();
+        exchange.close(site("end")).unwrap();
     });
 }
 
 fn only_lists_of_different_members_are_groups(make: &MakeWorld<'_>, ranks: u32) {
-    on_all(make(ranks, PATIENT), |seat| {
-        let own = seat.rank().get();
+    on_all(make(ranks, PATIENT), |exchange| {
+        let own = exchange.rank().get();
         let others: Vec<u32> = (0..ranks).filter(|rank| *rank != own).collect();
         for list in [vec![], vec![own, own], vec![own, ranks], others] {
-            let error = try_group(&seat, &list, 0).map(drop).unwrap_err();
+            let error = try_group(&exchange, &list, 0).map(drop).unwrap_err();
             assert!(matches!(error, Error::Config { .. }), "{list:?}: {error}");
         }
-        let world = seat.group(ChannelId::WORLD, &[seat.rank()]).map(drop);
+        let world = exchange
+            .group(ChannelId::WORLD, &[exchange.rank()])
+            .map(drop);
         assert!(matches!(world, Err(Error::Config { .. })));
-        let alone = group(&seat, &[own], 0);
-        assert!(try_group(&seat, &[own], 0).is_err(), "it is in use");
+        let alone = group(&exchange, &[own], 0);
+        assert!(try_group(&exchange, &[own], 0).is_err(), "it is in use");
         alone.barrier(site("alone")).unwrap();
-        let again = group(&seat, &[own], 1);
+        let again = group(&exchange, &[own], 1);
         again.barrier(site("alone")).unwrap();
-        seat.barrier(site("nothing has failed")).unwrap();
-        seat.close(site("end")).unwrap();
+        exchange.barrier(site("nothing has failed")).unwrap();
+        exchange.close(site("end")).unwrap();
     });
 }
 
@@ -144,36 +151,36 @@ fn each_channel_fails_on_its_own(make: &MakeWorld<'_>, ranks: u32) {
     let (forwards, backwards) = everybody(ranks);
     let cause = Error::config("no room");
     let failing = Rank::new(ranks - 1);
-    on_all(make(ranks, PATIENT), |seat| {
-        let fails = |seat: &RankExchange, me: Rank| {
+    on_all(make(ranks, PATIENT), |exchange| {
+        let fails = |exchange: &RankExchange, me: Rank| {
             let error = if me == failing {
-                let ticket = seat.begin(all_gather("here")).unwrap();
-                seat.fail(&ticket, Phase::Publishing, cause.clone())
+                let ticket = exchange.begin(all_gather("here")).unwrap();
+                exchange.fail(&ticket, Phase::Publishing, cause.clone())
             } else {
-                seat.barrier(site("here")).unwrap_err()
+                exchange.barrier(site("here")).unwrap_err()
             };
             assert_eq!(error, cause);
             assert_eq!(
-                seat.barrier(site("after")).unwrap_err(),
+                exchange.barrier(site("after")).unwrap_err(),
                 cause.poisoned(),
                 "told once on each channel"
             );
         };
-        let me = seat.rank();
-        let one = group(&seat, &forwards, 0);
-        let other = group(&seat, &backwards, 10);
+        let me = exchange.rank();
+        let one = group(&exchange, &forwards, 0);
+        let other = group(&exchange, &backwards, 10);
         fails(&one, me);
         other.barrier(site("another group")).unwrap();
-        seat.barrier(site("the world")).unwrap();
-        fails(&seat, me);
+        exchange.barrier(site("the world")).unwrap();
+        fails(&exchange, me);
         other.barrier(site("a group of a failed world")).unwrap();
         // The survivors of a failure may make a new start.
-        let new = group(&seat, &forwards, 1);
+        let new = group(&exchange, &forwards, 1);
         new.barrier(site("a new group")).unwrap();
         assert!(new.close(site("end")).is_ok());
         assert!(other.close(site("end")).is_ok());
         assert!(one.close(site("end")).is_err());
-        assert!(seat.close(site("end")).is_err());
+        assert!(exchange.close(site("end")).is_err());
     });
 }
 
@@ -181,64 +188,68 @@ fn an_interrupted_world_takes_its_groups_along(make: &MakeWorld<'_>, ranks: u32)
     let (forwards, _) = everybody(ranks);
     let (one, all) = (Error::config("this one"), Error::config("everything"));
     let interrupting = Rank::new(ranks - 1);
-    on_all(make(ranks, PATIENT), |seat| {
-        let group_1 = group(&seat, &forwards, 0);
-        let group_2 = group(&seat, &forwards, 1);
-        let me = seat.rank();
+    on_all(make(ranks, PATIENT), |exchange| {
+        let group_1 = group(&exchange, &forwards, 0);
+        let group_2 = group(&exchange, &forwards, 1);
+        let me = exchange.rank();
         if me == interrupting {
             group_1.interrupt(one.clone());
         }
         assert_eq!(group_1.barrier(site("here")).unwrap_err(), one);
         group_2.barrier(site("not this one")).unwrap();
-        seat.barrier(site("and not the world")).unwrap();
+        exchange.barrier(site("and not the world")).unwrap();
         if me == interrupting {
-            seat.interrupt(all.clone());
+            exchange.interrupt(all.clone());
         }
-        assert_eq!(seat.barrier(site("here")).unwrap_err(), all);
+        assert_eq!(exchange.barrier(site("here")).unwrap_err(), all);
         assert_eq!(group_2.barrier(site("here")).unwrap_err(), all);
         // Groups that are made later as well, since there may be no end of them.
-        let group_3 = group(&seat, &forwards, 2);
+        let group_3 = group(&exchange, &forwards, 2);
         assert_eq!(group_3.barrier(site("here")).unwrap_err(), all);
     });
 }
 
 fn channels_may_be_used_at_the_same_time(make: &MakeWorld<'_>, ranks: u32) {
     let (forwards, backwards) = everybody(ranks);
-    on_all(make(ranks, PATIENT), |seat| {
-        let me = seat.rank();
-        let one = group(&seat, &forwards, 0);
-        let other = group(&seat, &backwards, 10);
-        let seat = Arc::new(seat);
-        let call = |seat: &RankExchange, calls: u8| {
+    on_all(make(ranks, PATIENT), |exchange| {
+        let me = exchange.rank();
+        let one = group(&exchange, &forwards, 0);
+        let other = group(&exchange, &backwards, 10);
+        let exchange = Arc::new(exchange);
+        let call = |exchange: &RankExchange, calls: u8| {
             for number in 0..calls {
                 let part = Bytes::from(vec![number]);
-                let table = seat.exchange(all_gather("here"), part).unwrap().unwrap();
+                let table = exchange
+                    .exchange(all_gather("here"), part)
+                    .unwrap()
+                    .unwrap();
                 assert!(table.bodies.iter().all(|body| body.as_ref() == [number]));
             }
         };
         // Each rank starts its threads in another order.
-        let mut seats: Vec<(&RankExchange, u8)> = vec![(&one, 10), (&other, 15), (&seat, 5)];
-        seats.rotate_left(me.index() % 3);
+        let mut exchanges: Vec<(&RankExchange, u8)> =
+            vec![(&one, 10), (&other, 15), (&exchange, 5)];
+        exchanges.rotate_left(me.index() % 3);
         thread::scope(|scope| {
-            for (seat, calls) in seats {
+            for (exchange, calls) in exchanges {
                 let call = &call;
-                scope.spawn(move || call(seat, calls));
+                scope.spawn(move || call(exchange, calls));
             }
         });
         one.close(site("end of one")).unwrap();
         other.close(site("end of the other")).unwrap();
-        seat.close(site("end")).unwrap();
+        exchange.close(site("end")).unwrap();
     });
 }
 
 fn who_drops_a_group_is_named_and_the_world_goes_on(make: &MakeWorld<'_>, ranks: u32) {
     let (_, backwards) = everybody(ranks);
     let leaver = Rank::ZERO;
-    on_all(make(ranks, PATIENT), |seat| {
-        let group = group(&seat, &backwards, 0);
+    on_all(make(ranks, PATIENT), |exchange| {
+        let group = group(&exchange, &backwards, 0);
         // It has done its part in this call, and leaves without waiting for it.
         let ticket = start(&group, all_gather("decided"), Contribution::default());
-        if seat.rank() == leaver {
+        if exchange.rank() == leaver {
             drop(group);
         } else {
             let verdict = group.wait(&ticket, Round::VERDICT).unwrap();
@@ -250,26 +261,26 @@ fn who_drops_a_group_is_named_and_the_world_goes_on(make: &MakeWorld<'_>, ranks:
             assert_eq!((peer.rank, failure), (leaver, &PeerFailure::Departed));
             assert_eq!(group.barrier(site("after")).unwrap_err(), error.poisoned());
         }
-        seat.barrier(site("the world")).unwrap();
-        seat.close(site("end")).unwrap();
+        exchange.barrier(site("the world")).unwrap();
+        exchange.close(site("end")).unwrap();
     });
 }
 
 fn a_rank_that_leaves_fails_only_its_groups(make: &MakeWorld<'_>, ranks: u32) {
     let leaver = ranks - 1;
     let cause = Error::config("it has to go");
-    on_all(make(ranks, PATIENT), |seat| {
+    on_all(make(ranks, PATIENT), |exchange| {
         let with: Vec<u32> = (0..ranks).rev().collect();
         let without: Vec<u32> = (0..leaver).rev().collect();
-        let with = group(&seat, &with, 0);
-        if seat.rank().get() == leaver {
-            seat.leave(Some(cause.clone()));
+        let with = group(&exchange, &with, 0);
+        if exchange.rank().get() == leaver {
+            exchange.leave(Some(cause.clone()));
             assert!(with.barrier(site("here")).is_err(), "its world is gone");
             return;
         }
-        let without = group(&seat, &without, 0);
-        for seat in [&with, &seat] {
-            let error = seat.barrier(site("here")).unwrap_err();
+        let without = group(&exchange, &without, 0);
+        for exchange in [&with, &exchange] {
+            let error = exchange.barrier(site("here")).unwrap_err();
             let Error::PeerFailed { peer, failure, .. } = &error else {
                 panic!("{error}");
             };
@@ -283,14 +294,14 @@ fn a_rank_that_leaves_fails_only_its_groups(make: &MakeWorld<'_>, ranks: u32) {
 
 fn a_group_needs_neither_rank_0_nor_the_others(make: &MakeWorld<'_>, ranks: u32) {
     let finished = AtomicU32::new(0);
-    on_all(make(ranks, PATIENT), |seat| {
-        let me = seat.rank();
+    on_all(make(ranks, PATIENT), |exchange| {
+        let me = exchange.rank();
         if me == Rank::ZERO {
             // It computes, and serves them all the same.
             until(|| finished.load(Ordering::SeqCst) == ranks - 1);
         } else {
             let members: Vec<u32> = (1..ranks).collect();
-            let group = group(&seat, &members, 0);
+            let group = group(&exchange, &members, 0);
             assert_eq!(group.rank().get(), me.get() - 1);
             let table = group.exchange(all_gather("here"), body(me)).unwrap();
             let expected: Vec<Bytes> = (1..ranks).map(Rank::new).map(body).collect();
@@ -298,21 +309,21 @@ fn a_group_needs_neither_rank_0_nor_the_others(make: &MakeWorld<'_>, ranks: u32)
             group.close(site("end of the group")).unwrap();
             finished.fetch_add(1, Ordering::SeqCst);
         }
-        seat.close(site("end")).unwrap();
+        exchange.close(site("end")).unwrap();
     });
 }
 
 fn calls_of_a_group_are_compared(make: &MakeWorld<'_>, ranks: u32) {
     let (_, backwards) = everybody(ranks);
-    let errors = on_all(make(ranks, PATIENT), |seat| {
-        let group = group(&seat, &backwards, 0);
-        let error = if seat.rank() == Rank::ZERO {
+    let errors = on_all(make(ranks, PATIENT), |exchange| {
+        let group = group(&exchange, &backwards, 0);
+        let error = if exchange.rank() == Rank::ZERO {
             group.barrier(site("eval.rs:7:1")).unwrap_err()
         } else {
             let call = all_gather("train.rs:9:2");
             group.exchange(call, Bytes::new()).unwrap_err()
         };
-        seat.barrier(site("the world goes on")).unwrap();
+        exchange.barrier(site("the world goes on")).unwrap();
         error
     });
     for error in &errors {
@@ -332,9 +343,9 @@ fn calls_of_a_group_are_compared(make: &MakeWorld<'_>, ranks: u32) {
 
 fn closing_a_group_while_others_call_is_told(make: &MakeWorld<'_>, ranks: u32) {
     let (forwards, _) = everybody(ranks);
-    on_all(make(ranks, PATIENT), |seat| {
-        let group = group(&seat, &forwards, 0);
-        let error = if seat.rank() == Rank::ZERO {
+    on_all(make(ranks, PATIENT), |exchange| {
+        let group = group(&exchange, &forwards, 0);
+        let error = if exchange.rank() == Rank::ZERO {
             group.close(site("end.rs:1:1")).unwrap_err()
         } else {
             group.barrier(site("loop.rs:2:2")).unwrap_err()
@@ -343,7 +354,7 @@ fn closing_a_group_while_others_call_is_told(make: &MakeWorld<'_>, ranks: u32) {
         assert!(matches!(error, Error::Desync { .. }), "{text}");
         assert!(text.contains("close at end.rs:1:1"), "{text}");
         assert!(text.contains("barrier at loop.rs:2:2"), "{text}");
-        seat.close(site("end")).unwrap();
+        exchange.close(site("end")).unwrap();
     });
 }
 
@@ -352,9 +363,9 @@ fn a_late_member_of_a_group_is_named_by_its_rank_in_the_world(make: &MakeWorld<'
     let late = Rank::new(ranks - 1);
     let (_, backwards) = everybody(ranks);
     let others_know = AtomicU32::new(0);
-    on_all(make(ranks, allowed(HASTY)), |seat| {
-        let group = group(&seat, &backwards, 0);
-        if seat.rank() == late {
+    on_all(make(ranks, allowed(HASTY)), |exchange| {
+        let group = group(&exchange, &backwards, 0);
+        if exchange.rank() == late {
             wait_for_failure(&group).expect_err("the time-out came");
             until(|| others_know.load(Ordering::SeqCst) == ranks - 1);
         } else {
@@ -375,44 +386,49 @@ fn a_late_member_of_a_group_is_named_by_its_rank_in_the_world(make: &MakeWorld<'
 fn closing_a_group_waits_until_all_has_been_read(make: &MakeWorld<'_>, ranks: u32) {
     let (_, backwards) = everybody(ranks);
     let read = AtomicU32::new(0);
-    on_all(make(ranks, PATIENT), |seat| {
-        let group = group(&seat, &backwards, 0);
-        let ticket = start(&group, all_gather("here"), payload(seat.rank()));
+    on_all(make(ranks, PATIENT), |exchange| {
+        let group = group(&exchange, &backwards, 0);
+        let ticket = start(&group, all_gather("here"), payload(exchange.rank()));
         group.wait(&ticket, Round::VERDICT).unwrap();
         thread::scope(|scope| {
             let reading = scope.spawn(|| {
                 // Long after all have come to close.
-                seat.barrier(site("all close")).unwrap();
-                seat.barrier(site("all have come")).unwrap();
+                exchange.barrier(site("all close")).unwrap();
+                exchange.barrier(site("all have come")).unwrap();
                 read.fetch_add(1, Ordering::SeqCst);
                 group.done(&ticket);
             });
             group.close(site("end of the group")).unwrap();
-            assert_eq!(read.load(Ordering::SeqCst), ranks, "rank {}", seat.rank());
+            assert_eq!(
+                read.load(Ordering::SeqCst),
+                ranks,
+                "rank {}",
+                exchange.rank()
+            );
             reading.join().unwrap();
         });
         assert!(group.barrier(site("after")).is_err(), "it is closed");
         assert!(group.close(site("again")).is_err(), "it is closed");
-        seat.barrier(site("the world")).unwrap();
-        seat.close(site("end")).unwrap();
+        exchange.barrier(site("the world")).unwrap();
+        exchange.close(site("end")).unwrap();
     });
 }
 
 fn groups_end_with_their_world(make: &MakeWorld<'_>, ranks: u32) {
     let (forwards, _) = everybody(ranks);
-    on_all(make(ranks, PATIENT), |seat| {
-        let group = group(&seat, &forwards, 0);
+    on_all(make(ranks, PATIENT), |exchange| {
+        let group = group(&exchange, &forwards, 0);
         group.barrier(site("here")).unwrap();
-        seat.close(site("end")).unwrap();
+        exchange.close(site("end")).unwrap();
         let error = group.barrier(site("after")).unwrap_err();
         assert!(error.to_string().contains("closed"), "{error}");
         assert!(try_group(&group, &forwards, 0).is_err());
-        assert!(try_group(&seat, &forwards, 1).is_err());
+        assert!(try_group(&exchange, &forwards, 1).is_err());
     });
-    on_all(make(ranks, PATIENT), |seat| {
-        let group = group(&seat, &forwards, 0);
+    on_all(make(ranks, PATIENT), |exchange| {
+        let group = group(&exchange, &forwards, 0);
         group.barrier(site("here")).unwrap();
-        drop(seat);
+        drop(exchange);
         let error = group.barrier(site("after")).unwrap_err();
         assert!(error.to_string().contains("closed"), "{error}");
     });
@@ -420,16 +436,16 @@ fn groups_end_with_their_world(make: &MakeWorld<'_>, ranks: u32) {
 
 fn groups_come_and_go(make: &MakeWorld<'_>, ranks: u32) {
     let (forwards, backwards) = everybody(ranks);
-    on_all(make(ranks, PATIENT), |seat| {
+    on_all(make(ranks, PATIENT), |exchange| {
         for use_number in 0..20 {
-            let one = group(&seat, &forwards, use_number);
-            let other = group(&seat, &backwards, use_number + 100);
+            let one = group(&exchange, &forwards, use_number);
+            let other = group(&exchange, &backwards, use_number + 100);
             one.barrier(site("one")).unwrap();
             if use_number % 3 == 0 {
                 other.close(site("the other")).unwrap();
             }
         }
-        seat.close(site("end")).unwrap();
+        exchange.close(site("end")).unwrap();
     });
 }
 
@@ -438,17 +454,17 @@ fn payloads_of_a_group_are_reclaimed(make: &MakeWorld<'_>, ranks: u32) {
     let reclaimed = Arc::default();
     // By channel, for who leaves before it has read.
     let hasty = Rank::new(ranks / 2);
-    on_all(make(ranks, PATIENT), |seat| {
-        record_reclaims(&seat, &reclaimed);
-        seat.barrier(site("sinks are set")).unwrap();
-        let group = group(&seat, &backwards, 0);
-        let ticket = start(&group, all_gather("here"), payload(seat.rank()));
+    on_all(make(ranks, PATIENT), |exchange| {
+        record_reclaims(&exchange, &reclaimed);
+        exchange.barrier(site("sinks are set")).unwrap();
+        let group = group(&exchange, &backwards, 0);
+        let ticket = start(&group, all_gather("here"), payload(exchange.rank()));
         group.wait(&ticket, Round::VERDICT).unwrap();
-        if seat.rank() != hasty {
+        if exchange.rank() != hasty {
             group.done(&ticket);
         }
         drop(group);
-        seat.close(site("end")).unwrap();
+        exchange.close(site("end")).unwrap();
     });
     let mut owners: BTreeMap<Rank, usize> = BTreeMap::new();
     let reclaimed: Vec<(Epoch, Rank)> = std::mem::take(&mut *Mutex::lock(&reclaimed).unwrap());

@@ -86,7 +86,7 @@ fn on_all<R: Send>(world: Vec<RankExchange>, act: impl Fn(RankExchange) -> R + S
         let act = &act;
         let ranks: Vec<_> = world
             .into_iter()
-            .map(|seat| scope.spawn(move || act(seat)))
+            .map(|exchange| scope.spawn(move || act(exchange)))
             .collect();
         ranks
             .into_iter()
@@ -97,14 +97,14 @@ fn on_all<R: Send>(world: Vec<RankExchange>, act: impl Fn(RankExchange) -> R + S
 
 fn a_barrier_holds_everybody_until_the_last_has_come(make: &MakeWorld<'_>, ranks: u32) {
     let arrived = Arc::new(Mutex::new(0));
-    on_all(make(ranks, PATIENT), |seat| {
+    on_all(make(ranks, PATIENT), |exchange| {
         for turn in 1..=20 {
             *arrived.lock().unwrap() += 1;
-            seat.barrier(site("here")).unwrap();
+            exchange.barrier(site("here")).unwrap();
             let seen = *arrived.lock().unwrap();
-            assert!(seen >= turn * ranks, "rank {} left early", seat.rank());
+            assert!(seen >= turn * ranks, "rank {} left early", exchange.rank());
         }
-        seat.close(site("end")).unwrap();
+        exchange.close(site("end")).unwrap();
     });
 }
 
@@ -113,33 +113,33 @@ fn a_time_out_may_be_as_long_as_durations_go(make: &MakeWorld<'_>, ranks: u32) {
     let years = Duration::from_hours(584_000_000_000 * 8_766);
     let clock = Duration::from_secs(i64::MAX.unsigned_abs());
     for timeout in [Duration::MAX, Duration::MAX / 2, clock, years] {
-        on_all(make(ranks, timeout), |seat| {
+        on_all(make(ranks, timeout), |exchange| {
             let call = Call {
                 timeout: Some(timeout),
                 ..all_gather("here")
             };
             for call in [all_gather("here"), call] {
-                let ticket = seat.begin(call).unwrap();
+                let ticket = exchange.begin(call).unwrap();
                 let part = Contribution::default();
-                seat.contribute(&ticket, Round::VERDICT, part).unwrap();
-                let verdict = seat.wait_for(&ticket, Round::VERDICT, Some(timeout));
+                exchange.contribute(&ticket, Round::VERDICT, part).unwrap();
+                let verdict = exchange.wait_for(&ticket, Round::VERDICT, Some(timeout));
                 assert!(verdict.unwrap().is_some());
             }
-            seat.close(site("end")).unwrap();
+            exchange.close(site("end")).unwrap();
         });
     }
 }
 
 fn a_text_of_any_length_reaches_all_ranks(make: &MakeWorld<'_>, ranks: u32) {
-    let errors = on_all(make(ranks, PATIENT), |seat| {
-        if seat.rank().get() + 1 == ranks {
-            let ticket = seat.begin(all_gather("here")).unwrap();
+    let errors = on_all(make(ranks, PATIENT), |exchange| {
+        if exchange.rank().get() + 1 == ranks {
+            let ticket = exchange.begin(all_gather("here")).unwrap();
             let cause = Error::config("x".repeat(9 << 20));
-            return seat.fail(&ticket, Phase::Publishing, cause);
+            return exchange.fail(&ticket, Phase::Publishing, cause);
         }
         // It may have failed before this rank begins.
-        let part = body(seat.rank());
-        seat.exchange(all_gather("here"), part).unwrap_err()
+        let part = body(exchange.rank());
+        exchange.exchange(all_gather("here"), part).unwrap_err()
     });
     for error in &errors {
         assert!(error.to_string().ends_with("(cut; 9.0 MiB in all)"));
@@ -148,56 +148,58 @@ fn a_text_of_any_length_reaches_all_ranks(make: &MakeWorld<'_>, ranks: u32) {
 }
 
 fn an_exchange_delivers_all_bodies_in_rank_order(make: &MakeWorld<'_>, ranks: u32) {
-    on_all(make(ranks, PATIENT), |seat| {
-        let table = seat
-            .exchange(all_gather("here"), body(seat.rank()))
+    on_all(make(ranks, PATIENT), |exchange| {
+        let table = exchange
+            .exchange(all_gather("here"), body(exchange.rank()))
             .unwrap();
-        let expected: Vec<Bytes> = seat.world_size().ranks().map(body).collect();
+        let expected: Vec<Bytes> = exchange.world_size().ranks().map(body).collect();
         assert_eq!(table.unwrap().bodies, expected);
-        seat.close(site("end")).unwrap();
+        exchange.close(site("end")).unwrap();
     });
 }
 
 fn a_gather_delivers_to_its_root_only(make: &MakeWorld<'_>, ranks: u32) {
     let root = Rank::new(ranks - 1);
-    on_all(make(ranks, PATIENT), |seat| {
+    on_all(make(ranks, PATIENT), |exchange| {
         let call = Call::new(Operation::Gather, site("here")).with_root(root);
-        let table = seat.exchange(call, body(seat.rank())).unwrap();
-        assert_eq!(table.is_some(), seat.rank() == root);
-        seat.close(site("end")).unwrap();
+        let table = exchange.exchange(call, body(exchange.rank())).unwrap();
+        assert_eq!(table.is_some(), exchange.rank() == root);
+        exchange.close(site("end")).unwrap();
     });
 }
 
 fn calls_are_numbered_in_order(make: &MakeWorld<'_>, ranks: u32) {
-    on_all(make(ranks, PATIENT), |seat| {
+    on_all(make(ranks, PATIENT), |exchange| {
         for number in 0..3 {
-            let ticket = seat.begin(all_gather("here")).unwrap();
+            let ticket = exchange.begin(all_gather("here")).unwrap();
             assert_eq!(ticket.epoch, Epoch::new(number));
             let nothing = Contribution::default();
-            seat.contribute(&ticket, Round::VERDICT, nothing).unwrap();
-            seat.wait(&ticket, Round::VERDICT).unwrap();
+            exchange
+                .contribute(&ticket, Round::VERDICT, nothing)
+                .unwrap();
+            exchange.wait(&ticket, Round::VERDICT).unwrap();
         }
-        seat.close(site("end")).unwrap();
+        exchange.close(site("end")).unwrap();
     });
 }
 
 fn further_rounds_belong_to_their_call(make: &MakeWorld<'_>, ranks: u32) {
-    on_all(make(ranks, PATIENT), |seat| {
-        let ticket = seat.begin(all_gather("here")).unwrap();
+    on_all(make(ranks, PATIENT), |exchange| {
+        let ticket = exchange.begin(all_gather("here")).unwrap();
         for round in 0..3 {
             let part = Contribution {
                 body: vec![u8::try_from(round).unwrap()].into(),
                 leaves: Leaves::Nothing,
-                further_rounds: seat.rank().get() + round,
+                further_rounds: exchange.rank().get() + round,
             };
             let round = Round::new(round);
-            seat.contribute(&ticket, round, part.clone()).unwrap();
-            let verdict = seat.wait(&ticket, round).unwrap();
+            exchange.contribute(&ticket, round, part.clone()).unwrap();
+            let verdict = exchange.wait(&ticket, round).unwrap();
             assert_eq!(verdict.further_rounds, ranks - 1 + round.get());
             let table = verdict.table.unwrap();
-            assert_eq!(table.bodies, vec![part.body; seat.world_size().count()]);
+            assert_eq!(table.bodies, vec![part.body; exchange.world_size().count()]);
         }
-        seat.close(site("end")).unwrap();
+        exchange.close(site("end")).unwrap();
     });
 }
 
@@ -205,17 +207,17 @@ fn payloads_are_reclaimed_once_everybody_has_read(make: &MakeWorld<'_>, ranks: u
     let read = Arc::new(Mutex::new(0));
     let (reclaimed, hear) = mpsc::channel();
     let hear = Mutex::new(hear);
-    on_all(make(ranks, PATIENT), |seat| {
-        let own = seat.rank();
+    on_all(make(ranks, PATIENT), |exchange| {
+        let own = exchange.rank();
         let readers = Arc::clone(&read);
         let reclaimed = reclaimed.clone();
-        seat.set_reclaim_sink(Arc::new(move |_, epoch, owner| {
+        exchange.set_reclaim_sink(Arc::new(move |_, epoch, owner| {
             assert_eq!(owner, own);
             let readers = *readers.lock().unwrap();
             let _ = reclaimed.send((epoch, owner, readers));
         }));
-        seat.barrier(site("sinks are set")).unwrap();
-        let ticket = seat.begin(all_gather("here")).unwrap();
+        exchange.barrier(site("sinks are set")).unwrap();
+        let ticket = exchange.begin(all_gather("here")).unwrap();
         // Only even ranks leave a payload.
         let part = Contribution {
             body: body(own),
@@ -226,13 +228,13 @@ fn payloads_are_reclaimed_once_everybody_has_read(make: &MakeWorld<'_>, ranks: u
             },
             further_rounds: 0,
         };
-        seat.contribute(&ticket, Round::VERDICT, part).unwrap();
-        let verdict = seat.wait(&ticket, Round::VERDICT).unwrap();
+        exchange.contribute(&ticket, Round::VERDICT, part).unwrap();
+        let verdict = exchange.wait(&ticket, Round::VERDICT).unwrap();
         let Table { acknowledge, .. } = verdict.table.unwrap();
         assert!(acknowledge);
         *read.lock().unwrap() += 1;
-        seat.done(&ticket);
-        seat.close(site("end")).unwrap();
+        exchange.done(&ticket);
+        exchange.close(site("end")).unwrap();
     });
     let mut owners: Vec<Rank> = hear
         .lock()
@@ -250,23 +252,25 @@ fn payloads_are_reclaimed_once_everybody_has_read(make: &MakeWorld<'_>, ranks: u
 }
 
 fn closing_together_succeeds_and_nothing_works_after(make: &MakeWorld<'_>, ranks: u32) {
-    on_all(make(ranks, PATIENT), |seat| {
-        seat.close(site("end")).unwrap();
-        assert!(seat.barrier(site("too late")).is_err());
+    on_all(make(ranks, PATIENT), |exchange| {
+        exchange.close(site("end")).unwrap();
+        assert!(exchange.barrier(site("too late")).is_err());
     });
 }
 
 fn a_failure_is_the_same_on_all_ranks_and_poisons(make: &MakeWorld<'_>, ranks: u32) {
     let failing = Rank::new(ranks / 2);
-    let errors = on_all(make(ranks, PATIENT), |seat| {
-        let error = if seat.rank() == failing {
-            let ticket = seat.begin(all_gather("here")).unwrap();
-            seat.fail(&ticket, Phase::Publishing, Error::config("no room"))
+    let errors = on_all(make(ranks, PATIENT), |exchange| {
+        let error = if exchange.rank() == failing {
+            let ticket = exchange.begin(all_gather("here")).unwrap();
+            exchange.fail(&ticket, Phase::Publishing, Error::config("no room"))
         } else {
             // Wherever in the call the failure is met, it is the same.
-            seat.exchange(all_gather("here"), Bytes::new()).unwrap_err()
+            exchange
+                .exchange(all_gather("here"), Bytes::new())
+                .unwrap_err()
         };
-        let next = seat.barrier(site("after")).unwrap_err();
+        let next = exchange.barrier(site("after")).unwrap_err();
         assert_eq!(next, error.poisoned());
         error
     });
@@ -275,22 +279,22 @@ fn a_failure_is_the_same_on_all_ranks_and_poisons(make: &MakeWorld<'_>, ranks: u
 
 fn an_interrupt_ends_everything(make: &MakeWorld<'_>, ranks: u32) {
     let cause = Error::config("ended by a test");
-    let errors = on_all(make(ranks, PATIENT), |seat| {
-        if seat.rank().get() == ranks - 1 {
-            seat.interrupt(cause.clone());
+    let errors = on_all(make(ranks, PATIENT), |exchange| {
+        if exchange.rank().get() == ranks - 1 {
+            exchange.interrupt(cause.clone());
         }
-        seat.barrier(site("here")).unwrap_err()
+        exchange.barrier(site("here")).unwrap_err()
     });
     assert_eq!(errors, vec![cause.clone(); ranks as usize]);
 }
 
 fn different_calls_are_told_with_both_sites(make: &MakeWorld<'_>, ranks: u32) {
-    let errors = on_all(make(ranks, PATIENT), |seat| {
-        if seat.rank() == Rank::new(1) {
-            seat.barrier(site("eval.rs:7:1")).unwrap_err()
+    let errors = on_all(make(ranks, PATIENT), |exchange| {
+        if exchange.rank() == Rank::new(1) {
+            exchange.barrier(site("eval.rs:7:1")).unwrap_err()
         } else {
             let call = all_gather("train.rs:9:2");
-            seat.exchange(call, Bytes::new()).unwrap_err()
+            exchange.exchange(call, Bytes::new()).unwrap_err()
         }
     });
     for error in &errors {
@@ -303,10 +307,10 @@ fn different_calls_are_told_with_both_sites(make: &MakeWorld<'_>, ranks: u32) {
 }
 
 fn different_roots_are_told(make: &MakeWorld<'_>, ranks: u32) {
-    let errors = on_all(make(ranks, PATIENT), |seat| {
-        let root = Rank::new(u32::from(seat.rank() == Rank::ZERO));
+    let errors = on_all(make(ranks, PATIENT), |exchange| {
+        let root = Rank::new(u32::from(exchange.rank() == Rank::ZERO));
         let call = Call::new(Operation::Gather, site("here")).with_root(root);
-        seat.exchange(call, Bytes::new()).unwrap_err()
+        exchange.exchange(call, Bytes::new()).unwrap_err()
     });
     for error in &errors {
         assert!(matches!(error, Error::Desync { .. }), "{error}");
@@ -317,13 +321,13 @@ fn different_roots_are_told(make: &MakeWorld<'_>, ranks: u32) {
 fn a_late_rank_is_named_by_all_others(make: &MakeWorld<'_>, ranks: u32) {
     let late = Rank::new(ranks - 1);
     let started = Instant::now();
-    let errors = on_all(make(ranks, allowed(HASTY)), |seat| {
-        if seat.rank() == late {
+    let errors = on_all(make(ranks, allowed(HASTY)), |exchange| {
+        if exchange.rank() == late {
             // Comes when the others have given up: it is told what they were told.
-            let ticket = wait_for_failure(&seat);
+            let ticket = wait_for_failure(&exchange);
             return ticket.expect_err("the time-out came");
         }
-        seat.barrier(site("here")).unwrap_err()
+        exchange.barrier(site("here")).unwrap_err()
     });
     assert!(started.elapsed() >= HASTY);
     for error in &errors {
@@ -337,11 +341,11 @@ fn a_late_rank_is_named_by_all_others(make: &MakeWorld<'_>, ranks: u32) {
 }
 
 /// Calls nothing until the world has failed.
-fn wait_for_failure(seat: &RankExchange) -> Result<(), Error> {
-    let ticket = seat.begin(Call::new(Operation::Barrier, site("here")))?;
+fn wait_for_failure(exchange: &RankExchange) -> Result<(), Error> {
+    let ticket = exchange.begin(Call::new(Operation::Barrier, site("here")))?;
     let deadline = Instant::now() + PATIENT;
     loop {
-        seat.progress(&ticket, Phase::Computing, 0)?;
+        exchange.progress(&ticket, Phase::Computing, 0)?;
         if Instant::now() > deadline {
             return Ok(());
         }
@@ -353,30 +357,30 @@ fn progress_postpones_the_time_out(make: &MakeWorld<'_>, ranks: u32) {
     // Members report once a second at most, so the time-out must be longer than that.
     let timeout = Duration::from_millis(1500);
     let slow = Rank::new(ranks - 1);
-    on_all(make(ranks, timeout), |seat| {
-        let ticket = seat.begin(all_gather("here")).unwrap();
-        if seat.rank() == slow {
+    on_all(make(ranks, timeout), |exchange| {
+        let ticket = exchange.begin(all_gather("here")).unwrap();
+        if exchange.rank() == slow {
             let until = Instant::now() + 2 * timeout;
             while Instant::now() < until {
-                seat.progress(&ticket, Phase::Publishing, 1).unwrap();
+                exchange.progress(&ticket, Phase::Publishing, 1).unwrap();
                 thread::yield_now();
             }
         }
         let part = Contribution::default();
-        seat.contribute(&ticket, Round::VERDICT, part).unwrap();
-        seat.wait(&ticket, Round::VERDICT).unwrap();
-        seat.close(site("end")).unwrap();
+        exchange.contribute(&ticket, Round::VERDICT, part).unwrap();
+        exchange.wait(&ticket, Round::VERDICT).unwrap();
+        exchange.close(site("end")).unwrap();
     });
 }
 
 fn a_rank_that_left_is_named(make: &MakeWorld<'_>, ranks: u32) {
     let leaver = Rank::new(ranks - 1);
-    let errors = on_all(make(ranks, PATIENT), |seat| {
-        if seat.rank() == leaver {
-            seat.leave(None);
+    let errors = on_all(make(ranks, PATIENT), |exchange| {
+        if exchange.rank() == leaver {
+            exchange.leave(None);
             return None;
         }
-        Some(seat.barrier(site("here")).unwrap_err())
+        Some(exchange.barrier(site("here")).unwrap_err())
     });
     for error in errors.into_iter().flatten() {
         let Error::PeerFailed { peer, failure, .. } = &error else {
@@ -389,17 +393,17 @@ fn a_rank_that_left_is_named(make: &MakeWorld<'_>, ranks: u32) {
 fn who_leaves_stays_until_others_have_read(make: &MakeWorld<'_>, ranks: u32) {
     let late = Rank::new(ranks - 1);
     let has_read = AtomicBool::new(false);
-    on_all(make(ranks, PATIENT), |seat| {
+    on_all(make(ranks, PATIENT), |exchange| {
         let part = Contribution {
             leaves: Leaves::WithOwner,
             ..Contribution::default()
         };
-        let ticket = pending::start(&seat, all_gather("here"), part);
-        let verdict = seat.wait(&ticket, Round::VERDICT).unwrap();
+        let ticket = pending::start(&exchange, all_gather("here"), part);
+        let verdict = exchange.wait(&ticket, Round::VERDICT).unwrap();
         assert!(verdict.table.is_some_and(|table| table.acknowledge));
-        if seat.rank() == late {
+        if exchange.rank() == late {
             // Fails because the others have left, and does not disturb what was decided before.
-            let left = seat.barrier(site("later")).unwrap_err();
+            let left = exchange.barrier(site("later")).unwrap_err();
             assert!(matches!(
                 left,
                 Error::PeerFailed {
@@ -408,21 +412,21 @@ fn who_leaves_stays_until_others_have_read(make: &MakeWorld<'_>, ranks: u32) {
                 }
             ));
             has_read.store(true, Ordering::SeqCst);
-            seat.done(&ticket);
+            exchange.done(&ticket);
         } else {
-            seat.done(&ticket);
-            seat.leave(None);
-            assert!(has_read.load(Ordering::SeqCst), "rank {}", seat.rank());
+            exchange.done(&ticket);
+            exchange.leave(None);
+            assert!(has_read.load(Ordering::SeqCst), "rank {}", exchange.rank());
         }
     });
 }
 
 fn closing_while_others_call_is_told(make: &MakeWorld<'_>, ranks: u32) {
-    let errors = on_all(make(ranks, PATIENT), |seat| {
-        if seat.rank() == Rank::ZERO {
-            seat.close(site("end.rs:1:1")).unwrap_err()
+    let errors = on_all(make(ranks, PATIENT), |exchange| {
+        if exchange.rank() == Rank::ZERO {
+            exchange.close(site("end.rs:1:1")).unwrap_err()
         } else {
-            seat.barrier(site("loop.rs:2:2")).unwrap_err()
+            exchange.barrier(site("loop.rs:2:2")).unwrap_err()
         }
     });
     for error in errors {
@@ -436,17 +440,17 @@ fn closing_while_others_call_is_told(make: &MakeWorld<'_>, ranks: u32) {
 fn a_failure_after_the_verdict_reaches_others_at_their_next_call(make: &MakeWorld<'_>, ranks: u32) {
     let reader = Rank::new(ranks - 1);
     let cause = Error::config("the file is gone");
-    on_all(make(ranks, PATIENT), |seat| {
-        let ticket = seat.begin(all_gather("here")).unwrap();
+    on_all(make(ranks, PATIENT), |exchange| {
+        let ticket = exchange.begin(all_gather("here")).unwrap();
         let part = Contribution::default();
-        seat.contribute(&ticket, Round::VERDICT, part).unwrap();
-        let verdict = seat.wait(&ticket, Round::VERDICT).unwrap();
+        exchange.contribute(&ticket, Round::VERDICT, part).unwrap();
+        let verdict = exchange.wait(&ticket, Round::VERDICT).unwrap();
         assert!(verdict.table.is_some(), "the verdict stands");
-        if seat.rank() == reader {
-            let error = seat.fail(&ticket, Phase::Reading, cause.clone());
+        if exchange.rank() == reader {
+            let error = exchange.fail(&ticket, Phase::Reading, cause.clone());
             assert_eq!(error, cause);
         } else {
-            assert_eq!(seat.barrier(site("next")).unwrap_err(), cause);
+            assert_eq!(exchange.barrier(site("next")).unwrap_err(), cause);
         }
     });
 }

@@ -46,62 +46,70 @@ pub(super) fn until(mut it_is_so: impl FnMut() -> bool) {
 }
 
 /// Starts a call and hands in a part of it.
-pub(super) fn start(seat: &RankExchange, call: Call, part: Contribution) -> Ticket {
-    let ticket = seat.begin(call).unwrap();
-    seat.contribute(&ticket, Round::VERDICT, part).unwrap();
+pub(super) fn start(exchange: &RankExchange, call: Call, part: Contribution) -> Ticket {
+    let ticket = exchange.begin(call).unwrap();
+    exchange.contribute(&ticket, Round::VERDICT, part).unwrap();
     ticket
 }
 
 fn several_calls_may_be_pending(make: &MakeWorld<'_>, ranks: u32) {
-    on_all(make(ranks, PATIENT), |seat| {
+    on_all(make(ranks, PATIENT), |exchange| {
         let tickets: Vec<_> = (0_u8..6)
             .map(|number| {
                 let part = Contribution::inline(vec![number]);
-                (start(&seat, all_gather("here"), part), number)
+                (start(&exchange, all_gather("here"), part), number)
             })
             .collect();
         // The last one first, then the first, and so on.
         let mut order: Vec<_> = tickets.iter().collect();
         order.sort_by_key(|(_, number)| number.wrapping_add(1) * 5 % 7);
         for (ticket, number) in order {
-            let table = seat.wait(ticket, Round::VERDICT).unwrap().table.unwrap();
+            let table = exchange
+                .wait(ticket, Round::VERDICT)
+                .unwrap()
+                .table
+                .unwrap();
             assert!(table.bodies.iter().all(|body| body.as_ref() == [*number]));
         }
-        seat.close(site("end")).unwrap();
+        exchange.close(site("end")).unwrap();
     });
 }
 
 fn several_threads_may_wait_at_once(make: &MakeWorld<'_>, ranks: u32) {
-    on_all(make(ranks, PATIENT), |seat| {
+    on_all(make(ranks, PATIENT), |exchange| {
         for _ in 0..3 {
             let tickets: Vec<_> = (0_u8..4)
                 .map(|number| {
                     let part = Contribution::inline(vec![number]);
-                    (start(&seat, all_gather("here"), part), number)
+                    (start(&exchange, all_gather("here"), part), number)
                 })
                 .collect();
             thread::scope(|scope| {
                 for (ticket, number) in &tickets {
-                    let seat = &seat;
+                    let exchange = &exchange;
                     scope.spawn(move || {
-                        let table = seat.wait(ticket, Round::VERDICT).unwrap().table.unwrap();
+                        let table = exchange
+                            .wait(ticket, Round::VERDICT)
+                            .unwrap()
+                            .table
+                            .unwrap();
                         assert!(table.bodies.iter().all(|body| body.as_ref() == [*number]));
                     });
                 }
             });
         }
-        seat.close(site("end")).unwrap();
+        exchange.close(site("end")).unwrap();
     });
 }
 
 fn whoever_only_looks_gets_the_verdict(make: &MakeWorld<'_>, ranks: u32) {
-    on_all(make(ranks, PATIENT), |seat| {
+    on_all(make(ranks, PATIENT), |exchange| {
         for _ in 0..5 {
-            let ticket = start(&seat, all_gather("here"), Contribution::default());
-            let look = || seat.wait_for(&ticket, Round::VERDICT, Some(Duration::ZERO));
+            let ticket = start(&exchange, all_gather("here"), Contribution::default());
+            let look = || exchange.wait_for(&ticket, Round::VERDICT, Some(Duration::ZERO));
             until(|| look().unwrap().is_some());
         }
-        seat.close(site("end")).unwrap();
+        exchange.close(site("end")).unwrap();
     });
 }
 
@@ -109,14 +117,18 @@ fn a_limit_that_passes_changes_nothing(make: &MakeWorld<'_>, ranks: u32) {
     const LIMIT: Duration = Duration::from_millis(30);
     let late = Rank::new(ranks - 1);
     let looked = AtomicU32::new(0);
-    on_all(make(ranks, PATIENT), |seat| {
+    on_all(make(ranks, PATIENT), |exchange| {
         let call = all_gather("here");
-        let ticket = if seat.rank() == late {
+        let ticket = if exchange.rank() == late {
             until(|| looked.load(Ordering::SeqCst) == ranks - 1);
-            start(&seat, call, Contribution::default())
+            start(&exchange, call, Contribution::default())
         } else {
-            let ticket = start(&seat, call, Contribution::default());
-            let look = |limit| seat.wait_for(&ticket, Round::VERDICT, Some(limit)).unwrap();
+            let ticket = start(&exchange, call, Contribution::default());
+            let look = |limit| {
+                exchange
+                    .wait_for(&ticket, Round::VERDICT, Some(limit))
+                    .unwrap()
+            };
             assert_eq!(look(Duration::ZERO), None);
             let since = Instant::now();
             assert_eq!(look(LIMIT), None);
@@ -124,16 +136,20 @@ fn a_limit_that_passes_changes_nothing(make: &MakeWorld<'_>, ranks: u32) {
             looked.fetch_add(1, Ordering::SeqCst);
             ticket
         };
-        let table = seat.wait(&ticket, Round::VERDICT).unwrap().table.unwrap();
+        let table = exchange
+            .wait(&ticket, Round::VERDICT)
+            .unwrap()
+            .table
+            .unwrap();
         assert_eq!(table.bodies.len(), ranks as usize);
-        seat.close(site("end")).unwrap();
+        exchange.close(site("end")).unwrap();
     });
 }
 
 /// Notes what is reclaimed from here on: epoch and owner.
-pub(super) fn record_reclaims(seat: &RankExchange, reclaimed: &Arc<Mutex<Vec<(Epoch, Rank)>>>) {
+pub(super) fn record_reclaims(exchange: &RankExchange, reclaimed: &Arc<Mutex<Vec<(Epoch, Rank)>>>) {
     let reclaimed = Arc::clone(reclaimed);
-    seat.set_reclaim_sink(Arc::new(move |_, epoch, owner| {
+    exchange.set_reclaim_sink(Arc::new(move |_, epoch, owner| {
         reclaimed.lock().unwrap().push((epoch, owner));
     }));
 }
@@ -149,31 +165,35 @@ pub(super) fn payload(rank: Rank) -> Contribution {
 fn an_abandoned_call_counts_for_the_others(make: &MakeWorld<'_>, ranks: u32) {
     let careless = Rank::new(ranks - 1);
     let reclaimed = Arc::default();
-    on_all(make(ranks, PATIENT), |seat| {
-        record_reclaims(&seat, &reclaimed);
-        let own = seat.rank();
+    on_all(make(ranks, PATIENT), |exchange| {
+        record_reclaims(&exchange, &reclaimed);
+        let own = exchange.rank();
         // One is dropped before its verdict can be there, the other when it is.
-        let early = start(&seat, all_gather("early"), payload(own));
+        let early = start(&exchange, all_gather("early"), payload(own));
         if own == careless {
-            seat.abandon(&early);
+            exchange.abandon(&early);
         }
-        let late = start(&seat, all_gather("late"), payload(own));
-        seat.barrier(site("all are decided")).unwrap();
+        let late = start(&exchange, all_gather("late"), payload(own));
+        exchange.barrier(site("all are decided")).unwrap();
         if own == careless {
-            seat.abandon(&late);
+            exchange.abandon(&late);
             // Once is enough.
-            seat.abandon(&late);
+            exchange.abandon(&late);
         } else {
             for ticket in [early, late] {
-                let table = seat.wait(&ticket, Round::VERDICT).unwrap().table.unwrap();
-                let expected: Vec<Bytes> = seat.world_size().ranks().map(body).collect();
+                let table = exchange
+                    .wait(&ticket, Round::VERDICT)
+                    .unwrap()
+                    .table
+                    .unwrap();
+                let expected: Vec<Bytes> = exchange.world_size().ranks().map(body).collect();
                 assert_eq!(table.bodies, expected);
                 assert!(table.acknowledge);
-                seat.done(&ticket);
+                exchange.done(&ticket);
             }
         }
-        seat.barrier(site("later calls go on")).unwrap();
-        seat.close(site("end")).unwrap();
+        exchange.barrier(site("later calls go on")).unwrap();
+        exchange.close(site("end")).unwrap();
     });
     let mut reclaimed = std::mem::take(&mut *reclaimed.lock().unwrap());
     reclaimed.sort();
@@ -185,8 +205,8 @@ fn an_abandoned_call_counts_for_the_others(make: &MakeWorld<'_>, ranks: u32) {
 
 fn an_abandoned_call_goes_on_in_further_rounds(make: &MakeWorld<'_>, ranks: u32) {
     let careless = Rank::new(ranks - 1);
-    on_all(make(ranks, PATIENT), |seat| {
-        let own = seat.rank();
+    on_all(make(ranks, PATIENT), |exchange| {
+        let own = exchange.rank();
         let part = |further_rounds| Contribution {
             body: body(own),
             leaves: Leaves::Nothing,
@@ -194,49 +214,49 @@ fn an_abandoned_call_goes_on_in_further_rounds(make: &MakeWorld<'_>, ranks: u32)
         };
         if own == careless {
             // Before its verdict, and between two rounds.
-            let first = start(&seat, all_gather("here"), part(0));
-            seat.abandon(&first);
-            let second = start(&seat, all_gather("there"), part(0));
-            seat.wait(&second, Round::VERDICT).unwrap();
-            seat.abandon(&second);
+            let first = start(&exchange, all_gather("here"), part(0));
+            exchange.abandon(&first);
+            let second = start(&exchange, all_gather("there"), part(0));
+            exchange.wait(&second, Round::VERDICT).unwrap();
+            exchange.abandon(&second);
         } else {
             for text in ["here", "there"] {
-                let ticket = start(&seat, all_gather(text), part(2));
-                let verdict = seat.wait(&ticket, Round::VERDICT).unwrap();
+                let ticket = start(&exchange, all_gather(text), part(2));
+                let verdict = exchange.wait(&ticket, Round::VERDICT).unwrap();
                 assert_eq!(verdict.further_rounds, 2);
                 for round in (1..=2).map(Round::new) {
-                    seat.contribute(&ticket, round, part(0)).unwrap();
-                    let verdict = seat.wait(&ticket, round).unwrap();
+                    exchange.contribute(&ticket, round, part(0)).unwrap();
+                    let verdict = exchange.wait(&ticket, round).unwrap();
                     let bodies = verdict.table.unwrap().bodies;
                     assert_eq!(bodies.last().unwrap(), &Bytes::new());
                     assert_eq!(bodies[own.index()], body(own));
                 }
             }
         }
-        seat.barrier(site("after")).unwrap();
-        seat.close(site("end")).unwrap();
+        exchange.barrier(site("after")).unwrap();
+        exchange.close(site("end")).unwrap();
     });
 }
 
 fn abandoning_what_others_still_need_fails_the_call(make: &MakeWorld<'_>, ranks: u32) {
     let careless = Rank::new(ranks - 1);
-    on_all(make(ranks, PATIENT), |seat| {
+    on_all(make(ranks, PATIENT), |exchange| {
         let part = Contribution {
             further_rounds: 1,
             ..Contribution::default()
         };
-        let error = if seat.rank() == careless {
-            let ticket = start(&seat, all_gather("here"), part);
-            seat.abandon(&ticket);
-            seat.barrier(site("after")).unwrap_err()
+        let error = if exchange.rank() == careless {
+            let ticket = start(&exchange, all_gather("here"), part);
+            exchange.abandon(&ticket);
+            exchange.barrier(site("after")).unwrap_err()
         } else {
             // Wherever in the call the failure is met.
             let call = || {
-                let ticket = seat.begin(all_gather("here"))?;
-                seat.contribute(&ticket, Round::VERDICT, part.clone())?;
-                seat.wait(&ticket, Round::VERDICT)?;
-                seat.contribute(&ticket, Round::new(1), Contribution::default())?;
-                seat.wait(&ticket, Round::new(1))
+                let ticket = exchange.begin(all_gather("here"))?;
+                exchange.contribute(&ticket, Round::VERDICT, part.clone())?;
+                exchange.wait(&ticket, Round::VERDICT)?;
+                exchange.contribute(&ticket, Round::new(1), Contribution::default())?;
+                exchange.wait(&ticket, Round::new(1))
             };
             call().unwrap_err()
         };
@@ -252,19 +272,19 @@ fn a_failure_of_an_abandoned_call_is_kept(make: &MakeWorld<'_>, ranks: u32) {
     let failing = Rank::new(ranks - 1);
     let cause = Error::config("no room");
     let abandoned = AtomicU32::new(0);
-    on_all(make(ranks, PATIENT), |seat| {
-        if seat.rank() == failing {
-            let ticket = seat.begin(all_gather("here")).unwrap();
+    on_all(make(ranks, PATIENT), |exchange| {
+        if exchange.rank() == failing {
+            let ticket = exchange.begin(all_gather("here")).unwrap();
             until(|| abandoned.load(Ordering::SeqCst) == ranks - 1);
-            let error = seat.fail(&ticket, Phase::Publishing, cause.clone());
+            let error = exchange.fail(&ticket, Phase::Publishing, cause.clone());
             assert_eq!(error, cause);
         } else {
-            let ticket = start(&seat, all_gather("here"), Contribution::default());
-            seat.abandon(&ticket);
+            let ticket = start(&exchange, all_gather("here"), Contribution::default());
+            exchange.abandon(&ticket);
             abandoned.fetch_add(1, Ordering::SeqCst);
-            assert_eq!(seat.barrier(site("next")).unwrap_err(), cause);
+            assert_eq!(exchange.barrier(site("next")).unwrap_err(), cause);
         }
-        let again = seat.barrier(site("and again")).unwrap_err();
+        let again = exchange.barrier(site("and again")).unwrap_err();
         assert_eq!(again, cause.poisoned());
     });
 }
@@ -272,56 +292,61 @@ fn a_failure_of_an_abandoned_call_is_kept(make: &MakeWorld<'_>, ranks: u32) {
 fn a_failure_ends_all_pending_calls(make: &MakeWorld<'_>, ranks: u32) {
     let failing = Rank::new(ranks - 1);
     let cause = Error::config("no room");
-    on_all(make(ranks, PATIENT), |seat| {
+    on_all(make(ranks, PATIENT), |exchange| {
         let nothing = Contribution::default;
-        let decided = start(&seat, all_gather("decided"), nothing());
-        seat.wait(&decided, Round::VERDICT).unwrap();
-        if seat.rank() == failing {
-            let ticket = seat.begin(all_gather("pending")).unwrap();
-            assert_eq!(seat.fail(&ticket, Phase::Publishing, cause.clone()), cause);
+        let decided = start(&exchange, all_gather("decided"), nothing());
+        exchange.wait(&decided, Round::VERDICT).unwrap();
+        if exchange.rank() == failing {
+            let ticket = exchange.begin(all_gather("pending")).unwrap();
+            assert_eq!(
+                exchange.fail(&ticket, Phase::Publishing, cause.clone()),
+                cause
+            );
             return;
         }
         // Those that are started after the failure are told of it at once.
         let tickets: Vec<_> = (0..3)
             .map_while(|_| {
-                let ticket = seat.begin(all_gather("pending")).ok()?;
-                seat.contribute(&ticket, Round::VERDICT, nothing()).ok()?;
+                let ticket = exchange.begin(all_gather("pending")).ok()?;
+                exchange
+                    .contribute(&ticket, Round::VERDICT, nothing())
+                    .ok()?;
                 Some(ticket)
             })
             .collect();
         for ticket in tickets {
-            let error = seat.wait(&ticket, Round::VERDICT).unwrap_err();
+            let error = exchange.wait(&ticket, Round::VERDICT).unwrap_err();
             assert_eq!(error, cause);
         }
         assert_eq!(
-            seat.barrier(site("after")).unwrap_err().root_cause(),
+            exchange.barrier(site("after")).unwrap_err().root_cause(),
             &cause
         );
     });
 }
 
 fn pending_calls_in_another_order_are_told(make: &MakeWorld<'_>, ranks: u32) {
-    let errors = on_all(make(ranks, PATIENT), |seat| {
+    let errors = on_all(make(ranks, PATIENT), |exchange| {
         let mut calls = [
             all_gather("first.rs:1:1"),
             Call::new(Operation::Barrier, site("second.rs:2:2")),
         ];
-        if seat.rank().get() == ranks - 1 {
+        if exchange.rank().get() == ranks - 1 {
             calls.reverse();
         }
         let mut error = None;
         let tickets: Vec<_> = calls
             .into_iter()
             .filter_map(|call| {
-                let handed_in = seat.begin(call).and_then(|ticket| {
-                    seat.contribute(&ticket, Round::VERDICT, Contribution::default())?;
+                let handed_in = exchange.begin(call).and_then(|ticket| {
+                    exchange.contribute(&ticket, Round::VERDICT, Contribution::default())?;
                     Ok(ticket)
                 });
                 handed_in.map_err(|failure| error = Some(failure)).ok()
             })
             .collect();
         for ticket in &tickets {
-            error = Some(seat.wait(ticket, Round::VERDICT).unwrap_err());
+            error = Some(exchange.wait(ticket, Round::VERDICT).unwrap_err());
         }
         error.unwrap().root_cause().clone()
     });
@@ -336,16 +361,16 @@ fn pending_calls_in_another_order_are_told(make: &MakeWorld<'_>, ranks: u32) {
 
 fn a_late_rank_fails_only_what_it_is_late_for(make: &MakeWorld<'_>, ranks: u32) {
     let late = Rank::new(ranks - 1);
-    on_all(make(ranks, allowed(HASTY)), |seat| {
-        let first = start(&seat, all_gather("first"), Contribution::default());
-        if seat.rank() == late {
-            seat.wait(&first, Round::VERDICT).unwrap();
-            let error = super::wait_for_failure(&seat).expect_err("the time-out came");
+    on_all(make(ranks, allowed(HASTY)), |exchange| {
+        let first = start(&exchange, all_gather("first"), Contribution::default());
+        if exchange.rank() == late {
+            exchange.wait(&first, Round::VERDICT).unwrap();
+            let error = super::wait_for_failure(&exchange).expect_err("the time-out came");
             assert!(matches!(error, Error::Timeout { .. }), "{error}");
             return;
         }
-        let second = start(&seat, all_gather("second"), Contribution::default());
-        let error = seat.wait(&second, Round::VERDICT).unwrap_err();
+        let second = start(&exchange, all_gather("second"), Contribution::default());
+        let error = exchange.wait(&second, Round::VERDICT).unwrap_err();
         let Error::Timeout {
             during, missing, ..
         } = &error
@@ -355,7 +380,7 @@ fn a_late_rank_fails_only_what_it_is_late_for(make: &MakeWorld<'_>, ranks: u32) 
         assert_eq!(during, "all_gather #2 at second");
         assert_eq!(missing.iter().map(|m| m.rank).collect::<Vec<_>>(), [late]);
         // What was decided before stays good.
-        let verdict = seat.wait(&first, Round::VERDICT).unwrap();
+        let verdict = exchange.wait(&first, Round::VERDICT).unwrap();
         assert!(verdict.table.is_some());
     });
 }
@@ -363,20 +388,20 @@ fn a_late_rank_fails_only_what_it_is_late_for(make: &MakeWorld<'_>, ranks: u32) 
 fn a_payload_for_one_reader_is_reclaimed_by_its_owner(make: &MakeWorld<'_>, ranks: u32) {
     let root = Rank::new(ranks / 2);
     let reclaimed = Arc::default();
-    on_all(make(ranks, PATIENT), |seat| {
-        record_reclaims(&seat, &reclaimed);
+    on_all(make(ranks, PATIENT), |exchange| {
+        record_reclaims(&exchange, &reclaimed);
         let call = Call::new(Operation::Gather, site("here")).with_root(root);
-        let ticket = start(&seat, call, payload(seat.rank()));
-        let verdict = seat.wait(&ticket, Round::VERDICT).unwrap();
-        seat.barrier(site("nobody has read yet")).unwrap();
+        let ticket = start(&exchange, call, payload(exchange.rank()));
+        let verdict = exchange.wait(&ticket, Round::VERDICT).unwrap();
+        exchange.barrier(site("nobody has read yet")).unwrap();
         assert_eq!(*reclaimed.lock().unwrap(), []);
-        seat.barrier(site("all have looked")).unwrap();
+        exchange.barrier(site("all have looked")).unwrap();
         if let Some(table) = verdict.table {
-            assert_eq!(seat.rank(), root);
+            assert_eq!(exchange.rank(), root);
             assert!(table.acknowledge);
-            seat.done(&ticket);
+            exchange.done(&ticket);
         }
-        seat.close(site("end")).unwrap();
+        exchange.close(site("end")).unwrap();
     });
     let mut owners: Vec<Rank> = reclaimed.lock().unwrap().iter().map(|(_, o)| *o).collect();
     owners.sort();

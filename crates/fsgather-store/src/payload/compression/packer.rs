@@ -17,7 +17,7 @@ const WINDOW: usize = 4;
 #[derive(Default)]
 pub(crate) struct Packer {
     /// One for each thread; empty if nothing is compressed.
-    crew: Vec<Box<dyn Compressor>>,
+    workers: Vec<Box<dyn Compressor>>,
     /// Where the chunks of a window are compressed to.
     rooms: [Vec<u8>; WINDOW],
     /// How many windows in a row it was in vain to compress, as far as that was tried.
@@ -38,21 +38,21 @@ pub(crate) struct Stored<'a> {
 impl Packer {
     /// One that compresses as the setting says.
     pub(crate) fn new(setting: CompressionSetting) -> Result<Self, Error> {
-        let mut crew: Vec<_> = compressor(setting)?.into_iter().collect();
-        if !crew.is_empty() {
+        let mut workers: Vec<_> = compressor(setting)?.into_iter().collect();
+        if !workers.is_empty() {
             for _ in 1..parallel::size() {
-                crew.extend(compressor(setting)?);
+                workers.extend(compressor(setting)?);
             }
         }
         Ok(Self {
-            crew,
+            workers,
             ..Self::default()
         })
     }
 
     /// How many bytes are best packed at a time; whole chunks, and never more than can be.
     pub(crate) fn window(&self) -> usize {
-        if self.crew.is_empty() {
+        if self.workers.is_empty() {
             CHUNK_LEN
         } else {
             WINDOW * CHUNK_LEN
@@ -61,7 +61,7 @@ impl Packer {
 
     /// Cuts at most a window into chunks and compresses those that get shorter by it.
     pub(crate) fn pack<'a>(&'a mut self, raw: &'a [u8]) -> Vec<Stored<'a>> {
-        let is_compressing = !self.crew.is_empty();
+        let is_compressing = !self.workers.is_empty();
         if !is_compressing || self.to_pass > 0 {
             self.to_pass = self.to_pass.saturating_sub(1);
             let as_it_is = |bytes| Stored {
@@ -80,7 +80,7 @@ impl Packer {
             })
             .collect();
         let Ok(()) = parallel::share::<_, _, _, Infallible>(
-            &mut self.crew,
+            &mut self.workers,
             parts.iter_mut(),
             |compressor, part| {
                 part.pack(compressor.as_mut());
@@ -160,7 +160,7 @@ mod tests {
         let tried = Arc::new(AtomicUsize::new(0));
         let zeros = || Box::new(Zeros(Arc::clone(&tried))) as Box<dyn Compressor>;
         let packer = Packer {
-            crew: vec![zeros(), zeros()],
+            workers: vec![zeros(), zeros()],
             ..Packer::default()
         };
         (packer, tried)
