@@ -324,6 +324,10 @@ pub(crate) fn in_rendezvous<R>(
                     tracing::debug!("{error}");
                 }
             }
+            // What the client remembers of the way there, which it looks up anew the next time.
+            (Err(error), _) if error.kind() == io::ErrorKind::StaleNetworkFileHandle => {
+                tracing::debug!(path = %rendezvous.display(), %error, "trying again");
+            }
             (done, _) => return done,
         }
     }
@@ -334,7 +338,28 @@ pub(crate) fn in_rendezvous<R>(
 mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
+    use rustix::io::Errno;
+
     use super::*;
+
+    #[test]
+    fn a_stale_handle_is_tried_again_and_another_error_is_not() {
+        let place = tempfile::tempdir().unwrap();
+        let failing = |errno: Errno| {
+            let tries = std::cell::Cell::new(0);
+            let done = in_rendezvous(place.path(), || {
+                tries.set(tries.get() + 1);
+                if tries.get() < 3 {
+                    Err(errno.into())
+                } else {
+                    Ok(())
+                }
+            });
+            (done.is_ok(), tries.get())
+        };
+        assert_eq!(failing(Errno::STALE), (true, 3));
+        assert_eq!(failing(Errno::IO), (false, 1));
+    }
 
     #[test]
     fn a_rendezvous_directory_that_is_removed_all_the_time_is_made_again() {
