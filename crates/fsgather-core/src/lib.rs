@@ -36,6 +36,7 @@ mod lock;
 mod mailbox;
 mod received;
 mod rendezvous_backend;
+mod room;
 mod start;
 
 mod exchange;
@@ -65,6 +66,7 @@ pub use peer::{Missing, Peer, ProcessId};
 pub use rank::{Rank, WorldSize};
 pub use received::{DEEPEST_VALUE, Unreadable, read_message, read_value};
 pub use rendezvous_backend::RendezvousBackend;
+pub use room::room_for;
 pub use start::{Kinship, Start, Starter};
 pub use text::{bytes_text, duration_text, plain_text, rank_ranges, typed_duration_text};
 pub use warning::{FIRST_WARNING, warning_after};

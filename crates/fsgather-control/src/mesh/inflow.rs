@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use fsgather_core::{Activity, Error, Phase, Rank, StorageCause};
+use fsgather_core::{Activity, Error, Phase, Rank, StorageCause, room_for};
 
 use super::{
     CallId, PIECE, TransferStep,
@@ -63,11 +63,8 @@ impl Incoming {
 
 /// Memory for a whole payload, which is not touched before bytes arrive.
 pub(super) fn room(core: &Core, origin: StreamOrigin) -> Result<Vec<u8>, Error> {
-    let mut bytes = Vec::new();
-    let len = usize::try_from(origin.len).ok();
-    let reserved = len.is_some_and(|len| bytes.try_reserve_exact(len).is_ok());
-    if reserved {
-        return Ok(bytes);
+    if let Some(room) = room_for(origin.len) {
+        return Ok(room);
     }
     let what = format!("the payload of rank {}", origin.rank);
     let cause = StorageCause::described(format!("no memory for {} bytes", origin.len));

@@ -103,7 +103,10 @@ impl DerefMut for WritableMapping {
 /// Memory for `len` bytes of which none is taken up before it is written to. It holds zeros.
 pub(crate) fn room(len: u64) -> io::Result<MmapMut> {
     let len = usize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
-    MmapMut::map_anon(len)
+    let room = MmapMut::map_anon(len)?;
+    // A kernel without huge pages: then they are small.
+    let _ = room.advise(Advice::HugePage);
+    Ok(room)
 }
 
 impl Deref for Mapping {

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use fsgather_core::{Error, Progress, StorageCause, bytes_text, duration_text};
+use fsgather_core::{Error, Progress, StorageCause, bytes_text, duration_text, room_for};
 use rustix::io::Errno;
 
 use crate::{
@@ -404,11 +404,7 @@ impl Source {
 
     /// Memory for `len` bytes, or an error that says so.
     fn allocate(&self, len: u64) -> Result<Vec<u8>, Trouble> {
-        let mut bytes = Vec::new();
-        match usize::try_from(len) {
-            Ok(size) if bytes.try_reserve_exact(size).is_ok() => Ok(bytes),
-            _ => Err(Trouble::Fatal(self.no_memory(len))),
-        }
+        room_for(len).ok_or_else(|| Trouble::Fatal(self.no_memory(len)))
     }
 
     fn no_memory(&self, len: u64) -> Error {

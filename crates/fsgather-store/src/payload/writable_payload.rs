@@ -6,6 +6,7 @@ use std::{
 };
 
 use bytes::BytesMut;
+use fsgather_core::room_for;
 use memmap2::MmapMut;
 
 use crate::payload::{
@@ -52,8 +53,7 @@ impl WritablePayload {
     /// A copy of these bytes; `None` where there is not enough memory for one.
     pub(crate) fn copy_of(bytes: &[u8]) -> Option<Self> {
         let memory = if bytes.len() < CHUNK_LEN {
-            let mut copy = Vec::new();
-            copy.try_reserve_exact(bytes.len()).ok()?;
+            let mut copy = room_for(bytes.len() as u64)?;
             copy.extend_from_slice(bytes);
             WritableMemory::Held(BytesMut::from(bytes::Bytes::from(copy)))
         } else {

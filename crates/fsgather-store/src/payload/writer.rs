@@ -11,7 +11,7 @@ use std::{
     path::PathBuf,
 };
 
-use fsgather_core::{ChannelId, Epoch, Error, Rank, StorageCause, bytes_text};
+use fsgather_core::{ChannelId, Epoch, Error, Rank, StorageCause, bytes_text, room_for};
 use rustix::io::Errno;
 
 use crate::{
@@ -249,9 +249,7 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
     ///
     /// So a payload for which a file system has no room can go another way, wherever its bytes have come from.
     pub fn take_back(self) -> Option<Vec<u8>> {
-        let mut taken = Vec::new();
-        let len = usize::try_from(self.written()).ok()?;
-        taken.try_reserve_exact(len).ok()?;
+        let mut taken = room_for(self.written())?;
         let (entries, _) = self.table.as_chunks::<ENTRY_LEN>();
         if !entries.is_empty() {
             let file = file::open(&self.staged.path).ok()?;
@@ -276,7 +274,7 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
             }
         }
         taken.extend_from_slice(&self.buffer);
-        (taken.len() == len).then_some(taken)
+        (taken.len() as u64 == self.written()).then_some(taken)
     }
 
     /// The steps of [`publish`](Self::publish), with a gate after each.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use fsgather_core::{Contribution, Error, Progress, bytes_text};
+use fsgather_core::{Contribution, Error, Progress, bytes_text, room_for};
 use fsgather_store::{Encoding, FileCalls, Locator, PayloadId, PayloadWriter};
 
 use crate::{
@@ -481,17 +481,13 @@ fn joined(guard: &CallGuard, pieces: &[Bytes], len: u64) -> Result<Bytes, Error>
     if let (Some(only), None) = (filled.next(), filled.next()) {
         return Ok(only.clone());
     }
-    let mut bytes = Vec::new();
-    match usize::try_from(len) {
-        Ok(size) if bytes.try_reserve_exact(size).is_ok() => {}
-        _ => {
-            return Err(guard.raised(format!(
-                "there is not enough memory to join a payload of {}, which goes from memory to memory; a \
-                 shared directory takes it in pieces",
-                bytes_text(len)
-            )));
-        }
-    }
+    let Some(mut bytes) = room_for(len) else {
+        return Err(guard.raised(format!(
+            "there is not enough memory to join a payload of {}, which goes from memory to memory; a shared \
+             directory takes it in pieces",
+            bytes_text(len)
+        )));
+    };
     for piece in pieces {
         bytes.extend_from_slice(piece);
     }
