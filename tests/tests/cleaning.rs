@@ -16,7 +16,9 @@ use std::{
 use common::{
     STORAGE, Stage, World, assert_nothing_left,
     build::{cleaning_program, command_line_tool},
-    everybody, left_in, place,
+    everybody, left_in,
+    leftovers::copy_of,
+    place,
 };
 use fsgather_testkit::process;
 use rustix::process::Signal;
@@ -508,14 +510,8 @@ fn many_leftovers(directory: &Path, count: u32) -> u32 {
     let [gather] = &gather_dirs(directory)[..] else {
         return 0;
     };
-    let rendezvous = gather.parent().expect("a directory");
     for number in 1..count {
-        let copy = rendezvous.join(format!("gather-20261121t033336z-{number:08x}"));
-        fs::create_dir(&copy).expect("a copy");
-        for name in ["payloads", "staging"] {
-            fs::create_dir(copy.join(name)).expect("a copy");
-        }
-        fs::copy(gather.join("owner"), copy.join("owner")).expect("a copy");
+        copy_of(gather, number);
     }
     count
 }

@@ -14,7 +14,9 @@ use std::{
     process::{Command, Stdio},
 };
 
-use common::{Stage, World, build::command_line_tool, everybody, left_in, place};
+use common::{
+    Stage, World, build::command_line_tool, everybody, left_in, leftovers::copy_of, place,
+};
 use fsgather_testkit::process;
 use serde_json::Value;
 
@@ -83,15 +85,8 @@ fn crashed(directory: &Path, count: u32) -> Vec<PathBuf> {
     let mut gathers = left_in(directory);
     gathers.retain(|path| path.join("owner").exists());
     assert_eq!(gathers.len(), 1);
-    let rendezvous = gathers[0].parent().expect("a directory").to_owned();
     for number in 1..count {
-        let copy = rendezvous.join(format!("gather-20261121t033336z-{number:08x}"));
-        fs::create_dir(&copy).expect("a copy");
-        for name in ["payloads", "staging"] {
-            fs::create_dir(copy.join(name)).expect("a copy");
-        }
-        fs::copy(gathers[0].join("owner"), copy.join("owner")).expect("a copy");
-        gathers.push(copy);
+        gathers.push(copy_of(&gathers[0], number));
     }
     gathers
 }

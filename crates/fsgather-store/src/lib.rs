@@ -85,8 +85,9 @@ mod rendezvous;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 
-pub use directory::gather_dir::{GatherDir, GatherFacts, read_owner};
+pub use directory::gather_dir::{GatherDir, GatherFacts};
 pub use directory::owner::{OwnerRecord, OwnerRecordError, draw_id};
+pub use directory::owner_file::read_owner;
 pub use directory::probe::{Planted, ProbeNonce, cannot_be_shared, probers};
 pub use directory::rendezvous_directory::{
     ANY_MODE, check_writable, check_writing, has_rendezvous, make_rendezvous,

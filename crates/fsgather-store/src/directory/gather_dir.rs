@@ -14,13 +14,14 @@ use uuid::Uuid;
 
 use crate::{
     directory::{
-        owner::{self, OwnerRecord},
+        owner::OwnerRecord,
+        owner_file::read_owner,
         rendezvous_directory::{self, ANY_MODE},
     },
     layout::{self, GatherEntry, RendezvousEntry},
     os::{
         directory::{self, OwnUid},
-        file::{self, NotRead},
+        file,
         filesystem::{Class, FileSystem},
         listing::{self, Identity},
         remove,
@@ -527,37 +528,6 @@ impl GatherDir {
         self.own = OwnUid(uid);
         self
     }
-}
-
-/// Reads the owner record of the gather directory at `path`, which must belong to `own`.
-///
-/// # Errors
-///
-/// As [`GatherDir::owner`].
-pub fn read_owner(path: &Path, own: OwnUid) -> Result<OwnerRecord, Error> {
-    let path = path.join(layout::OWNER);
-    let bytes = file::read_small(&path, &[own.0], owner::MAX_RECORD_LEN).map_err(|why| {
-        let cause = match why {
-            NotRead::Failed(error) => StorageCause::from(&error),
-            why => {
-                StorageCause::described(format!("it is not a small file of uid {}: {why}", own.0))
-            }
-        };
-        Error::storage("read", &path, cause)
-    })?;
-    OwnerRecord::from_text(&bytes).map_err(|error| match error {
-        owner::OwnerRecordError::Version(theirs) => Error::Incompatible {
-            what: format!("the owner record {}", path.display()),
-            ours: "1".into(),
-            theirs,
-        },
-        other => Error::Corrupt {
-            path: path.clone(),
-            reason: other.to_string(),
-            writer: None,
-            reader: None,
-        },
-    })
 }
 
 /// Whether an error says that something is not there, which may be a cache telling old news.

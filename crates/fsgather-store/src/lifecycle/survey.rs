@@ -12,7 +12,9 @@ use fsgather_core::{Error, GatherId, ProcessId, StorageCause, WorldSize, lock};
 use rustix::fs::{CWD, FileType};
 
 use crate::{
-    directory::{gather_dir::is_not_seen, owner::OwnerRecord, rendezvous_directory},
+    directory::{
+        gather_dir::is_not_seen, owner::OwnerRecord, owner_file::read_owner, rendezvous_directory,
+    },
     layout::{self, RendezvousEntry},
     lifecycle::{
         contents::Contents,
@@ -389,7 +391,7 @@ impl Surveyor {
         if let Some(failure) = failure {
             return (None, OwnerEvidence::Closed(failure));
         }
-        let record = match crate::directory::gather_dir::read_owner(path, OwnUid(uid)) {
+        let record = match read_owner(path, OwnUid(uid)) {
             Ok(record) => record,
             Err(Error::Storage { cause, .. })
                 if cause

@@ -124,6 +124,20 @@ fn ranks_that_run_keep_what_their_dead_owner_has_left() {
 }
 
 #[test]
+fn a_record_that_is_about_another_directory_says_nothing_of_this_one() {
+    let place = tempfile::tempdir().unwrap();
+    let live = made_by(place.path(), 1, this_process().unwrap());
+    let dead = made_by(place.path(), 2, ended());
+    let owner = |directory: &GatherDir| directory.path().join(layout::OWNER);
+    std::fs::copy(owner(&dead), owner(&live)).unwrap();
+    let seen = surveyor().survey(place.path()).unwrap().gathers;
+    let states = seen.iter().map(|gather| gather.judgement.state);
+    let expected = [GatherState::Unknown, GatherState::Stale];
+    assert_eq!(states.collect::<Vec<_>>(), expected);
+    assert!(!seen[0].is_removable(), "{:?}", seen[0].judgement);
+}
+
+#[test]
 fn what_a_group_has_left_goes_when_its_own_ranks_have_ended() {
     let place = tempfile::tempdir().unwrap();
     left_with_a_payload(place.path(), vec![ended(), ended()]);
