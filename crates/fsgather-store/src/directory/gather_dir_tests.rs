@@ -190,12 +190,15 @@ fn removal_leaves_nothing_that_is_ours() {
 fn removal_spares_what_is_not_ours_and_says_so() {
     let (place, own) = rendezvous();
     let made = GatherDir::create(place.path(), 0o700, &record(1), own).unwrap();
-    let stranger = made.payloads().join("thesis.tex");
+    let stranger = made.payloads().join("thesis\x1b[2J.tex");
     std::fs::write(&stranger, b"precious").unwrap();
     let removal = made.remove();
     assert!(!removal.is_complete());
     let text = removal.to_string();
-    assert!(text.contains("thesis.tex is not ours"), "{text}");
+    assert!(
+        text.contains(r#""thesis\u{1b}[2J.tex" is not ours"#),
+        "{text}"
+    );
     assert_eq!(std::fs::read(&stranger).unwrap(), b"precious");
     assert_eq!(
         made.owner().unwrap(),

@@ -213,7 +213,7 @@ impl Remover<'_> {
                 Err(Left::Below) => return false,
                 Err(Left::Rest) => return self.leave(path, "it was left to others".into()),
                 Err(Left::Stranger(stranger)) => {
-                    return self.leave(path, format!("{stranger} is not ours"));
+                    return self.leave(path, format!("{stranger:?} is not ours"));
                 }
                 Ok(()) => {}
             }

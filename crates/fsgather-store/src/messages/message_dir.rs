@@ -524,8 +524,12 @@ impl Mailbox for MessageDir {
             let MarkerName::Beat { from, number, .. } = MarkerName::parse(name)? else {
                 return None;
             };
-            // One that is being replaced may be gone already, but it was there.
-            let body = message_file::read_in(&self.directory, &path.join(name)).unwrap_or_default();
+            let body = match message_file::read_in(&self.directory, &path.join(name)) {
+                Ok(body) => body,
+                Err(Unread::NotOurs(_)) => return None,
+                // One that is being replaced may be gone already, but it was there.
+                Err(Unread::NotYet(_)) => Vec::new(),
+            };
             Some(Beat { from, number, body })
         });
         Ok(beats.collect())

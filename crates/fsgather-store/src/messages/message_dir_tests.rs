@@ -162,7 +162,17 @@ fn where_a_group_may_make_names_those_of_others_are_neither_counted_nor_an_error
     root.send(1, None, b"a name of the group").unwrap();
     root.send(2, Some(Rank::new(7)), b"one that is not opened")
         .unwrap();
+    root.beat(b"all well").unwrap();
+    // A link is nobody's message, whoever has made it.
+    let name = MarkerName::Bulletin {
+        number: 3,
+        to: None,
+        nonce: 1,
+    };
+    let link = root.outbox().join(name.to_string());
+    std::os::unix::fs::symlink("/etc/hostname", link).unwrap();
     assert!(member.receive(false).unwrap().is_empty());
+    assert!(member.beats(host(0).host_label()).unwrap().is_empty());
     assert!(
         member.lock().unreadable.is_empty(),
         "it would end the job in the end"

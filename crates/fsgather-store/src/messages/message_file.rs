@@ -41,9 +41,15 @@ pub(crate) fn place(id: GatherId, name: &str) -> String {
 pub(crate) fn read(path: &Path, own: OwnUid, place: &str) -> Result<Vec<u8>, Unread> {
     let bytes = file::read_small(path, &[own.0], sealed::MAX_LEN).map_err(|why| match why {
         NotRead::NoFile | NotRead::Foreign(_) => Unread::NotOurs(own),
+        // What another user may read alone cannot even be opened.
+        NotRead::Failed(_) if is_of_another(path, own) => Unread::NotOurs(own),
         why => Unread::NotYet(why.to_string()),
     })?;
     sealed::unseal(bytes, place).map_err(|error| Unread::NotYet(error.to_string()))
+}
+
+fn is_of_another(path: &Path, own: OwnUid) -> bool {
+    listing::examine_path(path).is_ok_and(|found| found.uid != own.0)
 }
 
 fn place_in(directory: &GatherDir, path: &Path) -> String {

@@ -65,7 +65,8 @@ impl ReservedSpace {
             remove::unlink(&reserve)?;
             return file::write_new(path, directory.file_mode(), contents, synced);
         }
-        file::write_over(&reserve, contents, synced)
+        let uid = directory.own().0;
+        file::write_over(&reserve, uid, contents, synced)
             .and_then(|()| reveal::rename(&reserve, path))
             .inspect_err(|_| remove::or_leave(&reserve))
     }

@@ -122,7 +122,7 @@ pub(crate) enum NotRead {
     /// The system refused.
     #[error("{0}")]
     Failed(#[from] io::Error),
-    /// It is a directory, pipe or device.
+    /// It is a link, directory, pipe, socket or device.
     #[error("it is not a file")]
     NoFile,
     /// It belongs to another user.
@@ -138,7 +138,7 @@ pub(crate) enum NotRead {
 /// Whoever may write beside it may put a pipe, a device, a link or a huge file there: nothing of another user is read, and
 /// nothing can keep this process.
 pub(crate) fn read_small(path: &Path, owners: &[u32], bound: u64) -> Result<Vec<u8>, NotRead> {
-    let file = open(path)?;
+    let file = open(path).map_err(not_opened)?;
     let opened = examine(&file)?;
     if !opened.is_regular {
         return Err(NotRead::NoFile);
@@ -150,6 +150,14 @@ pub(crate) fn read_small(path: &Path, owners: &[u32], bound: u64) -> Result<Vec<
         return Err(NotRead::TooLong(opened.len));
     }
     Ok(read_bounded(&file, bound)?)
+}
+
+/// Links and sockets are told by how they refuse to be opened.
+fn not_opened(error: io::Error) -> NotRead {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::LOOP | Errno::NXIO) => NotRead::NoFile,
+        _ => NotRead::Failed(error),
+    }
 }
 
 /// Reads a file to its end, but not more than `bound` bytes of it.
@@ -212,12 +220,19 @@ pub(crate) fn write_new(path: &Path, mode: u32, contents: &[u8], synced: bool) -
     })
 }
 
-/// Writes a file that nobody has read yet anew, within the room that it has, and as long as `contents`.
-pub(crate) fn write_over(path: &Path, contents: &[u8], synced: bool) -> io::Result<()> {
-    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+/// Writes a file of this user that nobody has read yet anew, within the room that it has, and as long as `contents`.
+///
+/// Whoever may rename beside it may have put a pipe, a device, or another name of a file elsewhere in its place: nothing
+/// is written to those, and nothing can keep this process.
+pub(crate) fn write_over(path: &Path, uid: u32, contents: &[u8], synced: bool) -> io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(retry_on_intr(|| {
         rustix::fs::open(path, flags, Mode::empty())
     })?);
+    let opened = examine(&file)?;
+    if !opened.is_regular || opened.uid != uid || opened.links != 1 {
+        return Err(io::Error::other("something else is in its place"));
+    }
     let written = write_all(&file, &mut [IoSlice::new(contents)])
         .and_then(|()| file.set_len(contents.len() as u64))
         .and_then(|()| if synced { sync(&file) } else { Ok(()) });
@@ -308,6 +323,31 @@ mod tests {
         assert!(matches!(refused(place.path(), &[own], 4), NotRead::NoFile));
         let nowhere = place.path().join("nowhere");
         assert!(matches!(refused(&nowhere, &[own], 4), NotRead::Failed(_)));
+    }
+
+    #[test]
+    fn only_an_own_file_of_one_name_is_written_over() {
+        let place = tempfile::tempdir().unwrap();
+        let path = |name: &str| place.path().join(name);
+        write_new(&path("file"), 0o600, b"room", false).unwrap();
+        let own = std::fs::metadata(path("file")).unwrap().uid();
+        write_over(&path("file"), own, b"new", false).unwrap();
+        assert_eq!(std::fs::read(path("file")).unwrap(), b"new");
+        std::fs::write(path("precious"), b"precious").unwrap();
+        std::fs::hard_link(path("precious"), path("second")).unwrap();
+        symlink(path("file"), path("link")).unwrap();
+        let mode = Mode::RUSR | Mode::WUSR;
+        rustix::fs::mkfifoat(CWD, path("pipe"), mode).unwrap();
+        // With a reader it could be opened for writing.
+        let reader = open(&path("pipe")).unwrap();
+        for name in ["second", "link", "pipe"] {
+            write_over(&path(name), own, b"message", false).unwrap_err();
+        }
+        write_over(&path("file"), own + 1, b"message", false).unwrap_err();
+        assert_eq!(std::fs::read(path("file")).unwrap(), b"new");
+        assert_eq!(std::fs::read(path("precious")).unwrap(), b"precious");
+        drop(reader);
+        write_over(&path("pipe"), own, b"message", false).unwrap_err();
     }
 
     #[test]

@@ -299,7 +299,11 @@ fn links_are_not_followed_and_files_of_others_not_read() {
     let moved = directory.path().join("moved");
     std::fs::rename(&path, &moved).unwrap();
     std::os::unix::fs::symlink(&moved, &path).unwrap();
-    assert!(collect(&directory, &locator).is_err());
+    let refused = || collect(&directory, &locator).unwrap_err().to_string();
+    assert!(refused().contains("but a link or socket"), "{}", refused());
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    assert!(refused().contains("but a directory"), "{}", refused());
 }
 
 #[test]

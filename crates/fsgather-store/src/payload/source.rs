@@ -174,15 +174,12 @@ impl Source {
         let file = file::open(&self.path).map_err(|error| self.classify("open", error))?;
         let opened = file::examine(&file).map_err(|error| self.classify("examine", error))?;
         if !opened.is_regular || opened.uid != self.directory.own().0 {
-            return Err(Trouble::Fatal(Error::storage(
-                "open",
-                &self.path,
-                StorageCause::described(format!(
-                    "it is not a file of uid {}, but of uid {}",
-                    self.directory.own().0,
-                    opened.uid
-                )),
-            )));
+            let found = if opened.is_regular {
+                format!("of uid {}", opened.uid)
+            } else {
+                "a directory, pipe or device".to_owned()
+            };
+            return Err(Trouble::Fatal(self.not_ours(&found)));
         }
         same("length", &self.file_len, &opened.len)?;
         let mut header = [0; HEADER_LEN];
@@ -218,6 +215,12 @@ impl Source {
         }
         let table = ChunkTable::from_bytes(&table, &self.locator)?;
         Ok(Open { file, table })
+    }
+
+    fn not_ours(&self, found: &str) -> Error {
+        let expected = self.directory.own().0;
+        let problem = format!("it is not a file of uid {expected}, but {found}");
+        Error::storage("open", &self.path, StorageCause::described(problem))
     }
 
     fn check_header(&self, found: &Header) -> Result<(), Damage> {
@@ -440,6 +443,7 @@ impl Source {
         }
         match error.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::IO | Errno::TIMEDOUT | Errno::AGAIN) => Trouble::Flaky(error),
+            Some(Errno::LOOP | Errno::NXIO) => Trouble::Fatal(self.not_ours("a link or socket")),
             _ => Trouble::Fatal(Error::storage(operation, &self.path, &error)),
         }
     }

@@ -26,9 +26,13 @@ pub(crate) enum Unread {
 }
 
 impl Unread {
-    /// Whether the file is there and the operating system does not give its contents.
+    /// Whether something is there whose contents the operating system does not give, or that is no file.
     pub(crate) fn is_of_the_file_system(&self) -> bool {
-        matches!(self, Self::File(NotRead::Failed(error)) if !is_not_seen(error))
+        match self {
+            Self::File(NotRead::Failed(error)) => !is_not_seen(error),
+            Self::File(NotRead::NoFile) => true,
+            _ => false,
+        }
     }
 }
 
