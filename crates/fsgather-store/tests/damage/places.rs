@@ -1,0 +1,180 @@
+//! Directories of jobs that have ended, in which something else is in the place of each file and directory: it stays there when they
+//! are looked at and cleaned, and leads nowhere.
+
+use std::{
+    fs,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use fsgather_core::{MailboxFactory, Rank, RendezvousBackend, WorldSize};
+use fsgather_store::{
+    BackendDirectory, Cleaning, GatherDir, MarkerOwner, MessageDirFactory, ProbeNonce, Rules,
+    Surveyor, clean,
+    layout::{GatherEntry, RendezvousEntry},
+};
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps};
+use uuid::Uuid;
+
+use crate::{
+    payloads::publish_one,
+    records::{backend, ended, owner, rendezvous},
+    specimen::within,
+    stand_ins::{Outside, StandIn},
+};
+
+const EAGER: Rules = Rules {
+    older_than: Duration::ZERO,
+    watch: Duration::ZERO,
+    readers: Duration::ZERO,
+};
+
+/// A rendezvous directory with everything that jobs of processes that have ended may leave.
+fn left_behind() -> (Arc<tempfile::TempDir>, BackendDirectory) {
+    let (place, directory) = rendezvous();
+    let gone = ended();
+    let record = owner(1, gone.clone());
+    let gather = GatherDir::create(&directory.directory, 0o700, &record, directory.own).unwrap();
+    let published = publish_one(&gather);
+    let name = published.file_name().unwrap();
+    fs::copy(&published, gather.path().join("staging").join(name)).unwrap();
+    for directory in ["staging", "payloads"] {
+        let capability = gather.path().join(directory).join("capability-0000beef");
+        fs::write(capability, b"").unwrap();
+    }
+    gather.plant(ProbeNonce::random(), &gone).unwrap();
+    gather
+        .mark_aborted("its host does not answer any more")
+        .unwrap();
+    gather.mark_finished().unwrap();
+    let beat = GatherEntry::Beat(1).to_string();
+    fs::write(gather.path().join(beat), b"").unwrap();
+    leave_messages(&directory);
+    let backend = backend(&directory, "one", &gone);
+    backend.post(b"a word").unwrap();
+    backend.report_unreachable(b"a word").unwrap();
+    backend.refuse(b"a word").unwrap();
+    // As of a process that was killed.
+    std::mem::forget(backend);
+    let id = record.gather;
+    for (entry, text) in [
+        (RendezvousEntry::Probe(7), String::new()),
+        (
+            RendezvousEntry::Condemned { id, nonce: 7 },
+            format!("somebody\n{id}\n"),
+        ),
+    ] {
+        fs::write(directory.directory.join(entry.to_string()), text).unwrap();
+    }
+    (place, directory)
+}
+
+fn leave_messages(directory: &BackendDirectory) {
+    let owner = MarkerOwner {
+        process: ended(),
+        uid: directory.own.0,
+        user: "ada".into(),
+        job: None,
+        mode: 0o700,
+    };
+    let factory = MessageDirFactory::new(vec![directory.clone()], owner);
+    let world_size = WorldSize::new(2).unwrap();
+    let (facts, root) = factory.open(Uuid::from_u128(1), world_size).unwrap();
+    let member = factory.enter(&facts, Rank::new(1), 7).unwrap().unwrap();
+    root.send(1, None, b"a word").unwrap();
+    member.send(1, None, b"a word").unwrap();
+    member.beat(b"a word").unwrap();
+    let name = Path::new(&root.place())
+        .file_name()
+        .unwrap()
+        .to_string_lossy()
+        .into_owned();
+    let detour =
+        name.replacen("gather", "detour", 1) + &format!("-bulletin-n{:020}-all-0000beef", 9);
+    fs::write(directory.directory.join(detour), b"a word").unwrap();
+}
+
+/// All that is below a directory, as paths below it.
+fn all_below(directory: &Path) -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    let mut to_do = vec![PathBuf::new()];
+    while let Some(below) = to_do.pop() {
+        for entry in fs::read_dir(directory.join(&below)).unwrap() {
+            let entry = entry.unwrap();
+            let path = below.join(entry.file_name());
+            if entry.file_type().unwrap().is_dir() {
+                to_do.push(path.clone());
+            }
+            all.push(path);
+        }
+    }
+    all.sort();
+    all
+}
+
+/// Looks at a rendezvous directory, plans to clean it, and does so.
+fn look_and_clean(directory: &Path, what: &dyn std::fmt::Display) -> Cleaning {
+    let directory = directory.to_owned();
+    within(what, move || {
+        let on = &mut |_: fsgather_store::CleaningStep<'_>| ControlFlow::Continue(());
+        Surveyor::new(EAGER).unwrap().survey(&directory).unwrap();
+        let all = [directory];
+        clean(&all, EAGER, false, on).unwrap();
+        clean(&all, EAGER, true, on).unwrap()
+    })
+}
+
+/// Has everything be as if it had not changed for a while.
+fn age(directory: &Path) {
+    let ago = SystemTime::now() - Duration::from_mins(1);
+    let seconds = ago
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap()
+        .as_secs();
+    let then = Timespec {
+        tv_sec: i64::try_from(seconds).unwrap(),
+        tv_nsec: 0,
+    };
+    let then = Timestamps {
+        last_access: then,
+        last_modification: then,
+    };
+    for below in all_below(directory).iter().rev() {
+        // What is opened may block, or be elsewhere.
+        rustix::fs::utimensat(CWD, directory.join(below), &then, AtFlags::SYMLINK_NOFOLLOW)
+            .unwrap();
+    }
+}
+
+#[test]
+fn what_is_in_the_place_of_a_file_stays_and_leads_nowhere() {
+    let (_place, whole) = left_behind();
+    age(&whole.directory);
+    let places = all_below(&whole.directory);
+    let done = look_and_clean(&whole.directory, &"all as it was");
+    assert!(!whole.directory.exists(), "{done:?}");
+    let mut count = 0;
+    for number in 0..places.len() {
+        for stand_in in StandIn::ALL {
+            // Ids differ from one to the next; the order of names does not.
+            let (place, directory) = left_behind();
+            let all = all_below(&directory.directory);
+            let path = directory.directory.join(&all[number]);
+            let outside = Outside::with(b"precious");
+            let was_directory = path.is_dir();
+            fs::rename(&path, place.path().join("aside")).unwrap();
+            if was_directory && stand_in == StandIn::Directory || !stand_in.put(&path, &outside) {
+                continue;
+            }
+            age(&directory.directory);
+            let what = format!("{stand_in:?} at {}", all[number].display());
+            let done = look_and_clean(&directory.directory, &what);
+            assert!(stand_in.is_there(&path), "{what}: {done:?}");
+            outside.is_untouched(stand_in);
+            count += 1;
+        }
+    }
+    println!("{} places, {count} cases", places.len());
+}
