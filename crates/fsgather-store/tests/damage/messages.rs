@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use fsgather_core::{Error, InboundMessage, Mailbox, MailboxFactory, Rank, WorldSize};
+use fsgather_core::{Error, InboundMessage, Mailbox, MailboxFactory, Rank, Retirement, WorldSize};
 use fsgather_store::{MarkerOwner, MessageDirFactory};
 use uuid::Uuid;
 
@@ -88,6 +88,7 @@ fn letter() -> Specimen {
         found(&world.path.join("in"), "letter-")
     });
     let others = vec![fs::read(&path[1]).unwrap()];
+    other.root.retire(Retirement::InUse);
     let place = Arc::clone(&world.place);
     let read = move || reading(world.root.receive(true));
     let [path, _] = path;
@@ -101,6 +102,7 @@ fn bulletin() -> Specimen {
         found(&world.path.join("out"), "bulletin-")
     });
     let others = vec![fs::read(&path[1]).unwrap()];
+    other.root.retire(Retirement::InUse);
     let place = Arc::clone(&world.place);
     let read = move || reading(world.member.receive(true));
     let [path, _] = path;
@@ -114,6 +116,7 @@ fn sign_of_life() -> Specimen {
         found(&world.path.join("live"), "beat-")
     });
     let others = vec![fs::read(&path[1]).unwrap()];
+    other.root.retire(Retirement::InUse);
     let place = Arc::clone(&world.place);
     let read = move || {
         let beats = world.root.beats(this().host_label());

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use fsgather_core::{MailboxFactory, Rank, RendezvousBackend, WorldSize};
+use fsgather_core::{MailboxFactory, Rank, RendezvousBackend, Retirement, WorldSize};
 use fsgather_store::{
     BackendDirectory, Cleaning, GatherDir, MarkerOwner, MessageDirFactory, ProbeNonce, Rules,
     Surveyor, clean,
@@ -86,11 +86,11 @@ fn leave_messages(directory: &BackendDirectory) {
     root.send(1, None, b"a word").unwrap();
     member.send(1, None, b"a word").unwrap();
     member.beat(b"a word").unwrap();
-    let name = Path::new(&root.place())
-        .file_name()
-        .unwrap()
-        .to_string_lossy()
-        .into_owned();
+    let path = PathBuf::from(root.place());
+    // What beats in the background has ended then, whether it has come to its first beat or not.
+    root.retire(Retirement::InUse);
+    fs::write(path.join(GatherEntry::Beat(0).to_string()), b"").unwrap();
+    let name = path.file_name().unwrap().to_string_lossy().into_owned();
     let detour =
         name.replacen("gather", "detour", 1) + &format!("-bulletin-n{:020}-all-0000beef", 9);
     fs::write(directory.directory.join(detour), b"a word").unwrap();
