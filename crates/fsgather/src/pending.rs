@@ -10,7 +10,7 @@ use std::{
 use fsgather_core::Error;
 
 #[cfg(feature = "async")]
-use crate::call::awaited::Awaited;
+use crate::call::{awaited::Awaited, open_call::GiveUp};
 use crate::call::{
     blocking::step_aside,
     open_call::OpenCall,
@@ -25,7 +25,7 @@ type Finish<R> = Box<dyn FnOnce(&StartedCall<'static>, ReceivedParts) -> Result<
 struct UntakenCall<R> {
     started: StartedCall<'static>,
     finish: Finish<R>,
-    _open: OpenCall,
+    open: OpenCall,
 }
 
 /// A call that has been started, and whose result has not been asked for yet.
@@ -68,7 +68,7 @@ impl<R> Pending<R> {
             state: Some(UntakenCall {
                 started,
                 finish: Box::new(finish),
-                _open: open,
+                open,
             }),
             #[cfg(feature = "async")]
             awaited: None,
@@ -105,15 +105,25 @@ impl<R> Pending<R> {
     }
 
     fn look(&mut self, limit: Option<Duration>) -> Result<Option<R>, Error> {
+        #[cfg(feature = "async")]
+        if let Some(awaited) = &self.awaited {
+            // It has been polled before: it is waited for elsewhere.
+            let Some(result) = awaited.wait(limit) else {
+                return Ok(None);
+            };
+            self.awaited = None;
+            return result.map(Some);
+        }
         let decided = self.decide(limit)?;
         decided.map(DecidedCall::read).transpose()
     }
 
-    /// The call, unless its result has been handed out.
+    /// The call, and what gives it up, unless its result has been handed out.
     #[cfg(feature = "async")]
-    pub(crate) fn started(&self) -> Result<&StartedCall<'static>, Error> {
+    pub(crate) fn started(&self) -> Result<(&StartedCall<'static>, GiveUp), Error> {
         let call = self.state.as_ref();
-        call.map(|call| &call.started).ok_or_else(taken)
+        let call = call.map(|call| (&call.started, call.open.give_up()));
+        call.ok_or_else(taken)
     }
 
     /// Waits for the verdict, for `limit` at most.
@@ -177,8 +187,12 @@ impl<R> fmt::Debug for Pending<R> {
 /// Waits as [`Pending::wait`] does, without blocking the executor.
 ///
 /// Any executor will do: one thread waits for all calls of a communicator that are awaited. Dropping the future
-/// neither blocks nor fails anybody; what it would have brought is given up. Starting a call does block while
-/// this rank's part is published, which a current-thread tokio runtime has to leave to another thread.
+/// neither blocks nor fails anybody; what it would have brought is given up, and [`close`](crate::Communicator::close)
+/// waits until what is being read of it has been. Starting a call does block while this rank's part is published,
+/// which a current-thread tokio runtime has to leave to another thread.
+///
+/// A call that has been polled can still be asked for by [`wait`](Pending::wait) and the like. Small values are read on
+/// the thread that waits: a `Deserialize` of yours that blocks there keeps other awaited calls waiting.
 ///
 /// # Examples
 ///
@@ -223,50 +237,5 @@ impl<R: Send + 'static> Future for Pending<R> {
 }
 
 #[cfg(all(test, feature = "async"))]
-mod tests {
-    use std::{task::Waker, thread};
-
-    use super::*;
-    use crate::Communicator;
-
-    #[test]
-    fn who_asks_again_after_the_result_is_told_so() {
-        let mut pending = Communicator::solo().start_all_gather(&1).unwrap();
-        let mut context = Context::from_waker(Waker::noop());
-        let result = loop {
-            match Pin::new(&mut pending).poll(&mut context) {
-                Poll::Ready(result) => break result,
-                Poll::Pending => thread::yield_now(),
-            }
-        };
-        assert_eq!(result, Ok(vec![1]));
-        let again = Pin::new(&mut pending).poll(&mut context);
-        assert!(matches!(again, Poll::Ready(Err(Error::Config { .. }))));
-    }
-
-    /// A value that the thread which waits cannot read.
-    #[derive(Debug, serde::Serialize)]
-    struct Unreadable;
-
-    impl<'de> serde::Deserialize<'de> for Unreadable {
-        fn deserialize<D: serde::Deserializer<'de>>(_: D) -> Result<Self, D::Error> {
-            let thread = thread::current();
-            assert_ne!(thread.name(), Some("fsgather-await"), "unreadable");
-            Ok(Self)
-        }
-    }
-
-    #[test]
-    fn a_panic_in_the_users_code_reaches_who_awaits() {
-        let mut pending = Communicator::solo().start_all_gather(&Unreadable).unwrap();
-        let mut context = Context::from_waker(Waker::noop());
-        let polling = std::panic::AssertUnwindSafe(|| {
-            while Pin::new(&mut pending).poll(&mut context).is_pending() {
-                thread::yield_now();
-            }
-        });
-        let panicked = std::panic::catch_unwind(polling).unwrap_err();
-        let text: &String = panicked.downcast_ref().unwrap();
-        assert!(text.contains("unreadable"), "{text}");
-    }
-}
+#[path = "pending_tests.rs"]
+mod tests;

@@ -3,7 +3,7 @@
 use std::{
     panic::{self, AssertUnwindSafe},
     sync::{
-        Arc, Mutex,
+        Arc, Condvar, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, Waker},
@@ -17,6 +17,7 @@ use crate::{
     call::{
         driver::{AwaitedCall, Driver, Looked},
         guard::CallGuard,
+        open_call::GiveUp,
     },
     group_state::GroupState,
     pending::Pending,
@@ -26,6 +27,7 @@ use crate::{
 pub(crate) struct Awaited<R> {
     group: Arc<GroupState>,
     handover: Arc<Handover<R>>,
+    give_up: GiveUp,
     /// The process in which it is waited for.
     process: u32,
 }
@@ -33,13 +35,17 @@ pub(crate) struct Awaited<R> {
 /// What those who wait for a call and the future share.
 struct Handover<R> {
     slot: Mutex<Slot<R>>,
+    /// Told when there is an outcome.
+    has_come: Condvar,
     /// Nobody awaits it any more.
     is_given_up: AtomicBool,
 }
 
+/// The result of a call, or the panic that reading it has ended in.
+type Outcome<R> = thread::Result<Result<R, Error>>;
+
 struct Slot<R> {
-    /// The result, or the panic that reading it has ended in.
-    outcome: Option<thread::Result<Result<R, Error>>>,
+    outcome: Option<Outcome<R>>,
     has_ended: bool,
     waker: Option<Waker>,
 }
@@ -47,7 +53,7 @@ struct Slot<R> {
 impl<R: Send + 'static> Awaited<R> {
     /// Has a call waited for whose result has not been handed out.
     pub(crate) fn start(call: Pending<R>) -> Result<Self, Error> {
-        let started = call.started()?;
+        let (started, give_up) = call.started()?;
         let CallGuard { inner, ticket, .. } = started.guard();
         let (group, epoch) = (Arc::clone(inner), ticket.epoch);
         let step = (!started.is_decided()).then(|| ticket.step(Round::VERDICT));
@@ -58,6 +64,7 @@ impl<R: Send + 'static> Awaited<R> {
         };
         let handover = Arc::new(Handover {
             slot: Mutex::new(slot),
+            has_come: Condvar::new(),
             is_given_up: AtomicBool::new(false),
         });
         let awaited = WatchedCall {
@@ -78,33 +85,52 @@ impl<R: Send + 'static> Awaited<R> {
         Ok(Self {
             group,
             handover,
+            give_up,
             process: std::process::id(),
         })
-    }
-
-    /// The result, once there is one.
-    pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<Result<R, Error>> {
-        if self.is_foreign() {
-            return Poll::Ready(Err(Error::config(
-                "this call is awaited in the parent process; a forked child cannot await it",
-            )));
-        }
-        let mut slot = lock(&self.handover.slot);
-        match slot.outcome.take() {
-            Some(Ok(result)) => Poll::Ready(result),
-            Some(Err(panicked)) => {
-                drop(slot);
-                panic::resume_unwind(panicked)
-            }
-            None => {
-                slot.waker = Some(context.waker().clone());
-                Poll::Pending
-            }
-        }
     }
 }
 
 impl<R> Awaited<R> {
+    /// The result, once there is one.
+    pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<Result<R, Error>> {
+        if self.is_foreign() {
+            return Poll::Ready(Err(foreign()));
+        }
+        // A waker is the user's code: no lock is held while it is cloned or dropped.
+        let waker = context.waker().clone();
+        let mut slot = lock(&self.handover.slot);
+        let outcome = slot.outcome.take();
+        let former = if outcome.is_none() {
+            slot.waker.replace(waker)
+        } else {
+            None
+        };
+        drop(slot);
+        drop(former);
+        outcome.map_or(Poll::Pending, |outcome| Poll::Ready(unwound(outcome)))
+    }
+
+    /// Waits for the result on this thread, for `limit` at most. Whoever has polled is woken as before.
+    pub(crate) fn wait(&self, limit: Option<Duration>) -> Option<Result<R, Error>> {
+        if self.is_foreign() {
+            return Some(Err(foreign()));
+        }
+        let is_missing = |slot: &mut Slot<R>| slot.outcome.is_none();
+        let (slot, has_come) = (lock(&self.handover.slot), &self.handover.has_come);
+        let waited = match limit {
+            None => has_come.wait_while(slot, is_missing),
+            Some(limit) => {
+                let waited = has_come.wait_timeout_while(slot, limit, is_missing);
+                Ok(waited.unwrap_or_else(PoisonError::into_inner).0)
+            }
+        };
+        let mut slot = waited.unwrap_or_else(PoisonError::into_inner);
+        let outcome = slot.outcome.take();
+        drop(slot);
+        outcome.map(unwound)
+    }
+
     /// Whether this process is a forked child of the one in which the call is waited for.
     fn is_foreign(&self) -> bool {
         self.process != std::process::id()
@@ -113,22 +139,42 @@ impl<R> Awaited<R> {
 
 impl<R> Drop for Awaited<R> {
     fn drop(&mut self) {
-        if !self.is_foreign() && !lock(&self.handover.slot).has_ended {
+        if self.is_foreign() {
+            return;
+        }
+        let mut slot = lock(&self.handover.slot);
+        let (has_ended, waker, outcome) = (slot.has_ended, slot.waker.take(), slot.outcome.take());
+        drop(slot);
+        // Both are the user's, and are dropped where the future is.
+        drop((waker, outcome));
+        if !has_ended {
+            self.give_up.give_up(&self.group);
             self.handover.is_given_up.store(true, Ordering::SeqCst);
             self.group.exchange.wake();
         }
     }
 }
 
+/// What a forked child is told of a call that its parent awaits.
+fn foreign() -> Error {
+    Error::config("this call is awaited in the parent process; a forked child cannot await it")
+}
+
+/// The result, or the panic that reading it has ended in.
+fn unwound<R>(outcome: Outcome<R>) -> Result<R, Error> {
+    outcome.unwrap_or_else(|panicked| panic::resume_unwind(panicked))
+}
+
 impl<R> Handover<R> {
     /// Hands over what reading a call has given.
-    fn settle(&self, outcome: thread::Result<Result<R, Error>>) {
+    fn settle(&self, outcome: Outcome<R>) {
         let waker = {
             let mut slot = lock(&self.slot);
             slot.outcome = Some(outcome);
             slot.has_ended = true;
             slot.waker.take()
         };
+        self.has_come.notify_all();
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -136,7 +182,7 @@ impl<R> Handover<R> {
 }
 
 /// Reads a call. A panic in the user's code belongs to who awaits it; other calls are waited for on this thread.
-fn caught<R>(read: impl FnOnce() -> Result<R, Error>) -> thread::Result<Result<R, Error>> {
+fn caught<R>(read: impl FnOnce() -> Result<R, Error>) -> Outcome<R> {
     panic::catch_unwind(AssertUnwindSafe(read))
 }
 

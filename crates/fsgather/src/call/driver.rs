@@ -7,6 +7,7 @@
 use std::{
     collections::BTreeMap,
     io,
+    panic::{self, AssertUnwindSafe},
     sync::{Arc, Mutex},
     thread,
 };
@@ -97,12 +98,12 @@ impl Driver {
     /// Waits for all calls of a group, until none is left or another thread does.
     fn drive(group: Arc<impl Driven>) {
         while let Some((epoch, call)) = group.driver().next_due(group.exchange()) {
-            match call.look() {
-                Looked::GivenUp => {}
-                Looked::Undecided(call) => {
+            match unharmed(|| call.look()) {
+                None | Some(Looked::GivenUp) => {}
+                Some(Looked::Undecided(call)) => {
                     lock(&group.driver().state).calls.insert(epoch, call);
                 }
-                Looked::Decided { is_here, read } => {
+                Some(Looked::Decided { is_here, read }) => {
                     let is_replaced = !is_here && Self::replace(&group);
                     let hand_over = read();
                     if is_replaced || group.driver().is_idle() {
@@ -110,7 +111,7 @@ impl Driver {
                         drop(group);
                         return hand_over();
                     }
-                    hand_over();
+                    unharmed(hand_over);
                 }
             }
         }
@@ -147,4 +148,10 @@ impl Driver {
             }
         }
     }
+}
+
+/// Does what may run code of the user, such as a waker; nothing if that panics, of which the panic's own message tells.
+/// Others are waited for on this thread.
+fn unharmed<T>(act: impl FnOnce() -> T) -> Option<T> {
+    panic::catch_unwind(AssertUnwindSafe(act)).ok()
 }

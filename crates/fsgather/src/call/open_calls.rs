@@ -1,6 +1,10 @@
 //! Calls of which something is still to be had, which is what `close` must not come before: [`OpenCalls`].
 
-use std::{collections::BTreeMap, fmt, sync::Mutex};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Condvar, Mutex, PoisonError},
+};
 
 use fsgather_core::{Error, Site, lock};
 
@@ -11,11 +15,25 @@ pub(crate) enum Open {
     Pending,
     /// Results have not been read to their end.
     Unread,
+    /// Nobody wants it any more; a thread of ours is about to find out, or reads what it has begun.
+    #[cfg(feature = "async")]
+    GivenUp,
 }
 
 impl Open {
+    /// Whether it ends without the user.
+    const fn ends_itself(self) -> bool {
+        match self {
+            Self::Pending | Self::Unread => false,
+            #[cfg(feature = "async")]
+            Self::GivenUp => true,
+        }
+    }
+
     const fn what_to_do(self) -> &'static str {
         match self {
+            #[cfg(feature = "async")]
+            Self::GivenUp => "is still being given up; wait for that",
             Self::Pending => "is still pending; wait for it or drop it",
             Self::Unread => "has results that have not been read to their end; read or drop them",
         }
@@ -26,6 +44,8 @@ impl Open {
 #[derive(Default)]
 pub(crate) struct OpenCalls {
     state: Mutex<NumberedCalls>,
+    /// Told when a call is no longer open.
+    ended: Condvar,
 }
 
 #[derive(Default)]
@@ -45,17 +65,33 @@ impl OpenCalls {
 
     pub(crate) fn remove(&self, number: u64) {
         lock(&self.state).calls.remove(&number);
+        self.ended.notify_all();
+    }
+
+    /// Notes that nobody wants a call any more, if it is open.
+    #[cfg(feature = "async")]
+    pub(crate) fn give_up(&self, number: u64) {
+        if let Some((left, _)) = lock(&self.state).calls.get_mut(&number) {
+            *left = Open::GivenUp;
+        }
     }
 
     /// Nothing if no call is open, else why the communicator cannot be closed at `site`.
     ///
-    /// Closing it all the same would wait for this very rank.
+    /// Closing it all the same would wait for this very rank. Calls that have been given up end by themselves.
     pub(crate) fn check(&self, site: &Site) -> Result<(), Error> {
-        let state = lock(&self.state);
-        let Some((left, call)) = state.calls.values().next() else {
+        let mut state = lock(&self.state);
+        while !state.calls.is_empty() && state.calls.values().all(|(left, _)| left.ends_itself()) {
+            state = self
+                .ended
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        let mut calls = state.calls.values();
+        let Some((left, call)) = calls.find(|(left, _)| !left.ends_itself()) else {
             return Ok(());
         };
-        let more = match state.calls.len() - 1 {
+        let more = match calls.filter(|(left, _)| !left.ends_itself()).count() {
             0 => String::new(),
             more => format!(" (and {more} more)"),
         };
