@@ -3,7 +3,7 @@
 use std::{
     fmt,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, Once,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
@@ -58,6 +58,8 @@ pub(crate) struct RankExchange<D: Carrier> {
     peers: Vec<Peer>,
     /// Whether a failure has been returned to the caller already.
     reported: AtomicBool,
+    /// Done when the others have been told of a failure, or had the time for it.
+    told: Once,
     /// Whether this rank has left the group.
     retired: AtomicBool,
     world: Arc<World<D>>,
@@ -80,6 +82,7 @@ impl<D: Carrier> RankExchange<D> {
             size,
             peers,
             reported: AtomicBool::new(false),
+            told: Once::new(),
             retired: AtomicBool::new(false),
             world: Arc::new(World {
                 rank,
@@ -153,7 +156,8 @@ impl<D: Carrier> RankExchange<D> {
     /// Notes that the caller learns of a failure, after making sure that the others do.
     fn report(&self, failure: Error) -> Error {
         self.reported.store(true, Ordering::Relaxed);
-        self.carrier().settle(SETTLE_LIMIT);
+        // Once: of many calls that fail together each would wait for a rank that does not listen.
+        self.told.call_once(|| self.carrier().settle(SETTLE_LIMIT));
         failure
     }
 
@@ -487,6 +491,7 @@ impl<D: Carrier> Exchange for RankExchange<D> {
             size,
             peers,
             reported: AtomicBool::new(false),
+            told: Once::new(),
             retired: AtomicBool::new(false),
             world: Arc::clone(&self.world),
         }))

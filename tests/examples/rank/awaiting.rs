@@ -70,11 +70,17 @@ fn many(communicator: &Communicator, count: &str) -> Result<(), Failure> {
         .map(|call| Pin::new(call).poll(&mut context))
         .collect();
     stop_at("awaiting");
-    for (number, (call, polled)) in (0..).zip(calls.into_iter().zip(polled)) {
-        let got = match polled {
-            Poll::Ready(result) => result?,
-            Poll::Pending => pollster::block_on(call)?,
-        };
+    // All of them, also where the first has failed.
+    let results: Vec<_> = calls
+        .into_iter()
+        .zip(polled)
+        .map(|(call, polled)| match polled {
+            Poll::Ready(result) => result,
+            Poll::Pending => pollster::block_on(call),
+        })
+        .collect();
+    for (number, result) in (0..).zip(results) {
+        let got = result?;
         let ranks = u64::from(communicator.world_size().get());
         if !got.into_iter().eq((0..ranks).map(|rank| (rank, number))) {
             return Err(Failure::Wrong(format!(
