@@ -25,6 +25,10 @@ type Finish<R> = Box<dyn FnOnce(&StartedCall<'static>, ReceivedParts) -> Result<
 struct UntakenCall<R> {
     started: StartedCall<'static>,
     finish: Finish<R>,
+    #[cfg_attr(
+        not(feature = "async"),
+        expect(dead_code, reason = "it is open as long as this is held")
+    )]
     open: OpenCall,
 }
 
