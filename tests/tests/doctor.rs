@@ -5,6 +5,8 @@
 )]
 
 mod common;
+#[path = "doctor/conformance.rs"]
+mod conformance;
 
 use std::{
     collections::BTreeSet,
@@ -199,7 +201,7 @@ fn the_page_on_documents_has_every_field_and_no_other() {
     let mut stage = stage();
     let world = World::new(2, place.path());
     for rank in 0..2 {
-        stage.start(&mut world.tool(rank, &["doctor", "--json"]));
+        stage.start(&mut world.tool(rank, &["doctor", "--json", "--conformance", "--calls=1"]));
     }
     let ends = ranks(&mut stage, USABLE);
     let (mut real, mut described) = (BTreeSet::new(), BTreeSet::new());

@@ -15,7 +15,7 @@ use fsgather_rendezvous::{
 };
 
 use crate::{
-    examine,
+    conformance, examine,
     facts::{DirectoryFacts, RankFacts, WorldFacts},
     finding::{Conclusion, Finding},
     judge,
@@ -81,10 +81,13 @@ impl Diagnosis {
 /// which they are to meet is on a file system of one; and leaves nothing in the directory but `all_gather_via_filesys/`, and
 /// not even that when this process is alone. It blocks: async code calls it on a thread of its own.
 ///
+/// With `calls`, ranks that can use the directory then make so many calls in earnest by each way that messages can go, compare
+/// every byte, and see that nothing is left: a file system that nobody has tried is tried like this. A minute or two.
+///
 /// Nothing that is wrong is an error: it is a finding. A file system that does not answer is one after
 /// 20 seconds. The interrupt ends waiting for others; that is then the [failure](Diagnosis::failure).
 #[must_use]
-pub fn diagnose(arguments: &Arguments, interrupt: &Interrupt) -> Diagnosis {
+pub fn diagnose(arguments: &Arguments, calls: Option<u32>, interrupt: &Interrupt) -> Diagnosis {
     let variables = Variables::of_process();
     let settings = match arguments.settle(&variables) {
         Ok(settings) => settings,
@@ -104,7 +107,7 @@ pub fn diagnose(arguments: &Arguments, interrupt: &Interrupt) -> Diagnosis {
     let context = LocalContext::of(&settings, rustix::process::geteuid().as_raw());
     let facts = examine::rank_facts(&settings, &context, &process);
     if settings.detection.world_size.is_solo() {
-        return Diagnosis::new(judge::alone(&facts), vec![facts]);
+        return Diagnosis::new(judge::alone(&facts, calls.is_some()), vec![facts]);
     }
     if facts
         .directory
@@ -125,7 +128,7 @@ pub fn diagnose(arguments: &Arguments, interrupt: &Interrupt) -> Diagnosis {
     };
     match Met::join(request) {
         Err(failure) => Diagnosis::unmet(facts, Some(failure)),
-        Ok(met) => try_together(met, &settings, facts, since.elapsed()),
+        Ok(met) => try_together(met, &settings, facts, calls, since.elapsed()),
     }
 }
 
@@ -148,8 +151,18 @@ fn with_timeout(mut settings: Settings, facts: &RankFacts) -> Settings {
     settings
 }
 
-fn try_together(met: Met, settings: &Settings, facts: RankFacts, took: Duration) -> Diagnosis {
-    let tried = trial::run(&met, settings, facts.clone(), took).and_then(|all| {
+fn try_together(
+    met: Met,
+    settings: &Settings,
+    facts: RankFacts,
+    calls: Option<u32>,
+    took: Duration,
+) -> Diagnosis {
+    let tried = trial::run(&met, settings, facts.clone(), took).and_then(|mut all| {
+        if let Some(calls) = calls {
+            let world = all.as_mut().map(|(_, world)| world);
+            conformance::run(&met, calls, world)?;
+        }
         let mut diagnosis = match all {
             None => Diagnosis {
                 is_told_here: false,

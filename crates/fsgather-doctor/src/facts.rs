@@ -266,4 +266,38 @@ pub struct WorldFacts {
     pub blind_reason: Option<String>,
     /// Whether addresses were tried at another port than a world's, since all of those were taken.
     pub tried_other_port: bool,
+    /// What calls in earnest have come to; none where that was not asked for, or the directory cannot be used.
+    pub conformance: Option<ConformanceFacts>,
+}
+
+/// What calls in earnest in the directory have come to.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ConformanceFacts {
+    /// About how many bytes each rank handed over, in turn.
+    pub payload_bytes: [u32; 2],
+    /// By each way that messages can go.
+    pub ways: Vec<WayFacts>,
+    /// What they have left in the directory.
+    pub left: Vec<String>,
+}
+
+/// What calls in earnest have come to by one way that messages can go.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WayFacts {
+    /// The way: `tcp` or `markers`.
+    pub carrier: String,
+    /// How long the last rank took to meet the others; none where some have not.
+    pub meeting_seconds: Option<f64>,
+    /// How many calls were to be made.
+    pub calls: u32,
+    /// How many ended on all ranks, with exactly what was handed over.
+    pub right: u32,
+    /// The median of the calls that ended, each taking as long as its slowest rank.
+    pub median_seconds: Option<f64>,
+    /// The slowest of them.
+    pub slowest_seconds: Option<f64>,
+    /// Why a rank could not go on.
+    pub problem: Option<String>,
+    /// The first such rank.
+    pub problem_rank: Option<u32>,
 }

@@ -13,7 +13,7 @@
 //!
 //! let place = std::env::temp_dir();
 //! let arguments = Arguments { directory: Some(place), ..Arguments::default() };
-//! let diagnosis = diagnose(&arguments, &Interrupt::default());
+//! let diagnosis = diagnose(&arguments, None, &Interrupt::default());
 //! assert_ne!(diagnosis.conclusion, Conclusion::WrongSettings, "{:#?}", diagnosis.findings);
 //! assert!(diagnosis.findings.iter().all(|finding| !finding.text.is_empty()));
 //! ```
@@ -22,10 +22,12 @@
 //! |---|---|
 //! | `diagnosis` | the whole, from settings to a conclusion |
 //! | `examine`, `directory` | the facts that a rank finds out by itself, and what a directory is like and can do |
+//! | `conformance` | calls in earnest, by each way that messages can go |
 //! | `met`, `trial` | a world that has formed for a diagnosis, and what its ranks try together |
 //! | `judge` | facts in, findings out |
 //! | `facts`, `finding` | what is found, and what is said of it |
 
+mod conformance;
 mod diagnosis;
 mod directory;
 mod examine;
@@ -40,9 +42,9 @@ pub mod fuzzing;
 
 pub use diagnosis::{Diagnosis, diagnose};
 pub use facts::{
-    AccessFacts, ClockFact, DirectoryFacts, LauncherFacts, LeftoverFacts, LimitFacts, MountFacts,
-    NetworkFacts, PayloadFacts, RankFacts, ReachFact, ReadFacts, SettingFact, TrialFacts,
-    WorldFacts,
+    AccessFacts, ClockFact, ConformanceFacts, DirectoryFacts, LauncherFacts, LeftoverFacts,
+    LimitFacts, MountFacts, NetworkFacts, PayloadFacts, RankFacts, ReachFact, ReadFacts,
+    SettingFact, TrialFacts, WayFacts, WorldFacts,
 };
 pub use finding::{Conclusion, Finding, Level, Topic};
 pub use fsgather_store::{Capacity, Mount};

@@ -47,6 +47,11 @@ impl Met {
         })
     }
 
+    /// What ends waiting for others.
+    pub(crate) fn interrupt(&self) -> &Interrupt {
+        &self.interrupt
+    }
+
     /// The process that this rank is.
     pub(crate) fn own_process(&self) -> Option<&ProcessId> {
         self.processes.get(self.communicator.rank().index())

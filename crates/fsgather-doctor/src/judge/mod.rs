@@ -3,6 +3,7 @@
 //! What holds for several ranks in the same words is said once, with all of them; so findings name no
 //! figure that differs from rank to rank without need, but the worst one of all.
 
+mod calls;
 mod files;
 mod known;
 mod rank;
@@ -34,7 +35,7 @@ pub(super) fn wrong_settings(errors: &[Error], unknown: &[String]) -> Vec<Findin
 }
 
 /// Of a rank that is alone.
-pub(super) fn alone(facts: &RankFacts) -> Vec<Finding> {
+pub(super) fn alone(facts: &RankFacts, is_to_make_calls: bool) -> Vec<Finding> {
     let ranks = std::slice::from_ref(facts);
     let mut findings = of_ranks(ranks);
     let place = match &facts.directory {
@@ -45,6 +46,9 @@ pub(super) fn alone(facts: &RankFacts) -> Vec<Finding> {
         Some(directory) if directory.origin == "argument" => format!(" {}", directory.path),
         _ => String::new(),
     };
+    if is_to_make_calls {
+        findings.push(calls::alone().of([facts.rank]));
+    }
     findings.push(
         Finding::note(
             Topic::Meeting,
@@ -84,6 +88,7 @@ pub(super) fn unmet(facts: &RankFacts, failure: Option<&Error>) -> Vec<Finding> 
 pub(super) fn world(ranks: &[RankFacts], world: &WorldFacts) -> Vec<Finding> {
     let mut findings = of_ranks(ranks);
     findings.extend(together::findings(ranks, world));
+    findings.extend(calls::findings(ranks, world));
     in_order(findings)
 }
 

@@ -408,7 +408,7 @@ fn alone_nothing_is_claimed_of_other_hosts() {
         removable_bytes: 5 << 20,
     });
     facts.unknown_variables = vec!["FSGATHER_DRI is not a known variable".into()];
-    let findings = alone(&facts);
+    let findings = alone(&facts, false);
     check(&findings);
     let finding = only(&findings, "only several ranks can find out");
     let advice = finding.advice.as_ref().unwrap();
@@ -473,7 +473,7 @@ proptest! {
         }
         check(&world(&ranks, &facts));
         for facts in &ranks {
-            check(&alone(facts));
+            check(&alone(facts, false));
             check(&unmet(facts, None));
         }
         let _ = world(&[], &facts);

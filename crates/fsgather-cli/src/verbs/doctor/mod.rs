@@ -1,6 +1,7 @@
 //! The verb `doctor`: whether a job could run here, and if not, what to do.
 
 mod report;
+mod row;
 mod text;
 
 use std::{path::PathBuf, time::Duration};
@@ -31,6 +32,8 @@ Examples:
       the same by another launcher; FSGATHER_DIR names the directory
   fsgather doctor /shared/scratch
       this process alone: its settings, and what the directory can do
+  srun -N2 -n4 fsgather doctor --conformance /shared/scratch
+      calls in earnest: is a file system that nobody has tried to be trusted?
   fsgather run -n 3 -- fsgather doctor --json | jq '.findings[].text'
       for programs; here with three ranks on this machine
 
@@ -41,6 +44,11 @@ ranks cannot meet, each prints what is wrong.
 
 What is tried leaves nothing behind: a few small files and a payload of
 1.5 MiB, which are removed again.
+
+With --conformance, ranks then meet twice more and make 50 calls each time,
+first with messages over TCP and then in marker files, with payloads of 1 kB
+and 1.5 MB in turn; every byte is compared, and nothing may be left. The
+report then ends with the row for a table of file systems.
 
 With --json, standard output carries
   {schema_version, conclusion, exit_code, directory, rank, world_size, met,
@@ -60,6 +68,14 @@ pub(crate) struct DoctorArguments {
     /// shared.
     #[arg(long, value_name = "D", value_parser = positive_duration)]
     timeout: Option<Duration>,
+
+    /// Also make calls in earnest, with every byte compared: for a file system that nobody has tried. Takes at least two ranks.
+    #[arg(long)]
+    conformance: bool,
+
+    /// How many calls that are, by each way that messages can go.
+    #[arg(long, value_name = "N", default_value_t = 50, requires = "conformance", value_parser = clap::value_parser!(u32).range(1..))]
+    calls: u32,
 }
 
 /// Finds out whether a job could run here, and tells it.
@@ -80,13 +96,14 @@ pub(crate) fn doctor(
     let interrupt = Interrupt::default();
     let interruption = Interruption::watch(&interrupt, invocation.early_end())
         .map_err(Failure::system("watch signals"))?;
+    let calls = arguments.conformance.then_some(arguments.calls);
     let arguments = Arguments {
         directory: arguments.directory.clone(),
         timeout: arguments.timeout,
         join_timeout: arguments.timeout,
         ..Arguments::default()
     };
-    let diagnosis = diagnose(&arguments, &interrupt);
+    let diagnosis = diagnose(&arguments, calls, &interrupt);
     if let Some(error) = &diagnosis.failure {
         let failure = interruption.explain(error.clone());
         if matches!(failure, Failure::Signal { .. }) {

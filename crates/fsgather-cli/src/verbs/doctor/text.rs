@@ -13,6 +13,8 @@ use crate::{
     table::{Cell, Narrowing, Side, TableStyle, TextTable, plain, wrapped},
 };
 
+use super::row::{HEAD, row};
+
 /// What a narrow terminal is not told of hosts, in this order.
 const WAYS: [Narrowing; 4] = [
     Narrowing::Drop("ADDRESSES"),
@@ -59,6 +61,10 @@ pub(super) fn text(diagnosis: &Diagnosis, is_verbose: bool, look: &TableStyle) -
         if !shown.is_empty() {
             let _ = write!(text, "\n{}", settings(&shown, look));
         }
+    }
+    if let Some(row) = row(diagnosis) {
+        // A row is copied as one line.
+        let _ = writeln!(text, "\n{HEAD}\n{row}");
     }
     if !is_verbose {
         let findings = diagnosis.findings.iter();

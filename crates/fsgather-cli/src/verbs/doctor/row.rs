@@ -1,0 +1,51 @@
+//! The row of a table of file systems that calls in earnest come to: [`row`].
+
+use fsgather_doctor::{ConformanceFacts, Diagnosis, Level, Topic, WayFacts};
+
+use crate::table::plain;
+
+/// What the columns of [`row`] are.
+pub(super) const HEAD: &str = "| file system | over TCP | over marker files | set |";
+
+/// The row of the directory, where calls were made in it; no name of a server or a path is in it.
+///
+/// As in the guides: the median and the slowest call in milliseconds, or how many were right where not all were.
+pub(super) fn row(diagnosis: &Diagnosis) -> Option<String> {
+    let facts = diagnosis.world.as_ref()?.conformance.as_ref()?;
+    let directory = diagnosis.ranks.first()?.directory.as_ref()?;
+    let name = match (&directory.mount, &directory.file_system) {
+        (Some(mount), _) => &mount.kind,
+        (None, Some(name)) => name,
+        (None, None) => "unknown",
+    };
+    let cell = |carrier: &str| way(facts, carrier);
+    let advice = diagnosis
+        .findings
+        .iter()
+        .filter(|finding| finding.topic == Topic::Directory && finding.level > Level::Note)
+        .filter_map(|finding| finding.advice.as_deref());
+    let advice: Vec<String> = advice.map(plain).collect();
+    Some(format!(
+        "| {} | {} | {} | {} |",
+        plain(name),
+        cell("tcp"),
+        cell("markers"),
+        advice.join("; ").replace('|', "/")
+    ))
+}
+
+fn way(facts: &ConformanceFacts, carrier: &str) -> String {
+    let Some(way) = facts.ways.iter().find(|way| way.carrier == carrier) else {
+        return "-".into();
+    };
+    match way {
+        WayFacts {
+            median_seconds: Some(median),
+            slowest_seconds: Some(slowest),
+            ..
+        } if way.right == way.calls && way.problem.is_none() => {
+            format!("{:.0} ({:.0})", median * 1e3, slowest * 1e3)
+        }
+        _ => format!("{} of {} right", way.right, way.calls),
+    }
+}

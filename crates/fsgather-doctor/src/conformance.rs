@@ -1,0 +1,290 @@
+//! Calls in earnest in the directory, by each way that messages can go, every byte compared: [`run`].
+//!
+//! A trial tells whether a directory can be used at all; this, whether a file system that nobody has tried keeps what jobs
+//! rely on, and how fast. For each way a world of its own meets in the directory, since that is part of it. What ranks
+//! have found goes to rank 0 through the world that has met for the diagnosis, which needs neither.
+//!
+//! Every payload of every call is another one, so that nothing old passes for new.
+
+use std::{
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use fsgather::{Communicator, Payload, Transport};
+use fsgather_config::settings::Control;
+use fsgather_core::{Backoff, Deadline, Error};
+use fsgather_rendezvous::sharing::Talk;
+use fsgather_store::{Rules, Surveyor};
+use rand::{Rng, SeedableRng, rngs::StdRng};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    facts::{ConformanceFacts, WayFacts, WorldFacts},
+    met::Met,
+};
+
+/// How many bytes ranks hand over in turn: those of the first travel inside messages, those of the second in files.
+const LENGTHS: [u32; 2] = [1000, 1_500_000];
+
+/// The largest payload that travels inside messages, whatever a job's settings say.
+const INLINE_LIMIT: u64 = 64 << 10;
+
+/// How long ranks wait for each other to meet: more than the oldest list of names that a file system is known to show.
+const JOIN_TIME_LIMIT: Duration = Duration::from_mins(1);
+
+/// How long a call may wait while nothing moves.
+const TIME_LIMIT: Duration = Duration::from_mins(2);
+
+/// How long what calls have used may take to be gone: clients of some file systems hold on to removed files.
+const REMOVAL_TIME_LIMIT: Duration = Duration::from_secs(10);
+
+/// What rank 0 tells everybody.
+#[derive(Debug, Serialize, Deserialize)]
+struct Plan {
+    #[serde(with = "fsgather_rendezvous::exact_path")]
+    directory: PathBuf,
+    job: String,
+    calls: u32,
+}
+
+/// What one rank has found over one way.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Found {
+    meeting_seconds: Option<f64>,
+    /// Of each call that this rank has ended.
+    call_seconds: Vec<f64>,
+    /// Calls of which it got anything but what was handed over.
+    wrong: Vec<u32>,
+    problem: Option<String>,
+}
+
+/// Makes so many calls of all ranks over each way; on rank 0, what came of it goes into the facts of the world. Collective.
+///
+/// Not tried where the directory is none that all can use: that is known by then.
+pub(super) fn run(met: &Met, calls: u32, world: Option<&mut WorldFacts>) -> Result<(), Error> {
+    let plan = world.as_deref().and_then(|world| {
+        let is_usable = world.problem.is_none() && world.blind.is_empty();
+        let directory = world.directory.as_ref().filter(|_| is_usable)?;
+        Some(Plan {
+            directory: directory.into(),
+            job: format!("doctor-{}", met.id.simple()),
+            calls,
+        })
+    });
+    let plan: Option<Plan> = met.communicator.broadcast(&plan, 0)?;
+    let Some(plan) = plan else { return Ok(()) };
+    let mut ways = Vec::new();
+    for (control, carrier) in [(Control::Tcp, "tcp"), (Control::Markers, "markers")] {
+        let found = one_way(met, &plan, control, carrier);
+        let parts = met.communicator.gather(&found, 0)?;
+        if let Some(parts) = parts {
+            let all = parts.map(|part| Ok(part?.1));
+            let all = all.collect::<Result<Vec<Found>, Error>>()?;
+            ways.push(together(carrier, calls, &all));
+        }
+    }
+    if let Some(world) = world {
+        world.conformance = Some(ConformanceFacts {
+            payload_bytes: LENGTHS,
+            ways,
+            left: left(met, &plan)?,
+        });
+    }
+    Ok(())
+}
+
+fn one_way(met: &Met, plan: &Plan, control: Control, carrier: &str) -> Found {
+    let mut found = Found::default();
+    if let Err(error) = make_calls(met, plan, control, carrier, &mut found) {
+        found.problem = Some(error.to_string());
+    }
+    found
+}
+
+fn make_calls(
+    met: &Met,
+    plan: &Plan,
+    control: Control,
+    carrier: &str,
+    found: &mut Found,
+) -> Result<(), Error> {
+    let since = Instant::now();
+    let world = Communicator::builder()
+        .directory(&plan.directory)
+        .job(format!("{}-{carrier}", plan.job))
+        .control(control)
+        .transport(Transport::Filesys)
+        .inline_limit(INLINE_LIMIT)
+        .join_timeout(JOIN_TIME_LIMIT)
+        .timeout(TIME_LIMIT)
+        .interrupt(met.interrupt())
+        .build()?;
+    found.meeting_seconds = Some(since.elapsed().as_secs_f64());
+    let ranks = world.world_size().get();
+    for (call, length) in (0..plan.calls).zip(LENGTHS.into_iter().cycle()) {
+        let own = payload(call, world.rank().get(), length);
+        let since = Instant::now();
+        // Each fifth call is for all; of the others, each five in a row are for another root.
+        let parts = if call % 5 == 4 {
+            Some(world.all_gather_bytes(&own)?)
+        } else {
+            let gathered = world.gather_bytes(&own, call / 5 % ranks)?;
+            let parts = gathered.map(|parts| parts.map(|part| Ok(part?.1)).collect());
+            let parts: Option<Result<Vec<Payload>, Error>> = parts;
+            parts.transpose()?
+        };
+        found.call_seconds.push(since.elapsed().as_secs_f64());
+        if let Some(parts) = parts {
+            let is_right = parts.len() == world.world_size().count()
+                && (0..ranks)
+                    .zip(&parts)
+                    .all(|(rank, part)| part[..] == payload(call, rank, length)[..]);
+            if !is_right {
+                found.wrong.push(call);
+            }
+        }
+    }
+    world.close()
+}
+
+/// What a rank hands over in a call; no two ranks, and no two calls, the same, nor the same number of bytes.
+fn payload(call: u32, rank: u32, length: u32) -> Vec<u8> {
+    let length = length.saturating_add(7 * (rank % 1000));
+    let mut bytes = vec![0; usize::try_from(length).unwrap_or_default()];
+    let seed = (u64::from(call) << 32) | u64::from(rank);
+    StdRng::seed_from_u64(seed).fill_bytes(&mut bytes);
+    bytes
+}
+
+/// What all ranks have found over one way. Pure.
+fn together(carrier: &str, calls: u32, all: &[Found]) -> WayFacts {
+    // A call takes as long as its slowest rank.
+    let ended = all.iter().map(|found| found.call_seconds.len()).min();
+    let mut times: Vec<f64> = (0..ended.unwrap_or(0))
+        .map(|call| {
+            let times = all
+                .iter()
+                .filter_map(|found| found.call_seconds.get(call).copied());
+            times.fold(0.0, f64::max)
+        })
+        .collect();
+    let is_wrong = |call: &usize| {
+        all.iter()
+            .any(|found| found.wrong.iter().any(|wrong| *wrong as usize == *call))
+    };
+    let right = (0..times.len()).filter(|call| !is_wrong(call)).count();
+    times.sort_by(f64::total_cmp);
+    let problem = all
+        .iter()
+        .enumerate()
+        .find_map(|(rank, found)| Some((rank, found.problem.clone()?)));
+    let meetings = all
+        .iter()
+        .map(|found| found.meeting_seconds)
+        .collect::<Option<Vec<f64>>>();
+    WayFacts {
+        carrier: carrier.into(),
+        meeting_seconds: meetings.map(|times| times.into_iter().fold(0.0, f64::max)),
+        calls,
+        right: u32::try_from(right).unwrap_or(u32::MAX),
+        median_seconds: times.get(times.len().saturating_sub(1) / 2).copied(),
+        slowest_seconds: times.last().copied(),
+        problem: problem.as_ref().map(|(_, problem)| problem.clone()),
+        problem_rank: problem.and_then(|(rank, _)| u32::try_from(rank).ok()),
+    }
+}
+
+/// What these calls have left in the directory, once they have had time to take it back.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "no file system tells when another host's change arrives"
+)]
+fn left(met: &Met, plan: &Plan) -> Result<Vec<String>, Error> {
+    let deadline = Deadline::after(Instant::now(), REMOVAL_TIME_LIMIT);
+    let mut pauses = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
+    loop {
+        let left = match look(&plan.directory, &plan.job) {
+            Ok(left) => left,
+            Err(error) => vec![format!("it cannot be looked through: {error}")],
+        };
+        if left.is_empty() || deadline.has_passed(Instant::now()) {
+            return Ok(left);
+        }
+        met.heed()?;
+        std::thread::sleep(pauses.next_pause());
+    }
+}
+
+/// Gather directories of jobs whose name begins like this.
+fn look(directory: &Path, job: &str) -> Result<Vec<String>, Error> {
+    let survey = Surveyor::new(Rules::default())?.survey(directory)?;
+    let ours = survey.gathers.iter().filter(|gather| {
+        let owner = gather.owner.as_ref().and_then(|owner| owner.job.as_ref());
+        owner.is_some_and(|known| known.starts_with(job))
+    });
+    Ok(ours
+        .map(|gather| gather.path.display().to_string())
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(seconds: &[f64], wrong: &[u32]) -> Found {
+        Found {
+            meeting_seconds: Some(seconds[0]),
+            call_seconds: seconds.to_vec(),
+            wrong: wrong.to_vec(),
+            problem: None,
+        }
+    }
+
+    #[test]
+    fn a_call_takes_as_long_as_its_slowest_rank_and_is_right_if_all_found_it_so() {
+        let ways = together(
+            "tcp",
+            3,
+            &[found(&[1.0, 5.0, 2.0], &[]), found(&[3.0, 1.0, 1.0], &[1])],
+        );
+        assert_eq!((ways.calls, ways.right), (3, 2));
+        assert_eq!(ways.meeting_seconds, Some(3.0));
+        assert_eq!(
+            (ways.median_seconds, ways.slowest_seconds),
+            (Some(3.0), Some(5.0))
+        );
+        assert_eq!(ways.problem, None);
+    }
+
+    #[test]
+    fn calls_that_some_rank_has_not_ended_are_not_right() {
+        let failed = Found {
+            problem: Some("no room".into()),
+            ..found(&[1.0], &[])
+        };
+        let ways = together("markers", 3, &[found(&[1.0, 2.0], &[]), failed]);
+        assert_eq!((ways.calls, ways.right), (3, 1));
+        assert_eq!(
+            (ways.problem.as_deref(), ways.problem_rank),
+            (Some("no room"), Some(1))
+        );
+        let none = together("markers", 3, &[Found::default()]);
+        assert_eq!(
+            (none.right, none.median_seconds, none.meeting_seconds),
+            (0, None, None)
+        );
+    }
+
+    #[test]
+    fn no_two_payloads_are_alike() {
+        let some = [
+            payload(0, 0, 1000),
+            payload(0, 1, 1000),
+            payload(1, 0, 1000),
+        ];
+        assert_eq!(some.each_ref().map(Vec::len), [1000, 1007, 1000]);
+        assert_ne!(some[0], some[2]);
+        assert_ne!(some[0], some[1][..1000]);
+    }
+}

@@ -1,0 +1,173 @@
+//! Judges what calls in earnest have come to: [`findings`].
+
+use super::{numbers, together::SHARE};
+use crate::{
+    facts::{ConformanceFacts, RankFacts, WayFacts, WorldFacts},
+    finding::{Finding, Topic},
+};
+
+/// What to do about results that are wrong.
+const WRONG: &str = "keep jobs off this directory: set FSGATHER_TRANSPORT=memory. Nothing that a job can do mends it";
+
+/// What to do where only marker files fail.
+const NO_MARKERS: &str = "keep messages off it: ranks that can connect to each other use TCP by themselves; FSGATHER_CONTROL=tcp makes \
+     it sure";
+
+/// What to do where only TCP fails.
+const NO_TCP: &str = "ranks that cannot connect use marker files by themselves; FSGATHER_CONTROL=markers makes it sure";
+
+/// Of a process that was to make calls with others, and has none.
+pub(super) fn alone() -> Finding {
+    Finding::problem(
+        Topic::Settings,
+        "no calls were made: they take at least two ranks, and ranks on two hosts to prove anything about a file system \
+         that hosts share",
+        "start it as a job is started: srun -N2 -n4 fsgather doctor --conformance DIR",
+    )
+}
+
+pub(super) fn findings(ranks: &[RankFacts], world: &WorldFacts) -> Vec<Finding> {
+    let Some(facts) = &world.conformance else {
+        return Vec::new();
+    };
+    let is_right = |way: &WayFacts| way.right == way.calls && way.problem.is_none();
+    let some_way_is_right = facts.ways.iter().any(is_right);
+    let all = numbers(ranks);
+    let mut findings: Vec<Finding> = facts
+        .ways
+        .iter()
+        .map(|way| one_way(way, some_way_is_right))
+        .collect();
+    findings.extend(left(facts));
+    findings
+        .into_iter()
+        .map(|finding| finding.of(all.iter().copied()))
+        .collect()
+}
+
+fn one_way(way: &WayFacts, some_way_is_right: bool) -> Finding {
+    let WayFacts { calls, right, .. } = way;
+    let (over, advice) = match way.carrier.as_str() {
+        "tcp" => ("messages over TCP", NO_TCP),
+        _ => ("messages in marker files", NO_MARKERS),
+    };
+    if let Some(problem) = &way.problem {
+        let rank = way.problem_rank.unwrap_or_default();
+        let text =
+            format!("{over}: {right} of {calls} calls were right, then, by rank {rank}: {problem}");
+        return if some_way_is_right {
+            Finding::warning(Topic::Directory, text, advice)
+        } else {
+            Finding::problem(Topic::Directory, text, SHARE)
+        };
+    }
+    if right < calls {
+        let text = format!(
+            "{over}: {} of {calls} calls came to another result than what ranks had handed over",
+            calls - right
+        );
+        return Finding::problem(Topic::Directory, text, WRONG);
+    }
+    Finding::ok(
+        Topic::Directory,
+        format!(
+            "{over}: {calls} calls, every byte right; median {}, slowest {}, meeting {}",
+            millis(way.median_seconds),
+            millis(way.slowest_seconds),
+            millis(way.meeting_seconds)
+        ),
+    )
+}
+
+fn left(facts: &ConformanceFacts) -> Option<Finding> {
+    let first = facts.left.first()?;
+    let count = facts.left.len();
+    Some(Finding::warning(
+        Topic::Leftovers,
+        format!("these calls have left something behind ({count} in all): {first}"),
+        "see that no process of them still runs, then remove it with fsgather clean",
+    ))
+}
+
+fn millis(seconds: Option<f64>) -> String {
+    seconds.map_or_else(|| "-".into(), |seconds| format!("{:.0} ms", seconds * 1e3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::samples, *};
+    use crate::finding::Level;
+
+    fn way(carrier: &str) -> WayFacts {
+        WayFacts {
+            carrier: carrier.into(),
+            meeting_seconds: Some(0.05),
+            calls: 50,
+            right: 50,
+            median_seconds: Some(0.0874),
+            slowest_seconds: Some(0.336),
+            problem: None,
+            problem_rank: None,
+        }
+    }
+
+    fn judged(ways: Vec<WayFacts>, left: Vec<String>) -> Vec<(Level, String)> {
+        let world = WorldFacts {
+            conformance: Some(ConformanceFacts {
+                payload_bytes: [1, 2],
+                ways,
+                left,
+            }),
+            ..WorldFacts::default()
+        };
+        let found = findings(&[samples::rank(0, 2), samples::rank(1, 2)], &world);
+        assert!(found.iter().all(|finding| finding.ranks == [0, 1]));
+        let found = found.into_iter();
+        found.map(|finding| (finding.level, finding.text)).collect()
+    }
+
+    #[test]
+    fn what_is_right_is_told_with_its_times() {
+        let found = judged(vec![way("tcp"), way("markers")], Vec::new());
+        let text = "messages over TCP: 50 calls, every byte right; median 87 ms, slowest 336 ms, meeting 50 ms";
+        assert_eq!(found[0], (Level::Ok, text.into()));
+        assert_eq!(found[1].0, Level::Ok);
+        assert!(findings(&[], &WorldFacts::default()).is_empty());
+    }
+
+    #[test]
+    fn a_wrong_result_is_a_problem_whatever_else_is_right() {
+        let wrong = WayFacts {
+            right: 49,
+            ..way("tcp")
+        };
+        let found = judged(vec![wrong, way("markers")], Vec::new());
+        assert_eq!(found[0].0, Level::Problem);
+        assert!(found[0].1.contains("1 of 50 calls"), "{found:?}");
+    }
+
+    #[test]
+    fn a_way_that_fails_is_a_warning_while_there_is_another() {
+        let failed = |carrier| WayFacts {
+            right: 3,
+            problem: Some("no room".into()),
+            problem_rank: Some(1),
+            ..way(carrier)
+        };
+        let found = judged(vec![way("tcp"), failed("markers")], Vec::new());
+        let text = "messages in marker files: 3 of 50 calls were right, then, by rank 1: no room";
+        assert_eq!(found[1], (Level::Warning, text.into()));
+        let found = judged(vec![failed("tcp"), failed("markers")], Vec::new());
+        assert!(found.iter().all(|(level, _)| *level == Level::Problem));
+    }
+
+    #[test]
+    fn what_is_left_is_told() {
+        let found = judged(
+            vec![way("tcp")],
+            vec!["/shared/a".into(), "/shared/b".into()],
+        );
+        assert_eq!(found[1].0, Level::Warning);
+        assert!(found[1].1.contains("2 in all): /shared/a"), "{found:?}");
+    }
+}
