@@ -5,6 +5,9 @@
 #
 #   scripts/simulate.sh [SCRIPTS [SEED]]
 #   scripts/simulate.sh --replay FILE
+#   scripts/simulate.sh --schedules
+#
+# The last tries every schedule of small worlds instead, and says how many states that were.
 #
 # Exit code 1: some script has broken a promise.
 set -euo pipefail
@@ -16,6 +19,11 @@ test_program() {
 
 if [ "${1:-}" = --replay ]; then
     SIMULATION_REPLAY=$(realpath "$2") test_program scripts_that_once_failed
+    exit
+fi
+
+if [ "${1:-}" = --schedules ]; then
+    SCHEDULES=all test_program schedules -- --nocapture
     exit
 fi
 

@@ -3,6 +3,7 @@
 //! - [`corpus`]: inputs that fuzzers have kept.
 //! - [`exchange_conformance`]: what every implementation of the exchange must do. One line in an
 //!   implementation's tests runs all of it.
+//! - [`explorer`]: every state that a machine can come to.
 //! - [`MemoryBackend`]: a rendezvous without files, for tests inside one process.
 //! - [`MemoryMailbox`]: places for messages without files, with all faults that such places may have.
 //! - [`pace`]: how long something may take on a machine that does other things too.
@@ -18,6 +19,7 @@
 
 pub mod corpus;
 pub mod exchange_conformance;
+pub mod explorer;
 mod memory_backend;
 mod memory_mailbox;
 pub mod pace;

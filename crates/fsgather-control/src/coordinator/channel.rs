@@ -10,7 +10,7 @@ use fsgather_core::{ChannelId, Epoch, Error, Leaves, Operation, Rank, Recipients
 use super::{hearsay::Hearsay, round::Round, stalls::Stalls};
 
 /// Payloads of a decided call that somebody still reads.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Reading {
     pub(super) owners: Vec<(Rank, Leaves)>,
     pub(super) readers: BTreeSet<Rank>,
@@ -26,7 +26,7 @@ enum Attendance {
     Over,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct ChannelMember {
     rank: Rank,
     part: Attendance,
@@ -37,7 +37,7 @@ struct ChannelMember {
 /// The undecided and unread calls of one communicator.
 ///
 /// A member's *place* is its number within the communicator, its rank the one it has in the world.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Channel {
     pub(super) id: ChannelId,
     members: Vec<ChannelMember>,

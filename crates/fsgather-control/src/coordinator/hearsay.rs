@@ -31,7 +31,7 @@ const OTHERS_WORD: Duration = Duration::from_secs(4);
 const LATE: Duration = Duration::from_millis(250);
 
 /// One member's word about others.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Word {
     from: Rank,
     about: Vec<Rank>,
@@ -39,7 +39,7 @@ struct Word {
 }
 
 /// What has been said of others on one communicator.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Hearsay {
     /// In the order in which it was heard.
     words: Vec<Word>,

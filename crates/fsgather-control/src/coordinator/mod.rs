@@ -99,7 +99,7 @@ pub struct World {
 }
 
 /// The state machine of rank 0: events in, [`Action`]s out; it owns no clock, socket or thread.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Coordinator {
     world: World,
     started: Instant,

@@ -40,7 +40,7 @@ pub(super) struct RosterEntry {
 }
 
 /// One place for each rank, filled as they join.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Roster {
     world_size: WorldSize,
     members: Vec<Option<RosterEntry>>,

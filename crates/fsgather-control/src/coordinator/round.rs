@@ -15,7 +15,7 @@ pub(super) struct RoundArrival {
 }
 
 /// An exchange that is not decided yet.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Round {
     /// One place for each member.
     arrivals: Vec<Option<RoundArrival>>,

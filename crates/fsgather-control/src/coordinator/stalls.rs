@@ -30,7 +30,7 @@ const STALE: Duration = Duration::from_secs(2);
 const FRESH: Duration = Duration::from_secs(45);
 
 /// One member's word.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Wait {
     waits_for: Vec<Rank>,
     idle: Duration,
@@ -38,7 +38,7 @@ struct Wait {
 }
 
 /// What is known of one call.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Stall {
     waits: BTreeMap<Rank, Wait>,
     next_warning: Duration,
@@ -47,7 +47,7 @@ struct Stall {
 }
 
 /// What is known of the calls of one communicator.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Stalls {
     calls: BTreeMap<Epoch, Stall>,
 }

@@ -14,7 +14,7 @@ use crate::message::ToMember;
 const TELL_EVERY: Duration = Duration::from_secs(2);
 
 /// What a rank that stays was told last.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Told {
     by: BTreeSet<Rank>,
     at: Instant,

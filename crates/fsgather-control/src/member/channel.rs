@@ -35,7 +35,7 @@ fn stall_reports(idle: Duration) -> u64 {
 }
 
 /// A call to which this rank has contributed and of which it has not taken the last verdict.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct ContributedCall {
     call: Arc<Call>,
     /// The last round to which it has contributed.
@@ -51,7 +51,7 @@ struct ContributedCall {
 }
 
 /// A verdict that rank 0 owes.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Awaited {
     call: Arc<CallName>,
     since: Instant,
@@ -77,7 +77,7 @@ impl Owed {
 }
 
 /// What rank 0 was last told of a call.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct LastReport {
     at: Instant,
     phase: Phase,
@@ -85,7 +85,7 @@ struct LastReport {
 }
 
 /// The calls of one communicator.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Channel {
     id: ChannelId,
     next: Epoch,

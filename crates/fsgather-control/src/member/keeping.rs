@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use fsgather_core::{ChannelId, Epoch, Leaves};
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Kept {
     leaves: Leaves,
     is_decided: bool,
 }
 
 /// Payloads of this rank, by call.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Keeping {
     payloads: BTreeMap<(ChannelId, Epoch), Kept>,
 }

@@ -57,7 +57,7 @@ pub enum Farewell {
 /// The state machine of one rank: calls and messages in, [`MemberAction`]s out.
 ///
 /// Rank 0 has one too; its messages do not cross a wire.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Member {
     coordinator: Peer,
     timeout: Duration,

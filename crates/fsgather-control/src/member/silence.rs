@@ -17,7 +17,7 @@ const ASK_AT: Duration = Duration::from_secs(20);
 const STILL: Duration = Duration::from_secs(2);
 
 /// A call whose payloads go from rank to rank, and in which nothing moves.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct StalledCall {
     call: Arc<CallName>,
     since: Instant,
@@ -55,7 +55,7 @@ pub(super) enum Due {
 }
 
 /// What has been done about rank 0's silence.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Silence {
     /// When rank 0 last said something.
     heard: Instant,

@@ -14,7 +14,7 @@ const WARN_EVERY: Duration = Duration::from_secs(30);
 const NAMED: usize = 8;
 
 /// For whom a rank stays, and for how long.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Staying {
     /// Who has still to read; not known at first.
     by: Option<Vec<Peer>>,

@@ -1,8 +1,8 @@
 //! The machines of the control plane in a simulated world: whatever order events come in, the promises hold.
 //!
 //! `script` says what ranks do and what happens to them, `program` what that means for one of them, `rank`
-//! does it, `network` runs all in virtual time, `promises` checks every step, `meeting` is about joining. A failing test prints the smallest
-//! script that it has found. Every run checks everything that `promises` knows; the tests differ in what
+//! does it, `network` runs all in virtual time, `promises` checks every step, `meeting` is about joining, `schedules`
+//! tries all that can happen in small worlds. A failing test of scripts prints the smallest one that it has found. Every run checks everything that `promises` knows; the tests differ in what
 //! their scripts are made of and in what is asked at the end.
 
 mod kept;
@@ -11,13 +11,14 @@ mod network;
 mod program;
 mod promises;
 mod rank;
+mod schedules;
 mod script;
 
 use std::time::{Duration, Instant};
 
 use fsgather_core::{Error, PeerFailure, Rank};
 use fsgather_testkit::pace::allowed;
-use network::World;
+use network::{run as run_script, run_in_turn};
 use promises::Ledger;
 use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
 use script::{Fault, Harm, Line, Parting, Script, Twist, Verb, What, scripts};
@@ -35,8 +36,7 @@ fn config() -> ProptestConfig {
 }
 
 fn run(script: &Script) -> Result<Ledger, TestCaseError> {
-    World::new(script)
-        .and_then(World::run)
+    run_script(script)
         .map(|world| world.ledger)
         .map_err(|broken| TestCaseError::fail(broken.to_string()))
 }
@@ -176,10 +176,7 @@ fn p10_a_world_of_1024_ranks_is_fast() {
         }],
         order: Vec::new(),
     };
-    let ledger = World::new(&script)
-        .and_then(World::run_in_turn)
-        .map(|world| world.ledger)
-        .unwrap();
+    let ledger = run_in_turn(&script).map(|world| world.ledger).unwrap();
     let Some(Error::PeerFailed { peer, failure, .. }) = ledger.abort() else {
         panic!("{:?}", ledger.abort());
     };
@@ -216,10 +213,7 @@ fn p10_five_hundred_groups_of_a_large_world_are_fast() {
         faults: Vec::new(),
         order: Vec::new(),
     };
-    let ledger = World::new(&script)
-        .and_then(World::run_in_turn)
-        .map(|world| world.ledger)
-        .unwrap();
+    let ledger = run_in_turn(&script).map(|world| world.ledger).unwrap();
     assert_eq!(ledger.releases, 3 * 512 + 1);
     assert_eq!(ledger.goodbyes(), (1024, true));
     let elapsed = started.elapsed();

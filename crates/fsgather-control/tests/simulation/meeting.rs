@@ -26,7 +26,7 @@ const COMES_AGAIN: Duration = Duration::from_secs(5);
 
 /// Something that happens while a world forms, or after that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Event {
+pub(crate) enum Event {
     /// A process asks to be a rank; its nonce tells it from others that ask for the same.
     Join {
         rank: u32,
@@ -80,7 +80,7 @@ pub(crate) fn meetings() -> impl Strategy<Value = Meeting> {
 }
 
 /// What ought to have become of the world.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 struct Model {
     joined: BTreeMap<u32, u8>,
     gone: BTreeSet<u32>,
@@ -93,7 +93,9 @@ struct Model {
     failure: Option<Error>,
 }
 
-struct Run {
+/// A world that forms, and the model beside it.
+#[derive(Clone, Debug)]
+pub(crate) struct Run {
     ranks: u32,
     world_size: WorldSize,
     base: Instant,
@@ -116,36 +118,9 @@ fn pid_of(rank: u32, nonce: u8) -> u32 {
 impl Meeting {
     /// Runs the meeting; whether the world has opened.
     pub(crate) fn run(&self) -> Result<bool, Broken> {
-        let world_size = WorldSize::new(self.ranks).map_err(|error| Broken(error.to_string()))?;
-        let base = Instant::now();
-        let mut run = Run {
-            ranks: self.ranks,
-            world_size,
-            base,
-            now: Duration::ZERO,
-            coordinator: Coordinator::new(setting(world_size), base),
-            model: Model::default(),
-        };
+        let mut run = Run::new(self.ranks)?;
         for event in &self.events {
-            match *event {
-                Event::Join {
-                    rank,
-                    nonce,
-                    wrong_size,
-                } => run.join(rank, nonce, wrong_size)?,
-                Event::Lost(rank) => run.lose(rank)?,
-                Event::Closed(rank) => run.close(rank)?,
-                Event::Rival(rank) => run.meet_rival(rank)?,
-                Event::Wait(seconds) => run.wait(seconds)?,
-            }
-            let (open, failure) = (run.model.open, run.model.failure.clone());
-            promise!(
-                run.coordinator.is_open() == open && run.coordinator.failure() == failure,
-                "P8: after {event:?} the world should be open: {open}, failed: {failure:?}; it is open: {}, \
-                 failed: {:?}",
-                run.coordinator.is_open(),
-                run.coordinator.failure()
-            );
+            run.happen(*event)?;
         }
         run.go_on()?;
         Ok(run.model.open)
@@ -153,6 +128,56 @@ impl Meeting {
 }
 
 impl Run {
+    /// Nobody has asked yet.
+    pub(crate) fn new(ranks: u32) -> Result<Self, Broken> {
+        let world_size = WorldSize::new(ranks).map_err(|error| Broken(error.to_string()))?;
+        let base = Instant::now();
+        Ok(Self {
+            ranks,
+            world_size,
+            base,
+            now: Duration::ZERO,
+            coordinator: Coordinator::new(setting(world_size), base),
+            model: Model::default(),
+        })
+    }
+
+    /// Lets something happen.
+    pub(crate) fn happen(&mut self, event: Event) -> Checked {
+        match event {
+            Event::Join {
+                rank,
+                nonce,
+                wrong_size,
+            } => self.join(rank, nonce, wrong_size)?,
+            Event::Lost(rank) => self.lose(rank)?,
+            Event::Closed(rank) => self.close(rank)?,
+            Event::Rival(rank) => self.meet_rival(rank)?,
+            Event::Wait(seconds) => self.wait(seconds)?,
+        }
+        let (open, failure) = (self.model.open, &self.model.failure);
+        promise!(
+            self.coordinator.is_open() == open && self.coordinator.failure() == *failure,
+            "P8: after {event:?} the world should be open: {open}, failed: {failure:?}; it is open: {}, \
+             failed: {:?}",
+            self.coordinator.is_open(),
+            self.coordinator.failure()
+        );
+        Ok(())
+    }
+
+    /// What has become of the world.
+    pub(crate) fn ending(&self) -> &'static str {
+        match (&self.model.failure, self.model.open) {
+            (None, true) => "open",
+            (None, false) => "forming",
+            (Some(Error::Timeout { .. }), _) => "late",
+            (Some(Error::PeerFailed { .. }), true) => "lost after it had opened",
+            (Some(Error::PeerFailed { .. }), false) => "lost while it formed",
+            (Some(_), _) => "told of a double",
+        }
+    }
+
     fn instant(&self) -> Instant {
         self.base + self.now
     }
@@ -414,7 +439,7 @@ impl Run {
     }
 
     /// Whoever else has asked: a world that is open and has not failed works.
-    fn go_on(&mut self) -> Checked {
+    pub(crate) fn go_on(&mut self) -> Checked {
         if !self.model.open || self.model.failure.is_some() {
             return Ok(());
         }

@@ -1,13 +1,15 @@
 //! A world in one thread: one coordinator, its members, the links between them, and time: [`World`].
 //!
 //! Messages wait in one queue for each direction of each link, like bytes on a TCP connection. Which of all
-//! possible events comes next (a message arrives, a rank goes on, a timer fires, time passes) is the
-//! script's choice. Nothing that can happen waits for longer than [`LATENCY`], unless its process is stopped
-//! or its link is cut.
+//! possible events comes next (a message arrives, a rank goes on, a timer fires, time passes) is the choice of
+//! the script that it [runs](run), or all are tried in turn by `schedules`. Nothing that can happen waits for longer
+//! than [`LATENCY`], unless its process is stopped or its link is cut.
 
 mod checks;
 mod harm;
+mod lies;
 mod link;
+mod run;
 
 use std::{
     collections::VecDeque,
@@ -22,11 +24,13 @@ use fsgather_control::{
 use fsgather_core::{ProcessId, Rank, WorldSize};
 use uuid::Uuid;
 
+pub(crate) use self::lies::Lie;
 use self::link::{Frame, Lane, Link};
+pub(crate) use self::run::{run, run_in_turn};
 use crate::{
     promises::{Broken, Checked, Ledger, promise},
     rank::{Clock, Health, Process, peer},
-    script::{Fault, Script, TIME_LIMIT},
+    script::{Script, TIME_LIMIT},
 };
 
 /// How long a message, or a rank that could go on, is kept waiting.
@@ -41,9 +45,6 @@ const LAST_FRAMES: Duration = Duration::from_millis(500);
 /// Worlds of so many ranks are checked after every event.
 const SMALL: usize = 16;
 
-/// No run is that long: whoever gets here does not end.
-const MOST_EVENTS: usize = 50_000;
-
 /// The part of rank 0's process that serves the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Service {
@@ -55,8 +56,9 @@ enum Service {
     Gone,
 }
 
+/// Something that can happen.
 #[derive(Clone, Copy, Debug)]
-enum Event {
+pub(crate) enum Event {
     /// A message arrives at rank 0.
     Up(usize),
     /// A message arrives at a member.
@@ -69,10 +71,12 @@ enum Event {
     /// Rank 0's, or the member's, kernel gives a link up.
     NoticeCut(usize, bool),
     EndOfService,
-    Time,
+    /// Time passes until then.
+    Time(Duration),
 }
 
 /// The simulated world.
+#[derive(Clone, Debug)]
 pub(crate) struct World {
     clock: Clock,
     coordinator: Coordinator,
@@ -82,10 +86,8 @@ pub(crate) struct World {
     loopback: VecDeque<ToMember>,
     service: Service,
     pub(crate) ledger: Ledger,
-    faults: Vec<Fault>,
-    order: VecDeque<u8>,
-    turns: usize,
-    events: usize,
+    /// What this world does wrong, to see whether that is noticed.
+    pub(crate) lie: Option<Lie>,
 }
 
 fn index(rank: usize) -> Rank {
@@ -160,68 +162,8 @@ impl World {
             loopback: VecDeque::new(),
             service: Service::Up,
             ledger,
-            faults: script.faults.clone(),
-            order: script.order.iter().copied().collect(),
-            turns: 0,
-            events: 0,
+            lie: None,
         })
-    }
-
-    /// Runs until nothing can happen any more.
-    pub(crate) fn run(mut self) -> Result<Self, Broken> {
-        loop {
-            for fault in std::mem::take(&mut self.faults) {
-                if fault.event == self.events {
-                    self.inflict(fault)?;
-                } else {
-                    self.faults.push(fault);
-                }
-            }
-            let mut events = self.possible();
-            if let Some(time) = self.time_may_pass(&events) {
-                events.push(time);
-            }
-            let Some(event) = self.choose(&events) else {
-                break;
-            };
-            self.happen(event)?;
-            self.events += 1;
-            promise!(self.events < MOST_EVENTS, "P6: the world does not end");
-        }
-        self.finish()
-    }
-
-    /// Runs large worlds: everything that can happen happens in turn, and time passes last.
-    pub(crate) fn run_in_turn(mut self) -> Result<Self, Broken> {
-        loop {
-            let events = self.possible();
-            if events.is_empty() {
-                match self.time_may_pass(&events) {
-                    Some(time) => self.happen(time)?,
-                    None => break,
-                }
-            }
-            for event in events {
-                // An event may have made another one impossible.
-                self.happen(event)?;
-                self.events += 1;
-            }
-            self.check_rest()?;
-            while let Some(position) = self.faults.iter().position(|f| f.event <= self.events) {
-                let fault = self.faults.swap_remove(position);
-                self.inflict(fault)?;
-            }
-        }
-        self.finish()
-    }
-
-    fn choose(&mut self, events: &[Event]) -> Option<Event> {
-        if events.len() < 2 {
-            return events.first().copied();
-        }
-        self.turns += 1;
-        let choice = self.order.pop_front().map_or(self.turns, usize::from);
-        events.get(choice % events.len()).copied()
     }
 
     fn serves(&self) -> bool {
@@ -249,7 +191,8 @@ impl World {
         self.fires(0, own.into_iter().chain(self.coordinator.next_tick()).min())
     }
 
-    fn possible(&mut self) -> Vec<Event> {
+    /// Everything that can happen now, but for time.
+    pub(crate) fn possible(&mut self) -> Vec<Event> {
         let now = self.clock.now;
         let serves = self.serves();
         let mut events = Vec::new();
@@ -303,10 +246,10 @@ impl World {
         events
     }
 
-    /// Whether nothing that can happen now has to happen before time goes on, and something is to come.
-    fn time_may_pass(&self, events: &[Event]) -> Option<Event> {
+    /// How time may go on, if nothing of what can happen now has to happen before and something is to come.
+    pub(crate) fn time_may_pass(&self, events: &[Event]) -> Option<Event> {
         let until = self.next_moment(events)?;
-        (until > self.clock.now).then_some(Event::Time)
+        (until > self.clock.now).then_some(Event::Time(until))
     }
 
     /// The latest moment to which time may go on.
@@ -351,19 +294,12 @@ impl World {
         limits.chain(next).min()
     }
 
-    fn happen(&mut self, event: Event) -> Checked {
+    /// Lets one of the possible events happen.
+    pub(crate) fn happen(&mut self, event: Event) -> Checked {
         let now = self.clock.now;
         match event {
-            Event::Time => {
-                let events = self.possible();
-                let until = self.next_moment(&events).unwrap_or(now);
-                // Not always as far as it may: in between, things happen at odd times.
-                self.turns += 1;
-                self.clock.now = if events.is_empty() || self.turns.is_multiple_of(2) {
-                    until
-                } else {
-                    now + until.saturating_sub(now) / 3
-                };
+            Event::Time(until) => {
+                self.clock.now = until;
                 self.check_timeout()
             }
             Event::Up(rank) => {
@@ -395,6 +331,7 @@ impl World {
                 }
                 Ok(())
             }
+            Event::Tick(_) if self.lie == Some(Lie::ForgetsTimers) => Ok(()),
             Event::Tick(rank) => {
                 let now = self.clock_of(rank).instant();
                 if rank == 0 {
@@ -526,7 +463,13 @@ impl World {
                 .coordinator_hears(from, &message, self.clock.now, &connected)?;
         }
         let now = self.clock_of(0).instant();
-        self.coordinator.on_message(from, message, now);
+        let heard = match self.lie {
+            None => vec![(from, message)],
+            Some(lie) => lie.hears(from, message, self.processes.len()),
+        };
+        for (from, message) in heard {
+            self.coordinator.on_message(from, message, now);
+        }
         Ok(())
     }
 
@@ -568,7 +511,10 @@ impl World {
     /// Carries out what the coordinator has ordered.
     fn carry_out(&mut self) -> Checked {
         let now = self.clock.now;
-        let ordered = self.coordinator.take_actions();
+        let mut ordered = self.coordinator.take_actions();
+        if let Some(lie) = self.lie {
+            ordered = lie.carries_out(ordered);
+        }
         let coordinator = &self.coordinator;
         let connected = |rank| coordinator.is_connected(rank);
         for action in ordered {
@@ -576,6 +522,12 @@ impl World {
                 Action::Send { to, message } => {
                     self.ledger
                         .coordinator_says(&to, &message, now, &connected)?;
+                    let carried = self
+                        .lie
+                        .map_or(Some(message.clone()), |lie| lie.carries(message));
+                    let Some(message) = carried else {
+                        continue;
+                    };
                     for rank in to {
                         if rank == Rank::ZERO {
                             self.loopback.push_back(message.clone());

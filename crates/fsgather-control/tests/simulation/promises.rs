@@ -63,7 +63,7 @@ pub(crate) fn is_poisoned(rank: Rank, first: &Error, again: Option<&Error>) -> C
 }
 
 /// One exchange, as the ledger knows it.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 struct Exchange {
     handed_in: BTreeMap<Rank, (Call, Contribution)>,
     arrived: BTreeSet<Rank>,
@@ -77,7 +77,7 @@ struct Exchange {
 pub(crate) type Connected<'a> = &'a dyn Fn(Rank) -> bool;
 
 /// Everything that has happened in one run.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Ledger {
     ranks: u32,
     lanes: BTreeMap<ChannelId, Lane>,
@@ -231,6 +231,9 @@ impl Ledger {
             );
         }
         self.failures.push((rank, channel, step, failure.clone()));
+        // In which order ranks learn is no difference between two worlds.
+        self.failures
+            .sort_by_key(|(rank, channel, step, _)| (*rank, *channel, *step));
         if self.excused.contains(&rank) {
             return Ok(());
         }

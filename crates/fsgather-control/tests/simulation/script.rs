@@ -199,6 +199,8 @@ pub(crate) enum Harm {
     Sever,
     /// The process is stopped for so many seconds.
     Stop(u16),
+    /// The connection between the rank and rank 0 breaks, and both live.
+    Reset,
 }
 
 /// One misfortune, just before the event of this number.

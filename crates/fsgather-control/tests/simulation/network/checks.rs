@@ -4,13 +4,16 @@ use std::time::Duration;
 
 use super::{LATENCY, World};
 use crate::{
-    promises::{Broken, Checked, promise},
+    promises::{Checked, promise},
     rank::Health,
     script::TIME_LIMIT,
 };
 
 /// How much longer than the time-out members wait for rank 0.
 const GRACE: Duration = Duration::from_secs(10);
+
+/// How long a small world may take in all.
+const LONGEST: Duration = Duration::from_hours(1);
 
 /// How much later than progress the notice of it may be sent.
 const NOTICE: Duration = Duration::from_secs(2);
@@ -50,7 +53,23 @@ impl World {
         Ok(())
     }
 
-    pub(super) fn finish(self) -> Result<Self, Broken> {
+    /// No world takes that long: whoever gets here does not end.
+    pub(crate) fn is_in_bounds(&self) -> Checked {
+        promise!(
+            self.clock.now < LONGEST,
+            "P6: the world has not ended at {:?}",
+            self.clock.now
+        );
+        Ok(())
+    }
+
+    /// How many ranks there are.
+    pub(crate) fn ranks(&self) -> usize {
+        self.processes.len()
+    }
+
+    /// Checks what must hold when nothing can happen any more.
+    pub(crate) fn finish(&self) -> Checked {
         for process in &self.processes {
             promise!(
                 process.has_ended(),
@@ -95,6 +114,6 @@ impl World {
                 process.rank
             );
         }
-        Ok(self)
+        Ok(())
     }
 }

@@ -5,6 +5,7 @@ use std::{collections::VecDeque, time::Duration};
 use fsgather_control::message::{ToCoordinator, ToMember};
 
 /// What travels over a link.
+#[derive(Clone, Debug)]
 pub(super) enum Frame<M> {
     Said(M),
     /// The other side's connection has ended.
@@ -12,6 +13,7 @@ pub(super) enum Frame<M> {
 }
 
 /// One direction of a link.
+#[derive(Clone, Debug)]
 pub(super) struct Lane<M> {
     pub(super) frames: VecDeque<(Duration, Frame<M>)>,
     pub(super) open: bool,
@@ -45,6 +47,7 @@ impl<M> Lane<M> {
 }
 
 /// The connection of one member with rank 0.
+#[derive(Clone, Debug)]
 pub(super) struct Link {
     pub(super) up: Lane<ToCoordinator>,
     pub(super) down: Lane<ToMember>,

@@ -7,7 +7,7 @@ use fsgather_core::{ChannelId, Error, Rank, Step, Ticket};
 use super::{Checked, Connected, Ledger, promise};
 
 /// Who takes part in a channel, and whether it has failed.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Lane {
     /// In the order of the communicator.
     pub(super) members: Vec<Rank>,

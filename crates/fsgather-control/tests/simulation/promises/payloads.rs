@@ -11,7 +11,7 @@ use crate::script::TIME_LIMIT;
 pub(super) type CallId = (ChannelId, Epoch);
 
 /// Payloads of a decided call that somebody may still read.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Payloads {
     pub(super) owners: BTreeSet<Rank>,
     /// Whose payload is gone with its process.

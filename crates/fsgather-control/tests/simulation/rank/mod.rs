@@ -77,6 +77,7 @@ enum Way {
 }
 
 /// A rank's process.
+#[derive(Clone, Debug)]
 pub(crate) struct Process {
     pub(crate) rank: Rank,
     pub(crate) member: Member,

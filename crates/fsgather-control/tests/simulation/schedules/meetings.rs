@@ -1,0 +1,62 @@
+//! Every order in which a small world can be asked for: [`Gathering`].
+
+use fsgather_testkit::explorer::Explored;
+
+use crate::meeting::{Event, Run};
+
+/// A meeting, and how often each of these can still happen.
+#[derive(Clone, Debug)]
+pub(super) struct Gathering {
+    run: Run,
+    left: Vec<(Event, u8)>,
+}
+
+impl Gathering {
+    /// One of so many ranks, each of which asks up to `asks` times. A second process asks to be the last rank, one
+    /// connection ends in each way, and time passes up to `waits` times.
+    pub(super) fn new(ranks: u32, asks: u8, waits: u8) -> Result<Self, String> {
+        let last = ranks - 1;
+        let ask = |rank, nonce| Event::Join {
+            rank,
+            nonce,
+            wrong_size: false,
+        };
+        let mut left: Vec<(Event, u8)> = (0..ranks).map(|rank| (ask(rank, 0), asks)).collect();
+        left.extend([
+            (ask(last, 1), 1),
+            (Event::Closed(last), 1),
+            (Event::Lost(last), 1),
+            (Event::Rival(last), 1),
+            (Event::Wait(4), waits),
+            (Event::Wait(99), 1),
+        ]);
+        let run = Run::new(ranks).map_err(|broken| broken.to_string())?;
+        Ok(Self { run, left })
+    }
+}
+
+impl Explored for Gathering {
+    type Step = Event;
+
+    fn steps(&mut self) -> Vec<Event> {
+        let left = self.left.iter().filter(|(_, left)| *left > 0);
+        left.map(|(event, _)| *event).collect()
+    }
+
+    fn take(&mut self, step: Event) -> Result<(), String> {
+        let left = self.left.iter_mut().find(|(event, _)| *event == step);
+        if let Some((_, left)) = left {
+            *left -= 1;
+        }
+        // Whatever has happened by now, the world works or says why not.
+        let taken = self
+            .run
+            .happen(step)
+            .and_then(|()| self.run.clone().go_on());
+        taken.map_err(|broken| broken.to_string())
+    }
+
+    fn end(&self) -> Result<Vec<&'static str>, String> {
+        Ok(vec![self.run.ending()])
+    }
+}

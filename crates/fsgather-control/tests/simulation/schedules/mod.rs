@@ -1,0 +1,212 @@
+//! Every schedule of small worlds: what [`network`](crate::network) can do with two and three ranks, all of it.
+//!
+//! `trials` says what is tried, `small` is the state of such a world, `meetings` that of one that forms. The explorer
+//! is our own: `stateright` asks for `Hash` and `Eq` on all that is in a state, errors included, where a `Debug` text
+//! and `Clone` are enough here, it judges single states where the ledger judges what happens between them, and its
+//! `eventually` passes over cycles, while that everybody ends is what matters most here. What is left for it to do
+//! is a queue and a set.
+//!
+//! Nothing is left out but what changes no promise: time passes when nothing else can happen, and up to `delays` times
+//! before, each time to the next moment at which something is due or has to happen; so every timer fires as soon and
+//! as late as it may, in every order with what is due at the same time. Of frames that are on their way when a process dies
+//! each number arrives. Without `SCHEDULES=all` a small part runs; `scripts/simulate.sh --schedules` runs all.
+
+#![expect(
+    clippy::print_stdout,
+    reason = "how many states there are is what comes of it"
+)]
+
+mod meetings;
+mod small;
+mod trials;
+
+use fsgather_testkit::explorer::{Counts, Explored, explore, follow};
+
+use self::{
+    meetings::Gathering,
+    small::Trial,
+    trials::{HARMS, STOPS, calls, delayed, groups, harmed, pairs, plain, started, twisted},
+};
+use crate::{network::Lie, script::Harm};
+
+/// Explores all that follows from a first state, and says by which way a broken promise was found.
+fn explore_all(name: &str, first: impl Explored) -> Result<Counts, String> {
+    explore(first.clone()).map_err(|found| {
+        let (told, _) = follow(first, &found.way);
+        format!("{}\n{name}\n{told}  way {:?}", found.broken, found.way)
+    })
+}
+
+fn try_out(trial: &Trial) -> Result<Counts, String> {
+    let first = trial.begin().map_err(|broken| broken.to_string())?;
+    explore_all(&trial.to_string(), first)
+}
+
+/// Tries them all, says what that came to, and fails with everything that was found.
+fn try_all(name: &str, trials: Vec<Trial>) -> Counts {
+    let mut counts = Counts::default();
+    let mut found = Vec::new();
+    let worlds = trials.len();
+    for trial in trials {
+        match try_out(&trial) {
+            Ok(of_trial) => counts.add(&of_trial),
+            Err(broken) => found.push(broken),
+        }
+    }
+    println!("{name}: {worlds} worlds, {counts}");
+    assert!(
+        found.is_empty(),
+        "{} of {worlds} worlds:\n{}",
+        found.len(),
+        found.join("\n\n")
+    );
+    counts
+}
+
+/// Whether everything is to be tried.
+#[expect(clippy::disallowed_methods, reason = "it is for this program alone")]
+fn is_all_asked_for() -> bool {
+    std::env::var("SCHEDULES").is_ok_and(|asked| asked == "all")
+}
+
+fn is_reached(counts: &Counts, ends: &[&str]) {
+    for end in ends {
+        assert!(counts.ends.contains_key(end), "never {end}: {counts}");
+    }
+}
+
+#[test]
+fn every_schedule_of_equal_programs_ends_well() {
+    let all = || [calls(), pairs(), started(), groups()].concat();
+    let mut trials = plain(2, all(), &[], 0);
+    trials.extend(plain(3, calls(), &[], 0));
+    if is_all_asked_for() {
+        trials.extend(plain(3, [pairs(), started(), groups()].concat(), &[], 0));
+        trials.extend(delayed(plain(2, all(), &[], 0), 2));
+        trials.extend(delayed(plain(3, all(), &[], 0), 1));
+    }
+    let counts = try_all("equal programs", trials);
+    assert_eq!(
+        counts.ends.keys().copied().collect::<Vec<_>>(),
+        ["good", "reclaimed", "reclaimed although abandoned"]
+    );
+}
+
+#[test]
+fn every_schedule_with_a_loss_at_any_point_keeps_all_promises() {
+    let mut trials = plain(2, pairs(), HARMS, 1);
+    if is_all_asked_for() {
+        let all = || [calls(), pairs(), started(), groups()].concat();
+        trials.extend(plain(2, all(), HARMS, 2));
+        trials.extend(delayed(plain(2, calls(), HARMS, 1), 1));
+        trials.extend(plain(3, all(), HARMS, 1));
+        trials.extend(plain(3, calls(), &[Harm::Crash], 2));
+        trials.extend(plain(2, all(), STOPS, 1));
+        trials.extend(plain(3, calls(), STOPS, 1));
+    } else {
+        trials.extend(plain(2, groups(), &[Harm::Crash], 1));
+    }
+    let counts = try_all("losses", trials);
+    is_reached(
+        &counts,
+        &[
+            "good",
+            "lost",
+            "unknown outcome",
+            "reclaimed",
+            "gone before its payload was",
+            "a group went on after the world had failed",
+        ],
+    );
+}
+
+#[test]
+fn every_schedule_with_a_rank_that_goes_its_own_way_keeps_all_promises() {
+    let mut trials = Vec::new();
+    if is_all_asked_for() {
+        for program in [calls(), pairs(), started(), groups()].concat() {
+            let two = twisted(2, &program);
+            trials.extend(two.iter().cloned().map(harmed));
+            trials.extend(delayed(two, 1));
+            trials.extend(twisted(3, &program));
+        }
+    } else {
+        let kept = calls().into_iter().rev().take(1);
+        for program in kept.chain([pairs().remove(0), started().remove(1), groups().remove(0)]) {
+            trials.extend(twisted(2, &program));
+        }
+    }
+    let counts = try_all("twists", trials);
+    is_reached(
+        &counts,
+        &[
+            "good",
+            "desync",
+            "time-out",
+            "departed",
+            "raised",
+            "abandoned",
+            "stayed until all had read",
+            "went although others had not read",
+            "a group failed alone",
+        ],
+    );
+}
+
+#[test]
+fn every_order_of_a_meeting_opens_the_world_or_says_why_not() {
+    let mut counts = Counts::default();
+    let sizes: &[(u32, u8, u8)] = if is_all_asked_for() {
+        &[(2, 2, 2), (3, 2, 2), (3, 1, 3)]
+    } else {
+        &[(2, 2, 1)]
+    };
+    for (ranks, asks, waits) in sizes.iter().copied() {
+        let name = format!("a meeting of {ranks}");
+        let first = Gathering::new(ranks, asks, waits).unwrap();
+        match explore_all(&name, first) {
+            Ok(of_meeting) => counts.add(&of_meeting),
+            Err(found) => panic!("{found}"),
+        }
+    }
+    println!("meetings: {counts}");
+    is_reached(
+        &counts,
+        &[
+            "open",
+            "late",
+            "lost after it had opened",
+            "lost while it formed",
+            "told of a double",
+        ],
+    );
+}
+
+/// Without this, an explorer that sees nothing would find nothing.
+#[test]
+fn every_lie_is_found() {
+    let twists = || twisted(2, &pairs()[0]);
+    let plain = || plain(3, pairs(), &[], 0);
+    let lies = [
+        (Lie::SaysVerdictsTwice, "P1", plain()),
+        (Lie::LosesVerdicts, "P1", plain()),
+        (Lie::SwapsParts, "P2", plain()),
+        (Lie::DoublesParts, "P2", plain()),
+        (Lie::HearsAnother, "P2", plain()),
+        (Lie::LosesFailures, "P3", twists()),
+        (Lie::HearsThatAllIsRead, "P4", plain()),
+        (Lie::ForgetsTimers, "what happens here", twists()),
+    ];
+    for (lie, promise, trials) in lies {
+        let found = trials.into_iter().find_map(|trial| {
+            let trial = Trial {
+                lie: Some(lie),
+                ..trial
+            };
+            try_out(&trial).err()
+        });
+        let found = found.unwrap_or_else(|| panic!("{lie:?} was not found"));
+        assert!(found.starts_with(promise), "{lie:?} was found as {found}");
+        println!("{lie:?}: {}", found.lines().next().unwrap_or_default());
+    }
+}
