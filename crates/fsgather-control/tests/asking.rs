@@ -18,7 +18,10 @@ use fsgather_core::{
     Call, Contribution, Error, Exchange, Interrupt, Operation, Phase, ProcessId, Rank, Round, Site,
     WorldSize,
 };
-use fsgather_testkit::{MemoryBackend, MemoryMailbox, pace::allowed};
+use fsgather_testkit::{
+    MemoryBackend, MemoryMailbox,
+    pace::{allowed, rest},
+};
 
 /// A switch that gives a reason from the time on at which it is told to.
 #[derive(Clone, Default)]
@@ -54,7 +57,7 @@ impl Switch {
                 started.elapsed() < allowed(Duration::from_secs(20)),
                 "nobody asks"
             );
-            thread::yield_now();
+            rest();
         }
     }
 }

@@ -18,6 +18,7 @@ use fsgather_core::{Peer, ProcessId, Rank, Site, WorldSize};
 use fsgather_testkit::{
     MemoryBackend,
     exchange_conformance::{self, RankExchange},
+    pace::patience,
 };
 use uuid::Uuid;
 
@@ -108,7 +109,7 @@ fn records_of_crashed_runs_neither_capture_nor_hang_a_world() {
         other_version,
         b"no record".to_vec(),
     ]);
-    let world = tcp_world_by(board, 3, Duration::from_mins(1));
+    let world = tcp_world_by(board, 3, patience());
     thread::scope(|scope| {
         for exchange in world {
             scope.spawn(move || {

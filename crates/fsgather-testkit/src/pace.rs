@@ -1,6 +1,56 @@
-//! Says how long something may take on this machine, as busy as it is: [`allowed`].
+//! Says how long something may take on this machine, as busy as it is: [`allowed`], and how long a test waits for it: [`patience`].
 
-use std::{fs, thread, time::Duration};
+use std::{fs, sync::mpsc, thread, time::Duration};
+
+/// Whether few cases are to be tried and nothing is to be waited for long: `QUICK_TESTS` is set, as `scripts/quick-tests.sh` does.
+#[must_use]
+#[expect(clippy::disallowed_methods, reason = "it is for tests alone")]
+pub fn is_quick() -> bool {
+    std::env::var_os("QUICK_TESTS").is_some()
+}
+
+/// As many cases, ranks or rounds as a test tries: `few` where tests are to be quick, `many` otherwise.
+#[must_use]
+pub fn up_to<N>(few: N, many: N) -> N {
+    if is_quick() { few } else { many }
+}
+
+/// How long a test waits for what comes at once where nothing is broken. Quick tests do so for 10 s on a quiet machine, others for so
+/// long that no busy machine makes them fail.
+#[must_use]
+pub fn patience() -> Duration {
+    if is_quick() {
+        allowed(Duration::from_secs(10))
+    } else {
+        Duration::from_mins(2)
+    }
+}
+
+/// Leaves the processor to others for a moment, between two looks at something that nobody announces.
+pub fn rest() {
+    thread::park_timeout(Duration::from_millis(1));
+}
+
+/// Ends the whole test program as failed if `work` takes longer than twice [`patience`]: for what may wait for ever where the code is
+/// broken, and cannot be asked to end.
+#[expect(
+    clippy::exit,
+    reason = "threads that wait for ever can be ended only so"
+)]
+pub fn within_patience<R>(work: impl FnOnce() -> R) -> R {
+    let limit = 2 * patience();
+    let name = thread::current().name().unwrap_or_default().to_owned();
+    let (ends, ended) = mpsc::channel::<()>();
+    thread::spawn(move || {
+        if ended.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
+            eprintln!("{name} has not ended within {limit:?}");
+            std::process::exit(1);
+        }
+    });
+    let result = work();
+    drop(ends);
+    result
+}
 
 /// What a promise about time allows here and now.
 ///

@@ -11,7 +11,9 @@ use std::{
 
 use fsgather_control::join::{self, Config, Control, Meeting};
 use fsgather_core::{Error, ProcessId, Rank, WorldSize};
-use fsgather_testkit::{MemoryBackend, MemoryMailbox, exchange_conformance::RankExchange};
+use fsgather_testkit::{
+    MemoryBackend, MemoryMailbox, exchange_conformance::RankExchange, pace::patience,
+};
 
 /// What all ranks of a test share.
 #[derive(Clone)]
@@ -32,8 +34,8 @@ impl Bed {
             board: Arc::default(),
             world_size: WorldSize::new(ranks).unwrap(),
             by_host: ranks,
-            timeout: Duration::from_mins(1),
-            join_timeout: Duration::from_mins(1),
+            timeout: patience(),
+            join_timeout: patience(),
         }
     }
 
@@ -97,9 +99,9 @@ impl Bed {
 pub(crate) struct Running<R>(Receiver<R>);
 
 impl<R> Running<R> {
-    /// Its result; every test here takes less than a minute.
+    /// Its result; what every test here waits for takes less than that.
     pub(crate) fn result(self) -> R {
-        self.0.recv_timeout(Duration::from_mins(1)).unwrap()
+        self.0.recv_timeout(2 * patience()).unwrap()
     }
 }
 

@@ -17,7 +17,7 @@ mod script;
 use std::time::{Duration, Instant};
 
 use fsgather_core::{Error, PeerFailure, Rank};
-use fsgather_testkit::pace::allowed;
+use fsgather_testkit::pace::{allowed, up_to};
 use network::{run as run_script, run_in_turn};
 use promises::Ledger;
 use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
@@ -27,12 +27,15 @@ use script::{Fault, Harm, Line, Parting, Script, Twist, Verb, What, scripts};
 /// take a minute each.
 const SCRIPTS: u32 = 800;
 
+/// The same where tests are to be quick.
+const FEW_SCRIPTS: u32 = 30;
+
 /// As many scripts as are asked for.
 #[expect(clippy::disallowed_methods, reason = "it is for this program alone")]
 fn config() -> ProptestConfig {
     let asked = std::env::var("SIMULATION_SCRIPTS");
     let asked = asked.ok().and_then(|scripts| scripts.parse().ok());
-    ProptestConfig::with_cases(asked.unwrap_or(SCRIPTS))
+    ProptestConfig::with_cases(asked.unwrap_or(up_to(FEW_SCRIPTS, SCRIPTS)))
 }
 
 fn run(script: &Script) -> Result<Ledger, TestCaseError> {

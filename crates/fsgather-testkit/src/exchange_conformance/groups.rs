@@ -14,10 +14,10 @@ use fsgather_core::{
     Call, ChannelId, Contribution, Epoch, Error, Operation, PeerFailure, Phase, Rank, Round,
 };
 
-use crate::pace::allowed;
+use crate::pace::patience;
 
 use super::{
-    HASTY, MakeWorld, PATIENT, RankExchange, all_gather, body, on_all,
+    MakeWorld, RankExchange, all_gather, body, hasty, on_all,
     pending::{payload, record_reclaims, start, until},
     site, wait_for_failure,
 };
@@ -73,7 +73,7 @@ fn everybody(ranks: u32) -> (Vec<u32>, Vec<u32>) {
 
 fn a_group_has_its_own_numbers_in_its_own_order(make: &MakeWorld<'_>, ranks: u32) {
     let (_, backwards) = everybody(ranks);
-    on_all(make(ranks, PATIENT), |exchange| {
+    on_all(make(ranks, patience()), |exchange| {
         let own = exchange.rank();
         let group = group(&exchange, &backwards, 0);
         assert_ne!(group.channel(), exchange.channel());
@@ -104,7 +104,7 @@ fn a_group_has_its_own_numbers_in_its_own_order(make: &MakeWorld<'_>, ranks: u32
 
 fn groups_may_be_made_of_groups(make: &MakeWorld<'_>, ranks: u32) {
     let (_, backwards) = everybody(ranks);
-    on_all(make(ranks, PATIENT), |exchange| {
+    on_all(make(ranks, patience()), |exchange| {
         let own = exchange.rank();
         let outer = group(&exchange, &backwards, 0);
         // The even and the odd numbers of the outer group, each with the last one first.
@@ -126,7 +126,7 @@ fn groups_may_be_made_of_groups(make: &MakeWorld<'_>, ranks: u32) {
 }
 
 fn only_lists_of_different_members_are_groups(make: &MakeWorld<'_>, ranks: u32) {
-    on_all(make(ranks, PATIENT), |exchange| {
+    on_all(make(ranks, patience()), |exchange| {
         let own = exchange.rank().get();
         let others: Vec<u32> = (0..ranks).filter(|rank| *rank != own).collect();
         for list in [vec![], vec![own, own], vec![own, ranks], others] {
@@ -151,7 +151,7 @@ fn each_channel_fails_on_its_own(make: &MakeWorld<'_>, ranks: u32) {
     let (forwards, backwards) = everybody(ranks);
     let cause = Error::config("no room");
     let failing = Rank::new(ranks - 1);
-    on_all(make(ranks, PATIENT), |exchange| {
+    on_all(make(ranks, patience()), |exchange| {
         let fails = |exchange: &RankExchange, me: Rank| {
             let error = if me == failing {
                 let ticket = exchange.begin(all_gather("here")).unwrap();
@@ -188,7 +188,7 @@ fn an_interrupted_world_takes_its_groups_along(make: &MakeWorld<'_>, ranks: u32)
     let (forwards, _) = everybody(ranks);
     let (one, all) = (Error::config("this one"), Error::config("everything"));
     let interrupting = Rank::new(ranks - 1);
-    on_all(make(ranks, PATIENT), |exchange| {
+    on_all(make(ranks, patience()), |exchange| {
         let group_1 = group(&exchange, &forwards, 0);
         let group_2 = group(&exchange, &forwards, 1);
         let me = exchange.rank();
@@ -211,7 +211,7 @@ fn an_interrupted_world_takes_its_groups_along(make: &MakeWorld<'_>, ranks: u32)
 
 fn channels_may_be_used_at_the_same_time(make: &MakeWorld<'_>, ranks: u32) {
     let (forwards, backwards) = everybody(ranks);
-    on_all(make(ranks, PATIENT), |exchange| {
+    on_all(make(ranks, patience()), |exchange| {
         let me = exchange.rank();
         let one = group(&exchange, &forwards, 0);
         let other = group(&exchange, &backwards, 10);
@@ -245,7 +245,7 @@ fn channels_may_be_used_at_the_same_time(make: &MakeWorld<'_>, ranks: u32) {
 fn who_drops_a_group_is_named_and_the_world_goes_on(make: &MakeWorld<'_>, ranks: u32) {
     let (_, backwards) = everybody(ranks);
     let leaver = Rank::ZERO;
-    on_all(make(ranks, PATIENT), |exchange| {
+    on_all(make(ranks, patience()), |exchange| {
         let group = group(&exchange, &backwards, 0);
         // It has done its part in this call, and leaves without waiting for it.
         let ticket = start(&group, all_gather("decided"), Contribution::default());
@@ -269,7 +269,7 @@ fn who_drops_a_group_is_named_and_the_world_goes_on(make: &MakeWorld<'_>, ranks:
 fn a_rank_that_leaves_fails_only_its_groups(make: &MakeWorld<'_>, ranks: u32) {
     let leaver = ranks - 1;
     let cause = Error::config("it has to go");
-    on_all(make(ranks, PATIENT), |exchange| {
+    on_all(make(ranks, patience()), |exchange| {
         let with: Vec<u32> = (0..ranks).rev().collect();
         let without: Vec<u32> = (0..leaver).rev().collect();
         let with = group(&exchange, &with, 0);
@@ -294,7 +294,7 @@ fn a_rank_that_leaves_fails_only_its_groups(make: &MakeWorld<'_>, ranks: u32) {
 
 fn a_group_needs_neither_rank_0_nor_the_others(make: &MakeWorld<'_>, ranks: u32) {
     let finished = AtomicU32::new(0);
-    on_all(make(ranks, PATIENT), |exchange| {
+    on_all(make(ranks, patience()), |exchange| {
         let me = exchange.rank();
         if me == Rank::ZERO {
             // It computes, and serves them all the same.
@@ -315,7 +315,7 @@ fn a_group_needs_neither_rank_0_nor_the_others(make: &MakeWorld<'_>, ranks: u32)
 
 fn calls_of_a_group_are_compared(make: &MakeWorld<'_>, ranks: u32) {
     let (_, backwards) = everybody(ranks);
-    let errors = on_all(make(ranks, PATIENT), |exchange| {
+    let errors = on_all(make(ranks, patience()), |exchange| {
         let group = group(&exchange, &backwards, 0);
         let error = if exchange.rank() == Rank::ZERO {
             group.barrier(site("eval.rs:7:1")).unwrap_err()
@@ -343,7 +343,7 @@ fn calls_of_a_group_are_compared(make: &MakeWorld<'_>, ranks: u32) {
 
 fn closing_a_group_while_others_call_is_told(make: &MakeWorld<'_>, ranks: u32) {
     let (forwards, _) = everybody(ranks);
-    on_all(make(ranks, PATIENT), |exchange| {
+    on_all(make(ranks, patience()), |exchange| {
         let group = group(&exchange, &forwards, 0);
         let error = if exchange.rank() == Rank::ZERO {
             group.close(site("end.rs:1:1")).unwrap_err()
@@ -363,7 +363,7 @@ fn a_late_member_of_a_group_is_named_by_its_rank_in_the_world(make: &MakeWorld<'
     let late = Rank::new(ranks - 1);
     let (_, backwards) = everybody(ranks);
     let others_know = AtomicU32::new(0);
-    on_all(make(ranks, allowed(HASTY)), |exchange| {
+    on_all(make(ranks, hasty()), |exchange| {
         let group = group(&exchange, &backwards, 0);
         if exchange.rank() == late {
             wait_for_failure(&group).expect_err("the time-out came");
@@ -386,7 +386,7 @@ fn a_late_member_of_a_group_is_named_by_its_rank_in_the_world(make: &MakeWorld<'
 fn closing_a_group_waits_until_all_has_been_read(make: &MakeWorld<'_>, ranks: u32) {
     let (_, backwards) = everybody(ranks);
     let read = AtomicU32::new(0);
-    on_all(make(ranks, PATIENT), |exchange| {
+    on_all(make(ranks, patience()), |exchange| {
         let group = group(&exchange, &backwards, 0);
         let ticket = start(&group, all_gather("here"), payload(exchange.rank()));
         group.wait(&ticket, Round::VERDICT).unwrap();
@@ -416,7 +416,7 @@ fn closing_a_group_waits_until_all_has_been_read(make: &MakeWorld<'_>, ranks: u3
 
 fn groups_end_with_their_world(make: &MakeWorld<'_>, ranks: u32) {
     let (forwards, _) = everybody(ranks);
-    on_all(make(ranks, PATIENT), |exchange| {
+    on_all(make(ranks, patience()), |exchange| {
         let group = group(&exchange, &forwards, 0);
         group.barrier(site("here")).unwrap();
         exchange.close(site("end")).unwrap();
@@ -425,7 +425,7 @@ fn groups_end_with_their_world(make: &MakeWorld<'_>, ranks: u32) {
         assert!(try_group(&group, &forwards, 0).is_err());
         assert!(try_group(&exchange, &forwards, 1).is_err());
     });
-    on_all(make(ranks, PATIENT), |exchange| {
+    on_all(make(ranks, patience()), |exchange| {
         let group = group(&exchange, &forwards, 0);
         group.barrier(site("here")).unwrap();
         drop(exchange);
@@ -436,7 +436,7 @@ fn groups_end_with_their_world(make: &MakeWorld<'_>, ranks: u32) {
 
 fn groups_come_and_go(make: &MakeWorld<'_>, ranks: u32) {
     let (forwards, backwards) = everybody(ranks);
-    on_all(make(ranks, PATIENT), |exchange| {
+    on_all(make(ranks, patience()), |exchange| {
         for use_number in 0..20 {
             let one = group(&exchange, &forwards, use_number);
             let other = group(&exchange, &backwards, use_number + 100);
@@ -454,7 +454,7 @@ fn payloads_of_a_group_are_reclaimed(make: &MakeWorld<'_>, ranks: u32) {
     let reclaimed = Arc::default();
     // By channel, for who leaves before it has read.
     let hasty = Rank::new(ranks / 2);
-    on_all(make(ranks, PATIENT), |exchange| {
+    on_all(make(ranks, patience()), |exchange| {
         record_reclaims(&exchange, &reclaimed);
         exchange.barrier(site("sinks are set")).unwrap();
         let group = group(&exchange, &backwards, 0);

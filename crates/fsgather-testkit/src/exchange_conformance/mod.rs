@@ -22,7 +22,7 @@ use fsgather_core::{
     Site, Table,
 };
 
-use crate::pace::allowed;
+use crate::pace::{allowed, is_quick, patience, rest, up_to, within_patience};
 
 /// One rank's exchange.
 pub type RankExchange = Box<dyn Exchange>;
@@ -30,14 +30,17 @@ pub type RankExchange = Box<dyn Exchange>;
 /// Makes a world of so many ranks whose time-out is so long.
 pub type MakeWorld<'a> = dyn Fn(u32, Duration) -> Vec<RankExchange> + 'a;
 
-/// Long enough not to be reached on a slow machine.
-const PATIENT: Duration = Duration::from_mins(2);
-
 /// Short enough to be waited for.
 const HASTY: Duration = Duration::from_millis(400);
 
-/// Runs all checks on worlds of 1 to `largest` ranks.
+/// The same on a busy machine, where quick tests wait no longer than they have to.
+fn hasty() -> Duration {
+    allowed(HASTY).min(up_to(2 * HASTY, Duration::MAX))
+}
+
+/// Runs all checks on worlds of 1 to `largest` ranks; quick tests are content with 2.
 pub fn run(make: &MakeWorld<'_>, largest: u32) {
+    let largest = largest.min(up_to(2, largest));
     for ranks in 1..=largest {
         a_barrier_holds_everybody_until_the_last_has_come(make, ranks);
         an_exchange_delivers_all_bodies_in_rank_order(make, ranks);
@@ -62,8 +65,8 @@ pub fn run(make: &MakeWorld<'_>, largest: u32) {
         closing_while_others_call_is_told(make, ranks);
         a_failure_after_the_verdict_reaches_others_at_their_next_call(make, ranks);
     }
-    if largest > 1 {
-        // Takes seconds whatever the size.
+    // Takes seconds whatever the size.
+    if largest > 1 && !is_quick() {
         progress_postpones_the_time_out(make, largest);
     }
 }
@@ -82,22 +85,25 @@ fn body(rank: Rank) -> Bytes {
 
 /// Runs `act` on every rank at the same time; results in rank order.
 fn on_all<R: Send>(world: Vec<RankExchange>, act: impl Fn(RankExchange) -> R + Sync) -> Vec<R> {
-    thread::scope(|scope| {
-        let act = &act;
-        let ranks: Vec<_> = world
-            .into_iter()
-            .map(|exchange| scope.spawn(move || act(exchange)))
-            .collect();
-        ranks
-            .into_iter()
-            .map(|rank| rank.join().expect("a rank panicked"))
-            .collect()
-    })
+    let run = || {
+        thread::scope(|scope| {
+            let act = &act;
+            let ranks: Vec<_> = world
+                .into_iter()
+                .map(|exchange| scope.spawn(move || act(exchange)))
+                .collect();
+            ranks
+                .into_iter()
+                .map(|rank| rank.join().expect("a rank panicked"))
+                .collect()
+        })
+    };
+    within_patience(run)
 }
 
 fn a_barrier_holds_everybody_until_the_last_has_come(make: &MakeWorld<'_>, ranks: u32) {
     let arrived = Arc::new(Mutex::new(0));
-    on_all(make(ranks, PATIENT), |exchange| {
+    on_all(make(ranks, patience()), |exchange| {
         for turn in 1..=20 {
             *arrived.lock().unwrap() += 1;
             exchange.barrier(site("here")).unwrap();
@@ -131,7 +137,7 @@ fn a_time_out_may_be_as_long_as_durations_go(make: &MakeWorld<'_>, ranks: u32) {
 }
 
 fn a_text_of_any_length_reaches_all_ranks(make: &MakeWorld<'_>, ranks: u32) {
-    let errors = on_all(make(ranks, PATIENT), |exchange| {
+    let errors = on_all(make(ranks, patience()), |exchange| {
         if exchange.rank().get() + 1 == ranks {
             let ticket = exchange.begin(all_gather("here")).unwrap();
             let cause = Error::config("x".repeat(9 << 20));
@@ -148,7 +154,7 @@ fn a_text_of_any_length_reaches_all_ranks(make: &MakeWorld<'_>, ranks: u32) {
 }
 
 fn an_exchange_delivers_all_bodies_in_rank_order(make: &MakeWorld<'_>, ranks: u32) {
-    on_all(make(ranks, PATIENT), |exchange| {
+    on_all(make(ranks, patience()), |exchange| {
         let table = exchange
             .exchange(all_gather("here"), body(exchange.rank()))
             .unwrap();
@@ -160,7 +166,7 @@ fn an_exchange_delivers_all_bodies_in_rank_order(make: &MakeWorld<'_>, ranks: u3
 
 fn a_gather_delivers_to_its_root_only(make: &MakeWorld<'_>, ranks: u32) {
     let root = Rank::new(ranks - 1);
-    on_all(make(ranks, PATIENT), |exchange| {
+    on_all(make(ranks, patience()), |exchange| {
         let call = Call::new(Operation::Gather, site("here")).with_root(root);
         let table = exchange.exchange(call, body(exchange.rank())).unwrap();
         assert_eq!(table.is_some(), exchange.rank() == root);
@@ -169,7 +175,7 @@ fn a_gather_delivers_to_its_root_only(make: &MakeWorld<'_>, ranks: u32) {
 }
 
 fn calls_are_numbered_in_order(make: &MakeWorld<'_>, ranks: u32) {
-    on_all(make(ranks, PATIENT), |exchange| {
+    on_all(make(ranks, patience()), |exchange| {
         for number in 0..3 {
             let ticket = exchange.begin(all_gather("here")).unwrap();
             assert_eq!(ticket.epoch, Epoch::new(number));
@@ -184,7 +190,7 @@ fn calls_are_numbered_in_order(make: &MakeWorld<'_>, ranks: u32) {
 }
 
 fn further_rounds_belong_to_their_call(make: &MakeWorld<'_>, ranks: u32) {
-    on_all(make(ranks, PATIENT), |exchange| {
+    on_all(make(ranks, patience()), |exchange| {
         let ticket = exchange.begin(all_gather("here")).unwrap();
         for round in 0..3 {
             let part = Contribution {
@@ -207,7 +213,7 @@ fn payloads_are_reclaimed_once_everybody_has_read(make: &MakeWorld<'_>, ranks: u
     let read = Arc::new(Mutex::new(0));
     let (reclaimed, hear) = mpsc::channel();
     let hear = Mutex::new(hear);
-    on_all(make(ranks, PATIENT), |exchange| {
+    on_all(make(ranks, patience()), |exchange| {
         let own = exchange.rank();
         let readers = Arc::clone(&read);
         let reclaimed = reclaimed.clone();
@@ -252,7 +258,7 @@ fn payloads_are_reclaimed_once_everybody_has_read(make: &MakeWorld<'_>, ranks: u
 }
 
 fn closing_together_succeeds_and_nothing_works_after(make: &MakeWorld<'_>, ranks: u32) {
-    on_all(make(ranks, PATIENT), |exchange| {
+    on_all(make(ranks, patience()), |exchange| {
         exchange.close(site("end")).unwrap();
         assert!(exchange.barrier(site("too late")).is_err());
     });
@@ -260,7 +266,7 @@ fn closing_together_succeeds_and_nothing_works_after(make: &MakeWorld<'_>, ranks
 
 fn a_failure_is_the_same_on_all_ranks_and_poisons(make: &MakeWorld<'_>, ranks: u32) {
     let failing = Rank::new(ranks / 2);
-    let errors = on_all(make(ranks, PATIENT), |exchange| {
+    let errors = on_all(make(ranks, patience()), |exchange| {
         let error = if exchange.rank() == failing {
             let ticket = exchange.begin(all_gather("here")).unwrap();
             exchange.fail(&ticket, Phase::Publishing, Error::config("no room"))
@@ -279,7 +285,7 @@ fn a_failure_is_the_same_on_all_ranks_and_poisons(make: &MakeWorld<'_>, ranks: u
 
 fn an_interrupt_ends_everything(make: &MakeWorld<'_>, ranks: u32) {
     let cause = Error::config("ended by a test");
-    let errors = on_all(make(ranks, PATIENT), |exchange| {
+    let errors = on_all(make(ranks, patience()), |exchange| {
         if exchange.rank().get() == ranks - 1 {
             exchange.interrupt(cause.clone());
         }
@@ -289,7 +295,7 @@ fn an_interrupt_ends_everything(make: &MakeWorld<'_>, ranks: u32) {
 }
 
 fn different_calls_are_told_with_both_sites(make: &MakeWorld<'_>, ranks: u32) {
-    let errors = on_all(make(ranks, PATIENT), |exchange| {
+    let errors = on_all(make(ranks, patience()), |exchange| {
         if exchange.rank() == Rank::new(1) {
             exchange.barrier(site("eval.rs:7:1")).unwrap_err()
         } else {
@@ -307,7 +313,7 @@ fn different_calls_are_told_with_both_sites(make: &MakeWorld<'_>, ranks: u32) {
 }
 
 fn different_roots_are_told(make: &MakeWorld<'_>, ranks: u32) {
-    let errors = on_all(make(ranks, PATIENT), |exchange| {
+    let errors = on_all(make(ranks, patience()), |exchange| {
         let root = Rank::new(u32::from(exchange.rank() == Rank::ZERO));
         let call = Call::new(Operation::Gather, site("here")).with_root(root);
         exchange.exchange(call, Bytes::new()).unwrap_err()
@@ -321,7 +327,7 @@ fn different_roots_are_told(make: &MakeWorld<'_>, ranks: u32) {
 fn a_late_rank_is_named_by_all_others(make: &MakeWorld<'_>, ranks: u32) {
     let late = Rank::new(ranks - 1);
     let started = Instant::now();
-    let errors = on_all(make(ranks, allowed(HASTY)), |exchange| {
+    let errors = on_all(make(ranks, hasty()), |exchange| {
         if exchange.rank() == late {
             // Comes when the others have given up: it is told what they were told.
             let ticket = wait_for_failure(&exchange);
@@ -343,13 +349,13 @@ fn a_late_rank_is_named_by_all_others(make: &MakeWorld<'_>, ranks: u32) {
 /// Calls nothing until the world has failed.
 fn wait_for_failure(exchange: &RankExchange) -> Result<(), Error> {
     let ticket = exchange.begin(Call::new(Operation::Barrier, site("here")))?;
-    let deadline = Instant::now() + PATIENT;
+    let deadline = Instant::now() + patience();
     loop {
         exchange.progress(&ticket, Phase::Computing, 0)?;
         if Instant::now() > deadline {
             return Ok(());
         }
-        thread::yield_now();
+        rest();
     }
 }
 
@@ -363,7 +369,7 @@ fn progress_postpones_the_time_out(make: &MakeWorld<'_>, ranks: u32) {
             let until = Instant::now() + 2 * timeout;
             while Instant::now() < until {
                 exchange.progress(&ticket, Phase::Publishing, 1).unwrap();
-                thread::yield_now();
+                rest();
             }
         }
         let part = Contribution::default();
@@ -375,7 +381,7 @@ fn progress_postpones_the_time_out(make: &MakeWorld<'_>, ranks: u32) {
 
 fn a_rank_that_left_is_named(make: &MakeWorld<'_>, ranks: u32) {
     let leaver = Rank::new(ranks - 1);
-    let errors = on_all(make(ranks, PATIENT), |exchange| {
+    let errors = on_all(make(ranks, patience()), |exchange| {
         if exchange.rank() == leaver {
             exchange.leave(None);
             return None;
@@ -393,7 +399,7 @@ fn a_rank_that_left_is_named(make: &MakeWorld<'_>, ranks: u32) {
 fn who_leaves_stays_until_others_have_read(make: &MakeWorld<'_>, ranks: u32) {
     let late = Rank::new(ranks - 1);
     let has_read = AtomicBool::new(false);
-    on_all(make(ranks, PATIENT), |exchange| {
+    on_all(make(ranks, patience()), |exchange| {
         let part = Contribution {
             leaves: Leaves::WithOwner,
             ..Contribution::default()
@@ -422,7 +428,7 @@ fn who_leaves_stays_until_others_have_read(make: &MakeWorld<'_>, ranks: u32) {
 }
 
 fn closing_while_others_call_is_told(make: &MakeWorld<'_>, ranks: u32) {
-    let errors = on_all(make(ranks, PATIENT), |exchange| {
+    let errors = on_all(make(ranks, patience()), |exchange| {
         if exchange.rank() == Rank::ZERO {
             exchange.close(site("end.rs:1:1")).unwrap_err()
         } else {
@@ -440,7 +446,7 @@ fn closing_while_others_call_is_told(make: &MakeWorld<'_>, ranks: u32) {
 fn a_failure_after_the_verdict_reaches_others_at_their_next_call(make: &MakeWorld<'_>, ranks: u32) {
     let reader = Rank::new(ranks - 1);
     let cause = Error::config("the file is gone");
-    on_all(make(ranks, PATIENT), |exchange| {
+    on_all(make(ranks, patience()), |exchange| {
         let ticket = exchange.begin(all_gather("here")).unwrap();
         let part = Contribution::default();
         exchange.contribute(&ticket, Round::VERDICT, part).unwrap();

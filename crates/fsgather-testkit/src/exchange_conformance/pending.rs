@@ -14,9 +14,9 @@ use fsgather_core::{
     Call, Contribution, Epoch, Error, Leaves, Operation, PeerFailure, Phase, Rank, Round, Ticket,
 };
 
-use crate::pace::allowed;
+use crate::pace::{patience, rest};
 
-use super::{HASTY, MakeWorld, PATIENT, RankExchange, all_gather, body, on_all, site};
+use super::{MakeWorld, RankExchange, all_gather, body, hasty, on_all, site};
 
 /// Runs all checks on a world of this size.
 pub(super) fn run(make: &MakeWorld<'_>, ranks: u32) {
@@ -40,8 +40,8 @@ pub(super) fn run(make: &MakeWorld<'_>, ranks: u32) {
 pub(super) fn until(mut it_is_so: impl FnMut() -> bool) {
     let since = Instant::now();
     while !it_is_so() {
-        assert!(since.elapsed() < PATIENT, "it does not come");
-        thread::yield_now();
+        assert!(since.elapsed() < patience(), "it does not come");
+        rest();
     }
 }
 
@@ -53,7 +53,7 @@ pub(super) fn start(exchange: &RankExchange, call: Call, part: Contribution) -> 
 }
 
 fn several_calls_may_be_pending(make: &MakeWorld<'_>, ranks: u32) {
-    on_all(make(ranks, PATIENT), |exchange| {
+    on_all(make(ranks, patience()), |exchange| {
         let tickets: Vec<_> = (0_u8..6)
             .map(|number| {
                 let part = Contribution::inline(vec![number]);
@@ -76,7 +76,7 @@ fn several_calls_may_be_pending(make: &MakeWorld<'_>, ranks: u32) {
 }
 
 fn several_threads_may_wait_at_once(make: &MakeWorld<'_>, ranks: u32) {
-    on_all(make(ranks, PATIENT), |exchange| {
+    on_all(make(ranks, patience()), |exchange| {
         for _ in 0..3 {
             let tickets: Vec<_> = (0_u8..4)
                 .map(|number| {
@@ -103,7 +103,7 @@ fn several_threads_may_wait_at_once(make: &MakeWorld<'_>, ranks: u32) {
 }
 
 fn whoever_only_looks_gets_the_verdict(make: &MakeWorld<'_>, ranks: u32) {
-    on_all(make(ranks, PATIENT), |exchange| {
+    on_all(make(ranks, patience()), |exchange| {
         for _ in 0..5 {
             let ticket = start(&exchange, all_gather("here"), Contribution::default());
             let look = || exchange.wait_for(&ticket, Round::VERDICT, Some(Duration::ZERO));
@@ -117,7 +117,7 @@ fn a_limit_that_passes_changes_nothing(make: &MakeWorld<'_>, ranks: u32) {
     const LIMIT: Duration = Duration::from_millis(30);
     let late = Rank::new(ranks - 1);
     let looked = AtomicU32::new(0);
-    on_all(make(ranks, PATIENT), |exchange| {
+    on_all(make(ranks, patience()), |exchange| {
         let call = all_gather("here");
         let ticket = if exchange.rank() == late {
             until(|| looked.load(Ordering::SeqCst) == ranks - 1);
@@ -165,7 +165,7 @@ pub(super) fn payload(rank: Rank) -> Contribution {
 fn an_abandoned_call_counts_for_the_others(make: &MakeWorld<'_>, ranks: u32) {
     let careless = Rank::new(ranks - 1);
     let reclaimed = Arc::default();
-    on_all(make(ranks, PATIENT), |exchange| {
+    on_all(make(ranks, patience()), |exchange| {
         record_reclaims(&exchange, &reclaimed);
         let own = exchange.rank();
         // One is dropped before its verdict can be there, the other when it is.
@@ -205,7 +205,7 @@ fn an_abandoned_call_counts_for_the_others(make: &MakeWorld<'_>, ranks: u32) {
 
 fn an_abandoned_call_goes_on_in_further_rounds(make: &MakeWorld<'_>, ranks: u32) {
     let careless = Rank::new(ranks - 1);
-    on_all(make(ranks, PATIENT), |exchange| {
+    on_all(make(ranks, patience()), |exchange| {
         let own = exchange.rank();
         let part = |further_rounds| Contribution {
             body: body(own),
@@ -240,7 +240,7 @@ fn an_abandoned_call_goes_on_in_further_rounds(make: &MakeWorld<'_>, ranks: u32)
 
 fn abandoning_what_others_still_need_fails_the_call(make: &MakeWorld<'_>, ranks: u32) {
     let careless = Rank::new(ranks - 1);
-    on_all(make(ranks, PATIENT), |exchange| {
+    on_all(make(ranks, patience()), |exchange| {
         let part = Contribution {
             further_rounds: 1,
             ..Contribution::default()
@@ -272,7 +272,7 @@ fn a_failure_of_an_abandoned_call_is_kept(make: &MakeWorld<'_>, ranks: u32) {
     let failing = Rank::new(ranks - 1);
     let cause = Error::config("no room");
     let abandoned = AtomicU32::new(0);
-    on_all(make(ranks, PATIENT), |exchange| {
+    on_all(make(ranks, patience()), |exchange| {
         if exchange.rank() == failing {
             let ticket = exchange.begin(all_gather("here")).unwrap();
             until(|| abandoned.load(Ordering::SeqCst) == ranks - 1);
@@ -292,7 +292,7 @@ fn a_failure_of_an_abandoned_call_is_kept(make: &MakeWorld<'_>, ranks: u32) {
 fn a_failure_ends_all_pending_calls(make: &MakeWorld<'_>, ranks: u32) {
     let failing = Rank::new(ranks - 1);
     let cause = Error::config("no room");
-    on_all(make(ranks, PATIENT), |exchange| {
+    on_all(make(ranks, patience()), |exchange| {
         let nothing = Contribution::default;
         let decided = start(&exchange, all_gather("decided"), nothing());
         exchange.wait(&decided, Round::VERDICT).unwrap();
@@ -326,7 +326,7 @@ fn a_failure_ends_all_pending_calls(make: &MakeWorld<'_>, ranks: u32) {
 }
 
 fn pending_calls_in_another_order_are_told(make: &MakeWorld<'_>, ranks: u32) {
-    let errors = on_all(make(ranks, PATIENT), |exchange| {
+    let errors = on_all(make(ranks, patience()), |exchange| {
         let mut calls = [
             all_gather("first.rs:1:1"),
             Call::new(Operation::Barrier, site("second.rs:2:2")),
@@ -361,7 +361,7 @@ fn pending_calls_in_another_order_are_told(make: &MakeWorld<'_>, ranks: u32) {
 
 fn a_late_rank_fails_only_what_it_is_late_for(make: &MakeWorld<'_>, ranks: u32) {
     let late = Rank::new(ranks - 1);
-    on_all(make(ranks, allowed(HASTY)), |exchange| {
+    on_all(make(ranks, hasty()), |exchange| {
         let first = start(&exchange, all_gather("first"), Contribution::default());
         if exchange.rank() == late {
             exchange.wait(&first, Round::VERDICT).unwrap();
@@ -388,7 +388,7 @@ fn a_late_rank_fails_only_what_it_is_late_for(make: &MakeWorld<'_>, ranks: u32) 
 fn a_payload_for_one_reader_is_reclaimed_by_its_owner(make: &MakeWorld<'_>, ranks: u32) {
     let root = Rank::new(ranks / 2);
     let reclaimed = Arc::default();
-    on_all(make(ranks, PATIENT), |exchange| {
+    on_all(make(ranks, patience()), |exchange| {
         record_reclaims(&exchange, &reclaimed);
         let call = Call::new(Operation::Gather, site("here")).with_root(root);
         let ticket = start(&exchange, call, payload(exchange.rank()));
