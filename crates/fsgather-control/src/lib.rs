@@ -36,7 +36,6 @@ mod tcp;
 mod threads;
 
 mod forked;
-mod random;
 mod siblings;
 mod thread_call;
 mod waiting;
@@ -44,11 +43,11 @@ mod waiting;
 #[cfg(any(test, fuzzing))]
 pub mod fuzzing;
 
+pub use fsgather_system::random::fresh;
 pub use join::{
     addresses::{InterfaceFilter, means_loopback_only},
     job_credentials, record,
 };
-pub use random::fresh;
 pub use siblings::IsRunning;
 pub use tcp::{descriptors::descriptors_needed, noise};
 pub use threads::{solo, solo_group, threads};

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use fsgather_core::{ChannelId, Epoch, Error, Peer, ProcessId, Rank, ReclaimSink};
+use fsgather_system::clock;
 
 use uuid::Uuid;
 
@@ -63,7 +64,7 @@ impl Machines {
             .first()
             .ok_or_else(|| Error::rendezvous("rank 0 named no processes in its welcome"))?;
         let root = coordinator_peer(root);
-        let member = Member::new(root, welcome.timeout, Instant::now());
+        let member = Member::new(root, welcome.timeout, clock::now());
         Ok(Self::new(rank, vec![member], None))
     }
 

@@ -5,11 +5,12 @@
 //! how those who wait are woken. The lock is never held over a system call.
 
 use std::{
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::{Duration, Instant},
 };
 
 use fsgather_core::{Activity, AwakeClock, Deadline, Error, Rank, ReclaimSink, lock};
+use fsgather_system::{clock, condition::Condition};
 
 use crate::{
     coordinator::Coordinator,
@@ -52,7 +53,7 @@ pub(crate) struct NodeState<P> {
 impl<P: Medium> NodeState<P> {
     /// What time it is for the machines.
     fn look(&mut self) -> Instant {
-        let now = Instant::now();
+        let now = clock::now();
         if !self.medium.is_timed(&self.machines) {
             return self.clock.look_after_rest(now);
         }
@@ -85,7 +86,7 @@ impl<P: Medium> Node<P> {
             state: Mutex::new(NodeState {
                 machines,
                 medium,
-                clock: AwakeClock::new(Instant::now()),
+                clock: AwakeClock::new(clock::now()),
             }),
             notifier,
         }
@@ -195,17 +196,17 @@ impl<P: Medium> Node<P> {
 /// The notifier of threads.
 #[derive(Default)]
 pub(crate) struct Condvars {
-    changed: Condvar,
-    work: Condvar,
+    changed: Condition,
+    work: Condition,
 }
 
 impl Notifier for Condvars {
     fn changed(&self) {
-        self.changed.notify_all();
+        self.changed.wake_all();
     }
 
     fn work(&self) {
-        self.work.notify_one();
+        self.work.wake_one();
     }
 }
 
@@ -216,13 +217,13 @@ impl<P: Medium<Notifier = Condvars>> Node<P> {
         limit: Option<Duration>,
         mut ready: impl FnMut(&mut NodeState<P>) -> Option<R>,
     ) -> Option<R> {
-        let deadline = limit.map(|limit| Deadline::after(Instant::now(), limit).at());
+        let deadline = limit.map(|limit| Deadline::after(clock::now(), limit).at());
         let mut state = self.lock();
         loop {
             if let Some(result) = ready(&mut state) {
                 return Some(result);
             }
-            let now = Instant::now();
+            let now = clock::now();
             let due = state.next_look();
             // Before the deadline, so that time passes for those as well who only look now and then.
             if due.is_some_and(|due| now >= due) {
@@ -234,41 +235,21 @@ impl<P: Medium<Notifier = Condvars>> Node<P> {
                 return None;
             }
             let until = due.into_iter().chain(deadline).min();
-            state = wait(
-                &self.notifier.changed,
-                state,
-                until.map(|until| until - now),
-            );
+            let left = until.map(|until| until - now);
+            state = self.notifier.changed.wait(&self.state, state, left);
         }
     }
 
     /// Waits for work, or until `pause` is over; `is_called` tells whether there is any.
     pub(crate) fn wait_for_work(&self, pause: Duration, is_called: impl Fn(&NodeState<P>) -> bool) {
-        let until = Instant::now() + pause;
+        let until = clock::now() + pause;
         let mut state = self.lock();
         loop {
-            let left = until.saturating_duration_since(Instant::now());
+            let left = until.saturating_duration_since(clock::now());
             if is_called(&state) || left.is_zero() {
                 return;
             }
-            state = wait(&self.notifier.work, state, Some(left));
-        }
-    }
-}
-
-/// Waits to be notified, for `limit` at most.
-fn wait<'a, S>(
-    condition: &Condvar,
-    state: MutexGuard<'a, S>,
-    limit: Option<Duration>,
-) -> MutexGuard<'a, S> {
-    match limit {
-        None => condition
-            .wait(state)
-            .unwrap_or_else(PoisonError::into_inner),
-        Some(limit) => {
-            let waited = condition.wait_timeout(state, limit);
-            waited.unwrap_or_else(PoisonError::into_inner).0
+            state = self.notifier.work.wait(&self.state, state, Some(left));
         }
     }
 }

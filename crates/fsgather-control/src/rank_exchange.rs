@@ -6,13 +6,14 @@ use std::{
         Arc, Mutex, Once,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use fsgather_core::{
     Call, ChannelId, Contribution, Departure, Error, Exchange, Interrupt, IsDecided, Operation,
     Peer, Phase, Rank, ReclaimSink, Round, Site, Ticket, Verdict, WorldSize, lock,
 };
+use fsgather_system::clock;
 
 use crate::{
     carrier::Carrier,
@@ -426,7 +427,7 @@ impl<D: Carrier> Exchange for RankExchange<D> {
 
     fn progress(&self, ticket: &Ticket, phase: Phase, bytes: u64) -> Result<(), Error> {
         self.check()?;
-        self.world.interrupt.poll_if_due(Instant::now());
+        self.world.interrupt.poll_if_due(clock::now());
         let doing = ticket.activity(phase);
         let carrier = self.carrier();
         let progress =

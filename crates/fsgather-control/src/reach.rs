@@ -21,7 +21,6 @@ use crate::{
         job_credentials::{JobCredentials, JobFingerprint},
         record::RendezvousRecord,
     },
-    random::fresh,
     tcp::{
         acceptor,
         connection::{self, Connection},
@@ -31,6 +30,7 @@ use crate::{
     thread_call::without_a_thread,
     wire::ConnectionPurpose,
 };
+use fsgather_system::random::fresh;
 
 /// Where somebody is who listens or dials.
 #[derive(Clone, Debug)]

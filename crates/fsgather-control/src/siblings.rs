@@ -54,7 +54,9 @@ impl Watch {
             // Threads of one process end together.
             .filter(|(_, process)| Some(process.pid) != own)
             .collect();
-        if siblings.is_empty() {
+        // Processes of a model cannot be pinned; they are missed by their signs of life.
+        let is_model = own.is_some_and(|own| fsgather_system::process::in_model(own).is_some());
+        if siblings.is_empty() || is_model {
             return Ok(None);
         }
         let (stopped, alive) = io::pipe()?;

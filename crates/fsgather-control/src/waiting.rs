@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use fsgather_core::{AwakeClock, Deadline, Interrupt};
+use fsgather_system::clock;
 
 /// Waits by `wait`, which gives nothing once the time that it is given has passed, for `limit` at most.
 /// Between two slices of time whoever may end the wait is asked, on this thread. `is_over` tells whether
@@ -20,9 +21,9 @@ pub(crate) fn wait_asking<R>(
     if !interrupt.is_polled() || limit.is_some_and(|limit| limit <= SLICE) {
         return wait(limit);
     }
-    let deadline = limit.map(|limit| Deadline::after(Instant::now(), limit));
+    let deadline = limit.map(|limit| Deadline::after(clock::now(), limit));
     loop {
-        let left = deadline.map_or(SLICE, |deadline| deadline.remaining(Instant::now()));
+        let left = deadline.map_or(SLICE, |deadline| deadline.remaining(clock::now()));
         let result = wait(Some(left.min(SLICE)));
         if result.is_some() || left.is_zero() || is_over() {
             return result;
@@ -49,7 +50,7 @@ impl AwakeDeadline {
 
     /// Waits until it has passed; it may be asked again and again.
     pub(crate) async fn passed(&mut self) {
-        while self.clock.look(Instant::now()) < self.due || self.clock.is_hearing() {
+        while self.clock.look(clock::now()) < self.due || self.clock.is_hearing() {
             tokio::time::sleep_until(self.clock.next_look(self.due).into()).await;
         }
     }

@@ -2,13 +2,13 @@
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
-    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
 use fsgather_core::{
     Error, Mailbox, ProcessId, Rank, ReclaimSink, RendezvousBackend, Retirement, lock,
 };
+use fsgather_system::thread::{self, Started};
 
 use super::{
     node::{Endpoint, FileNode},
@@ -39,7 +39,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(10);
 pub(super) struct FileCarrier {
     rank: Rank,
     node: Arc<FileNode>,
-    poller: Mutex<Option<JoinHandle<()>>>,
+    poller: Mutex<Option<Started>>,
     watch: Mutex<Option<Watch>>,
     /// Between two looks of a rank for messages.
     longest_pause: Duration,
@@ -64,9 +64,7 @@ impl FileCarrier {
             processes,
             Arc::clone(&config.is_running),
         );
-        let poller = thread::Builder::new()
-            .name(format!("fsgather-{}", config.rank))
-            .spawn(move || poller.run())
+        let poller = thread::start(format!("fsgather-{}", config.rank), move || poller.run())
             .map_err(|error| without_a_thread(&error))?;
         Ok(Self {
             rank: config.rank,

@@ -2,12 +2,11 @@
 
 use std::{
     sync::Arc,
-    thread,
     time::{Duration, Instant},
 };
 
 use fsgather_core::{ChannelId, Error, MailboxFactory, RendezvousBackend};
-use uuid::Uuid;
+use fsgather_system::{random::fresh, thread};
 
 use super::{
     carrier::FileCarrier,
@@ -40,7 +39,7 @@ pub(crate) fn host(
     mailboxes: &dyn MailboxFactory,
     started: Instant,
 ) -> Result<Joined, Error> {
-    let communicator = Uuid::new_v4();
+    let communicator = uuid::Builder::from_random_bytes(fresh()).into_uuid();
     let (facts, mailbox) = mailboxes
         .open(communicator, config.world_size)
         .inspect_err(|failure| refusal::refuse_unseen(config, &**board, failure))?;
@@ -109,22 +108,20 @@ fn tend(
     node: Arc<FileNode>,
 ) -> Result<(), Error> {
     let keeper = RecordKeeper::new(config, board);
-    thread::Builder::new()
-        .name("fsgather-0-board".into())
-        .spawn(move || {
-            let mut pauses = RecordKeeper::pauses();
-            loop {
-                let settled = node.until(Some(pauses.next_pause()), |member, coordinator| {
-                    is_settled(member, coordinator)
-                });
-                match settled {
-                    Some(true) => return keeper.sweep(),
-                    Some(false) => return,
-                    None if keeper.tend().report(&node).is_break() => return,
-                    None => {}
-                }
+    thread::start("fsgather-0-board".into(), move || {
+        let mut pauses = RecordKeeper::pauses();
+        loop {
+            let settled = node.until(Some(pauses.next_pause()), |member, coordinator| {
+                is_settled(member, coordinator)
+            });
+            match settled {
+                Some(true) => return keeper.sweep(),
+                Some(false) => return,
+                None if keeper.tend().report(&node).is_break() => return,
+                None => {}
             }
-        })
-        .map(drop)
-        .map_err(|error| without_a_thread(&error))
+        }
+    })
+    .map(drop)
+    .map_err(|error| without_a_thread(&error))
 }

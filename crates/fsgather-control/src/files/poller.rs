@@ -7,6 +7,7 @@ use std::{
 };
 
 use fsgather_core::{Error, Mailbox, ProcessId, Rank, StorageCause};
+use fsgather_system::clock;
 
 use super::{
     heartbeat::{self, Heartbeat, SILENCE_LIMIT, Turn},
@@ -108,7 +109,7 @@ impl Poller {
         processes: Option<Vec<ProcessId>>,
         is_running: Arc<IsRunning>,
     ) -> Self {
-        let now = Instant::now();
+        let now = clock::now();
         let (shortest, longest) = mailbox.pace();
         Self {
             node,
@@ -132,13 +133,13 @@ impl Poller {
         let how = loop {
             let round = self.node.start_round();
             if !round.outgoing.is_empty() {
-                self.pace.moved(Instant::now());
+                self.pace.moved(clock::now());
                 self.outbox.put(round.outgoing);
             }
             self.send();
             let has_suspects = self.node.has_suspects();
             if has_suspects && !self.has_suspects {
-                self.pace.moved(Instant::now());
+                self.pace.moved(clock::now());
             }
             self.has_suspects = has_suspects;
             if has_suspects || round.coordinator_ended || !round.ended.is_empty() {
@@ -148,7 +149,7 @@ impl Poller {
             // What they have left before is read now, or soon: somebody looks often meanwhile.
             for rank in &round.ended {
                 self.report(*rank, true);
-                self.pace.moved(Instant::now());
+                self.pace.moved(clock::now());
             }
             if round.coordinator_ended {
                 self.announce_the_end_of_rank_0();
@@ -158,11 +159,11 @@ impl Poller {
             }
             self.listen();
             if let Some(how) = round.stopping
-                && self.outbox.may_be_left(Instant::now())
+                && self.outbox.may_be_left(clock::now())
             {
                 break how;
             }
-            let pause = self.pace.pause(Instant::now());
+            let pause = self.pace.pause(clock::now());
             let pause = if self.outbox.is_failing() {
                 pause.max(SEND_AGAIN)
             } else {
@@ -175,7 +176,7 @@ impl Poller {
 
     /// Leaves what there is to leave.
     fn send(&mut self) {
-        if let Err(error) = self.outbox.send(&*self.mailbox, Instant::now()) {
+        if let Err(error) = self.outbox.send(&*self.mailbox, clock::now()) {
             // The others learn why, unless it never passes. Here at least it is clear.
             self.fail(&error);
         }
@@ -185,7 +186,7 @@ impl Poller {
     }
 
     fn receive(&mut self) {
-        let now = Instant::now();
+        let now = clock::now();
         let forming = self.rank == Rank::ZERO && self.hosts.is_none();
         let newcomers = forming || (self.rank == Rank::ZERO && now >= self.newcomers_at);
         if newcomers {
@@ -195,7 +196,7 @@ impl Poller {
             Ok(found) => {
                 self.receiving.well();
                 if !found.is_empty() {
-                    self.pace.moved(Instant::now());
+                    self.pace.moved(clock::now());
                 }
                 let discard = self.node.receive(found);
                 self.mailbox.discard(discard.up_to, &discard.keep);
@@ -215,7 +216,7 @@ impl Poller {
 
     /// Looks for signs of life of others, and shows one if it is this rank's turn.
     fn listen(&mut self) {
-        let now = Instant::now();
+        let now = clock::now();
         if now < self.listen_at {
             return;
         }
@@ -268,7 +269,7 @@ impl Poller {
             // Last words may have been left since.
             self.mailbox.look_around();
             self.receive();
-            self.pace.moved(Instant::now());
+            self.pace.moved(clock::now());
         }
         for (rank, has_ended) in news {
             self.report(rank, has_ended);

@@ -2,12 +2,12 @@
 
 use std::{
     io,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
-    thread,
-    time::{Duration, Instant},
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
 };
 
 use fsgather_core::{Backoff, Error, Mailbox, MailboxFactory, Retirement, lock};
+use fsgather_system::{clock, condition::Condition, thread};
 
 use super::{
     endpoint::{MemberEndpoint, sender_of},
@@ -69,7 +69,7 @@ impl Searching {
     /// Has rank 0 told that another world of the same key is forming.
     pub(crate) fn report_rival(&self, other: String) {
         self.orders.lock().rivals.push(other);
-        self.orders.told.notify_all();
+        self.orders.told.wake_all();
     }
 
     /// Says why this rank will not come, for when the search ends.
@@ -84,19 +84,14 @@ impl Drop for Searching {
     fn drop(&mut self) {
         let mut state = self.orders.lock();
         state.is_over = true;
-        self.orders.told.notify_all();
-        let deadline = Instant::now() + GOODBYE_LIMIT;
+        self.orders.told.wake_all();
+        let deadline = clock::now() + GOODBYE_LIMIT;
         while state.is_expected {
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = deadline.saturating_duration_since(clock::now());
             if left.is_zero() {
                 return;
             }
-            state = self
-                .orders
-                .told
-                .wait_timeout(state, left)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+            state = self.orders.told.wait(&self.orders.state, state, Some(left));
         }
     }
 }
@@ -105,7 +100,7 @@ impl Drop for Searching {
 #[derive(Default)]
 struct Orders {
     state: Mutex<SearchState>,
-    told: Condvar,
+    told: Condition,
 }
 
 impl Orders {
@@ -116,27 +111,14 @@ impl Orders {
     /// Notes that rank 0 does not count on this search any more, or knows.
     fn is_not_expected(&self) {
         self.lock().is_expected = false;
-        self.told.notify_all();
-    }
-
-    /// Waits for as long as this, whatever is ordered meanwhile.
-    fn pause(&self, pause: Duration) {
-        let never = self
-            .told
-            .wait_timeout_while(self.lock(), pause, |_| true)
-            .unwrap_or_else(PoisonError::into_inner);
-        drop(never);
+        self.told.wake_all();
     }
 
     /// Waits for an order, or for as long as this; `None` when the search is over.
     fn wait(&self, pause: Duration) -> Option<Vec<String>> {
         let mut state = self.lock();
         if !state.is_over && state.rivals.is_empty() {
-            state = self
-                .told
-                .wait_timeout(state, pause)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0;
+            state = self.told.wait(&self.state, state, Some(pause));
         }
         (!state.is_over).then(|| std::mem::take(&mut state.rivals))
     }
@@ -149,15 +131,13 @@ pub(crate) fn search(
 ) -> io::Result<Searching> {
     let orders = Arc::new(Orders::default());
     let its = Arc::clone(&orders);
-    thread::Builder::new()
-        .name(format!("fsgather-{}-join", search.join.rank))
-        .spawn(move || {
-            let event = run(search, &its, &tell);
-            its.is_not_expected();
-            if let Some(event) = event {
-                tell(event);
-            }
-        })?;
+    thread::start(format!("fsgather-{}-join", search.join.rank), move || {
+        let event = run(search, &its, &tell);
+        its.is_not_expected();
+        if let Some(event) = event {
+            tell(event);
+        }
+    })?;
     Ok(Searching { orders })
 }
 
@@ -172,7 +152,7 @@ fn run(search: Search, orders: &Orders, tell: &dyn Fn(JoinEvent)) -> Option<Join
             Ok(Some(mailbox)) => break mailbox,
             Ok(None) if has_ended(&search) => return Some(crashed(false)),
             Ok(None) => drop(orders.wait(pauses.next_pause())?),
-            Err(error) if entering.tolerates(&error, Instant::now()) => {
+            Err(error) if entering.tolerates(&error, clock::now()) => {
                 drop(orders.wait(pauses.next_pause())?);
             }
             Err(error) => return Some(JoinEvent::Failed(error.to_string())),
@@ -228,7 +208,7 @@ struct Asking<'a> {
 
 impl Asking<'_> {
     fn run(&self) -> Option<JoinEvent> {
-        let now = Instant::now();
+        let now = clock::now();
         let (shortest, longest) = self.mailbox.pace();
         let mut pace = PollInterval::new(shortest, longest, now);
         let mut endpoint = MemberEndpoint::new(self.search.join.rank, self.search.join.nonce);
@@ -244,7 +224,7 @@ impl Asking<'_> {
         let (mut ask_again, mut check_at) = (None, now);
         let mut is_in = false;
         loop {
-            let now = Instant::now();
+            let now = clock::now();
             outbox.put(endpoint.take_outgoing(false));
             match outbox.send(&*self.mailbox, now) {
                 Ok(()) => {}
@@ -317,7 +297,7 @@ impl Asking<'_> {
                 ask_again = None;
                 endpoint.send(join.clone());
             }
-            let Some(rivals) = self.orders.wait(pace.pause(Instant::now())) else {
+            let Some(rivals) = self.orders.wait(pace.pause(clock::now())) else {
                 let cause = self.orders.lock().cause.take();
                 // Not the reason of all: rank 0 says of which rank it is.
                 let stopped = || Error::config("it does not wait for the others any longer");
@@ -334,16 +314,17 @@ impl Asking<'_> {
     fn say_goodbye(&self, mut endpoint: MemberEndpoint, mut outbox: Outbox, cause: Option<Error>) {
         endpoint.send(ToCoordinator::Leave { cause });
         outbox.put(endpoint.take_outgoing(true));
-        let deadline = Instant::now() + GOODBYE_LIMIT;
+        let deadline = clock::now() + GOODBYE_LIMIT;
         loop {
-            let now = Instant::now();
+            let now = clock::now();
             if let Err(error) = outbox.send(&*self.mailbox, now) {
                 tracing::debug!("rank 0 is not told that we leave: {error}");
             }
             if outbox.may_be_left(now) || now >= deadline {
                 break;
             }
-            self.orders.pause(SEND_AGAIN);
+            // Whatever is ordered meanwhile.
+            clock::sleep(SEND_AGAIN);
         }
         self.orders.is_not_expected();
     }

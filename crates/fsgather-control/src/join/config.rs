@@ -17,10 +17,10 @@ use crate::{
         record::{Addressee, RendezvousRecord},
     },
     message::Join,
-    random::fresh,
     rank_exchange::RankExchange,
     siblings::IsRunning,
 };
+use fsgather_system::random::fresh;
 
 /// All contributions to one exchange together stay below this, in bytes.
 const TABLE_LIMIT: usize = 4 << 20;
@@ -131,7 +131,7 @@ pub(crate) fn join_request(config: &Config) -> Join {
     Join {
         rank: config.rank,
         world_size: config.world_size,
-        nonce: Uuid::new_v4().as_u128(),
+        nonce: fresh(),
         process: config.process.clone(),
         timeout: config.timeout,
         start: config.start,

@@ -24,6 +24,8 @@ pub(crate) mod config;
 pub(crate) mod event;
 mod failures;
 pub(crate) mod forming;
+#[cfg(feature = "model")]
+mod over_files;
 pub(crate) mod record_keeper;
 pub(crate) mod refusal;
 pub(crate) mod search;
@@ -33,6 +35,7 @@ mod unreachable;
 use std::{sync::Arc, time::Instant};
 
 use fsgather_core::{Activity, Error, MailboxFactory, Phase, Rank, RendezvousBackend};
+use fsgather_system::clock;
 
 use crate::{
     files,
@@ -43,6 +46,8 @@ use crate::{
     tcp::host::{self, NotFormed},
 };
 pub use config::{Config, Control, Joined, Meeting};
+#[cfg(feature = "model")]
+pub use over_files::join_over_files;
 
 /// Meets the other ranks.
 ///
@@ -77,7 +82,7 @@ fn find(config: &Config) -> Result<Joined, JoinFailure> {
         )));
     }
     if config.rank == Rank::ZERO {
-        return host(config, Instant::now()).map_err(JoinFailure::Own);
+        return host(config, clock::now()).map_err(JoinFailure::Own);
     }
     let found = host::seek_world(config);
     if let Meeting::Board(board) = &config.meeting {

@@ -10,6 +10,7 @@ use std::{
 };
 
 use fsgather_core::{Backoff, ChannelId, Error, RendezvousBackend};
+use fsgather_system::clock;
 use uuid::Uuid;
 
 use crate::{
@@ -49,7 +50,7 @@ impl RecordKeeper {
         Self {
             board,
             addressee: config::addressee(config),
-            posted: Instant::now(),
+            posted: clock::now(),
             look_back_after: refusal::looking_back_after(config.join_timeout),
             has_looked_back: AtomicBool::new(false),
         }
@@ -62,7 +63,7 @@ impl RecordKeeper {
 
     /// Tends the record once.
     pub(crate) fn tend(&self) -> Tended {
-        let is_late = self.posted.elapsed() >= self.look_back_after;
+        let is_late = clock::since(self.posted) >= self.look_back_after;
         let earlier = if is_late && !self.has_looked_back.swap(true, Ordering::Relaxed) {
             refusal::earlier_failure(&*self.board, &self.addressee)
         } else {
@@ -70,7 +71,7 @@ impl RecordKeeper {
         };
         let others = self
             .board
-            .tend(self.posted.elapsed())
+            .tend(clock::since(self.posted))
             .unwrap_or_else(|error| {
                 tracing::debug!("the rendezvous record could not be tended: {error}");
                 Vec::new()

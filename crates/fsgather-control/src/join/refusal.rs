@@ -7,12 +7,12 @@
 //! over only to processes that ran already when it was left.
 
 use std::{
-    sync::{Arc, mpsc},
-    thread,
-    time::{Duration, Instant},
+    sync::{Arc, mpsc::RecvTimeoutError},
+    time::Duration,
 };
 
 use fsgather_core::{Activity, Backoff, Error, Phase, RendezvousBackend};
+use fsgather_system::{channel::channel, clock, random::fresh, thread};
 use uuid::Uuid;
 
 use crate::{
@@ -58,7 +58,7 @@ pub(crate) fn refuse(
 
 /// Tells everybody that the world has failed before there was anything that they could have tried.
 pub(crate) fn refuse_unseen(config: &Config, backend: &dyn RendezvousBackend, failure: &Error) {
-    let communicator = Uuid::new_v4();
+    let communicator = uuid::Builder::from_random_bytes(fresh()).into_uuid();
     let record = RendezvousRecord {
         communicator,
         ..config::record(config)
@@ -80,19 +80,19 @@ fn show(
         tracing::debug!("the others could not be told: {error}");
         return;
     }
-    let posted = Instant::now();
+    let posted = clock::now();
     let mut pauses = Backoff::new(Duration::from_millis(25), Duration::from_millis(500));
-    let (interrupt, interrupted) = mpsc::channel();
+    let (interrupt, interrupted) = channel();
     config.interrupt.on_raise(move |_| {
         // Nobody waits any more once enough is enough.
         let _ = interrupt.send(());
     });
-    while !is_enough(posted.elapsed()) {
+    while !is_enough(clock::since(posted)) {
         match interrupted.recv_timeout(pauses.next_pause()) {
-            Err(mpsc::RecvTimeoutError::Timeout) => {}
-            Ok(()) | Err(mpsc::RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
         }
-        if let Err(error) = backend.tend(posted.elapsed()) {
+        if let Err(error) = backend.tend(clock::since(posted)) {
             tracing::debug!("a record could not be tended: {error}");
         }
     }
@@ -119,10 +119,9 @@ pub(crate) fn refuse_latecomers(
             tracing::debug!("ranks that come later cannot be told: {error}");
         }
     };
-    let (done, told) = mpsc::channel();
-    let thread = thread::Builder::new().name("fsgather-word".into());
+    let (done, told) = channel();
     let (its, leave_there) = (Arc::clone(backend), leave.clone());
-    let started = thread.spawn(move || {
+    let started = thread::start("fsgather-word".into(), move || {
         leave_there(&*its);
         // Nobody waits any more if it has taken long.
         let _ = done.send(());

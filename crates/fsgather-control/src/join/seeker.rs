@@ -13,6 +13,7 @@ use std::{
 };
 
 use fsgather_core::{Activity, Backoff, Error, Peer, PeerFailure, Phase, Rank};
+use fsgather_system::clock;
 use tokio::{sync::mpsc, task::JoinSet};
 use uuid::Uuid;
 
@@ -27,7 +28,6 @@ use crate::{
         unreachable::{Obstacle, UnreachableReports},
     },
     message::Welcome,
-    random::fresh,
     tcp::{
         attempt::{Joining, attempt, await_welcome},
         connection::{Connection, ConnectionReader},
@@ -36,6 +36,7 @@ use crate::{
     waiting::AwakeDeadline,
     wire::VERSION,
 };
+use fsgather_system::random::fresh;
 
 /// How much longer than the time-out a member that was taken in waits for rank 0's verdict.
 const COORDINATOR_GRACE: Duration = Duration::from_secs(10);
@@ -84,7 +85,7 @@ async fn seek_with(
     seeker: &mut Seeker,
     mut events: mpsc::UnboundedReceiver<(String, JoinEvent)>,
 ) -> Result<JoinedWorld, JoinFailure> {
-    let started = Instant::now();
+    let started = clock::now();
     let mut deadline = AwakeDeadline::after(started, seeker.search.config.join_timeout);
     let mut earlier = pin!(seeker.search.look_back());
     loop {
@@ -123,7 +124,7 @@ async fn seek_with(
                 .config
                 .join_timeout
                 .saturating_add(COORDINATOR_GRACE);
-            deadline = AwakeDeadline::after(Instant::now(), timeout);
+            deadline = AwakeDeadline::after(clock::now(), timeout);
             seeker.forming.report_rivals().await;
         }
     }
@@ -164,7 +165,7 @@ impl Seeker {
     fn new(search: Search, events: mpsc::UnboundedSender<(String, JoinEvent)>) -> Self {
         Self {
             search,
-            look_at: Instant::now(),
+            look_at: clock::now(),
             listings: Backoff::new(Duration::from_millis(20), Duration::from_secs(1)),
             tries: JoinSet::new(),
             tried: HashMap::new(),
@@ -180,7 +181,7 @@ impl Seeker {
     /// Starts a try of every candidate that is due for one.
     async fn look(&mut self) -> Result<(), JoinFailure> {
         for candidate in self.candidates().await? {
-            let now = Instant::now();
+            let now = clock::now();
             let tries = self
                 .tried
                 .entry(candidate.name.clone())
@@ -198,7 +199,7 @@ impl Seeker {
                 self.tries.spawn(attempt(candidate, join));
             }
         }
-        self.look_at = Instant::now() + self.listings.next_jittered(fresh());
+        self.look_at = clock::now() + self.listings.next_jittered(fresh());
         Ok(())
     }
 
@@ -210,7 +211,7 @@ impl Seeker {
         let Some(communicator) = world else { return };
         if !self
             .unreachable
-            .record(communicator, obstacle, Instant::now())
+            .record(communicator, obstacle, clock::now())
         {
             return;
         }
@@ -259,7 +260,7 @@ impl Seeker {
             && tries.due.is_none()
             && self.forming.coordinator_of(&name).is_none()
         {
-            tries.due = Some(Instant::now() + tries.pauses.next_jittered(fresh()));
+            tries.due = Some(clock::now() + tries.pauses.next_jittered(fresh()));
         }
         match event {
             JoinEvent::Forming { .. } => {}
@@ -291,7 +292,7 @@ impl Seeker {
             JoinEvent::Moved => {
                 self.forming.remove(&name);
                 self.listings.reset();
-                self.look_at = Instant::now();
+                self.look_at = clock::now();
             }
         }
         Ok(None)

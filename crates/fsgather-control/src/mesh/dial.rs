@@ -11,10 +11,10 @@ use tokio::{net::TcpStream, task::JoinSet};
 
 use crate::{
     join::addresses::{self, Network},
-    random::fresh,
     tcp::connection::{Connection, HANDSHAKE_LIMIT, TransportError},
     wire::ConnectionPurpose,
 };
+use fsgather_system::random::fresh;
 
 use super::{attend::attend, core::Core, header::Greeting, link::Link};
 

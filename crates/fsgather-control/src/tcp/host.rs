@@ -28,7 +28,6 @@ use crate::{
     },
     machines::Machines,
     message::ToCoordinator,
-    random::fresh,
     tcp::{
         carrier::TcpCarrier,
         connection::{self, Connection, TransportError},
@@ -41,6 +40,7 @@ use crate::{
     thread_call::{ThreadCall, without_a_thread},
     wire::ConnectionPurpose,
 };
+use fsgather_system::random::fresh;
 
 /// Why rank 0 has no world over TCP.
 pub(crate) enum NotFormed {

@@ -2,12 +2,12 @@
 
 use std::{
     io,
-    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use fsgather_core::{Error, GatherId, Progress, Rank, StorageCause, WorldSize, duration_text};
+use fsgather_system::clock;
 use rustix::{fs::FileType, io::Errno};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -145,7 +145,7 @@ impl GatherDir {
                 directory::explain(rendezvous, &error),
             )
         };
-        let since = SystemTime::now();
+        let since = clock::wall();
         let is_new = rendezvous_directory::in_rendezvous(rendezvous, || {
             directory::make(&path, mode & 0o700)
         });
@@ -223,7 +223,7 @@ impl GatherDir {
         reveal::detect(
             &self.staging(),
             &self.payloads(),
-            crate::os::random::fresh(),
+            fsgather_system::random::fresh(),
         )
     }
 
@@ -238,7 +238,7 @@ impl GatherDir {
             &only,
             &self.staging(),
             &self.payloads(),
-            crate::os::random::fresh(),
+            fsgather_system::random::fresh(),
         )?;
         Ok(possible.is_some())
     }
@@ -306,7 +306,7 @@ impl GatherDir {
         let found = directory::look(above)?;
         let is_trusted = path != self.path || found.uid == self.own.0 || found.uid == 0;
         match above.parent() {
-            Some(named) if !is_trusted => Ok(std::fs::metadata(named)?.gid()),
+            Some(named) if !is_trusted => Ok(directory::look_through(named)?.gid),
             _ => Ok(found.gid),
         }
     }

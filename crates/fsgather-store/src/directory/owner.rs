@@ -110,7 +110,7 @@ pub(crate) fn job_tag(job: Option<&str>, host: &str) -> u16 {
 #[must_use]
 pub fn draw_id(now: SystemTime, job: Option<&str>, owner: &ProcessId) -> GatherId {
     let tag = job_tag(job, &owner.host);
-    GatherId::new(now, Salt::tagged(tag, crate::os::random::fresh()))
+    GatherId::new(now, Salt::tagged(tag, fsgather_system::random::fresh()))
 }
 
 impl OwnerRecord {

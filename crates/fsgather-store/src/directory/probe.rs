@@ -34,7 +34,7 @@ impl ProbeNonce {
     /// Draws one.
     #[must_use]
     pub fn random() -> Self {
-        Self(crate::os::random::fresh())
+        Self(fsgather_system::random::fresh())
     }
 
     /// The part that is the file's name; the whole is in the file, so that seeing the name does not
@@ -80,7 +80,7 @@ impl GatherDir {
             self.facts().publish,
             &self.staging(),
             &self.payloads(),
-            crate::os::random::fresh(),
+            fsgather_system::random::fresh(),
         )?;
         let probes = self.probes();
         self.make_directory(&probes)?;

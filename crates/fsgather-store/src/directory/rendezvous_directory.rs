@@ -13,6 +13,7 @@ use std::{
 };
 
 use fsgather_core::{Error, StorageCause};
+use fsgather_system::clock;
 
 use crate::{
     layout::{self, RendezvousEntry},
@@ -53,13 +54,10 @@ const LISTINGS: usize = 3;
 pub fn make_rendezvous(directory: &Path) -> Result<PathBuf, Error> {
     let path = layout::rendezvous_path(directory);
     let told = |error: io::Error| Error::storage("use", directory, explain(directory, &error));
-    let parent = std::fs::metadata(directory).map_err(told)?;
-    let wanted = {
-        use std::os::unix::fs::MetadataExt;
-        (parent.gid(), parent.mode() & 0o3777)
-    };
+    let parent = directory::look_through(directory).map_err(told)?;
+    let wanted = (parent.gid, parent.mode & 0o3777);
     let make_or_look = || {
-        let now = SystemTime::now();
+        let now = clock::wall();
         if directory::make(&path, 0o700)? {
             let made = directory::open(&path)?;
             if is_just_made(&made, now)? {
@@ -285,7 +283,7 @@ fn examine_probe(
     contents: &[u8],
     is_synced: bool,
 ) -> io::Result<(listing::Facts, FileSystem)> {
-    let name = RendezvousEntry::Probe(crate::os::random::fresh()).to_string();
+    let name = RendezvousEntry::Probe(fsgather_system::random::fresh()).to_string();
     let name = Path::new(&name);
     let created = file::create_new_in(held, name, 0o600)?;
     let examine = || {

@@ -6,13 +6,17 @@ use std::{
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
-        mpsc::{self, Receiver, RecvTimeoutError, Sender, TryRecvError},
+        mpsc::{RecvTimeoutError, TryRecvError},
     },
-    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
 use fsgather_core::{Deadline, Error, StorageCause, lock};
+use fsgather_system::{
+    channel::{Receiver, Sender, channel},
+    clock,
+    thread::{self, Started},
+};
 
 use crate::{
     directory::gather_dir::GatherDir,
@@ -59,7 +63,7 @@ struct Thread {
     hangs: AtomicBool,
     /// Closed by the thread when it ends.
     end: Mutex<Receiver<()>>,
-    handle: Option<JoinHandle<()>>,
+    handle: Option<Started>,
     process: u32,
 }
 
@@ -70,15 +74,13 @@ impl Janitor {
     ///
     /// [`Error::Storage`] when no thread can be started.
     pub fn start(first: &GatherDir) -> Result<Self, Error> {
-        let (orders, to_do) = mpsc::channel();
-        let (ending, end) = mpsc::channel();
-        let handle = thread::Builder::new()
-            .name("fsgather-files".into())
-            .spawn(move || {
-                attend(&to_do);
-                drop(ending);
-            })
-            .map_err(|error| Error::storage("start a thread for", first.path(), &error))?;
+        let (orders, to_do) = channel();
+        let (ending, end) = channel();
+        let handle = thread::start("fsgather-files".into(), move || {
+            attend(&to_do);
+            drop(ending);
+        })
+        .map_err(|error| Error::storage("start a thread for", first.path(), &error))?;
         Ok(Self {
             thread: Arc::new(Thread {
                 orders: Mutex::new(orders),
@@ -99,7 +101,7 @@ impl Janitor {
         let is_ending = Arc::new(AtomicBool::new(false));
         let work = Work {
             directory,
-            beat: beat.map(|period| (period, Instant::now())),
+            beat: beat.map(|period| (period, clock::now())),
             condemned: Arc::clone(&condemned),
             is_ending: Arc::clone(&is_ending),
             counter: 0,
@@ -185,7 +187,7 @@ impl Care {
 
     /// Has a payload removed, some time soon. Failures are logged.
     pub fn reclaim(&self, name: PayloadName) {
-        self.order(|number| Order::Reclaim(number, name, Instant::now()));
+        self.order(|number| Order::Reclaim(number, name, clock::now()));
     }
 
     /// Has the payload of a rank that has gone removed, some time soon. Failures are logged.
@@ -228,7 +230,7 @@ impl Care {
             return false;
         }
         self.is_ending.store(true, Ordering::Relaxed);
-        let (ending, end) = mpsc::channel();
+        let (ending, end) = channel();
         thread.order(Order::End(self.number, ending));
         thread.await_end(&end)
     }
@@ -252,7 +254,7 @@ impl fmt::Debug for Care {
 fn attend(to_do: &Receiver<Order>) {
     let mut all: BTreeMap<Number, Box<Work>> = BTreeMap::new();
     loop {
-        let now = Instant::now();
+        let now = clock::now();
         for work in all.values_mut() {
             work.beat_if_due(now);
         }
@@ -270,7 +272,7 @@ fn attend(to_do: &Receiver<Order>) {
                 }
             },
             None => to_do.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            Some(next) => to_do.recv_timeout(next.saturating_duration_since(Instant::now())),
+            Some(next) => to_do.recv_timeout(next.saturating_duration_since(clock::now())),
         };
         match order {
             Ok(Order::Begin(number, work)) => {
@@ -278,7 +280,7 @@ fn attend(to_do: &Receiver<Order>) {
             }
             Ok(Order::Reclaim(number, name, since)) => {
                 if let Some(work) = all.get(&number) {
-                    work.directory.wait_until_closed(since.elapsed());
+                    work.directory.wait_until_closed(clock::since(since));
                     if let Err(error) = work.directory.reclaim(name) {
                         tracing::warn!("{error}");
                     }
@@ -350,12 +352,12 @@ impl Work {
             self.give_up("it has vanished: somebody has removed it".into());
         }
         self.sweep_if_due();
-        self.beat = Some((period, Deadline::after(Instant::now(), period).at()));
+        self.beat = Some((period, Deadline::after(clock::now(), period).at()));
     }
 
     fn sweep_if_due(&mut self) {
         if let Some((at, job)) = self.sweep_again.take() {
-            if Instant::now() >= at {
+            if clock::now() >= at {
                 self.sweep(job);
             } else {
                 self.sweep_again = Some((at, job));
@@ -383,7 +385,7 @@ impl Work {
         if sweep.go_on(&|| self.is_ending.load(Ordering::Relaxed)) {
             self.sweeping = Some((sweep, job));
         } else if sweep.is_unfinished() {
-            let at = Deadline::after(Instant::now(), Rules::default().readers).at();
+            let at = Deadline::after(clock::now(), Rules::default().readers).at();
             self.sweep_again = Some((at, job));
         }
     }

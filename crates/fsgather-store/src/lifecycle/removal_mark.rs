@@ -44,7 +44,7 @@ impl Mark {
     ) -> io::Result<Self> {
         let entry = RendezvousEntry::Condemned {
             id,
-            nonce: crate::os::random::fresh(),
+            nonce: fsgather_system::random::fresh(),
         };
         let path = rendezvous.join(entry.to_string());
         let text = format!("{what} on {} (pid {})\n{id}\n", me.host, me.pid);

@@ -9,6 +9,7 @@ use std::{
 };
 
 use fsgather_core::{Error, GatherId, ProcessId, StorageCause, WorldSize, lock};
+use fsgather_system::clock;
 use rustix::fs::{CWD, FileType};
 
 use crate::{
@@ -174,7 +175,7 @@ impl View {
         Self {
             own,
             now,
-            at: Instant::now(),
+            at: clock::now(),
         }
     }
 
@@ -182,8 +183,8 @@ impl View {
     /// clock stands still, and everything seems younger than it is.
     fn again(self) -> Self {
         Self {
-            now: self.now + self.at.elapsed(),
-            at: Instant::now(),
+            now: self.now + clock::since(self.at),
+            at: clock::now(),
             ..self
         }
     }
@@ -197,7 +198,7 @@ impl View {
 fn touched_at(directory: &Path) -> SystemTime {
     directory::touch(directory)
         .and_then(|()| listing::examine_path(directory))
-        .map_or_else(|_| SystemTime::now(), |found| found.changed)
+        .map_or_else(|_| clock::wall(), |found| found.changed)
 }
 
 impl Surveyor {
@@ -433,7 +434,7 @@ impl Surveyor {
     }
 
     fn watch(&self, path: &Path, beat: Option<u64>) -> BeatEvidence {
-        let now = Instant::now();
+        let now = clock::now();
         let mut beats = lock(&self.beats);
         let watched = beats.entry(path.to_owned()).or_insert(Watched {
             beat,

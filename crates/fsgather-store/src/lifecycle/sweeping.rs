@@ -6,6 +6,7 @@ use std::{
 };
 
 use fsgather_core::{Error, GatherId};
+use fsgather_system::clock;
 
 use crate::{
     directory::owner::job_tag,
@@ -87,7 +88,7 @@ impl Sweep {
             view: View::of(rendezvous),
             to_do: to_do.into_iter().map(|(_, name)| name.clone()).collect(),
             looked_at: 0,
-            began: Instant::now(),
+            began: clock::now(),
             is_unfinished: false,
         }))
     }
@@ -98,7 +99,7 @@ impl Sweep {
     }
 
     fn has_had_its_time(&self) -> bool {
-        self.began.elapsed() >= AT_LEAST
+        clock::since(self.began) >= AT_LEAST
     }
 
     /// Whether some are to be left for now and can be tried again.
@@ -149,7 +150,7 @@ impl Sweep {
             return;
         }
         let began = self.began;
-        let is_enough = || began.elapsed() >= AT_LEAST && is_enough();
+        let is_enough = || clock::since(began) >= AT_LEAST && is_enough();
         let what = "a later attempt at the same job";
         match abandoned::remove(&self.surveyor, gather, what, false, &is_enough) {
             Outcome::Removed => {

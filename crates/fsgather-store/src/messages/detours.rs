@@ -5,6 +5,7 @@
 //! number, so that whoever finds it in two places reads it once.
 
 use fsgather_core::lock;
+use fsgather_system::clock;
 use std::{
     collections::BTreeSet,
     fmt,
@@ -138,7 +139,7 @@ impl Detours {
 
     /// Where to look now, and whose files count there: on this host now and then, everywhere when asked to.
     fn due(&self) -> Vec<(PathBuf, OwnUid)> {
-        let now = Instant::now();
+        let now = clock::now();
         let mut state = self.lock();
         let is_asked = std::mem::take(&mut state.is_asked);
         let since = state.looked.map(|at| now.saturating_duration_since(at));

@@ -1,12 +1,9 @@
 //! Makes the directories through which worlds exchange messages: [`MessageDirFactory`].
 
-use std::{
-    path::PathBuf,
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use fsgather_core::{Error, Mailbox, MailboxFactory, ProcessId, Rank, WorldSize, read_message};
+use fsgather_system::clock;
 use uuid::Uuid;
 
 use crate::{
@@ -82,7 +79,7 @@ impl MessageDirFactory {
         communicator: Uuid,
         world_size: WorldSize,
     ) -> Result<GatherDir, Error> {
-        let now = SystemTime::now();
+        let now = clock::wall();
         let record = OwnerRecord {
             process: self.owner.process.clone(),
             uid: self.owner.uid,

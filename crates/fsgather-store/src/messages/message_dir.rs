@@ -11,6 +11,7 @@ use fsgather_core::{
     Beat, Error, InboundMessage, Mailbox, ProcessId, Progress, Rank, Retirement, StorageCause,
     duration_text, lock,
 };
+use fsgather_system::clock;
 
 use crate::{
     directory::{
@@ -108,7 +109,7 @@ impl MessageDir {
                 posted: BTreeMap::new(),
                 beat: None,
                 schedule: TouchSchedule::default(),
-                changed: Instant::now(),
+                changed: clock::now(),
             }),
             care: Mutex::new(care),
         }
@@ -132,7 +133,7 @@ impl MessageDir {
 
     /// A new name for a message; every try has its own.
     fn new_name(&self, number: u64, to: Option<Rank>) -> MarkerName {
-        let nonce = crate::os::random::fresh();
+        let nonce = fsgather_system::random::fresh();
         match self.role {
             Role::Coordinator => MarkerName::Bulletin { number, to, nonce },
             Role::Member { rank, sender } => MarkerName::Letter {
@@ -192,8 +193,8 @@ impl MessageDir {
                 Ok(names)
             }
             Err(error) if is_not_seen(&error) => {
-                let since = *self.lock().absent.get_or_insert_with(Instant::now);
-                if !self.is_local() && since.elapsed() < ABSENCE {
+                let since = *self.lock().absent.get_or_insert_with(clock::now);
+                if !self.is_local() && clock::since(since) < ABSENCE {
                     return Ok(Vec::new());
                 }
                 Err(Error::storage(
@@ -306,7 +307,7 @@ impl MessageDir {
     }
 
     fn not_readable(&self, name: &str, path: &Path, why: &str) -> Result<(), Error> {
-        let now = Instant::now();
+        let now = clock::now();
         let since = *self.lock().unreadable.entry(name.to_owned()).or_insert(now);
         if now.saturating_duration_since(since) < VISIBILITY {
             tracing::trace!(path = %path.display(), why, "not readable yet");
@@ -413,7 +414,7 @@ impl Mailbox for MessageDir {
         let mut state = self.lock();
         state.posted.insert(number, path);
         state.schedule = TouchSchedule::default();
-        state.changed = Instant::now();
+        state.changed = clock::now();
         Ok(())
     }
 
@@ -443,13 +444,18 @@ impl Mailbox for MessageDir {
             return;
         }
         let mut state = self.lock();
-        let elapsed = state.changed.elapsed();
+        let elapsed = clock::since(state.changed);
         if !state.schedule.is_due(elapsed) {
             return;
         }
+        let has_beaten = state.beat.is_some();
         drop(state);
-        let outbox = self.outbox();
+        let (outbox, live) = (self.outbox(), self.live(self.host));
         let mut paths = vec![outbox.as_path()];
+        if has_beaten {
+            // Who removes everything has to see it, too.
+            paths.push(&live);
+        }
         if let Role::Member { .. } = self.role {
             // The directory of this host may be as new as the message.
             paths.extend(outbox.parent());
@@ -491,7 +497,7 @@ impl Mailbox for MessageDir {
         let name = MarkerName::Beat {
             from: self.rank(),
             number,
-            nonce: crate::os::random::fresh(),
+            nonce: fsgather_system::random::fresh(),
         };
         let path = self.live(self.host).join(name.to_string());
         let before = self.lock().beat.as_ref().map(|(_, path)| path.clone());

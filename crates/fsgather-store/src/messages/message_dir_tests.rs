@@ -323,10 +323,17 @@ fn where_time_stamps_are_coarse_the_writer_touches_its_directory_again() {
     let network = directory.clone().on(FileSystem::from_magic(NETWORK));
     let member = member(&network, 1);
     member.send(1, None, b"").unwrap();
-    let outbox = member.outbox();
+    member.beat(b"").unwrap();
+    // Of its sign of life, too: who removes everything has to see it.
+    let both = [member.outbox(), member.live(member.host)];
     let old = SystemTime::now() - Duration::from_hours(1);
-    let set_back = || fs::File::open(&outbox).unwrap().set_modified(old).unwrap();
-    let was_touched = || fs::metadata(&outbox).unwrap().modified().unwrap() > old;
+    let set_back = || {
+        for path in &both {
+            fs::File::open(path).unwrap().set_modified(old).unwrap();
+        }
+    };
+    let is_new = |path| fs::metadata(path).unwrap().modified().unwrap() > old;
+    let was_touched = || both.iter().all(is_new);
     let wait_until = |after: Duration| {
         let mut retries = RetryBudget::new(Duration::from_secs(30));
         while member.lock().changed.elapsed() < after {

@@ -8,9 +8,10 @@ use std::{
 };
 
 use fsgather_core::{Error, StorageCause};
+use fsgather_system::files;
 use rustix::{
-    fs::{CWD, FileType, Gid, Mode, Timespec, Timestamps, UTIME_NOW},
-    io::{Errno, retry_on_intr},
+    fs::{AtFlags, CWD, FileType},
+    io::Errno,
     process::{Resource, getrlimit},
 };
 use serde::{Deserialize, Serialize};
@@ -43,14 +44,14 @@ impl Access {
     ///
     /// [`Error::Storage`] when it is not there or cannot be looked at.
     pub fn of(directory: &Path) -> Result<Self, Error> {
-        let stat = retry_on_intr(|| rustix::fs::stat(directory)).map_err(|errno| {
+        let found = files::look(CWD, directory, AtFlags::empty()).map_err(|errno| {
             let error = io::Error::from(errno);
             Error::storage("use", directory, explain(directory, &error))
         })?;
         Ok(Self {
-            uid: stat.st_uid,
-            gid: stat.st_gid,
-            mode: stat.st_mode & 0o7777,
+            uid: found.uid,
+            gid: found.gid,
+            mode: found.mode,
         })
     }
 
@@ -80,18 +81,27 @@ pub(crate) struct FoundDirectory {
 
 /// Looks at a path without following a link.
 pub(crate) fn look(path: &Path) -> io::Result<FoundDirectory> {
-    let stat = retry_on_intr(|| rustix::fs::lstat(path))?;
+    look_with(path, AtFlags::SYMLINK_NOFOLLOW)
+}
+
+/// Looks at what a path leads to.
+pub(crate) fn look_through(path: &Path) -> io::Result<FoundDirectory> {
+    look_with(path, AtFlags::empty())
+}
+
+fn look_with(path: &Path, flags: AtFlags) -> io::Result<FoundDirectory> {
+    let found = files::look(CWD, path, flags)?;
     Ok(FoundDirectory {
-        is_directory: FileType::from_raw_mode(stat.st_mode) == FileType::Directory,
-        uid: stat.st_uid,
-        gid: stat.st_gid,
-        mode: stat.st_mode & 0o7777,
+        is_directory: found.kind == FileType::Directory,
+        uid: found.uid,
+        gid: found.gid,
+        mode: found.mode,
     })
 }
 
 /// Makes a directory; `false` when something of that name is there already.
 pub(crate) fn make(path: &Path, mode: u32) -> io::Result<bool> {
-    match retry_on_intr(|| rustix::fs::mkdir(path, Mode::from_raw_mode(mode))) {
+    match files::make_directory(path, mode) {
         Ok(()) => Ok(true),
         Err(Errno::EXIST) => Ok(false),
         Err(errno) => Err(errno.into()),
@@ -103,7 +113,7 @@ pub(crate) fn give_group(directory: &OwnedFd, group: u32) -> io::Result<bool> {
     if listing::examine_open(directory)?.gid == group {
         return Ok(true);
     }
-    let given = rustix::fs::fchown(directory, None, Some(Gid::from_raw(group)));
+    let given = files::set_group(directory, group);
     if let Err(errno) = given {
         tracing::debug!(group, %errno, "the parent's group cannot be given");
     }
@@ -112,20 +122,12 @@ pub(crate) fn give_group(directory: &OwnedFd, group: u32) -> io::Result<bool> {
 
 /// Sets the mode of an open directory, whatever the umask has made of it.
 pub(crate) fn give_mode(directory: &OwnedFd, mode: u32) -> io::Result<()> {
-    Ok(rustix::fs::fchmod(directory, Mode::from_raw_mode(mode))?)
+    Ok(files::set_mode(directory, mode)?)
 }
 
 /// Moves a directory's time stamps on, so that clients that list it ask the server again.
 pub(crate) fn touch(path: &Path) -> io::Result<()> {
-    let now = Timespec {
-        tv_sec: 0,
-        tv_nsec: UTIME_NOW,
-    };
-    let times = Timestamps {
-        last_access: now,
-        last_modification: now,
-    };
-    Ok(rustix::fs::futimens(open(path)?, &times)?)
+    Ok(files::touch(open(path)?)?)
 }
 
 pub(crate) fn open(path: &Path) -> io::Result<OwnedFd> {
@@ -210,6 +212,8 @@ pub(crate) fn explain(path: &Path, error: &io::Error) -> StorageCause {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    use rustix::fs::{Timespec, Timestamps};
 
     use super::*;
 

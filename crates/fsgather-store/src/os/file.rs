@@ -6,22 +6,22 @@
 
 use std::{
     fs::File,
-    io::{self, IoSlice, Read, Write},
-    os::{
-        fd::AsFd,
-        unix::fs::{FileExt, MetadataExt},
-    },
+    io::{self, IoSlice},
+    os::fd::AsFd,
     path::Path,
 };
 
 use fsgather_core::{Error, bytes_text};
+use fsgather_system::files;
 use rustix::{
-    fs::{CWD, Mode, OFlags},
-    io::{Errno, retry_on_intr},
+    fs::{CWD, FileType, OFlags},
+    io::Errno,
     process::{Resource, getrlimit},
 };
 
 /// Makes a new file for writing; an existing one, or a link, is an error.
+///
+/// Names are never used twice, so an empty file of that name is the deed of this very call, whose reply was lost.
 pub(crate) fn create_new(path: &Path, mode: u32) -> io::Result<File> {
     create_new_in(CWD, path, mode)
 }
@@ -30,26 +30,33 @@ pub(crate) fn create_new(path: &Path, mode: u32) -> io::Result<File> {
 pub(crate) fn create_new_in(directory: impl AsFd, path: &Path, mode: u32) -> io::Result<File> {
     let directory = directory.as_fd();
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let permissions = Mode::from_raw_mode(mode);
-    let file = File::from(retry_on_intr(|| {
-        rustix::fs::openat(directory, path, flags, permissions)
-    })?);
+    let file = match files::open(directory, path, flags, mode) {
+        Err(Errno::EXIST) => open_empty(directory, path).ok_or(Errno::EXIST)?,
+        opened => File::from(opened?),
+    };
     // The umask takes away what sharing within a group was asked for, and what a directory has its files inherit may
     // give more than was; some file systems have no modes.
-    let found = file.metadata()?.mode() & 0o777;
+    let found = files::look_at(&file)?.mode & 0o777;
     if found != mode
-        && let Err(errno) = rustix::fs::fchmod(&file, permissions)
+        && let Err(errno) = files::set_mode(&file, mode)
     {
         tracing::debug!(path = %path.display(), found, %errno, "cannot set the mode");
     }
     Ok(file)
 }
 
+/// Opens a file for writing if it is one of no other name that nothing was written to.
+fn open_empty(directory: impl AsFd, path: &Path) -> Option<File> {
+    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(files::open(directory, path, flags, 0).ok()?);
+    let found = examine(&file).ok()?;
+    (found.is_regular && found.len == 0 && found.links == 1).then_some(file)
+}
+
 /// Opens an existing file for reading; a link is an error.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))?;
-    Ok(File::from(file))
+    Ok(File::from(files::open(CWD, path, flags, 0)?))
 }
 
 /// What a file that has been opened is.
@@ -66,12 +73,12 @@ pub(crate) struct Opened {
 
 /// Looks at an open file.
 pub(crate) fn examine(file: &File) -> io::Result<Opened> {
-    let metadata = file.metadata()?;
+    let found = files::look_at(file)?;
     Ok(Opened {
-        is_regular: metadata.is_file(),
-        uid: metadata.uid(),
-        len: metadata.len(),
-        links: metadata.nlink(),
+        is_regular: found.kind == FileType::RegularFile,
+        uid: found.uid,
+        len: found.len,
+        links: found.links,
     })
 }
 
@@ -79,12 +86,12 @@ pub(crate) fn examine(file: &File) -> io::Result<Opened> {
 ///
 /// Beyond the size that this process may give a file that is an error like others: the signal that the kernel would send
 /// ends processes that do not expect it.
-pub(crate) fn write_all(mut file: &File, mut parts: &mut [IoSlice<'_>]) -> io::Result<()> {
+pub(crate) fn write_all(file: &File, mut parts: &mut [IoSlice<'_>]) -> io::Result<()> {
     let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
     check_size_limit(file, bytes)?;
     IoSlice::advance_slices(&mut parts, 0);
     while !parts.is_empty() {
-        match file.write_vectored(parts) {
+        match files::write(file, parts) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(written) => IoSlice::advance_slices(&mut parts, written),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -113,7 +120,7 @@ fn check_size_limit(file: &File, more: u64) -> io::Result<()> {
 
 /// Fills `buffer` from `offset` on; an early end is [`io::ErrorKind::UnexpectedEof`].
 pub(crate) fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-    file.read_exact_at(buffer, offset)
+    files::read_exact_at(file, buffer, offset)
 }
 
 /// Why a small file was not read.
@@ -162,9 +169,7 @@ fn not_opened(error: io::Error) -> NotRead {
 
 /// Reads a file to its end, but not more than `bound` bytes of it.
 pub(crate) fn read_bounded(file: &File, bound: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    file.take(bound).read_to_end(&mut bytes)?;
-    Ok(bytes)
+    files::read_to_end(file, bound)
 }
 
 /// Has the file's data brought to where others can read it.
@@ -172,7 +177,7 @@ pub(crate) fn read_bounded(file: &File, bound: u64) -> io::Result<Vec<u8>> {
 /// File systems that do not know the call are taken to have done so at close. A failure must not be
 /// answered by trying again on the same descriptor: the kernel may have dropped the data.
 pub(crate) fn sync(file: &File) -> io::Result<()> {
-    match retry_on_intr(|| rustix::fs::fsync(file)) {
+    match files::sync(file) {
         Err(Errno::NOSYS | Errno::INVAL | Errno::OPNOTSUPP) => {
             tracing::debug!("this file system does not know fsync; relying on close");
             Ok(())
@@ -186,7 +191,7 @@ pub(crate) fn sync(file: &File) -> io::Result<()> {
 /// Data that a server has refused stays with the client, which goes on trying to write it and keeps the
 /// file open under another name meanwhile. Best effort: the file goes in any case.
 pub(crate) fn forget_contents(file: &File) {
-    if let Err(error) = file.set_len(0) {
+    if let Err(error) = files::set_len(file, 0) {
         tracing::trace!(%error, "a file that is going to be removed cannot be emptied");
     }
 }
@@ -194,11 +199,15 @@ pub(crate) fn forget_contents(file: &File) {
 /// Has a file's data brought to the server as closing does, and says how that went; it stays open.
 pub(crate) fn flush(file: &File) -> io::Result<()> {
     // Every descriptor that is closed has that effect.
-    close(file.try_clone()?)
+    close(files::duplicate(file)?)
 }
 
 /// Closes a file and says how that went.
 pub(crate) fn close(file: File) -> io::Result<()> {
+    let file = match files::close_in_model(file) {
+        Ok(closed) => return Ok(closed?),
+        Err(file) => file,
+    };
     match nix::unistd::close(file) {
         // The descriptor is gone all the same, and closing again could hit somebody else's.
         Ok(()) | Err(nix::Error::EINTR) => Ok(()),
@@ -226,15 +235,13 @@ pub(crate) fn write_new(path: &Path, mode: u32, contents: &[u8], synced: bool) -
 /// is written to those, and nothing can keep this process.
 pub(crate) fn write_over(path: &Path, uid: u32, contents: &[u8], synced: bool) -> io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = File::from(retry_on_intr(|| {
-        rustix::fs::open(path, flags, Mode::empty())
-    })?);
+    let file = File::from(files::open(CWD, path, flags, 0)?);
     let opened = examine(&file)?;
     if !opened.is_regular || opened.uid != uid || opened.links != 1 {
         return Err(io::Error::other("something else is in its place"));
     }
     let written = write_all(&file, &mut [IoSlice::new(contents)])
-        .and_then(|()| file.set_len(contents.len() as u64))
+        .and_then(|()| files::set_len(&file, contents.len() as u64))
         .and_then(|()| if synced { sync(&file) } else { Ok(()) });
     let closed = close(file);
     written.and(closed)
@@ -282,7 +289,9 @@ fn was_storing(error: &Error, reasons: &[Errno]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    use rustix::fs::Mode;
 
     use super::*;
 
@@ -298,6 +307,19 @@ mod tests {
         }
         assert!(open(&link).is_err());
         assert_eq!(std::fs::read(&file).unwrap(), b"first");
+    }
+
+    #[test]
+    fn a_file_that_was_made_although_its_reply_was_lost_is_written() {
+        let place = tempfile::tempdir().unwrap();
+        let file = place.path().join("file");
+        std::fs::write(&file, b"").unwrap();
+        write_new(&file, 0o600, b"whole", false).unwrap();
+        assert_eq!(std::fs::read(&file).unwrap(), b"whole");
+        std::fs::write(&file, b"").unwrap();
+        std::fs::hard_link(&file, place.path().join("another name")).unwrap();
+        assert!(write_new(&file, 0o600, b"again", false).is_err());
+        assert_eq!(std::fs::read(&file).unwrap(), b"");
     }
 
     #[test]

@@ -7,7 +7,8 @@
 use std::{io, os::fd::AsFd, path::Path};
 
 use fsgather_core::Error;
-use rustix::io::{Errno, retry_on_intr};
+use fsgather_system::files;
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::layout;
@@ -105,24 +106,23 @@ impl FileSystem {
     ///
     /// [`Error::Storage`] when the path does not exist or cannot be asked about.
     pub fn of(path: &Path) -> Result<Self, Error> {
-        let facts = retry_on_intr(|| rustix::fs::statfs(path))
+        let magic = files::kind(path)
             .or_else(|errno| match path.parent() {
                 // An empty rendezvous directory may be removed at any moment, and is made again on need.
                 Some(parent)
                     if errno == Errno::NOENT && layout::rendezvous_path(parent) == path =>
                 {
-                    retry_on_intr(|| rustix::fs::statfs(parent))
+                    files::kind(parent)
                 }
                 _ => Err(errno),
             })
             .map_err(|errno| Error::storage("examine", path, &io::Error::from(errno)))?;
-        Ok(Self::from_magic(magic_of(&facts)))
+        Ok(Self::from_magic(magic))
     }
 
     /// The type of the file system that an open file or directory lies on.
     pub(crate) fn of_open(file: impl AsFd) -> io::Result<Self> {
-        let facts = retry_on_intr(|| rustix::fs::fstatfs(file.as_fd()))?;
-        Ok(Self::from_magic(magic_of(&facts)))
+        Ok(Self::from_magic(files::kind_of(file)?))
     }
 
     /// Its name as `mount` shows it, where known: `nfs`, `ext4` (also for its elders).
@@ -156,16 +156,6 @@ impl FileSystem {
     }
 }
 
-/// The magic number is 32 bits wide, whatever the width of the field that carries it.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "the number is the low 32 bits, sign-extended or not"
-)]
-fn magic_of(facts: &rustix::fs::StatFs) -> u32 {
-    facts.f_type as u32
-}
-
 /// What a file system holds and has left, as this process may use it.
 ///
 /// For messages only: quotas do not show here, and others write meanwhile.
@@ -185,12 +175,12 @@ impl Capacity {
     /// The capacity of the file system that an existing path lies on; `None` when it cannot be told.
     #[must_use]
     pub fn of(path: &Path) -> Option<Self> {
-        let facts = retry_on_intr(|| rustix::fs::statvfs(path)).ok()?;
+        let room = files::room(path).ok()?;
         Some(Self {
-            total_bytes: facts.f_blocks.saturating_mul(facts.f_frsize),
-            free_bytes: facts.f_bavail.saturating_mul(facts.f_frsize),
-            total_inodes: facts.f_files,
-            free_inodes: facts.f_favail,
+            total_bytes: room.total_bytes,
+            free_bytes: room.free_bytes,
+            total_inodes: room.total_inodes,
+            free_inodes: room.free_inodes,
         })
     }
 }

@@ -5,13 +5,11 @@ use std::{
     io,
     os::fd::{AsFd, OwnedFd},
     path::Path,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::SystemTime,
 };
 
-use rustix::{
-    fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Statx, StatxFlags},
-    io::retry_on_intr,
-};
+use fsgather_system::files::{self, Status};
+use rustix::fs::{AtFlags, CWD, FileType, OFlags};
 
 /// Lists the names in a directory afresh: a forced `statx`, so that a client that remembers the
 /// directory asks the server, then open, read to the end, close.
@@ -47,19 +45,14 @@ pub(crate) fn names_if(
 /// put in the way of its path later does not matter any more.
 pub(crate) fn open(parent: impl AsFd, path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let parent = parent.as_fd();
-    Ok(retry_on_intr(|| {
-        rustix::fs::openat(parent, path, flags, Mode::empty())
-    })?)
+    Ok(files::open(parent, path, flags, 0)?)
 }
 
 /// Keeps hold of a directory, never through a link, without opening it for reading: what is made by way of this is
 /// made in this directory, whatever has its name then.
 pub(crate) fn hold(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(retry_on_intr(|| {
-        rustix::fs::open(path, flags, Mode::empty())
-    })?)
+    Ok(files::open(CWD, path, flags, 0)?)
 }
 
 /// Lists an open directory afresh; names that are not text are errors that show them as well as can be.
@@ -75,21 +68,16 @@ pub(crate) fn names_of(directory: &OwnedFd) -> io::Result<Vec<Result<String, Str
 /// Shows all names in an open directory but `.` and `..`, as the server says now.
 fn read(directory: &OwnedFd, mut show: impl FnMut(&CStr)) -> io::Result<()> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
-    if let Err(errno) =
-        retry_on_intr(|| rustix::fs::statx(directory, "", flags, StatxFlags::BASIC_STATS))
-    {
+    if let Err(errno) = files::look(directory, Path::new(""), flags) {
         tracing::trace!(%errno, "forced statx failed");
     }
-    for entry in Dir::read_from(directory)? {
-        let entry = entry?;
+    Ok(files::list(directory, &mut |name| {
         #[cfg(test)]
         tests::SEEN.with(|seen| seen.set(seen.get() + 1));
-        let name = entry.file_name();
         if name != c"." && name != c".." {
             show(name);
         }
-    }
-    Ok(())
+    })?)
 }
 
 /// What lies under a name, links not followed, as the server says now.
@@ -119,11 +107,8 @@ pub(crate) struct Identity {
 
 /// Looks at a name in a directory that is open.
 pub(crate) fn examine(directory: impl AsFd, name: &Path) -> io::Result<Facts> {
-    let directory = directory.as_fd();
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_FORCE_SYNC;
-    let found =
-        retry_on_intr(|| rustix::fs::statx(directory, name, flags, StatxFlags::BASIC_STATS))?;
-    Ok(facts(&found))
+    Ok(facts(&files::look(directory, name, flags)?))
 }
 
 /// Looks at a path as the client remembers it, which is enough for what never changes: whose it is and which it is.
@@ -133,10 +118,11 @@ pub(crate) fn glance(path: &Path) -> io::Result<Facts> {
 
 /// The same in a directory that is held.
 pub(crate) fn glance_in(directory: impl AsFd, name: &Path) -> io::Result<Facts> {
-    let (directory, flags) = (directory.as_fd(), AtFlags::SYMLINK_NOFOLLOW);
-    let found =
-        retry_on_intr(|| rustix::fs::statx(directory, name, flags, StatxFlags::BASIC_STATS))?;
-    Ok(facts(&found))
+    Ok(facts(&files::look(
+        directory,
+        name,
+        AtFlags::SYMLINK_NOFOLLOW,
+    )?))
 }
 
 /// Looks at a path.
@@ -146,38 +132,24 @@ pub(crate) fn examine_path(path: &Path) -> io::Result<Facts> {
 
 /// Looks at a directory or file that is open: whatever has its name now does not matter.
 pub(crate) fn examine_open(opened: impl AsFd) -> io::Result<Facts> {
-    let opened = opened.as_fd();
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_FORCE_SYNC;
-    let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
-    let found = retry_on_intr(|| rustix::fs::statx(opened, "", flags, wanted))?;
-    Ok(facts(&found))
+    Ok(facts(&files::look(opened, Path::new(""), flags)?))
 }
 
-fn facts(found: &Statx) -> Facts {
-    let is_born = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::BTIME);
+fn facts(found: &Status) -> Facts {
     Facts {
-        kind: FileType::from_raw_mode(u32::from(found.stx_mode)),
-        uid: found.stx_uid,
-        gid: found.stx_gid,
-        mode: u32::from(found.stx_mode) & 0o7777,
-        len: found.stx_size,
-        changed: time(found.stx_mtime.tv_sec, found.stx_mtime.tv_nsec),
+        kind: found.kind,
+        uid: found.uid,
+        gid: found.gid,
+        mode: found.mode,
+        len: found.len,
+        changed: found.changed,
         identity: Identity {
-            device: (found.stx_dev_major, found.stx_dev_minor),
-            inode: found.stx_ino,
+            device: found.device,
+            inode: found.inode,
         },
-        born: is_born.then(|| time(found.stx_btime.tv_sec, found.stx_btime.tv_nsec)),
+        born: found.born,
     }
-}
-
-fn time(seconds: i64, nanos: u32) -> SystemTime {
-    let length = Duration::from_secs(seconds.unsigned_abs());
-    let time = if seconds < 0 {
-        UNIX_EPOCH.checked_sub(length)
-    } else {
-        UNIX_EPOCH.checked_add(length + Duration::from_nanos(u64::from(nanos)))
-    };
-    time.unwrap_or(UNIX_EPOCH)
 }
 
 /// Makes the client ask the server about a file or directory instead of trusting its memory.
@@ -185,16 +157,16 @@ fn time(seconds: i64, nanos: u32) -> SystemTime {
 /// Best effort: what is wrong with the path shows in the call that follows.
 pub(crate) fn refresh(path: &Path) {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_FORCE_SYNC;
-    if let Err(errno) =
-        retry_on_intr(|| rustix::fs::statx(CWD, path, flags, StatxFlags::BASIC_STATS))
-    {
+    if let Err(errno) = files::look(CWD, path, flags) {
         tracing::trace!(path = %path.display(), %errno, "forced statx failed");
     }
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use std::{cell::Cell, ffi::OsStr, os::unix::ffi::OsStrExt, os::unix::fs::symlink};
+    use std::{
+        cell::Cell, ffi::OsStr, os::unix::ffi::OsStrExt, os::unix::fs::symlink, time::Duration,
+    };
 
     use super::*;
 

@@ -8,7 +8,6 @@
 //! - `filesystem`: `statfs`: the kind of file system, its room: [`filesystem::FileSystem`].
 //! - `mount`: where a path is mounted from: [`mount::Mount`].
 //! - `process`: `/proc`: whether a process still runs: [`process::liveness`].
-//! - `random`: random numbers.
 //! - `retry_budget`: sleeping, with a bound: [`retry_budget::RetryBudget`].
 
 pub(crate) mod directory;
@@ -17,7 +16,6 @@ pub(crate) mod filesystem;
 pub(crate) mod listing;
 pub(crate) mod mount;
 pub(crate) mod process;
-pub(crate) mod random;
 pub(crate) mod remove;
 pub(crate) mod retry_budget;
 pub(crate) mod reveal;

@@ -4,9 +4,10 @@
 
 use std::{io, os::fd::AsFd, path::Path, time::Duration};
 
+use fsgather_system::files;
 use rustix::{
     fs::{AtFlags, CWD},
-    io::{Errno, retry_on_intr},
+    io::Errno,
 };
 
 use crate::os::{
@@ -27,7 +28,7 @@ pub(crate) fn unlink_in(directory: impl AsFd, name: &Path) -> io::Result<()> {
     let directory = directory.as_fd();
     let mut retries = RetryBudget::new(Duration::from_secs(2));
     loop {
-        let removed = retry_on_intr(|| rustix::fs::unlinkat(directory, name, AtFlags::empty()));
+        let removed = files::unlink(directory, name, AtFlags::empty());
         if removed != Err(Errno::NOSYS) || !matches!(retries.pause(&mut |_| Ok(())), Ok(true)) {
             return gone(removed);
         }
@@ -69,7 +70,7 @@ pub(crate) fn rmdir_or_leave(path: &Path) {
 /// Removes an empty directory in a directory that is open.
 pub(crate) fn rmdir_in(directory: impl AsFd, name: &Path) -> io::Result<()> {
     let directory = directory.as_fd();
-    let remove = || retry_on_intr(|| rustix::fs::unlinkat(directory, name, AtFlags::REMOVEDIR));
+    let remove = || files::unlink(directory, name, AtFlags::REMOVEDIR);
     // A stale handle may be what the client remembers of the way there, which it looks up anew the second time.
     gone(match remove() {
         Err(Errno::STALE) => remove(),

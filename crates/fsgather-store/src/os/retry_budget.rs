@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use fsgather_core::{AwakeClock, Backoff, Deadline, Error, Progress};
+use fsgather_system::clock;
 
 /// The longest sleep between two calls of the progress hook: how fast a wait can be interrupted.
 const SLICE: Duration = Duration::from_millis(100);
@@ -20,7 +21,7 @@ pub(crate) struct RetryBudget {
 impl RetryBudget {
     /// Pauses of 20 ms doubling to 1 s, until `budget` is used up.
     pub(crate) fn new(budget: Duration) -> Self {
-        let started = Instant::now();
+        let started = clock::now();
         Self {
             started,
             clock: AwakeClock::new(started),
@@ -31,12 +32,12 @@ impl RetryBudget {
 
     /// How long it has been.
     pub(crate) fn spent(&self) -> Duration {
-        self.started.elapsed()
+        clock::since(self.started)
     }
 
     /// Pauses before the next try; `false`, at once, when the budget is used up.
     pub(crate) fn pause(&mut self, progress: &mut Progress<'_>) -> Result<bool, Error> {
-        let now = self.clock.look(Instant::now());
+        let now = self.clock.look(clock::now());
         if self.deadline.has_passed(now) {
             return Ok(false);
         }
@@ -48,23 +49,16 @@ impl RetryBudget {
 
 /// Sleeps, calling the progress hook often enough that the sleep can be cut short by its error.
 pub(crate) fn sleep(duration: Duration, progress: &mut Progress<'_>) -> Result<(), Error> {
-    let deadline = Deadline::after(Instant::now(), duration);
+    let deadline = Deadline::after(clock::now(), duration);
     loop {
         progress(0)?;
-        let left = deadline.remaining(Instant::now());
+        let left = deadline.remaining(clock::now());
         if left.is_zero() {
             return Ok(());
         }
-        nap(left.min(SLICE));
+        // No file system tells when another host's change arrives.
+        clock::sleep(left.min(SLICE));
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the owner of sleeping: no file system tells when another host's change arrives"
-)]
-fn nap(duration: Duration) {
-    std::thread::sleep(duration);
 }
 
 #[cfg(test)]

@@ -4,7 +4,11 @@
 use std::{io, path::Path};
 
 use fsgather_core::{Error, StorageCause};
-use rustix::io::{Errno, retry_on_intr};
+use fsgather_system::files;
+use rustix::{
+    fs::{AtFlags, CWD},
+    io::Errno,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -38,13 +42,13 @@ pub(crate) fn publish(
     match mode {
         PublishMode::Direct => Ok(()),
         PublishMode::Rename => {
-            let renamed = retry_on_intr(|| rustix::fs::rename(staging, target));
+            let renamed = files::rename(staging, target);
             settle(renamed, || {
                 is_absent(staging) && has_come(target, beginning)
             })
         }
         PublishMode::Link => {
-            let linked = retry_on_intr(|| rustix::fs::link(staging, target));
+            let linked = files::link(staging, target);
             settle(linked, || has_two_names(staging))?;
             if let Err(error) = remove::unlink(staging) {
                 // The payload is there; the second name goes with the directory.
@@ -57,12 +61,12 @@ pub(crate) fn publish(
 
 /// Gives a file another name, which nothing has.
 pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
-    Ok(retry_on_intr(|| rustix::fs::rename(from, to))?)
+    Ok(files::rename(from, to)?)
 }
 
 /// Gives a file a second name, which takes neither an inode nor a block.
 pub(crate) fn second_name(from: &Path, to: &Path) -> io::Result<()> {
-    Ok(retry_on_intr(|| rustix::fs::link(from, to))?)
+    Ok(files::link(from, to)?)
 }
 
 fn settle(result: rustix::io::Result<()>, has_succeeded: impl FnOnce() -> bool) -> io::Result<()> {
@@ -77,7 +81,10 @@ fn settle(result: rustix::io::Result<()>, has_succeeded: impl FnOnce() -> bool) 
 }
 
 fn is_absent(path: &Path) -> bool {
-    matches!(rustix::fs::lstat(path), Err(Errno::NOENT))
+    matches!(
+        files::look(CWD, path, AtFlags::SYMLINK_NOFOLLOW),
+        Err(Errno::NOENT)
+    )
 }
 
 /// Whether the file is there: by what it begins with, or, where the client remembers that there was no

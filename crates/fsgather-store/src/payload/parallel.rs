@@ -15,7 +15,7 @@ const MOST: usize = 4;
 
 /// How many threads are of use to this process for one payload.
 pub(crate) fn size() -> usize {
-    thread::available_parallelism().map_or(1, |cores| cores.get().min(MOST))
+    fsgather_system::thread::cores().min(MOST)
 }
 
 /// Does all jobs, with a member of the workers each, and hands over here what came of them, in the order of

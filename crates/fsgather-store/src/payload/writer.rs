@@ -72,7 +72,12 @@ impl GatherDir {
         self.check_place()?;
         let mut names_left = NAMES_TRIED;
         loop {
-            let name = PayloadName::new(id.channel, id.epoch, id.rank, crate::os::random::fresh());
+            let name = PayloadName::new(
+                id.channel,
+                id.epoch,
+                id.rank,
+                fsgather_system::random::fresh(),
+            );
             let target = self.payloads().join(name.to_string());
             let path = match self.facts().publish {
                 PublishMode::Direct => target.clone(),

@@ -11,6 +11,7 @@ use std::{
 use fsgather_core::{
     Error, GatherId, KeyHash, ProcessId, RendezvousBackend, Salt, StorageCause, lock,
 };
+use fsgather_system::clock;
 
 use crate::{
     directory::{gather_dir::is_not_seen, keep_alive::TouchSchedule, rendezvous_directory},
@@ -221,7 +222,7 @@ impl FileBackend {
         place: &BackendDirectory,
         is_wanted: impl Fn(&str) -> bool,
     ) -> io::Result<Vec<String>> {
-        let now = Instant::now();
+        let now = clock::now();
         // Where somebody else lists at the same time, names are looked at twice.
         let mut foreign = self.lock().foreign.take(&place.directory, now);
         let listed = list(&place.directory, &|name| {
@@ -293,7 +294,7 @@ impl FileBackend {
         let mut state = self.lock();
         state.posted.extend(posted);
         state.schedule = TouchSchedule::default();
-        state.left_at = Some(Instant::now());
+        state.left_at = Some(clock::now());
         Ok(())
     }
 
@@ -391,8 +392,8 @@ impl FileBackend {
         contents: &[u8],
     ) -> Result<PathBuf, Error> {
         let stamp = GatherId::new(
-            SystemTime::now(),
-            Salt::from_random(crate::os::random::fresh()),
+            clock::wall(),
+            Salt::from_random(fsgather_system::random::fresh()),
         );
         let name = RecordName::new(self.key, stamp);
         let entry = match kind {
@@ -496,7 +497,7 @@ impl RendezvousBackend for FileBackend {
         // Nobody tends a member's report; it looks for records as long as that matters.
         let left_at = self.lock().left_at;
         if let Some(left_at) = left_at {
-            self.touch(left_at.elapsed());
+            self.touch(clock::since(left_at));
         }
         let found = self.read_all(&[RecordKind::Record, RecordKind::Refusal])?;
         Ok(found.into_iter().map(|(_, record)| record.body).collect())

@@ -274,7 +274,7 @@ fn forge(
             id(1).channel,
             id(1).epoch,
             id(1).rank,
-            crate::os::random::fresh(),
+            fsgather_system::random::fresh(),
         ),
     };
     let table: Vec<u8> = chunks

@@ -1,0 +1,33 @@
+//! The time, and letting it pass: [`now`], [`wall`], [`sleep`].
+
+use std::time::{Duration, Instant, SystemTime};
+
+/// What time it is, by the clock that only goes forward.
+#[must_use]
+pub fn now() -> Instant {
+    crate::ask_model!(model => model.now());
+    Instant::now()
+}
+
+/// What time it is, by the calendar.
+#[must_use]
+pub fn wall() -> SystemTime {
+    crate::ask_model!(model => model.wall());
+    SystemTime::now()
+}
+
+/// Lets time pass, where there is no condition to wait for.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the owner of sleeping; callers have their reasons"
+)]
+pub fn sleep(duration: Duration) {
+    crate::ask_model!(model => model.wait(0, Some(duration)));
+    std::thread::sleep(duration);
+}
+
+/// How long ago that was.
+#[must_use]
+pub fn since(then: Instant) -> Duration {
+    now().saturating_duration_since(then)
+}

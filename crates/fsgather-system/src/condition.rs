@@ -1,0 +1,52 @@
+//! Waiting for what another thread does: [`Condition`].
+
+use std::{
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// A condition variable. What panics under its lock is taken as it is.
+#[derive(Debug, Default)]
+pub struct Condition(Condvar);
+
+impl Condition {
+    /// Waits to be woken, for `limit` at most; it may be woken for nothing. `state` is a lock of `lock`, which is given up meanwhile.
+    pub fn wait<'a, S>(
+        &self,
+        lock: &'a Mutex<S>,
+        state: MutexGuard<'a, S>,
+        limit: Option<Duration>,
+    ) -> MutexGuard<'a, S> {
+        #[cfg(feature = "model")]
+        if let Some(model) = crate::model::current() {
+            drop(state);
+            model.wait(self.place(), limit);
+            return lock.lock().unwrap_or_else(PoisonError::into_inner);
+        }
+        let _ = lock;
+        match limit {
+            None => self.0.wait(state).unwrap_or_else(PoisonError::into_inner),
+            Some(limit) => {
+                let waited = self.0.wait_timeout(state, limit);
+                waited.unwrap_or_else(PoisonError::into_inner).0
+            }
+        }
+    }
+
+    /// Wakes one who waits.
+    pub fn wake_one(&self) {
+        crate::ask_model!(model => model.wake(self.place(), false));
+        self.0.notify_one();
+    }
+
+    /// Wakes all who wait.
+    pub fn wake_all(&self) {
+        crate::ask_model!(model => model.wake(self.place(), true));
+        self.0.notify_all();
+    }
+
+    #[cfg(feature = "model")]
+    fn place(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+}

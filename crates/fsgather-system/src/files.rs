@@ -1,0 +1,373 @@
+//! Calls about files and directories, one function each. Interrupted ones are made again.
+
+use std::{
+    ffi::CStr,
+    fs::File,
+    io::{self, IoSlice},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::fs::{FileExt, MetadataExt},
+    },
+    path::Path,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use rustix::{
+    fs::{
+        AtFlags, Dir, FileType, Gid, Mode, OFlags, StatFs, Statx, StatxFlags, Timespec, Timestamps,
+        UTIME_NOW,
+    },
+    io::{Result, retry_on_intr},
+};
+
+use crate::ask_model;
+
+/// What lies under a name or is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// A file, a directory, or something else.
+    pub kind: FileType,
+    /// The permission bits, with the set-id and sticky ones.
+    pub mode: u32,
+    /// The owner.
+    pub uid: u32,
+    /// The group.
+    pub gid: u32,
+    /// The length in bytes.
+    pub len: u64,
+    /// The number of names.
+    pub links: u64,
+    /// The device that it is on.
+    pub device: (u32, u32),
+    /// Its number there.
+    pub inode: u64,
+    /// The last change of the contents.
+    pub changed: SystemTime,
+    /// When it was made, where that is told.
+    pub born: Option<SystemTime>,
+}
+
+/// How much a file system holds and has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// All bytes.
+    pub total_bytes: u64,
+    /// Bytes that this process may still write.
+    pub free_bytes: u64,
+    /// All inodes; 0 where they are not counted.
+    pub total_inodes: u64,
+    /// Inodes that this process may still make.
+    pub free_inodes: u64,
+}
+
+impl Status {
+    fn of(found: &Statx) -> Self {
+        let is_born = StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::BTIME);
+        let raw = u32::from(found.stx_mode);
+        Self {
+            kind: FileType::from_raw_mode(raw),
+            mode: raw & 0o7777,
+            uid: found.stx_uid,
+            gid: found.stx_gid,
+            len: found.stx_size,
+            links: found.stx_nlink.into(),
+            device: (found.stx_dev_major, found.stx_dev_minor),
+            inode: found.stx_ino,
+            changed: time(found.stx_mtime.tv_sec, found.stx_mtime.tv_nsec),
+            born: is_born.then(|| time(found.stx_btime.tv_sec, found.stx_btime.tv_nsec)),
+        }
+    }
+}
+
+fn time(seconds: i64, nanos: u32) -> SystemTime {
+    let length = Duration::from_secs(seconds.unsigned_abs());
+    let time = if seconds < 0 {
+        UNIX_EPOCH.checked_sub(length)
+    } else {
+        UNIX_EPOCH.checked_add(length + Duration::from_nanos(u64::from(nanos)))
+    };
+    time.unwrap_or(UNIX_EPOCH)
+}
+
+/// Opens a path in a directory.
+///
+/// # Errors
+///
+/// Those of `openat`.
+pub fn open(directory: impl AsFd, path: &Path, flags: OFlags, mode: u32) -> Result<OwnedFd> {
+    let directory = directory.as_fd();
+    ask_model!(model => model.open(directory, path, flags, mode));
+    let mode = Mode::from_raw_mode(mode);
+    retry_on_intr(|| rustix::fs::openat(directory, path, flags, mode))
+}
+
+/// Reads from `offset` on until the buffer is full.
+///
+/// # Errors
+///
+/// Those of `pread`; [`io::ErrorKind::UnexpectedEof`] at an early end.
+pub fn read_exact_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+    #[cfg(feature = "model")]
+    if let Some(model) = crate::model::current() {
+        let mut done = 0;
+        while done < buffer.len() {
+            match model.read_at(file.as_fd(), &mut buffer[done..], offset + done as u64)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                read => done += read,
+            }
+        }
+        return Ok(());
+    }
+    file.read_exact_at(buffer, offset)
+}
+
+/// Reads a file that was just opened to its end, but not more than `bound` bytes of it.
+///
+/// # Errors
+///
+/// Those of `read`.
+pub fn read_to_end(file: &File, bound: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    #[cfg(feature = "model")]
+    if let Some(model) = crate::model::current() {
+        let mut buffer = [0; 1 << 14];
+        while (bytes.len() as u64) < bound {
+            match model.read_at(file.as_fd(), &mut buffer, bytes.len() as u64)? {
+                0 => break,
+                read => bytes.extend_from_slice(&buffer[..read]),
+            }
+        }
+        bytes.truncate(usize::try_from(bound).unwrap_or(usize::MAX));
+        return Ok(bytes);
+    }
+    io::Read::read_to_end(&mut io::Read::take(file, bound), &mut bytes)?;
+    Ok(bytes)
+}
+
+/// Writes what can be written of these parts; how many bytes that was.
+///
+/// # Errors
+///
+/// Those of `writev`.
+pub fn write(mut file: &File, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+    ask_model!(model => Ok(model.write(file.as_fd(), parts)?));
+    io::Write::write_vectored(&mut file, parts)
+}
+
+/// Makes a file so long.
+///
+/// # Errors
+///
+/// Those of `ftruncate`.
+pub fn set_len(file: &File, len: u64) -> io::Result<()> {
+    ask_model!(model => Ok(model.set_len(file.as_fd(), len)?));
+    file.set_len(len)
+}
+
+/// Has a file's data brought to where it lasts.
+///
+/// # Errors
+///
+/// Those of `fsync`.
+pub fn sync(file: &File) -> Result<()> {
+    ask_model!(model => model.sync(file.as_fd()));
+    retry_on_intr(|| rustix::fs::fsync(file))
+}
+
+/// Another descriptor of an open file.
+///
+/// # Errors
+///
+/// Those of `dup`.
+pub fn duplicate(file: &File) -> io::Result<File> {
+    ask_model!(model => Ok(model.duplicate(file.as_fd())?.into()));
+    file.try_clone()
+}
+
+/// Has the model, if there is one, close a file; else hands it back.
+///
+/// # Errors
+///
+/// Those of `close`.
+pub fn close_in_model(file: File) -> std::result::Result<Result<()>, File> {
+    ask_model!(model => Ok(model.close(file)));
+    Err(file)
+}
+
+/// What lies under a name in a directory, or, with an empty one and the flag for it, what is open.
+///
+/// # Errors
+///
+/// Those of `statx`.
+pub fn look(directory: impl AsFd, path: &Path, flags: AtFlags) -> Result<Status> {
+    let directory = directory.as_fd();
+    ask_model!(model => model.look(directory, path, flags));
+    let wanted = if flags.contains(AtFlags::EMPTY_PATH) {
+        StatxFlags::BASIC_STATS | StatxFlags::BTIME
+    } else {
+        StatxFlags::BASIC_STATS
+    };
+    let found = retry_on_intr(|| rustix::fs::statx(directory, path, flags, wanted))?;
+    Ok(Status::of(&found))
+}
+
+/// What an open file is, as its client remembers it.
+///
+/// # Errors
+///
+/// Those of `fstat`.
+pub fn look_at(file: &File) -> io::Result<Status> {
+    ask_model!(model => Ok(model.look(file.as_fd(), Path::new(""), AtFlags::EMPTY_PATH)?));
+    let found = file.metadata()?;
+    Ok(Status {
+        kind: FileType::from_raw_mode(found.mode()),
+        mode: found.mode() & 0o7777,
+        uid: found.uid(),
+        gid: found.gid(),
+        len: found.len(),
+        links: found.nlink(),
+        device: (0, 0),
+        inode: found.ino(),
+        changed: found.modified().unwrap_or(UNIX_EPOCH),
+        born: None,
+    })
+}
+
+/// Shows all names in an open directory, `.` and `..` too.
+///
+/// # Errors
+///
+/// Those of `getdents`.
+pub fn list(directory: impl AsFd, show: &mut dyn FnMut(&CStr)) -> Result<()> {
+    ask_model!(model => model.list(directory.as_fd(), show));
+    for entry in Dir::read_from(directory)? {
+        show(entry?.file_name());
+    }
+    Ok(())
+}
+
+/// Gives a file another name.
+///
+/// # Errors
+///
+/// Those of `rename`.
+pub fn rename(from: &Path, to: &Path) -> Result<()> {
+    ask_model!(model => model.rename(from, to));
+    retry_on_intr(|| rustix::fs::rename(from, to))
+}
+
+/// Gives a file a second name.
+///
+/// # Errors
+///
+/// Those of `link`.
+pub fn link(from: &Path, to: &Path) -> Result<()> {
+    ask_model!(model => model.link(from, to));
+    retry_on_intr(|| rustix::fs::link(from, to))
+}
+
+/// Removes a name, or with the flag for it an empty directory.
+///
+/// # Errors
+///
+/// Those of `unlinkat`.
+pub fn unlink(directory: impl AsFd, name: &Path, flags: AtFlags) -> Result<()> {
+    let directory = directory.as_fd();
+    ask_model!(model => model.unlink(directory, name, flags));
+    retry_on_intr(|| rustix::fs::unlinkat(directory, name, flags))
+}
+
+/// Makes a directory.
+///
+/// # Errors
+///
+/// Those of `mkdir`.
+pub fn make_directory(path: &Path, mode: u32) -> Result<()> {
+    ask_model!(model => model.make_directory(path, mode));
+    retry_on_intr(|| rustix::fs::mkdir(path, Mode::from_raw_mode(mode)))
+}
+
+/// Sets the mode of what is open.
+///
+/// # Errors
+///
+/// Those of `fchmod`.
+pub fn set_mode(opened: impl AsFd, mode: u32) -> Result<()> {
+    ask_model!(model => model.set_mode(opened.as_fd(), mode));
+    rustix::fs::fchmod(opened, Mode::from_raw_mode(mode))
+}
+
+/// Gives what is open a group.
+///
+/// # Errors
+///
+/// Those of `fchown`.
+pub fn set_group(opened: impl AsFd, group: u32) -> Result<()> {
+    ask_model!(model => model.set_group(opened.as_fd(), group));
+    rustix::fs::fchown(opened, None, Some(Gid::from_raw(group)))
+}
+
+/// Gives what is open the time stamps of now.
+///
+/// # Errors
+///
+/// Those of `futimens`.
+pub fn touch(opened: impl AsFd) -> Result<()> {
+    ask_model!(model => model.touch(opened.as_fd()));
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: UTIME_NOW,
+    };
+    let times = Timestamps {
+        last_access: now,
+        last_modification: now,
+    };
+    rustix::fs::futimens(opened, &times)
+}
+
+/// The number of the type of the file system that a path lies on.
+///
+/// # Errors
+///
+/// Those of `statfs`.
+pub fn kind(path: &Path) -> Result<u32> {
+    ask_model!(model => model.kind(path));
+    Ok(number(&retry_on_intr(|| rustix::fs::statfs(path))?))
+}
+
+/// The same of what is open.
+///
+/// # Errors
+///
+/// Those of `fstatfs`.
+pub fn kind_of(opened: impl AsFd) -> Result<u32> {
+    let opened = opened.as_fd();
+    ask_model!(model => model.kind_of(opened));
+    Ok(number(&retry_on_intr(|| rustix::fs::fstatfs(opened))?))
+}
+
+/// The magic number is 32 bits wide, whatever the width of the field that carries it.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the number is the low 32 bits, sign-extended or not"
+)]
+fn number(facts: &StatFs) -> u32 {
+    facts.f_type as u32
+}
+
+/// How much room there is where a path lies.
+///
+/// # Errors
+///
+/// Those of `statvfs`.
+pub fn room(path: &Path) -> Result<Room> {
+    ask_model!(model => model.room(path));
+    let facts = retry_on_intr(|| rustix::fs::statvfs(path))?;
+    Ok(Room {
+        total_bytes: facts.f_blocks.saturating_mul(facts.f_frsize),
+        free_bytes: facts.f_bavail.saturating_mul(facts.f_frsize),
+        total_inodes: facts.f_files,
+        free_inodes: facts.f_favail,
+    })
+}

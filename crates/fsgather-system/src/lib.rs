@@ -1,0 +1,33 @@
+//! The system beneath fsgather, as far as waiting, threads and files in shared directories go: calls as they are, which a test can
+//! have answered by a model.
+//!
+//! Nothing is decided here. Each function is one call of the system or the standard library. With the feature `model` a thread may
+//! be [given a model](model::run_on) of the system; then all of its calls go there: so the project's own code, and no copy of it,
+//! runs in virtual time over a file system that lies. Without the feature nothing of that is compiled.
+//!
+//! - [`clock`]: what time it is, and sleeping.
+//! - [`condition`]: waiting for what another thread does; [`channel`]: orders for another thread.
+//! - [`thread`]: starting threads; [`process`]: whether one of a model runs.
+//! - [`random`]: random numbers.
+//! - [`files`]: calls about files and directories.
+
+pub mod channel;
+pub mod clock;
+pub mod condition;
+pub mod files;
+#[cfg(feature = "model")]
+pub mod model;
+pub mod process;
+pub mod random;
+pub mod thread;
+
+/// Has the model of this thread, if it has one, answer a call.
+macro_rules! ask_model {
+    ($model:ident => $answer:expr) => {
+        #[cfg(feature = "model")]
+        if let Some($model) = crate::model::current() {
+            return $answer;
+        }
+    };
+}
+use ask_model;

@@ -1,0 +1,50 @@
+//! Starting threads: [`start`].
+
+use std::{io, thread};
+
+/// A thread that was started. Dropping this leaves it alone.
+#[derive(Debug)]
+pub struct Started(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Real(thread::JoinHandle<()>),
+    #[cfg(feature = "model")]
+    Modelled(u64),
+}
+
+/// Starts a thread of this name.
+///
+/// # Errors
+///
+/// When the system gives none.
+pub fn start(name: String, work: impl FnOnce() + Send + 'static) -> io::Result<Started> {
+    crate::ask_model!(model => Ok(Started(Kind::Modelled(model.start(&name, Box::new(work))))));
+    let started = thread::Builder::new().name(name).spawn(work)?;
+    Ok(Started(Kind::Real(started)))
+}
+
+impl Started {
+    /// Waits for its end.
+    ///
+    /// # Errors
+    ///
+    /// What it has panicked with.
+    pub fn join(self) -> thread::Result<()> {
+        match self.0 {
+            Kind::Real(started) => started.join(),
+            #[cfg(feature = "model")]
+            Kind::Modelled(thread) => {
+                crate::ask_model!(model => { model.join(thread); Ok(()) });
+                Ok(())
+            }
+        }
+    }
+}
+
+/// How many threads can work at the same time.
+#[must_use]
+pub fn cores() -> usize {
+    crate::ask_model!(_model => 1);
+    thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}

@@ -1,0 +1,84 @@
+//! Threads of a model, all on one real thread: [`Coroutine`], the one file here with code that the compiler cannot check.
+#![expect(unsafe_code, reason = "the argument stands beside each")]
+
+use std::{cell::Cell, ptr::NonNull};
+
+use corosensei::{CoroutineResult, Yielder, stack::DefaultStack};
+
+thread_local! {
+    /// How the coroutine that runs gives way.
+    static YIELDER: Cell<Option<NonNull<Yielder<(), ()>>>> = const { Cell::new(None) };
+    /// Stacks to be used again.
+    static STACKS: Cell<Vec<DefaultStack>> = const { Cell::new(Vec::new()) };
+}
+
+/// Room for the deepest calls of a debug build.
+const STACK: usize = 1 << 20;
+
+/// A thread of the model.
+pub(crate) struct Coroutine(Option<corosensei::Coroutine<(), (), (), DefaultStack>>);
+
+impl Coroutine {
+    pub(crate) fn new(work: Box<dyn FnOnce()>) -> Self {
+        let mut kept = STACKS.take();
+        let stack = kept
+            .pop()
+            .unwrap_or_else(|| DefaultStack::new(STACK).expect("a stack"));
+        STACKS.set(kept);
+        let body = move |yielder: &Yielder<(), ()>, ()| {
+            YIELDER.set(Some(NonNull::from(yielder)));
+            work();
+        };
+        Self(Some(corosensei::Coroutine::with_stack(stack, body)))
+    }
+
+    /// Lets it run until it gives way; whether it has come to its end.
+    pub(crate) fn run(&mut self) -> bool {
+        let Some(coroutine) = &mut self.0 else {
+            return true;
+        };
+        let outer = YIELDER.take();
+        let result = coroutine.resume(());
+        YIELDER.set(outer);
+        match result {
+            CoroutineResult::Yield(()) => false,
+            CoroutineResult::Return(()) => {
+                self.end();
+                true
+            }
+        }
+    }
+
+    /// Ends it where it stands, as the kernel ends a thread: nothing that it holds is given back.
+    pub(crate) fn end(&mut self) {
+        let Some(mut coroutine) = self.0.take() else {
+            return;
+        };
+        if coroutine.started() && !coroutine.done() {
+            // SAFETY: nothing on its stack is used from elsewhere. What a thread of the model is given is its own (`'static`), it
+            // starts no scoped threads, and it links nothing on its stack into lists of others. What it owns on the heap is leaked.
+            unsafe { coroutine.force_reset() };
+        } else if !coroutine.done() {
+            // It has nothing but what it was given.
+            coroutine.force_unwind();
+        }
+        let mut kept = STACKS.take();
+        kept.push(coroutine.into_stack());
+        STACKS.set(kept);
+    }
+}
+
+impl Drop for Coroutine {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Gives way from within a coroutine, until it is run again.
+pub(crate) fn give_way() {
+    let yielder = YIELDER.get().expect("only a coroutine gives way");
+    // SAFETY: a coroutine sets it when it begins and when it goes on, and it lives as long as the coroutine's stack, which is the
+    // one that this runs on.
+    unsafe { yielder.as_ref() }.suspend(());
+    YIELDER.set(Some(yielder));
+}

@@ -1,0 +1,36 @@
+//! Real descriptors that stand for files of the model: [`fresh`].
+#![expect(unsafe_code, reason = "the argument stands beside each")]
+
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use rustix::{fs::MemfdFlags, io::Result};
+
+/// A descriptor of nothing, and what tells it from a later one of its number.
+pub(crate) fn fresh() -> Result<(OwnedFd, u64)> {
+    let nothing = rustix::fs::memfd_create("nothing", MemfdFlags::CLOEXEC)?;
+    let identity = rustix::fs::fstat(&nothing)?.st_ino;
+    Ok((nothing, identity))
+}
+
+/// Whether a descriptor has not been closed.
+pub(crate) fn is_open(file: RawFd, identity: u64) -> bool {
+    if file < 0 {
+        return false;
+    }
+    // SAFETY: it is used for a call that harms nothing, whatever has that number now.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(file) };
+    rustix::fs::fstat(borrowed).is_ok_and(|found| found.st_ino == identity)
+}
+
+/// Closes a descriptor whose owner was ended where it stood.
+pub(crate) fn close_leaked(file: RawFd, identity: u64) {
+    if is_open(file, identity) {
+        // SAFETY: it was made by `fresh`, and whoever owns it is leaked with a stack: nobody else will ever close or use it.
+        drop(unsafe { OwnedFd::from_raw_fd(file) });
+    }
+}
+
+/// The number of a descriptor.
+pub(crate) fn number(file: BorrowedFd<'_>) -> RawFd {
+    file.as_raw_fd()
+}

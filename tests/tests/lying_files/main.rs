@@ -1,0 +1,182 @@
+//! The project's own code over a file system that lies as real ones do, on hosts whose time is virtual: a seed decides everything.
+//!
+//! Below the calls of the system (`fsgather-system`) everything is a model, above them nothing is: ranks meet by their records,
+//! leave and find marker files, show signs of life, exchange and part.
+//!
+//! - `profile`: how badly a kind of file system may lie; `server`: what is really there; `client`: what a host believes.
+//! - `files`: calls about files, answered from both; `endings`: what is open and ends; `faults`: what goes wrong, and when.
+//! - `machine`: hosts, processes and their threads; `coroutines`, `descriptors`: what stands for threads and files.
+//! - `calls`: the calls of the project's code. `world`: a job; `judge`: whether all promises were kept.
+//!
+//! `scripts/lying-files.sh` plays many seeds; a failing one prints how to play it again. `LYING_TRACE=1` shows each call of it.
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::similar_names,
+    clippy::struct_excessive_bools,
+    reason = "a model of small worlds, for this program alone"
+)]
+
+mod calls;
+mod client;
+mod coroutines;
+mod descriptors;
+mod dice;
+mod endings;
+mod faults;
+mod files;
+mod judge;
+mod machine;
+mod profile;
+mod server;
+mod world;
+
+use std::{
+    env,
+    panic::{self, AssertUnwindSafe},
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+};
+
+use faults::Severity;
+use files::Breaks;
+use profile::Profile;
+use world::Script;
+
+/// How many seeds are played, if `LYING_SEEDS` does not say.
+const SEEDS: u64 = 400;
+
+/// So many failing seeds are enough to look into.
+const ENOUGH: usize = 5;
+
+/// What is wrong with how a script goes.
+fn play(script: Script) -> Vec<String> {
+    match panic::catch_unwind(AssertUnwindSafe(|| script.play())) {
+        Ok(world) => {
+            let mut wrong = judge::judge(&world);
+            if !wrong.is_empty() {
+                wrong.push(world.to_string());
+            }
+            wrong
+        }
+        Err(_) => vec!["a panic".into()],
+    }
+}
+
+fn number(name: &str, otherwise: u64) -> u64 {
+    let said = env::var(name).ok();
+    said.map_or(otherwise, |said| said.parse().expect("a number"))
+}
+
+fn severity(name: &str) -> Severity {
+    match name {
+        "none" => Severity::Nothing,
+        "survivable" => Severity::Survivable,
+        "any" => Severity::Anything,
+        _ => panic!("LYING_FAULTS is none, survivable or any"),
+    }
+}
+
+/// Plays these seeds on as many threads as there are cores; what is wrong with those that fail.
+fn failures(first: u64, count: u64, script: impl Fn(u64) -> Script + Sync) -> Vec<String> {
+    let next = AtomicU64::new(first);
+    let cores = thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let work = || {
+        let mut failures = Vec::new();
+        while failures.len() < ENOUGH {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= first + count {
+                break;
+            }
+            let wrong = play(script(seed));
+            if !wrong.is_empty() {
+                failures.push(format!(
+                    "scripts/lying-files.sh 1 {seed}\n  {}",
+                    wrong.join("\n  ")
+                ));
+            }
+        }
+        failures
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
+        let found = threads
+            .into_iter()
+            .flat_map(|thread| thread.join().expect("no panic"));
+        found.collect()
+    })
+}
+
+#[test]
+fn all_promises_are_kept_whatever_the_file_system_says() {
+    let profile = env::var("LYING_PROFILE").ok();
+    let profile = profile.map(|name| Profile::named(&name));
+    let faults = env::var("LYING_FAULTS").ok().map(|name| severity(&name));
+    let (first, count) = (number("LYING_SEED", 1), number("LYING_SEEDS", SEEDS));
+    let found = failures(first, count, |seed| Script::of(seed, profile, faults));
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn a_seed_goes_the_same_way_twice() {
+    for seed in 1..30 {
+        let play = || Script::of(seed, None, None).play();
+        let (one, other) = (play(), play());
+        assert_eq!(
+            (one.calls, one.digest, one.stories, one.left),
+            (other.calls, other.digest, other.stories, other.left),
+            "seed {seed}"
+        );
+    }
+}
+
+/// Whether one of these seeds shows that something is broken.
+fn is_found(profile: &str, seeds: u64, breaks: Breaks) -> bool {
+    let profile = Profile::named(profile);
+    (1..=seeds).any(|seed| {
+        let script = Script::of(seed, Some(profile), Some(Severity::Nothing));
+        !play(Script { breaks, ..script }).is_empty()
+    })
+}
+
+#[test]
+fn what_is_broken_on_purpose_is_found() {
+    let sound = Breaks::default();
+    let breaks = [
+        (
+            "nfs-nocto",
+            Breaks {
+                asks_never: true,
+                ..sound
+            },
+        ),
+        (
+            "nfs3",
+            Breaks {
+                touches_nothing: true,
+                ..sound
+            },
+        ),
+        (
+            "gluster",
+            Breaks {
+                loses_the_end_of_files: true,
+                ..sound
+            },
+        ),
+        (
+            "local",
+            Breaks {
+                shows_removed_files: true,
+                ..sound
+            },
+        ),
+    ];
+    for (profile, breaks) in breaks {
+        assert!(is_found(profile, 60, breaks), "{breaks:?} on {profile}");
+    }
+}

@@ -1,0 +1,150 @@
+//! Kinds of file systems, and how badly each may lie: [`Profile`].
+
+use std::time::Duration;
+
+use crate::dice::Dice;
+
+/// The worst that a client and its server may do, as measured or documented.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Profile {
+    pub(crate) name: &'static str,
+    /// The number by which the system tells its type.
+    pub(crate) magic: u32,
+    /// How long a call takes, in microseconds, at least and at most.
+    pub(crate) latency: (u64, u64),
+    /// How long a client remembers what a file is like.
+    pub(crate) attributes: Duration,
+    /// How long it remembers where a name leads, and that it leads nowhere.
+    pub(crate) names: Duration,
+    pub(crate) missing_names: Duration,
+    /// How long a listing is handed out again although the directory has changed.
+    pub(crate) listings: Duration,
+    /// Whether opening a file or directory asks the server what it is like.
+    pub(crate) is_asked_at_open: bool,
+    /// Whether what is found out of a directory's change ends the memory of missing names in it.
+    pub(crate) changes_are_news: bool,
+    /// The tick of the time stamps by which changes of a directory are noticed; zero where changes are counted.
+    pub(crate) tick: Duration,
+    /// Whether an open file that its own host removes stays under another name.
+    pub(crate) hides_open_files: bool,
+    /// Whether a call that is sent twice finds its own deed.
+    pub(crate) loses_replies: bool,
+    /// Whether written data that was not synced goes with a restart of the server.
+    pub(crate) restart_forgets: bool,
+    pub(crate) has_links: bool,
+}
+
+const LOCAL: Profile = Profile {
+    name: "local",
+    magic: 0xf2f5_2010,
+    latency: (1, 30),
+    attributes: Duration::ZERO,
+    names: Duration::ZERO,
+    missing_names: Duration::ZERO,
+    listings: Duration::ZERO,
+    is_asked_at_open: true,
+    changes_are_news: true,
+    tick: Duration::ZERO,
+    hides_open_files: false,
+    loses_replies: false,
+    restart_forgets: false,
+    has_links: true,
+};
+
+const NFS3: Profile = Profile {
+    name: "nfs3",
+    magic: 0x6969,
+    latency: (200, 3000),
+    attributes: Duration::from_mins(1),
+    names: Duration::from_mins(1),
+    missing_names: Duration::from_mins(1),
+    tick: Duration::from_millis(10),
+    hides_open_files: true,
+    loses_replies: true,
+    ..LOCAL
+};
+
+const NFS4: Profile = Profile {
+    name: "nfs4",
+    tick: Duration::ZERO,
+    ..NFS3
+};
+
+/// With the option `nocto`.
+const NFS_NOCTO: Profile = Profile {
+    name: "nfs-nocto",
+    is_asked_at_open: false,
+    ..NFS3
+};
+
+const GLUSTER: Profile = Profile {
+    name: "gluster",
+    magic: 0x6573_5546,
+    latency: (1000, 8000),
+    attributes: Duration::from_secs(1),
+    names: Duration::from_secs(1),
+    restart_forgets: true,
+    hides_open_files: true,
+    ..LOCAL
+};
+
+/// With caches of the kernel and the daemon, as `negative_timeout=30`, and of listings for a second.
+const FUSE: Profile = Profile {
+    name: "fuse",
+    attributes: Duration::from_secs(30),
+    names: Duration::from_secs(30),
+    missing_names: Duration::from_secs(30),
+    listings: Duration::from_secs(1),
+    is_asked_at_open: true,
+    changes_are_news: false,
+    has_links: false,
+    ..GLUSTER
+};
+
+/// All at once, with stamps of two seconds.
+const WORST: Profile = Profile {
+    name: "worst",
+    magic: 0x6573_5546,
+    latency: (200, 20_000),
+    attributes: Duration::from_mins(1),
+    names: Duration::from_mins(1),
+    missing_names: Duration::from_mins(1),
+    listings: Duration::from_secs(1),
+    is_asked_at_open: true,
+    changes_are_news: false,
+    tick: Duration::from_secs(2),
+    hides_open_files: true,
+    loses_replies: true,
+    restart_forgets: true,
+    has_links: true,
+};
+
+/// All kinds.
+pub(crate) const ALL: [Profile; 7] = [LOCAL, NFS3, NFS4, NFS_NOCTO, GLUSTER, FUSE, WORST];
+
+impl Profile {
+    /// The kind of this name.
+    pub(crate) fn named(name: &str) -> Self {
+        let found = ALL.iter().find(|profile| profile.name == name);
+        *found.expect("a profile of that name")
+    }
+
+    pub(crate) const fn is_local(&self) -> bool {
+        self.magic == LOCAL.magic
+    }
+
+    /// A file system of this kind: nobody uses the worst of everything all the time.
+    pub(crate) fn draw(mut self, dice: &mut Dice) -> Self {
+        let mut shorter = |worst: &mut Duration| {
+            if !dice.one_in(3) {
+                *worst = Duration::from_nanos(dice.any_size(worst.as_nanos() as u64));
+            }
+        };
+        shorter(&mut self.attributes);
+        shorter(&mut self.names);
+        shorter(&mut self.missing_names);
+        shorter(&mut self.listings);
+        shorter(&mut self.tick);
+        self
+    }
+}

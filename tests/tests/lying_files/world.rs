@@ -1,0 +1,313 @@
+//! A job over the model: ranks that meet, exchange and part, and what became of it: [`World`].
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use fsgather_control::join::{self, Config, Control, Meeting};
+use fsgather_core::{
+    Call, Error, Exchange, JobKey, Operation, ProcessId, Rank, Site, WorldSize, lock,
+};
+use fsgather_store::{
+    BackendDirectory, FileBackend, MarkerOwner, MessageDirFactory, check_writable, liveness,
+    make_rendezvous,
+};
+
+use crate::{
+    dice::Dice,
+    faults::{self, Severity},
+    files::{Breaks, FileWorld},
+    machine::{Machine, Outcome},
+    profile::Profile,
+    server::Moment,
+};
+
+/// What a seed and a few words decide.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Script {
+    pub(crate) seed: u64,
+    pub(crate) profile: Profile,
+    pub(crate) severity: Severity,
+    pub(crate) ranks: u32,
+    pub(crate) hosts: usize,
+    pub(crate) calls: u32,
+    pub(crate) breaks: Breaks,
+}
+
+/// What one call of a rank has come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Came {
+    /// What it got; nothing, where only others get something.
+    Result(Option<Vec<Bytes>>),
+    Failed(String),
+}
+
+/// What a rank has told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Story {
+    pub(crate) joined: Option<Result<(), String>>,
+    pub(crate) calls: Vec<Came>,
+    pub(crate) closed: Option<Result<(), String>>,
+    pub(crate) ended: Option<Moment>,
+}
+
+/// How a world went.
+pub(crate) struct World {
+    pub(crate) script: Script,
+    pub(crate) outcome: Outcome,
+    pub(crate) stories: Vec<Story>,
+    /// Which ranks were ended by a fault.
+    pub(crate) killed: Vec<bool>,
+    /// What lies on the shared file system at the end, and on each host.
+    pub(crate) left: Vec<Vec<String>>,
+    pub(crate) happened: Vec<(Moment, usize, String)>,
+    pub(crate) calls: u64,
+    pub(crate) digest: u64,
+}
+
+/// The longest that a world may take.
+const LIMIT: Duration = Duration::from_mins(30);
+
+impl Script {
+    /// What a seed stands for, where nothing else is said.
+    pub(crate) fn of(seed: u64, profile: Option<Profile>, severity: Option<Severity>) -> Self {
+        let mut dice = Dice::new(seed, 20);
+        let drawn = dice.pick(&crate::profile::ALL);
+        let severities = [Severity::Nothing, Severity::Survivable, Severity::Anything];
+        let drawn_severity = dice.pick(&severities);
+        let profile = profile.unwrap_or(drawn).draw(&mut dice);
+        let ranks = dice.between(1, 4) as u32;
+        let hosts = if profile.is_local() {
+            1
+        } else {
+            dice.between(1, 3) as usize
+        };
+        Self {
+            seed,
+            profile,
+            severity: severity.unwrap_or(drawn_severity),
+            ranks,
+            hosts,
+            calls: dice.any_size(12) as u32,
+            breaks: Breaks::default(),
+        }
+    }
+
+    /// Plays it.
+    pub(crate) fn play(self) -> World {
+        let mut dice = Dice::new(self.seed, 21);
+        let mut files = FileWorld::new(self.profile, self.hosts, &mut dice, self.breaks);
+        if !self.profile.is_local() {
+            for skew in &mut files.skews {
+                *skew = Duration::from_millis(dice.any_size(200_000));
+            }
+        }
+        let planned = faults::draw(self.severity, &mut dice);
+        let machine = Machine::new(files, planned, self.seed);
+        let stories = Arc::new(Mutex::new(vec![Story::default(); self.ranks as usize]));
+        for rank in 0..self.ranks {
+            let host = self.host_of(rank);
+            let begins = dice.any_size(3_000_000_000);
+            let its = Arc::clone(&stories);
+            machine.process(host, begins, &format!("rank {rank}"), move || {
+                self.live(rank, machine, &its);
+            });
+        }
+        let limit = u64::try_from(LIMIT.as_nanos()).unwrap_or(u64::MAX);
+        let outcome = machine.run(limit);
+        let inner = machine.inner();
+        let killed = inner
+            .processes
+            .iter()
+            .map(|process| process.was_killed)
+            .collect();
+        let left = (0..=self.hosts)
+            .map(|mount| inner.files.server.tree(mount))
+            .collect();
+        World {
+            script: self,
+            outcome,
+            stories: lock(&stories).clone(),
+            killed,
+            left,
+            happened: inner.happened.clone(),
+            calls: inner.calls,
+            digest: inner.digest,
+        }
+    }
+
+    fn host_of(&self, rank: u32) -> usize {
+        rank as usize * self.hosts / self.ranks as usize
+    }
+
+    fn process(&self, rank: u32) -> ProcessId {
+        let host = self.host_of(rank);
+        ProcessId {
+            host: format!("n{host}"),
+            boot_id: format!("boot {host}"),
+            machine_id: format!("machine {host}"),
+            pid_namespace: 7,
+            mount_namespace: host as u64 + 1,
+            pid: 1000 + rank,
+            start_time: (1000 + rank).into(),
+            time_namespace: ProcessId::NO_TIME_NAMESPACES,
+        }
+    }
+
+    /// The life of one rank.
+    fn live(self, rank: u32, machine: &'static Machine, stories: &Mutex<Vec<Story>>) {
+        let tell = |tell: &dyn Fn(&mut Story)| tell(&mut lock(stories)[rank as usize]);
+        let joined = self.join(rank);
+        tell(&|story| {
+            let told = joined.as_ref().map(drop).map_err(ToString::to_string);
+            story.joined = Some(told);
+        });
+        if let Ok(exchange) = joined {
+            let mut is_well = true;
+            for call in 0..self.calls {
+                let came = self.call(&*exchange, call);
+                is_well = !matches!(came, Came::Failed(_));
+                tell(&|story| story.calls.push(came.clone()));
+                if !is_well {
+                    break;
+                }
+            }
+            if is_well {
+                let closed = exchange.close(Site::named("the end"));
+                tell(&|story| {
+                    story.closed = Some(closed.clone().map_err(|error| error.to_string()));
+                });
+            }
+            exchange.leave(None);
+        }
+        let now = machine.now_in_model();
+        tell(&|story| story.ended = Some(now));
+    }
+
+    fn join(&self, rank: u32) -> Result<Box<dyn Exchange>, Error> {
+        let process = self.process(rank);
+        let directory = make_rendezvous("/shared".as_ref())?;
+        let own = check_writable(&directory)?;
+        let places = vec![BackendDirectory { directory, own }];
+        let world_size = WorldSize::new(self.ranks)?;
+        let key = JobKey {
+            uid: own.0,
+            family: "none".into(),
+            job: Some("a job".into()),
+            attempt: None,
+            world_size,
+            number: 0,
+            master: None,
+        };
+        let owner = MarkerOwner {
+            process: process.clone(),
+            uid: own.0,
+            user: "somebody".into(),
+            job: Some("a job".into()),
+            mode: 0o700,
+        };
+        let backend = Arc::new(FileBackend::new(
+            places.clone(),
+            key.hash(),
+            process.clone(),
+        ));
+        let observer = process.clone();
+        let config = Config {
+            mailboxes: Some(Arc::new(MessageDirFactory::new(places, owner))),
+            control: Control::Markers,
+            is_running: Arc::new(move |process| !liveness(process, &observer).has_ended()),
+            ..Config::new(
+                Rank::new(rank),
+                world_size,
+                process,
+                Meeting::Board(backend),
+            )
+        };
+        Ok(join::join_over_files(&config)?.exchange)
+    }
+
+    /// What a rank hands in.
+    pub(crate) fn body(&self, rank: u32, call: u32) -> Bytes {
+        let mut dice = Dice::new(
+            self.seed ^ u64::from(call) << 32 ^ u64::from(rank) << 16,
+            22,
+        );
+        let len = if dice.one_in(8) {
+            dice.below(20_000)
+        } else {
+            dice.below(200)
+        };
+        let mut body = format!("{rank} in {call} of {}:", self.seed).into_bytes();
+        body.extend((0..len).map(|_| dice.next() as u8));
+        body.into()
+    }
+
+    /// What each rank has to get of a call.
+    pub(crate) fn expected(&self, rank: u32, call: u32) -> Option<Vec<Bytes>> {
+        let everything = || (0..self.ranks).map(|rank| self.body(rank, call)).collect();
+        match call % 3 {
+            0 => Some(everything()),
+            1 => None,
+            _ => (rank == call % self.ranks).then(everything),
+        }
+    }
+
+    fn call(&self, exchange: &dyn Exchange, call: u32) -> Came {
+        let site = Site::named("here");
+        let rank = exchange.rank().get();
+        let made = match call % 3 {
+            0 => exchange
+                .exchange(Call::new(Operation::AllGather, site), self.body(rank, call))
+                .map(|table| table.map(|table| table.bodies)),
+            1 => exchange.barrier(site).map(|()| None),
+            _ => {
+                let root = Rank::new(call % self.ranks);
+                let gather = Call::new(Operation::Gather, site).with_root(root);
+                exchange
+                    .exchange(gather, self.body(rank, call))
+                    .map(|table| table.map(|table| table.bodies))
+            }
+        };
+        match made {
+            Ok(result) => Came::Result(result),
+            Err(error) => Came::Failed(error.to_string()),
+        }
+    }
+}
+
+impl World {
+    /// Whether all that came is what the project promises to survive.
+    pub(crate) fn is_survivable(&self) -> bool {
+        self.script.severity != Severity::Anything
+    }
+}
+
+impl std::fmt::Display for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "{:?}", self.script)?;
+        writeln!(f, "{} calls, {:?}", self.calls, self.outcome)?;
+        for (at, process, what) in &self.happened {
+            writeln!(f, "  {:.3} s, process {process}: {what}", *at as f64 / 1e9)?;
+        }
+        for (rank, story) in self.stories.iter().enumerate() {
+            let calls: Vec<String> = story
+                .calls
+                .iter()
+                .map(|came| match came {
+                    Came::Result(_) => "well".into(),
+                    Came::Failed(why) => why.clone(),
+                })
+                .collect();
+            writeln!(
+                f,
+                "  rank {rank}: joined {:?}, calls {calls:?}, closed {:?}, ended {:?}",
+                story.joined,
+                story.closed,
+                story.ended.map(|at| at as f64 / 1e9)
+            )?;
+        }
+        Ok(())
+    }
+}
