@@ -118,7 +118,11 @@ impl Detours {
             .and_then(|made| rendezvous_directory::make_rendezvous(&made));
         for place in local.into_iter().chain([self.shared.clone()]) {
             let path = place.join(name.to_string());
-            match file::write_new(&path, 0o600, &sealed, true) {
+            // Never through a link, which somebody may have put in the place of the directory since this rank has joined.
+            let written = listing::hold(&place).and_then(|held| {
+                file::write_new_in(held, Path::new(&name.to_string()), 0o600, &sealed, true)
+            });
+            match written {
                 Ok(()) => self.lock().left.push(path),
                 Err(error) => {
                     tracing::debug!(path = %path.display(), %error, "no way around either");

@@ -218,12 +218,24 @@ pub(crate) fn close(file: File) -> io::Result<()> {
 /// Writes a small new file whole: create, write, sync if asked to, close, each checked. What a failure
 /// leaves behind is removed.
 pub(crate) fn write_new(path: &Path, mode: u32, contents: &[u8], synced: bool) -> io::Result<()> {
-    let file = create_new(path, mode)?;
+    write_new_in(CWD, path, mode, contents, synced)
+}
+
+/// The same in a directory that is held.
+pub(crate) fn write_new_in(
+    directory: impl AsFd,
+    path: &Path,
+    mode: u32,
+    contents: &[u8],
+    synced: bool,
+) -> io::Result<()> {
+    let directory = directory.as_fd();
+    let file = create_new_in(directory, path, mode)?;
     let written = write_all(&file, &mut [IoSlice::new(contents)])
         .and_then(|()| if synced { sync(&file) } else { Ok(()) });
     let closed = close(file);
     written.and(closed).inspect_err(|_| {
-        if let Err(error) = crate::os::remove::unlink(path) {
+        if let Err(error) = crate::os::remove::unlink_in(directory, path) {
             tracing::debug!(path = %path.display(), %error, "a file that failed could not be removed");
         }
     })
