@@ -32,16 +32,27 @@ impl Seeker {
             } => {
                 let name = format!("{host}:{port}");
                 let asked = (host.clone(), *port);
+                // In case that the time for meeting is over first: who is asked for names may not answer.
+                let failures = &mut self.failures.by_world;
+                let is_first = !failures.contains_key(&name);
+                if is_first {
+                    failures.insert(name.clone(), "its name has not been resolved yet".into());
+                }
                 let found =
                     ThreadCall::start(move || asked.to_socket_addrs().map(Iterator::collect));
                 match found.finish().await.flatten() {
-                    Ok(addresses) => Ok(vec![Candidate {
-                        name,
-                        communicator: None,
-                        addresses,
-                        credentials: credentials.clone(),
-                        purpose: ConnectionPurpose::Control,
-                    }]),
+                    Ok(addresses) => {
+                        if is_first {
+                            self.failures.by_world.remove(&name);
+                        }
+                        Ok(vec![Candidate {
+                            name,
+                            communicator: None,
+                            addresses,
+                            credentials: credentials.clone(),
+                            purpose: ConnectionPurpose::Control,
+                        }])
+                    }
                     Err(error) => {
                         self.failures
                             .by_world
