@@ -7,6 +7,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread,
+    time::Instant,
 };
 
 use fsgather::{Communicator, Payload};
@@ -30,6 +31,7 @@ pub(crate) fn call(communicator: &Communicator, words: &[&str]) -> Result<(), Fa
             communicator.barrier()?;
         }
         ["barriers"] => barriers(communicator)?,
+        ["timed_barriers", count] => timed_barriers(communicator, number(count))?,
         ["all_gather_bytes", len] => {
             let parts = communicator.all_gather_bytes(own(len).as_slice())?;
             check_all(communicator, &parts, len)?;
@@ -79,6 +81,18 @@ pub(crate) fn call(communicator: &Communicator, words: &[&str]) -> Result<(), Fa
 }
 
 /// Calls until rank 0 is told to stop; rank 0 says when they have begun.
+fn timed_barriers(communicator: &Communicator, count: u32) -> Result<(), Failure> {
+    let mut took = Vec::new();
+    for _ in 0..count {
+        let since = Instant::now();
+        communicator.barrier()?;
+        took.push(since.elapsed().as_micros());
+    }
+    took.sort_unstable();
+    say(format_args!("median {}", took[took.len() / 2]));
+    Ok(())
+}
+
 fn barriers(communicator: &Communicator) -> Result<(), Failure> {
     let is_root = communicator.rank().get() == 0;
     let told = Arc::new(AtomicBool::new(false));

@@ -23,6 +23,7 @@
 //! | `await_many:COUNT` | starts and polls so many calls, prints `at awaiting` and waits for a line, then awaits them all |
 //! | `unawaited:EXECUTOR` | polls a call, prints `dropped` once it has dropped it |
 //! | `barriers` | barriers until rank 0 reads a line |
+//! | `timed_barriers:COUNT` | prints `median N`: how many microseconds half of so many barriers take at most |
 //! | `panic`, `encode_panics`, `encode_fails`, `source_fails` | fails in that way |
 //! | `fails:STEP` | a step that has to fail; prints `failed` and the error, and goes on |
 //! | `unread:LEN` | closes before what was gathered to rank 0 has been read |

@@ -17,9 +17,18 @@ use super::{Stage, World, mounts::say};
 pub(crate) struct Hosts {
     /// Holds one process for the network, and one for each host after it.
     holders: Stage,
-    /// Keeps the files that are mounted on hosts.
-    _place: tempfile::TempDir,
+    /// Keeps the files that are mounted on hosts, and how a [slow network](Self::far_apart) is to be.
+    place: tempfile::TempDir,
     count: u32,
+}
+
+/// What connects the hosts.
+#[derive(Clone, Copy, PartialEq)]
+enum Switch {
+    /// The kernel, at full speed.
+    Bridge,
+    /// `scripts/beds/link.py`, which can be slow, lossy and one-sided.
+    Link,
 }
 
 /// What a host does first; `$1` is its number, `$2` its files, `$3` what is done before it has a network.
@@ -55,6 +64,23 @@ impl Hosts {
     /// Hosts that run the commands of `before`, then get a network card `eth0`, then run those of
     /// `addresses`. `$1` is a host's number.
     pub(crate) fn with(count: u32, before: &str, addresses: &str) -> Option<Self> {
+        Self::connected_by(Switch::Bridge, count, before, addresses)
+    }
+
+    /// Hosts on a network that can be [as bad](Self::distort) as networks are; it is as they are by default at first.
+    pub(crate) fn far_apart(count: u32) -> Option<Self> {
+        if process::output(Command::new("python3").arg("-V")).is_err() {
+            say("skipped: there is no command python3");
+            return None;
+        }
+        if !Path::new("/dev/net/tun").exists() {
+            say("skipped: there is no /dev/net/tun");
+            return None;
+        }
+        Self::connected_by(Switch::Link, count, "true", BOTH_FAMILIES)
+    }
+
+    fn connected_by(switch: Switch, count: u32, before: &str, addresses: &str) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             say("skipped: only root can make hosts of namespaces");
             return None;
@@ -65,9 +91,9 @@ impl Hosts {
         }
         let place = super::place();
         let mut holders = Stage::new();
-        let mut switch = Command::new("unshare");
-        switch.args(["--net", "sh", "-euc", SWITCH]);
-        let holder = holders.start(&mut switch);
+        let mut network = Command::new("unshare");
+        network.args(["--net", "sh", "-euc", SWITCH]);
+        let holder = holders.start(&mut network);
         let line = holders.wait_for_where(holder, "ready", |_| true);
         if line != "ready" {
             say(&format!("skipped: cannot make a network here: {line}"));
@@ -90,21 +116,48 @@ impl Hosts {
             let holder = holders.start(&mut command);
             holders.wait_for(holder, "ready");
         }
-        let hosts = Self {
+        let mut hosts = Self {
             holders,
-            _place: place,
+            place,
             count,
         };
+        if switch == Switch::Link {
+            hosts.start_link();
+        }
         for host in 1..=count {
             let pid = hosts.pid(host);
-            hosts.switch(&format!(
-                "ip link add port{host} type veth peer name eth0 netns {pid}
-                 ip link set port{host} master bridge0 up"
-            ));
+            hosts.switch(&match switch {
+                Switch::Bridge => format!(
+                    "ip link add port{host} type veth peer name eth0 netns {pid}
+                     ip link set port{host} master bridge0 up"
+                ),
+                Switch::Link => format!("ip link set cable{host} netns {pid} name eth0"),
+            });
             hosts.on(host, "ip link set eth0 up");
             hosts.on(host, addresses);
         }
         Some(hosts)
+    }
+
+    fn start_link(&mut self) {
+        self.distort("");
+        let link = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/beds/link.py");
+        let mut command = self.beside_the_switch(Path::new("python3"));
+        command.arg(link).arg(self.distortions());
+        let link = self.holders.start(command.arg(self.count.to_string()));
+        self.holders.wait_for(link, "ready");
+    }
+
+    fn distortions(&self) -> PathBuf {
+        self.place.path().join("distortions")
+    }
+
+    /// How hosts that are [far apart](Self::far_apart) hear each other from now on, in the words of
+    /// `scripts/beds/link.py`.
+    pub(crate) fn distort(&self, how: &str) {
+        let new = self.place.path().join("distortions.new");
+        fs::write(&new, how).expect("a file");
+        fs::rename(&new, self.distortions()).expect("a file");
     }
 
     /// The numbers of all hosts.

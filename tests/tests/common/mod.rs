@@ -12,6 +12,7 @@ pub(crate) mod hosts;
 pub(crate) mod leftovers;
 pub(crate) mod mounts;
 pub(crate) mod process;
+pub(crate) mod report;
 pub(crate) mod strangers;
 
 use std::{

@@ -2,11 +2,17 @@
 
 use std::{
     fs,
-    io::{Read, Write},
+    io::{ErrorKind, Read, Write},
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
     time::Duration,
 };
+
+use rustix::process::{Resource, getrlimit, setrlimit};
 
 /// A port that nobody uses at the moment.
 pub(crate) fn free_port() -> u16 {
@@ -119,5 +125,52 @@ pub(crate) fn come_and_go(port: u16, count: usize) {
     const AT_ONCE: usize = 100;
     for _ in 0..count / AT_ONCE {
         drop(stay_silent(port, AT_ONCE));
+    }
+}
+
+/// How many connections this process may hold, once its limit is as high as it may make it.
+pub(crate) fn room_for_connections() -> usize {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let _ = setrlimit(Resource::Nofile, limit);
+    let room = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(room).unwrap_or(usize::MAX)
+}
+
+/// Connections that say a byte of what could be a beginning five times a second, and come again when they are sent away.
+pub(crate) struct Dripping {
+    is_over: Arc<AtomicBool>,
+    threads: Vec<thread::JoinHandle<usize>>,
+}
+
+impl Dripping {
+    pub(crate) fn at(port: u16, count: usize) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let threads = (0..count).map(|_| {
+            let is_over = Arc::clone(&is_over);
+            thread::spawn(move || {
+                let mut came = 0;
+                while !is_over.load(Ordering::SeqCst) {
+                    let mut stream = connect(port);
+                    came += 1;
+                    let _ = stream.set_read_timeout(Some(Duration::from_millis(200)));
+                    let mut is_in = true;
+                    while is_in && !is_over.load(Ordering::SeqCst) {
+                        let answer = stream.write_all(&[0]).and_then(|()| stream.read(&mut [0]));
+                        is_in = answer.is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
+                    }
+                }
+                came
+            })
+        });
+        let threads = threads.collect();
+        Self { is_over, threads }
+    }
+
+    /// Ends them; how often they came.
+    pub(crate) fn end(self) -> usize {
+        self.is_over.store(true, Ordering::SeqCst);
+        let came = self.threads.into_iter().map(thread::JoinHandle::join);
+        came.map(|came| came.expect("a thread that ends")).sum()
     }
 }

@@ -1,0 +1,442 @@
+//! Things that befall a job from outside: too few descriptors, a clock that is set, a directory that goes away or
+//! becomes another one, a file system that hangs, a quota, little memory. Each time every rank has the right result
+//! or says what is wrong, in time, and nobody else's files are touched.
+//!
+//! The slow ones are run by `scripts/test-bad-luck.sh`, which prints what each rank said.
+#![expect(
+    clippy::expect_used,
+    reason = "functions that tests share fail them in the same way"
+)]
+
+mod common;
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use common::{
+    CONFIG, STORAGE, Stage, TIMED_OUT, World, assert_nothing_left, double_mount::DoubleMount,
+    everybody, left_in, place, report::tell,
+};
+use fsgather_testkit::pace::allowed;
+
+/// Calls by every way that payloads take.
+const CALLS: &str = "all_gather_bytes:300000 gather_from:1:300000 barrier all_gather:100";
+
+/// Both ways of talking.
+const CONTROLS: [&str; 2] = ["tcp", "markers"];
+
+fn limited_to(descriptors: u32, world: &World, rank: u32, script: &str) -> Command {
+    let limit = format!("ulimit -n {descriptors}; exec \"$0\" \"$@\"");
+    world.rank_behind(&["bash".into(), "-c".into(), limit], rank, script)
+}
+
+#[test]
+fn a_rank_0_with_64_descriptors_says_how_many_eight_ranks_need_to_all_at_once() {
+    for transport in ["filesys", "memory"] {
+        let place = place();
+        let world = World::new(8, place.path()).with("FSGATHER_TRANSPORT", transport);
+        let mut stage = Stage::new();
+        for rank in 1..8 {
+            let index = stage.start(&mut limited_to(64, &world, rank, "join close"));
+            stage.wait_for_where(index, "who it is", |line| line.contains(" of 8, by "));
+        }
+        // So that it is certain that they were there before rank 0 gave up.
+        stage.let_pass(Duration::from_millis(200));
+        let since = Instant::now();
+        stage.start(&mut limited_to(64, &world, 0, "join close"));
+        let mut ends = stage.end_all(everybody(8));
+        ends.rotate_right(1);
+        tell(&format!("64 descriptors, {transport}"), since, &ends);
+        for end in &ends {
+            assert!(
+                end.error()
+                    .contains("needs 144 open files, the limit is 64"),
+                "{}",
+                stage.transcript()
+            );
+            assert!(end.at - since < allowed(Duration::from_secs(5)), "{end:?}");
+        }
+        assert_eq!(ends[0].code, CONFIG);
+        assert_nothing_left(place.path());
+    }
+}
+
+#[test]
+fn members_do_with_64_descriptors_and_so_does_everybody_over_marker_files() {
+    for (control, transport) in [
+        ("tcp", "filesys"),
+        ("tcp", "memory"),
+        ("markers", "filesys"),
+    ] {
+        let place = place();
+        let world = World::new(8, place.path())
+            .with("FSGATHER_TRANSPORT", transport)
+            .with("FSGATHER_CONTROL", control);
+        let mut stage = Stage::new();
+        let since = Instant::now();
+        for rank in 0..8 {
+            let script = format!("join {CALLS} {CALLS} close");
+            let descriptors = if rank == 0 && control == "tcp" {
+                144
+            } else {
+                64
+            };
+            stage.start(&mut limited_to(descriptors, &world, rank, &script));
+        }
+        let ends = stage.end_all(everybody(8));
+        tell(
+            &format!("64 descriptors, 144 on rank 0, {control}, {transport}"),
+            since,
+            &ends,
+        );
+        stage.succeed(everybody(8));
+        assert_nothing_left(place.path());
+    }
+}
+
+/// The library that shifts a clock, and the file that says how far.
+struct Clock {
+    place: tempfile::TempDir,
+}
+
+impl Clock {
+    fn new() -> Option<Self> {
+        let place = place();
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/beds/clock.c");
+        let mut compiler = Command::new("gcc");
+        compiler.args(["-shared", "-fPIC", "-O2", "-o"]);
+        compiler.arg(place.path().join("clock.so")).arg(source);
+        let built = fsgather_testkit::process::output(&mut compiler);
+        if !built.is_ok_and(|built| built.status.success()) {
+            common::mounts::say("skipped: there is no gcc");
+            return None;
+        }
+        Some(Self { place })
+    }
+
+    fn set(&self, seconds: i64) {
+        fs::write(self.place.path().join("shift"), seconds.to_string()).expect("a file");
+    }
+
+    fn on(&self, world: World) -> World {
+        let path = |name: &str| {
+            self.place
+                .path()
+                .join(name)
+                .to_str()
+                .expect("text")
+                .to_owned()
+        };
+        world
+            .with("LD_PRELOAD", &path("clock.so"))
+            .with("SHIFTED_CLOCK", &path("shift"))
+    }
+}
+
+const HOUR: i64 = 3600;
+
+/// A job whose clock is `first` off, and then `later`, on all ranks or on all but rank 0.
+fn across_a_change(clock: &Clock, control: &str, first: i64, later: i64, on_rank_0: bool) {
+    let place = place();
+    let world = World::new(4, place.path()).with("FSGATHER_CONTROL", control);
+    let shifted = clock.on(world.clone());
+    clock.set(first);
+    let mut stage = Stage::new();
+    let since = Instant::now();
+    for rank in 0..4 {
+        let world = if rank == 0 && !on_rank_0 {
+            &world
+        } else {
+            &shifted
+        };
+        stage.start(&mut world.rank(rank, &format!("join {CALLS} at:noon {CALLS} close")));
+    }
+    stage.wait_at(everybody(4), "noon");
+    clock.set(later);
+    stage.go_all(everybody(4));
+    let ends = stage.end_all(everybody(4));
+    let where_ = if on_rank_0 {
+        "everywhere"
+    } else {
+        "but on rank 0"
+    };
+    tell(
+        &format!("clocks {first} s ahead, then {later} s, {where_}, {control}"),
+        since,
+        &ends,
+    );
+    stage.succeed(everybody(4));
+    for end in &ends {
+        assert_eq!(end.warnings(), [""; 0]);
+    }
+    assert_nothing_left(place.path());
+}
+
+#[test]
+fn clocks_that_are_set_in_the_middle_of_a_job_do_not_matter() {
+    let Some(clock) = Clock::new() else { return };
+    for control in CONTROLS {
+        across_a_change(&clock, control, 0, -HOUR, true);
+        across_a_change(&clock, control, 0, HOUR, false);
+        across_a_change(&clock, control, -24 * HOUR, 24 * HOUR, false);
+    }
+}
+
+/// To the middle of 2040, after the second at which 32 bits of seconds end.
+const YEAR_2040: i64 = 14 * 365 * 24 * HOUR;
+
+#[test]
+fn the_year_2040_is_a_year_like_others() {
+    let Some(clock) = Clock::new() else { return };
+    for control in CONTROLS {
+        across_a_change(&clock, control, YEAR_2040, YEAR_2040, true);
+        across_a_change(&clock, control, 0, YEAR_2040, false);
+    }
+    // What a job of then has left is told by its name and age, and removed.
+    let place = place();
+    clock.set(YEAR_2040);
+    let world = clock.on(World::new(2, place.path()));
+    let mut stage = Stage::new();
+    for rank in 0..2 {
+        stage.start(&mut world.rank(
+            rank,
+            "join all_gather_bytes:300000 gather_bytes:0:300000:read",
+        ));
+    }
+    stage.wait_at([0], "reading");
+    for rank in [0, 1] {
+        stage.kill(rank);
+    }
+    stage.end_all(everybody(2));
+    let left = left_in(place.path());
+    assert!(
+        left.iter()
+            .any(|path| path.to_string_lossy().contains("/gather-2040")),
+        "{left:?}"
+    );
+    let named = place.path().to_str().expect("text").to_owned();
+    let index = stage.start(&mut world.tool(0, &["clean", &named, "--execute"]));
+    stage.succeed([index]);
+    assert_nothing_left(place.path());
+}
+
+/// What becomes of a directory.
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    Removed,
+    /// Renamed; another one, that is empty, has its name.
+    Replaced,
+    /// Renamed; its name is a link to another one, that is empty.
+    Linked,
+}
+
+/// Which of the directories of a job.
+#[derive(Clone, Copy, Debug)]
+enum Which {
+    /// The one that users name.
+    Named,
+    Rendezvous,
+    Gather,
+}
+
+impl Which {
+    fn of(self, named: &Path) -> PathBuf {
+        let rendezvous = named.join("all_gather_via_filesys");
+        match self {
+            Self::Named => named.to_owned(),
+            Self::Rendezvous => rendezvous,
+            Self::Gather => {
+                let found = left_in(named);
+                let mut found = found.into_iter();
+                found
+                    .find(|path| path.to_string_lossy().contains("/gather-"))
+                    .expect("a gather directory")
+            }
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "what an administrator does")]
+fn befall(fate: Fate, directory: &Path, aside: &Path) {
+    let other = aside.join("other");
+    match fate {
+        // Ranks that talk through it make files in it meanwhile.
+        Fate::Removed => while fs::remove_dir_all(directory).is_err() {},
+        Fate::Replaced => {
+            fs::rename(directory, aside.join("was")).expect("a directory");
+            fs::create_dir(directory).expect("a directory");
+        }
+        Fate::Linked => {
+            fs::rename(directory, aside.join("was")).expect("a directory");
+            fs::create_dir(&other).expect("a directory");
+            symlink(&other, directory).expect("a link");
+        }
+    }
+}
+
+/// What lies anywhere below.
+fn everything_in(directory: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(directory) else {
+        return Vec::new();
+    };
+    let entries = entries.map(|entry| entry.expect("an entry").path());
+    entries
+        .flat_map(|path| [vec![path.clone()], everything_in(&path)].concat())
+        .collect()
+}
+
+fn a_directory_that(fate: Fate, which: Which, control: &str) {
+    let outside = place();
+    let named = outside.path().join("named");
+    let aside = outside.path().join("aside");
+    for directory in [&named, &aside] {
+        fs::create_dir(directory).expect("a directory");
+    }
+    let world = World::new(4, &named)
+        .with("FSGATHER_CONTROL", control)
+        .with("FSGATHER_TRANSPORT", "filesys")
+        .with("FSGATHER_TIMEOUT", "1m");
+    let mut stage = Stage::new();
+    stage.start_all(&world, |_| {
+        format!("join {CALLS} at:ready {CALLS} {CALLS} close")
+    });
+    stage.wait_at(everybody(4), "ready");
+    befall(fate, &which.of(&named), &aside);
+    let since = Instant::now();
+    stage.go_all(everybody(4));
+    let ends = stage.end_all(everybody(4));
+    tell(&format!("{which:?} {fate:?}, {control}"), since, &ends);
+    for end in &ends {
+        let took = end.at.saturating_duration_since(since);
+        assert!(took < allowed(Duration::from_secs(10)), "{took:?}: {end:?}");
+        assert!([0, STORAGE].contains(&end.code), "{}", stage.transcript());
+        let text = named.to_str().expect("text");
+        assert!(end.code == 0 || end.error().contains(text), "{end:?}");
+    }
+    let other = everything_in(&aside.join("other"));
+    assert!(other.is_empty(), "{other:?}");
+}
+
+const FATES: [Fate; 3] = [Fate::Removed, Fate::Replaced, Fate::Linked];
+
+#[test]
+fn a_directory_that_goes_away_or_becomes_another_is_told_to_all_and_led_nowhere() {
+    for which in [Which::Named, Which::Rendezvous, Which::Gather] {
+        for fate in FATES {
+            a_directory_that(fate, which, "tcp");
+        }
+    }
+    a_directory_that(Fate::Linked, Which::Rendezvous, "markers");
+}
+
+#[test]
+#[ignore = "slow"]
+fn a_directory_that_goes_away_or_becomes_another_is_told_over_marker_files_too() {
+    for which in [Which::Named, Which::Rendezvous, Which::Gather] {
+        for fate in FATES {
+            a_directory_that(fate, which, "markers");
+        }
+    }
+}
+
+/// Two ranks on two hosts whose file system hangs altogether, one of them or both, for so long.
+fn hangs_for(seconds: u64, hosts: &[u32], control: &str) {
+    let Some(mount) = DoubleMount::with("", 0) else {
+        return;
+    };
+    let world = mount.world().with("FSGATHER_CONTROL", control);
+    let mut stage = Stage::new();
+    for rank in [0, 1] {
+        let script = format!("join {CALLS} at:ready {CALLS} close");
+        stage.start(&mut mount.rank(&world, rank, &script));
+    }
+    stage.wait_at(everybody(2), "ready");
+    for host in hosts {
+        mount.rules(*host, "* * hang");
+    }
+    let since = Instant::now();
+    stage.go_all(everybody(2));
+    stage.let_pass(Duration::from_secs(seconds));
+    for host in hosts {
+        mount.rules(*host, "");
+    }
+    let ends = stage.end_all(everybody(2));
+    tell(
+        &format!("the mounts of hosts {hosts:?} hang for {seconds} s, {control}"),
+        since,
+        &ends,
+    );
+    stage.succeed(everybody(2));
+    for end in &ends {
+        let took = end.at.saturating_duration_since(since);
+        assert!(
+            took < allowed(Duration::from_secs(seconds + 10)),
+            "{took:?}"
+        );
+    }
+    assert_nothing_left(&mount.behind());
+}
+
+#[test]
+#[ignore = "slow"]
+fn mounts_that_hang_for_20_seconds_cost_20_seconds() {
+    for control in CONTROLS {
+        for hosts in [&[1_u32] as &[u32], &[2], &[1, 2]] {
+            hangs_for(20, hosts, control);
+        }
+    }
+}
+
+/// The mount of one of two hosts hangs for ever: whoever can end says so in time, and the others once they can.
+fn hangs_for_ever(host: u32, control: &str) {
+    let Some(mount) = DoubleMount::with("", 0) else {
+        return;
+    };
+    let world = mount
+        .world()
+        .with("FSGATHER_CONTROL", control)
+        .with("FSGATHER_TIMEOUT", "5s");
+    let mut stage = Stage::new();
+    for rank in [0, 1] {
+        let script = format!("join {CALLS} at:ready {CALLS} close");
+        stage.start(&mut mount.rank(&world, rank, &script));
+    }
+    stage.wait_at(everybody(2), "ready");
+    mount.rules(host, "* * hang");
+    let since = Instant::now();
+    stage.go_all(everybody(2));
+    let (hung, well) = (host as usize - 1, 2 - host as usize);
+    let end = stage.end(well);
+    let took = end.at.saturating_duration_since(since);
+    assert!(stage.runs(hung), "{}", stage.transcript());
+    mount.rules(host, "");
+    let late = stage.end(hung);
+    let mut ends = [end.clone(), late.clone()];
+    ends.rotate_right(well);
+    tell(
+        &format!("the mount of host {host} hangs for ever, {control}"),
+        since,
+        &ends,
+    );
+    assert_eq!(end.code, TIMED_OUT, "{}", stage.transcript());
+    let named = format!("(pid {}", stage.pid(hung));
+    assert!(end.error().contains(&named), "{end:?}");
+    // Five to time out, and ten to be told so.
+    assert!(took < allowed(Duration::from_secs(15)), "{took:?}: {end:?}");
+    assert_ne!(late.code, 0, "{}", stage.transcript());
+}
+
+#[test]
+#[ignore = "slow"]
+fn a_mount_that_hangs_for_ever_is_told_by_those_who_can() {
+    for control in CONTROLS {
+        for host in [1, 2] {
+            hangs_for_ever(host, control);
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! Networks as they are far from laboratories: slow, lossy, narrow, one-sided, without names, full of strangers. Each
+//! time every rank has the right result, or says in time what is wrong. Hosts are namespaces, which only root can make.
+//!
+//! The slow ones are run by `scripts/test-networks.sh`, which prints what each rank said.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{
+    PEER_FAILED, Stage, World, assert_nothing_left, double_mount::DoubleMount, everybody,
+    hosts::Hosts, name_on, place, report::tell, strangers,
+};
+use fsgather_testkit::pace::allowed;
+
+/// Calls by messages and payloads by every way; several packets each.
+const CALLS: &str = "barrier all_gather:100 all_gather_bytes:100000 gather_bytes:1:100000 gather_from:0:70000 broadcast:1:70000";
+
+/// Ways of payloads.
+const TRANSPORTS: [&str; 2] = ["filesys", "memory"];
+
+/// Hosts, and what they share.
+struct Site {
+    hosts: Hosts,
+    place: tempfile::TempDir,
+    mount: Option<DoubleMount>,
+    world: World,
+}
+
+impl Site {
+    /// One rank on each of three hosts for payloads by memory, of two that mount a directory for files.
+    fn new(transport: &str, hosts: impl Fn(u32) -> Option<Hosts>) -> Option<Self> {
+        let place = place();
+        // Before the hosts, so that they see the mounts.
+        let mount = match transport {
+            "filesys" => Some(DoubleMount::with("", 0)?),
+            _ => None,
+        };
+        let hosts = hosts(if mount.is_some() { 2 } else { 3 })?;
+        if let Some(mount) = &mount {
+            for host in hosts.all() {
+                let [own, shared] = [mount.mount(host), mount.directory()];
+                hosts.on(
+                    host,
+                    &format!("mount --bind {} {}", own.display(), shared.display()),
+                );
+            }
+        }
+        let directory = mount
+            .as_ref()
+            .map_or(place.path().to_owned(), DoubleMount::directory);
+        let world = World::new(hosts.count(), &directory)
+            .with("FSGATHER_JOB", "networks")
+            .with("FSGATHER_CONTROL", "tcp")
+            .with("FSGATHER_TRANSPORT", transport);
+        Some(Self {
+            hosts,
+            place,
+            mount,
+            world,
+        })
+    }
+
+    fn start(&self, stage: &mut Stage, steps: &str) {
+        for rank in 0..self.world.ranks {
+            stage.start(&mut self.hosts.rank(rank + 1, &self.world, rank, steps));
+        }
+    }
+
+    fn assert_nothing_left(&self) {
+        let mount = self.mount.as_ref();
+        assert_nothing_left(&mount.map_or(self.place.path().to_owned(), DoubleMount::behind));
+    }
+
+    fn ranks(&self) -> std::ops::Range<usize> {
+        everybody(self.world.ranks)
+    }
+}
+
+/// One rank on each host makes calls, all of which succeed without a warning; how long that took.
+fn succeed(what: &str, transport: &str, hosts: impl Fn(u32) -> Option<Hosts>) -> Duration {
+    let Some(site) = Site::new(transport, hosts) else {
+        return Duration::ZERO;
+    };
+    let mut stage = Stage::new();
+    let since = Instant::now();
+    site.start(&mut stage, &format!("join {CALLS} close"));
+    let ends = stage.end_all(site.ranks());
+    let took = since.elapsed();
+    tell(&format!("{what}, {transport}"), since, &ends);
+    stage.succeed(site.ranks());
+    for end in &ends {
+        assert_eq!(end.warnings(), [""; 0], "{}", stage.transcript());
+    }
+    site.assert_nothing_left();
+    took
+}
+
+/// The same on a network that is distorted.
+fn succeed_over(what: &str, distortion: &str) -> Duration {
+    let took = TRANSPORTS.map(|transport| {
+        succeed(what, transport, |count| {
+            let hosts = Hosts::far_apart(count)?;
+            hosts.distort(distortion);
+            Some(hosts)
+        })
+    });
+    took.into_iter().max().unwrap_or_default()
+}
+
+#[test]
+fn packets_of_576_bytes_are_enough() {
+    for transport in TRANSPORTS {
+        let took = succeed("packets of 576 bytes", transport, |count| {
+            let hosts = Hosts::with(count, "true", "ip address add 10.77.0.$1/24 dev eth0")?;
+            hosts.on_all("ip link set eth0 mtu 576");
+            Some(hosts)
+        });
+        assert!(took < allowed(Duration::from_secs(10)), "{took:?}");
+    }
+}
+
+#[test]
+#[ignore = "slow"]
+fn a_delay_of_200_ms_each_way_costs_round_trips_only() {
+    let took = succeed_over("200 ms each way", "* * delay=200");
+    assert!(took < allowed(Duration::from_secs(20)), "{took:?}");
+}
+
+#[test]
+fn five_packets_of_a_hundred_lost_are_sent_again() {
+    let took = succeed_over("5 % loss, 5 ms each way", "* * delay=5 loss=5");
+    assert!(took < allowed(Duration::from_mins(1)), "{took:?}");
+}
+
+#[test]
+fn a_megabit_a_second_carries_as_much() {
+    let took = succeed_over("1 Mbit/s", "* * rate=1000");
+    assert!(took < allowed(Duration::from_secs(30)), "{took:?}");
+}
+
+#[test]
+#[ignore = "slow"]
+fn a_network_that_is_slow_narrow_and_lossy_at_once_serves() {
+    succeed_over(
+        "200 ms each way, 5 % loss, 1 Mbit/s",
+        "* * delay=200 loss=5 rate=1000",
+    );
+}
+
+/// What is cut off when ranks stand between two calls: the packets that fit these settings of the link vanish.
+const CUTS: [(&str, &str); 3] = [
+    (
+        "the last host is cut off",
+        "* LAST loss=100\nLAST * loss=100",
+    ),
+    ("the last host is not heard any more", "LAST * loss=100"),
+    ("the last host hears nothing any more", "* LAST loss=100"),
+];
+
+/// Starts ranks that stand at `ready` after some calls, and then cuts.
+fn cut(transport: &str, how: &str) -> Option<(Site, Stage)> {
+    let site = Site::new(transport, Hosts::far_apart)?;
+    let mut stage = Stage::new();
+    site.start(&mut stage, &format!("join {CALLS} at:ready {CALLS} close"));
+    stage.wait_at(site.ranks(), "ready");
+    site.hosts
+        .distort(&how.replace("LAST", &site.hosts.count().to_string()));
+    Some((site, stage))
+}
+
+#[test]
+#[ignore = "slow"]
+fn cuts_of_20_seconds_are_survived() {
+    for transport in TRANSPORTS {
+        for (what, how) in CUTS {
+            let Some((site, mut stage)) = cut(transport, how) else {
+                return;
+            };
+            let since = Instant::now();
+            stage.go_all(site.ranks());
+            stage.let_pass(Duration::from_secs(20));
+            site.hosts.distort("");
+            let ends = stage.end_all(site.ranks());
+            tell(&format!("{what} for 20 s, {transport}"), since, &ends);
+            stage.succeed(site.ranks());
+            site.assert_nothing_left();
+        }
+    }
+}
+
+#[test]
+#[ignore = "slow"]
+fn cuts_for_good_are_told_on_both_sides_within_half_a_minute() {
+    for transport in TRANSPORTS {
+        for (what, how) in CUTS {
+            let Some((site, mut stage)) = cut(transport, how) else {
+                return;
+            };
+            let since = Instant::now();
+            stage.go_all(site.ranks());
+            let ends = stage.end_all(site.ranks());
+            tell(&format!("{what} for good, {transport}"), since, &ends);
+            let last = ends.len() - 1;
+            for (rank, end) in ends.iter().enumerate() {
+                assert_eq!(end.code, PEER_FAILED, "{}", stage.transcript());
+                let other = if rank == last { 0 } else { last };
+                let name = name_on(&format!("node{}", other + 1), other, stage.pid(other));
+                assert!(
+                    end.error().starts_with(&format!("{name} was lost")),
+                    "{end:?}"
+                );
+                let took = end.at.saturating_duration_since(since);
+                assert!(took < allowed(Duration::from_secs(35)), "{took:?}: {end:?}");
+            }
+        }
+    }
+}
+
+/// Where routers drop long packets without a word, what is long never arrives.
+#[test]
+#[ignore = "slow"]
+fn long_packets_that_vanish_are_told_by_all() {
+    let Some(mut site) = Site::new("memory", Hosts::far_apart) else {
+        return;
+    };
+    site.world = site.world.clone().with("FSGATHER_TIMEOUT", "20s");
+    let mut stage = Stage::new();
+    let since = Instant::now();
+    site.start(&mut stage, &format!("join barrier at:ready {CALLS} close"));
+    stage.wait_at(site.ranks(), "ready");
+    site.hosts.distort("* * size=576");
+    stage.go_all(site.ranks());
+    let ends = stage.end_all(site.ranks());
+    tell("packets above 576 bytes vanish, memory", since, &ends);
+    for end in &ends {
+        assert_ne!(end.code, 0, "{}", stage.transcript());
+        assert!(end.error().contains("rank "), "{end:?}");
+        let took = end.at.saturating_duration_since(since);
+        assert!(took < allowed(Duration::from_secs(45)), "{took:?}: {end:?}");
+    }
+}
+
+const SECRET: &str = "8f4b2c6d1e0a9b7c5d3e1f2a4b6c8d0e8f4b2c6d1e0a9b7c5d3e1f2a4b6c8d0e";
+
+/// No host knows any name, and who is asked for names does not answer.
+fn without_names(count: u32) -> Option<Hosts> {
+    let hosts = Hosts::new(count)?;
+    hosts.on_all(
+        "echo 127.0.0.1 localhost >/etc/hosts
+         if [ -e /etc/resolv.conf ]; then
+           mount -t tmpfs none /mnt && echo nameserver 10.77.0.99 >/mnt/resolv.conf
+           mount --bind /mnt/resolv.conf /etc/resolv.conf
+         fi",
+    );
+    Some(hosts)
+}
+
+#[test]
+fn names_that_mean_nothing_are_not_needed_in_a_directory() {
+    for transport in TRANSPORTS {
+        let took = succeed("no names", transport, without_names);
+        assert!(took < allowed(Duration::from_secs(10)), "{took:?}");
+    }
+}
+
+#[test]
+#[ignore = "slow"]
+fn a_name_that_means_nothing_is_told_by_all() {
+    let Some(hosts) = without_names(2) else {
+        return;
+    };
+    let world = World::new(2, std::path::Path::new("/nonexistent"))
+        .with("FSGATHER_RENDEZVOUS", "tcp://node1.nowhere:60001")
+        .with("FSGATHER_SECRET", SECRET)
+        .with("FSGATHER_TRANSPORT", "memory")
+        .with("FSGATHER_JOIN_TIMEOUT", "5s");
+    let mut stage = Stage::new();
+    let since = Instant::now();
+    for rank in 0..2 {
+        stage.start(&mut hosts.rank(rank + 1, &world, rank, "join close"));
+    }
+    let ends = stage.end_all(everybody(2));
+    tell("a rendezvous at a name that means nothing", since, &ends);
+    for (rank, end) in ends.iter().enumerate() {
+        assert_ne!(end.code, 0, "{}", stage.transcript());
+        let took = end.at.saturating_duration_since(since);
+        assert!(took < allowed(Duration::from_secs(20)), "{took:?}: {end:?}");
+        assert!(
+            rank == 0 || end.error().contains("node1.nowhere"),
+            "{end:?}"
+        );
+    }
+}
+
+/// Barriers among strangers who hold so many connections, and some that say a byte now and then.
+#[test]
+fn ten_thousand_silent_connections_and_slow_ones_do_not_slow_a_job_down() {
+    const SILENT: usize = 10_000;
+    let silent = SILENT.min(strangers::room_for_connections().saturating_sub(200));
+    let place = place();
+    let mut stage = Stage::new();
+    let world = World::new(4, place.path()).with("FSGATHER_CONTROL", "tcp");
+    let round = "timed_barriers:1500 at:next";
+    stage.start_all(&world, |_| {
+        format!("join {round} {round} {round} {round} close")
+    });
+    let measure = |stage: &mut Stage| {
+        stage.wait_at(everybody(4), "next");
+        let line = stage.wait_for_where(0, "a median", |line| line.starts_with("median "));
+        line["median ".len()..].parse::<u64>().unwrap_or_default()
+    };
+    let since = Instant::now();
+    let first = measure(&mut stage);
+    let ports = strangers::ports_of(stage.pid(0));
+    let held = strangers::stay_silent(ports[0], silent);
+    let dripping = strangers::Dripping::at(ports[0], 40);
+    stage.go_all(everybody(4));
+    let among_strangers = measure(&mut stage);
+    stage.go_all(everybody(4));
+    let once_more = measure(&mut stage);
+    let said = dripping.end();
+    drop(held);
+    stage.go_all(everybody(4));
+    let last = measure(&mut stage);
+    stage.go_all(everybody(4));
+    let ends = stage.end_all(everybody(4));
+    let what = format!(
+        "{silent} silent connections and 40 slow ones, which came {said} times: the median of a barrier was {first} us \
+         before, {among_strangers} and {once_more} us among them, {last} us after"
+    );
+    tell(&what, since, &ends);
+    stage.succeed(everybody(4));
+    let alone = first.max(last);
+    let among = among_strangers.min(once_more);
+    assert!(among <= 2 * alone, "{what}");
+    assert_nothing_left(place.path());
+}
