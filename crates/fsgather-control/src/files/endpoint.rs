@@ -126,7 +126,7 @@ fn weight_down(item: &BulletinItem) -> usize {
 }
 
 /// A member's side: the letters that it sends, and the bulletins that it reads.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct MemberEndpoint {
     rank: Rank,
     nonce: u128,
@@ -273,7 +273,7 @@ impl MemberEndpoint {
 }
 
 /// One process that writes to rank 0.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Correspondent {
     /// Once a letter of it was read.
     nonce: Option<u128>,
@@ -287,7 +287,7 @@ struct Correspondent {
 }
 
 /// Rank 0's side: the bulletins that it sends, and the letters that it reads.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct CoordinatorEndpoint {
     unsent: Vec<(To, BulletinItem)>,
     sent: u64,
@@ -454,3 +454,7 @@ mod tests;
 #[cfg(test)]
 #[path = "endpoint_properties.rs"]
 mod properties;
+
+#[cfg(test)]
+#[path = "endpoint_schedules.rs"]
+mod schedules;

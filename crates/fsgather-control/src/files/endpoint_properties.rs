@@ -10,11 +10,11 @@ use super::*;
 /// The processes: ranks 1 and 2, and one that says that it is rank 1 as well and is turned away.
 const PROCESSES: [(u32, u128); 3] = [(1, 1 << 64), (2, 2 << 64), (1, 3 << 64)];
 
-const TURNED_AWAY: usize = 2;
+pub(super) const TURNED_AWAY: usize = 2;
 
 /// Something that happens.
 #[derive(Clone, Debug)]
-enum Step {
+pub(super) enum Step {
     /// A process says something.
     Say(usize),
     /// Rank 0 says something to these ranks.
@@ -55,28 +55,30 @@ fn message(number: u64) -> ToMember {
     }
 }
 
-struct Process {
+#[derive(Clone, Debug)]
+pub(super) struct Process {
     rank: Rank,
-    nonce: u128,
-    member: MemberEndpoint,
-    files: Vec<InboundMessage>,
-    is_answered: bool,
-    said: Vec<ToCoordinator>,
+    pub(super) nonce: u128,
+    pub(super) member: MemberEndpoint,
+    pub(super) files: Vec<InboundMessage>,
+    pub(super) is_answered: bool,
+    pub(super) said: Vec<ToCoordinator>,
     /// What rank 0 has said to it.
-    meant: Vec<ToMember>,
-    heard: Vec<ToMember>,
+    pub(super) meant: Vec<ToMember>,
+    pub(super) heard: Vec<ToMember>,
 }
 
-struct Mailing {
-    processes: Vec<Process>,
-    root: CoordinatorEndpoint,
-    files: Vec<(Option<Rank>, InboundMessage)>,
-    heard: BTreeMap<u128, Vec<ToCoordinator>>,
-    number: u64,
+#[derive(Clone, Debug)]
+pub(super) struct Mailing {
+    pub(super) processes: Vec<Process>,
+    pub(super) root: CoordinatorEndpoint,
+    pub(super) files: Vec<(Option<Rank>, InboundMessage)>,
+    pub(super) heard: BTreeMap<u128, Vec<ToCoordinator>>,
+    pub(super) number: u64,
 }
 
 impl Mailing {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let process = |(rank, nonce)| Process {
             rank: Rank::new(rank),
             nonce,
@@ -96,7 +98,7 @@ impl Mailing {
         }
     }
 
-    fn take(&mut self, step: Step) {
+    pub(super) fn take(&mut self, step: Step) {
         self.number += 1;
         let number = self.number;
         match step {
@@ -148,7 +150,7 @@ impl Mailing {
         self.root.send(To::Process(process.nonce), answer);
     }
 
-    fn leave(&mut self, index: usize) {
+    pub(super) fn leave(&mut self, index: usize) {
         let process = &mut self.processes[index];
         let outgoing = process.member.take_outgoing(false).into_iter();
         process
@@ -161,7 +163,7 @@ impl Mailing {
             }));
     }
 
-    fn leave_at_rank_0(&mut self) {
+    pub(super) fn leave_at_rank_0(&mut self) {
         let outgoing = self.root.take_outgoing().into_iter();
         self.files.extend(outgoing.map(|outgoing| {
             let letter = InboundMessage {
@@ -174,7 +176,7 @@ impl Mailing {
         }));
     }
 
-    fn as_seen_by(&self, index: usize) -> Vec<InboundMessage> {
+    pub(super) fn as_seen_by(&self, index: usize) -> Vec<InboundMessage> {
         let rank = self.processes[index].rank;
         let files = self.files.iter();
         files
@@ -188,18 +190,18 @@ impl Mailing {
             .collect()
     }
 
-    fn look(&mut self, index: usize, found: Vec<InboundMessage>) {
+    pub(super) fn look(&mut self, index: usize, found: Vec<InboundMessage>) {
         let process = &mut self.processes[index];
         process.heard.extend(process.member.receive(found));
     }
 
-    fn look_at_rank_0(&mut self, found: Vec<InboundMessage>) {
+    pub(super) fn look_at_rank_0(&mut self, found: Vec<InboundMessage>) {
         for (_, nonce, message) in self.root.receive(found) {
             self.heard.entry(nonce).or_default().push(message);
         }
     }
 
-    fn take_back(&mut self) {
+    pub(super) fn take_back(&mut self) {
         for process in &mut self.processes {
             let up_to = process.member.acknowledged();
             process.files.retain(|letter| letter.number > up_to);
@@ -215,7 +217,7 @@ impl Mailing {
     }
 
     /// Everybody says what is left, and sees everything.
-    fn finish(&mut self) {
+    pub(super) fn finish(&mut self) {
         for index in 0..self.processes.len() {
             self.answer(index);
             self.leave(index);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// Puts items that arrive in any order, perhaps several times, into the order of their numbers from 1.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct ReorderBuffer<T> {
     /// How many have been taken.
     taken: u64,

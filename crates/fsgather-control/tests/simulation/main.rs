@@ -51,7 +51,7 @@ fn all_ranks(script: &Script) -> Vec<Rank> {
 /// Everything has succeeded.
 fn is_peaceful(script: &Script, ledger: &Ledger) -> Result<(), TestCaseError> {
     prop_assert_eq!(ledger.abort(), None);
-    prop_assert_eq!(&ledger.failures, &Vec::new());
+    prop_assert!(ledger.failures.is_empty(), "{:?}", ledger.failures);
     let closed: Vec<Rank> = ledger.closed.iter().copied().collect();
     prop_assert_eq!(closed, all_ranks(script));
     prop_assert_eq!(ledger.goodbyes(), (script.ranks as usize, true));

@@ -22,6 +22,7 @@ use fsgather_core::{
 };
 
 use self::{
+    failures::Failure,
     lanes::Lane,
     payloads::{CallId, Payloads},
 };
@@ -110,7 +111,8 @@ pub(crate) struct Ledger {
     pub(crate) abandoned: bool,
     goodbyes: BTreeMap<Rank, bool>,
     pub(crate) closed: BTreeSet<Rank>,
-    pub(crate) failures: Vec<(Rank, ChannelId, Option<Step>, Error)>,
+    /// Each rank's in their order. Which rank came first is no difference between two worlds.
+    pub(crate) failures: BTreeMap<(Rank, usize), Failure>,
     pub(crate) releases: usize,
     /// Releases on other channels after the world has failed.
     late_releases: usize,
@@ -230,10 +232,15 @@ impl Ledger {
                 "P1: rank {rank} learns a failure of {step:?}, which rank 0 has released: {failure}"
             );
         }
-        self.failures.push((rank, channel, step, failure.clone()));
-        // In which order ranks learn is no difference between two worlds.
-        self.failures
-            .sort_by_key(|(rank, channel, step, _)| (*rank, *channel, *step));
+        let own = self.failures.range((rank, 0)..=(rank, usize::MAX));
+        let number = own.count();
+        let error = failure.clone();
+        let failed = Failure {
+            channel,
+            step,
+            error,
+        };
+        self.failures.insert((rank, number), failed);
         if self.excused.contains(&rank) {
             return Ok(());
         }
@@ -471,7 +478,7 @@ impl Ledger {
         let known_failed = self
             .failures
             .iter()
-            .find(|(rank, _, failed, _)| *failed == Some(step) && !self.excused.contains(rank));
+            .find(|((rank, _), failed)| failed.step == Some(step) && !self.excused.contains(rank));
         promise!(
             known_failed.is_none(),
             "P1: {step:?} is released after it failed for {known_failed:?}"

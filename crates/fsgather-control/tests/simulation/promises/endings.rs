@@ -19,8 +19,8 @@ impl Ledger {
             },
             Some(_) => "raised",
         }];
-        let unknown = self.failures.iter().any(|(_, _, _, failure)| {
-            let failure = failure.root_cause();
+        let unknown = self.failures.values().any(|failed| {
+            let failure = failed.error.root_cause();
             matches!(failure, Error::PeerFailed { failure, .. }
                 if matches!(failure, PeerFailure::OutcomeUnknown { .. }))
         });

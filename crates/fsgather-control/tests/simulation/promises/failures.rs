@@ -7,6 +7,14 @@ use fsgather_core::{Call, ChannelId, Error, PeerFailure, Rank, Round, Step};
 use super::{Broken, Checked, Connected, Exchange, Ledger, promise};
 use crate::{rank::raised, script::TIME_LIMIT};
 
+/// What a rank has failed with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(super) channel: ChannelId,
+    pub(super) step: Option<Step>,
+    pub(super) error: Error,
+}
+
 impl Ledger {
     pub(super) fn aborts(
         &mut self,
@@ -75,7 +83,9 @@ impl Ledger {
         let has_to_leave = |rank: &Rank| {
             let mut failures = self.failures.iter();
             channel != ChannelId::WORLD
-                && failures.any(|(failed, of, _, _)| failed == rank && *of == ChannelId::WORLD)
+                && failures.any(|((failed, _), failure)| {
+                    failed == rank && failure.channel == ChannelId::WORLD
+                })
         };
         let has_left = |rank: &Rank| {
             let lane = self.lanes.get(&channel);

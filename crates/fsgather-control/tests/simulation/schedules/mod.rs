@@ -25,9 +25,14 @@ use fsgather_testkit::explorer::{Counts, Explored, explore, follow};
 use self::{
     meetings::Gathering,
     small::Trial,
-    trials::{HARMS, STOPS, calls, delayed, groups, harmed, pairs, plain, started, twisted},
+    trials::{
+        HARMS, STOPS, calls, delayed, groups, harmed, pairs, plain, programs, started, twisted,
+    },
 };
-use crate::{network::Lie, script::Harm};
+use crate::{
+    network::Lie,
+    script::{Harm, Line},
+};
 
 /// Explores all that follows from a first state, and says by which way a broken promise was found.
 fn explore_all(name: &str, first: impl Explored) -> Result<Counts, String> {
@@ -77,80 +82,86 @@ fn is_reached(counts: &Counts, ends: &[&str]) {
 
 #[test]
 fn every_schedule_of_equal_programs_ends_well() {
-    let all = || [calls(), pairs(), started(), groups()].concat();
-    let mut trials = plain(2, all(), &[], 0);
-    trials.extend(plain(3, calls(), &[], 0));
+    let mut counts = try_all("2 ranks", plain(2, programs(), &[], 0));
+    counts.add(&try_all("3 ranks", plain(3, calls(), &[], 0)));
     if is_all_asked_for() {
-        trials.extend(plain(3, [pairs(), started(), groups()].concat(), &[], 0));
-        trials.extend(delayed(plain(2, all(), &[], 0), 2));
-        trials.extend(delayed(plain(3, all(), &[], 0), 1));
+        let more = [pairs(), started(), groups()].concat();
+        counts.add(&try_all("3 ranks", plain(3, more, &[], 0)));
+        let two = delayed(plain(2, programs(), &[], 0), 2);
+        counts.add(&try_all("2 ranks, 2 delays", two));
+        let three = delayed(plain(3, calls(), &[], 0), 1);
+        counts.add(&try_all("3 ranks, a delay", three));
     }
-    let counts = try_all("equal programs", trials);
-    assert_eq!(
-        counts.ends.keys().copied().collect::<Vec<_>>(),
-        ["good", "reclaimed", "reclaimed although abandoned"]
-    );
+    let ends: Vec<&str> = counts.ends.keys().copied().collect();
+    assert_eq!(ends, ["good", "reclaimed", "reclaimed although abandoned"]);
 }
 
 #[test]
 fn every_schedule_with_a_loss_at_any_point_keeps_all_promises() {
-    let mut trials = plain(2, pairs(), HARMS, 1);
+    let mut counts = try_all("2 ranks, a loss", plain(2, pairs(), HARMS, 1));
+    let crashed = plain(2, groups(), &[Harm::Crash], 1);
+    counts.add(&try_all("2 ranks, a crash", crashed));
     if is_all_asked_for() {
-        let all = || [calls(), pairs(), started(), groups()].concat();
-        trials.extend(plain(2, all(), HARMS, 2));
-        trials.extend(delayed(plain(2, calls(), HARMS, 1), 1));
-        trials.extend(plain(3, all(), HARMS, 1));
-        trials.extend(plain(3, calls(), &[Harm::Crash], 2));
-        trials.extend(plain(2, all(), STOPS, 1));
-        trials.extend(plain(3, calls(), STOPS, 1));
-    } else {
-        trials.extend(plain(2, groups(), &[Harm::Crash], 1));
+        let two = plain(2, programs(), HARMS, 1);
+        counts.add(&try_all("2 ranks, a loss", two.clone()));
+        counts.add(&try_all("2 ranks, a stop", plain(2, programs(), STOPS, 1)));
+        let three = plain(3, calls(), HARMS, 1);
+        counts.add(&try_all("3 ranks, a loss", three));
+        let three = plain(3, [pairs(), groups()].concat(), &[Harm::Crash], 1);
+        counts.add(&try_all("3 ranks, a crash", three));
+        counts.add(&try_all("2 ranks, a loss, a delay", delayed(two, 1)));
+        let twice = plain(2, [pairs(), groups()].concat(), HARMS, 2);
+        counts.add(&try_all("2 ranks, 2 losses", twice));
+        let twice = plain(3, calls(), &[Harm::Crash], 2);
+        counts.add(&try_all("3 ranks, 2 crashes", twice));
     }
-    let counts = try_all("losses", trials);
-    is_reached(
-        &counts,
-        &[
-            "good",
-            "lost",
-            "unknown outcome",
-            "reclaimed",
-            "gone before its payload was",
-            "a group went on after the world had failed",
-        ],
-    );
+    let ends = [
+        "good",
+        "lost",
+        "unknown outcome",
+        "reclaimed",
+        "gone before its payload was",
+        "a group went on after the world had failed",
+    ];
+    is_reached(&counts, &ends);
 }
 
 #[test]
 fn every_schedule_with_a_rank_that_goes_its_own_way_keeps_all_promises() {
-    let mut trials = Vec::new();
+    let few = [
+        calls().pop(),
+        pairs().into_iter().next(),
+        started().pop(),
+        groups().into_iter().next(),
+    ];
+    let few: Vec<Vec<Line>> = few.into_iter().flatten().collect();
+    let all = |ranks, programs: &[Vec<Line>]| {
+        let trials = programs.iter().flat_map(|program| twisted(ranks, program));
+        trials.collect::<Vec<Trial>>()
+    };
+    let mut counts = try_all("2 ranks, a twist", all(2, &few));
     if is_all_asked_for() {
-        for program in [calls(), pairs(), started(), groups()].concat() {
-            let two = twisted(2, &program);
-            trials.extend(two.iter().cloned().map(harmed));
-            trials.extend(delayed(two, 1));
-            trials.extend(twisted(3, &program));
-        }
-    } else {
-        let kept = calls().into_iter().rev().take(1);
-        for program in kept.chain([pairs().remove(0), started().remove(1), groups().remove(0)]) {
-            trials.extend(twisted(2, &program));
-        }
+        counts.add(&try_all("2 ranks, a twist", all(2, &programs())));
+        counts.add(&try_all(
+            "2 ranks, a twist, a delay",
+            delayed(all(2, &few), 1),
+        ));
+        let harmed = all(2, &few).into_iter().map(harmed).collect();
+        counts.add(&try_all("2 ranks, a twist, a loss", harmed));
+        counts.add(&try_all("3 ranks, a twist", all(3, &programs())));
     }
-    let counts = try_all("twists", trials);
-    is_reached(
-        &counts,
-        &[
-            "good",
-            "desync",
-            "time-out",
-            "departed",
-            "raised",
-            "abandoned",
-            "stayed until all had read",
-            "went although others had not read",
-            "a group failed alone",
-        ],
-    );
+    let ends = [
+        "good",
+        "desync",
+        "time-out",
+        "departed",
+        "raised",
+        "abandoned",
+        "stayed until all had read",
+        "went although others had not read",
+        "a group failed alone",
+    ];
+    is_reached(&counts, &ends);
 }
 
 #[test]

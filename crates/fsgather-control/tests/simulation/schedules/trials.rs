@@ -121,6 +121,11 @@ pub(super) fn groups() -> Vec<Vec<Line>> {
     ]
 }
 
+/// All of them.
+pub(super) fn programs() -> Vec<Vec<Line>> {
+    [calls(), pairs(), started(), groups()].concat()
+}
+
 /// The same program with each thing that one of its ranks can do differently, in each place.
 pub(super) fn twisted(ranks: u32, program: &[Line]) -> Vec<Trial> {
     let mut trials = Vec::new();
