@@ -183,6 +183,29 @@ fn a_rank_that_cannot_look_for_rank_0_leaves_word() {
 }
 
 #[test]
+fn who_cannot_make_or_list_a_directory_for_messages_is_named_by_all() {
+    let Some(mount) = DoubleMount::new() else {
+        return;
+    };
+    let world = mount.world().with("FSGATHER_CONTROL", "markers");
+    // Rank 0 makes it before anybody has come, and rank 1 looks into it all the time.
+    mount.rules(1, "mkdir out EACCES");
+    let mut stage = start_in(&world, &mount, "join barrier close");
+    let (error, _) = stage.fail_alike(0..2, STORAGE);
+    assert!(error.contains("rank 0 on "), "{error}");
+    mount.rules(1, "");
+
+    let mut stage = start_in(&world, &mount, "join at:end barrier close");
+    stage.wait_at(0..2, "end");
+    mount.rules(2, "readdir out EACCES");
+    stage.go_all(0..2);
+    let (error, _) = stage.fail_alike(0..2, STORAGE);
+    assert!(error.contains("rank 1 on "), "{error}");
+    mount.rules(2, "");
+    assert_nothing_left(&mount.behind());
+}
+
+#[test]
 fn what_is_not_seen_stale_garbled_or_short_is_asked_for_again() {
     let Some(mount) = DoubleMount::with("", 1) else {
         return;

@@ -60,7 +60,7 @@ impl FileCarrier {
         let poller = Poller::new(
             Arc::clone(&node),
             (mailbox, outbox),
-            config.rank,
+            config::own_peer(config),
             processes,
             Arc::clone(&config.is_running),
         );

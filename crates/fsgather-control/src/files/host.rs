@@ -42,6 +42,7 @@ pub(crate) fn host(
     let communicator = uuid::Builder::from_random_bytes(fresh()).into_uuid();
     let (facts, mailbox) = mailboxes
         .open(communicator, config.world_size)
+        .map_err(|failure| config::raised_while_joining(config, failure))
         .inspect_err(|failure| refusal::refuse_unseen(config, &**board, failure))?;
     let machines = Machines::of_root(config, communicator, started);
     let node = Arc::new(FileNode::over_files(
@@ -91,6 +92,7 @@ pub(crate) fn host(
             Ok(config::joined(config, communicator, processes, false, line))
         }
         Err(failure) => {
+            let failure = config::raised_while_joining(config, failure);
             node.coordinate(|coordinator, _| coordinator.give_up(&failure));
             // Those who have asked say goodbye when they know.
             node.all_told(TOLD_LIMIT);

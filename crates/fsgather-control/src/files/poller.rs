@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Error, Mailbox, ProcessId, Rank, StorageCause};
+use fsgather_core::{Error, Mailbox, Peer, ProcessId, Rank, StorageCause};
 use fsgather_system::clock;
 
 use super::{
@@ -29,7 +29,8 @@ const NEWCOMERS_EVERY: Duration = Duration::from_secs(1);
 pub(super) struct Poller {
     node: Arc<FileNode>,
     mailbox: Arc<dyn Mailbox>,
-    rank: Rank,
+    /// This rank, and its process.
+    me: Peer,
     is_running: Arc<IsRunning>,
     hosts: Option<Hosts>,
     /// Whose turn it is while the world forms: rank 0's, and nobody else is known.
@@ -100,12 +101,12 @@ impl Hosts {
 }
 
 impl Poller {
-    /// A poller for `rank`; `processes` are known to members from the start, and `outbox` is what they
+    /// A poller for this rank; `processes` are known to members from the start, and `outbox` is what they
     /// have still to leave.
     pub(super) fn new(
         node: Arc<FileNode>,
         (mailbox, outbox): (Arc<dyn Mailbox>, Outbox),
-        rank: Rank,
+        me: Peer,
         processes: Option<Vec<ProcessId>>,
         is_running: Arc<IsRunning>,
     ) -> Self {
@@ -114,9 +115,9 @@ impl Poller {
         Self {
             node,
             mailbox,
-            rank,
+            hosts: processes.map(|processes| Hosts::new(me.rank, processes, now)),
+            me,
             is_running,
-            hosts: processes.map(|processes| Hosts::new(rank, processes, now)),
             forming_turn: Turn::new(0),
             pace: PollInterval::new(shortest, longest, now),
             outbox,
@@ -187,8 +188,8 @@ impl Poller {
 
     fn receive(&mut self) {
         let now = clock::now();
-        let forming = self.rank == Rank::ZERO && self.hosts.is_none();
-        let newcomers = forming || (self.rank == Rank::ZERO && now >= self.newcomers_at);
+        let forming = self.me.rank == Rank::ZERO && self.hosts.is_none();
+        let newcomers = forming || (self.me.rank == Rank::ZERO && now >= self.newcomers_at);
         if newcomers {
             self.newcomers_at = now + NEWCOMERS_EVERY;
         }
@@ -210,7 +211,7 @@ impl Poller {
             Err(error) => self.fail(&error),
         }
         if forming && let Some(processes) = self.node.formed() {
-            self.hosts = Some(Hosts::new(self.rank, processes, now));
+            self.hosts = Some(Hosts::new(self.me.rank, processes, now));
         }
     }
 
@@ -255,7 +256,7 @@ impl Poller {
         }
         let is_turn = hosts.turn.is_due(silent_here, now);
         // Who has no turn has to know of rank 0 only.
-        let is_asked = |rank: Rank| is_turn || self.rank == Rank::ZERO || rank == Rank::ZERO;
+        let is_asked = |rank: Rank| is_turn || self.me.rank == Rank::ZERO || rank == Rank::ZERO;
         let gone: Vec<Rank> = hosts
             .on(hosts.own_host)
             .filter(|(rank, process)| is_asked(*rank) && !(self.is_running)(process))
@@ -265,7 +266,7 @@ impl Poller {
             self.show(&gone);
         }
         news.extend(gone.into_iter().map(|rank| (rank, true)));
-        if self.rank == Rank::ZERO && !news.is_empty() {
+        if self.me.rank == Rank::ZERO && !news.is_empty() {
             // Last words may have been left since.
             self.mailbox.look_around();
             self.receive();
@@ -295,7 +296,7 @@ impl Poller {
             let mut here = hosts.on(hosts.own_host);
             here.any(|(rank, _)| rank == Rank::ZERO)
         });
-        if is_here && self.rank != Rank::ZERO {
+        if is_here && self.me.rank != Rank::ZERO {
             self.show(&[Rank::ZERO]);
         }
     }
@@ -308,7 +309,7 @@ impl Poller {
                 fsgather_core::duration_text(SILENCE_LIMIT)
             )
         };
-        if self.rank == Rank::ZERO {
+        if self.me.rank == Rank::ZERO {
             self.node.coordinate(|coordinator, now| {
                 if has_ended {
                     coordinator.suspect(rank, now);
@@ -341,6 +342,8 @@ impl Poller {
                 StorageCause::described(other.to_string()),
             ),
         };
+        let doing = self.node.act(|member, _| member.doing());
+        let cause = cause.raised_by(&self.me, doing);
         self.node.cut_off();
         self.node.coordinate(|coordinator, _| {
             if !coordinator.is_open() {

@@ -4,8 +4,8 @@ use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 pub use fsgather_core::Control;
 use fsgather_core::{
-    Error, Exchange, Interrupt, MailboxFactory, Peer, ProcessId, Rank, RendezvousBackend, Start,
-    WorldSize,
+    Activity, Error, Exchange, Interrupt, MailboxFactory, Peer, Phase, ProcessId, Rank,
+    RendezvousBackend, Start, WorldSize,
 };
 use uuid::Uuid;
 
@@ -198,6 +198,11 @@ pub(crate) fn joined(
         processes,
         is_networked,
     }
+}
+
+/// A failure of this rank's own, with its name for those who are told.
+pub(crate) fn raised_while_joining(config: &Config, failure: Error) -> Error {
+    failure.raised_by(&own_peer(config), Activity::outside(Phase::Joining))
 }
 
 pub(crate) fn own_peer(config: &Config) -> Peer {

@@ -137,6 +137,7 @@ pub(crate) fn host(config: &Config) -> Result<Joined, NotFormed> {
             Ok(config::joined(config, communicator, processes, true, line))
         }
         Err(NotFormed::Failed(failure)) => {
+            let failure = config::raised_while_joining(config, failure);
             line.give_up(&failure);
             Err(failure.into())
         }
@@ -414,9 +415,21 @@ fn record(
     Ok(RendezvousRecord {
         communicator: credentials.communicator,
         secret: credentials.secret,
-        addresses: addresses::publishable(port, &*config.interfaces)?,
+        addresses: addresses::publishable(port, &*config.interfaces)
+            .map_err(|error| with_own_name(config, error))?,
         ..config::record(config)
     })
+}
+
+/// All are told of it, so that it has to say whose interfaces these are.
+fn with_own_name(config: &Config, error: Error) -> Error {
+    match error {
+        Error::Rendezvous { message, unreached } => Error::Rendezvous {
+            message: format!("rank {} on {}: {message}", config.rank, config.process.host),
+            unreached,
+        },
+        other => other,
+    }
 }
 
 fn fresh_credentials(job_credentials: &JobCredentials) -> Credentials {
