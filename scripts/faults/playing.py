@@ -1,0 +1,195 @@
+"""Runs a scenario with a fault in one of its processes, and what comes after it in the same directory."""
+
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+RANKS = 3
+RENDEZVOUS = "all_gather_via_filesys"
+# How long calls and the meeting wait; the documented answer comes at most 10 s later.
+TIMEOUT = 8
+# A world that is not done by then hangs.
+LIMIT = 90
+
+CALLS = "all_gather_bytes:300000 gather_bytes:1:300000 start_all_gather:200000 wait:0 gather:0:100000 all_gather:500 broadcast:1:70000".split()
+WORLD = ["join", *CALLS, "close"]
+NEXT = ["join", "all_gather_bytes:100000", "close"]
+
+# The variables of a scenario of ranks; whether a world was killed in the directory before; and the tools that are tried on what it has left.
+WORLDS = {
+    "files": ({"FSGATHER_TRANSPORT": "filesys"}, False),
+    "memory": ({"FSGATHER_TRANSPORT": "memory"}, False),
+    "markers": ({"FSGATHER_TRANSPORT": "filesys", "FSGATHER_CONTROL": "markers"}, False),
+    "sweep": ({"FSGATHER_TRANSPORT": "filesys"}, True),
+}
+TOOLS = {"clean": ["clean", "--execute"], "inspect": ["inspect"]}
+VICTIMS = {**dict.fromkeys(WORLDS, (0, 2)), "sweep": (0,), **dict.fromkeys(TOOLS, (0,))}
+
+
+@dataclass
+class Ended:
+    """How a process has ended; the code is None if it had to be killed."""
+
+    code: int
+    out: str
+    err: str
+    # How long it ran, in seconds.
+    took: float
+
+    @property
+    def error(self):
+        """The error that a rank or the command has printed."""
+        found = re.search(r"^(?:error|fsgather[^:\n]*): (.*(?:\n  .*)*)", self.err, re.M)
+        return found.group(1) if found else ""
+
+
+@dataclass
+class Played:
+    """What is known of a run."""
+
+    hit: str = ""
+    counts: dict = field(default_factory=dict)
+    ended: list = field(default_factory=list)
+    took: float = 0.0
+    next: list = field(default_factory=list)
+    next_took: float = 0.0
+    # Paths below the rendezvous directory: after the run; after cleaning by what is proved; and once all of it looks old.
+    left: list = field(default_factory=list)
+    left_after_clean: list = field(default_factory=list)
+    changed: bool = False
+
+
+class Stage:
+    """The programs, and how they are run."""
+
+    def __init__(self, programs, injector):
+        self.rank = programs / "examples" / "rank"
+        self.tool = programs / "fsgather"
+        self.injector = injector
+        self.prefixes = f"/tmp/fsgather-{os.geteuid()}"
+
+    def play(self, case):
+        """Runs a case; one without a fault counts calls."""
+        with tempfile.TemporaryDirectory(prefix="fsgather-faults-") as place:
+            work = Path(place)
+            directory = work / "shared"
+            directory.mkdir()
+            played = Played()
+            variables, has_remains = WORLDS.get(case.scenario, (None, True))
+            if has_remains:
+                self._leave_remains(work, directory)
+            log = work / "injected"
+            before = listing(directory)
+            injector = [self.injector, log, case.call, case.nth, case.injected, f"{directory}:{self.prefixes}", "--"]
+            began = time.monotonic()
+            if case.scenario in TOOLS:
+                verb, *options = TOOLS[case.scenario]
+                commands = [[*injector, self.tool, verb, *options, directory]]
+            else:
+                commands = [[*(injector if rank == case.victim else []), self.rank, *WORLD] for rank in range(RANKS)]
+            played.ended = self._run(work, directory, commands, variables)
+            played.took = time.monotonic() - began
+            for line in log.read_text().splitlines() if log.exists() else []:
+                word, *rest = line.split(" ", 1)
+                if word == "count":
+                    call, count = rest[0].split()
+                    played.counts[call] = int(count)
+                elif word == "hit":
+                    played.hit = rest[0] or "-"
+            # What tells the server's time may stay where it cannot be removed.
+            played.changed = [name for name in listing(directory) if not name.startswith("probe-")] != before
+            played.left = listing(directory)
+            # Each in its turn comes first.
+            if case.nth % 2:
+                self._clean(work, directory, played)
+            self._next(work, directory, variables or {}, played)
+            self._clean(work, directory, played)
+            return played
+
+    def _run(self, work, directory, commands, variables=None):
+        """Runs processes to their end: ranks with these variables, or tools."""
+        began = time.monotonic()
+        started = []
+        for rank, command in enumerate(commands):
+            out, err = (open(work / f"{name}{rank}", "w+") for name in ("out", "err"))
+            process = subprocess.Popen(
+                [str(word) for word in command], env=environment(directory, rank, variables), stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
+            )
+            started.append((process, out, err))
+        limit = began + LIMIT
+        ended = []
+        ends = [None] * len(started)
+        while None in ends and time.monotonic() < limit:
+            for who, (process, _, _) in enumerate(started):
+                if ends[who] is None and process.poll() is not None:
+                    ends[who] = time.monotonic()
+            time.sleep(0.01)
+        for (process, out, err), end in zip(started, ends):
+            if end is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            code = process.wait()
+            texts = []
+            for file in (out, err):
+                file.seek(0)
+                texts.append(file.read())
+                file.close()
+            ended.append(Ended(None if end is None else code, *texts, took=(end or limit) - began))
+        return ended
+
+    def _leave_remains(self, work, directory):
+        """What a world leaves that is killed while its payloads are read."""
+        steps = ["join", "all_gather_bytes:300000", "start_all_gather:300000", "at:end"]
+        started = []
+        for rank in range(RANKS):
+            own = environment(directory, rank, WORLDS["files"][0])
+            words = [str(self.rank), *steps]
+            started.append(subprocess.Popen(words, env=own, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True))
+        for process in started:
+            for line in process.stdout:
+                if line == "at end\n":
+                    break
+        for process in started:
+            process.kill()
+        for process in started:
+            process.communicate()
+
+    def _next(self, work, directory, variables, played):
+        """The next gather of the same job."""
+        began = time.monotonic()
+        played.next = self._run(work, directory, [[self.rank, *NEXT]] * RANKS, variables)
+        played.next_took = time.monotonic() - began
+
+    def _clean(self, work, directory, played):
+        """Cleans as a user does who comes two days later: the mark of a directory that has gone stays for a day."""
+        old = time.time() - 2 * 24 * 3600
+        for path in directory.rglob("*"):
+            try:
+                os.utime(path, (old, old), follow_symlinks=False)
+            except FileNotFoundError:
+                pass
+        if listing(directory):
+            self._run(work, directory, [[self.tool, "clean", "--execute", directory]])
+        played.left_after_clean += listing(directory)
+
+
+def listing(directory):
+    """What is below the rendezvous directory."""
+    root = directory / RENDEZVOUS
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*"))
+
+
+def environment(directory, rank, variables):
+    """The variables of a process; tools have none."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("FSGATHER_")}
+    if variables is None:
+        return own
+    return own | {
+        "FSGATHER_WORLD_SIZE": str(RANKS), "FSGATHER_LOCAL_WORLD_SIZE": str(RANKS), "FSGATHER_RANK": str(rank),
+        "FSGATHER_LOCAL_RANK": str(rank), "FSGATHER_DIR": str(directory), "FSGATHER_JOB": "faults",
+        "FSGATHER_TIMEOUT": f"{TIMEOUT}s", "FSGATHER_JOIN_TIMEOUT": f"{TIMEOUT}s", **variables,
+    }
