@@ -424,9 +424,14 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
             } else {
                 format!("up to {}", bytes_text(needed))
             };
+            // What is free on the disk says nothing about a quota.
+            let way_out = if code == Some(Errno::DQUOT) {
+                "; your quota is used up: remove something".to_owned()
+            } else {
+                format!("{free}; make room")
+            };
             cause.message = format!(
-                "{}; the payload needs {needed}{free}; make room, or name another directory with \
-                 FSGATHER_DIR",
+                "{}; the payload needs {needed}{way_out}, or name another directory with FSGATHER_DIR",
                 cause.message,
             );
         }
