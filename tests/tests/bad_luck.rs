@@ -19,8 +19,9 @@ use std::{
 };
 
 use common::{
-    CONFIG, STORAGE, Stage, TIMED_OUT, World, assert_nothing_left, double_mount::DoubleMount,
-    everybody, left_in, place, report::tell,
+    CONFIG, End, PEER_FAILED, STORAGE, Stage, TIMED_OUT, World, assert_nothing_left,
+    double_mount::DoubleMount, everybody, left_in, memory_limit::MemoryLimit, mounts::Mounted,
+    place, report::tell,
 };
 use fsgather_testkit::pace::allowed;
 
@@ -438,5 +439,148 @@ fn a_mount_that_hangs_for_ever_is_told_by_those_who_can() {
         for host in [1, 2] {
             hangs_for_ever(host, control);
         }
+    }
+}
+
+const MIB: u64 = 1 << 20;
+
+/// What each of eight ranks hands over.
+const PART: u64 = 8 * MIB;
+
+/// Eight ranks, each of which may have so much memory; rank 2 may have `rank_2`.
+fn with_little_memory(
+    transport: &str,
+    calls: &str,
+    each: u64,
+    rank_2: u64,
+) -> Option<(Stage, Vec<End>, Instant)> {
+    let place = place();
+    let world = World::new(8, place.path())
+        .with("FSGATHER_TRANSPORT", transport)
+        .with("FSGATHER_CONTROL", "tcp");
+    let mut limits = Vec::new();
+    for rank in 0..8 {
+        let bytes = if rank == 2 { rank_2 } else { each };
+        limits.push(MemoryLimit::new(&rank.to_string(), bytes)?);
+    }
+    let mut stage = Stage::new();
+    let since = Instant::now();
+    for (rank, limit) in (0..8).zip(&limits) {
+        let script = format!("join {calls} peak close");
+        stage.start(&mut world.rank_behind(&limit.enter(), rank, &script));
+    }
+    let ends = stage.end_all(everybody(8));
+    let most = limits
+        .iter()
+        .map(MemoryLimit::peak)
+        .max()
+        .unwrap_or_default();
+    let resident = ends.iter().flat_map(|end| &end.stdout);
+    let resident = resident.filter_map(|line| line.strip_prefix("peak ")?.parse::<u64>().ok());
+    let what = format!(
+        "{calls}, {transport}: {} MiB of memory for each rank, {} for rank 2; the most used with the page cache was {} MiB, \
+         resident {} MiB",
+        each / MIB,
+        rank_2 / MIB,
+        most / MIB,
+        resident.max().unwrap_or_default() / 1024
+    );
+    tell(&what, since, &ends);
+    drop(limits);
+    Some((stage, ends, since))
+}
+
+/// What docs/performance.md says that a rank needs, which is the payloads that it has and some MiB.
+const fn needed(payloads: u64) -> u64 {
+    payloads * PART + 9 * MIB
+}
+
+#[test]
+#[ignore = "slow"]
+fn twice_the_memory_that_is_needed_is_enough() {
+    for transport in ["filesys", "memory"] {
+        for (call, payloads) in [("gather_bytes:0", 2), ("all_gather_bytes", 9)] {
+            let limit = 2 * needed(payloads);
+            let call = format!("{call}:{PART}");
+            let tried = with_little_memory(transport, &format!("{call} {call}"), limit, limit);
+            let Some((mut stage, _, _)) = tried else {
+                return;
+            };
+            stage.succeed(everybody(8));
+        }
+    }
+}
+
+#[test]
+#[ignore = "slow"]
+fn a_rank_that_the_kernel_kills_for_its_memory_is_named_by_all() {
+    for transport in ["filesys", "memory"] {
+        let calls = format!("barrier all_gather_bytes:{PART}");
+        let tried = with_little_memory(transport, &calls, 64 * needed(9), PART);
+        let Some((stage, ends, since)) = tried else {
+            return;
+        };
+        let name = common::name_of(2, stage.pid(2));
+        for (rank, end) in ends.iter().enumerate().filter(|(rank, _)| *rank != 2) {
+            assert_eq!(end.code, PEER_FAILED, "rank {rank}\n{}", stage.transcript());
+            assert!(
+                end.error().starts_with(&format!("{name} was lost")),
+                "{end:?}"
+            );
+            assert!(end.at - since < allowed(Duration::from_secs(20)), "{end:?}");
+        }
+    }
+}
+
+/// A btrfs on which 4 MB may be written, at `place` below a directory.
+fn with_a_quota(directory: &Path, disk: &Path) -> Option<Mounted> {
+    if fsgather_testkit::process::output(Command::new("mkfs.btrfs").arg("--version")).is_err() {
+        common::mounts::say("skipped: there is no command mkfs.btrfs (Debian: btrfs-progs)");
+        return None;
+    }
+    // Not on what is mounted: a file system in a file on what it is mounted on keeps itself up.
+    let disk = disk.join("disk").to_str().expect("text").to_owned();
+    let make = format!(
+        "truncate -s 200m {disk} && mkfs.btrfs -q {disk} >/dev/null 2>&1 && mkdir place && mount -o loop {disk} place
+         btrfs quota enable place && btrfs qgroup limit 4M place"
+    );
+    Mounted::over(directory, "size=1m", &make)
+}
+
+#[test]
+#[ignore = "slow"]
+fn a_quota_fails_the_call_on_all_or_sends_payloads_through_memory() {
+    for transport in ["filesys", "auto"] {
+        let (outside, disk) = (place(), place());
+        let Some(mounted) = with_a_quota(outside.path(), disk.path()) else {
+            return;
+        };
+        let named = outside.path().join("place");
+        let world = World::new(4, &named).with("FSGATHER_TRANSPORT", transport);
+        let mut stage = Stage::new();
+        let since = Instant::now();
+        for rank in 0..4 {
+            let script = "join all_gather_bytes:1500000 all_gather_from:1500000 close";
+            stage.start(&mut mounted.rank(&world, rank, script));
+        }
+        let ends = stage.end_all(everybody(4));
+        tell(
+            &format!("a quota of 4 MB for 6 MB, {transport}"),
+            since,
+            &ends,
+        );
+        if transport == "filesys" {
+            let (error, _) = stage.fail_alike(everybody(4), STORAGE);
+            assert!(
+                error.contains("uota exceeded") && error.contains("your quota is used up"),
+                "{error}"
+            );
+        } else {
+            stage.succeed(everybody(4));
+            let warnings: Vec<&str> = ends.iter().flat_map(End::warnings).collect();
+            assert_eq!(warnings.len(), 1, "{warnings:?}");
+            assert!(warnings[0].contains("uota exceeded"), "{warnings:?}");
+        }
+        assert_nothing_left(&mounted.directory().join("place"));
     }
 }

@@ -8,8 +8,8 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{
-    PEER_FAILED, Stage, World, assert_nothing_left, double_mount::DoubleMount, everybody,
-    hosts::Hosts, name_on, place, report::tell, strangers,
+    PEER_FAILED, RENDEZVOUS, Stage, World, assert_nothing_left, double_mount::DoubleMount,
+    everybody, hosts::Hosts, name_on, place, report::tell, strangers,
 };
 use fsgather_testkit::pace::allowed;
 
@@ -213,6 +213,57 @@ fn cuts_for_good_are_told_on_both_sides_within_half_a_minute() {
                 let took = end.at.saturating_duration_since(since);
                 assert!(took < allowed(Duration::from_secs(35)), "{took:?}: {end:?}");
             }
+        }
+    }
+}
+
+/// Ranks that may talk through files meet although a cable carries nothing, or in one direction only.
+#[test]
+#[ignore = "slow"]
+fn ranks_that_meet_over_a_cut_cable_talk_through_files_with_one_warning() {
+    for (what, how) in CUTS {
+        let Some(mut site) = Site::new("filesys", Hosts::far_apart) else {
+            return;
+        };
+        site.world = site.world.with("FSGATHER_CONTROL", "auto");
+        site.hosts.distort(&how.replace("LAST", "2"));
+        let mut stage = Stage::new();
+        let since = Instant::now();
+        site.start(&mut stage, &format!("join {CALLS} close"));
+        let ends = stage.end_all(site.ranks());
+        tell(&format!("{what} from the beginning, files"), since, &ends);
+        stage.succeed(site.ranks());
+        let warnings: Vec<&str> = ends.iter().flat_map(common::End::warnings).collect();
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        site.assert_nothing_left();
+    }
+}
+
+/// Where nothing but TCP is allowed, all are told soon, and by which addresses it was tried.
+#[test]
+#[ignore = "slow"]
+fn ranks_that_meet_over_a_cut_cable_by_tcp_alone_are_told_so() {
+    for (what, how) in CUTS {
+        let Some(site) = Site::new("filesys", Hosts::far_apart) else {
+            return;
+        };
+        site.hosts.distort(&how.replace("LAST", "2"));
+        let mut stage = Stage::new();
+        let since = Instant::now();
+        site.start(&mut stage, &format!("join {CALLS} close"));
+        let ends = stage.end_all(site.ranks());
+        tell(
+            &format!("{what} from the beginning, TCP alone"),
+            since,
+            &ends,
+        );
+        let (error, ends) = stage.fail_alike(site.ranks(), RENDEZVOUS);
+        let name = name_on("node2", 1, stage.pid(1));
+        let told = format!("{name} cannot reach rank 0 over TCP (tried 10.77.0.1:");
+        assert!(error.contains(&told), "{error}");
+        for end in &ends {
+            let took = end.at.saturating_duration_since(since);
+            assert!(took < allowed(Duration::from_secs(20)), "{took:?}: {end:?}");
         }
     }
 }

@@ -10,6 +10,7 @@ pub(crate) mod build;
 pub(crate) mod double_mount;
 pub(crate) mod hosts;
 pub(crate) mod leftovers;
+pub(crate) mod memory_limit;
 pub(crate) mod mounts;
 pub(crate) mod process;
 pub(crate) mod report;

@@ -1,0 +1,64 @@
+//! Processes that may have so much memory and no more: [`MemoryLimit`].
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use super::mounts::say;
+
+/// A control group, which ends with this value; no process may be in it then.
+pub(crate) struct MemoryLimit {
+    group: PathBuf,
+    peak: &'static str,
+}
+
+impl MemoryLimit {
+    /// A group of this name with so many bytes; says why and is none where that cannot be.
+    pub(crate) fn new(name: &str, bytes: u64) -> Option<Self> {
+        let name = format!("fsgather-test-{}-{name}", std::process::id());
+        let kinds = [
+            ("/sys/fs/cgroup", "memory.max", "memory.peak"),
+            (
+                "/sys/fs/cgroup/memory",
+                "memory.limit_in_bytes",
+                "memory.max_usage_in_bytes",
+            ),
+        ];
+        for (root, limit, peak) in kinds {
+            let group = Path::new(root).join(&name);
+            // In what is no control group nothing is there of itself.
+            if !Path::new(root).join("cgroup.procs").exists() || fs::create_dir(&group).is_err() {
+                continue;
+            }
+            let made = Self { group, peak };
+            let limit = made.group.join(limit);
+            if limit.exists() && fs::write(limit, bytes.to_string()).is_ok() {
+                return Some(made);
+            }
+        }
+        say("skipped: memory cannot be limited by control groups here");
+        None
+    }
+
+    /// What puts a command into the group when it is put before it; the command replaces it.
+    pub(crate) fn enter(&self) -> Vec<String> {
+        let group = self.group.join("cgroup.procs");
+        let enter = format!("echo $$ >{} && exec \"$0\" \"$@\"", group.display());
+        vec!["sh".into(), "-c".into(), enter]
+    }
+
+    /// The most bytes that were used, where that is known.
+    pub(crate) fn peak(&self) -> u64 {
+        let peak = fs::read_to_string(self.group.join(self.peak)).unwrap_or_default();
+        peak.trim().parse().unwrap_or_default()
+    }
+}
+
+impl Drop for MemoryLimit {
+    fn drop(&mut self) {
+        if let Err(error) = fs::remove_dir(&self.group) {
+            say(&format!("{} stays: {error}", self.group.display()));
+        }
+    }
+}
