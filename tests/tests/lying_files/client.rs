@@ -120,10 +120,26 @@ impl Client {
             return server.child(directory, name);
         }
         let key = (directory, name.to_owned());
-        if let Some(known) = self.names.get(&key)
+        if let Some(known) = self.names.get(&key).copied()
             && known.until > now
         {
-            return Ok(known.leads_to);
+            return match known.leads_to {
+                Some(gone) if self.profile.goes_by_names && server.node(gone).links == 0 => {
+                    let instead = server.child(directory, name)?;
+                    if let (Some(instead), Some(file)) = (instead, self.files.get(&gone).copied()) {
+                        self.files.insert(instead, file);
+                        self.names.insert(
+                            key,
+                            KnownName {
+                                leads_to: Some(instead),
+                                ..known
+                            },
+                        );
+                    }
+                    Ok(instead)
+                }
+                leads_to => Ok(leads_to),
+            };
         }
         let leads_to = server.child(directory, name)?;
         // The answer tells of the directory as well.
@@ -192,7 +208,8 @@ impl Client {
         let believed = self.changes.get(&directory).copied();
         if let Some(listing) = self.listings.get(&directory)
             && !self.profile.is_local()
-            && (believed == Some(listing.change) || now < listing.until)
+            && (self.profile.keeps_listings && believed == Some(listing.change)
+                || now < listing.until)
         {
             return Ok(listing.names.clone());
         }

@@ -54,13 +54,10 @@ impl Coroutine {
         let Some(mut coroutine) = self.0.take() else {
             return;
         };
-        if coroutine.started() && !coroutine.done() {
+        if !coroutine.done() {
             // SAFETY: nothing on its stack is used from elsewhere. What a thread of the model is given is its own (`'static`), it
             // starts no scoped threads, and it links nothing on its stack into lists of others. What it owns on the heap is leaked.
             unsafe { coroutine.force_reset() };
-        } else if !coroutine.done() {
-            // It has nothing but what it was given.
-            coroutine.force_unwind();
         }
         let mut kept = STACKS.take();
         kept.push(coroutine.into_stack());

@@ -31,6 +31,8 @@ pub(crate) enum Fault {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Planned {
     pub(crate) at: u64,
+    /// Whether it comes at the next call after that which writes.
+    pub(crate) is_at_write: bool,
     pub(crate) fault: Fault,
 }
 
@@ -41,6 +43,8 @@ pub(crate) enum Severity {
     Nothing,
     /// What the project promises to survive.
     Survivable,
+    /// In a world that has formed and whose payloads travel with the messages, errors that pass within seconds.
+    Passing,
     /// Anything.
     Anything,
 }
@@ -52,13 +56,19 @@ const CALLS: u64 = 3000;
 pub(crate) fn draw(severity: Severity, dice: &mut Dice) -> Vec<Planned> {
     let count = match severity {
         Severity::Nothing => 0,
+        Severity::Passing => 1,
         Severity::Survivable | Severity::Anything => dice.between(1, 4),
     };
     let mut planned: Vec<Planned> = (0..count)
         .map(|_| Planned {
-            at: dice.any_size(CALLS),
+            at: match severity {
+                Severity::Passing => dice.any_size(CALLS / 8),
+                _ => dice.any_size(CALLS),
+            },
+            is_at_write: dice.one_in(2),
             fault: match severity {
                 Severity::Anything => anything(dice),
+                Severity::Passing => passing(dice),
                 _ => survivable(dice),
             },
         })
@@ -71,6 +81,18 @@ fn survivable(dice: &mut Dice) -> Fault {
     match dice.below(2) {
         0 => Fault::LosesReply,
         _ => Fault::Hangs(Duration::from_millis(dice.any_size(4000))),
+    }
+}
+
+/// Shorter than messages are tried again for.
+fn passing(dice: &mut Dice) -> Fault {
+    let errno = dice.pick(&[Errno::IO, Errno::STALE]);
+    let full = dice.pick(&[Errno::NOSPC, Errno::DQUOT]);
+    let long = Duration::from_millis(dice.any_size(6000));
+    match dice.below(3) {
+        0 => Fault::Fails(errno),
+        1 => Fault::Medium(errno, long),
+        _ => Fault::NoRoom(full, long),
     }
 }
 

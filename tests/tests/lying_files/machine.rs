@@ -14,7 +14,7 @@ use crate::{
     coroutines::{Coroutine, give_way},
     descriptors,
     dice::Dice,
-    faults::{Fault, Planned},
+    faults::{Fault, Planned, Severity},
     files::FileWorld,
     server::Moment,
 };
@@ -35,6 +35,8 @@ pub(crate) struct Inner {
     dice: Dice,
     random: Dice,
     planned: Vec<Planned>,
+    /// Up to which call no fault comes.
+    peace: u64,
     /// Faults that have come, as a failing seed shows them.
     pub(crate) happened: Vec<(Moment, usize, String)>,
     windows: Vec<Window>,
@@ -114,6 +116,7 @@ impl Machine {
             dice: Dice::new(seed, 10),
             random: Dice::new(seed, 11),
             planned,
+            peace: 0,
             happened: Vec::new(),
             windows: Vec::new(),
             server_is_back: 0,
@@ -236,6 +239,19 @@ impl Machine {
         }
     }
 
+    /// Has faults that wait for a world that has formed come from now on.
+    pub(crate) fn let_faults_come(&self, severity: Severity) {
+        let mut inner = self.inner();
+        if severity == Severity::Passing && inner.peace == u64::MAX {
+            inner.peace = inner.calls;
+        }
+    }
+
+    /// Has no faults come until a call of all ranks has succeeded.
+    pub(crate) fn keep_faults_back(&self) {
+        self.inner().peace = u64::MAX;
+    }
+
     pub(crate) fn now_in_model(&self) -> Moment {
         self.inner().now
     }
@@ -329,7 +345,7 @@ impl Machine {
                 (1, 5)
             };
             let mut cost = inner.dice.between(low, high) * 1000;
-            let fault = if is_shared { inner.fault() } else { None };
+            let fault = if is_shared { inner.fault(effect) } else { None };
             if let Some(Fault::Hangs(long)) = fault {
                 cost += long.as_nanos() as u64;
             }
@@ -420,6 +436,7 @@ impl Inner {
             dice: dice.clone(),
             random: dice,
             planned: Vec::new(),
+            peace: 0,
             happened: Vec::new(),
             windows: Vec::new(),
             server_is_back: 0,
@@ -457,9 +474,20 @@ impl Inner {
     }
 
     /// The fault that this call meets.
-    fn fault(&mut self) -> Option<Fault> {
+    fn fault(&mut self, effect: Effect) -> Option<Fault> {
         self.calls += 1;
-        if self.planned.first().is_none_or(|next| next.at > self.calls) {
+        if self.peace == u64::MAX {
+            return None;
+        }
+        if self
+            .planned
+            .first()
+            .is_none_or(|next| next.at > self.calls - self.peace)
+        {
+            return None;
+        }
+        let writes = matches!(effect, Effect::Writes | Effect::Syncs);
+        if self.planned[0].is_at_write && !writes {
             return None;
         }
         let fault = self.planned.remove(0).fault;

@@ -21,6 +21,10 @@ pub(crate) struct Profile {
     pub(crate) listings: Duration,
     /// Whether opening a file or directory asks the server what it is like.
     pub(crate) is_asked_at_open: bool,
+    /// Whether a listing is handed out again as long as the directory is believed to be as it was.
+    pub(crate) keeps_listings: bool,
+    /// Whether what is remembered of a file is taken for what has its name now.
+    pub(crate) goes_by_names: bool,
     /// Whether what is found out of a directory's change ends the memory of missing names in it.
     pub(crate) changes_are_news: bool,
     /// The tick of the time stamps by which changes of a directory are noticed; zero where changes are counted.
@@ -43,6 +47,8 @@ const LOCAL: Profile = Profile {
     missing_names: Duration::ZERO,
     listings: Duration::ZERO,
     is_asked_at_open: true,
+    keeps_listings: false,
+    goes_by_names: false,
     changes_are_news: true,
     tick: Duration::ZERO,
     hides_open_files: false,
@@ -58,6 +64,7 @@ const NFS3: Profile = Profile {
     attributes: Duration::from_mins(1),
     names: Duration::from_mins(1),
     missing_names: Duration::from_mins(1),
+    keeps_listings: true,
     tick: Duration::from_millis(10),
     hides_open_files: true,
     loses_replies: true,
@@ -95,7 +102,8 @@ const FUSE: Profile = Profile {
     names: Duration::from_secs(30),
     missing_names: Duration::from_secs(30),
     listings: Duration::from_secs(1),
-    is_asked_at_open: true,
+    is_asked_at_open: false,
+    goes_by_names: true,
     changes_are_news: false,
     has_links: false,
     ..GLUSTER
@@ -110,7 +118,9 @@ const WORST: Profile = Profile {
     names: Duration::from_mins(1),
     missing_names: Duration::from_mins(1),
     listings: Duration::from_secs(1),
-    is_asked_at_open: true,
+    is_asked_at_open: false,
+    keeps_listings: true,
+    goes_by_names: true,
     changes_are_news: false,
     tick: Duration::from_secs(2),
     hides_open_files: true,

@@ -213,10 +213,10 @@ impl Server {
         (to, new): (Inode, &str),
         now: Moment,
     ) -> Result<Inode> {
+        let linked = self.child(from, old)?.ok_or(Errno::NOENT)?;
         if !self.has_links && self.node(from).mount == 0 {
             return Err(Errno::OPNOTSUPP);
         }
-        let linked = self.child(from, old)?.ok_or(Errno::NOENT)?;
         if self.child(to, new)?.is_some() {
             return Err(Errno::EXIST);
         }

@@ -20,6 +20,7 @@ use crate::{
     faults::{self, Severity},
     files::{Breaks, FileWorld},
     machine::{Machine, Outcome},
+    payloads::Payloads,
     profile::Profile,
     server::Moment,
 };
@@ -42,6 +43,16 @@ pub(crate) enum Came {
     /// What it got; nothing, where only others get something.
     Result(Option<Vec<Bytes>>),
     Failed(String),
+}
+
+/// A kind of call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    AllGather,
+    Barrier,
+    Gather,
+    /// An all-gather whose payloads are files.
+    Files,
 }
 
 /// What a rank has told.
@@ -75,7 +86,12 @@ impl Script {
     pub(crate) fn of(seed: u64, profile: Option<Profile>, severity: Option<Severity>) -> Self {
         let mut dice = Dice::new(seed, 20);
         let drawn = dice.pick(&crate::profile::ALL);
-        let severities = [Severity::Nothing, Severity::Survivable, Severity::Anything];
+        let severities = [
+            Severity::Nothing,
+            Severity::Survivable,
+            Severity::Passing,
+            Severity::Anything,
+        ];
         let drawn_severity = dice.pick(&severities);
         let profile = profile.unwrap_or(drawn).draw(&mut dice);
         let ranks = dice.between(1, 4) as u32;
@@ -90,7 +106,7 @@ impl Script {
             severity: severity.unwrap_or(drawn_severity),
             ranks,
             hosts,
-            calls: dice.any_size(12) as u32,
+            calls: dice.between(0, 12) as u32,
             breaks: Breaks::default(),
         }
     }
@@ -106,6 +122,9 @@ impl Script {
         }
         let planned = faults::draw(self.severity, &mut dice);
         let machine = Machine::new(files, planned, self.seed);
+        if self.severity == Severity::Passing {
+            machine.keep_faults_back();
+        }
         let stories = Arc::new(Mutex::new(vec![Story::default(); self.ranks as usize]));
         for rank in 0..self.ranks {
             let host = self.host_of(rank);
@@ -164,33 +183,59 @@ impl Script {
             let told = joined.as_ref().map(drop).map_err(ToString::to_string);
             story.joined = Some(told);
         });
-        if let Ok(exchange) = joined {
+        if let Ok((exchange, place)) = joined {
+            let mut payloads = None;
             let mut is_well = true;
             for call in 0..self.calls {
-                let came = self.call(&*exchange, call);
+                self.think(rank, call);
+                let came = self.call(&*exchange, &place, &mut payloads, call);
                 is_well = !matches!(came, Came::Failed(_));
+                machine.let_faults_come(self.severity);
                 tell(&|story| story.calls.push(came.clone()));
                 if !is_well {
                     break;
                 }
             }
+            let mut is_closed = false;
             if is_well {
                 let closed = exchange.close(Site::named("the end"));
+                is_closed = closed.is_ok();
                 tell(&|story| {
                     story.closed = Some(closed.clone().map_err(|error| error.to_string()));
                 });
             }
-            exchange.leave(None);
+            let departure = exchange.leave(None);
+            drop(exchange);
+            if let Some(payloads) = payloads {
+                payloads.end(Rank::new(rank), is_closed, &departure);
+            }
         }
         let now = machine.now_in_model();
         tell(&|story| story.ended = Some(now));
     }
 
-    fn join(&self, rank: u32) -> Result<Box<dyn Exchange>, Error> {
+    /// Computes for a while between two calls, all ranks for about as long.
+    fn think(&self, rank: u32, call: u32) {
+        let mut dice = Dice::new(self.seed ^ u64::from(call) << 32, 23);
+        let together = match self.severity {
+            // What an error has left behind shows after a while only.
+            Severity::Passing if dice.one_in(3) => dice.below(120_000),
+            _ if dice.one_in(4) => dice.any_size(40_000),
+            _ => 0,
+        };
+        let mut own = Dice::new(dice.next() ^ u64::from(rank), 24);
+        let thought = together + own.any_size(3000);
+        if thought > 0 {
+            fsgather_system::clock::sleep(Duration::from_millis(thought));
+        }
+    }
+
+    fn join(&self, rank: u32) -> Result<(Box<dyn Exchange>, BackendDirectory), Error> {
         let process = self.process(rank);
         let directory = make_rendezvous("/shared".as_ref())?;
         let own = check_writable(&directory)?;
-        let places = vec![BackendDirectory { directory, own }];
+        let place = BackendDirectory { directory, own };
+        let places = vec![place.clone()];
         let world_size = WorldSize::new(self.ranks)?;
         let key = JobKey {
             uid: own.0,
@@ -225,7 +270,7 @@ impl Script {
                 Meeting::Board(backend),
             )
         };
-        Ok(join::join_over_files(&config)?.exchange)
+        Ok((join::join_over_files(&config)?.exchange, place))
     }
 
     /// What a rank hands in.
@@ -247,33 +292,74 @@ impl Script {
     /// What each rank has to get of a call.
     pub(crate) fn expected(&self, rank: u32, call: u32) -> Option<Vec<Bytes>> {
         let everything = || (0..self.ranks).map(|rank| self.body(rank, call)).collect();
-        match call % 3 {
-            0 => Some(everything()),
-            1 => None,
-            _ => (rank == call % self.ranks).then(everything),
+        match self.kind(call) {
+            Kind::AllGather | Kind::Files => Some(everything()),
+            Kind::Barrier => None,
+            Kind::Gather => (rank == call % self.ranks).then(everything),
         }
     }
 
-    fn call(&self, exchange: &dyn Exchange, call: u32) -> Came {
+    /// What is called.
+    fn kind(&self, call: u32) -> Kind {
+        let mut dice = Dice::new(self.seed ^ u64::from(call) << 32, 25);
+        let kinds = [Kind::AllGather, Kind::Barrier, Kind::Gather, Kind::Files];
+        let count = if self.severity == Severity::Passing {
+            3
+        } else {
+            4
+        };
+        dice.pick(&kinds[..count])
+    }
+
+    fn call(
+        &self,
+        exchange: &dyn Exchange,
+        place: &BackendDirectory,
+        payloads: &mut Option<Payloads>,
+        call: u32,
+    ) -> Came {
         let site = Site::named("here");
         let rank = exchange.rank().get();
-        let made = match call % 3 {
-            0 => exchange
-                .exchange(Call::new(Operation::AllGather, site), self.body(rank, call))
-                .map(|table| table.map(|table| table.bodies)),
-            1 => exchange.barrier(site).map(|()| None),
-            _ => {
+        let simple = |call: Call, body| {
+            let table = exchange.exchange(call, body);
+            table.map(|table| table.map(|table| table.bodies))
+        };
+        let made = match self.kind(call) {
+            Kind::AllGather => simple(Call::new(Operation::AllGather, site), self.body(rank, call)),
+            Kind::Barrier => exchange.barrier(site).map(|()| None),
+            Kind::Gather => {
                 let root = Rank::new(call % self.ranks);
                 let gather = Call::new(Operation::Gather, site).with_root(root);
-                exchange
-                    .exchange(gather, self.body(rank, call))
-                    .map(|table| table.map(|table| table.bodies))
+                simple(gather, self.body(rank, call))
             }
+            Kind::Files => self
+                .through_files(exchange, place, payloads, call)
+                .map(Some),
         };
         match made {
             Ok(result) => Came::Result(result),
             Err(error) => Came::Failed(error.to_string()),
         }
+    }
+
+    fn through_files(
+        &self,
+        exchange: &dyn Exchange,
+        place: &BackendDirectory,
+        payloads: &mut Option<Payloads>,
+        call: u32,
+    ) -> Result<Vec<Bytes>, Error> {
+        let rank = exchange.rank().get();
+        let payloads = match payloads {
+            Some(payloads) => payloads,
+            None => payloads.insert(Payloads::set_up(
+                exchange,
+                &place.directory,
+                place.own,
+                &self.process(rank),
+            )?),
+        };
+        payloads.all_gather(exchange, &self.body(rank, call))
     }
 }
 
@@ -281,6 +367,14 @@ impl World {
     /// Whether all that came is what the project promises to survive.
     pub(crate) fn is_survivable(&self) -> bool {
         self.script.severity != Severity::Anything
+    }
+
+    /// Whether nothing may be left behind.
+    pub(crate) fn is_tidy(&self) -> bool {
+        matches!(
+            self.script.severity,
+            Severity::Nothing | Severity::Survivable
+        )
     }
 }
 

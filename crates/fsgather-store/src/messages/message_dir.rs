@@ -25,6 +25,7 @@ use crate::{
         message_file::{self, Unread},
         names::{HostName, MarkerName},
         reserved_space::ReservedSpace,
+        torn_files::TornFiles,
     },
     os::{directory, file, filesystem::Class, listing, remove, retry_budget::RetryBudget},
 };
@@ -65,6 +66,7 @@ pub(crate) struct MessageDir {
     process: u32,
     state: Mutex<MessageDirState>,
     reserved_space: ReservedSpace,
+    torn: TornFiles,
     detours: Detours,
     care: Mutex<Option<Care>>,
 }
@@ -97,6 +99,7 @@ impl MessageDir {
         Self {
             detours,
             reserved_space: ReservedSpace::default(),
+            torn: TornFiles::default(),
             directory,
             role,
             host: HostName(process.host_label()),
@@ -177,7 +180,7 @@ impl MessageDir {
     }
 
     fn write(&self, path: &Path, body: &[u8]) -> Result<(), Error> {
-        message_file::write_in(&self.directory, path, body)
+        message_file::write_in(&self.directory, path, body).inspect_err(|_| self.torn.note(path))
     }
 
     /// Whether members of a group may make names among the messages.
@@ -326,6 +329,7 @@ impl MessageDir {
     /// Removes the messages that this rank has left. Its sign of life stays: others may have to learn
     /// from it who has ended.
     fn take_back_all(&self) {
+        self.torn.remove();
         let posted = std::mem::take(&mut self.lock().posted);
         for path in posted.into_values().chain(self.reserved_space.take_all()) {
             remove::or_leave(&path);
@@ -353,6 +357,7 @@ impl MessageDir {
     /// Where clients go by time stamps, a message that was left within a tick of another change may stay
     /// invisible until its writer touches the directory again; after this call nobody would.
     fn linger(&self) {
+        self.torn.remove();
         let wait = if self.is_local() {
             Duration::ZERO
         } else {
@@ -452,10 +457,8 @@ impl Mailbox for MessageDir {
         drop(state);
         let (outbox, live) = (self.outbox(), self.live(self.host));
         let mut paths = vec![outbox.as_path()];
-        if has_beaten {
-            // Who removes everything has to see it, too.
-            paths.push(&live);
-        }
+        // Who removes everything has to see the sign of life, too.
+        paths.extend(has_beaten.then_some(live.as_path()));
         if let Role::Member { .. } = self.role {
             // The directory of this host may be as new as the message.
             paths.extend(outbox.parent());
@@ -468,6 +471,7 @@ impl Mailbox for MessageDir {
     }
 
     fn discard(&self, up_to: u64, keep: &[u64]) {
+        self.torn.remove();
         let gone: Vec<PathBuf> = {
             let mut state = self.lock();
             let numbers: Vec<u64> = state

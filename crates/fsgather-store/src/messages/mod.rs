@@ -6,6 +6,7 @@
 //! - `message_file`: one message as a file.
 //! - `sealed`: its bytes, which tell whether it is whole and where it belongs; pure.
 //! - `detours`: messages beside the place for them, where that cannot be used: [`detours::Detours`].
+//! - `torn_files`: what a failed try may have left: [`torn_files::TornFiles`].
 //! - `reserved_space`: room for messages on a disk that is full: [`reserved_space::ReservedSpace`].
 
 pub(crate) mod detours;
@@ -15,3 +16,4 @@ pub(crate) mod message_file;
 pub(crate) mod names;
 pub(crate) mod reserved_space;
 pub(crate) mod sealed;
+pub(crate) mod torn_files;

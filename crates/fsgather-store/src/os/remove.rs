@@ -35,6 +35,14 @@ pub(crate) fn unlink_in(directory: impl AsFd, name: &Path) -> io::Result<()> {
     }
 }
 
+/// Removes a file that must not stay: a handle that has gone stale may be that of a directory on the way, and proves nothing.
+pub(crate) fn unlink_surely(path: &Path) -> io::Result<()> {
+    match files::unlink(CWD, path, AtFlags::empty()) {
+        Err(Errno::STALE) => Err(Errno::STALE.into()),
+        other => gone(other),
+    }
+}
+
 /// How soon a FUSE client has heard that a file was closed: the kernel tells it later than the program that has closed it.
 const HEARD_OF_CLOSING: Duration = Duration::from_millis(5);
 
