@@ -206,6 +206,33 @@ fn who_cannot_make_or_list_a_directory_for_messages_is_named_by_all() {
 }
 
 #[test]
+fn a_removal_that_fails_in_the_middle_leaves_word_of_whose_the_directory_was() {
+    let Some(mount) = DoubleMount::new() else {
+        return;
+    };
+    let mut stage = start(&mount, "join all_gather_bytes:2500000 at:end close");
+    stage.wait_at(0..2, "end");
+    for rank in [0, 1] {
+        stage.kill(rank);
+        stage.end(rank);
+    }
+    let directory = mount.directory();
+    let clean = ["clean", "--execute", directory.to_str().expect("text")];
+    mount.rules(1, "unlink beat-* EIO");
+    let cleaner = stage.start(&mut mount.tool(&mount.world(), 0, &clean));
+    let cannot = stage.end(cleaner);
+    assert!(
+        cannot.code != 0 && holds(&mount.behind(), "owner"),
+        "{}",
+        stage.transcript()
+    );
+    mount.rules(1, "");
+    let cleaner = stage.start(&mut mount.tool(&mount.world(), 0, &clean));
+    stage.succeed([cleaner]);
+    assert_nothing_left(&mount.behind());
+}
+
+#[test]
 fn what_is_not_seen_stale_garbled_or_short_is_asked_for_again() {
     let Some(mount) = DoubleMount::with("", 1) else {
         return;

@@ -209,25 +209,25 @@ impl Remover<'_> {
                 Err(reason) => return self.leave(path, reason),
             };
             tries += 1;
-            match self.empty(&directory, path, table, tries > PATIENT_TRIES) {
+            let (what, error) = match self.empty(&directory, path, table, tries > PATIENT_TRIES) {
                 Err(Left::Below) => return false,
                 Err(Left::Rest) => return self.leave(path, "it was left to others".into()),
                 Err(Left::Stranger(stranger)) => {
                     return self.leave(path, format!("{stranger:?} is not ours"));
                 }
-                Ok(()) => {}
-            }
-            let Err(error) = remove::rmdir_in(parent, name) else {
-                return true;
+                Err(Left::File(file, error)) => (path.join(file), error),
+                Ok(()) => match remove::rmdir_in(parent, name) {
+                    Ok(()) => return true,
+                    Err(error) if remove::may_pass(&error) => (path.to_owned(), error),
+                    Err(error) => return self.leave(path, error.to_string()),
+                },
             };
-            match pauses.next() {
-                Some(&pause) if remove::may_pass(&error) => {
-                    let nobody = &mut |_| Ok(());
-                    // Nobody interrupts it, so that it cannot fail.
-                    let _ = retry_budget::sleep(Duration::from_millis(pause), nobody);
-                }
-                _ => return self.leave(path, error.to_string()),
-            }
+            let Some(&pause) = pauses.next() else {
+                return self.leave(&what, error.to_string());
+            };
+            let nobody = &mut |_| Ok(());
+            // Nobody interrupts it, so that it cannot fail.
+            let _ = retry_budget::sleep(Duration::from_millis(pause), nobody);
         }
     }
 
@@ -256,6 +256,7 @@ impl Remover<'_> {
         with_hidden: bool,
     ) -> Result<(), Left> {
         let mut stranger = None;
+        let mut left = None;
         let mut last = Vec::new();
         let mut is_empty_below = true;
         for name in listing::names_of(directory).unwrap_or_default() {
@@ -278,14 +279,17 @@ impl Remover<'_> {
                 Some(KnownEntry::File(kind)) if self.is_own_file(directory, &name) => {
                     if kind.is_about_the_directory() {
                         last.push((kind == KnownFile::Owner, name));
-                    } else {
-                        unlink(directory, path, &name);
+                    } else if let Err(error) = remove::unlink_in(directory, Path::new(&name)) {
+                        left = Some(Left::File(name, error));
                     }
                 }
                 None if inventory::is_lingering(&name) => {
                     let is_over = with_hidden && inventory::is_hidden_by_fuse(&name);
-                    if (is_over || self.abandoned.is_some()) && self.is_own_file(directory, &name) {
-                        unlink(directory, path, &name);
+                    if (is_over || self.abandoned.is_some())
+                        && self.is_own_file(directory, &name)
+                        && let Err(error) = remove::unlink_in(directory, Path::new(&name))
+                    {
+                        tracing::debug!(path = %path.join(name).display(), %error, "cannot remove");
                     }
                 }
                 _ => stranger = Some(name),
@@ -297,9 +301,14 @@ impl Remover<'_> {
         if !is_empty_below {
             return Err(Left::Below);
         }
+        if let Some(left) = left {
+            return Err(left);
+        }
         last.sort();
         for (_, name) in last {
-            unlink(directory, path, &name);
+            if let Err(error) = remove::unlink_in(directory, Path::new(&name)) {
+                return Err(Left::File(name, error));
+            }
         }
         Ok(())
     }
@@ -324,12 +333,8 @@ enum Left {
     Stranger(String),
     /// A directory in it stays, as has been noted.
     Below,
+    /// A file of ours cannot be removed now.
+    File(String, io::Error),
     /// There is no time for it.
     Rest,
-}
-
-fn unlink(directory: &OwnedFd, path: &Path, name: &str) {
-    if let Err(error) = remove::unlink_in(directory, Path::new(name)) {
-        tracing::debug!(path = %path.join(name).display(), %error, "cannot remove");
-    }
 }
