@@ -24,6 +24,7 @@ def options():
     parser.add_argument("--seed", type=int, default=int(time.time()), help="what is drawn")
     parser.add_argument("--scenario", nargs="+", choices=[*WORLDS, *TOOLS], default=[*WORLDS, *TOOLS])
     parser.add_argument("--only", default="", help="a regular expression that cases have to match")
+    parser.add_argument("--directory", type=Path, help="where ranks share theirs, to try a file system (default below TMPDIR)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="how many worlds at once")
     parser.add_argument("--case", nargs="+", help="these cases, with all that was said")
     parser.add_argument("--counts", action="store_true", help="how often a good run makes each call, and no more")
@@ -70,7 +71,7 @@ def indent(text):
 
 def main():
     chosen = options()
-    stage = Stage(chosen.programs, chosen.injector)
+    stage = Stage(chosen.programs, chosen.injector, chosen.directory)
     report = Report(bool(chosen.case))
     if chosen.case:
         cases = [Case.parse(text) for text in chosen.case]

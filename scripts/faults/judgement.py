@@ -90,7 +90,7 @@ def _judge_what_is_left(case, played):
         wrong.append("inspect changes the directory")
     is_good = case.scenario not in TOOLS and all(ended.code == 0 for ended in played.ended)
     # Who hangs at its end cannot take back what proves nothing, nor what others have left.
-    is_late = case.kind == "hang" and (case.scenario == "sweep" or all(name.startswith("rendezvous-") for name in played.left))
+    is_late = case.kind == "hang" and (case.scenario == "sweep" or all(name.startswith(("rendezvous-", "probe-")) for name in played.left))
     left = [] if is_late else played.left
     if is_good and left and case.kind in ("stop", "hang", "short"):
         wrong.append(f"a job that succeeds leaves {' '.join(left[:4])}")

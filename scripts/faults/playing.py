@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -67,7 +68,8 @@ class Played:
 class Stage:
     """The programs, and how they are run."""
 
-    def __init__(self, programs, injector):
+    def __init__(self, programs, injector, directory):
+        self.directory = directory
         self.rank = programs / "examples" / "rank"
         self.tool = programs / "fsgather"
         self.injector = injector
@@ -77,8 +79,7 @@ class Stage:
         """Runs a case; one without a fault counts calls."""
         with tempfile.TemporaryDirectory(prefix="fsgather-faults-") as place:
             work = Path(place)
-            directory = work / "shared"
-            directory.mkdir()
+            directory = Path(tempfile.mkdtemp(prefix="fsgather-faults-", dir=self.directory or work))
             played = Played()
             variables, has_remains = WORLDS.get(case.scenario, (None, True))
             if has_remains:
@@ -109,6 +110,8 @@ class Stage:
                 self._clean(work, directory, played)
             self._next(work, directory, variables or {}, played)
             self._clean(work, directory, played)
+            if self.directory:
+                shutil.rmtree(directory)
             return played
 
     def _run(self, work, directory, commands, variables=None):
