@@ -46,9 +46,12 @@ impl Mark {
             id,
             nonce: fsgather_system::random::fresh(),
         };
-        let path = rendezvous.join(entry.to_string());
+        let name = entry.to_string();
+        let path = rendezvous.join(&name);
         let text = format!("{what} on {} (pid {})\n{id}\n", me.host, me.pid);
-        match file::write_new(&path, 0o600, text.as_bytes(), !is_gone) {
+        // Never through a link in the place of the directory.
+        let held = listing::hold(rendezvous)?;
+        match file::write_new_in(held, Path::new(&name), 0o600, text.as_bytes(), !is_gone) {
             Ok(()) => {}
             Err(error) if file::is_lack_of_room(&error) => {
                 let gather = rendezvous.join(RendezvousEntry::Gather(id).to_string());

@@ -401,11 +401,13 @@ impl FileBackend {
             RecordKind::Unreachable => RendezvousEntry::Unreachable(name),
             RecordKind::Refusal => RendezvousEntry::Refusal(name),
         };
-        let path = place.directory.join(entry.to_string());
+        let name = entry.to_string();
         let is_local =
             FileSystem::of(&place.directory).is_ok_and(|system| system.class() == Class::Local);
         rendezvous_directory::in_rendezvous(&place.directory, || {
-            file::write_new(&path, 0o600, contents, !is_local)
+            // Never through a link, which somebody may have put in its place meanwhile.
+            let held = listing::hold(&place.directory)?;
+            file::write_new_in(held, Path::new(&name), 0o600, contents, !is_local)
         })
         .map_err(|error| {
             Error::storage(
@@ -414,7 +416,7 @@ impl FileBackend {
                 directory::explain(&place.directory, &error),
             )
         })?;
-        Ok(path)
+        Ok(place.directory.join(name))
     }
 }
 
