@@ -1,0 +1,237 @@
+//! Too little of what a job needs: descriptors, memory, a quota. Every rank has the right result or says what is wrong, in
+//! time.
+//!
+//! The slow ones are run by `scripts/test-bad-luck.sh`, which prints what each rank said.
+#![expect(
+    clippy::expect_used,
+    reason = "functions that tests share fail them in the same way"
+)]
+
+mod common;
+
+use std::{
+    path::Path,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use common::{
+    CONFIG, End, PEER_FAILED, STORAGE, Stage, World, assert_nothing_left, everybody,
+    memory_limit::MemoryLimit, mounts::Mounted, place, report::tell,
+};
+use fsgather_testkit::pace::allowed;
+
+/// Calls by every way that payloads take.
+const CALLS: &str = "all_gather_bytes:300000 gather_from:1:300000 barrier all_gather:100";
+
+fn limited_to(descriptors: u32, world: &World, rank: u32, script: &str) -> Command {
+    let limit = format!("ulimit -n {descriptors}; exec \"$0\" \"$@\"");
+    world.rank_behind(&["bash".into(), "-c".into(), limit], rank, script)
+}
+
+#[test]
+fn a_rank_0_with_64_descriptors_says_how_many_eight_ranks_need_to_all_at_once() {
+    for transport in ["filesys", "memory"] {
+        let place = place();
+        let world = World::new(8, place.path()).with("FSGATHER_TRANSPORT", transport);
+        let mut stage = Stage::new();
+        for rank in 1..8 {
+            let index = stage.start(&mut limited_to(64, &world, rank, "join close"));
+            stage.wait_for_where(index, "who it is", |line| line.contains(" of 8, by "));
+        }
+        // So that it is certain that they were there before rank 0 gave up.
+        stage.let_pass(Duration::from_millis(200));
+        let since = Instant::now();
+        stage.start(&mut limited_to(64, &world, 0, "join close"));
+        let mut ends = stage.end_all(everybody(8));
+        ends.rotate_right(1);
+        tell(&format!("64 descriptors, {transport}"), since, &ends);
+        for end in &ends {
+            assert!(
+                end.error()
+                    .contains("needs 144 open files, the limit is 64"),
+                "{}",
+                stage.transcript()
+            );
+            assert!(end.at - since < allowed(Duration::from_secs(5)), "{end:?}");
+        }
+        assert_eq!(ends[0].code, CONFIG);
+        assert_nothing_left(place.path());
+    }
+}
+
+#[test]
+fn members_do_with_64_descriptors_and_so_does_everybody_over_marker_files() {
+    for (control, transport) in [
+        ("tcp", "filesys"),
+        ("tcp", "memory"),
+        ("markers", "filesys"),
+    ] {
+        let place = place();
+        let world = World::new(8, place.path())
+            .with("FSGATHER_TRANSPORT", transport)
+            .with("FSGATHER_CONTROL", control);
+        let mut stage = Stage::new();
+        let since = Instant::now();
+        for rank in 0..8 {
+            let script = format!("join {CALLS} {CALLS} close");
+            let descriptors = if rank == 0 && control == "tcp" {
+                144
+            } else {
+                64
+            };
+            stage.start(&mut limited_to(descriptors, &world, rank, &script));
+        }
+        let ends = stage.end_all(everybody(8));
+        tell(
+            &format!("64 descriptors, 144 on rank 0, {control}, {transport}"),
+            since,
+            &ends,
+        );
+        stage.succeed(everybody(8));
+        assert_nothing_left(place.path());
+    }
+}
+
+const MIB: u64 = 1 << 20;
+
+/// What each of eight ranks hands over.
+const PART: u64 = 8 * MIB;
+
+/// Eight ranks, each of which may have so much memory; rank 2 may have `rank_2`.
+fn with_little_memory(
+    transport: &str,
+    calls: &str,
+    each: u64,
+    rank_2: u64,
+) -> Option<(Stage, Vec<End>, Instant)> {
+    let place = place();
+    let world = World::new(8, place.path())
+        .with("FSGATHER_TRANSPORT", transport)
+        .with("FSGATHER_CONTROL", "tcp");
+    let mut limits = Vec::new();
+    for rank in 0..8 {
+        let bytes = if rank == 2 { rank_2 } else { each };
+        limits.push(MemoryLimit::new(&rank.to_string(), bytes)?);
+    }
+    let mut stage = Stage::new();
+    let since = Instant::now();
+    for (rank, limit) in (0..8).zip(&limits) {
+        let script = format!("join {calls} peak close");
+        stage.start(&mut world.rank_behind(&limit.enter(), rank, &script));
+    }
+    let ends = stage.end_all(everybody(8));
+    let most = limits
+        .iter()
+        .map(MemoryLimit::peak)
+        .max()
+        .unwrap_or_default();
+    let resident = ends.iter().flat_map(|end| &end.stdout);
+    let resident = resident.filter_map(|line| line.strip_prefix("peak ")?.parse::<u64>().ok());
+    let what = format!(
+        "{calls}, {transport}: {} MiB of memory for each rank, {} for rank 2; the most used with the page cache was {} MiB, \
+         resident {} MiB",
+        each / MIB,
+        rank_2 / MIB,
+        most / MIB,
+        resident.max().unwrap_or_default() / 1024
+    );
+    tell(&what, since, &ends);
+    drop(limits);
+    Some((stage, ends, since))
+}
+
+/// What docs/performance.md says that a rank needs, which is the payloads that it has and some MiB.
+const fn needed(payloads: u64) -> u64 {
+    payloads * PART + 9 * MIB
+}
+
+#[test]
+#[ignore = "slow"]
+fn twice_the_memory_that_is_needed_is_enough() {
+    for transport in ["filesys", "memory"] {
+        for (call, payloads) in [("gather_bytes:0", 2), ("all_gather_bytes", 9)] {
+            let limit = 2 * needed(payloads);
+            let call = format!("{call}:{PART}");
+            let tried = with_little_memory(transport, &format!("{call} {call}"), limit, limit);
+            let Some((mut stage, _, _)) = tried else {
+                return;
+            };
+            stage.succeed(everybody(8));
+        }
+    }
+}
+
+#[test]
+#[ignore = "slow"]
+fn a_rank_that_the_kernel_kills_for_its_memory_is_named_by_all() {
+    for transport in ["filesys", "memory"] {
+        let calls = format!("barrier all_gather_bytes:{PART}");
+        let tried = with_little_memory(transport, &calls, 64 * needed(9), PART);
+        let Some((stage, ends, since)) = tried else {
+            return;
+        };
+        let name = common::name_of(2, stage.pid(2));
+        for (rank, end) in ends.iter().enumerate().filter(|(rank, _)| *rank != 2) {
+            assert_eq!(end.code, PEER_FAILED, "rank {rank}\n{}", stage.transcript());
+            assert!(
+                end.error().starts_with(&format!("{name} was lost")),
+                "{end:?}"
+            );
+            assert!(end.at - since < allowed(Duration::from_secs(20)), "{end:?}");
+        }
+    }
+}
+
+/// A btrfs on which 4 MB may be written, at `place` below a directory.
+fn with_a_quota(directory: &Path, disk: &Path) -> Option<Mounted> {
+    if fsgather_testkit::process::output(Command::new("mkfs.btrfs").arg("--version")).is_err() {
+        common::mounts::say("skipped: there is no command mkfs.btrfs (Debian: btrfs-progs)");
+        return None;
+    }
+    // Not on what is mounted: a file system in a file on what it is mounted on keeps itself up.
+    let disk = disk.join("disk").to_str().expect("text").to_owned();
+    let make = format!(
+        "truncate -s 200m {disk} && mkfs.btrfs -q {disk} >/dev/null 2>&1 && mkdir place && mount -o loop {disk} place
+         btrfs quota enable place && btrfs qgroup limit 4M place"
+    );
+    Mounted::over(directory, "size=1m", &make)
+}
+
+#[test]
+#[ignore = "slow"]
+fn a_quota_fails_the_call_on_all_or_sends_payloads_through_memory() {
+    for transport in ["filesys", "auto"] {
+        let (outside, disk) = (place(), place());
+        let Some(mounted) = with_a_quota(outside.path(), disk.path()) else {
+            return;
+        };
+        let named = outside.path().join("place");
+        let world = World::new(4, &named).with("FSGATHER_TRANSPORT", transport);
+        let mut stage = Stage::new();
+        let since = Instant::now();
+        for rank in 0..4 {
+            let script = "join all_gather_bytes:1500000 all_gather_from:1500000 close";
+            stage.start(&mut mounted.rank(&world, rank, script));
+        }
+        let ends = stage.end_all(everybody(4));
+        tell(
+            &format!("a quota of 4 MB for 6 MB, {transport}"),
+            since,
+            &ends,
+        );
+        if transport == "filesys" {
+            let (error, _) = stage.fail_alike(everybody(4), STORAGE);
+            assert!(
+                error.contains("uota exceeded") && error.contains("your quota is used up"),
+                "{error}"
+            );
+        } else {
+            stage.succeed(everybody(4));
+            let warnings: Vec<&str> = ends.iter().flat_map(End::warnings).collect();
+            assert_eq!(warnings.len(), 1, "{warnings:?}");
+            assert!(warnings[0].contains("uota exceeded"), "{warnings:?}");
+        }
+        assert_nothing_left(&mounted.directory().join("place"));
+    }
+}
