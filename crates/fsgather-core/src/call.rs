@@ -519,4 +519,28 @@ mod tests {
     fn a_call_reads_like_what_the_user_wrote() {
         assert_eq!(gather().to_string(), "gather to rank 0 at a.rs:1:1");
     }
+
+    #[test]
+    fn a_place_is_told_as_it_is_and_cut_above_four_kibibytes() {
+        let here = Location::caller();
+        assert_eq!(Site::of(here).to_string(), here.to_string());
+        let longest = "x".repeat(4096);
+        assert_eq!(Site::named(&longest).to_string(), longest);
+        let cut = Site::named("x".repeat(9 << 20)).to_string();
+        assert!(
+            cut.len() <= 4096 + 64 && cut.contains("(cut; "),
+            "{}",
+            cut.len()
+        );
+    }
+
+    #[test]
+    fn the_root_of_a_gather_alone_receives() {
+        let to = |operation| {
+            let call = Call::new(operation, Site::default()).with_root(Rank::new(1));
+            [0, 1, 2].map(|rank| call.recipients().include(Rank::new(rank)))
+        };
+        assert_eq!(to(Operation::Gather), [false, true, false]);
+        assert_eq!(to(Operation::Broadcast), [true; 3]);
+    }
 }

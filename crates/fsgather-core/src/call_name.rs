@@ -58,3 +58,27 @@ impl fmt::Display for CallName {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_says_operation_number_and_place_and_cuts_long_places() {
+        let name = |site: &str| {
+            let call = Call {
+                number: 2,
+                ..Call::new(Operation::AllGather, Site::named(site))
+            };
+            CallName::of(&call, Epoch::new(3))
+        };
+        let known = name("eval.py:42");
+        assert_eq!(known.to_string(), "all_gather #2 at eval.py:42");
+        assert_eq!((known.epoch, known.number), (Epoch::new(3), 2));
+        assert_eq!(name("").to_string(), "all_gather #2");
+        let longest = "x".repeat(256);
+        assert_eq!(name(&longest).site.to_string(), longest);
+        let long = name(&"x".repeat(5000)).to_string();
+        assert!(long.len() < 330 && long.contains("(cut; "), "{long}");
+    }
+}

@@ -31,3 +31,15 @@ impl fmt::Display for Control {
         f.write_str(self.word())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_reads_as_it_is_written_in_settings() {
+        let words =
+            [Control::Auto, Control::Tcp, Control::Markers].map(|control| control.to_string());
+        assert_eq!(words, ["auto", "tcp", "markers"]);
+    }
+}

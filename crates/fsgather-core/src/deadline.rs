@@ -112,16 +112,26 @@ mod tests {
     #[test]
     fn endless_timeout_does_not_overflow() {
         let now = Instant::now();
-        assert!(!Deadline::after(now, Duration::MAX).has_passed(now));
+        let endless = Deadline::after(now, Duration::MAX);
+        assert!(!endless.has_passed(now));
+        let years = endless.remaining(now).as_secs() / (365 * 86_400);
+        assert_eq!(years, 100);
     }
 
     #[test]
     fn jitter_stays_between_half_and_all() {
         let pause = Duration::from_millis(100);
-        for fraction in [0.0, 0.5, 1.0, 7.0] {
+        for (fraction, millis) in [(0.0, 50), (0.5, 75), (1.0, 100), (7.0, 100)] {
             let jittered = Backoff::new(pause, pause).next_jittered(fraction);
-            assert!(jittered >= pause / 2 && jittered <= pause, "{jittered:?}");
+            assert_eq!(jittered, Duration::from_millis(millis));
         }
+    }
+
+    #[test]
+    fn pauses_double_up_to_the_longest() {
+        let mut pauses = Backoff::new(Duration::from_millis(20), Duration::from_millis(50));
+        let millis = [(); 4].map(|()| pauses.next_pause().as_millis());
+        assert_eq!(millis, [20, 40, 50, 50]);
     }
 
     #[test]

@@ -189,4 +189,11 @@ mod tests {
         let later_epoch = Step::verdict(ChannelId::WORLD, Epoch::FIRST.next());
         assert!(early < later_round && later_round < later_epoch);
     }
+
+    #[test]
+    fn numbers_are_those_that_were_given() {
+        assert_eq!(ChannelId::new(7).get(), 7);
+        assert_eq!((Epoch::new(7).get(), Epoch::new(7).next().get()), (7, 8));
+        assert_eq!((Round::new(7).get(), Round::new(7).next().get()), (7, 8));
+    }
 }

@@ -99,6 +99,56 @@ impl Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Activity, Peer, PeerFailure, Phase, Rank, StorageCause};
+
+    #[test]
+    fn programs_and_scripts_tell_errors_by_their_kind_and_code() {
+        let peer = Peer {
+            rank: Rank::ZERO,
+            host: "here".into(),
+            pid: 1,
+        };
+        let text = String::new;
+        let lost = PeerFailure::Lost { how: text() };
+        let timeout = Error::Timeout {
+            during: text(),
+            timeout: std::time::Duration::ZERO,
+            missing: Vec::new(),
+            hint: text(),
+        };
+        let errors = [
+            (Error::config("wrong"), 2),
+            (Error::closed(), 2),
+            (timeout, 10),
+            (
+                Error::peer_failed(peer, Activity::outside(Phase::Computing), lost),
+                11,
+            ),
+            (
+                Error::storage("open", "/x", StorageCause::described("gone")),
+                12,
+            ),
+            (Error::rendezvous("nobody came"), 15),
+        ];
+        for (error, code) in errors {
+            for error in [error.poisoned(), error] {
+                assert_eq!(error.exit_code(), code, "{error}");
+                assert_eq!(error.is_timeout(), code == 10, "{error}");
+                assert_eq!(error.is_peer_failed(), code == 11, "{error}");
+            }
+        }
+        let others = [
+            (ErrorKind::TooLarge, 1),
+            (ErrorKind::NotShared, 12),
+            (ErrorKind::Corrupt, 13),
+            (ErrorKind::Incompatible, 13),
+            (ErrorKind::Desync, 14),
+            (ErrorKind::Mismatch, 14),
+        ];
+        for (kind, code) in others {
+            assert_eq!(kind.exit_code(), code, "{kind:?}");
+        }
+    }
 
     #[test]
     fn an_error_is_small_enough_to_be_returned_by_value() {

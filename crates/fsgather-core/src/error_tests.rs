@@ -215,3 +215,99 @@ fn a_programs_own_mistakes_are_there_the_next_time_as_well() {
         assert_eq!(error.poisoned().is_transient(), is_transient);
     }
 }
+
+#[test]
+fn who_is_blamed_is_who_was_not_reached_or_did_not_come() {
+    let own = Rank::new(3);
+    let missing = |rank| Missing {
+        rank: Rank::new(rank),
+        process: None,
+        last_seen: None,
+    };
+    let timeout = Error::Timeout {
+        during: "barrier #1".into(),
+        timeout: Duration::from_secs(3),
+        missing: vec![missing(1), missing(3), missing(4)],
+        hint: String::new(),
+    };
+    assert_eq!(timeout.blamed_by(own), [Rank::new(1), Rank::new(4)]);
+    let unreached = Error::Rendezvous {
+        message: "rank 0 does not answer".into(),
+        unreached: Some(Rank::ZERO),
+    };
+    assert_eq!(unreached.blamed_by(own), [Rank::ZERO]);
+    for error in [timeout, unreached] {
+        assert!(
+            error.is_transient() && error.poisoned().is_transient(),
+            "{error}"
+        );
+    }
+    for error in [
+        Error::config("wrong"),
+        Error::storage("open", "/x", StorageCause::described("denied")),
+    ] {
+        assert!(!error.is_transient(), "{error}");
+    }
+}
+
+#[test]
+fn who_has_read_damage_is_told_once() {
+    let other = Peer {
+        rank: Rank::ZERO,
+        ..peer()
+    };
+    let damage = Error::Corrupt {
+        path: "/x/y".into(),
+        reason: "its checksum differs".into(),
+        writer: Some(other.clone()),
+        reader: None,
+    };
+    let doing = Activity::outside(Phase::Reading);
+    let told = damage.raised_by(&peer(), doing.clone());
+    let text = told.to_string();
+    assert!(
+        text.ends_with("; written by rank 0 on n7 (pid 4242); read by rank 3 on n7 (pid 4242)"),
+        "{text}"
+    );
+    assert_eq!(told.clone().raised_by(&other, doing), told);
+}
+
+#[test]
+fn a_rank_that_left_or_raised_is_told_with_its_last_call() {
+    let left = |activity| Error::peer_failed(peer(), activity, PeerFailure::Departed).to_string();
+    let early = left(Activity::outside(Phase::Computing));
+    assert!(
+        !early.contains("computing") && !early.contains("after"),
+        "{early}"
+    );
+    let later = left(Activity::within(Phase::Computing, call()));
+    assert!(
+        later.contains(" after all_gather #2 at eval.py:42"),
+        "{later}"
+    );
+    let raised = Error::raised(
+        peer(),
+        Activity::within(Phase::Publishing, call()),
+        "KeyError: 3",
+    );
+    let text = raised.to_string();
+    assert!(
+        text.contains("rank 3 on n7 (pid 4242)") && text.contains("KeyError: 3"),
+        "{text}"
+    );
+    assert!(
+        text.contains("while publishing its payload in all_gather #2"),
+        "{text}"
+    );
+    let storage = Error::Storage {
+        path: "/x".into(),
+        operation: "open".into(),
+        cause: StorageCause::described("gone"),
+        peer: Some(Box::new(peer())),
+        activity: None,
+    };
+    assert!(
+        storage.to_string().ends_with("(rank 3 on n7 (pid 4242))"),
+        "{storage}"
+    );
+}

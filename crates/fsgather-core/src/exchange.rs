@@ -321,3 +321,48 @@ pub trait Exchange: Send + Sync {
             .map(drop)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_ticket_says_is_its_call() {
+        let call = Call {
+            number: 2,
+            ..Call::new(Operation::AllGather, Site::named("eval.py:42"))
+        };
+        let ticket = Ticket {
+            channel: ChannelId::new(7),
+            epoch: Epoch::new(3),
+            call: Arc::new(call),
+        };
+        assert_eq!(ticket.to_string(), "all_gather #2");
+        let step = ticket.step(Round::new(1));
+        assert_eq!(
+            (step.channel, step.epoch, step.round),
+            (ChannelId::new(7), Epoch::new(3), Round::new(1))
+        );
+        assert_eq!(
+            ticket.activity(Phase::Reading).to_string(),
+            "reading payloads in all_gather #2 at eval.py:42"
+        );
+    }
+
+    #[test]
+    fn what_is_handed_in_inline_is_its_body_and_leaves_nothing() {
+        let part = Contribution::inline(vec![7, 8]);
+        assert_eq!(
+            (part.body.as_ref(), part.leaves, part.further_rounds),
+            (&[7, 8][..], Leaves::Nothing, 0)
+        );
+        let kept = [
+            Leaves::Nothing,
+            Leaves::ForReader,
+            Leaves::ForOwner,
+            Leaves::WithOwner,
+        ]
+        .map(Leaves::is_acknowledged);
+        assert_eq!(kept, [false, false, true, true]);
+    }
+}

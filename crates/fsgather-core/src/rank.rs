@@ -160,6 +160,10 @@ mod tests {
         let world = WorldSize::new(3).unwrap();
         let ranks: Vec<u32> = world.ranks().map(Rank::get).collect();
         assert_eq!(ranks, [0, 1, 2]);
+        assert_eq!((world.get(), world.count()), (3, 3));
+        assert!(WorldSize::ONE.is_solo() && !world.is_solo());
+        assert_eq!(world.rank(2).unwrap(), Rank::new(2));
+        assert!(world.rank(7).is_err());
         assert!(world.contains(Rank::new(2)));
         assert!(!world.contains(Rank::new(3)));
         let message = world.rank(3).unwrap_err().to_string();
@@ -167,5 +171,12 @@ mod tests {
             message.contains("rank 3") && message.contains("3 ranks"),
             "{message}"
         );
+    }
+
+    #[test]
+    fn a_rank_is_its_number() {
+        let rank = Rank::from(7);
+        assert_eq!((rank.get(), rank.index()), (7, 7));
+        assert!(rank == 7 && rank != 8);
     }
 }

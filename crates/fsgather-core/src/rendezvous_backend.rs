@@ -88,3 +88,35 @@ pub trait RendezvousBackend: Send + Sync {
     /// Where this is, for messages: `/shared/all_gather_via_filesys`.
     fn place(&self) -> String;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A place that can do no more than it must.
+    struct Bare;
+
+    impl RendezvousBackend for Bare {
+        fn post(&self, _record: &[u8]) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn records(&self) -> Result<Vec<Vec<u8>>, Error> {
+            Ok(Vec::new())
+        }
+
+        fn place(&self) -> String {
+            "here".into()
+        }
+    }
+
+    #[test]
+    fn a_place_without_more_shows_nothing_of_others_and_says_what_it_cannot_keep() {
+        let nothing: Vec<Vec<u8>> = Vec::new();
+        assert_eq!(Bare.tend(Duration::ZERO).unwrap(), nothing);
+        assert_eq!(Bare.unreachable_reports().unwrap(), nothing);
+        assert_eq!(Bare.earlier_refusals(), nothing);
+        assert!(Bare.report_unreachable(b"x").is_err());
+        assert!(Bare.refuse(b"x").is_err());
+    }
+}

@@ -21,3 +21,19 @@ const LONGEST_GAP: Duration = Duration::from_mins(30);
 pub fn warning_after(idle: Duration) -> Duration {
     (idle * 2).min(idle + LONGEST_GAP)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_double_their_distance_up_to_half_an_hour() {
+        let mut due = FIRST_WARNING;
+        let mut seconds = Vec::new();
+        for _ in 0..9 {
+            seconds.push(due.as_secs());
+            due = warning_after(due);
+        }
+        assert_eq!(seconds, [30, 60, 120, 240, 480, 960, 1920, 3720, 5520]);
+    }
+}

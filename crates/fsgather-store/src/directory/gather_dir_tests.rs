@@ -407,3 +407,38 @@ fn what_somebody_else_has_given_a_group_is_not_shared_with_that() {
     let made = GatherDir::create(&rendezvous, 0o750, &record(3), own).unwrap();
     assert_eq!(std::fs::metadata(made.payloads()).unwrap().gid(), 54_399);
 }
+
+#[test]
+fn links_are_found_out_by_making_one() {
+    let (place, own) = rendezvous();
+    let made = GatherDir::create(place.path(), 0o700, &record(1), own).unwrap();
+    let two_names = std::fs::hard_link(made.path().join("owner"), place.path().join("second"));
+    assert_eq!(made.has_links().unwrap(), two_names.is_ok());
+    std::fs::remove_dir(made.staging()).unwrap();
+    assert!(made.has_links().is_err());
+}
+
+#[test]
+fn a_payload_of_a_rank_that_has_gone_goes_whatever_is_there() {
+    let (place, own) = rendezvous();
+    let made = GatherDir::create(place.path(), 0o700, &record(1), own).unwrap();
+    let id = |rank| crate::PayloadId {
+        channel: fsgather_core::ChannelId::WORLD,
+        epoch: fsgather_core::Epoch::FIRST,
+        rank: Rank::new(rank),
+    };
+    let publish = |rank| {
+        let setting = crate::CompressionSetting::None;
+        let writer = made.create_payload(id(rank), crate::Encoding(0), setting, |_| Ok(()));
+        writer.unwrap().publish().unwrap().name.to_string()
+    };
+    let names = [publish(0), publish(1)];
+    made.reclaim_of(id(0)).unwrap();
+    let left = listing::names(&made.payloads()).unwrap();
+    assert_eq!(left, names[1..]);
+    std::fs::remove_file(made.payloads().join(&names[1])).unwrap();
+    std::fs::remove_dir(made.payloads()).unwrap();
+    made.reclaim_of(id(1)).unwrap();
+    std::fs::write(made.payloads(), b"").unwrap();
+    assert!(made.reclaim_of(id(1)).is_err());
+}

@@ -8,6 +8,7 @@ use crate::{
         judgement::GatherState,
     },
     make_rendezvous,
+    messages::{detours::DetourName, names::MarkerName},
     payload::collect::tests::gather_dir,
 };
 
@@ -246,4 +247,31 @@ fn counting_leaves_the_directory_as_it_was() {
     let before = listing::names(place.path()).unwrap();
     surveyor().survey(directory.path()).unwrap();
     assert_eq!(listing::names(place.path()).unwrap(), before);
+}
+
+#[test]
+fn a_message_beside_its_directory_is_left_behind_once_that_is_gone() {
+    let place = tempfile::tempdir().unwrap();
+    let made = made_by(place.path(), 1, this_process().unwrap());
+    let rendezvous = made.path().parent().unwrap().to_owned();
+    let leave = |id| {
+        let message = MarkerName::Bulletin {
+            number: 7,
+            to: None,
+            nonce: 9,
+        };
+        let path = rendezvous.join(DetourName { id, message }.to_string());
+        std::fs::write(&path, b"word").unwrap();
+        path
+    };
+    let (_needed, left) = (leave(made.facts().id), leave(record(2).gather));
+    let survey = Surveyor::new(OLD).unwrap().survey(place.path()).unwrap();
+    let [found] = &survey.leftovers[..] else {
+        panic!("{survey:?}");
+    };
+    assert_eq!((&found.path, found.kind), (&left, LeftoverKind::Message));
+    assert!(
+        found.removable && found.reason.contains("is gone"),
+        "{found:?}"
+    );
 }

@@ -160,3 +160,74 @@ impl MailboxFactory for MessageDirFactory {
         Ok(Some(Arc::new(its)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use fsgather_core::Retirement;
+
+    use super::*;
+    use crate::{check_writable, make_rendezvous, os::process::this_process};
+
+    fn factory(places: &[&tempfile::TempDir]) -> MessageDirFactory {
+        let places = places.iter().map(|place| {
+            let directory = make_rendezvous(place.path()).unwrap();
+            let own = check_writable(&directory).unwrap();
+            BackendDirectory { directory, own }
+        });
+        let owner = MarkerOwner {
+            process: this_process().unwrap(),
+            uid: 1000,
+            user: "ada".into(),
+            job: Some("4711".into()),
+            mode: 0o700,
+        };
+        MessageDirFactory::new(places.collect(), owner)
+    }
+
+    #[test]
+    fn a_member_finds_the_directory_of_rank_0_wherever_it_is_and_is_heard() {
+        let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let size = WorldSize::new(2).unwrap();
+        let (facts, root) = factory(&[&there]).open(Uuid::from_u128(1), size).unwrap();
+        assert!(
+            root.place()
+                .starts_with(&there.path().display().to_string())
+        );
+        // Who does not look there does not find it, which is no error.
+        let elsewhere = factory(&[&here]).enter(&facts, Rank::new(1), 7).unwrap();
+        assert!(elsewhere.is_none());
+        let member = factory(&[&here, &there])
+            .enter(&facts, Rank::new(1), 7)
+            .unwrap()
+            .unwrap();
+        assert_eq!(member.place(), root.place());
+        member.send(1, None, b"here I am").unwrap();
+        let heard = root.receive(true).unwrap();
+        assert_eq!((heard[0].from, heard[0].sender), (Rank::new(1), 7));
+        assert_eq!(heard[0].body.as_deref(), Some(&b"here I am"[..]));
+        member.retire(Retirement::Over);
+        root.retire(Retirement::Over);
+        assert!(!std::path::Path::new(&root.place()).exists());
+        let gone = factory(&[&there]).enter(&facts, Rank::new(1), 7).unwrap();
+        assert!(gone.is_none());
+    }
+
+    #[test]
+    fn its_owner_says_whose_it_is() {
+        let place = tempfile::tempdir().unwrap();
+        let size = WorldSize::new(2).unwrap();
+        let (_, root) = factory(&[&place]).open(Uuid::from_u128(1), size).unwrap();
+        let owner =
+            std::fs::read_to_string(std::path::Path::new(&root.place()).join("owner")).unwrap();
+        assert!(owner.contains("ada") && owner.contains("4711"), "{owner}");
+        root.retire(Retirement::Over);
+    }
+
+    #[test]
+    fn without_a_place_or_with_other_words_there_is_no_directory() {
+        let size = WorldSize::new(2).unwrap();
+        let error = factory(&[]).open(Uuid::from_u128(1), size).err().unwrap();
+        assert!(error.to_string().contains("FSGATHER_DIR"), "{error}");
+        assert!(factory(&[]).enter(b"x", Rank::new(1), 7).is_err());
+    }
+}

@@ -493,3 +493,17 @@ fn what_cannot_be_left_in_its_place_is_found_elsewhere_once_and_taken_back() {
     member.retire(Retirement::Withdrawn);
     assert_eq!(detours(), 0);
 }
+
+#[test]
+fn a_look_costs_more_where_it_goes_over_a_network() {
+    let (_place, directory) = made();
+    let here = root(&directory).pace();
+    let on_network = directory.clone().on(FileSystem::from_magic(NETWORK));
+    let there = root(&on_network).pace();
+    assert!(here.0 < there.0 && here.1 < there.1, "{here:?} {there:?}");
+    assert!(Duration::ZERO < here.0 && here.0 < here.1);
+    assert_eq!(
+        root(&directory).place(),
+        directory.path().display().to_string()
+    );
+}

@@ -82,3 +82,29 @@ pub(crate) fn read_in(directory: &GatherDir, path: &Path) -> Result<Vec<u8>, Unr
 pub(crate) fn is_own(directory: &GatherDir, path: &Path) -> bool {
     listing::examine_path(path).is_ok_and(|found| found.uid == directory.own().0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_this_user_has_sealed_for_its_place_is_read() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("message");
+        let own = OwnUid(rustix::process::geteuid().as_raw());
+        let other = OwnUid(own.0 + 1);
+        assert!(matches!(read(&path, own, "here"), Err(Unread::NotYet(_))));
+        assert!(!is_of_another(&path, other), "it is not there");
+        std::fs::write(&path, sealed::seal(b"word", "here")).unwrap();
+        assert_eq!(read(&path, own, "here").ok(), Some(b"word".to_vec()));
+        assert!(matches!(read(&path, own, "there"), Err(Unread::NotYet(_))));
+        assert!(matches!(
+            read(&path, other, "here"),
+            Err(Unread::NotOurs(_))
+        ));
+        assert!(is_of_another(&path, other) && !is_of_another(&path, own));
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        assert!(matches!(read(&path, own, "here"), Err(Unread::NotOurs(_))));
+    }
+}

@@ -266,4 +266,18 @@ mod tests {
         touch(place.path()).unwrap();
         assert!(std::fs::metadata(place.path()).unwrap().mtime() > 0);
     }
+
+    #[test]
+    fn a_directory_is_open_to_all_if_strangers_may_replace_what_is_in_it() {
+        let is_open = |mode| {
+            Access {
+                uid: 0,
+                gid: 0,
+                mode,
+            }
+            .is_open_to_all()
+        };
+        assert!(is_open(0o777) && is_open(0o702));
+        assert!(!is_open(0o1777) && !is_open(0o775) && !is_open(0o700));
+    }
 }

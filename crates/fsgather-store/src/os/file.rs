@@ -394,4 +394,20 @@ mod tests {
         close(file).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"abc");
     }
+
+    #[test]
+    fn a_full_or_broken_disk_takes_no_data() {
+        let error = |code| Error::storage("write", "/x", &io::Error::from_raw_os_error(code));
+        for (errno, takes_none, lacks_room) in [
+            (Errno::NOSPC, true, true),
+            (Errno::DQUOT, true, true),
+            (Errno::IO, true, false),
+            (Errno::NOENT, false, false),
+        ] {
+            let error = error(errno.raw_os_error());
+            assert_eq!(takes_no_data(&error), takes_none, "{error}");
+            assert_eq!(is_for_lack_of_room(&error), lacks_room, "{error}");
+        }
+        assert!(!takes_no_data(&Error::config("full")));
+    }
 }

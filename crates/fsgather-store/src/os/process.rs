@@ -471,4 +471,11 @@ mod tests {
         let leader_only = line.replace(") S", ") Z");
         assert!(!parse_stat(&leader_only).unwrap().1.has_ended);
     }
+
+    #[test]
+    fn users_are_named_where_their_name_is_known() {
+        assert_eq!(own_user_text(0, None), "root");
+        assert_eq!(own_user_text(0, Some("ada")), "root");
+        assert!(own_user_text(4_000_000_000, None).contains("4000000000"));
+    }
 }

@@ -124,4 +124,30 @@ mod tests {
         assert!(is_in_use(&rmdir(place.path()).unwrap_err()));
         assert!(place.path().join("file").exists());
     }
+
+    #[test]
+    fn what_is_refused_for_other_reasons_is_not_in_use() {
+        let error = |errno: Errno| io::Error::from(errno);
+        for (errno, in_use, passes) in [
+            (Errno::NOTEMPTY, true, true),
+            (Errno::BUSY, true, true),
+            (Errno::EXIST, true, true),
+            (Errno::IO, false, true),
+            (Errno::ACCESS, false, false),
+        ] {
+            assert_eq!(is_in_use(&error(errno)), in_use, "{errno}");
+            assert_eq!(may_pass(&error(errno)), passes, "{errno}");
+        }
+    }
+
+    #[test]
+    fn an_empty_directory_goes_and_another_stays() {
+        let place = tempfile::tempdir().unwrap();
+        let (empty, full) = (place.path().join("empty"), place.path().join("full"));
+        std::fs::create_dir_all(&empty).unwrap();
+        std::fs::create_dir_all(full.join("inside")).unwrap();
+        rmdir_or_leave(&empty);
+        rmdir_or_leave(&full);
+        assert!(!empty.exists() && full.exists());
+    }
 }

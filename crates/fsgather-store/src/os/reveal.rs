@@ -233,4 +233,17 @@ mod tests {
         assert!(publish(PublishMode::Rename, &from, &nowhere, b"nonce").is_err());
         assert!(from.exists());
     }
+
+    #[test]
+    fn a_file_has_come_once_it_begins_as_it_should() {
+        let (_place, staging, _) = place();
+        let path = staging.join("payload");
+        assert!(!has_come(&path, b"abc") && !is_listed(&path));
+        std::fs::write(&path, b"ab").unwrap();
+        assert!(!has_come(&path, b"abc") && is_listed(&path));
+        std::fs::write(&path, b"abd").unwrap();
+        assert!(!has_come(&path, b"abc"));
+        std::fs::write(&path, b"abcd").unwrap();
+        assert!(has_come(&path, b"abc"));
+    }
 }

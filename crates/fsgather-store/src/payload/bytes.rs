@@ -245,4 +245,11 @@ mod tests {
         let text = format!("{:?}", Payload::from(vec![65; 1000]));
         assert_eq!(text, "Payload { len: 1000, is_mapped: false }");
     }
+
+    #[test]
+    fn payloads_are_equal_by_their_bytes() {
+        let payload = |bytes: &'static [u8]| Payload::from(Bytes::from_static(bytes));
+        assert_eq!(payload(b"abc"), payload(b"abc"));
+        assert_ne!(payload(b"abc"), payload(b"abd"));
+    }
 }

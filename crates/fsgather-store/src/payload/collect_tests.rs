@@ -493,3 +493,14 @@ fn an_announced_length_is_not_allocated_before_the_file_shows_it() {
         .to_string();
     assert!(text.contains("its length is"), "{text}");
 }
+
+#[test]
+fn a_reader_knows_the_length_before_it_reads() {
+    let (_place, directory) = gather_dir();
+    let bytes = pattern(70_001);
+    let locator = publish(&directory, 1, &bytes);
+    let reader = directory
+        .open_payload(&locator, &at_once(), |_| Ok(()))
+        .unwrap();
+    assert_eq!(reader.total_len(), 70_001);
+}

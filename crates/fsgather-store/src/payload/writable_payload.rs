@@ -260,4 +260,11 @@ mod tests {
         fn check<T: Send + Sync>(_: &T) {}
         check(&Payload::from(vec![1]).into_writable());
     }
+
+    #[test]
+    fn its_bytes_are_lent_to_whoever_takes_bytes() {
+        let mut own = Payload::from(Bytes::from_static(b"abc")).into_writable();
+        own.as_mut()[1] = b'x';
+        assert_eq!(own.as_ref(), b"axc");
+    }
 }

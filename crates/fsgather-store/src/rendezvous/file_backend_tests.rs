@@ -310,3 +310,21 @@ fn an_old_refusal_of_any_job_is_swept() {
     backend(&place).sweep();
     assert!(!path.exists());
 }
+
+#[test]
+fn a_rank_that_does_not_reach_rank_0_leaves_word_of_it() {
+    let (_dir, place) = place();
+    let (root, member) = (backend(&place), backend(&place));
+    assert!(root.unreachable_reports().unwrap().is_empty());
+    member.report_unreachable(b"no way").unwrap();
+    assert_eq!(root.unreachable_reports().unwrap(), [b"no way"]);
+    assert!(root.records().unwrap().is_empty(), "it is no record");
+    member.take_down();
+    assert!(root.unreachable_reports().unwrap().is_empty());
+}
+
+#[test]
+fn without_a_place_nothing_is_posted() {
+    let nowhere = FileBackend::new(Vec::new(), key(0), this_process().unwrap());
+    assert!(nowhere.post(b"word").is_err());
+}

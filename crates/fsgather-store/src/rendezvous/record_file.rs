@@ -50,3 +50,21 @@ pub(crate) fn read_record(path: &Path, own: OwnUid) -> Result<Record, Unread> {
         other => Unread::Record(other),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_told_from_one_that_is_gone_or_of_another_version() {
+        let of = |unread: Unread| unread.is_of_the_file_system();
+        // EIO, and ENOENT.
+        let failed = |code| Unread::File(NotRead::Failed(io::Error::from_raw_os_error(code)));
+        assert!(of(failed(5)) && !of(failed(2)));
+        assert!(of(Unread::File(NotRead::NoFile)));
+        assert!(!of(Unread::File(NotRead::Foreign(7))));
+        assert!(!of(Unread::Record(RecordError::Torn)));
+    }
+}
