@@ -25,7 +25,7 @@ quick_tests() {
     store) targets+=(--features lz4,zstd) ;;
     fsgather)
         package=fsgather
-        targets+=(--features async,lz4,messagepack,ndarray,zstd)
+        targets+=(--test in_one_process --features async,lz4,messagepack,ndarray,zstd)
         ;;
     *)
         echo "there is no part $1: ${quick_parts[*]}" >&2

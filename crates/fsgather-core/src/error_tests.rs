@@ -311,3 +311,13 @@ fn a_rank_that_left_or_raised_is_told_with_its_last_call() {
         "{storage}"
     );
 }
+
+#[test]
+fn what_differs_between_ranks_is_told_of_each() {
+    let error = Error::Mismatch {
+        what: "versions of torch".into(),
+        table: vec![(Rank::ZERO, "2.9".into()), (Rank::new(1), "2.8".into())],
+    };
+    let text = error.to_string();
+    assert!(text.contains("rank 0: 2.9, rank 1: 2.8"), "{text}");
+}

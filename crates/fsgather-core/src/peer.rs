@@ -218,4 +218,18 @@ mod tests {
         assert!(text.contains("rank 15 (never joined)"), "{text}");
         assert!(text.ends_with("and ranks 16 17 18 19"), "{text}");
     }
+
+    #[test]
+    fn mounts_are_shared_on_one_boot_in_one_namespace_that_is_known() {
+        let process = |boot: &str, mount_namespace| ProcessId {
+            boot_id: boot.into(),
+            mount_namespace,
+            ..ProcessId::default()
+        };
+        let here = process("boot", 4);
+        assert!(here.sees_mounts_of(&process("boot", 4)));
+        assert!(!here.sees_mounts_of(&process("boot", 5)));
+        assert!(!here.sees_mounts_of(&process("other", 4)));
+        assert!(!process("boot", 0).sees_mounts_of(&process("boot", 0)));
+    }
 }

@@ -183,3 +183,17 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn why_bytes_cannot_be_read_is_a_sentence() {
+    let texts = [
+        Unreadable::TooDeep(64).to_string(),
+        Unreadable::TooLarge.to_string(),
+        Unreadable::Malformed(postcard::Error::DeserializeUnexpectedEnd).to_string(),
+    ];
+    assert!(
+        texts[0].contains("64 levels") && texts[1].contains("more elements"),
+        "{texts:?}"
+    );
+    assert!(!texts[2].is_empty());
+}
