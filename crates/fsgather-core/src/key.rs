@@ -145,4 +145,10 @@ mod tests {
         }
         assert_eq!(key().hash().to_string().len(), 16);
     }
+
+    #[test]
+    fn a_hash_is_written_as_its_number() {
+        let hash = key().hash();
+        assert_eq!(hash.to_string(), format!("{:016x}", hash.get()));
+    }
 }

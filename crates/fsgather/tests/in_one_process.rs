@@ -42,8 +42,11 @@ fn everything(call: u32) -> Vec<Vec<u8>> {
     (0..RANKS).map(|rank| bytes_of(rank, call)).collect()
 }
 
-fn plain(payloads: Vec<Payload>) -> Vec<Vec<u8>> {
-    payloads.iter().map(|payload| payload.to_vec()).collect()
+fn plain(payloads: impl IntoIterator<Item = Payload>) -> Vec<Vec<u8>> {
+    payloads
+        .into_iter()
+        .map(|payload| payload.to_vec())
+        .collect()
 }
 
 #[test]
@@ -83,7 +86,7 @@ fn the_root_of_a_gather_gets_the_parts_of_all_one_after_the_other() {
             let got: Vec<(Rank, Payload)> = parts.map(Result::unwrap).collect();
             let ranks: Vec<u32> = got.iter().map(|(rank, _)| rank.get()).collect();
             assert_eq!(ranks, [0, 1, 2]);
-            let payloads = got.into_iter().map(|(_, payload)| payload).collect();
+            let payloads = got.into_iter().map(|(_, payload)| payload);
             assert!(plain(payloads) == everything(1));
         }
         let parts = communicator
@@ -149,7 +152,7 @@ fn several_calls_at_a_time_are_waited_for_in_any_order() {
         let parts = fourth.wait().unwrap();
         assert_eq!(parts.is_some(), me == 0);
         if let Some(parts) = parts {
-            let payloads = parts.map(|part| part.unwrap().1).collect();
+            let payloads = parts.map(|part| part.unwrap().1);
             assert!(plain(payloads) == everything(4));
         }
         if let Some(parts) = third.wait().unwrap() {
@@ -209,7 +212,7 @@ fn arrays_are_joined_along_an_axis() {
         let part = |rank: u32| {
             let columns = 100 * rank as usize + 1;
             Array2::from_shape_fn((20, columns), |(row, column)| {
-                (rank as usize * 10_000 + row * 100 + column) as f64
+                (rank as usize * 10_000 + row * 100 + column) as u64
             })
         };
         let parts: Vec<_> = (0..RANKS).map(part).collect();
@@ -223,9 +226,12 @@ fn arrays_are_joined_along_an_axis() {
     });
 }
 
+/// A call that cannot succeed, as the rank of this number makes it.
+type WrongCall = fn(&Communicator, u32) -> Result<(), Error>;
+
 #[test]
 fn what_is_wrong_with_a_call_is_told_to_all_alike() {
-    let wrong: [(ErrorKind, fn(&Communicator, u32) -> Result<(), Error>); 4] = [
+    let wrong: [(ErrorKind, WrongCall); 4] = [
         (ErrorKind::TooLarge, |communicator, me| {
             let bytes = bytes_of(me, 1);
             communicator
