@@ -24,6 +24,7 @@ def options():
     parser.add_argument("--seed", type=int, default=int(time.time()), help="what is drawn")
     parser.add_argument("--scenario", nargs="+", choices=[*WORLDS, *TOOLS], default=[*WORLDS, *TOOLS])
     parser.add_argument("--only", default="", help="a regular expression that cases have to match")
+    parser.add_argument("--stalls", action="store_true", help="also pauses longer than all time-outs, half a minute each; --all has them")
     parser.add_argument("--directory", type=Path, help="where ranks share theirs, to try a file system (default below TMPDIR)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="how many worlds at once")
     parser.add_argument("--case", nargs="+", help="these cases, with all that was said")
@@ -88,6 +89,8 @@ def main():
         if chosen.counts:
             return 0
         everything = [case for case in every(counts, TOOLS) if re.search(chosen.only, str(case))]
+        if not (chosen.all or chosen.stalls):
+            everything = [case for case in everything if case.kind != "stall"]
         cases = sample(everything, chosen.seed)
         print(f"{len(cases)} cases" if chosen.all else f"{len(cases)} cases, drawn for {chosen.seconds:.0f} s with --seed {chosen.seed}", flush=True)
     until = None if chosen.all or chosen.case else time.monotonic() + chosen.seconds
