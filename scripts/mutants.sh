@@ -88,7 +88,8 @@ ask() {
     # Sorted by a hash of its name without its place and of the seed.
     "${list[@]}" >"$out/all"
     head -c 1024 <(yes "$seed") >"$out/salt"
-    sort --random-sort --random-source="$out/salt" --key=2 "$out/all" | head -n "$sample" >"$out/sample"
+    sort --random-sort --random-source="$out/salt" --key=2 "$out/all" >"$out/shuffled"
+    head -n "$sample" "$out/shuffled" >"$out/sample"
     local all
     all=$(wc -l <"$out/all")
     if [ "$all" = 0 ]; then
