@@ -1,6 +1,6 @@
 //! The row of a table of file systems that calls in earnest come to: [`row`].
 
-use fsgather_doctor::{ConformanceFacts, Diagnosis, Level, Topic, WayFacts};
+use fsgather_doctor::{ConformanceFacts, Diagnosis, Topic, WayFacts};
 
 use crate::table::plain;
 
@@ -22,7 +22,7 @@ pub(super) fn row(diagnosis: &Diagnosis) -> Option<String> {
     let advice = diagnosis
         .findings
         .iter()
-        .filter(|finding| finding.topic == Topic::Directory && finding.level > Level::Note)
+        .filter(|finding| finding.topic == Topic::Directory)
         .filter_map(|finding| finding.advice.as_deref());
     let advice: Vec<String> = advice.map(plain).collect();
     Some(format!(
