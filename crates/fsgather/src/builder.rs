@@ -73,6 +73,10 @@ impl Communicator {
 
 impl Builder {
     /// Which rank this process is. Needs [`world_size`](Self::world_size).
+    ///
+    /// A process is one rank of a world: what it makes next belongs to the next world, and ranks that look for each other in a
+    /// directory or at an address do not find one of another world. For ranks that are threads there is
+    /// [`Communicator::threads`].
     pub fn rank(mut self, rank: u32) -> Self {
         self.arguments.rank = Some(rank);
         self
