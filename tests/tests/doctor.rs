@@ -561,7 +561,7 @@ fn what_a_file_system_lacks_or_refuses_is_told() {
     assert!(problems.contains("uota exceeded"), "{problems}");
     let advice = document["findings"].to_string();
     assert!(
-        advice.contains("make room, or name another directory"),
+        advice.contains("your quota is used up: remove something, or name another directory"),
         "{advice}"
     );
     mount.rules(1, "");
