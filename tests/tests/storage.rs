@@ -8,6 +8,7 @@ mod common;
 
 use std::{
     fs,
+    io::ErrorKind,
     path::Path,
     time::{Duration, Instant},
 };
@@ -190,7 +191,10 @@ fn inodes_that_run_out_while_ranks_talk_through_files_are_told_to_all_by_one_tex
 fn a_directory_that_is_removed_while_ranks_talk_through_files_is_noticed_by_all_at_once() {
     let remove = |mounted: &Mounted| {
         let rendezvous = mounted.directory().join("all_gather_via_filesys");
-        fs::remove_dir_all(rendezvous).expect("a directory that can be removed");
+        // Ranks go on writing into it until it is gone.
+        while let Err(error) = fs::remove_dir_all(&rendezvous) {
+            assert_eq!(error.kind(), ErrorKind::DirectoryNotEmpty, "{error}");
+        }
     };
     let Some((_, took, _place, _mounted)) = waiting_while("size=16m", remove) else {
         return;
