@@ -109,19 +109,11 @@ impl Machine {
     pub(crate) fn new(files: FileWorld, planned: Vec<Planned>, seed: u64) -> &'static Self {
         let inner = Inner {
             now: 1_000_000,
-            threads: Vec::new(),
-            current: 0,
-            processes: Vec::new(),
             files,
             dice: Dice::new(seed, 10),
             random: Dice::new(seed, 11),
             planned,
-            peace: 0,
-            happened: Vec::new(),
-            windows: Vec::new(),
-            server_is_back: 0,
-            calls: 0,
-            digest: 0,
+            ..Inner::nothing()
         };
         // A model is there for good; the world in it is replaced.
         thread_local! {

@@ -26,12 +26,10 @@ use crate::{
         host_over_markers, leave_word,
         record::RendezvousRecord,
         refusal,
+        seeker::COORDINATOR_GRACE,
     },
     message::Join,
 };
-
-/// How much longer than the time-out rank 0's verdict is waited for.
-const COORDINATOR_GRACE: Duration = Duration::from_secs(10);
 
 /// Meets the other ranks over marker files.
 ///

@@ -13,7 +13,7 @@ use std::{
 };
 
 use fsgather_core::{Activity, Backoff, Error, Peer, PeerFailure, Phase, Rank};
-use fsgather_system::clock;
+use fsgather_system::{clock, random::fresh};
 use tokio::{sync::mpsc, task::JoinSet};
 use uuid::Uuid;
 
@@ -36,10 +36,9 @@ use crate::{
     waiting::AwakeDeadline,
     wire::VERSION,
 };
-use fsgather_system::random::fresh;
 
 /// How much longer than the time-out a member that was taken in waits for rank 0's verdict.
-const COORDINATOR_GRACE: Duration = Duration::from_secs(10);
+pub(super) const COORDINATOR_GRACE: Duration = Duration::from_secs(10);
 
 /// Looks for the world until it is in, refused, or out of time.
 ///

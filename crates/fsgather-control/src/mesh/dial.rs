@@ -7,6 +7,7 @@ use std::{
 };
 
 use fsgather_core::{Backoff, Error, Rank};
+use fsgather_system::random::fresh;
 use tokio::{net::TcpStream, task::JoinSet};
 
 use crate::{
@@ -14,7 +15,6 @@ use crate::{
     tcp::connection::{Connection, HANDSHAKE_LIMIT, TransportError},
     wire::ConnectionPurpose,
 };
-use fsgather_system::random::fresh;
 
 use super::{attend::attend, core::Core, header::Greeting, link::Link};
 
