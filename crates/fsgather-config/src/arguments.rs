@@ -8,6 +8,7 @@ use crate::{
     environment::Variables,
     settings::{
         CompressionSetting, Control, DirMode, RendezvousSetting, Setting, Settings, Transport,
+        Verify,
     },
     words::{FromWord, Word},
 };

@@ -228,6 +228,15 @@ macro_rules! settings_table {
                 value { default CompressionSetting::None, such as "zstd:3" }
                 argument { compression: CompressionSetting = Ok }
             }
+            verify: Verify {
+                variable {
+                    VERIFY = "FSGATHER_VERIFY":
+                    "Which payloads have checksums that readers verify: all with `always`; with `host` those that travel, which files do not when all ranks run on one host and the directory lies on a file system of it; with `off` none. The strictest that a rank was told counts. What is compressed, or does not go through files, always has them."
+                }
+                help { "which payloads have checksums: host, always or off" }
+                value { default Verify::Host, such as "always" }
+                argument { verify: Verify = Ok }
+            }
             /// It is not checked here.
             log: String {
                 variable {

@@ -5,7 +5,7 @@ use std::{panic::Location, path::PathBuf, time::Duration};
 use fsgather_config::{
     arguments::Arguments,
     environment::Variables,
-    settings::{CompressionSetting, Control, Transport},
+    settings::{CompressionSetting, Control, Transport, Verify},
     words::Word,
 };
 use fsgather_core::{Call, Error, Interrupt, Operation, Phase, Site};
@@ -204,6 +204,16 @@ impl Builder {
         self
     }
 
+    /// Which payloads are verified by checksums; by default those that have travelled. Of what ranks say the strictest
+    /// counts.
+    ///
+    /// With [`Verify::Host`] a payload is not hashed whose ranks all run on one host, under one kernel, and that stays in
+    /// its memory or in a directory on a file system of that host: it is known by its name, header, length and footer.
+    pub fn verify(mut self, verify: Verify) -> Self {
+        self.arguments.verify = Some(verify);
+        self
+    }
+
     /// A name that tells jobs apart which share a directory.
     pub fn job(mut self, job: impl Into<String>) -> Self {
         self.arguments.job = Some(job.into());
@@ -299,6 +309,7 @@ impl Builder {
         };
         let inline_limit = settings.inline_limit.value;
         let compression = settings.compression.value;
+        let verify = settings.verify.value;
         let Joined {
             exchange,
             communicator,
@@ -324,6 +335,7 @@ impl Builder {
         world.call_log = CallLog::of_rank();
         world.sets_up_later = self.sets_up_later;
         world.compression = compression;
+        world.verify = verify;
         world.call_site = self.call_site.map(Site::named);
         world.interrupt = self.interrupt;
         let inner = GroupState::of_world(exchange, world);

@@ -84,7 +84,7 @@ pub use call_builder::CallBuilder;
 pub use communicator::Communicator;
 #[cfg(feature = "ndarray")]
 pub use element::Element;
-pub use fsgather_config::settings::{CompressionSetting, Control, Transport};
+pub use fsgather_config::settings::{CompressionSetting, Control, Transport, Verify};
 pub use fsgather_core::{Error, ErrorKind, Interrupt, Rank, WorldSize};
 pub use fsgather_rendezvous::rendezvous::{Bootstrap, Rendezvous};
 pub use fsgather_store::{Payload, WritablePayload};

@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use fsgather_config::settings::Verify;
 use fsgather_control::mesh::CallId;
 use fsgather_core::{
     ChannelId, Departure, Epoch, Error, Interrupt, PeerFailure, ProcessId, Rank, Site, WorldSize,
@@ -43,6 +44,8 @@ pub(crate) struct WorldState {
     pub(crate) inline_setting: u64,
     /// How payload files are compressed.
     pub(crate) compression: CompressionSetting,
+    /// Which payloads this rank was told to verify; its groups agree on the strictest.
+    pub(crate) verify: Verify,
     /// What messages call the place of all calls, if not their places in the program.
     pub(crate) call_site: Option<Site>,
     /// Ends all calls from outside.
@@ -87,6 +90,7 @@ impl WorldState {
             context,
             inline_setting,
             compression: CompressionSetting::None,
+            verify: Verify::default(),
             call_site: None,
             interrupt: Interrupt::default(),
             sets_up_later: false,

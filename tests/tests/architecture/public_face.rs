@@ -19,7 +19,7 @@ const ITEMS: &[(&str, &[&str])] = &[
     ),
     (
         "what the builder takes",
-        &["Transport", "Control", "CompressionSetting"],
+        &["Transport", "Control", "CompressionSetting", "Verify"],
     ),
     ("who", &["Rank", "WorldSize"]),
     ("what goes wrong", &["Error", "ErrorKind", "error"]),

@@ -122,7 +122,7 @@ fn payload_of(rank: u32, directory: &Path) -> PathBuf {
 /// Something happens to rank 1's payload before rank 0 reads it; what rank 0 says, be it a program or the tool.
 fn payload_that_suffers(harm: impl Fn(&Path), test: &str) {
     let (place, work) = (place(), place());
-    let world = World::new(2, place.path());
+    let world = World::new(2, place.path()).with("FSGATHER_VERIFY", "always");
     let gather = "join gather_bytes:0:2000000:read";
     let mut stage = two(&world, gather, &format!("{gather} fails:close"));
     stage.wait_at([0], "reading");

@@ -1,4 +1,4 @@
-//! Settings that are one of a few words: [`Transport`], [`ShowProgress`], and [`Control`] of the core.
+//! Settings that are one of a few words: [`Transport`], [`Verify`], [`ShowProgress`], and [`Control`] of the core.
 
 use std::fmt;
 
@@ -15,6 +15,20 @@ pub enum Transport {
     Filesys,
     /// The network between ranks.
     Memory,
+}
+
+/// Which payloads are verified by checksums. What is greater is stricter.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub enum Verify {
+    /// None, wherever they have been.
+    Off,
+    /// Those that have travelled: not what stays in the memory of one host.
+    #[default]
+    Host,
+    /// All.
+    Always,
 }
 
 /// Whether long work shows how far it has come.
@@ -79,6 +93,18 @@ impl Choice for Control {
     }
 }
 
+impl Choice for Verify {
+    const ALL: &'static [Self] = &[Self::Always, Self::Host, Self::Off];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Always => "always",
+            Self::Host => "host",
+            Self::Off => "off",
+        }
+    }
+}
+
 impl Choice for ShowProgress {
     const ALL: &'static [Self] = &[Self::Auto, Self::Off];
 
@@ -96,6 +122,12 @@ impl fmt::Display for Transport {
     }
 }
 
+impl fmt::Display for Verify {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
 impl fmt::Display for ShowProgress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())
@@ -106,27 +138,35 @@ impl fmt::Display for ShowProgress {
 mod tests {
     use super::*;
 
-    fn check<T: Choice + PartialEq + fmt::Debug + fmt::Display + Default>() {
+    fn check<T: Choice + PartialEq + fmt::Debug + fmt::Display + Default>(default: &str) {
         for value in T::ALL {
             assert_eq!(T::of_word(value.word()), Some(*value));
             assert_eq!(value.to_string(), value.word());
         }
-        assert_eq!(T::of_word("auto"), Some(T::default()));
-        for text in ["", "Auto", "auto ", "none"] {
+        assert_eq!(T::of_word(default), Some(T::default()));
+        for text in ["", "Auto", "auto ", "none", "Host"] {
             assert_eq!(T::of_word(text), None);
         }
     }
 
     #[test]
     fn words_and_values_convert_both_ways() {
-        check::<Transport>();
-        check::<Control>();
-        check::<ShowProgress>();
+        check::<Transport>("auto");
+        check::<Control>("auto");
+        check::<ShowProgress>("auto");
+        check::<Verify>("host");
     }
 
     #[test]
     fn words_are_listed_as_a_sentence_has_them() {
         assert_eq!(Control::words(), "auto, tcp or markers");
         assert_eq!(ShowProgress::words(), "auto or off");
+    }
+
+    #[test]
+    fn the_strictest_of_several_settings_is_the_greatest() {
+        let told = [Verify::Host, Verify::Always, Verify::Off];
+        assert_eq!(told.into_iter().max(), Some(Verify::Always));
+        assert_eq!(told[2].max(told[0]), Verify::Host);
     }
 }

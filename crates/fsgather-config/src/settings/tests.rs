@@ -38,6 +38,7 @@ fn without_variables_the_documented_defaults_hold() {
         settings.compression,
         Setting::default(CompressionSetting::None)
     );
+    assert_eq!(settings.verify, Setting::default(Verify::Host));
     assert_eq!(settings.log.value, "warn");
     assert_eq!(settings.progress, Setting::default(ShowProgress::Auto));
     assert_eq!(settings.warnings, [""; 0]);
@@ -67,6 +68,7 @@ fn every_setting_is_taken_from_its_own_variable() {
         ("FSGATHER_INTERFACE", "ib,^ib1"),
         ("FSGATHER_INLINE_LIMIT", "4096"),
         ("FSGATHER_COMPRESS", "zstd"),
+        ("FSGATHER_VERIFY", "off"),
         ("FSGATHER_LOG", "fsgather=debug"),
         ("FSGATHER_PROGRESS", "off"),
     ];
@@ -101,6 +103,7 @@ fn every_setting_is_taken_from_its_own_variable() {
             "FSGATHER_INTERFACE ib,^ib1",
             "FSGATHER_INLINE_LIMIT 4.0 KiB",
             "FSGATHER_COMPRESS zstd:3",
+            "FSGATHER_VERIFY off",
             "FSGATHER_LOG fsgather=debug",
             "FSGATHER_PROGRESS off",
         ]
@@ -136,6 +139,7 @@ fn wrong_values_are_answered_with_variable_text_and_an_example_that_works() {
         ("FSGATHER_INTERFACE", "10.0.0.0/64"),
         ("FSGATHER_INLINE_LIMIT", "64 pages"),
         ("FSGATHER_COMPRESS", "gzip"),
+        ("FSGATHER_VERIFY", "never"),
         ("FSGATHER_COMPRESS", "zstd:23"),
         ("FSGATHER_PROGRESS", "on"),
     ] {

@@ -3,7 +3,7 @@
 use super::{
     CompressionSetting, Control, DEFAULT_INLINE_LIMIT, DEFAULT_JOIN_TIMEOUT, DEFAULT_TIMEOUT,
     DirMode, Duration, InterfaceFilter, PortRange, RendezvousSetting, ShowProgress, Transport,
-    value::SettingValue,
+    Verify, value::SettingValue,
 };
 use crate::environment;
 

@@ -24,6 +24,8 @@ Transport = Literal["auto", "filesys", "memory"]
 
 Control = Literal["auto", "tcp", "markers"]
 
+Verify = Literal["always", "host", "off"]
+
 LARGEST = 2**63 - 1
 """Larger numbers are none that anybody means."""
 

@@ -31,7 +31,7 @@ class Communicator:
     """One rank's membership of a group of ranks.
 
     Every method that communicates is *collective*: all ranks call it, in the same order. A call that returns has
-    returned the right result: what every rank handed in, whole and verified, in rank order. A rank that fails, is
+    returned the right result: what every rank handed in, whole, in rank order. A rank that fails, is
     lost or is late makes the call fail on every rank with the same :class:`fsgather.Error`, which names it; later
     calls then raise :class:`fsgather.Poisoned`.
 
@@ -56,6 +56,7 @@ class Communicator:
         timeout: how long nothing may move before a call fails. Rank 0's counts.
         join_timeout: how long meeting may take.
         inline_limit: objects up to this many bytes travel with the control messages.
+        verify: which payloads have checksums: ``"host"``, those that travel; ``"always"``; ``"off"``. The strictest counts.
         job: tells jobs apart that share a directory.
         bootstrap: an engine that introduces the ranks and says which this is; see :mod:`fsgather.bootstraps`.
         comm: a communicator of mpi4py whose ranks these are.
@@ -77,6 +78,7 @@ class Communicator:
         timeout: Seconds = None,
         join_timeout: Seconds = None,
         inline_limit: Optional[int] = None,
+        verify: Optional[_arguments.Verify] = None,
         job: Optional[str] = None,
         bootstrap: Optional[Bootstrap] = None,
         comm: Any = None,
@@ -113,6 +115,7 @@ class Communicator:
                     "timeout": _arguments.seconds("timeout", timeout),
                     "join_timeout": _arguments.seconds("join_timeout", join_timeout),
                     "inline_limit": inline_limit,
+                    "verify": _arguments.text("verify", verify),
                     "job": _arguments.text("job", job),
                 },
                 site=_caller(),

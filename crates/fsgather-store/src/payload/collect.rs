@@ -1,7 +1,8 @@
 //! Reading what others have published: [`GatherDir::collect`] and [`PayloadReader`].
 //!
 //! A file is opened only after its locator has arrived, and every byte handed out lies in a chunk whose
-//! checksum the locator's digest vouches for.
+//! checksum the locator's digest vouches for. Where the writer has left checksums out, and the reader takes that, it
+//! lies in a file whose header, lengths and footer the digest vouches for.
 
 use std::{
     fmt,
@@ -29,6 +30,8 @@ pub struct CollectPolicy {
     pub visibility: Duration,
     /// Whether all ranks run on this host. Then nothing on a local file system is waited for.
     pub single_host: bool,
+    /// Whether a payload without checksums is refused: true.
+    pub needs_checksums: bool,
     /// Payloads that cannot be mapped are read into memory up to this length, in bytes, and into a
     /// nameless local file above: 1 GiB.
     pub memory_bound: u64,
@@ -41,6 +44,7 @@ impl Default for CollectPolicy {
         Self {
             visibility: Duration::from_secs(90),
             single_host: false,
+            needs_checksums: true,
             memory_bound: 1 << 30,
             spill_directory: PathBuf::from("/tmp"),
         }
@@ -48,7 +52,7 @@ impl Default for CollectPolicy {
 }
 
 impl GatherDir {
-    /// Reads a whole payload and verifies all of it.
+    /// Reads a whole payload and verifies all of it, unless it has no checksums and the policy does not need them.
     ///
     /// It is mapped where that is safe and nothing in it is compressed, else read into memory or, above the
     /// policy's bound, into a nameless local file. Compressed chunks are read and decompressed several at a
@@ -59,7 +63,8 @@ impl GatherDir {
     ///
     /// [`Error::Storage`] when the file is not seen or cannot be read, [`Error::Corrupt`] when it is not
     /// what was announced, after what the policy allows has been tried; [`Error::Incompatible`] when it is
-    /// compressed in a way that this build does not know, with the cargo feature that it lacks.
+    /// compressed in a way that this build does not know, with the cargo feature that it lacks;
+    /// [`Error::Config`] when it has no checksums and the policy needs them.
     pub fn collect(
         &self,
         locator: &Locator,
@@ -140,7 +145,7 @@ impl GatherDir {
     }
 }
 
-/// A payload as a stream: an [`io::Read`] that verifies chunks before handing out their bytes.
+/// A payload as a stream: an [`io::Read`] that verifies chunks, if they have checksums, before handing out their bytes.
 ///
 /// The first error sticks; [`take_error`](Self::take_error) gives it with its type.
 pub struct PayloadReader<P> {
@@ -216,3 +221,6 @@ impl<P: FnMut(u64) -> Result<(), Error>> Read for PayloadReader<P> {
 #[cfg(test)]
 #[path = "collect_tests.rs"]
 pub(crate) mod tests;
+#[cfg(test)]
+#[path = "without_checksums_tests.rs"]
+mod without_checksums;

@@ -20,7 +20,8 @@
 //! | 40 | 8 | channel |
 //! | 48 | 8 | epoch |
 //! | 56 | 4 | raw bytes in a chunk, 1048576 |
-//! | 60 | 60 | zero |
+//! | 60 | 1 | checksums of chunks: 0 there, 1 left out, which no compressed payload does |
+//! | 61 | 59 | zero |
 //! | 120 | 8 | xxh3-64 of bytes 0 to 119 |
 //!
 //! One [`ChunkEntry`] of 16 bytes for each chunk, after the payload:
@@ -29,7 +30,7 @@
 //! | --- | --- | --- |
 //! | 0 | 4 | stored length of the chunk |
 //! | 4 | 4 | flags: 1 a chunk of a compressed payload that is stored as it is, else zero |
-//! | 8 | 8 | xxh3-64 of the chunk's stored bytes |
+//! | 8 | 8 | xxh3-64 of the chunk's stored bytes; 0 where checksums are left out |
 //!
 //! Footer, the last [`FOOTER_LEN`] bytes:
 //!
@@ -42,7 +43,8 @@
 //! | 40 | 8 | end magic `47 53 46 89 0a 1a 0a 0d` |
 //!
 //! Every byte is covered: the header by its checksum and the digest, the payload by the chunk table, the
-//! table and the lengths by the digest, and the digest by the locator that came over the control plane.
+//! table and the lengths by the digest, and the digest by the locator that came over the control plane. Where
+//! checksums are left out, all but the payload's own bytes is.
 
 use std::fmt;
 
@@ -93,6 +95,8 @@ pub struct Header {
     pub encoding: Encoding,
     /// How it is compressed.
     pub compression: Compression,
+    /// Whether its chunks have checksums; those of a compressed payload always have.
+    pub has_checksums: bool,
     /// The communicator's identity, drawn by rank 0.
     pub communicator: Uuid,
     /// How many ranks there are.
@@ -232,6 +236,7 @@ impl Header {
         bytes[40..48].copy_from_slice(&self.name.channel().get().to_le_bytes());
         bytes[48..56].copy_from_slice(&self.name.epoch().get().to_le_bytes());
         bytes[56..60].copy_from_slice(&(1_u32 << 20).to_le_bytes());
+        bytes[60] = u8::from(!self.has_checksums);
         let checksum = XxHash3_64::oneshot(&bytes[..120]);
         bytes[120..].copy_from_slice(&checksum.to_le_bytes());
         bytes
@@ -267,12 +272,20 @@ impl Header {
         if u32_at(bytes, 56) != 1 << 20 {
             return Err(field("chunk length", u32_at(bytes, 56)));
         }
-        if bytes[60..120].iter().any(|&byte| byte != 0) {
+        let compression = Compression(bytes[11]);
+        // Nothing is decompressed that has not been verified.
+        let has_checksums = match (bytes[60], compression) {
+            (0, _) => true,
+            (1, Compression::NONE) => false,
+            (other, _) => return Err(field("byte for checksums", other.into())),
+        };
+        if bytes[61..120].iter().any(|&byte| byte != 0) {
             return Err(field("reserved part", 1));
         }
         Ok(Self {
             encoding: Encoding(bytes[10]),
-            compression: Compression(bytes[11]),
+            compression,
+            has_checksums,
             communicator: Uuid::from_bytes(array(&bytes[16..32])),
             world_size,
             name: PayloadName::new(
@@ -293,7 +306,7 @@ pub struct ChunkEntry {
     /// Whether this chunk of a compressed payload is stored as it is, since compressing it saves nothing.
     /// In a payload without compression no chunk says so.
     pub is_raw: bool,
-    /// xxh3-64 of the bytes in the file.
+    /// xxh3-64 of the bytes in the file, or 0 where checksums are left out.
     pub checksum: u64,
 }
 
@@ -308,6 +321,16 @@ impl ChunkEntry {
             stored_len: u32::try_from(stored.len()).unwrap_or(u32::MAX),
             is_raw,
             checksum: XxHash3_64::oneshot(stored),
+        }
+    }
+
+    /// Describes a chunk of a payload whose checksums are left out.
+    #[must_use]
+    pub fn without_checksum(stored: &[u8]) -> Self {
+        Self {
+            stored_len: u32::try_from(stored.len()).unwrap_or(u32::MAX),
+            is_raw: false,
+            checksum: 0,
         }
     }
 

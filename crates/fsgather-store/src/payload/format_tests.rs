@@ -5,21 +5,25 @@ use super::*;
 fn headers() -> impl Strategy<Value = Header> {
     (
         any::<(u8, u8, u128, u64, u64, u32)>(),
+        any::<bool>(),
         1..=WorldSize::MAX,
         any::<prop::sample::Index>(),
     )
         .prop_map(
-            |((encoding, compression, uuid, channel, epoch, nonce), size, rank)| Header {
-                encoding: Encoding(encoding),
-                compression: Compression(compression),
-                communicator: Uuid::from_u128(uuid),
-                world_size: WorldSize::new(size).unwrap(),
-                name: PayloadName::new(
-                    ChannelId::new(channel),
-                    Epoch::new(epoch),
-                    Rank::new(u32::try_from(rank.index(size as usize)).unwrap()),
-                    nonce,
-                ),
+            |((encoding, compression, uuid, channel, epoch, nonce), is_hashed, size, rank)| {
+                Header {
+                    encoding: Encoding(encoding),
+                    compression: Compression(if is_hashed { compression } else { 0 }),
+                    has_checksums: is_hashed,
+                    communicator: Uuid::from_u128(uuid),
+                    world_size: WorldSize::new(size).unwrap(),
+                    name: PayloadName::new(
+                        ChannelId::new(channel),
+                        Epoch::new(epoch),
+                        Rank::new(u32::try_from(rank.index(size as usize)).unwrap()),
+                        nonce,
+                    ),
+                }
             },
         )
 }
@@ -127,6 +131,7 @@ fn the_layout_is_the_documented_one() {
     let header = Header {
         encoding: Encoding(7),
         compression: Compression::NONE,
+        has_checksums: true,
         communicator: Uuid::from_u128(0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10),
         world_size: WorldSize::new(4).unwrap(),
         name: PayloadName::new(ChannelId::new(0x11), Epoch::new(0x22), Rank::new(3), 0x33),

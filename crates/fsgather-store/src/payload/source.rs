@@ -48,6 +48,7 @@ pub(crate) struct Source {
     file_len: u64,
     pub(crate) path: PathBuf,
     visibility: Duration,
+    needs_checksums: bool,
     open: Option<Open>,
     /// One for each thread that reads.
     workers: Vec<Unpacker>,
@@ -58,6 +59,8 @@ pub(crate) struct Source {
 pub(crate) struct Open {
     file: File,
     table: ChunkTable,
+    /// Whether the table has checksums.
+    has_checksums: bool,
 }
 
 /// What one thread needs to get at the raw bytes of chunks.
@@ -113,6 +116,7 @@ impl Source {
             } else {
                 policy.visibility
             },
+            needs_checksums: policy.needs_checksums,
             open: None,
             workers: Self::workers(locator),
         })
@@ -184,7 +188,8 @@ impl Source {
         same("length", &self.file_len, &opened.len)?;
         let mut header = [0; HEADER_LEN];
         self.read(&file, &mut header, 0)?;
-        self.check_header(&Header::from_bytes(&header)?)?;
+        let found = Header::from_bytes(&header)?;
+        self.check_header(&found)?;
         let mut footer = [0; FOOTER_LEN];
         self.read(&file, &mut footer, self.file_len - FOOTER_LEN as u64)?;
         let footer = Footer::from_bytes(&footer)?;
@@ -213,8 +218,23 @@ impl Source {
                 }));
             }
         }
-        let table = ChunkTable::from_bytes(&table, &self.locator)?;
-        Ok(Open { file, table })
+        if self.needs_checksums && !found.has_checksums {
+            return Err(Trouble::Fatal(self.not_verifiable()));
+        }
+        Ok(Open {
+            file,
+            table: ChunkTable::from_bytes(&table, &self.locator)?,
+            has_checksums: found.has_checksums,
+        })
+    }
+
+    fn not_verifiable(&self) -> Error {
+        Error::config(format!(
+            "rank {} has written {} without checksums, and this rank has to verify what it reads; set FSGATHER_VERIFY \
+             to the same on all ranks",
+            self.locator.name.rank(),
+            self.path.display(),
+        ))
     }
 
     fn not_ours(&self, found: &str) -> Error {
@@ -245,8 +265,11 @@ impl Source {
         })
     }
 
-    /// Verifies the stored bytes of one chunk.
-    fn verify(&self, chunk: Chunk, index: u64, stored: &[u8]) -> Result<(), Damage> {
+    /// Verifies the stored bytes of one chunk, if it has a checksum.
+    fn verify(&self, open: &Open, chunk: Chunk, index: u64, stored: &[u8]) -> Result<(), Damage> {
+        if !open.has_checksums {
+            return Ok(());
+        }
         let found = ChunkEntry::of(stored, false).checksum;
         if chunk.checksum == found {
             return Ok(());
@@ -279,7 +302,7 @@ impl Source {
             };
             stored.resize(chunk.stored_len, 0);
             self.read(&open.file, stored, chunk.offset)?;
-            self.verify(chunk, part.index, stored)?;
+            self.verify(open, chunk, part.index, stored)?;
             let found = match decompressor.decompress(stored, part.raw) {
                 Ok(len) if len as u64 == expected => None,
                 Ok(len) => Some(format!("it holds {len}")),
@@ -296,7 +319,7 @@ impl Source {
             }
         } else {
             self.read(&open.file, part.raw, chunk.offset)?;
-            self.verify(chunk, part.index, part.raw)?;
+            self.verify(open, chunk, part.index, part.raw)?;
         }
         Ok(())
     }
@@ -508,7 +531,7 @@ impl Source {
     }
 }
 
-/// Maps the file of a contiguous payload and verifies all of it. `None` when it cannot be mapped.
+/// Maps the file of a contiguous payload and verifies all of it, if it has checksums. `None` when it cannot be mapped.
 pub(crate) fn map_verified(
     source: &Source,
     open: &Open,
@@ -526,7 +549,7 @@ pub(crate) fn map_verified(
                 .into_iter(),
             |(), (index, (start, stored))| {
                 mapping.populate(start, stored.len());
-                source.verify(source.chunk(open, index)?, index, stored)?;
+                source.verify(open, source.chunk(open, index)?, index, stored)?;
                 Ok(stored.len() as u64)
             },
             |len| progress(len).map_err(Trouble::Fatal),

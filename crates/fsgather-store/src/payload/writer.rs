@@ -102,6 +102,7 @@ impl GatherDir {
             let header = Header {
                 encoding,
                 compression: compression.compression(),
+                has_checksums: true,
                 communicator: self.facts().communicator,
                 world_size: self.facts().world_size,
                 name,
@@ -136,7 +137,7 @@ impl GatherDir {
 ///
 /// As an [`io::Write`] it takes bytes in pieces of any size, and copies them chunk by chunk: what is hashed is what is written, also
 /// where the caller's memory is written to meanwhile, as memory of other languages may be. Checksums are computed on
-/// the way. With compression it works on 4 chunks at a time, on up to four threads that end with the call,
+/// the way, while a chunk is in the cache; [without them](Self::without_checksums) chunks go from the caller's memory to the file. With compression it works on 4 chunks at a time, on up to four threads that end with the call,
 /// and needs some 10 MiB of memory.
 ///
 /// The first error sticks: every later write, and [`publish`](Self::publish), fails with it.
@@ -207,6 +208,19 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
         self.header.name
     }
 
+    /// Leaves the checksums of chunks out, so that readers notice another payload, or a file that is not whole, but not
+    /// a changed byte. A compressed payload keeps them. To be said before anything is written.
+    ///
+    /// Only readers whose [policy](crate::CollectPolicy::needs_checksums) does not need checksums take such a payload.
+    #[must_use]
+    pub fn without_checksums(mut self) -> Self {
+        if !self.is_begun && self.buffer.is_empty() && self.packer.leave_checksums_out() {
+            self.header.has_checksums = false;
+            self.header_bytes = self.header.to_bytes();
+        }
+        self
+    }
+
     /// Says how long the payload will be, in bytes, so that a lack of space is reported with figures.
     pub fn expect_len(&mut self, bytes: u64) {
         self.expected_len = bytes;
@@ -265,7 +279,9 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
                 let entry = ChunkEntry::from_bytes(entry).ok()?;
                 let mut stored = vec![0; usize::try_from(entry.stored_len).ok()?];
                 file::read_exact_at(&file, &mut stored, offset).ok()?;
-                if ChunkEntry::of(&stored, entry.is_raw) != entry {
+                let is_right =
+                    !self.header.has_checksums || ChunkEntry::of(&stored, entry.is_raw) == entry;
+                if !is_right {
                     return None;
                 }
                 offset += u64::from(entry.stored_len);
@@ -443,6 +459,10 @@ impl<P: FnMut(u64) -> Result<(), Error>> PayloadWriter<P> {
             return Err(failure.clone());
         }
         let window = self.packer.window();
+        if self.packer.passes_on() && self.buffer.is_empty() && bytes.len() >= window {
+            self.write_chunks(&bytes[..window])?;
+            return Ok(window);
+        }
         let taken = bytes.len().min(window - self.buffer.len());
         self.buffer.extend_from_slice(&bytes[..taken]);
         if self.buffer.len() == window {

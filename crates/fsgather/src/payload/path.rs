@@ -127,6 +127,17 @@ impl FilesPath {
         &self.policy
     }
 
+    /// Has payloads written, and taken, without checksums, as all ranks that use it have agreed.
+    pub(crate) fn without_checksums(mut self) -> Self {
+        self.policy.needs_checksums = false;
+        self
+    }
+
+    /// Whether payloads have checksums.
+    pub(crate) const fn has_checksums(&self) -> bool {
+        self.policy.needs_checksums
+    }
+
     /// Notes that this rank has published a payload.
     pub(crate) fn published(&self, name: PayloadName) {
         lock(&self.published).insert((name.channel(), name.epoch()), name);

@@ -374,7 +374,12 @@ impl<'a> InputWriter<'a> {
         .into();
         let created = {
             let _call = calls.begin(&what);
-            directory.create_payload(id, self.encoding, compression, progress)
+            let created = directory.create_payload(id, self.encoding, compression, progress);
+            if files.has_checksums() {
+                created
+            } else {
+                created.map(PayloadWriter::without_checksums)
+            }
         };
         let written = created.and_then(|file| {
             let mut writer = Writer { file, calls, what };

@@ -11,12 +11,15 @@
 //!    plan. If it cannot, nobody can.
 //! 3. Only when members may see different mounts: it is proved that they share the directory
 //!    ([`sharing::prove`]).
-//! 4. All say that they have what they need to use it.
+//! 4. All say that they have what they need to use it, and whether it lies on a file system of their host.
+//!
+//! On the way all tell which payloads they want verified, of which the strictest counts ([`checksums`]).
 //!
 //! If it is not shared, the transport `auto` goes through memory with one warning, and `filesys` is an error. The same
 //! holds of a directory that cannot be used, if nobody has named it, and of one without room. How ranks connect to
 //! each other for that is in [`links`].
 
+mod checksums;
 mod links;
 
 use std::{
@@ -48,7 +51,7 @@ use crate::{
         path_request::PathRequest,
     },
 };
-use fsgather_config::settings::Transport;
+use fsgather_config::settings::{Transport, Verify};
 
 /// What the root tells everybody.
 #[derive(Debug, Serialize, Deserialize)]
@@ -56,6 +59,8 @@ struct ToldPlan {
     plan: PathPlan,
     /// Which way the root was told to use: where ranks were told different things, its word counts.
     transport: Transport,
+    /// Which payloads it was told to verify.
+    verify: Verify,
     /// What the ranks of the world must know to connect to each other, if it comes to that; told by its rank 0, which is
     /// root of the first set-up of all its ranks, and by no other.
     secret: Option<[u8; 32]>,
@@ -208,7 +213,8 @@ impl SetUp<'_> {
         self.inner.world.settled().filter(|_| is_the_worlds)
     }
 
-    /// Has the root tell its plan, and all others which path they know already.
+    /// Has the root tell its plan, and all others which path they know already. What is verified is what the strictest
+    /// of them was told.
     fn propose(
         &self,
         known: Option<&PayloadPath>,
@@ -221,7 +227,7 @@ impl SetUp<'_> {
                 return Err(problem.clone());
             }
             if !self.is_root() {
-                return encode(&known);
+                return encode(&(known, world.verify));
             }
             let plan = if let Some(known) = known {
                 PathPlan::AsTheWorld(known)
@@ -233,13 +239,19 @@ impl SetUp<'_> {
             encode(&ToldPlan {
                 plan,
                 transport: self.request.transport,
+                verify: world.verify,
                 secret: (self.root() == Rank::ZERO).then(|| world.links.draw_secret()),
             })
         })?;
         let read = || {
-            let told: ToldPlan = decode(bodies.first())?;
-            let others = bodies.iter().skip(1).map(|body| decode(Some(body)));
-            Ok((told, others.collect::<Result<_, _>>()?))
+            let mut told: ToldPlan = decode(bodies.first())?;
+            let mut others = Vec::new();
+            for body in bodies.iter().skip(1) {
+                let (known, verify) = decode(Some(body))?;
+                others.push(known);
+                told.verify = told.verify.max(verify);
+            }
+            Ok((told, others))
         };
         let (told, others) = read().map_err(|error| self.fail(error))?;
         if let Some(secret) = told.secret {
@@ -285,7 +297,7 @@ impl SetUp<'_> {
                         let is_needed = |problem: &Error| {
                             !self.can_do_without_files(problem, transport, is_named)
                         };
-                        self.files(opened, is_needed)?
+                        self.files(opened, told.verify, is_needed)?
                     }
                     Some(problem) => Err(problem),
                 };
@@ -454,27 +466,33 @@ impl SetUp<'_> {
     fn files(
         &self,
         directory: Result<GatherDir, Error>,
+        verify: Verify,
         is_needed: impl Fn(&Error) -> bool,
     ) -> Result<Result<PayloadPath, Error>, Error> {
         let mut furnished = None;
         let told = self.agree(|| {
             let able = match directory.and_then(|directory| self.furnish(directory)) {
                 Ok(files) => {
+                    let stays = checksums::stays_on_its_host(files.directory());
                     furnished = Some(files);
-                    Ok(())
+                    Ok(stays)
                 }
                 Err(problem) if is_needed(&problem) => return Err(problem),
                 Err(problem) => Err(problem),
             };
             encode(&able)
         })?;
-        for able in &told {
-            let able: Result<(), Error> = decode(Some(able)).map_err(|error| self.fail(error))?;
-            if let Err(problem) = able {
-                return Ok(Err(problem));
-            }
+        let stay_here = match self.all_able(&told)? {
+            Ok(stay_here) => stay_here,
+            Err(problem) => return Ok(Err(problem)),
+        };
+        let mut files = furnished.ok_or_else(|| Error::config("a set-up came to no result"))?;
+        if !checksums::are_needed(
+            verify,
+            stay_here && checksums::share_a_host(&self.processes),
+        ) {
+            files = files.without_checksums();
         }
-        let files = furnished.ok_or_else(|| Error::config("a set-up came to no result"))?;
         let files = Arc::new(files);
         if self.is_root() {
             files.sweep(self.inner.world.context.job.clone());

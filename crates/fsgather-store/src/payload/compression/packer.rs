@@ -24,6 +24,8 @@ pub(crate) struct Packer {
     in_vain: u32,
     /// How many windows are to be stored as they are before compressing is tried again.
     to_pass: u32,
+    /// Whether chunks get no checksums; never where they are compressed.
+    leaves_checksums_out: bool,
 }
 
 /// So that bytes that cannot be compressed cost little: after the first windows one in so many is tried.
@@ -50,6 +52,17 @@ impl Packer {
         })
     }
 
+    /// Leaves the checksums of chunks out, unless they are compressed; whether it does.
+    pub(crate) fn leave_checksums_out(&mut self) -> bool {
+        self.leaves_checksums_out = self.workers.is_empty();
+        self.leaves_checksums_out
+    }
+
+    /// Whether chunks are stored as they are given, without a look at them.
+    pub(crate) const fn passes_on(&self) -> bool {
+        self.leaves_checksums_out
+    }
+
     /// How many bytes are best packed at a time; whole chunks, and never more than can be.
     pub(crate) fn window(&self) -> usize {
         if self.workers.is_empty() {
@@ -62,6 +75,13 @@ impl Packer {
     /// Cuts at most a window into chunks and compresses those that get shorter by it.
     pub(crate) fn pack<'a>(&'a mut self, raw: &'a [u8]) -> Vec<Stored<'a>> {
         let is_compressing = !self.workers.is_empty();
+        if self.leaves_checksums_out {
+            let as_it_is = |bytes| Stored {
+                entry: ChunkEntry::without_checksum(bytes),
+                bytes,
+            };
+            return raw.chunks(CHUNK_LEN).map(as_it_is).collect();
+        }
         if !is_compressing || self.to_pass > 0 {
             self.to_pass = self.to_pass.saturating_sub(1);
             let as_it_is = |bytes| Stored {

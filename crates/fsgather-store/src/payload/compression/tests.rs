@@ -268,6 +268,7 @@ fn forge(
     let header = Header {
         encoding: Encoding(3),
         compression,
+        has_checksums: true,
         communicator: directory.facts().communicator,
         world_size: directory.facts().world_size,
         name: PayloadName::new(

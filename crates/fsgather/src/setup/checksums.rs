@@ -1,0 +1,80 @@
+//! Decides which payloads have to be verified by checksums: those that travel.
+//!
+//! What a process writes into a file and another one maps or reads under the same kernel are the same pages of its page
+//! cache, as long as the file system is one of the host: nothing has been carried anywhere. There it is enough to know
+//! that a file is the one that was announced, which its name, header, length and footer tell. Between hosts, and on
+//! servers' file systems, bytes go through disks, networks and caches of others.
+
+use bytes::Bytes;
+use fsgather_config::settings::Verify;
+use fsgather_core::{Error, ProcessId};
+use fsgather_rendezvous::sharing::Talk;
+use fsgather_store::{Class, GatherDir};
+
+use super::{SetUp, decode};
+
+impl SetUp<'_> {
+    /// Whether a directory lies on a file system of the host for all members; why one cannot use it.
+    pub(super) fn all_able(&self, told: &[Bytes]) -> Result<Result<bool, Error>, Error> {
+        let able = told.iter().map(|able| decode(Some(able)));
+        let able: Result<Vec<Result<bool, Error>>, Error> = able.collect();
+        let able: Result<Vec<bool>, Error> = match able {
+            Ok(able) => able.into_iter().collect(),
+            Err(error) => return Err(self.fail(error)),
+        };
+        Ok(able.map(|stay_here| stay_here.into_iter().all(|stays| stays)))
+    }
+}
+
+/// Whether payloads need checksums, given whether they stay where they are made.
+pub(super) const fn are_needed(verify: Verify, stays: bool) -> bool {
+    match verify {
+        Verify::Always => true,
+        Verify::Host => !stays,
+        Verify::Off => false,
+    }
+}
+
+/// Whether what lies in a directory stays within the host that this process runs on, as far as it sees.
+///
+/// Those who see the same directory by another mount may see another file system, so all are asked.
+pub(super) fn stays_on_its_host(directory: &GatherDir) -> bool {
+    let file_system = directory.file_system();
+    file_system.class() == Class::Local && file_system.is_mappable()
+}
+
+/// Whether all of them are known to run under one kernel.
+pub(super) fn share_a_host(processes: &[ProcessId]) -> bool {
+    let mut boots = processes.iter().map(|process| process.boot_id.as_str());
+    let first = boots.next().unwrap_or_default();
+    !first.is_empty() && boots.all(|boot| boot == first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn on(boot: &str) -> ProcessId {
+        ProcessId {
+            boot_id: boot.into(),
+            ..ProcessId::default()
+        }
+    }
+
+    #[test]
+    fn a_host_is_one_known_boot() {
+        assert!(share_a_host(&[on("a"), on("a")]));
+        assert!(!share_a_host(&[on("a"), on("a"), on("b")]));
+        assert!(!share_a_host(&[on(""), on("")]));
+        assert!(!share_a_host(&[]));
+    }
+
+    #[test]
+    fn what_travels_is_verified_unless_nothing_is() {
+        for stays in [false, true] {
+            assert!(are_needed(Verify::Always, stays));
+            assert_eq!(are_needed(Verify::Host, stays), !stays);
+            assert!(!are_needed(Verify::Off, stays));
+        }
+    }
+}
