@@ -42,7 +42,7 @@ struct Row {
 }
 
 /// Dependencies point down only; storage and control plane do not know each other.
-const GRAPH: [Row; 14] = [
+const GRAPH: [Row; 15] = [
     Row {
         name: "fsgather-core",
         uses: &[],
@@ -64,6 +64,11 @@ const GRAPH: [Row; 14] = [
         tests_use: &[],
     },
     Row {
+        name: "fsgather-stacks",
+        uses: &["fsgather-core"],
+        tests_use: &[],
+    },
+    Row {
         name: "fsgather-store",
         uses: &["fsgather-core", "fsgather-system"],
         tests_use: &[TEST_SUPPORT],
@@ -82,6 +87,7 @@ const GRAPH: [Row; 14] = [
         name: "fsgather-rendezvous",
         uses: &[
             "fsgather-core",
+            "fsgather-stacks",
             "fsgather-store",
             "fsgather-control",
             "fsgather-config",
@@ -135,7 +141,13 @@ const GRAPH: [Row; 14] = [
     // The wheel contains the command as well.
     Row {
         name: "fsgather-python",
-        uses: &["fsgather", "fsgather-config", "fsgather-core", PROGRAM],
+        uses: &[
+            "fsgather",
+            "fsgather-config",
+            "fsgather-core",
+            "fsgather-stacks",
+            PROGRAM,
+        ],
         tests_use: &[TEST_SUPPORT],
     },
     // Tests may reach for everything.
@@ -375,7 +387,7 @@ fn unsafe_code_is_where_it_has_to_be() {
     let memory =
         "Python's memory is shared through its C functions; the argument stands beside each";
     let objects = "objects of Python are taken apart and made by its C functions, for speed";
-    let owners: [Exception; 14] = [
+    let owners: [Exception; 15] = [
         (
             "crates/fsgather-cli/src/standard_streams.rs",
             "what is called before the runtime begins is named to the loader; the argument stands above it",
@@ -400,6 +412,10 @@ fn unsafe_code_is_where_it_has_to_be() {
         ("crates/fsgather-python/src/plain/make.rs", objects),
         ("crates/fsgather-python/src/plain/tensor_bytes.rs", objects),
         ("crates/fsgather-python/src/plain/object.rs", objects),
+        (
+            "crates/fsgather-python/src/stacks.rs",
+            "where a thread's state lies is told by a function of C; the argument stands beside it",
+        ),
         (
             "tests/tests/lying_files/coroutines.rs",
             "a process of a model ends where it stands; the argument stands beside it",

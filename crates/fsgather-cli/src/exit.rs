@@ -65,7 +65,7 @@ mod tests {
     use std::time::Duration;
 
     use fsgather::{Error, Rank};
-    use fsgather_core::{Activity, Peer, PeerFailure, Phase, StorageCause};
+    use fsgather_core::{Activity, Peer, PeerFailure, Phase, RollCall, StorageCause};
 
     use super::*;
 
@@ -97,6 +97,7 @@ mod tests {
                     during: "barrier #1".into(),
                     timeout: Duration::from_secs(1),
                     missing: Vec::new(),
+                    stacks: RollCall::default(),
                     hint: "wait".into(),
                 },
                 10,

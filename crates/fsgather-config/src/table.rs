@@ -247,6 +247,15 @@ macro_rules! settings_table {
                 value { default "warn".to_owned(), such as "fsgather=debug" }
                 argument {}
             }
+            stacks: bool {
+                variable {
+                    STACKS = "FSGATHER_STACKS":
+                    "Whether a rank that others wait for tells what it is doing: the files, lines and names of the functions that it is in, and the system call, file or address that it waits for. Values of variables are never told. With `0` on rank 0 nobody is asked; on another rank that rank tells nothing."
+                }
+                help {}
+                value { default true, such as "0" }
+                argument {}
+            }
             progress: ShowProgress {
                 variable {
                     PROGRESS = "FSGATHER_PROGRESS":

@@ -1,8 +1,8 @@
 //! The state machines of one process, and the messages between them: [`Machines`].
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use fsgather_core::{ChannelId, Epoch, Error, Peer, ProcessId, Rank, ReclaimSink};
+use fsgather_core::{ChannelId, Epoch, Error, Neighbour, Peer, ProcessId, Rank, ReclaimSink};
 use fsgather_system::clock;
 
 use uuid::Uuid;
@@ -26,6 +26,24 @@ pub(crate) trait Outlet {
 /// A payload that is ready to go, and who removes it.
 pub(crate) type Reclaim = (ReclaimSink, ChannelId, Epoch, Rank);
 
+/// An order to look at a process.
+#[derive(Clone, Copy)]
+pub(crate) struct LookOrder {
+    /// Who is to look.
+    pub(crate) member: Rank,
+    /// Which order it is.
+    pub(crate) number: u64,
+    /// At whom, if not at itself.
+    pub(crate) neighbour: Option<Neighbour>,
+}
+
+/// What is to be done once no lock is held.
+#[derive(Default)]
+pub(crate) struct Errands {
+    pub(crate) reclaims: Vec<Reclaim>,
+    pub(crate) looks: Vec<LookOrder>,
+}
+
 /// A rank's member and, on rank 0, the coordinator; in a threads world all of them.
 pub(crate) struct Machines {
     pub(crate) coordinator: Option<Coordinator>,
@@ -37,8 +55,13 @@ pub(crate) struct Machines {
 }
 
 impl Machines {
-    /// Those of rank 0, whose world has been forming since `started`.
-    pub(crate) fn of_root(config: &Config, communicator: Uuid, started: Instant) -> Self {
+    /// Those of rank 0, whose world has been forming since `started`. An answer of a rank to what it is doing takes `lead` at most.
+    pub(crate) fn of_root(
+        config: &Config,
+        communicator: Uuid,
+        lead: Duration,
+        started: Instant,
+    ) -> Self {
         let world = World {
             world_size: config.world_size,
             communicator,
@@ -46,6 +69,7 @@ impl Machines {
             timeout: config.timeout,
             join_timeout: config.join_timeout,
             fingerprint: config.job_credentials.fingerprint(),
+            lead: config.look.is_some().then_some(lead),
         };
         let me = coordinator_peer(&config.process);
         let member = Member::new(me, config.timeout, started);
@@ -123,11 +147,12 @@ impl Machines {
             || coordinator.is_some_and(Coordinator::has_actions)
     }
 
-    /// Moves messages until nobody has anything to say. What is to be reclaimed is returned, for when no
-    /// lock is held any more.
+    /// Moves messages until nobody has anything to say. What is left to do is returned, for when no lock is held
+    /// any more.
     #[must_use]
-    pub(crate) fn deliver(&mut self, now: Instant, outlet: &mut impl Outlet) -> Vec<Reclaim> {
-        let mut reclaims = Vec::new();
+    pub(crate) fn deliver(&mut self, now: Instant, outlet: &mut impl Outlet) -> Errands {
+        let mut errands = Errands::default();
+        let reclaims = &mut errands.reclaims;
         while self.has_something_to_say() {
             for (place, rank) in (0..self.members.len()).zip(self.first.get()..) {
                 let rank = Rank::new(rank);
@@ -141,6 +166,11 @@ impl Machines {
                             reclaims.extend(self.reclaim(place, channel, epoch, rank));
                         }
                         MemberAction::Warn(text) => tracing::warn!("{text}"),
+                        MemberAction::Look { number, neighbour } => errands.looks.push(LookOrder {
+                            member: rank,
+                            number,
+                            neighbour,
+                        }),
                     }
                 }
             }
@@ -161,7 +191,7 @@ impl Machines {
                 }
             }
         }
-        reclaims
+        errands
     }
 
     /// Hands what rank 0 says to the members here, and copies it only for the second and further ones.

@@ -5,8 +5,8 @@
 
 use bytes::Bytes;
 use fsgather_core::{
-    Activity, Call, ChannelId, Epoch, Error, Leaves, Peer, ProcessId, Rank, Site, Start, Step,
-    WorldSize,
+    Activity, Call, ChannelId, Epoch, Error, Leaves, Neighbour, Peer, ProcessId, Rank, Site, Start,
+    Step, Whereabouts, WorldSize,
 };
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -144,6 +144,15 @@ pub enum ToCoordinator {
     },
     /// Is rank 0 there?
     Ask,
+    /// The member has looked, as it was told to.
+    Seen {
+        /// Which order this answers.
+        number: u64,
+        /// At whom: itself, or a neighbour.
+        who: Rank,
+        /// What it has seen, if it can tell and may.
+        whereabouts: Option<Whereabouts>,
+    },
 }
 
 /// What rank 0 says to everybody once all have joined.
@@ -228,4 +237,11 @@ pub enum ToMember {
     },
     /// Rank 0 has been asked whether it is there, and is.
     Here,
+    /// The member is to say what its process is doing, or that of a neighbour.
+    Look {
+        /// Tells this order from others.
+        number: u64,
+        /// At whom, if not at itself.
+        neighbour: Option<Neighbour>,
+    },
 }

@@ -5,19 +5,25 @@
 //! how those who wait are woken. The lock is never held over a system call.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Activity, AwakeClock, Deadline, Error, Rank, ReclaimSink, lock};
-use fsgather_system::{clock, condition::Condition};
+use fsgather_core::{Activity, AwakeClock, Deadline, Error, Rank, ReclaimSink, Whereabouts, lock};
+use fsgather_system::{clock, condition::Condition, thread};
 
 use crate::{
     coordinator::Coordinator,
     join::config::{self, Config},
-    machines::{Machines, Outlet},
+    machines::{Errands, LookOrder, Machines, Outlet},
     member::Member,
 };
+
+/// So many looks at processes are under way at most; one that hangs is not followed by ever more.
+const MOST_LOOKS: usize = 8;
 
 /// The part of a node in which carriers differ.
 pub(crate) trait Medium: Outlet + Send + Sized + 'static {
@@ -76,6 +82,8 @@ pub(crate) struct Node<P: Medium> {
     /// The process that made it; a forked child must not touch it.
     pid: u32,
     state: Mutex<NodeState<P>>,
+    /// Follows orders to look at processes, if they are followed.
+    eyes: OnceLock<Eyes>,
     pub(crate) notifier: P::Notifier,
 }
 
@@ -88,6 +96,7 @@ impl<P: Medium> Node<P> {
                 medium,
                 clock: AwakeClock::new(clock::now()),
             }),
+            eyes: OnceLock::new(),
             notifier,
         }
     }
@@ -162,7 +171,7 @@ impl<P: Medium> Node<P> {
             machines, medium, ..
         } = &mut *state;
         let is_news = is_news || machines.has_something_to_say();
-        let reclaims = machines.deliver(now, medium);
+        let Errands { reclaims, looks } = machines.deliver(now, medium);
         let has_work = P::has_work(&state);
         drop(state);
         if has_work {
@@ -174,10 +183,63 @@ impl<P: Medium> Node<P> {
         for (sink, channel, epoch, owner) in reclaims {
             sink(channel, epoch, owner);
         }
+        for order in looks {
+            match self.eyes.get() {
+                Some(eyes) => eyes(order),
+                None => self.say_seen(order, None),
+            }
+        }
     }
 }
 
+/// Follows an order to look at a process, and has the member say what it sees.
+type Eyes = Box<dyn Fn(LookOrder) + Send + Sync>;
+
 impl<P: Medium> Node<P> {
+    fn say_seen(&self, order: LookOrder, whereabouts: Option<Whereabouts>) {
+        let LookOrder {
+            member,
+            number,
+            neighbour,
+        } = order;
+        let who = neighbour.map_or(member, |neighbour| neighbour.rank);
+        self.change(|state, _| {
+            let member = state.machines.member_of(member);
+            member.seen(number, who, whereabouts);
+        });
+    }
+
+    /// Has orders to look at processes followed, each on a thread of its own: a look may take long, and must hold nothing up.
+    pub(crate) fn open_eyes(self: &Arc<Self>, config: &Config) {
+        let Some(look) = config.look.clone() else {
+            return;
+        };
+        let node = Arc::downgrade(self);
+        let looking = Arc::new(AtomicUsize::new(0));
+        let eyes = move |order: LookOrder| {
+            let (node, look, looking) = (node.clone(), look.clone(), looking.clone());
+            if looking.fetch_add(1, Ordering::SeqCst) >= MOST_LOOKS {
+                looking.fetch_sub(1, Ordering::SeqCst);
+                return;
+            }
+            let name = format!("fsgather-{}-look", order.member);
+            let count = looking.clone();
+            let started = thread::start(name, move || {
+                let whereabouts = look(order.neighbour.as_ref());
+                looking.fetch_sub(1, Ordering::SeqCst);
+                if let Some(node) = node.upgrade() {
+                    node.say_seen(order, whereabouts);
+                }
+            });
+            if let Err(error) = started {
+                count.fetch_sub(1, Ordering::SeqCst);
+                tracing::debug!("no thread to look at a process: {error}");
+            }
+        };
+        // Where it is told twice both are the same.
+        let _ = self.eyes.set(Box::new(eyes));
+    }
+
     /// Makes the switch of this rank end all calls, with an error that names it.
     pub(crate) fn obey_interrupt(self: &Arc<Self>, config: &Config) {
         // The switch may outlive the communicator.

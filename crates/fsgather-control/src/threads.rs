@@ -108,6 +108,7 @@ fn node_of_all(
         timeout,
         join_timeout: timeout,
         fingerprint: JobFingerprint::default(),
+        lead: None,
     };
     let mut coordinator = Coordinator::new(world, now);
     for rank in world_size.ranks() {

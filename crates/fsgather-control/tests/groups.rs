@@ -60,7 +60,7 @@ impl Room {
                         MemberAction::Reclaim { channel, epoch } => {
                             self.reclaimed.push((channel, epoch, rank(index)));
                         }
-                        MemberAction::Warn(_) => {}
+                        MemberAction::Warn(_) | MemberAction::Look { .. } => {}
                     }
                 }
             }

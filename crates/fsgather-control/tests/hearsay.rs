@@ -17,7 +17,7 @@ use fsgather_control::{
 };
 use fsgather_core::{
     Activity, CallName, ChannelId, Epoch, Error, Missing, Operation, Peer, PeerFailure, Phase,
-    Rank, Site,
+    Rank, RollCall, Site,
 };
 use proptest::prelude::*;
 
@@ -79,6 +79,7 @@ fn timed_out(others: &[u32]) -> Error {
         during: "moving payloads".into(),
         timeout: Duration::from_mins(1),
         missing: missing.collect(),
+        stacks: RollCall::default(),
         hint: "wait longer".into(),
     }
 }

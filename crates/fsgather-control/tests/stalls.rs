@@ -49,6 +49,14 @@ fn warnings(ranks: u32, stopped: &[u32], seconds: u64) -> Vec<(u64, String)> {
             let left = Rank::new((rank + ranks - 1) % ranks);
             member.stalled(ChannelId::WORLD, reading(), &[left], idle, now);
             for action in member.take_actions() {
+                if let MemberAction::Look { number, neighbour } = action {
+                    member.seen(
+                        number,
+                        neighbour.map_or(Rank::new(rank), |it| it.rank),
+                        None,
+                    );
+                    continue;
+                }
                 // Rank 0 is there, and tells for all.
                 assert!(matches!(action, MemberAction::Send(_)), "{action:?}");
                 if let MemberAction::Send(message) = action {

@@ -93,6 +93,11 @@ fn every_message_to_rank_0_has_its_documented_number() {
         ToCoordinator::Here,
         ToCoordinator::Stay { cause: None },
         ToCoordinator::Ask,
+        ToCoordinator::Seen {
+            number: 1,
+            who: Rank::ZERO,
+            whereabouts: None,
+        },
     ];
     let numbers: Vec<u8> = messages
         .iter()
@@ -100,7 +105,7 @@ fn every_message_to_rank_0_has_its_documented_number() {
         .collect();
     assert_eq!(
         numbers,
-        [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]
+        [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17]
     );
 }
 
@@ -142,12 +147,16 @@ fn every_message_to_members_has_its_documented_number() {
         ToMember::Ask,
         ToMember::Needed { by: Vec::new() },
         ToMember::Here,
+        ToMember::Look {
+            number: 1,
+            neighbour: None,
+        },
     ];
     let numbers: Vec<u8> = messages
         .iter()
         .map(|message| bytes_of(message)[0])
         .collect();
-    assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
+    assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13]);
 }
 
 #[test]

@@ -4,7 +4,9 @@ use std::{fmt, io, path::PathBuf, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Activity, Missing, Peer, Rank, duration_text, peer::list_missing, text::cut_text};
+use crate::{
+    Activity, Missing, Peer, Rank, RollCall, duration_text, peer::list_missing, text::cut_text,
+};
 
 /// How long a text of an error may be, in bytes. Errors travel in one message.
 const LONGEST_TEXT: usize = 64 << 10;
@@ -39,7 +41,7 @@ pub enum Error {
 
     /// Nothing moved for as long as the time-out allows. `missing` names everybody we waited for.
     #[error(
-        "timed out after {} without progress in {during}: waiting for {}; {hint}",
+        "timed out after {} without progress in {during}: waiting for {}; {hint}{stacks}",
         duration_text(*.timeout),
         list_missing(.missing)
     )]
@@ -52,6 +54,8 @@ pub enum Error {
         missing: Vec<Missing>,
         /// Which setting gives more time.
         hint: String,
+        /// What those ranks were doing, of those that it is known of.
+        stacks: RollCall,
     },
 
     /// A rank was lost, has left, or raised an error of its own.
@@ -372,9 +376,15 @@ impl Error {
         let part = |entries: usize| (LONGEST_TEXT / entries.max(1)).max(256);
         match self {
             Self::Config { message } | Self::Rendezvous { message, .. } => cut(message),
-            Self::Timeout { during, hint, .. } => {
+            Self::Timeout {
+                during,
+                hint,
+                stacks,
+                ..
+            } => {
                 cut(during);
                 cut(hint);
+                stacks.cut();
             }
             Self::PeerFailed { failure, .. } => match failure {
                 PeerFailure::Lost { how }

@@ -99,7 +99,7 @@ impl Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Activity, Peer, PeerFailure, Phase, Rank, StorageCause};
+    use crate::{Activity, Peer, PeerFailure, Phase, Rank, RollCall, StorageCause};
 
     #[test]
     fn programs_and_scripts_tell_errors_by_their_kind_and_code() {
@@ -114,6 +114,7 @@ mod tests {
             during: text(),
             timeout: std::time::Duration::ZERO,
             missing: Vec::new(),
+            stacks: RollCall::default(),
             hint: text(),
         };
         let errors = [

@@ -116,6 +116,7 @@ fn texts_of_any_length_fit_into_a_message() {
             during: long(),
             timeout: Duration::MAX,
             missing: Vec::new(),
+            stacks: RollCall::default(),
             hint: long(),
         },
         failed(PeerFailure::Raised { message: long() }),
@@ -180,6 +181,7 @@ fn timeouts_list_everybody() {
             process: None,
             last_seen: None,
         }],
+        stacks: RollCall::default(),
         hint: "set FSGATHER_TIMEOUT to wait longer".into(),
     };
     assert_eq!(
@@ -228,6 +230,7 @@ fn who_is_blamed_is_who_was_not_reached_or_did_not_come() {
         during: "barrier #1".into(),
         timeout: Duration::from_secs(3),
         missing: vec![missing(1), missing(3), missing(4)],
+        stacks: RollCall::default(),
         hint: String::new(),
     };
     assert_eq!(timeout.blamed_by(own), [Rank::new(1), Rank::new(4)]);

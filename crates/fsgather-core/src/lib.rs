@@ -29,6 +29,7 @@ mod control;
 mod error;
 mod error_kind;
 mod peer;
+mod whereabouts;
 
 mod interrupt;
 mod key;
@@ -70,3 +71,6 @@ pub use room::room_for;
 pub use start::{Kinship, Start, Starter};
 pub use text::{bytes_text, duration_text, plain_text, rank_ranges, typed_duration_text};
 pub use warning::{FIRST_WARNING, warning_after};
+pub use whereabouts::{
+    Look, MOST_FRAMES, Neighbour, RollCall, StackFrame, ThreadState, Whereabouts,
+};

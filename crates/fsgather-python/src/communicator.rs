@@ -17,6 +17,7 @@ use crate::{
     object::{self, Pickling},
     parts::Parts,
     pending::Pending,
+    stacks,
     waiting::{Stop, Waiter},
 };
 
@@ -45,6 +46,7 @@ impl Communicator {
         stop: Option<Py<Stop>>,
     ) -> PyResult<Self> {
         logging::install(py)?;
+        stacks::register(py);
         let waiting = stop.map_or_else(Waiter::new, |stop| stop.get().waiting());
         let mut builder = RustCommunicator::builder()
             .interrupt(waiting.interrupt())

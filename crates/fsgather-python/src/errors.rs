@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use fsgather::Error;
-use fsgather_core::{Peer, PeerFailure};
+use fsgather_core::{Peer, PeerFailure, Rank, Whereabouts};
 use pyo3::{
     prelude::*,
     types::{PyDict, PyTuple},
@@ -42,6 +42,7 @@ fn describe(py: Python<'_>, error: &Error, fields: &Bound<'_, PyDict>) -> PyResu
             during,
             timeout,
             missing,
+            stacks,
             ..
         } => {
             fields.set_item("during", during)?;
@@ -55,6 +56,10 @@ fn describe(py: Python<'_>, error: &Error, fields: &Bound<'_, PyDict>) -> PyResu
                 (missing.rank.get(), host, pid, doing, ago)
             });
             fields.set_item("missing", PyTuple::new(py, missing.collect::<Vec<_>>())?)?;
+            let stacks = stacks.groups.iter();
+            let stacks = stacks.map(|(ranks, whereabouts)| stack(py, ranks, whereabouts));
+            let stacks = stacks.collect::<PyResult<Vec<_>>>()?;
+            fields.set_item("stacks", PyTuple::new(py, stacks)?)?;
             "Timeout"
         }
         Error::PeerFailed {
@@ -107,6 +112,25 @@ fn describe(py: Python<'_>, error: &Error, fields: &Bound<'_, PyDict>) -> PyResu
         }
         _ => "Error",
     })
+}
+
+/// What some ranks were doing, as `Stack` of `_errors.py` takes it.
+fn stack<'py>(
+    py: Python<'py>,
+    ranks: &[Rank],
+    whereabouts: &Whereabouts,
+) -> PyResult<Bound<'py, PyTuple>> {
+    let frames = whereabouts.frames.iter();
+    let frames = frames.map(|frame| (&frame.file, frame.line, &frame.function));
+    let state = whereabouts.state.as_ref().map(ToString::to_string);
+    (
+        PyTuple::new(py, ranks.iter().map(|rank| rank.get()))?,
+        whereabouts.to_string(),
+        PyTuple::new(py, frames)?,
+        state,
+        whereabouts.is_own_word,
+    )
+        .into_pyobject(py)
 }
 
 /// The same for errors that have to do with a file or directory.

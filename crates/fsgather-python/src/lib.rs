@@ -15,6 +15,7 @@ mod object;
 mod parts;
 mod pending;
 mod plain;
+mod stacks;
 mod switches;
 mod waiting;
 

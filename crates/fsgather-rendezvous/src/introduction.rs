@@ -9,7 +9,7 @@ use std::{
 };
 
 use fsgather_control::{job_credentials::JobFingerprint, record::RendezvousRecord};
-use fsgather_core::{Error, Missing, ProcessId, Rank, RendezvousBackend, WorldSize};
+use fsgather_core::{Error, Missing, ProcessId, Rank, RendezvousBackend, RollCall, WorldSize};
 use uuid::Uuid;
 
 use crate::rendezvous::Bootstrap;
@@ -126,6 +126,7 @@ fn not_fetched(rank: Rank, why: &str, is_late: bool, timeout: Duration) -> Error
             process: None,
             last_seen: None,
         }],
+        stacks: RollCall::default(),
         hint: "see whether rank 0 was started and uses the same rendezvous, or set \
                FSGATHER_JOIN_TIMEOUT to wait longer"
             .into(),

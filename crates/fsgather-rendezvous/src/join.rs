@@ -11,7 +11,7 @@ use std::{
 
 use fsgather_config::{environment::Variables, settings::Settings};
 use fsgather_control::{join, means_loopback_only};
-use fsgather_core::{Error, Exchange, Interrupt, ProcessId, Start};
+use fsgather_core::{Error, Exchange, Interrupt, Look, ProcessId, Start};
 use fsgather_store::liveness;
 use uuid::Uuid;
 
@@ -181,6 +181,10 @@ fn config(
         start,
         attempt: attempt.and_then(|count| count.trim().parse().ok()),
         problem: prepared.context.problem.clone(),
+        look: settings
+            .stacks
+            .value
+            .then(|| Arc::new(fsgather_stacks::look) as Arc<Look>),
     }
 }
 

@@ -44,11 +44,11 @@ impl Coordinator {
             self.send(vec![from], ToMember::Abort { channel: id, cause });
             return;
         }
-        let (size, timeout) = (channel.size(), self.world.timeout);
+        let (size, timeout, lead) = (channel.size(), self.world.timeout, self.world.lead);
         let round = channel
             .undecided
             .entry(step)
-            .or_insert_with(|| Round::new(size, timeout, now));
+            .or_insert_with(|| Round::new(size, timeout, lead, now));
         let fits = round
             .first()
             .is_none_or(|(_, call)| call.difference(&arrival.call).is_none());

@@ -38,6 +38,7 @@ fn world(now: Instant, starter: Option<u32>) -> Coordinator {
         timeout: Duration::from_secs(9),
         join_timeout: Duration::from_secs(9),
         fingerprint: crate::join::job_credentials::JobFingerprint::default(),
+        lead: None,
     };
     let mut coordinator = Coordinator::new(world, now);
     coordinator.join(join(0, 100, "n1", starter), now);

@@ -11,8 +11,9 @@ impl Coordinator {
     pub(super) fn close(&mut self, from: Rank, site: Site, now: Instant) {
         self.record_activity(from, Activity::outside(Phase::Closing));
         self.roster.part_with(from, Standing::Closed(site));
+        let lead = self.world.lead;
         self.closing
-            .get_or_insert_with(|| Clock::started(now))
+            .get_or_insert_with(|| Clock::started(now, lead))
             .moved(now);
         for id in self.channels_of(from) {
             self.fail_call_that_needs(from, id);

@@ -21,6 +21,7 @@ mod hearsay;
 mod leaving;
 mod roster;
 mod round;
+mod sightings;
 mod stalls;
 mod staying;
 mod time;
@@ -96,6 +97,9 @@ pub struct World {
     pub join_timeout: Duration,
     /// Which job rank 0 belongs to, and which secret it was given.
     pub fingerprint: JobFingerprint,
+    /// How long before a warning or a verdict those who are waited for are asked what they are doing. Nothing where they are not
+    /// to be asked.
+    pub lead: Option<Duration>,
 }
 
 /// The state machine of rank 0: events in, [`Action`]s out; it owns no clock, socket or thread.
@@ -129,6 +133,8 @@ pub struct Coordinator {
     looked_after_staying: Instant,
     /// When this process has last gone on after it was stopped.
     woke: Option<Instant>,
+    /// How often ranks were asked what they are doing.
+    looks: u64,
     gone: bool,
     actions: Vec<Action>,
 }
@@ -157,6 +163,7 @@ impl Coordinator {
             tell_staying: None,
             looked_after_staying: now,
             woke: None,
+            looks: 0,
             gone: false,
             actions: Vec::new(),
         }
@@ -234,12 +241,24 @@ impl Coordinator {
             }
             return;
         }
+        // That is no word of its own: how long it has said nothing is told beside it.
+        if let ToCoordinator::Seen {
+            number,
+            who,
+            whereabouts,
+        } = message
+        {
+            return self.seen(from, number, who, whereabouts);
+        }
         if let Some(member) = self.roster.get_mut(from) {
             member.heard = now;
             member.is_settled = true;
         }
         match message {
-            ToCoordinator::Join(_) | ToCoordinator::Watch { .. } | ToCoordinator::Here => {}
+            ToCoordinator::Join(_)
+            | ToCoordinator::Watch { .. }
+            | ToCoordinator::Seen { .. }
+            | ToCoordinator::Here => {}
             ToCoordinator::Ask => self.send(vec![from], ToMember::Here),
             ToCoordinator::Rival { other } => self.rival(from, &other),
             ToCoordinator::Contribute {

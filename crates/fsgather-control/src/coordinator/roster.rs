@@ -6,6 +6,7 @@ use fsgather_core::{
     Activity, Kinship, Missing, Peer, PeerFailure, Phase, ProcessId, Rank, Site, Start, WorldSize,
 };
 
+use super::sightings::Sighting;
 use crate::message::Join;
 
 /// How a member stands.
@@ -37,6 +38,8 @@ pub(super) struct RosterEntry {
     pub(super) moved: Instant,
     /// Whether it has said anything since it joined, and so knows that it is in.
     pub(super) is_settled: bool,
+    /// What came of the last question what it is doing.
+    pub(super) sighting: Option<Sighting>,
 }
 
 /// One place for each rank, filled as they join.
@@ -84,6 +87,7 @@ impl Roster {
                 heard: now,
                 moved: now,
                 is_settled: false,
+                sighting: None,
             });
             self.joined += 1;
         }

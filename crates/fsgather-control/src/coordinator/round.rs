@@ -37,6 +37,10 @@ pub(super) struct Clock {
     pub(super) last_progress: Instant,
     pub(super) last_notice: Instant,
     pub(super) next_warning: Duration,
+    /// How long before something is due those who are waited for are asked what they are doing, if at all.
+    lead: Option<Duration>,
+    /// Whether they were asked for what is due next.
+    has_looked: bool,
 }
 
 /// What has become due on a [`Clock`].
@@ -52,11 +56,13 @@ pub(super) enum Due {
 }
 
 impl Clock {
-    pub(super) fn started(now: Instant) -> Self {
+    pub(super) const fn started(now: Instant, lead: Option<Duration>) -> Self {
         Self {
             last_progress: now,
             last_notice: now,
             next_warning: FIRST_WARNING,
+            lead,
+            has_looked: false,
         }
     }
 
@@ -64,6 +70,22 @@ impl Clock {
     pub(super) fn moved(&mut self, now: Instant) {
         self.last_progress = now;
         self.next_warning = FIRST_WARNING;
+        self.has_looked = false;
+    }
+
+    /// How long nothing may move until those who are waited for are to be asked what they are doing, unless they were.
+    fn look_after(&self, timeout: Duration) -> Option<Duration> {
+        let due = timeout.min(self.next_warning);
+        let lead = self.lead.filter(|_| !self.has_looked)?;
+        Some(due.saturating_sub(lead.min(due / 2)))
+    }
+
+    /// Whether those who are waited for are to be asked now what they are doing, which is so once.
+    pub(super) fn take_look(&mut self, timeout: Duration, now: Instant) -> bool {
+        let idle = now.saturating_duration_since(self.last_progress);
+        let is_due = self.look_after(timeout).is_some_and(|after| idle >= after);
+        self.has_looked |= is_due;
+        is_due
     }
 
     /// Whether it would have something to say about for how long nothing has moved.
@@ -92,6 +114,7 @@ impl Clock {
         }
         if idle >= self.next_warning {
             self.next_warning = warning_after(self.next_warning);
+            self.has_looked = false;
             return Some(Due::Warning(idle));
         }
         let silence = now.saturating_duration_since(self.last_notice);
@@ -104,7 +127,8 @@ impl Clock {
 
     /// When something will be due.
     pub(super) fn next_due(&self, timeout: Duration, always: bool) -> Instant {
-        let due = self.last_progress + timeout.min(self.next_warning);
+        let due = timeout.min(self.next_warning);
+        let due = self.last_progress + self.look_after(timeout).unwrap_or(due);
         if always || self.last_progress > self.last_notice {
             due.min(self.last_notice + NOTICE_EVERY)
         } else {
@@ -118,12 +142,17 @@ pub(super) const NOTICE_EVERY: Duration = Duration::from_secs(2);
 
 impl Round {
     /// One that nobody has come to; `timeout` is that of ranks that say nothing of it.
-    pub(super) fn new(members: usize, timeout: Duration, now: Instant) -> Self {
+    pub(super) fn new(
+        members: usize,
+        timeout: Duration,
+        lead: Option<Duration>,
+        now: Instant,
+    ) -> Self {
         Self {
             arrivals: vec![None; members],
             arrived: 0,
             last: None,
-            clock: Clock::started(now),
+            clock: Clock::started(now, lead),
             default: timeout,
             timeout,
             is_uneven: false,
@@ -138,6 +167,11 @@ impl Round {
     /// Whether a rank has given it a time-out of its own.
     pub(super) fn has_own_timeout(&self) -> bool {
         self.timeout != self.default
+    }
+
+    /// Whether those who are waited for are to be asked now what they are doing, which is so once.
+    pub(super) fn take_look(&mut self, now: Instant) -> bool {
+        self.clock.take_look(self.timeout, now)
     }
 
     /// What is due now; a warning or notice is due once.

@@ -5,7 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{CallName, ChannelId, Deadline, Error, Operation, Rank, Step, duration_text};
+use fsgather_core::{
+    CallName, ChannelId, Deadline, Error, Operation, Rank, RollCall, Step, duration_text,
+};
 
 use super::{
     Action, Coordinator,
@@ -52,6 +54,7 @@ impl Coordinator {
         }
         let everywhere = self.look_due().is_some_and(|due| due <= now);
         self.look_for_movement(everywhere, now);
+        self.look_at_missing(now);
         let mut late = Vec::new();
         let mut warnings = Vec::new();
         let mut notices = Vec::new();
@@ -123,6 +126,33 @@ impl Coordinator {
         }
         for (channel, waiting) in notices {
             self.send(waiting, ToMember::KeepWaiting { channel });
+        }
+    }
+
+    /// Asks what those are doing whose absence will soon be told.
+    fn look_at_missing(&mut self, now: Instant) {
+        if self.world.lead.is_none() {
+            return;
+        }
+        let mut missing = BTreeSet::new();
+        for channel in self.channels.values_mut() {
+            let rounds = channel.undecided.iter_mut();
+            let due: Vec<Step> = rounds
+                .filter_map(|(step, round)| round.take_look(now).then_some(*step))
+                .collect();
+            for step in due {
+                if let Some(round) = channel.undecided.get(&step) {
+                    missing.extend(channel.missing(round));
+                }
+            }
+        }
+        let timeout = self.world.timeout;
+        let closing = self.closing.as_mut();
+        if closing.is_some_and(|closing| closing.take_look(timeout, now)) {
+            missing.extend(self.keep_open());
+        }
+        if !missing.is_empty() {
+            self.look_at(&missing.into_iter().collect::<Vec<Rank>>(), now);
         }
     }
 
@@ -274,6 +304,7 @@ impl Coordinator {
                 timeout: self.world.join_timeout,
                 missing,
                 hint: self.missing_hint(),
+                stacks: RollCall::default(),
             });
         } else if elapsed >= self.next_forming_warning {
             self.next_forming_warning *= 2;
@@ -293,6 +324,7 @@ impl Coordinator {
         Some(Error::Timeout {
             during,
             timeout: round.timeout(),
+            stacks: self.roll_call(&missing, now),
             missing: missing
                 .into_iter()
                 .map(|rank| self.roster.missing(rank, now))
@@ -313,6 +345,7 @@ impl Coordinator {
         now: Instant,
     ) {
         const IN_FULL: usize = 16;
+        let stacks = self.roll_call(&missing, now);
         let more = missing.len().saturating_sub(IN_FULL);
         let named: Vec<String> = missing
             .into_iter()
@@ -324,7 +357,7 @@ impl Coordinator {
             more => format!(" and {more} more"),
         };
         self.actions.push(Action::Warn(format!(
-            "{what} is still waiting for {}{more}; no progress for {}",
+            "{what} is still waiting for {}{more}; no progress for {}{stacks}",
             named.join(", "),
             duration_text(idle)
         )));
@@ -345,8 +378,9 @@ impl Coordinator {
             Some(Due::Warning(idle)) => self.warn_waiting("close", self.keep_open(), idle, now),
             Some(Due::Late) => {
                 self.closing = None;
-                let missing = self
-                    .keep_open()
+                let missing = self.keep_open();
+                let stacks = self.roll_call(&missing, now);
+                let missing = missing
                     .into_iter()
                     .map(|rank| self.roster.missing(rank, now))
                     .collect();
@@ -355,6 +389,7 @@ impl Coordinator {
                     timeout: self.world.timeout,
                     missing,
                     hint: MORE_TIME.into(),
+                    stacks,
                 });
             }
         }

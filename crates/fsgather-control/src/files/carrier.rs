@@ -203,6 +203,7 @@ pub(crate) fn enter(config: &Config, entered: EnteredFiles) -> Result<Joined, Er
         None,
     )?;
     node.obey_interrupt(config);
+    node.open_eyes(config);
     line.watch_siblings(config, &processes);
     Ok(config::joined(
         config,

@@ -29,6 +29,9 @@ use crate::{
     waiting::wait_asking,
 };
 
+/// Ranks answer what they are doing within so long, where the file system shows new files within seconds.
+const LEAD: Duration = Duration::from_secs(8);
+
 /// How long those who have asked to be in a world that fails may take to take note: they look once a second.
 const TOLD_LIMIT: Duration = Duration::from_secs(3);
 
@@ -44,7 +47,7 @@ pub(crate) fn host(
         .open(communicator, config.world_size)
         .map_err(|failure| config::raised_while_joining(config, failure))
         .inspect_err(|failure| refusal::refuse_unseen(config, &**board, failure))?;
-    let machines = Machines::of_root(config, communicator, started);
+    let machines = Machines::of_root(config, communicator, LEAD, started);
     let node = Arc::new(FileNode::over_files(
         machines,
         Endpoint::Coordinator(CoordinatorEndpoint::default()),
@@ -57,6 +60,7 @@ pub(crate) fn host(
         Some(Arc::clone(board)),
     )?;
     node.obey_interrupt(config);
+    node.open_eyes(config);
     let join = config::join_request(config);
     node.coordinate(|coordinator, now| coordinator.join(join, now));
     let record = RendezvousRecord {

@@ -4,7 +4,7 @@ use std::{ops::RangeInclusive, sync::Arc, time::Duration};
 
 pub use fsgather_core::Control;
 use fsgather_core::{
-    Activity, Error, Exchange, Interrupt, MailboxFactory, Peer, Phase, ProcessId, Rank,
+    Activity, Error, Exchange, Interrupt, Look, MailboxFactory, Peer, Phase, ProcessId, Rank,
     RendezvousBackend, Start, WorldSize,
 };
 use uuid::Uuid;
@@ -85,6 +85,9 @@ pub struct Config {
     pub interrupt: Interrupt,
     /// Tells whether a process of this host is running.
     pub is_running: Arc<IsRunning>,
+    /// Looks at this process or at another one of this host, for those who wait for it. Without it rank 0 asks nobody, and other
+    /// ranks answer nothing.
+    pub look: Option<Arc<Look>>,
 }
 
 impl Config {
@@ -111,6 +114,7 @@ impl Config {
             mailboxes: None,
             interrupt: Interrupt::default(),
             is_running: Arc::new(|_| true),
+            look: None,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use fsgather_core::{Activity, Error, Missing, Phase, Rank};
+use fsgather_core::{Activity, Error, Missing, Phase, Rank, RollCall};
 
 /// What was found, none of which led into a world.
 #[derive(Debug, Default)]
@@ -98,6 +98,7 @@ impl ExpiredSearch<'_> {
                     .then_some((Activity::outside(Phase::Joining), self.timeout)),
                 process,
             }],
+            stacks: RollCall::default(),
             hint: format!(
                 "see whether rank 0 was started and looks in the same place, or set FSGATHER_JOIN_TIMEOUT to wait longer\
                  {earlier}"

@@ -14,8 +14,8 @@ use std::{
 };
 
 use fsgather_core::{
-    Activity, Call, CallName, ChannelId, Contribution, Epoch, Error, Peer, PeerFailure, Phase,
-    Rank, Round, Site, Step, Table, Ticket, Verdict,
+    Activity, Call, CallName, ChannelId, Contribution, Epoch, Error, Neighbour, Peer, PeerFailure,
+    Phase, Rank, Round, Site, Step, Table, Ticket, Verdict, Whereabouts,
 };
 
 use self::{
@@ -43,6 +43,13 @@ pub enum MemberAction {
     },
     /// Tell the user something.
     Warn(String),
+    /// Look at the own process, or at a neighbour's, and [say](Member::seen) what is seen.
+    Look {
+        /// Which order this follows.
+        number: u64,
+        /// At whom, if not at the own process.
+        neighbour: Option<Neighbour>,
+    },
 }
 
 /// How the end came.
@@ -303,6 +310,9 @@ impl Member {
             }
             ToMember::Bye { orderly } => self.bye(orderly),
             ToMember::Ask => self.send(ToCoordinator::Here),
+            ToMember::Look { number, neighbour } => {
+                self.actions.push(MemberAction::Look { number, neighbour });
+            }
             ToMember::Needed { by } => {
                 if let Some(staying) = &mut self.staying {
                     staying.needed(by, now);
@@ -449,6 +459,15 @@ impl Member {
         self.send(ToCoordinator::SiblingExited { rank });
     }
 
+    /// Says what this rank has seen when it was told to look: at `who`, itself or a neighbour.
+    pub fn seen(&mut self, number: u64, who: Rank, whereabouts: Option<Whereabouts>) {
+        self.send(ToCoordinator::Seen {
+            number,
+            who,
+            whereabouts,
+        });
+    }
+
     fn release(&mut self, step: Step, verdict: Verdict, now: Instant) {
         self.doing = self.doing.clone().gone_on();
         if step.round == Round::VERDICT {
@@ -556,6 +575,7 @@ fn about(message: &ToMember) -> Option<ChannelId> {
         | ToMember::Moved
         | ToMember::Ask
         | ToMember::Here
+        | ToMember::Look { .. }
         | ToMember::Needed { .. } => None,
     }
 }

@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
-use fsgather_core::{Activity, ChannelId, Deadline, Error, Missing, Phase, Rank, duration_text};
+use fsgather_core::{
+    Activity, ChannelId, Deadline, Error, Missing, Phase, Rank, RollCall, duration_text,
+};
 
 use super::{
     GRACE, Member, MemberAction,
@@ -45,6 +47,7 @@ impl Member {
                 during,
                 timeout: timeout.saturating_add(GRACE),
                 missing: vec![missing],
+                stacks: RollCall::default(),
                 hint: "see whether rank 0 is stopped or its host unreachable; set FSGATHER_TIMEOUT to \
                        wait longer"
                     .into(),

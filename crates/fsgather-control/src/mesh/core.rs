@@ -10,7 +10,8 @@ use std::{
 };
 
 use fsgather_core::{
-    Activity, Error, Missing, Peer, PeerFailure, Phase, ProcessId, Rank, duration_text, lock,
+    Activity, Error, Missing, Peer, PeerFailure, Phase, ProcessId, Rank, RollCall, duration_text,
+    lock,
 };
 use tokio::sync::Notify;
 use uuid::Uuid;
@@ -174,6 +175,7 @@ impl Core {
             during: "moving payloads between ranks".into(),
             timeout,
             missing: missing.collect(),
+            stacks: RollCall::default(),
             hint: if timeout == self.timeout {
                 format!(
                     "set FSGATHER_TIMEOUT to more than {} to wait longer",

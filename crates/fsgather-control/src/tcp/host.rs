@@ -42,6 +42,9 @@ use crate::{
 };
 use fsgather_system::random::fresh;
 
+/// Ranks answer what they are doing within so long, unless their hosts are very busy.
+const LEAD: Duration = Duration::from_secs(2);
+
 /// Why rank 0 has no world over TCP.
 pub(crate) enum NotFormed {
     /// There will be none at all.
@@ -101,7 +104,7 @@ pub(crate) fn host(config: &Config) -> Result<Joined, NotFormed> {
         }
     };
     let communicator = Uuid::new_v4();
-    let machines = Machines::of_root(config, communicator, now);
+    let machines = Machines::of_root(config, communicator, LEAD, now);
     let node = Arc::new(TcpNode::over_tcp(machines, config.world_size.count()));
     // From here on members can be told what goes wrong.
     let (listeners, port) = listen(config, &runtime, ports)?;
@@ -116,6 +119,7 @@ pub(crate) fn host(config: &Config) -> Result<Joined, NotFormed> {
         async move { node.keep_time().await }
     });
     node.obey_interrupt(config);
+    node.open_eyes(config);
     node.join_self(config::join_request(config));
     let board = match &config.meeting {
         Meeting::Board(board) => Some(Arc::clone(board)),
@@ -350,6 +354,7 @@ pub(crate) fn enter(
     let watched = runtime.run(watch.open());
     runtime.spawn(watch.watch(Arc::clone(&node), watched));
     node.obey_interrupt(config);
+    node.open_eyes(config);
     let line = TcpCarrier::new(node, runtime, None);
     line.watch_siblings(config.rank, &processes, &config.is_running);
     Ok(config::joined(

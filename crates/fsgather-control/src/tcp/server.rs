@@ -210,7 +210,7 @@ mod tests {
                 is_running: Arc::clone(&is_running),
                 ..Config::new(Rank::ZERO, world_size, ProcessId::default(), meeting)
             };
-            let machines = Machines::of_root(&config, Uuid::nil(), Instant::now());
+            let machines = Machines::of_root(&config, Uuid::nil(), Duration::ZERO, Instant::now());
             let node = Arc::new(TcpNode::over_tcp(machines, 2));
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();

@@ -20,6 +20,7 @@ pub(crate) fn formed(ranks: u32, timeout: Duration, now: Instant) -> (Coordinato
         timeout,
         join_timeout: timeout,
         fingerprint: fsgather_control::job_credentials::JobFingerprint::default(),
+        lead: Some(Duration::from_secs(2)),
     };
     let mut coordinator = Coordinator::new(world, now);
     for rank in world_size.ranks() {

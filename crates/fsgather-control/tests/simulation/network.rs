@@ -21,7 +21,7 @@ use fsgather_control::{
     member::MemberAction,
     message::{Join, ToCoordinator, ToMember},
 };
-use fsgather_core::{ProcessId, Rank, WorldSize};
+use fsgather_core::{Neighbour, ProcessId, Rank, ThreadState, Whereabouts, WorldSize};
 use uuid::Uuid;
 
 pub(crate) use self::lies::Lie;
@@ -122,6 +122,7 @@ pub(crate) fn setting(world_size: WorldSize) -> Setting {
         timeout: Duration::from_secs(TIME_LIMIT),
         join_timeout: Duration::from_secs(100),
         fingerprint: fsgather_control::job_credentials::JobFingerprint::default(),
+        lead: Some(Duration::from_secs(2)),
     }
 }
 
@@ -431,19 +432,34 @@ impl World {
         if rank == 0 {
             return self.serve();
         }
-        for action in self.processes[rank].member.take_actions() {
-            match action {
-                MemberAction::Send(message) => {
-                    let link = &mut self.links[rank];
-                    link.up.push(self.clock.now, Frame::Said(message));
+        loop {
+            let said = self.processes[rank].member.take_actions();
+            if said.is_empty() {
+                return Ok(());
+            }
+            for action in said {
+                match action {
+                    MemberAction::Send(message) => {
+                        let link = &mut self.links[rank];
+                        link.up.push(self.clock.now, Frame::Said(message));
+                    }
+                    MemberAction::Reclaim { channel, epoch } => {
+                        self.ledger.removes(index(rank), (channel, epoch))?;
+                    }
+                    MemberAction::Look { number, neighbour } => {
+                        self.look(rank, number, neighbour);
+                    }
+                    MemberAction::Warn(_) => {}
                 }
-                MemberAction::Reclaim { channel, epoch } => {
-                    self.ledger.removes(index(rank), (channel, epoch))?;
-                }
-                MemberAction::Warn(_) => {}
             }
         }
-        Ok(())
+    }
+
+    /// A member looks at a process, and says what it sees.
+    fn look(&mut self, rank: usize, number: u64, neighbour: Option<Neighbour>) {
+        let who = neighbour.map_or(index(rank), |neighbour| neighbour.rank);
+        let seen = Whereabouts::own(Vec::new(), Some(ThreadState::Running));
+        self.processes[rank].member.seen(number, who, Some(seen));
     }
 
     fn lose(&mut self, rank: Rank, how: &str) {
@@ -497,6 +513,7 @@ impl World {
                     MemberAction::Reclaim { channel, epoch } => {
                         self.ledger.removes(Rank::ZERO, (channel, epoch))?;
                     }
+                    MemberAction::Look { number, neighbour } => self.look(0, number, neighbour),
                     MemberAction::Warn(_) => {}
                 }
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fsgather_core::{Missing, Rank};
+use fsgather_core::{Missing, Rank, RollCall};
 use fsgather_store::Capacity;
 use proptest::prelude::*;
 
@@ -358,6 +358,7 @@ fn a_failed_meeting_says_what_was_the_matter_once() {
             process: None,
             last_seen: None,
         }],
+        stacks: RollCall::default(),
         hint: "see whether it was started".into(),
     };
     let findings = unmet(&facts, Some(&timeout));

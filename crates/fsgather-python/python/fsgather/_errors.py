@@ -18,6 +18,7 @@ __all__ = [
     "PeerFailed",
     "Poisoned",
     "Rendezvous",
+    "Stack",
     "Storage",
     "Timeout",
     "TooLarge",
@@ -37,6 +38,21 @@ class Missing(NamedTuple):
     """What it was last known to be doing."""
     seconds_ago: Optional[float]
     """How long ago it said so."""
+
+
+class Stack(NamedTuple):
+    """What ranks were doing for which others waited in vain; those that did the same are together."""
+
+    ranks: tuple[int, ...]
+    """The ranks."""
+    text: str
+    """What they did, in one line."""
+    frames: tuple[tuple[str, Optional[int], str], ...]
+    """The file, line and name of each function that they were in, the innermost last."""
+    state: Optional[str]
+    """What the kernel did with that thread: ``"running"``, ``"waiting, in read on /data/x.h5"``, ``"stopped"``."""
+    answered: bool
+    """Whether they said so themselves; else another process of their host has looked."""
 
 
 class Error(Exception):
@@ -82,6 +98,8 @@ class Timeout(Error, TimeoutError):
     """All ranks that were waited for."""
     missing_peers: tuple[Missing, ...] = ()
     """The same with all that is known of them."""
+    stacks: tuple[Stack, ...] = ()
+    """What they were doing, where that is known."""
     during: str = ""
     """The call, or the stage of meeting."""
     timeout: float = 0.0
@@ -190,6 +208,8 @@ def _make(kind: str, message: str, fields: dict[str, Any]) -> Error:
     if missing is not None:
         fields["missing_peers"] = tuple(Missing(*peer) for peer in missing)
         fields["missing"] = tuple(peer[0] for peer in missing)
+    if "stacks" in fields:
+        fields["stacks"] = tuple(Stack(*stack) for stack in fields["stacks"])
     error.__dict__.update(fields)
     if cause is not None:
         error.__cause__ = cause

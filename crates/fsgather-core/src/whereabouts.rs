@@ -1,0 +1,273 @@
+//! The doings of a rank's process, seen from without its program: [`Whereabouts`].
+
+use std::{fmt, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Rank, text::cut_text};
+
+/// How many frames of a stack are told, the innermost ones.
+pub const MOST_FRAMES: usize = 12;
+
+/// How long each text may be, in bytes.
+const LONGEST_TEXT: usize = 256;
+
+/// One function that a thread is in.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct StackFrame {
+    /// Its file, as the program's language names it; of machine code the library.
+    pub file: String,
+    /// The line in that file, where it is known.
+    pub line: Option<u32>,
+    /// The function.
+    pub function: String,
+}
+
+impl StackFrame {
+    /// Whether it is a part of the program, as far as its file tells, rather than of the language or something that was installed.
+    fn is_own(&self) -> bool {
+        let of_others = [
+            "/lib/python",
+            "/lib64/python",
+            "/site-packages/",
+            "/dist-packages/",
+        ];
+        !self.file.starts_with('<') && !of_others.iter().any(|part| self.file.contains(part))
+    }
+
+    /// The file without its directories, unless it says nothing then.
+    fn short_file(&self) -> &str {
+        let mut slashes = self.file.rmatch_indices('/').map(|(at, _)| at + 1);
+        let last = slashes.next().unwrap_or_default();
+        let name = &self.file[last..];
+        if name.starts_with("__") {
+            &self.file[slashes.next().unwrap_or_default()..]
+        } else {
+            name
+        }
+    }
+}
+
+impl fmt::Display for StackFrame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.short_file())?;
+        if let Some(line) = self.line {
+            write!(f, ":{line}")?;
+        }
+        write!(f, " in {}", self.function)
+    }
+}
+
+/// What the kernel does with a thread.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum ThreadState {
+    /// It runs, or waits for a processor.
+    Running,
+    /// It waits in a system call.
+    Waiting {
+        /// Which, by its name; unknown where another process looks.
+        call: Option<String>,
+        /// The file or address that the call is about, where it is about one.
+        on: Option<String>,
+        /// Whether not even a signal ends the wait.
+        is_deaf: bool,
+    },
+    /// It was stopped, by a signal or by a debugger.
+    Stopped,
+    /// It has ended.
+    Ended,
+}
+
+impl fmt::Display for ThreadState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Running => f.write_str("running"),
+            Self::Stopped => f.write_str("stopped"),
+            Self::Ended => f.write_str("ended"),
+            Self::Waiting { call, on, is_deaf } => {
+                f.write_str(if *is_deaf {
+                    "waiting, deaf to signals"
+                } else {
+                    "waiting"
+                })?;
+                if let Some(call) = call {
+                    write!(f, ", in {call}")?;
+                }
+                match on {
+                    Some(on) => write!(f, " on {on}"),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+/// What the process of a rank is doing: as it says itself, by a thread that needs nothing of the program, or as another process of
+/// its host sees it.
+///
+/// No values of variables are in it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Whereabouts {
+    /// Whether the rank has said it itself.
+    pub is_own_word: bool,
+    /// The functions that its thread is in, the innermost last.
+    pub frames: Vec<StackFrame>,
+    /// What the kernel does with that thread.
+    pub state: Option<ThreadState>,
+    /// Whether the thread keeps the interpreter's lock, so that no other thread of the program gets on.
+    pub holds_interpreter: bool,
+}
+
+impl Whereabouts {
+    /// What a rank says of itself.
+    #[must_use]
+    pub fn own(frames: Vec<StackFrame>, state: Option<ThreadState>) -> Self {
+        Self {
+            is_own_word: true,
+            frames,
+            state,
+            holds_interpreter: false,
+        }
+        .cut_to_size()
+    }
+
+    /// A rank that does not answer, and what another process sees of it.
+    #[must_use]
+    pub const fn silent(state: Option<ThreadState>) -> Self {
+        Self {
+            is_own_word: false,
+            frames: Vec::new(),
+            state,
+            holds_interpreter: false,
+        }
+    }
+
+    /// The same, within the bounds that hold for what travels.
+    #[must_use]
+    pub fn cut_to_size(mut self) -> Self {
+        let cut = |text: &mut String| {
+            if text.len() > LONGEST_TEXT {
+                *text = cut_text(text, LONGEST_TEXT);
+            }
+        };
+        let more = self.frames.len().saturating_sub(MOST_FRAMES);
+        self.frames.drain(..more);
+        for frame in &mut self.frames {
+            cut(&mut frame.file);
+            cut(&mut frame.function);
+        }
+        if let Some(ThreadState::Waiting { call, on, .. }) = &mut self.state {
+            call.iter_mut().chain(on).for_each(cut);
+        }
+        self
+    }
+}
+
+impl fmt::Display for Whereabouts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.is_own_word {
+            f.write_str("does not answer")?;
+            return match &self.state {
+                Some(state) => write!(f, "; its process is {state}"),
+                None => Ok(()),
+            };
+        }
+        let mut frames = self.frames.iter().rev();
+        let is_empty = match frames.next() {
+            None => true,
+            Some(innermost) => {
+                innermost.fmt(f)?;
+                if !innermost.is_own()
+                    && let Some(own) = frames.find(|frame| frame.is_own())
+                {
+                    write!(f, ", called from {own}")?;
+                }
+                false
+            }
+        };
+        match &self.state {
+            None if is_empty => f.write_str("nothing can be seen of it")?,
+            None => {}
+            Some(state) if is_empty => state.fmt(f)?,
+            Some(state) => write!(f, " ({state})")?,
+        }
+        if self.holds_interpreter {
+            f.write_str(", holding the interpreter's lock")?;
+        }
+        Ok(())
+    }
+}
+
+/// Another process of the host of somebody who is asked to look at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Neighbour {
+    /// Which rank it is.
+    pub rank: Rank,
+    /// Its pid, in the namespace of who is asked.
+    pub pid: u32,
+    /// When it was started, in the clock ticks of the kernel.
+    pub start_time: u64,
+}
+
+/// Looks at the own process, or at that of a neighbour. Nothing where that cannot be told, or is not to be.
+pub type Look = dyn Fn(Option<&Neighbour>) -> Option<Whereabouts> + Send + Sync;
+
+/// What all of many ranks are doing: those that do the same are told together.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RollCall {
+    /// Ranks in ascending order, and what they are doing; in the order of their first ranks.
+    pub groups: Vec<(Vec<Rank>, Arc<Whereabouts>)>,
+}
+
+impl RollCall {
+    /// How many different doings are told. A thousand ranks fit into so many lines.
+    const MOST_GROUPS: usize = 32;
+
+    /// Folds what is known of each rank. Of too many that differ the last are left out.
+    #[must_use]
+    pub fn of(ranks: impl IntoIterator<Item = (Rank, Arc<Whereabouts>)>) -> Self {
+        let mut groups: Vec<(Vec<Rank>, Arc<Whereabouts>)> = Vec::new();
+        for (rank, whereabouts) in ranks {
+            let has_room = groups.len() < Self::MOST_GROUPS;
+            match groups.iter_mut().find(|(_, its)| *its == whereabouts) {
+                Some((alike, _)) => alike.push(rank),
+                None if has_room => groups.push((vec![rank], whereabouts)),
+                None => {}
+            }
+        }
+        Self { groups }
+    }
+
+    /// Whether nothing is known of anybody.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+
+    /// The same, within the bounds that hold for what travels.
+    pub(crate) fn cut(&mut self) {
+        self.groups.truncate(Self::MOST_GROUPS);
+        for (_, whereabouts) in &mut self.groups {
+            *whereabouts = Arc::new(Whereabouts::clone(whereabouts).cut_to_size());
+        }
+    }
+}
+
+/// A line for each group, each with its line break before it: it follows a sentence.
+impl fmt::Display for RollCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (ranks, whereabouts) in &self.groups {
+            let ranks: Vec<u32> = ranks.iter().map(|rank| rank.get()).collect();
+            let s = if ranks.len() == 1 { "" } else { "s" };
+            let ranks = crate::rank_ranges(&ranks);
+            write!(f, "\n  rank{s} {ranks}: {whereabouts}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+#[path = "whereabouts_tests.rs"]
+mod tests;

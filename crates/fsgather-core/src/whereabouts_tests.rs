@@ -1,0 +1,81 @@
+use super::*;
+
+fn frame(file: &str, line: u32, function: &str) -> StackFrame {
+    StackFrame {
+        file: file.into(),
+        line: Some(line),
+        function: function.into(),
+    }
+}
+
+fn waits(call: &str, on: Option<&str>) -> Option<ThreadState> {
+    Some(ThreadState::Waiting {
+        call: Some(call.into()),
+        on: on.map(str::to_owned),
+        is_deaf: false,
+    })
+}
+
+#[test]
+fn the_innermost_function_and_the_programs_own_are_named() {
+    let main = frame("/home/me/eval.py", 80, "main");
+    let own = Whereabouts::own(
+        vec![main.clone(), frame("/home/me/loader.py", 212, "__next__")],
+        waits("read", Some("/data/x.h5")),
+    );
+    assert_eq!(
+        own.to_string(),
+        "loader.py:212 in __next__ (waiting, in read on /data/x.h5)"
+    );
+    let library = frame("/usr/lib/python3.11/threading.py", 320, "wait");
+    let init = frame(
+        "/opt/v/lib/python3.11/site-packages/h5/__init__.py",
+        7,
+        "get",
+    );
+    let within = Whereabouts::own(vec![main.clone(), init.clone(), library], None);
+    assert_eq!(
+        within.to_string(),
+        "threading.py:320 in wait, called from eval.py:80 in main"
+    );
+    let init = Whereabouts::own(vec![init], Some(ThreadState::Running));
+    assert_eq!(init.to_string(), "h5/__init__.py:7 in get (running)");
+    let stopped = Whereabouts::silent(Some(ThreadState::Stopped));
+    assert_eq!(
+        stopped.to_string(),
+        "does not answer; its process is stopped"
+    );
+    assert_eq!(Whereabouts::silent(None).to_string(), "does not answer");
+}
+
+#[test]
+fn what_travels_is_bounded() {
+    let long = "é".repeat(LONGEST_TEXT);
+    let frames = (0..100).map(|line| frame(&long, line, &long)).collect();
+    let cut = Whereabouts::own(frames, waits(&long, Some(&long)));
+    assert_eq!(cut.frames.len(), MOST_FRAMES);
+    assert_eq!(cut.frames.last().unwrap().line, Some(99), "the innermost");
+    let longest = |text: &str| assert!(text.len() <= LONGEST_TEXT, "{}", text.len());
+    for frame in &cut.frames {
+        longest(&frame.file);
+        longest(&frame.function);
+    }
+    let Some(ThreadState::Waiting { call, on, .. }) = &cut.state else {
+        panic!("{cut:?}");
+    };
+    longest(call.as_ref().unwrap());
+    longest(on.as_ref().unwrap());
+}
+
+#[test]
+fn ranks_that_do_the_same_are_one_line() {
+    let of = |line| Arc::new(Whereabouts::own(vec![frame("a.py", line, "f")], None));
+    let ranks = (0..1000).map(|rank| (Rank::new(rank), of(u32::from(rank == 5))));
+    let text = RollCall::of(ranks).to_string();
+    assert_eq!(
+        text,
+        "\n  ranks 0-4 6-999: a.py:0 in f\n  rank 5: a.py:1 in f"
+    );
+    let all_differ = RollCall::of((0..1000).map(|rank| (Rank::new(rank), of(rank))));
+    assert!(all_differ.to_string().lines().count() < 40);
+}

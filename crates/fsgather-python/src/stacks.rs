@@ -1,0 +1,50 @@
+//! Tells the library where this interpreter's stacks are, for ranks that wait for this one: [`register`].
+
+use fsgather_core::StackFrame;
+use fsgather_stacks::python::{self, Registration};
+use pyo3::{ffi, prelude::*};
+
+/// Makes stacks of this interpreter readable, once; where they cannot be read that is noted, and this rank tells less of itself.
+pub(crate) fn register(py: Python<'_>) {
+    let registered = describe(py).map(|registration| python::register(&registration));
+    match registered {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!("stacks of this Python are not read: {error}"),
+        Err(error) => tracing::debug!("stacks of this Python are not read: {error}"),
+    }
+}
+
+fn describe(py: Python<'_>) -> PyResult<Registration> {
+    let sys = py.import("sys")?;
+    let threading = py.import("threading")?;
+    let main_thread = threading.call_method0("main_thread")?;
+    let mut frames = Vec::new();
+    let mut frame = sys.call_method0("_getframe")?;
+    while !frame.is_none() {
+        let code = frame.getattr("f_code")?;
+        let line: Option<u32> = frame.getattr("f_lineno")?.extract()?;
+        frames.push(StackFrame {
+            file: code.getattr("co_filename")?.extract()?,
+            line,
+            function: code.getattr("co_name")?.extract()?,
+        });
+        frame = frame.getattr("f_back")?;
+    }
+    frames.reverse();
+    Ok(Registration {
+        version: sys.getattr("hexversion")?.extract()?,
+        thread_state: thread_state(py),
+        thread: threading.call_method0("get_ident")?.extract()?,
+        main_thread: main_thread.getattr("ident")?.extract()?,
+        frames,
+    })
+}
+
+/// Where the state of this thread lies.
+fn thread_state(_: Python<'_>) -> u64 {
+    // SAFETY: the function asks for a thread that is attached to the interpreter, as the token shows; its pointer is kept as a
+    // number and never followed in this program, but read through the kernel.
+    #[expect(unsafe_code, reason = "a function of C")]
+    let state = unsafe { ffi::PyThreadState_Get() };
+    state.addr() as u64
+}

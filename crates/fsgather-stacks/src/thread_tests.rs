@@ -1,0 +1,100 @@
+use std::{
+    fs::File,
+    io::{PipeWriter, pipe},
+    net::{TcpListener, TcpStream},
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use super::*;
+use crate::caller::Thread;
+
+/// Starts a thread that waits, and looks at it until it waits in the call that is expected.
+fn waits_in(name: &str, wait: impl FnOnce() + Send + 'static) -> Option<String> {
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || {
+        tell.send(Thread::current().id).unwrap();
+        wait();
+    });
+    let thread = told.recv().unwrap();
+    let start = Instant::now();
+    loop {
+        let state = state_of_own(thread);
+        if let Some(ThreadState::Waiting { call, on, .. }) = &state
+            && call.as_deref() == Some(name)
+        {
+            return on.clone();
+        }
+        assert!(start.elapsed() < Duration::from_secs(20), "{state:?}");
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn a_thread_that_reads_a_connection_waits_for_its_other_end() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (_other, _) = listener.accept().unwrap();
+    let peer = format!("tcp {}", stream.peer_addr().unwrap());
+    let on = waits_in("recvfrom", move || {
+        let _ = stream.read(&mut [0]);
+    });
+    assert_eq!(on, Some(peer));
+}
+
+#[test]
+fn a_thread_that_sleeps_or_reads_a_pipe_is_told_as_such() {
+    let sleeps = || thread::sleep(Duration::from_secs(60));
+    assert_eq!(waits_in("clock_nanosleep", sleeps), None);
+    let (mut reader, writer): (_, PipeWriter) = pipe().unwrap();
+    let on = waits_in("read", move || {
+        let _ = reader.read(&mut [0]);
+    });
+    assert_eq!(on.as_deref(), Some("a pipe"));
+    drop(writer);
+}
+
+#[test]
+fn a_thread_that_opens_a_file_is_told_with_its_path() {
+    let place = tempfile::tempdir().unwrap();
+    let fifo = place.path().join("fifo");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &fifo,
+        rustix::fs::FileType::Fifo,
+        0o600.into(),
+        0,
+    )
+    .unwrap();
+    let path = fifo.clone();
+    let on = waits_in("openat", move || drop(File::open(path)));
+    assert_eq!(on.as_deref(), fifo.to_str());
+    drop(File::options().write(true).open(fifo));
+}
+
+#[test]
+fn a_stat_is_read_whatever_the_process_is_called() {
+    let fields = (4..=30)
+        .map(|field| format!(" {field}"))
+        .collect::<String>();
+    let stat = Stat::parse(&format!("12 (a) R 1) T{fields}")).unwrap();
+    let expected = Stat {
+        state: 'T',
+        start_time: 22,
+    };
+    assert_eq!(stat, expected);
+    assert_eq!(Stat::parse(""), None);
+    assert_eq!(Stat::parse("1 (x) R"), None);
+}
+
+#[test]
+fn calls_are_read_as_the_kernel_shows_them() {
+    assert!(SystemCall::parse("running").is_none());
+    assert!(SystemCall::parse("-1 0x7ffd 0x7f").is_none());
+    let call = SystemCall::parse("0 0x3 0x7f00 0x1 0x0 0x0 0x0 0x7ffd 0x7f\n").unwrap();
+    assert_eq!(call.arguments, [3, 0x7f00, 1, 0, 0, 0]);
+    assert_eq!(address("0100007F:1F90").as_deref(), Some("127.0.0.1:8080"));
+    assert_eq!(address("0100007F"), None);
+    assert_eq!(address("01:1F90"), None);
+}
