@@ -75,7 +75,7 @@ async fn deliver(core: &Core, link: &mut Link, call: CallId) -> io::Result<()> {
         offered = core.offers.wait_for(call) => offered,
         () = link.ended() => return Err(io::ErrorKind::UnexpectedEof.into()),
     };
-    let Some(source) = offered else {
+    let Some((source, has_checksums)) = offered else {
         return link.send(&Reply::Withdrawn.to_bytes()).await;
     };
     let _delivery = core.deliveries.begin();
@@ -84,6 +84,7 @@ async fn deliver(core: &Core, link: &mut Link, call: CallId) -> io::Result<()> {
         call,
         rank: core.rank,
         len: source.len(),
+        has_checksums,
     };
     link.send(&Reply::Follows(origin.len).to_bytes()).await?;
     send_payload(link, origin, source).await

@@ -59,6 +59,7 @@ pub use call_id::CallId;
 pub use config::{MeshAddress, MeshConfig};
 pub use offers::Source;
 pub use pull::Pull;
+pub use ring::RingPart;
 
 use std::{
     fmt,
@@ -257,11 +258,18 @@ impl Mesh {
         lens: &[u64],
         progress: &mut Progress<'_>,
     ) -> Result<Vec<Vec<u8>>, Error> {
-        self.ring_within(self.timeout(), call, members, own, lens, progress)
+        let part = RingPart {
+            members,
+            own,
+            lens,
+            has_checksums: true,
+        };
+        self.ring_within(self.timeout(), call, &part, progress)
             .map_err(|halted| halted.cause)
     }
 
-    /// The same for a call with a time-out of its own. On an error the links to the neighbours are kept.
+    /// The same for a call with a time-out of its own, with checksums or, where all members have agreed on that,
+    /// without. On an error the links to the neighbours are kept.
     ///
     /// # Errors
     ///
@@ -270,12 +278,10 @@ impl Mesh {
         &self,
         timeout: Duration,
         call: CallId,
-        members: &[Rank],
-        own: &[u8],
-        lens: &[u64],
+        part: &RingPart<'_>,
         progress: &mut Progress<'_>,
     ) -> Result<Vec<Vec<u8>>, Halted> {
-        let mut ring = Ring::new(self.engine.core(), call, members, own, lens)?;
+        let mut ring = Ring::new(self.engine.core(), call, part)?;
         if let Err(cause) = self.turn(&mut ring, timeout, call, progress) {
             let links = ring.into_links();
             return Err(Halted { cause, links });
@@ -309,9 +315,19 @@ impl Mesh {
 
     /// Lets others fetch this rank's payload of a call, until it is [withdrawn](Self::withdraw).
     pub fn offer(&self, call: CallId, source: Source) {
+        self.offer_checked(call, source, true);
+    }
+
+    /// The same without checksums, where those who may fetch it have agreed to it: readers notice another payload, and
+    /// one that is not whole, but not a changed byte.
+    pub fn offer_without_checksums(&self, call: CallId, source: Source) {
+        self.offer_checked(call, source, false);
+    }
+
+    fn offer_checked(&self, call: CallId, source: Source, has_checksums: bool) {
         // Nobody can ask a mesh that is shut down, or a forked child's.
         if self.engine.check().is_ok() {
-            self.engine.core().offers.offer(call, source);
+            self.engine.core().offers.offer(call, source, has_checksums);
             self.engine.leave_to_itself();
         }
     }

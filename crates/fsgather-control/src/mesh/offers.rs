@@ -59,7 +59,8 @@ impl fmt::Debug for Source {
 
 #[derive(Default)]
 struct OffersState {
-    offered: HashMap<CallId, Source>,
+    /// Each with whether it is to have checksums.
+    offered: HashMap<CallId, (Source, bool)>,
     withdrawn: VecDeque<CallId>,
 }
 
@@ -71,9 +72,9 @@ pub(super) struct Offers {
 }
 
 impl Offers {
-    /// Lets others fetch a payload from now on.
-    pub(super) fn offer(&self, call: CallId, source: Source) {
-        self.lock().offered.insert(call, source);
+    /// Lets others fetch a payload from now on, with checksums or without.
+    pub(super) fn offer(&self, call: CallId, source: Source, has_checksums: bool) {
+        self.lock().offered.insert(call, (source, has_checksums));
         self.changed.notify_waiters();
     }
 
@@ -92,13 +93,13 @@ impl Offers {
     }
 
     /// Waits until a payload is offered; nothing if it has been withdrawn.
-    pub(super) async fn wait_for(&self, call: CallId) -> Option<Source> {
+    pub(super) async fn wait_for(&self, call: CallId) -> Option<(Source, bool)> {
         loop {
             let changed = self.changed.notified();
             {
                 let state = self.lock();
-                if let Some(source) = state.offered.get(&call) {
-                    return Some(source.clone());
+                if let Some(offered) = state.offered.get(&call) {
+                    return Some(offered.clone());
                 }
                 if state.withdrawn.contains(&call) {
                     return None;

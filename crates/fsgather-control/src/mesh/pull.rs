@@ -53,6 +53,7 @@ impl Pull {
             call,
             rank: from,
             len,
+            has_checksums: true,
         };
         let mut pull = Self {
             call,
@@ -83,6 +84,15 @@ impl Pull {
     #[must_use]
     pub const fn within(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
+        self
+    }
+
+    /// The same of a payload that is [offered without checksums](super::Mesh::offer_without_checksums). To be said
+    /// before anything is read.
+    #[must_use]
+    pub fn without_checksums(mut self) -> Self {
+        self.origin.has_checksums = false;
+        self.receiving = Receiving::new(self.origin);
         self
     }
 

@@ -24,7 +24,21 @@ use super::{
 /// Only whether the link is used again depends on it.
 const LAST_WORD: Duration = Duration::from_millis(500);
 
-/// One rank's part in a ring.
+/// What a rank has to say of a ring; the same on all members but for `own`.
+#[derive(Clone, Copy, Debug)]
+pub struct RingPart<'a> {
+    /// The ranks of the world that take part, in the order of their group.
+    pub members: &'a [Rank],
+    /// This rank's payload.
+    pub own: &'a [u8],
+    /// How long everybody's is, in the order of the group, in bytes.
+    pub lens: &'a [u64],
+    /// Whether payloads have checksums on their way; without them members notice another payload, and one that is not
+    /// whole, but not a changed byte.
+    pub has_checksums: bool,
+}
+
+/// One rank's side of a ring.
 pub(super) struct Ring<'a> {
     members: usize,
     inflow: Inflow,
@@ -35,13 +49,13 @@ pub(super) struct Ring<'a> {
 
 impl<'a> Ring<'a> {
     /// Prepares a rank's part; nothing moves.
-    pub(super) fn new(
-        core: &Arc<Core>,
-        call: CallId,
-        members: &[Rank],
-        own: &'a [u8],
-        lens: &[u64],
-    ) -> Result<Self, Error> {
+    pub(super) fn new(core: &Arc<Core>, call: CallId, part: &RingPart<'a>) -> Result<Self, Error> {
+        let RingPart {
+            members,
+            own,
+            lens,
+            has_checksums,
+        } = *part;
         let count = members.len();
         let place = check(core, members, own, lens)?;
         let mut incoming = Vec::new();
@@ -53,6 +67,7 @@ impl<'a> Ring<'a> {
                 call,
                 rank: members[place],
                 len: lens[place],
+                has_checksums,
             };
             if origin.len == 0 {
                 continue;

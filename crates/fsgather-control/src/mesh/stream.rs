@@ -6,7 +6,7 @@
 //!
 //! | part | offset | size | field |
 //! |---|---|---|---|
-//! | check | 0 | 8 | xxh3-64 of the chunk |
+//! | check | 0 | 8 | xxh3-64 of the chunk, or 0 where its ranks have agreed to leave checksums out |
 //! | | 8 | 1 | what follows: 0 the next chunk or the digest, 1 a complaint and the end of the link |
 //! | digest | 0 | 16 | xxh3-128 of all below |
 //! | | | 16 | communicator |
@@ -19,7 +19,8 @@
 //! | | 2 | length | why the payload cannot be read to its end: text |
 //!
 //! Checks and digests are made by the rank that the payload comes from, and go unchanged through those
-//! that hand it on. So each byte is covered from its origin to whoever asked for it.
+//! that hand it on. So each byte is covered from its origin to whoever asked for it; without checksums each chunk's
+//! place is, and whose payload it is.
 
 use std::{hash::Hasher, io::IoSlice, ops::Range};
 
@@ -44,6 +45,8 @@ pub(super) struct StreamOrigin {
     pub(super) call: CallId,
     pub(super) rank: Rank,
     pub(super) len: u64,
+    /// Whether its chunks have checksums.
+    pub(super) has_checksums: bool,
 }
 
 impl StreamOrigin {
@@ -62,6 +65,15 @@ impl StreamOrigin {
         let chunk = self.chunk(index);
         // At most CHUNK_LEN.
         usize::try_from(chunk.end - chunk.start).unwrap_or(CHUNK_LEN)
+    }
+
+    /// The checksum of a chunk that has gone into `hashed`, if it has one.
+    fn finished(&self, hashed: &XxHash3_64) -> u64 {
+        if self.has_checksums {
+            hashed.finish()
+        } else {
+            0
+        }
     }
 
     /// The digest, to which the checksums of chunks have to be added.
@@ -175,14 +187,14 @@ impl Sending {
     ) -> [IoSlice<'a>; 2] {
         let whole = self.origin.chunk_len(self.index);
         let end = available.len().min(self.sent.saturating_add(most));
-        if checksum == Checksum::Ours && end > self.hashed {
+        if self.origin.has_checksums && checksum == Checksum::Ours && end > self.hashed {
             // Right before it is sent, so that memory is read once.
             self.checksum.write(&available[self.hashed..end]);
             self.hashed = end;
         }
         if self.tail.is_none() && end == whole {
             self.tail = match checksum {
-                Checksum::Ours => Some(self.finish_chunk(self.checksum.finish())),
+                Checksum::Ours => Some(self.finish_chunk(self.origin.finished(&self.checksum))),
                 Checksum::Given(checksum) => Some(self.finish_chunk(checksum)),
                 Checksum::Awaited => None,
             };
@@ -292,7 +304,9 @@ impl Receiving {
 
     /// Takes in more bytes of the current chunk.
     pub(super) fn took(&mut self, bytes: &[u8]) {
-        self.checksum.write(bytes);
+        if self.origin.has_checksums {
+            self.checksum.write(bytes);
+        }
         self.received += bytes.len();
     }
 
@@ -318,7 +332,7 @@ impl Receiving {
             1 if tail.len == CHECK_LEN => return Err(Fault::Complaint),
             _ => return Err(Fault::Chunk(self.index)),
         }
-        let checksum = self.checksum.finish();
+        let checksum = self.origin.finished(&self.checksum);
         if tail.bytes[..8] != checksum.to_le_bytes() {
             return Err(Fault::Chunk(self.index));
         }

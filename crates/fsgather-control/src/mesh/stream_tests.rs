@@ -14,6 +14,7 @@ fn origin(len: usize) -> StreamOrigin {
         },
         rank: Rank::new(2),
         len: len as u64,
+        has_checksums: true,
     }
 }
 
@@ -30,7 +31,11 @@ fn part(payload: &[u8], chunk: Range<u64>) -> &[u8] {
 
 /// Everything that goes over the wire for a payload, in pieces of any size.
 fn sent(payload: &[u8], most: usize, taken: usize) -> Vec<u8> {
-    let mut sending = Sending::new(origin(payload.len()));
+    sent_by(origin(payload.len()), payload, most, taken)
+}
+
+fn sent_by(origin: StreamOrigin, payload: &[u8], most: usize, taken: usize) -> Vec<u8> {
+    let mut sending = Sending::new(origin);
     let mut wire = Vec::new();
     while let Some(chunk) = sending.chunk() {
         let parts = sending.next(part(payload, chunk), Checksum::Ours, most);
@@ -133,10 +138,56 @@ proptest! {
     }
 }
 
+/// The same payload without checksums.
+fn unhashed(len: usize) -> StreamOrigin {
+    StreamOrigin {
+        has_checksums: false,
+        ..origin(len)
+    }
+}
+
+#[test]
+fn without_checksums_a_payload_arrives_and_all_but_its_bytes_is_checked() {
+    let len = CHUNK_LEN + 9;
+    let bytes = payload(len);
+    let wire = sent_by(unhashed(len), &bytes, 70_000, 60_000);
+    let (got, checksums) = received(unhashed(len), &wire, 50_000).unwrap().unwrap();
+    assert!(got == bytes && checksums == [0, 0]);
+    let is_of_payload =
+        |at: usize| at < CHUNK_LEN || (CHUNK_LEN + CHECK_LEN..len + CHECK_LEN).contains(&at);
+    let checked = (0..wire.len()).filter(|at| !is_of_payload(*at));
+    for at in checked {
+        let mut damaged = wire.clone();
+        damaged[at] ^= 1;
+        assert!(
+            received(unhashed(len), &damaged, usize::MAX).is_err(),
+            "{at}"
+        );
+    }
+}
+
+#[test]
+fn ranks_that_do_not_agree_on_checksums_notice() {
+    let bytes = payload(70);
+    for (ours, theirs) in [(origin(70), unhashed(70)), (unhashed(70), origin(70))] {
+        let wire = sent_by(ours, &bytes, usize::MAX, usize::MAX);
+        assert_eq!(received(theirs, &wire, 9), Err(Fault::Chunk(0)));
+    }
+}
+
 #[test]
 fn the_payload_of_another_call_rank_or_world_is_refused() {
-    let ours = origin(70);
-    let wire = sent(&payload(70), usize::MAX, usize::MAX);
+    for has_checksums in [true, false] {
+        let ours = StreamOrigin {
+            has_checksums,
+            ..origin(70)
+        };
+        refuses_others(ours);
+    }
+}
+
+fn refuses_others(ours: StreamOrigin) {
+    let wire = sent_by(ours, &payload(70), usize::MAX, usize::MAX);
     assert!(received(ours, &wire, 9).unwrap().is_some());
     let others = [
         StreamOrigin {

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_control::mesh::{Mesh, Source};
+use fsgather_control::mesh::{Mesh, RingPart, Source};
 use fsgather_core::{Error, PeerFailure, Rank};
 use proptest::prelude::*;
 
@@ -149,7 +149,13 @@ fn a_transfer_may_have_a_time_out_of_its_own() {
     let pull = meshes[0].pull(call(0), Rank::new(1), 100).unwrap();
     let given_up = pull.within(own).read_to_end(&mut ignore).unwrap_err();
     let members = [0, 1].map(Rank::new);
-    let ring = meshes[0].ring_within(own, call(1), &members, b"a", &[1, 1], &mut ignore);
+    let part = RingPart {
+        members: &members,
+        own: b"a",
+        lens: &[1, 1],
+        has_checksums: true,
+    };
+    let ring = meshes[0].ring_within(own, call(1), &part, &mut ignore);
     for error in [given_up, ring.unwrap_err().cause] {
         let Error::Timeout { timeout, hint, .. } = error else {
             panic!("{error}");
@@ -157,6 +163,23 @@ fn a_transfer_may_have_a_time_out_of_its_own() {
         assert_eq!(timeout, own);
         assert!(hint.contains("this call"), "{hint}");
     }
+}
+
+#[test]
+fn what_is_offered_without_checksums_is_fetched_by_those_who_know() {
+    let meshes = Bed::new(2).meshes();
+    let len = 2_500_000;
+    let offered = |epoch| {
+        let own = Source::Memory(payload(1, len).into());
+        meshes[1].offer_without_checksums(call(epoch), own);
+    };
+    offered(0);
+    let pull = meshes[0].pull(call(0), Rank::new(1), len as u64).unwrap();
+    let got = pull.without_checksums().read_to_end(&mut ignore).unwrap();
+    assert!(got == payload(1, len));
+    offered(1);
+    let refused = fetch(&meshes[0], 1, 1, len).unwrap_err();
+    assert!(matches!(refused, Error::Corrupt { .. }), "{refused}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::sync::Mutex;
 
+use fsgather_control::mesh::RingPart;
 use fsgather_core::Rank;
 use proptest::prelude::*;
 
@@ -21,6 +22,25 @@ proptest! {
         for (rank, got) in ring(&meshes, call(0), &lens).into_iter().enumerate() {
             check(rank, &lens, &got.unwrap());
         }
+    }
+}
+
+#[test]
+fn a_ring_without_checksums_brings_the_same() {
+    let meshes = Bed::new(3).meshes();
+    let (members, lens) = ([0, 1, 2].map(Rank::new), [2_500_000, 0, 70]);
+    let announced = lens.map(|len| len as u64);
+    let got = on_all(&meshes, |rank, mesh| {
+        let part = RingPart {
+            members: &members,
+            own: &payload(rank, lens[rank as usize]),
+            lens: &announced,
+            has_checksums: false,
+        };
+        mesh.ring_within(mesh.timeout(), call(0), &part, &mut ignore)
+    });
+    for (rank, got) in got.into_iter().enumerate() {
+        check(rank, &lens, &got.unwrap());
     }
 }
 

@@ -1,11 +1,9 @@
 //! Keeps the results of one group's set-ups: [`KnownPaths`].
 
 use fsgather_core::lock;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
-use fsgather_control::mesh::Mesh;
-
-use crate::payload::{path::PayloadPath, path_request::PathRequest};
+use crate::payload::{mesh::MeshPath, path::PayloadPath, path_request::PathRequest};
 use fsgather_config::settings::Transport;
 
 /// What the set-ups of one group, or of the world, have come to.
@@ -45,12 +43,12 @@ impl KnownPaths {
     }
 
     /// The connections between the members, if they have been made for another request.
-    pub(crate) fn mesh(&self) -> Option<Arc<Mesh>> {
+    pub(crate) fn mesh(&self) -> Option<MeshPath> {
         let known = lock(&self.known);
         known
             .iter()
             .find_map(|(_, payload_path)| match payload_path {
-                PayloadPath::Mesh(mesh) => Some(Arc::clone(mesh)),
+                PayloadPath::Mesh(mesh) => Some(mesh.clone()),
                 _ => None,
             })
     }

@@ -1,7 +1,9 @@
 //! Payloads over connections between ranks: announced, and passed on from neighbour to neighbour.
 
+use std::{ops::Deref, sync::Arc};
+
 use bytes::Bytes;
-use fsgather_control::mesh::{Halted, Mesh, Source as Offered};
+use fsgather_control::mesh::{CallId, Halted, Mesh, RingPart, Source as Offered};
 use fsgather_core::{Contribution, Error, Leaves, Recipients};
 
 use crate::{
@@ -16,10 +18,36 @@ use crate::{
     },
 };
 
+/// The connections between the members of a group, and what they have agreed on.
+#[derive(Clone)]
+pub(crate) struct MeshPath {
+    pub(crate) mesh: Arc<Mesh>,
+    /// Whether payloads have checksums on their way.
+    pub(crate) has_checksums: bool,
+}
+
+impl Deref for MeshPath {
+    type Target = Mesh;
+
+    fn deref(&self) -> &Mesh {
+        &self.mesh
+    }
+}
+
+impl MeshPath {
+    fn lend(&self, call: CallId, source: Offered) {
+        if self.has_checksums {
+            self.offer(call, source);
+        } else {
+            self.offer_without_checksums(call, source);
+        }
+    }
+}
+
 /// Announces a payload that is handed over by connections between ranks.
 pub(super) fn announced<'b>(
     guard: &CallGuard,
-    mesh: &Mesh,
+    mesh: &MeshPath,
     retention: Retention,
     own: HeldInput<'b>,
 ) -> Result<Ready<'b>, Error> {
@@ -38,7 +66,7 @@ pub(super) fn announced<'b>(
                 HeldInput::Spooled(spool) => spool.offered(),
                 other => Offered::Memory(other.to_bytes()),
             };
-            mesh.offer(call_id(ticket), offered);
+            mesh.lend(call_id(ticket), offered);
             (Leaves::WithOwner, own)
         }
     };
@@ -72,7 +100,7 @@ pub(crate) fn prepare(guard: &CallGuard, mesh: &Mesh) -> Result<(), Error> {
 /// Moves the payloads of a call in which all wait for each other, from neighbour to neighbour.
 pub(crate) fn pass_on(
     guard: &CallGuard,
-    mesh: &Mesh,
+    mesh: &MeshPath,
     bodies: &[Bytes],
     own: &HeldInput<'_>,
     incoming: &mut [IncomingPart],
@@ -89,12 +117,16 @@ pub(crate) fn pass_on(
         return Ok(());
     }
     let timeout = guard.ticket.call.timeout;
+    let part = RingPart {
+        members: &inner.members,
+        own: own.as_slice(),
+        lens: &lens,
+        has_checksums: mesh.has_checksums,
+    };
     let passed = mesh.ring_within(
         timeout.unwrap_or(mesh.timeout()),
         call_id(&guard.ticket),
-        &inner.members,
-        own.as_slice(),
-        &lens,
+        &part,
         &mut guard.turning(),
     )?;
     for ((part, passed), len) in incoming.iter_mut().zip(passed).zip(lens) {

@@ -3,7 +3,7 @@
 use std::{io::Read, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use fsgather_control::mesh::{CallId, Mesh, Pull};
+use fsgather_control::mesh::{CallId, Pull};
 use fsgather_core::{Error, Peer, Rank, Recipients, Table, Ticket};
 use fsgather_store::Payload;
 
@@ -13,6 +13,7 @@ use crate::{
     payload::{
         header::{FileHeader, PayloadHeader},
         input::HeldInput,
+        mesh::MeshPath,
         origin::PayloadOrigin,
         path::{FilesPath, PayloadPath, call_id},
         spool::Spool,
@@ -37,7 +38,7 @@ pub(crate) enum IncomingPart {
 
 /// A payload in the memory of another rank.
 pub(crate) struct Linked {
-    mesh: Arc<Mesh>,
+    mesh: MeshPath,
     call: CallId,
     pub(crate) len: u64,
     timeout: Duration,
@@ -47,7 +48,12 @@ impl Linked {
     /// Begins to fetch it from `rank` of a group.
     fn pull(&self, inner: &GroupState, rank: Rank) -> Result<Pull, Error> {
         let pull = self.mesh.pull(self.call, inner.in_world(rank), self.len)?;
-        Ok(pull.within(self.timeout))
+        let pull = pull.within(self.timeout);
+        Ok(if self.mesh.has_checksums {
+            pull
+        } else {
+            pull.without_checksums()
+        })
     }
 }
 
@@ -64,7 +70,7 @@ impl IncomingPart {
         let mut relayed = relayed.into_iter();
         let linked = |rank: Rank, len| match payload_path {
             PayloadPath::Mesh(mesh) => Ok(Self::Linked(Linked {
-                mesh: Arc::clone(mesh),
+                mesh: mesh.clone(),
                 call: call_id(ticket),
                 len,
                 timeout: ticket.call.timeout.unwrap_or(mesh.timeout()),

@@ -8,12 +8,14 @@ use std::{
     },
 };
 
-use fsgather_control::mesh::{CallId, Mesh};
+use fsgather_control::mesh::CallId;
 use fsgather_core::{ChannelId, Epoch, Error, GatherId, Peer, Rank, Ticket};
 use fsgather_store::{Care, CollectPolicy, GatherDir, PayloadId, PayloadName, free_bytes};
 use serde::{Deserialize, Serialize};
 
 use fsgather_core::lock;
+
+use crate::payload::mesh::MeshPath;
 
 /// What a set-up has come to.
 #[derive(Clone)]
@@ -21,7 +23,7 @@ pub(crate) enum PayloadPath {
     /// Through rank 0, in pieces.
     Relay,
     /// Over connections between the ranks.
-    Mesh(Arc<Mesh>),
+    Mesh(MeshPath),
     /// Into files of a gather directory.
     Files(Arc<FilesPath>),
 }

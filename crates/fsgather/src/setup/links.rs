@@ -14,17 +14,34 @@ use std::sync::Arc;
 use fsgather_control::mesh::{Mesh, MeshAddress};
 use fsgather_core::Error;
 
-use crate::setup::SetUp;
+use fsgather_config::settings::{Transport, Verify};
 use fsgather_rendezvous::sharing::Talk;
 
-use crate::payload::path::PayloadPath;
+use crate::payload::{mesh::MeshPath, path::PayloadPath};
+use crate::setup::{SetUp, checksums, warn_once};
 
 /// A rank tries so many other hosts at most, since each takes time and a connection on both sides.
 const MOST_TRIED: usize = 32;
 
 impl SetUp<'_> {
+    /// Has payloads go through memory, since files cannot be used, unless they must be.
+    pub(super) fn without_files(
+        &self,
+        problem: &Error,
+        transport: Transport,
+        verify: Verify,
+    ) -> Result<PayloadPath, Error> {
+        if transport == Transport::Filesys {
+            return Err(problem.clone());
+        }
+        if self.is_root() {
+            warn_once(format!("{problem}; payloads go through memory instead"));
+        }
+        self.connect(verify)
+    }
+
     /// Connects all members to each other, or finds out together that it cannot be.
-    pub(super) fn connect(&self) -> Result<PayloadPath, Error> {
+    pub(super) fn connect(&self, verify: Verify) -> Result<PayloadPath, Error> {
         let inner = self.inner;
         if let Some(known) = inner.known_paths.mesh() {
             return Ok(PayloadPath::Mesh(known));
@@ -34,14 +51,18 @@ impl SetUp<'_> {
         let Some(mesh) = settings.and_then(|settings| world.links.listen(world, settings)) else {
             return Ok(PayloadPath::Relay);
         };
-        let connected = self.connect_by(mesh);
+        let connected = self.connect_by(mesh, verify);
         if !matches!(connected, Ok(PayloadPath::Mesh(_))) {
             world.links.release();
         }
         connected
     }
 
-    fn connect_by(&self, mesh: Result<Arc<Mesh>, Error>) -> Result<PayloadPath, Error> {
+    fn connect_by(
+        &self,
+        mesh: Result<Arc<Mesh>, Error>,
+        verify: Verify,
+    ) -> Result<PayloadPath, Error> {
         let own = mesh
             .as_ref()
             .map(|mesh| mesh.address().clone())
@@ -55,7 +76,13 @@ impl SetUp<'_> {
         let reached = self.reach(&mesh, addresses).map_err(|error| reason(&error));
         let reached: Vec<Result<(), String>> = self.gather_all(&reached)?;
         match reached.into_iter().find_map(Result::err) {
-            None => Ok(PayloadPath::Mesh(mesh)),
+            None => Ok(PayloadPath::Mesh(MeshPath {
+                mesh,
+                has_checksums: checksums::are_needed(
+                    verify,
+                    checksums::share_a_host(&self.processes),
+                ),
+            })),
             Some(why) => Ok(self.relay(Some(why))),
         }
     }

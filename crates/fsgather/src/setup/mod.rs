@@ -272,8 +272,10 @@ impl SetUp<'_> {
                 let contradiction = "the first rank has proposed the same place twice";
                 return Err(self.fail(Error::config(contradiction)));
             }
-            PathPlan::Memory => self.connect()?,
-            PathPlan::WithoutFiles(problem) => self.without_files(&problem, transport)?,
+            PathPlan::Memory => self.connect(told.verify)?,
+            PathPlan::WithoutFiles(problem) => {
+                self.without_files(&problem, transport, told.verify)?
+            }
             PathPlan::Files {
                 directory,
                 facts,
@@ -303,7 +305,7 @@ impl SetUp<'_> {
                 };
                 match used {
                     Ok(files) => files,
-                    Err(problem) => self.without_files(&problem, transport)?,
+                    Err(problem) => self.without_files(&problem, transport, told.verify)?,
                 }
             }
         };
@@ -525,16 +527,6 @@ impl SetUp<'_> {
             self.root(),
             care,
         ))
-    }
-
-    fn without_files(&self, problem: &Error, transport: Transport) -> Result<PayloadPath, Error> {
-        if transport == Transport::Filesys {
-            return Err(problem.clone());
-        }
-        if self.is_root() {
-            warn_once(format!("{problem}; payloads go through memory instead"));
-        }
-        self.connect()
     }
 
     /// One exchange of the set-up; a rank whose part fails makes it fail for all.
