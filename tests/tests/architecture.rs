@@ -42,7 +42,7 @@ struct Row {
 }
 
 /// Dependencies point down only; storage and control plane do not know each other.
-const GRAPH: [Row; 15] = [
+const GRAPH: [Row; 16] = [
     Row {
         name: "fsgather-core",
         uses: &[],
@@ -79,6 +79,11 @@ const GRAPH: [Row; 15] = [
         tests_use: &[TEST_SUPPORT],
     },
     Row {
+        name: "fsgather-arena",
+        uses: &["fsgather-core"],
+        tests_use: &[],
+    },
+    Row {
         name: "fsgather-config",
         uses: &["fsgather-core", "fsgather-store"],
         tests_use: &[],
@@ -108,6 +113,7 @@ const GRAPH: [Row; 15] = [
             "fsgather-config",
             "fsgather-rendezvous",
             "fsgather-report",
+            "fsgather-arena",
         ],
         tests_use: &["fsgather-digits", TEST_SUPPORT],
     },
@@ -387,7 +393,15 @@ fn unsafe_code_is_where_it_has_to_be() {
     let memory =
         "Python's memory is shared through its C functions; the argument stands beside each";
     let objects = "objects of Python are taken apart and made by its C functions, for speed";
-    let owners: [Exception; 15] = [
+    let owners: [Exception; 17] = [
+        (
+            "crates/fsgather-arena/src/forks.rs",
+            "what `fork` calls is given to a function of C; the argument stands beside it",
+        ),
+        (
+            "crates/fsgather-arena/src/memory.rs",
+            "memory that other processes write to is reached through pointers; the argument stands beside it",
+        ),
         (
             "crates/fsgather-cli/src/standard_streams.rs",
             "what is called before the runtime begins is named to the loader; the argument stands above it",

@@ -218,6 +218,16 @@ macro_rules! settings_table {
                 value { default DEFAULT_INLINE_LIMIT, such as "64KiB", show show::inline_limit }
                 argument { inline_limit: u64 = Ok }
             }
+            /// In bytes.
+            shared_memory: u64 {
+                variable {
+                    SHARED_MEMORY = "FSGATHER_SHARED_MEMORY":
+                    "How much memory this rank may share with others of its host, where they read payloads in place; never above an eighth of what the host, or the control group, has, divided by its ranks. `0` shares none. With `filesys` none is shared."
+                }
+                help {}
+                value { default DEFAULT_SHARED_MEMORY, such as "1GiB" }
+                argument { shared_memory: u64 = Ok }
+            }
             /// Whether this build can do so is not checked here.
             compression: CompressionSetting {
                 variable {

@@ -15,7 +15,8 @@
 //! - [`CompressionSetting`]: how its chunks are compressed, if at all.
 //! - [`Locator`]: name, lengths and digest of a payload, as announced.
 //! - [`Payload`], [`PayloadReader`]: verified bytes, as one slice or as a stream; [`CollectPolicy`] says
-//!   how patiently and into what they are read. [`WritablePayload`]: bytes of one's own to write to.
+//!   how patiently and into what they are read. [`WritablePayload`]: bytes of one's own to write to. [`LentBytes`]: bytes that
+//!   somebody else keeps.
 //! - [`FileBackend`]: rendezvous by files, one [`BackendDirectory`] for each directory.
 //! - [`ProbeNonce`], [`Planted`]: the proof that a directory is one and the same on all hosts.
 //! - [`MessageDirFactory`]: messages between ranks as files, where they cannot reach each other otherwise.
@@ -111,7 +112,7 @@ pub use os::filesystem::{Capacity, Class, FileSystem, free_bytes};
 pub use os::mount::Mount;
 pub use os::process::{Liveness, Sighting, judge, liveness, own_user_text, this_process};
 pub use os::reveal::PublishMode;
-pub use payload::bytes::Payload;
+pub use payload::bytes::{LentBytes, Payload};
 pub use payload::collect::{CollectPolicy, PayloadReader};
 pub use payload::compression::CompressionSetting;
 pub use payload::file_calls::{FileCall, FileCalls};

@@ -310,6 +310,7 @@ impl Builder {
         let inline_limit = settings.inline_limit.value;
         let compression = settings.compression.value;
         let verify = settings.verify.value;
+        let shared_memory = settings.shared_memory.value;
         let Joined {
             exchange,
             communicator,
@@ -336,6 +337,7 @@ impl Builder {
         world.sets_up_later = self.sets_up_later;
         world.compression = compression;
         world.verify = verify;
+        world.shared_memory.setting = shared_memory;
         world.call_site = self.call_site.map(Site::named);
         world.interrupt = self.interrupt;
         let inner = GroupState::of_world(exchange, world);

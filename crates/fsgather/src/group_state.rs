@@ -24,6 +24,7 @@ use crate::{
         known_paths::KnownPaths,
         path::{PayloadPath, call_id},
         path_request::PathRequest,
+        shared_memory::Sharing,
     },
     world_state::WorldState,
 };
@@ -39,6 +40,8 @@ pub(crate) struct GroupState {
     pub(crate) members: Vec<Rank>,
     /// Where its payloads go.
     pub(crate) known_paths: KnownPaths,
+    /// Whether its members share memory.
+    pub(crate) sharing: Sharing,
     /// Whether this is the world itself, which sees to what all groups leave behind.
     is_world: bool,
     ended: AtomicBool,
@@ -60,6 +63,7 @@ impl GroupState {
             exchange,
             world,
             known_paths: KnownPaths::default(),
+            sharing: Sharing::default(),
             is_world: true,
             ended: AtomicBool::new(false),
             open_calls: OpenCalls::default(),
@@ -161,6 +165,7 @@ impl GroupState {
             exchange,
             world: Arc::clone(&self.world),
             known_paths: KnownPaths::beginning_with(self.world.settled_from_the_start()),
+            sharing: Sharing::default(),
             members,
             is_world: false,
             ended: AtomicBool::new(false),

@@ -24,6 +24,7 @@ use crate::{
         links::Links,
         path::PayloadPath,
         path_request::PathRequest,
+        shared_memory::SharedMemory,
     },
 };
 
@@ -60,6 +61,8 @@ pub(crate) struct WorldState {
     settled: Mutex<Option<PayloadPath>>,
     /// Direct connections to other ranks, for all groups.
     pub(crate) links: Links,
+    /// Memory that ranks of this host share, for all groups.
+    pub(crate) shared_memory: SharedMemory,
     /// Gather directories, of all groups.
     pub(crate) directories: Directories,
     /// Calls of the file system that may not come back.
@@ -98,6 +101,7 @@ impl WorldState {
             agreed: OnceLock::new(),
             settled: Mutex::default(),
             links: Links::default(),
+            shared_memory: SharedMemory::default(),
             directories: Directories::default(),
             file_calls: FileCalls::default(),
             open_calls: OpenCalls::default(),
@@ -174,6 +178,11 @@ impl WorldState {
         }
     }
 
+    /// Whether a rank is known to be lost.
+    pub(crate) fn is_lost(&self, rank: Rank) -> bool {
+        lock(&self.lost).contains(&rank)
+    }
+
     /// Lets what others are fetching from this process's memory be sent.
     pub(crate) fn end_sending(&self) {
         if let Some(mesh) = self.links.mesh() {
@@ -193,7 +202,8 @@ impl WorldState {
             closed,
             in_good_hands: departure.in_good_hands,
             is_undecided: &is_undecided,
-            is_lost: &|rank| lock(&self.lost).contains(&rank),
+            is_lost: &|rank| self.is_lost(rank),
         });
+        self.shared_memory.release();
     }
 }

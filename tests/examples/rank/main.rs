@@ -32,6 +32,7 @@
 //! | `barrier_with`, `group_with:RANKS`, `split_with:COLORS`, `rootless_broadcast:ROOT` | calls at `script.py:7` |
 //! | `join_asking:FILE` | joins with a switch that waiting threads ask, and that is thrown once the file is there |
 //! | `leave_with:REASON` | leaves so that others are told why |
+//! | `keep:LEN`, `right`, `let_go` | an all-gather whose result is kept; whether all that is kept has not changed; keeps none any more |
 //! | `misshapen` | arrays that do not fit together |
 //! | `job:NUMBER` | hands over and expects the bytes of that job; groups have their own |
 //! | `slow:MS`, `pause:MS` | pauses so long between parts that are read from now on; once |
@@ -51,6 +52,7 @@ mod codecs;
 mod family;
 mod functions;
 mod introductions;
+mod kept;
 mod pieces;
 mod routes;
 mod sources;
@@ -86,6 +88,7 @@ struct State {
     /// Pending calls and groups end before the world does.
     family: Family,
     joined: Option<Communicator>,
+    kept: kept::Kept,
 }
 
 fn main() -> ExitCode {
@@ -214,6 +217,12 @@ fn take(state: &mut State, step: &str) -> Result<(), Failure> {
             // As a program in another language may hold them when it ends.
             std::mem::forget(communicator.gather(&own, 0)?);
         }
+        ["keep", len] => {
+            let world = state.joined.as_ref().ok_or_else(not_joined)?;
+            state.kept.keep(state.family.current(world), len)?;
+        }
+        ["right"] => state.kept.check()?,
+        ["let_go"] => state.kept.let_go(),
         ["leave"] => state.joined.take().ok_or_else(not_joined)?.leave(),
         ["main_ends", text] => return Err(main_ends(state, text)),
         ["panic"] => panic!("as the script says"),

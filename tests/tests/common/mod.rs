@@ -314,7 +314,9 @@ impl World {
             variables: Vec::new(),
         }
         .with("FSGATHER_DIR", directory.to_str().expect("text"))
-        .with("FSGATHER_WORLD_SIZE", &ranks.to_string());
+        .with("FSGATHER_WORLD_SIZE", &ranks.to_string())
+        // Ranks stand for ranks of several hosts, whichever way their payloads go.
+        .with("FSGATHER_SHARED_MEMORY", "0");
         if OVER_MARKERS {
             world.with("FSGATHER_CONTROL", "markers")
         } else {
@@ -325,6 +327,11 @@ impl World {
     pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
         self.variables.push((name.into(), value.into()));
         self
+    }
+
+    /// Ranks of one host, which share memory as they do if nothing is said.
+    pub(crate) fn sharing_memory(self) -> Self {
+        self.with("FSGATHER_SHARED_MEMORY", "256MiB")
     }
 
     /// One rank, that takes the steps of `script`.

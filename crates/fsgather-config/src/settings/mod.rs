@@ -55,6 +55,9 @@ pub const DEFAULT_JOIN_TIMEOUT: Duration = Duration::from_mins(5);
 /// How long a call waits since anything last moved, when nobody says otherwise.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_mins(30);
 
+/// How much memory a rank shares with others of its host, in bytes, when nobody says otherwise.
+pub const DEFAULT_SHARED_MEMORY: u64 = 256 << 20;
+
 /// The largest payload that makes no file, in bytes, when nobody says otherwise.
 pub const DEFAULT_INLINE_LIMIT: u64 = 64 << 10;
 

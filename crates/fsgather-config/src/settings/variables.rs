@@ -1,9 +1,9 @@
 //! Describes each variable of a setting, for the reference page and for help: [`Variable`].
 
 use super::{
-    CompressionSetting, Control, DEFAULT_INLINE_LIMIT, DEFAULT_JOIN_TIMEOUT, DEFAULT_TIMEOUT,
-    DirMode, Duration, InterfaceFilter, PortRange, RendezvousSetting, ShowProgress, Transport,
-    Verify, value::SettingValue,
+    CompressionSetting, Control, DEFAULT_INLINE_LIMIT, DEFAULT_JOIN_TIMEOUT, DEFAULT_SHARED_MEMORY,
+    DEFAULT_TIMEOUT, DirMode, Duration, InterfaceFilter, PortRange, RendezvousSetting,
+    ShowProgress, Transport, Verify, value::SettingValue,
 };
 use crate::environment;
 

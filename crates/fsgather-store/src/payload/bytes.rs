@@ -1,6 +1,12 @@
 //! The bytes that one rank handed over: [`Payload`].
 
-use std::{fmt, fs::File, io, ops::Deref, sync::Arc};
+use std::{
+    fmt,
+    fs::File,
+    io,
+    ops::{Deref, DerefMut},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use memmap2::MmapMut;
@@ -38,9 +44,24 @@ enum Inner {
     /// Memory from the system, which the payload was read into.
     Room(Arc<MmapMut>),
     Held(Bytes),
+    Lent(Arc<dyn LentBytes>),
+}
+
+/// Bytes that somebody else keeps, and that can be had for writing.
+pub trait LentBytes: Deref<Target = [u8]> + Send + Sync {
+    /// The same in memory that may be written to, which nobody else sees; `None` where they have to be copied.
+    fn writable(self: Arc<Self>) -> Option<Box<dyn DerefMut<Target = [u8]> + Send + Sync>>;
 }
 
 impl Payload {
+    /// Bytes that somebody else keeps for as long as this lives.
+    #[must_use]
+    pub fn lent(bytes: Arc<dyn LentBytes>) -> Self {
+        Self {
+            bytes: Inner::Lent(bytes),
+        }
+    }
+
     /// The payload in a mapping of its whole file. `len` has been checked against the mapping.
     pub(crate) fn in_file(mapping: Mapping, len: usize) -> Self {
         Self::mapped(mapping, HEADER_LEN, len)
@@ -142,6 +163,10 @@ impl Payload {
                     bytes: Inner::Room(room),
                 },
             },
+            Inner::Lent(lent) => match Arc::clone(&lent).writable() {
+                Some(writable) => return Ok(WritablePayload::new(WritableMemory::Lent(writable))),
+                None => Self::lent(lent),
+            },
             Inner::Held(bytes) => match bytes.try_into_mut() {
                 Ok(bytes) => return Ok(WritablePayload::new(WritableMemory::Held(bytes))),
                 Err(bytes) => bytes.into(),
@@ -163,6 +188,7 @@ impl Deref for Payload {
             } => &mapping[*start..*start + *len],
             Inner::Room(room) => room,
             Inner::Held(bytes) => bytes,
+            Inner::Lent(bytes) => bytes,
         }
     }
 }
@@ -192,7 +218,7 @@ impl From<Payload> for Bytes {
     fn from(payload: Payload) -> Self {
         match payload.bytes {
             Inner::Held(bytes) => bytes,
-            Inner::Mapped { .. } | Inner::Room(_) => Self::from_owner(payload),
+            Inner::Mapped { .. } | Inner::Room(_) | Inner::Lent(_) => Self::from_owner(payload),
         }
     }
 }

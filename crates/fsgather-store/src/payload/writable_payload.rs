@@ -43,6 +43,8 @@ pub(crate) enum WritableMemory {
     Room(MmapMut),
     /// Memory from the allocator.
     Held(BytesMut),
+    /// Memory that somebody else has made for this.
+    Lent(Box<dyn DerefMut<Target = [u8]> + Send + Sync>),
 }
 
 impl WritablePayload {
@@ -77,6 +79,7 @@ impl Deref for WritablePayload {
             } => &mapping[*start..*start + *len],
             WritableMemory::Room(room) => room,
             WritableMemory::Held(bytes) => bytes,
+            WritableMemory::Lent(bytes) => bytes,
         }
     }
 }
@@ -91,6 +94,7 @@ impl DerefMut for WritablePayload {
             } => &mut mapping[*start..*start + *len],
             WritableMemory::Room(room) => room,
             WritableMemory::Held(bytes) => bytes,
+            WritableMemory::Lent(bytes) => bytes,
         }
     }
 }

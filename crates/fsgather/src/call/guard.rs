@@ -204,6 +204,8 @@ fn brought(bodies: &[Bytes], own: Rank) -> Brought {
             Some(PayloadHeader::File(file)) => (file.locator.raw_len, false),
             Some(PayloadHeader::Relayed(relayed)) => (relayed.len, false),
             Some(PayloadHeader::Linked { len }) => (len, rank == own),
+            Some(PayloadHeader::Shared(location)) => (location.len(), true),
+            Some(PayloadHeader::Kept { len }) => (len, true),
             None => (0, true),
         };
         brought.bytes = brought.bytes.saturating_add(bytes);

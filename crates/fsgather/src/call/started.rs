@@ -23,6 +23,7 @@ use crate::{
         path_request::PathRequest,
         relay,
         retention::Retention,
+        shared_memory::Share,
         writer::{InputWriter, Ready},
     },
     setup,
@@ -35,6 +36,8 @@ pub(crate) struct StartedCall<'a> {
     payload_path: PayloadPath,
     own: HeldInput<'a>,
     retention: Retention,
+    /// Where the members share memory.
+    share: Option<Share>,
     /// Through rank 0 ranks hand over together, so that the call has come to its verdict already.
     early: Option<ReceivedParts>,
 }
@@ -66,7 +69,11 @@ impl Decision {
         let is_inline = |body| {
             matches!(
                 PayloadHeader::from_body(body),
-                Some(PayloadHeader::Inline { .. })
+                Some(
+                    PayloadHeader::Inline { .. }
+                        | PayloadHeader::Shared(_)
+                        | PayloadHeader::Kept { .. }
+                )
             )
         };
         let mut bodies = verdict.table.iter().flat_map(|table| &table.bodies);
@@ -86,16 +93,23 @@ impl<'a> StartedCall<'a> {
         call.way = Some(Box::new(request.way()));
         let payload_path = setup::payload_path_for(inner, request, &call)?;
         let guard = CallGuard::begin(inner, call)?;
-        let ready = publish(&guard, request, &payload_path, retention, input)
-            .map_err(|cause| guard.fail(cause))?;
+        let share = Share::of(inner, request, &guard.ticket);
+        let place = Place {
+            request,
+            payload_path: &payload_path,
+            share: share.as_ref(),
+        };
+        let ready = publish(&guard, &place, retention, input).map_err(|cause| guard.fail(cause));
+        let ready = ready.inspect_err(|_| place.take_back(&guard))?;
         guard
             .contribute(ready.contribution, ready.len)
-            .inspect_err(|_| forget(&guard, &payload_path))?;
+            .inspect_err(|_| place.take_back(&guard))?;
         let mut started = Self {
             guard,
             payload_path,
             own: ready.own,
             retention,
+            share,
             early: None,
         };
         if retention == Retention::Kept {
@@ -150,6 +164,8 @@ impl<'a> StartedCall<'a> {
                 let mut incoming = IncomingPart::sort(
                     &guard.inner,
                     &self.payload_path,
+                    self.share.as_ref(),
+                    matches!(own, HeldInput::Shared(_)),
                     &guard.ticket,
                     table,
                     relayed,
@@ -164,12 +180,15 @@ impl<'a> StartedCall<'a> {
                 }
                 // What this rank has handed in itself need not come back to it.
                 let me = guard.inner.exchange.rank().index();
-                if let (true, Some(part)) = (own.len() > 0, incoming.get_mut(me)) {
+                if let (true, Some(part)) = (own.is_own_part(), incoming.get_mut(me)) {
                     part.take_own(own);
                 }
                 Ok(incoming)
             })
             .transpose()?;
+        if let Some(share) = &mut self.share {
+            share.close();
+        }
         Ok(ReceivedParts {
             incoming,
             acknowledge,
@@ -283,6 +302,7 @@ impl<'a> StartedCall<'a> {
             payload_path: self.payload_path,
             own: self.own.into_kept(),
             retention: self.retention,
+            share: self.share,
             early: self.early,
         }
     }
@@ -305,13 +325,31 @@ impl<'a> StartedCall<'a> {
     }
 }
 
+/// Where a payload may go.
+struct Place<'a> {
+    request: &'a PathRequest,
+    payload_path: &'a PayloadPath,
+    share: Option<&'a Share>,
+}
+
+impl Place<'_> {
+    /// Removes this rank's payload of a call that it could not hand in. What was handed in is rank 0's to judge.
+    fn take_back(&self, guard: &CallGuard) {
+        let ticket = &guard.ticket;
+        self.payload_path.reclaim_own(ticket.channel, ticket.epoch);
+        if let Some(share) = self.share {
+            share.withdraw();
+        }
+    }
+}
+
 fn publish<'a>(
     guard: &CallGuard,
-    request: &PathRequest,
-    payload_path: &PayloadPath,
+    place: &Place<'_>,
     retention: Retention,
     input: PayloadInput<'a>,
 ) -> Result<Ready<'a>, Error> {
+    let (request, payload_path) = (place.request, place.payload_path);
     if let PayloadPath::Files(files) = payload_path {
         files.check()?;
     }
@@ -325,6 +363,7 @@ fn publish<'a>(
         payload_path,
         retention,
         input.encoding,
+        place.share,
         &is_dispensable,
     );
     let ready = writer.take_all(input.source)?;
@@ -334,10 +373,4 @@ fn publish<'a>(
         mesh::prepare(guard, mesh)?;
     }
     Ok(ready)
-}
-
-/// Removes this rank's payload of a call that it could not hand in. What was handed in is rank 0's to judge.
-fn forget(guard: &CallGuard, payload_path: &PayloadPath) {
-    let ticket = &guard.ticket;
-    payload_path.reclaim_own(ticket.channel, ticket.epoch);
 }

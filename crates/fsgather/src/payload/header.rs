@@ -1,6 +1,7 @@
 //! Announces a rank's payload to the others: [`PayloadHeader`].
 
 use bytes::{BufMut, Bytes, BytesMut};
+use fsgather_arena::Location;
 use fsgather_core::{GatherId, read_message};
 use fsgather_store::Locator;
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,8 @@ use serde::{Deserialize, Serialize};
 /// | 1 | gather id and locator of a payload file |
 /// | 2 | length (u64) and digest (u128) of a payload that comes in further rounds, and an optional text: why it is in no file |
 /// | 3 | length (u64) of a payload that comes over connections between ranks |
+/// | 4 | where in its owner's arena a payload lies, in memory that ranks share |
+/// | 5 | length (u64) of a payload that nobody but its owner receives, who has it |
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PayloadHeader {
     /// Here.
@@ -29,6 +32,13 @@ pub(crate) enum PayloadHeader {
     Relayed(RelayHeader),
     /// Over connections between ranks, which carry checksums of their own.
     Linked {
+        /// In bytes.
+        len: u64,
+    },
+    /// In memory that the ranks of a host share.
+    Shared(Location),
+    /// With the rank itself, which alone receives it.
+    Kept {
         /// In bytes.
         len: u64,
     },
@@ -65,6 +75,8 @@ impl PayloadHeader {
             Self::File(file) => postcard::to_extend(&file, vec![1])?,
             Self::Relayed(relayed) => postcard::to_extend(&relayed, vec![2])?,
             Self::Linked { len } => postcard::to_extend(&len, vec![3])?,
+            Self::Shared(location) => postcard::to_extend(&location, vec![4])?,
+            Self::Kept { len } => postcard::to_extend(&len, vec![5])?,
         };
         Ok(body.into())
     }
@@ -80,6 +92,8 @@ impl PayloadHeader {
             1 => read_message(rest).ok().map(Self::File),
             2 => read_message(rest).ok().map(Self::Relayed),
             3 => read_message(rest).ok().map(|len| Self::Linked { len }),
+            4 => read_message(rest).ok().map(Self::Shared),
+            5 => read_message(rest).ok().map(|len| Self::Kept { len }),
             _ => None,
         }
     }
@@ -110,7 +124,7 @@ mod tests {
         ) {
             let inline = PayloadHeader::Inline { seal, payload: payload.into() };
             let relayed = PayloadHeader::Relayed(RelayHeader { len, digest, instead });
-            for announcement in [inline, relayed, PayloadHeader::Linked { len }] {
+            for announcement in [inline, relayed, PayloadHeader::Linked { len }, PayloadHeader::Kept { len }] {
                 let body = announcement.clone().into_body().unwrap();
                 prop_assert_eq!(PayloadHeader::from_body(&body), Some(announcement));
             }

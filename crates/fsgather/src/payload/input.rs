@@ -68,6 +68,8 @@ pub(crate) enum HeldInput<'a> {
     Slice(&'a [u8]),
     /// Bytes of our own.
     Held(Bytes),
+    /// It has been, through shared memory, and these bytes are this rank's own part of the result.
+    Shared(Bytes),
     /// A stream that was too long to be held.
     Spooled(Spool),
 }
@@ -81,12 +83,17 @@ impl HeldInput<'_> {
         }
     }
 
-    /// As a slice, if it is one.
+    /// Whether it is this rank's own part of the result.
+    pub(crate) fn is_own_part(&self) -> bool {
+        matches!(self, Self::Shared(_)) || self.len() > 0
+    }
+
+    /// As a slice, if it is one, that has to be handed over.
     pub(crate) fn as_slice(&self) -> &[u8] {
         match self {
             Self::Slice(bytes) => bytes,
             Self::Held(bytes) => bytes,
-            Self::Gone | Self::Spooled(_) => &[],
+            Self::Gone | Self::Shared(_) | Self::Spooled(_) => &[],
         }
     }
 
@@ -94,7 +101,7 @@ impl HeldInput<'_> {
     pub(crate) fn to_bytes(&self) -> Bytes {
         match self {
             Self::Slice(bytes) => Bytes::copy_from_slice(bytes),
-            Self::Held(bytes) => bytes.clone(),
+            Self::Held(bytes) | Self::Shared(bytes) => bytes.clone(),
             Self::Gone | Self::Spooled(_) => Bytes::new(),
         }
     }
@@ -105,6 +112,7 @@ impl HeldInput<'_> {
             Self::Gone => HeldInput::Gone,
             Self::Slice(bytes) => HeldInput::Held(Bytes::copy_from_slice(bytes)),
             Self::Held(bytes) => HeldInput::Held(bytes),
+            Self::Shared(bytes) => HeldInput::Shared(bytes),
             Self::Spooled(spool) => HeldInput::Spooled(spool),
         }
     }

@@ -9,6 +9,7 @@
 //! - [`part`]: one rank's payload as it has arrived, whole or as a [`stream`].
 //! - [`spool`]: a stream too long to be held, in a nameless local file.
 //! - [`path`]: where payloads go; [`path_request`]: what a call asks for; [`known_paths`]: what a group has found.
+//! - [`shared_memory`]: payloads that lie in memory of all ranks of a host.
 //! - [`directories`]: the gather directories of this process; [`links`]: its connections to other ranks.
 
 pub(crate) mod directories;
@@ -23,6 +24,7 @@ pub(crate) mod path;
 pub(crate) mod path_request;
 pub(crate) mod relay;
 pub(crate) mod retention;
+pub(crate) mod shared_memory;
 mod spool;
 pub(crate) mod stream;
 pub(crate) mod writer;

@@ -237,7 +237,16 @@ mod tests {
                 bodies,
                 acknowledge: false,
             };
-            IncomingPart::sort(inner, &PayloadPath::Relay, &now, table, relayed).map(drop)
+            IncomingPart::sort(
+                inner,
+                &PayloadPath::Relay,
+                None,
+                false,
+                &now,
+                table,
+                relayed,
+            )
+            .map(drop)
         };
         for (what, announce) in WAYS {
             // By place: rank 2, rank 0, rank 1 of the world.

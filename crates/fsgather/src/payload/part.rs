@@ -3,6 +3,7 @@
 use std::{io::Read, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use fsgather_arena::Leased;
 use fsgather_control::mesh::{CallId, Pull};
 use fsgather_core::{Error, Peer, Rank, Recipients, Table, Ticket};
 use fsgather_store::Payload;
@@ -16,6 +17,7 @@ use crate::{
         mesh::MeshPath,
         origin::PayloadOrigin,
         path::{FilesPath, PayloadPath, call_id},
+        shared_memory::{Share, SharedPayload},
         spool::Spool,
         stream::{OwnMoved, PayloadStream},
     },
@@ -32,6 +34,8 @@ pub(crate) enum IncomingPart {
     File(FileHeader),
     /// It is kept by its owner, or passes through the ring of this call.
     Linked(Linked),
+    /// It lies in memory that ranks share.
+    Shared(Leased),
     /// It is this rank's own, too long to be held in memory.
     Spooled(Spool),
 }
@@ -58,11 +62,14 @@ impl Linked {
 }
 
 impl IncomingPart {
-    /// Sorts a table of announcements, and what further rounds have brought, by rank. What is here is verified,
+    /// Sorts a table of announcements, and what further rounds have brought, by rank. `keeps`: this rank has
+    /// its own part, and takes it. What is here is verified,
     /// and nothing announced is another rank's or another call's.
     pub(crate) fn sort(
         inner: &GroupState,
         payload_path: &PayloadPath,
+        share: Option<&Share>,
+        keeps: bool,
         ticket: &Ticket,
         table: Table,
         relayed: Vec<Vec<u8>>,
@@ -115,9 +122,26 @@ impl IncomingPart {
                         Ok(Self::Here(pieces.into()))
                     }
                     Some(PayloadHeader::Linked { len }) => linked(rank, len),
+                    // It is replaced by what this rank has kept.
+                    Some(PayloadHeader::Shared(_) | PayloadHeader::Kept { .. })
+                        if rank == inner.exchange.rank() && keeps =>
+                    {
+                        Ok(Self::Here(Bytes::new()))
+                    }
+                    Some(PayloadHeader::Kept { .. }) => {
+                        broken("a payload that is for its owner alone")
+                    }
+                    Some(PayloadHeader::Shared(location)) => {
+                        let leased =
+                            share.and_then(|share| share.lease(inner.in_world(rank), &location));
+                        leased.map_or_else(
+                            || broken("a payload in shared memory"),
+                            |leased| Ok(Self::Shared(leased)),
+                        )
+                    }
                     None => Err(Error::Incompatible {
                         what: format!("the announcement of rank {rank}"),
-                        ours: "the kinds 0 to 3".into(),
+                        ours: "the kinds 0 to 5".into(),
                         theirs: format!("{:?}", body.first()),
                     }),
                 }
@@ -153,6 +177,10 @@ impl IncomingPart {
                 let pull = linked.pull(inner, rank)?;
                 Ok(pull.read_to_end(moved)?.into())
             }
+            Self::Shared(leased) => {
+                moved(leased.len() as u64)?;
+                Ok(SharedPayload::of(leased))
+            }
             Self::Spooled(mut spool) => {
                 let mut bytes = Vec::new();
                 let read = spool.read_to_end(&mut bytes);
@@ -179,6 +207,7 @@ impl IncomingPart {
     ) -> Result<PayloadStream, Error> {
         match self {
             Self::Here(payload) => Ok(PayloadStream::held(payload)),
+            Self::Shared(leased) => Ok(PayloadStream::held(SharedPayload::of(leased).into())),
             Self::File(file) => {
                 let files = files_of(inner, rank, &file)?;
                 let what = reading(inner, rank, &files);
@@ -203,6 +232,7 @@ impl IncomingPart {
             Self::Here(payload) => payload.len() as u64,
             Self::File(file) => file.locator.raw_len,
             Self::Linked(linked) => linked.len,
+            Self::Shared(leased) => leased.len() as u64,
             Self::Spooled(spool) => spool.len(),
         }
     }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use fsgather_arena::Location;
 use fsgather_core::{Contribution, Error, Progress, bytes_text, room_for};
 use fsgather_store::{Encoding, FileCalls, Locator, PayloadId, PayloadWriter};
 
@@ -19,6 +20,7 @@ use crate::{
         path::{FilesPath, PayloadPath},
         relay,
         retention::Retention,
+        shared_memory::{SMALLEST, Share},
         spool::Spool,
     },
 };
@@ -42,6 +44,8 @@ const AT_ONCE: usize = 1 << 20;
 pub(crate) struct InputWriter<'a> {
     guard: &'a CallGuard,
     payload_path: &'a PayloadPath,
+    /// Memory that its readers share, if they do.
+    share: Option<&'a Share>,
     retention: Retention,
     encoding: Encoding,
     inline_limit: usize,
@@ -106,9 +110,11 @@ impl<'a> InputWriter<'a> {
         payload_path: &'a PayloadPath,
         retention: Retention,
         encoding: Encoding,
+        share: Option<&'a Share>,
         is_dispensable: &'a dyn Fn(&Error) -> bool,
     ) -> Self {
         Self {
+            share,
             guard,
             payload_path,
             retention,
@@ -129,7 +135,31 @@ impl<'a> InputWriter<'a> {
     }
 
     /// Takes the whole payload, and says how it travels.
-    pub(crate) fn take_all(mut self, source: InputSource<'_>) -> Result<Ready<'_>, Error> {
+    pub(crate) fn take_all(self, source: InputSource<'_>) -> Result<Ready<'_>, Error> {
+        let Some(share) = self.share else {
+            return self.take_elsewhere(source);
+        };
+        let guard = self.guard;
+        if let InputSource::Shared(bytes) = &source
+            && !self.is_too_large(bytes.len() as u64)
+            && Share::is_only_reader(&guard.inner, &guard.ticket)
+        {
+            let len = bytes.len() as u64;
+            let own = HeldInput::Shared(bytes.clone());
+            return self.announced(PayloadHeader::Kept { len }, len, own);
+        }
+        let Some(location) = self.place(&source, share) else {
+            return self.take_elsewhere(source);
+        };
+        let own = match source {
+            InputSource::Shared(bytes) => HeldInput::Shared(bytes),
+            _ => HeldInput::Gone,
+        };
+        self.announced(PayloadHeader::Shared(location), location.len(), own)
+    }
+
+    /// Takes the whole payload, which does not go into shared memory as it is.
+    fn take_elsewhere(mut self, source: InputSource<'_>) -> Result<Ready<'_>, Error> {
         let own = match source {
             InputSource::Nothing => HeldInput::Gone,
             InputSource::Slice(bytes) if self.can_wait(bytes.len()) => HeldInput::Slice(bytes),
@@ -154,6 +184,42 @@ impl<'a> InputWriter<'a> {
             InputSource::Failure(reason) => return Err(self.guard.raised(reason)),
         };
         self.finish(own)
+    }
+
+    /// Places a payload that is there as a whole in memory that its readers share, if there is room.
+    fn place(&self, source: &InputSource<'_>, share: &Share) -> Option<Location> {
+        let pieces: Vec<&[u8]> = match source {
+            InputSource::Slice(bytes) => vec![bytes],
+            InputSource::Shared(bytes) => vec![bytes],
+            InputSource::Pieces(pieces) => pieces.iter().map(Bytes::as_ref).collect(),
+            _ => return None,
+        };
+        let len: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
+        if len < SMALLEST || self.is_too_large(len) {
+            return None;
+        }
+        let keeps = matches!(source, InputSource::Shared(_));
+        let guard = self.guard;
+        share.place(&guard.inner, &guard.ticket, &pieces, keeps)
+    }
+
+    /// Announces a payload that has been handed over, of which `own` is this rank's part of the result.
+    fn announced<'b>(
+        &self,
+        announcement: PayloadHeader,
+        len: u64,
+        own: HeldInput<'b>,
+    ) -> Result<Ready<'b>, Error> {
+        self.guard.expect(len);
+        Ok(Ready {
+            contribution: Contribution::inline(body(self.guard, announcement)?),
+            own,
+            len,
+        })
+    }
+
+    fn is_too_large(&self, len: u64) -> bool {
+        self.bound.is_some_and(|bound| len > bound)
     }
 
     /// Takes what a stream reads, a chunk at a time.
@@ -264,7 +330,9 @@ impl<'a> InputWriter<'a> {
             return Ok(());
         }
         let becomes = self.buffer.len() + bytes.len();
-        if becomes > self.inline_limit {
+        // What comes bit by bit goes into shared memory once it is there as a whole, if that is not much.
+        let is_held = self.share.is_some() && !self.has_source && becomes <= HELD;
+        if becomes > self.inline_limit && !is_held {
             self.open_file()?;
         }
         if becomes > HELD {
@@ -412,6 +480,17 @@ impl<'a> InputWriter<'a> {
 
     /// Publishes the payload and says how it travels.
     fn finish(mut self, own: HeldInput<'_>) -> Result<Ready<'_>, Error> {
+        if let (Some(share), Beyond::Nowhere, None, None, HeldInput::Gone) =
+            (self.share, &self.beyond, &self.instead, &self.failure, &own)
+        {
+            if let Some(location) = self.place(&InputSource::Slice(&self.buffer), share) {
+                let announcement = PayloadHeader::Shared(location);
+                return self.announced(announcement, location.len(), HeldInput::Gone);
+            }
+            if self.buffer.len() > self.inline_limit {
+                self.open_file()?;
+            }
+        }
         self.settle_file()?;
         let guard = self.guard;
         let len = self.taken.max(own.len());

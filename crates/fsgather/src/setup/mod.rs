@@ -17,10 +17,13 @@
 //!
 //! If it is not shared, the transport `auto` goes through memory with one warning, and `filesys` is an error. The same
 //! holds of a directory that cannot be used, if nobody has named it, and of one without room. How ranks connect to
-//! each other for that is in [`links`].
+//! each other for that is in [`links`]. Members of one host share memory besides, from their second call on:
+//! [`shared_memory`].
 
 mod checksums;
 mod links;
+mod messages;
+mod shared_memory;
 
 use std::{
     collections::BTreeSet,
@@ -31,7 +34,6 @@ use std::{
 use bytes::Bytes;
 use fsgather_core::{
     Call, ChannelId, Contribution, Error, Operation, Phase, ProcessId, Rank, Round, lock,
-    read_message,
 };
 use fsgather_rendezvous::{
     exact_path,
@@ -52,6 +54,8 @@ use crate::{
     },
 };
 use fsgather_config::settings::{Transport, Verify};
+
+pub(crate) use messages::{decode, encode};
 
 /// What the root tells everybody.
 #[derive(Debug, Serialize, Deserialize)]
@@ -105,6 +109,9 @@ pub(crate) fn payload_path_for(
         return Ok(PayloadPath::Relay);
     }
     if let Some(known) = inner.known_paths.find(request) {
+        if inner.sharing.is_due(request) {
+            shared_memory::find_out(inner, request, call)?;
+        }
         return Ok(known);
     }
     let (_, payload_path) = run(inner, request, call)?;
@@ -572,19 +579,4 @@ impl Talk for SetUp<'_> {
     fn heed(&self) -> Result<(), Error> {
         self.inner.heed()
     }
-}
-
-pub(crate) fn encode<T: Serialize>(value: &T) -> Result<Bytes, Error> {
-    postcard::to_stdvec(value)
-        .map(Bytes::from)
-        .map_err(|error| Error::config(format!("a set-up message cannot be encoded: {error}")))
-}
-
-pub(crate) fn decode<T: DeserializeOwned>(body: Option<&Bytes>) -> Result<T, Error> {
-    body.and_then(|body| read_message(body).ok())
-        .ok_or_else(|| Error::Incompatible {
-            what: "a set-up message".into(),
-            ours: env!("CARGO_PKG_VERSION").into(),
-            theirs: "unknown".into(),
-        })
 }

@@ -1,0 +1,170 @@
+//! The own arena: [`Arena`].
+
+use std::{
+    fs::File,
+    os::fd::OwnedFd,
+    sync::{Arc, Mutex},
+};
+
+use fsgather_core::{Error, Rank, lock};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    foreign::Leased,
+    ledger::{CallKey, Ledger},
+    memory::{OwnMemory, Words},
+    slots::{SPREAD, Slots},
+};
+
+/// Where in its owner's arena a payload lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Location {
+    /// The slot,
+    pub(crate) slot: u32,
+    /// the number of the payload,
+    pub(crate) generation: u64,
+    /// where it begins,
+    pub(crate) start: u64,
+    /// and its length in bytes.
+    pub(crate) len: u64,
+}
+
+impl Location {
+    /// How long the payload is, in bytes.
+    #[must_use]
+    #[expect(
+        clippy::len_without_is_empty,
+        reason = "it says how much there is to read"
+    )]
+    pub const fn len(&self) -> u64 {
+        self.len
+    }
+}
+
+/// For whom a payload is placed.
+#[derive(Clone, Copy)]
+pub struct Placement<'a> {
+    /// The call that it is of.
+    pub call: CallKey,
+    /// Who reads it, by their numbers in the world.
+    pub readers: &'a [Rank],
+    /// Who reads nothing any more, since it is gone.
+    pub is_gone: &'a dyn Fn(Rank) -> bool,
+}
+
+/// Memory of this rank that others of its host read.
+///
+/// At most `budget` bytes of it are taken up at any time, and none before the second payload of a size. Dropping it gives all
+/// back, but for payloads that somebody still reads.
+#[derive(Debug)]
+pub struct Arena {
+    owner: Rank,
+    budget: u64,
+    pub(crate) memory: Arc<OwnMemory>,
+    pub(crate) ledger: Arc<Ledger>,
+    words: File,
+    slots: Mutex<Slots>,
+}
+
+impl Arena {
+    /// Makes the arena of a rank of a world of so many ranks, which may take up `budget` bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Storage`] where the system has no such memory, or no descriptor for it.
+    pub fn new(owner: Rank, world_size: usize, budget: u64) -> Result<Self, Error> {
+        let failed = |error| Error::storage("make", "memory that ranks share", &error);
+        let memory = OwnMemory::make(budget.saturating_mul(SPREAD)).map_err(failed)?;
+        let (words, file) = Words::make(Ledger::words(world_size)).map_err(failed)?;
+        Ok(Self {
+            owner,
+            budget,
+            memory: Arc::new(memory),
+            ledger: Arc::new(Ledger::new(words, world_size)),
+            words: file,
+            slots: Mutex::new(Slots::new(budget)),
+        })
+    }
+
+    /// Who has it.
+    #[must_use]
+    pub const fn owner(&self) -> Rank {
+        self.owner
+    }
+
+    /// How many bytes it may take up.
+    #[must_use]
+    pub const fn budget(&self) -> u64 {
+        self.budget
+    }
+
+    /// The descriptors by which others map it.
+    pub(crate) fn descriptors(&self) -> Result<[OwnedFd; 2], Error> {
+        let words = self.words.try_clone().map(OwnedFd::from);
+        let both = self
+            .memory
+            .for_reading()
+            .and_then(|memory| Ok([memory, words?]));
+        both.map_err(|error| Error::storage("pass on", "memory that ranks share", &error))
+    }
+
+    /// Copies a payload, given in pieces, to a place where its readers find it; nothing where it had better go another way:
+    /// the first payload of a size, one that is too large, and any while there is no room.
+    ///
+    /// The place is free again once all readers have let go of it, or are gone.
+    pub fn place(&self, pieces: &[&[u8]], placement: &Placement<'_>) -> Option<Location> {
+        let len: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
+        let call = placement.call;
+        let mut slots = lock(&self.slots);
+        let plan = slots.place(
+            len,
+            call,
+            placement.readers.to_vec(),
+            |slot, lease, reader| {
+                (placement.is_gone)(reader)
+                    || self
+                        .ledger
+                        .has_let_go(reader, slot, lease.generation, lease.call)
+            },
+        )?;
+        for (start, len) in plan.to_give_back {
+            if let Err(error) = self.memory.give_back(start, len) {
+                tracing::debug!("memory is not given back: {error}");
+            }
+        }
+        if let Some(capacity) = plan.to_reserve
+            && let Err(error) = crate::room::check(capacity)
+                .and_then(|()| self.memory.reserve(plan.start, capacity))
+        {
+            tracing::debug!(
+                "there is no memory for a payload of {len} bytes to be shared: {error}"
+            );
+            slots.refuse(plan.slot);
+            return None;
+        }
+        // Nobody else is given the slot while it is leased.
+        drop(slots);
+        let mut start = plan.start;
+        for piece in pieces {
+            self.memory.write(start, piece)?;
+            start += piece.len() as u64;
+        }
+        self.ledger.describe(plan.slot, plan.generation, len, call);
+        Some(Location {
+            slot: u32::try_from(plan.slot).ok()?,
+            generation: plan.generation,
+            start: plan.start,
+            len,
+        })
+    }
+
+    /// Takes back a payload that nobody has been told of.
+    pub fn withdraw(&self, call: CallKey) {
+        lock(&self.slots).withdraw(call);
+    }
+
+    /// This rank's own payload, which counts as read by it.
+    pub(crate) fn lease(self: &Arc<Self>, location: &Location, call: CallKey) -> Option<Leased> {
+        Leased::of_own(self, location, call)
+    }
+}

@@ -1,0 +1,260 @@
+//! Payloads in arenas, the own one or another rank's: [`Arenas`] and [`Leased`].
+
+use std::{
+    collections::BTreeMap,
+    fmt, io,
+    ops::{Deref, DerefMut},
+    os::fd::OwnedFd,
+    sync::{Arc, Mutex},
+};
+
+use fsgather_core::{Error, Rank, lock};
+use memmap2::MmapMut;
+
+use crate::{
+    arena::{Arena, Location},
+    forks,
+    ledger::{CallKey, Ledger},
+    memory::{ForeignMemory, Words},
+    slots::SPREAD,
+};
+
+/// Another rank's arena.
+#[derive(Debug)]
+struct ForeignArena {
+    memory: ForeignMemory,
+    ledger: Ledger,
+}
+
+/// The arenas that a rank has mapped: its own, and those of others of its host.
+#[derive(Debug)]
+pub struct Arenas {
+    own: Arc<Arena>,
+    world_size: usize,
+    others: Mutex<BTreeMap<Rank, Arc<ForeignArena>>>,
+}
+
+impl Arenas {
+    /// The own arena, with nobody else's.
+    #[must_use]
+    pub fn new(own: Arena, world_size: usize) -> Self {
+        Self {
+            own: Arc::new(own),
+            world_size,
+            others: Mutex::default(),
+        }
+    }
+
+    /// The own arena.
+    #[must_use]
+    pub fn own(&self) -> &Arc<Arena> {
+        &self.own
+    }
+
+    /// Whether the arena of a rank is mapped.
+    #[must_use]
+    pub fn knows(&self, rank: Rank) -> bool {
+        rank == self.own.owner() || lock(&self.others).contains_key(&rank)
+    }
+
+    /// Maps the arena of another rank, whose owner may take up `budget` bytes.
+    pub(crate) fn add(
+        &self,
+        rank: Rank,
+        budget: u64,
+        descriptors: [OwnedFd; 2],
+    ) -> Result<(), Error> {
+        let [memory, words] = descriptors;
+        let map = || {
+            let memory = ForeignMemory::map(memory, budget.saturating_mul(SPREAD))?;
+            let words = Words::map(words, Ledger::words(self.world_size))?;
+            Ok(ForeignArena {
+                memory,
+                ledger: Ledger::new(words, self.world_size),
+            })
+        };
+        let arena =
+            map().map_err(|error| Error::storage("map", "memory that ranks share", &error))?;
+        lock(&self.others)
+            .entry(rank)
+            .or_insert_with(|| Arc::new(arena));
+        Ok(())
+    }
+
+    /// Takes a payload that a rank has announced; nothing where it is not what is announced, or that rank's arena is not
+    /// known.
+    ///
+    /// This rank counts as one of its readers until the lease is dropped.
+    #[must_use]
+    pub fn lease(&self, owner: Rank, location: &Location, call: CallKey) -> Option<Leased> {
+        let reader = self.own.owner();
+        if owner == reader {
+            return self.own.lease(location, call);
+        }
+        let arena = lock(&self.others).get(&owner).map(Arc::clone)?;
+        let slot = usize::try_from(location.slot).ok()?;
+        let len = usize::try_from(location.len).ok()?;
+        let is_there = arena
+            .ledger
+            .holds(slot, location.generation, location.len, call);
+        arena
+            .memory
+            .bytes(location.start, len)
+            .filter(|_| is_there)?;
+        let place = Place {
+            slot,
+            generation: location.generation,
+            start: location.start,
+            len,
+        };
+        Some(Leased {
+            reader,
+            place,
+            from: From::Foreign(arena),
+            forks: forks::count(),
+        })
+    }
+
+    /// Says to all owners that this rank will never ask for payloads of a call.
+    pub fn give_up(&self, call: CallKey) {
+        let reader = self.own.owner();
+        self.own.ledger.give_up(reader, call);
+        for arena in lock(&self.others).values() {
+            arena.ledger.give_up(reader, call);
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Place {
+    slot: usize,
+    generation: u64,
+    start: u64,
+    len: usize,
+}
+
+enum From {
+    Own(Arc<Arena>),
+    Foreign(Arc<ForeignArena>),
+}
+
+/// A payload in an arena, read where it lies. It stays as it is, also when its owner is gone, until this is dropped.
+pub struct Leased {
+    reader: Rank,
+    place: Place,
+    from: From,
+    /// How often this process had been forked before.
+    forks: u64,
+}
+
+impl Leased {
+    /// Of the own arena.
+    pub(crate) fn of_own(arena: &Arc<Arena>, location: &Location, call: CallKey) -> Option<Self> {
+        let slot = usize::try_from(location.slot).ok()?;
+        let len = usize::try_from(location.len).ok()?;
+        let is_there = arena
+            .ledger
+            .holds(slot, location.generation, location.len, call);
+        arena
+            .memory
+            .bytes(location.start, len)
+            .filter(|_| is_there)?;
+        Some(Self {
+            reader: arena.owner(),
+            place: Place {
+                slot,
+                generation: location.generation,
+                start: location.start,
+                len,
+            },
+            from: From::Own(Arc::clone(arena)),
+            forks: forks::count(),
+        })
+    }
+}
+
+impl Leased {
+    /// The payload in memory that may be written to, which nobody else sees. Only pages that are written to are copied.
+    ///
+    /// # Errors
+    ///
+    /// Those of the system; [`io::ErrorKind::Unsupported`] where this process may have few files open only.
+    pub fn private(self: &Arc<Self>) -> io::Result<PrivatePayload> {
+        let Place { start, len, .. } = self.place;
+        let map = match &self.from {
+            From::Own(arena) => arena.memory.private(start, len),
+            From::Foreign(arena) => arena.memory.private(start, len),
+        };
+        Ok(PrivatePayload {
+            map: map?,
+            _lease: Arc::clone(self),
+        })
+    }
+}
+
+/// A payload of an arena that may be written to: [`Leased::private`].
+#[derive(Debug)]
+pub struct PrivatePayload {
+    map: MmapMut,
+    /// What has not been written to lies there still.
+    _lease: Arc<Leased>,
+}
+
+impl Deref for PrivatePayload {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.map
+    }
+}
+
+impl DerefMut for PrivatePayload {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.map
+    }
+}
+
+impl Deref for Leased {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        let Place { start, len, .. } = self.place;
+        let bytes = match &self.from {
+            From::Own(arena) => arena.memory.bytes(start, len),
+            From::Foreign(arena) => arena.memory.bytes(start, len),
+        };
+        // It was there when the lease was made, and mappings do not shrink.
+        bytes.unwrap_or_default()
+    }
+}
+
+impl AsRef<[u8]> for Leased {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Drop for Leased {
+    fn drop(&mut self) {
+        if forks::count() != self.forks {
+            tracing::debug!(
+                "a payload that a forked child may read keeps its place in shared memory"
+            );
+            return;
+        }
+        let ledger = match &self.from {
+            From::Own(arena) => &*arena.ledger,
+            From::Foreign(arena) => &arena.ledger,
+        };
+        ledger.let_go(self.reader, self.place.slot, self.place.generation);
+    }
+}
+
+impl fmt::Debug for Leased {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leased")
+            .field("reader", &self.reader)
+            .field("len", &self.place.len)
+            .finish_non_exhaustive()
+    }
+}

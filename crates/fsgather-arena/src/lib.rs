@@ -1,0 +1,31 @@
+//! Memory that the ranks of one host share, so that payloads are read where they lie.
+//!
+//! What a payload costs on one host is not copying it but making and mapping the pages that it comes in. So each rank makes
+//! one *arena*, which all ranks of its host map once and keep. Handing a payload over is one copy into a *slot* of the own
+//! arena; the others read it in place. A slot is used again once all its readers have let go of it.
+//!
+//! - [`arena`]: the own arena, in which payloads are placed; [`slots`] says where, [`ranges`] what of it is free.
+//! - [`foreign`]: the arenas of others, from which payloads are leased.
+//! - [`forks`]: which of them forked children may read as well.
+//! - [`ledger`]: the words by which readers say that they have let go.
+//! - [`meeting`]: how ranks get to map each other's arenas; a descriptor that has arrived proves that they share a kernel.
+//! - [`memory`]: the one owner of mappings.
+//! - [`room`]: how much memory there is to spare.
+//!
+//! Nothing here has a name in a file system, so nothing stays when processes are killed.
+
+mod arena;
+mod foreign;
+mod forks;
+mod ledger;
+mod meeting;
+mod memory;
+mod ranges;
+mod room;
+mod slots;
+
+pub use arena::{Arena, Location, Placement};
+pub use foreign::{Arenas, Leased, PrivatePayload};
+pub use ledger::CallKey;
+pub use meeting::{Heed, Host, MOST_RANKS, MeetingPoint, Visitor};
+pub use room::budget;

@@ -1,0 +1,295 @@
+//! Mappings that several processes share: [`OwnMemory`], [`ForeignMemory`] and [`Words`], the one owner of `memfd_create` and
+//! of this crate's `unsafe`.
+#![expect(
+    unsafe_code,
+    reason = "memory that other processes write to is reached through pointers"
+)]
+
+use std::{
+    fs::File,
+    io,
+    ops::Range,
+    os::fd::{AsFd, AsRawFd, OwnedFd},
+    sync::atomic::AtomicU64,
+};
+
+use memmap2::{Advice, MmapMut, MmapOptions, MmapRaw};
+use rustix::{
+    fs::{
+        FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags, fallocate, fchmod, fcntl_add_seals,
+        fcntl_get_seals, memfd_create, open,
+    },
+    io::Errno,
+    process::{Resource, getrlimit},
+};
+
+/// Who may open so many files may keep one for each arena.
+const MANY_DESCRIPTORS: u64 = 512;
+
+/// Makes a nameless file in memory that is as long as this for ever. It has no pages yet.
+fn make(name: &str, len: u64) -> io::Result<File> {
+    // A file beyond the limit ends the process by a signal, rather than by an error.
+    if getrlimit(Resource::Fsize)
+        .current
+        .is_some_and(|limit| limit < len)
+    {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let made = match memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
+        // Kernels before 6.3 do not know the flag.
+        Err(Errno::INVAL) => memfd_create(name, flags),
+        made => made,
+    };
+    let file = File::from(made?);
+    file.set_len(len)?;
+    fchmod(&file, Mode::RUSR | Mode::WUSR)?;
+    // Nobody can take away what others have mapped.
+    fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    Ok(file)
+}
+
+/// Whether a file that somebody else has made is as long as this for ever.
+fn check(file: &File, len: u64) -> io::Result<()> {
+    let seals = fcntl_get_seals(file)?;
+    if file.metadata()?.len() < len || !seals.contains(SealFlags::SHRINK) {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    Ok(())
+}
+
+fn size(len: u64) -> io::Result<usize> {
+    usize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory.into())
+}
+
+/// The memory of the own arena, which this process alone writes to.
+#[derive(Debug)]
+pub(crate) struct OwnMemory {
+    file: File,
+    map: MmapRaw,
+}
+
+impl OwnMemory {
+    /// Makes memory with `len` bytes of addresses, of which none is taken up.
+    pub(crate) fn make(len: u64) -> io::Result<Self> {
+        let file = make("fsgather payloads", len)?;
+        let map = MmapOptions::new().len(size(len)?).map_raw(&file)?;
+        Ok(Self { file, map })
+    }
+
+    /// A descriptor by which others can read it, and not write.
+    pub(crate) fn for_reading(&self) -> io::Result<OwnedFd> {
+        let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        Ok(open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
+    }
+
+    /// Takes up memory for a part, so that a lack of it is an error now, and no signal later.
+    pub(crate) fn reserve(&self, start: u64, len: u64) -> io::Result<()> {
+        Ok(fallocate(&self.file, FallocateFlags::empty(), start, len)?)
+    }
+
+    /// Gives the memory of a part back to the system. It holds zeros afterwards, for everybody.
+    pub(crate) fn give_back(&self, start: u64, len: u64) -> io::Result<()> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        Ok(fallocate(&self.file, flags, start, len)?)
+    }
+
+    /// Copies bytes to a place that nobody reads; nothing beyond its end. Only one thread at a time writes to a place.
+    pub(crate) fn write(&self, start: u64, bytes: &[u8]) -> Option<()> {
+        let range = range(start, bytes.len(), self.map.len())?;
+        // SAFETY: the range lies in the mapping (checked above), which is writable and lives as long as `self`. `bytes`
+        // cannot overlap with it: nobody has a reference into a slot that is being written to, as it is leased to readers
+        // only afterwards, and given to a payload only when all readers have let go of the one before.
+        unsafe {
+            let to = self.map.as_mut_ptr().add(range.start);
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+        }
+        Some(())
+    }
+
+    /// What lies in a part. Only for parts that are leased to this process.
+    pub(crate) fn bytes(&self, start: u64, len: usize) -> Option<&[u8]> {
+        part(&self.map, start, len)
+    }
+
+    /// The same, to be written to without anybody's seeing it, for as long as it is leased.
+    pub(crate) fn private(&self, start: u64, len: usize) -> io::Result<MmapMut> {
+        private(&self.file, start, len)
+    }
+}
+
+/// The memory of another rank's arena.
+#[derive(Debug)]
+pub(crate) struct ForeignMemory {
+    map: MmapRaw,
+    /// Where there are descriptors to spare.
+    file: Option<File>,
+}
+
+impl ForeignMemory {
+    /// Maps what a descriptor stands for.
+    pub(crate) fn map(descriptor: OwnedFd, len: u64) -> io::Result<Self> {
+        let file = File::from(descriptor);
+        check(&file, len)?;
+        let map = MmapOptions::new()
+            .len(size(len)?)
+            .map_raw_read_only(&file)?;
+        // One copy of everybody's payloads in a core file, their owner's, is enough.
+        if map.advise(Advice::DontDump).is_err() {
+            tracing::trace!("core files will have the memory of other ranks");
+        }
+        let spares = getrlimit(Resource::Nofile)
+            .current
+            .is_none_or(|limit| limit >= MANY_DESCRIPTORS);
+        Ok(Self {
+            map,
+            file: spares.then_some(file),
+        })
+    }
+
+    /// What lies in a part. Only for parts that are leased to this process.
+    pub(crate) fn bytes(&self, start: u64, len: usize) -> Option<&[u8]> {
+        part(&self.map, start, len)
+    }
+
+    /// As [`OwnMemory::private`].
+    pub(crate) fn private(&self, start: u64, len: usize) -> io::Result<MmapMut> {
+        let file = self.file.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        private(file, start, len)
+    }
+}
+
+/// Maps a part of an arena once more. Pages are copied when they are written to; the others are the arena's.
+fn private(file: &File, start: u64, len: usize) -> io::Result<MmapMut> {
+    if file.metadata()?.len() < start.saturating_add(len as u64) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: the part lies in the file (checked above), which is sealed against getting shorter. The mapping is private, so
+    // that nothing is written through it. Bytes that have not been written to are the arena's, which do not change while the
+    // part is leased (see `part`); whoever calls this holds the lease for as long as the mapping.
+    let map = unsafe { MmapOptions::new().offset(start).len(len).map_copy(file) }?;
+    if map.advise(Advice::PopulateRead).is_err() {
+        tracing::trace!("this kernel does not populate mappings on request");
+    }
+    Ok(map)
+}
+
+fn part(map: &MmapRaw, start: u64, len: usize) -> Option<&[u8]> {
+    let range = range(start, len, map.len())?;
+    // SAFETY: the range lies in the mapping (checked above), which lives as long as the reference. The file is sealed
+    // against getting shorter, so that none of its pages can vanish. Bytes of a leased slot do not change: their owner
+    // writes to a slot only while nobody has a lease, and gives back memory only of such slots; nobody else has a writable
+    // descriptor. Other processes of the same user could still do so on purpose, or an owner that breaks these rules; the
+    // documented trust boundary includes them, as it does for mapped files.
+    Some(unsafe { std::slice::from_raw_parts(map.as_mut_ptr().add(range.start), len) })
+}
+
+fn range(start: u64, len: usize, total: usize) -> Option<Range<usize>> {
+    let start = usize::try_from(start).ok()?;
+    let end = start.checked_add(len)?;
+    (end <= total).then_some(start..end)
+}
+
+/// Words that several processes read and write.
+#[derive(Debug)]
+pub(crate) struct Words(MmapRaw);
+
+impl Words {
+    /// Makes so many words, all zero; and the descriptor by which others have them.
+    pub(crate) fn make(count: usize) -> io::Result<(Self, File)> {
+        let len = byte_len(count)?;
+        let file = make("fsgather ledger", len)?;
+        fallocate(&file, FallocateFlags::empty(), 0, len)?;
+        let map = MmapOptions::new().len(size(len)?).map_raw(&file)?;
+        Ok((Self(map), file))
+    }
+
+    /// Maps the words that a descriptor stands for.
+    pub(crate) fn map(descriptor: OwnedFd, count: usize) -> io::Result<Self> {
+        let file = File::from(descriptor);
+        let len = byte_len(count)?;
+        check(&file, len)?;
+        Ok(Self(
+            MmapOptions::new()
+                .len(size(len)?)
+                .map_raw(file.as_fd().as_raw_fd())?,
+        ))
+    }
+
+    /// A word, if there are so many.
+    pub(crate) fn get(&self, index: usize) -> Option<&AtomicU64> {
+        let start = index.checked_mul(size_of::<u64>())?;
+        range(start as u64, size_of::<u64>(), self.0.len())?;
+        // SAFETY: the word lies in the mapping (checked above), which is writable, lives as long as the reference and cannot
+        // lose pages; mappings begin at a page, so that each word is aligned. All processes reach it as an atomic alone.
+        Some(unsafe { AtomicU64::from_ptr(self.0.as_mut_ptr().add(start).cast()) })
+    }
+}
+
+fn byte_len(count: usize) -> io::Result<u64> {
+    let len = count
+        .checked_mul(size_of::<u64>())
+        .ok_or(io::ErrorKind::OutOfMemory)?;
+    Ok(len as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering;
+
+    use super::*;
+
+    #[test]
+    fn what_one_writes_the_other_reads_in_place() {
+        let own = OwnMemory::make(1 << 20).unwrap();
+        let foreign = ForeignMemory::map(own.for_reading().unwrap(), 1 << 20).unwrap();
+        own.reserve(4096, 8192).unwrap();
+        own.write(4100, b"boxes").unwrap();
+        assert_eq!(foreign.bytes(4100, 5), Some(&b"boxes"[..]));
+        own.give_back(4096, 8192).unwrap();
+        assert_eq!(foreign.bytes(4100, 5), Some(&[0; 5][..]));
+    }
+
+    #[test]
+    fn nothing_is_reached_beyond_the_end() {
+        let own = OwnMemory::make(4096).unwrap();
+        assert_eq!(own.write(4090, b"masks and"), None);
+        assert_eq!(own.bytes(4096, 1), None);
+        assert_eq!(own.bytes(u64::MAX, 1), None);
+        assert_eq!(own.bytes(4096, 0), Some(&[][..]));
+        let (words, _) = Words::make(2).unwrap();
+        assert!(words.get(511).is_some_and(|_| false) || words.get(usize::MAX).is_none());
+    }
+
+    #[test]
+    fn others_can_neither_write_nor_cut_it_short() {
+        let own = OwnMemory::make(1 << 16).unwrap();
+        let reading = File::from(own.for_reading().unwrap());
+        reading.set_len(0).unwrap_err();
+        MmapOptions::new().map_raw(&reading).unwrap_err();
+        own.file.set_len(0).unwrap_err();
+        own.file.set_len(1 << 17).unwrap_err();
+    }
+
+    #[test]
+    fn a_file_that_could_be_cut_short_or_is_too_short_is_refused() {
+        let plain = tempfile_in_memory();
+        ForeignMemory::map(plain.into(), 16).unwrap_err();
+        let own = OwnMemory::make(4096).unwrap();
+        ForeignMemory::map(own.for_reading().unwrap(), 8192).unwrap_err();
+    }
+
+    fn tempfile_in_memory() -> File {
+        let file = File::from(memfd_create("a test", MemfdFlags::CLOEXEC).unwrap());
+        file.set_len(4096).unwrap();
+        file
+    }
+
+    #[test]
+    fn words_are_the_same_for_all() {
+        let (words, file) = Words::make(100).unwrap();
+        let theirs = Words::map(file.into(), 100).unwrap();
+        theirs.get(99).unwrap().store(7, Ordering::Relaxed);
+        assert_eq!(words.get(99).unwrap().load(Ordering::Relaxed), 7);
+    }
+}

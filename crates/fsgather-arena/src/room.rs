@@ -1,0 +1,160 @@
+//! Finds out how much memory there is to spare: [`budget`], [`check`].
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use rustix::process::{Resource, getrlimit};
+
+use crate::slots::SPREAD;
+
+/// Of what a machine, or its control group, allows, ranks that share memory take up one part in so many.
+const SHARE: u64 = 8;
+
+/// What has to be left over where memory is taken up, as a multiple of it.
+const SPARE: u64 = 4;
+
+/// How many bytes each of `ranks` ranks of a host may share: at most `setting`, and all together at most an eighth of the
+/// memory that the machine, or the control group, has; with all of them mapped, an eighth of the addresses that this process may
+/// use.
+#[must_use]
+pub fn budget(setting: u64, ranks: usize) -> u64 {
+    let limits = limit(Path::new("/")).into_iter().chain(
+        getrlimit(Resource::As)
+            .current
+            .map(|addresses| addresses / SPREAD),
+    );
+    let limit = limits.min().unwrap_or(u64::MAX);
+    setting.min(limit / SHARE / (ranks as u64).max(1))
+}
+
+/// Whether so many bytes more can be taken up without anybody's being ended for it.
+pub(crate) fn check(len: u64) -> io::Result<()> {
+    match left(Path::new("/")) {
+        Some(left) if left / SPARE < len => Err(io::ErrorKind::OutOfMemory.into()),
+        _ => Ok(()),
+    }
+}
+
+/// How much memory the machine has, or the control group of this process may have.
+fn limit(root: &Path) -> Option<u64> {
+    let machine = of_machine(root, "MemTotal:");
+    let groups = groups(root).filter_map(|group| number(&group.join("memory.max")));
+    machine.into_iter().chain(groups).min()
+}
+
+/// How much of that is left.
+fn left(root: &Path) -> Option<u64> {
+    let machine = of_machine(root, "MemAvailable:");
+    let groups = groups(root).filter_map(|group| {
+        let max = number(&group.join("memory.max"))?;
+        let current = number(&group.join("memory.current"))?;
+        // Pages of files go when they have to.
+        let cache = of_table(&group.join("memory.stat"), "inactive_file").unwrap_or(0);
+        Some(max.saturating_sub(current.saturating_sub(cache)))
+    });
+    machine.into_iter().chain(groups).min()
+}
+
+/// The control groups (version 2) that this process is in, from the inside out.
+fn groups(root: &Path) -> impl Iterator<Item = PathBuf> {
+    let table = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
+    let own = table
+        .lines()
+        .find_map(|line| line.strip_prefix("0::/"))
+        .map(str::to_owned);
+    let mount = root.join("sys/fs/cgroup");
+    let groups: Vec<_> = own
+        .map(|own| mount.join(own))
+        .iter()
+        .flat_map(|group| group.ancestors())
+        .take_while(|group| group.starts_with(&mount))
+        .map(Path::to_path_buf)
+        .collect();
+    groups.into_iter()
+}
+
+/// A line of `/proc/meminfo`, which counts in KiB.
+fn of_machine(root: &Path, name: &str) -> Option<u64> {
+    of_table(&root.join("proc/meminfo"), name)?.checked_mul(1024)
+}
+
+/// The number that follows a name at the beginning of a line.
+fn of_table(path: &Path, name: &str) -> Option<u64> {
+    let table = fs::read_to_string(path).ok()?;
+    let mut lines = table.lines().map(str::split_whitespace);
+    lines
+        .find_map(|mut words| (words.next() == Some(name)).then(|| words.next())?)?
+        .parse()
+        .ok()
+}
+
+/// The only number in a file; none where it says `max`.
+fn number(path: &Path) -> Option<u64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A machine with 16 GiB, half of them available, and a process in groups `a/b`.
+    fn machine() -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write(
+            "proc/meminfo",
+            "MemTotal:       16777216 kB\nMemAvailable:    8388608 kB\n",
+        );
+        write("proc/self/cgroup", "0::/a/b\n");
+        write("sys/fs/cgroup/a/memory.max", "4294967296\n");
+        write("sys/fs/cgroup/a/memory.current", "3221225472\n");
+        write(
+            "sys/fs/cgroup/a/memory.stat",
+            "anon 5\ninactive_file 1073741824\n",
+        );
+        write("sys/fs/cgroup/a/b/memory.max", "max\n");
+        root
+    }
+
+    #[test]
+    fn the_narrowest_limit_counts() {
+        let root = machine();
+        assert_eq!(limit(root.path()), Some(4 << 30));
+        fs::write(
+            root.path().join("sys/fs/cgroup/a/b/memory.max"),
+            "1073741824",
+        )
+        .unwrap();
+        assert_eq!(limit(root.path()), Some(1 << 30));
+        fs::write(root.path().join("proc/self/cgroup"), "0::/\n").unwrap();
+        assert_eq!(limit(root.path()), Some(16 << 30));
+    }
+
+    #[test]
+    fn what_is_left_leaves_out_pages_of_files() {
+        let root = machine();
+        assert_eq!(left(root.path()), Some(2 << 30));
+        fs::write(root.path().join("proc/self/cgroup"), "0::/\n").unwrap();
+        assert_eq!(left(root.path()), Some(8 << 30));
+    }
+
+    #[test]
+    fn a_machine_that_says_nothing_limits_nothing() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!((limit(root.path()), left(root.path())), (None, None));
+    }
+
+    #[test]
+    fn many_ranks_have_less_each() {
+        assert!(budget(u64::MAX, 8) <= budget(u64::MAX, 1) / 8);
+        assert_eq!(budget(1, 1), 1);
+        check(1).unwrap();
+        check(1 << 60).unwrap_err();
+    }
+}

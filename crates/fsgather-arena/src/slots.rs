@@ -1,0 +1,219 @@
+//! Decides where in an arena a payload goes: [`Slots`].
+//!
+//! Making the pages of a slot costs about twice what a file does, once; then each payload costs its copy alone. So the first
+//! payload of a size goes another way, and a slot is made for the second. Another one of that size is made when the first is
+//! still held, which programs that replace one result by the next always do.
+
+use std::collections::BTreeSet;
+
+use fsgather_core::Rank;
+
+use crate::{ledger::CallKey, ranges::Ranges};
+
+/// How many slots an arena may have.
+pub(crate) const MOST_SLOTS: usize = 64;
+
+/// The smallest slot, in bytes; a multiple of all page sizes in use.
+const SMALLEST: u64 = 64 << 10;
+
+/// What begins at a multiple of this can lie in huge pages, in bytes.
+const HUGE: u64 = 2 << 20;
+
+/// How much address space there is for each byte of memory that may be used, so that slots of different sizes find a place.
+pub(crate) const SPREAD: u64 = 2;
+
+/// What a payload in a slot is, and who has not let go of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Lease {
+    /// The number of the payload, counted in the arena from 1.
+    pub(crate) generation: u64,
+    pub(crate) call: CallKey,
+    pub(crate) readers: Vec<Rank>,
+}
+
+#[derive(Debug)]
+struct Slot {
+    start: u64,
+    capacity: u64,
+    /// The number of its latest payload.
+    generation: u64,
+    lease: Option<Lease>,
+}
+
+/// What is to be done for a payload to lie in a slot.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// The slot.
+    pub(crate) slot: usize,
+    pub(crate) start: u64,
+    pub(crate) generation: u64,
+    /// How many bytes of memory are to be had for it, if it has none yet.
+    pub(crate) to_reserve: Option<u64>,
+    /// What is to be given back to the system before, as starts and lengths.
+    pub(crate) to_give_back: Vec<(u64, u64)>,
+}
+
+/// The slots of one arena.
+#[derive(Debug)]
+pub(crate) struct Slots {
+    ranges: Ranges,
+    all: Vec<Option<Slot>>,
+    /// How many payloads there have been.
+    placed: u64,
+    /// How much memory they may have together, in bytes,
+    budget: u64,
+    /// and have.
+    used: u64,
+    /// The capacities that have been asked for.
+    seen: BTreeSet<u64>,
+}
+
+impl Slots {
+    pub(crate) fn new(budget: u64) -> Self {
+        Self {
+            ranges: Ranges::of(budget.saturating_mul(SPREAD)),
+            all: Vec::new(),
+            placed: 0,
+            budget,
+            used: 0,
+            seen: BTreeSet::new(),
+        }
+    }
+
+    /// Finds a place for a payload of `len` bytes; nothing where it had better go another way.
+    ///
+    /// `has_let_go` says of a reader of a slot's payload whether it has let go of it.
+    pub(crate) fn place(
+        &mut self,
+        len: u64,
+        call: CallKey,
+        readers: Vec<Rank>,
+        has_let_go: impl Fn(usize, &Lease, Rank) -> bool,
+    ) -> Option<Plan> {
+        self.end_leases(has_let_go);
+        let capacity = capacity(len)?;
+        if capacity > self.budget {
+            return None;
+        }
+        let (slot, to_reserve, to_give_back) = match self.fitting(len, capacity) {
+            Some(slot) => (slot, None, Vec::new()),
+            // The first of its size goes another way.
+            None if self.seen.insert(capacity) => return None,
+            None => {
+                let (slot, to_give_back) = self.make(capacity)?;
+                (slot, Some(capacity), to_give_back)
+            }
+        };
+        self.placed += 1;
+        let generation = self.placed;
+        let found = self.all.get_mut(slot)?.as_mut()?;
+        found.generation = generation;
+        found.lease = Some(Lease {
+            generation,
+            call,
+            readers,
+        });
+        Some(Plan {
+            slot,
+            start: found.start,
+            generation,
+            to_reserve,
+            to_give_back,
+        })
+    }
+
+    /// Ends the lease of a payload that nobody is told of.
+    pub(crate) fn withdraw(&mut self, call: CallKey) {
+        for slot in self.all.iter_mut().flatten() {
+            slot.lease.take_if(|lease| lease.call == call);
+        }
+    }
+
+    /// Forgets a slot whose memory could not be had, and asks for no more than there is.
+    pub(crate) fn refuse(&mut self, slot: usize) {
+        self.drop_slot(slot);
+        self.budget = self.used;
+    }
+
+    fn end_leases(&mut self, has_let_go: impl Fn(usize, &Lease, Rank) -> bool) {
+        for (index, slot) in self.all.iter_mut().enumerate() {
+            let Some(slot) = slot else { continue };
+            slot.lease.take_if(|lease| {
+                lease
+                    .readers
+                    .iter()
+                    .all(|reader| has_let_go(index, lease, *reader))
+            });
+        }
+    }
+
+    fn idle(&self) -> impl Iterator<Item = (usize, &Slot)> {
+        let slots = self.all.iter().enumerate();
+        slots.filter_map(|(index, slot)| {
+            Some((index, slot.as_ref().filter(|slot| slot.lease.is_none())?))
+        })
+    }
+
+    /// The smallest idle slot that holds `len` bytes, and not much more than is asked for.
+    fn fitting(&self, len: u64, capacity: u64) -> Option<usize> {
+        let fitting = self.idle().filter(|(_, slot)| {
+            slot.capacity >= len && slot.capacity <= capacity.saturating_mul(2)
+        });
+        fitting
+            .min_by_key(|(_, slot)| slot.capacity)
+            .map(|(index, _)| index)
+    }
+
+    /// Makes a slot, in place of idle ones where there is no room else; what of those is to be given back.
+    fn make(&mut self, capacity: u64) -> Option<(usize, Vec<(u64, u64)>)> {
+        let idle: u64 = self.idle().map(|(_, slot)| slot.capacity).sum();
+        if self.used - idle + capacity > self.budget {
+            return None;
+        }
+        let mut given_back = Vec::new();
+        let alignment = if capacity >= HUGE { HUGE } else { SMALLEST };
+        loop {
+            let free = self.all.iter().position(Option::is_none);
+            let has_number = free.is_some() || self.all.len() < MOST_SLOTS;
+            if has_number
+                && self.used + capacity <= self.budget
+                && let Some(start) = self.ranges.take(capacity, alignment)
+            {
+                let slot = Slot {
+                    start,
+                    capacity,
+                    generation: 0,
+                    lease: None,
+                };
+                self.used += capacity;
+                let index = free.unwrap_or(self.all.len());
+                if index == self.all.len() {
+                    self.all.push(None);
+                }
+                self.all[index] = Some(slot);
+                return Some((index, given_back));
+            }
+            // The one whose payload is the oldest.
+            let (oldest, _) = self.idle().min_by_key(|(_, slot)| slot.generation)?;
+            given_back.extend(self.drop_slot(oldest));
+        }
+    }
+
+    /// Gives up a slot; its start and length.
+    fn drop_slot(&mut self, slot: usize) -> Option<(u64, u64)> {
+        let gone = self.all.get_mut(slot).and_then(Option::take)?;
+        self.used -= gone.capacity;
+        self.ranges.give_back(gone.start, gone.capacity);
+        Some((gone.start, gone.capacity))
+    }
+}
+
+/// How large a slot for so many bytes is: a little more, so that payloads of about one size share one.
+fn capacity(len: u64) -> Option<u64> {
+    let step = (len.checked_next_power_of_two()? / 8).max(SMALLEST);
+    len.max(1).checked_next_multiple_of(step)
+}
+
+#[cfg(test)]
+#[path = "slots_tests.rs"]
+mod tests;

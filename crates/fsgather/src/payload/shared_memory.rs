@@ -1,0 +1,210 @@
+//! Payloads in memory that ranks of one host share: [`SharedMemory`] of a process, [`Share`] of a call.
+
+use std::{
+    ops::{Deref, DerefMut},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+use fsgather_arena::{Arena, Arenas, CallKey, Leased, Location, Placement, budget};
+use fsgather_config::settings::{Transport, Verify};
+use fsgather_core::{Error, Rank, Recipients, Ticket, lock};
+
+use fsgather_store::{LentBytes, Liveness, Payload, liveness};
+
+use crate::{group_state::GroupState, payload::path_request::PathRequest, world_state::WorldState};
+
+/// Smaller payloads travel with their announcement at once, in bytes: that costs less than a look at shared memory.
+pub(crate) const SMALLEST: u64 = 4 << 10;
+
+/// The arenas of this process's world, for the world and all its groups.
+#[derive(Default)]
+pub(crate) struct SharedMemory {
+    /// How much memory this rank may share, in bytes.
+    pub(crate) setting: u64,
+    arenas: Mutex<Option<Arc<Arenas>>>,
+}
+
+impl SharedMemory {
+    /// The arenas, if they have been made.
+    pub(crate) fn arenas(&self) -> Option<Arc<Arenas>> {
+        lock(&self.arenas).clone()
+    }
+
+    /// The arenas, which are made if they are not there; nothing where this rank is to share no memory.
+    pub(crate) fn make(&self, world: &WorldState) -> Result<Option<Arc<Arenas>>, Error> {
+        let mut arenas = lock(&self.arenas);
+        if world.verify == Verify::Always {
+            // What lies in shared memory has no checksums.
+            return Ok(None);
+        }
+        if let Some(known) = &*arenas {
+            return Ok(Some(Arc::clone(known)));
+        }
+        let processes = &world.processes;
+        let own = processes.get(world.rank.index());
+        let here = processes
+            .iter()
+            .filter(|other| own.is_some_and(|own| own.boot_id == other.boot_id));
+        let budget = budget(self.setting, here.count());
+        if budget < SMALLEST {
+            return Ok(None);
+        }
+        let own = Arena::new(world.rank, processes.len(), budget)?;
+        Ok(Some(Arc::clone(
+            arenas.insert(Arc::new(Arenas::new(own, processes.len()))),
+        )))
+    }
+
+    /// Gives the memory back, but for what results still hold.
+    pub(crate) fn release(&self) {
+        lock(&self.arenas).take();
+    }
+}
+
+/// Whether the members of one group share memory, which they find out together once they make a second call that could
+/// profit: programs that make only one had better not wait for it.
+#[derive(Default)]
+pub(crate) struct Sharing {
+    calls: AtomicU32,
+    /// 0: not known; 1: they do not; 2: they do.
+    found: AtomicU32,
+}
+
+impl Sharing {
+    /// Counts a call; whether it is the one that has to find out. The same on all members, whose calls are the same.
+    pub(crate) fn is_due(&self, request: &PathRequest) -> bool {
+        // Whoever asks for files gets files.
+        request.transport != Transport::Filesys && self.calls.fetch_add(1, Ordering::Relaxed) == 1
+    }
+
+    pub(crate) fn keep(&self, is_shared: bool) {
+        self.found
+            .store(1 + u32::from(is_shared), Ordering::Release);
+    }
+
+    fn is_shared(&self) -> bool {
+        self.found.load(Ordering::Acquire) == 2
+    }
+}
+
+/// The arenas, for one call.
+pub(crate) struct Share {
+    arenas: Arc<Arenas>,
+    call: CallKey,
+    /// Whether what the others have placed for this rank is not asked for yet.
+    is_open: bool,
+    /// The process whose call it is; a forked child has a copy of it.
+    process: u32,
+}
+
+impl Share {
+    /// That of a call whose members share memory, if they do.
+    pub(crate) fn of(inner: &GroupState, request: &PathRequest, ticket: &Ticket) -> Option<Self> {
+        let is_shared = inner.sharing.is_shared() && request.transport != Transport::Filesys;
+        let arenas = inner.world.shared_memory.arenas().filter(|_| is_shared)?;
+        Some(Self {
+            arenas,
+            call: CallKey {
+                channel: ticket.channel,
+                epoch: ticket.epoch,
+            },
+            is_open: true,
+            process: std::process::id(),
+        })
+    }
+
+    /// Places a payload for all who receive it, for this rank itself unless it `keeps` what it hands in; nothing where it
+    /// had better go another way.
+    pub(crate) fn place(
+        &self,
+        inner: &GroupState,
+        ticket: &Ticket,
+        pieces: &[&[u8]],
+        keeps: bool,
+    ) -> Option<Location> {
+        let me = inner.world.rank;
+        let mut readers = match ticket.call.recipients() {
+            Recipients::All => inner.members.clone(),
+            Recipients::Only(root) => vec![inner.in_world(root)],
+        };
+        readers.retain(|reader| *reader != me || !keeps);
+        // One that is silent may read what it has all the same.
+        let is_gone = |rank: Rank| {
+            let processes = &inner.world.processes;
+            let both = processes.get(rank.index()).zip(processes.get(me.index()));
+            inner.world.is_lost(rank)
+                && both.is_some_and(|(reader, own)| {
+                    matches!(liveness(reader, own), Liveness::Gone | Liveness::Replaced)
+                })
+        };
+        let placement = Placement {
+            call: self.call,
+            readers: &readers,
+            is_gone: &is_gone,
+        };
+        self.arenas.own().place(pieces, &placement)
+    }
+
+    /// Whether nobody but this rank receives what it hands in.
+    pub(crate) fn is_only_reader(inner: &GroupState, ticket: &Ticket) -> bool {
+        ticket.call.recipients() == Recipients::Only(inner.exchange.rank())
+    }
+
+    /// Takes back what nobody has been told of.
+    pub(crate) fn withdraw(&self) {
+        self.arenas.own().withdraw(self.call);
+    }
+
+    /// What a rank of the world has placed for this one.
+    pub(crate) fn lease(&self, owner: Rank, location: &Location) -> Option<Leased> {
+        self.arenas.lease(owner, location, self.call)
+    }
+
+    /// Notes that this rank has asked for all that it will ever ask for.
+    pub(crate) fn close(&mut self) {
+        self.is_open = false;
+    }
+}
+
+/// Payloads from this length on are mapped once more to be written to, and copied below it, in bytes.
+const MAPPED: usize = 256 << 10;
+
+/// A payload that is read where it lies.
+pub(crate) struct SharedPayload(Arc<Leased>);
+
+impl SharedPayload {
+    /// It is leased for as long as the payload lives.
+    pub(crate) fn of(leased: Leased) -> Payload {
+        Payload::lent(Arc::new(Self(Arc::new(leased))))
+    }
+}
+
+impl Deref for SharedPayload {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl LentBytes for SharedPayload {
+    fn writable(self: Arc<Self>) -> Option<Box<dyn DerefMut<Target = [u8]> + Send + Sync>> {
+        if self.len() < MAPPED {
+            return None;
+        }
+        let private = self.0.private();
+        let private = private.inspect_err(|error| tracing::debug!("a payload is copied: {error}"));
+        Some(Box::new(private.ok()?))
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        if self.is_open && self.process == std::process::id() {
+            self.arenas.give_up(self.call);
+        }
+    }
+}
