@@ -349,6 +349,8 @@ impl Builder {
             let call = Call::new(Operation::SetUp, site.clone());
             setup::settle(&inner, &request, &call)?;
         }
+        let call = Call::new(Operation::SetUp, site.clone());
+        setup::share_memory(&inner, &call)?;
         Ok(Communicator::from_inner(inner, Postcard))
     }
 }

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Instant,
@@ -24,7 +24,6 @@ use crate::{
         known_paths::KnownPaths,
         path::{PayloadPath, call_id},
         path_request::PathRequest,
-        shared_memory::Sharing,
     },
     world_state::WorldState,
 };
@@ -40,8 +39,8 @@ pub(crate) struct GroupState {
     pub(crate) members: Vec<Rank>,
     /// Where its payloads go.
     pub(crate) known_paths: KnownPaths,
-    /// Whether its members share memory.
-    pub(crate) sharing: Sharing,
+    /// Whether its members share memory, once that has been asked.
+    shares_memory: OnceLock<bool>,
     /// Whether this is the world itself, which sees to what all groups leave behind.
     is_world: bool,
     ended: AtomicBool,
@@ -63,7 +62,7 @@ impl GroupState {
             exchange,
             world,
             known_paths: KnownPaths::default(),
-            sharing: Sharing::default(),
+            shares_memory: OnceLock::new(),
             is_world: true,
             ended: AtomicBool::new(false),
             open_calls: OpenCalls::default(),
@@ -165,7 +164,7 @@ impl GroupState {
             exchange,
             world: Arc::clone(&self.world),
             known_paths: KnownPaths::beginning_with(self.world.settled_from_the_start()),
-            sharing: Sharing::default(),
+            shares_memory: OnceLock::new(),
             members,
             is_world: false,
             ended: AtomicBool::new(false),
@@ -275,6 +274,16 @@ impl GroupState {
     /// What a rank of this group is in the world.
     pub(crate) fn in_world(&self, rank: Rank) -> Rank {
         self.members.get(rank.index()).copied().unwrap_or(rank)
+    }
+
+    /// Whether its members share memory with each other.
+    pub(crate) fn shares_memory(&self) -> bool {
+        let world = &self.world;
+        *self.shares_memory.get_or_init(|| {
+            world
+                .shared_memory
+                .is_shared_by(&self.members, &world.processes)
+        })
     }
 
     /// The request of calls that ask for nothing else.

@@ -1,16 +1,13 @@
-//! Payloads in memory that ranks of one host share: [`SharedMemory`] of a process, [`Share`] of a call.
+//! Payloads in memory that ranks of one host share: [`SharedMemory`] of a world, [`Share`] of a call.
 
 use std::{
     ops::{Deref, DerefMut},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::{Arc, Mutex, OnceLock},
 };
 
 use fsgather_arena::{Arena, Arenas, CallKey, Leased, Location, Placement, budget};
 use fsgather_config::settings::{Transport, Verify};
-use fsgather_core::{Error, Rank, Recipients, Ticket, lock};
+use fsgather_core::{Error, ProcessId, Rank, Recipients, Ticket, lock};
 
 use fsgather_store::{LentBytes, Liveness, Payload, liveness};
 
@@ -25,6 +22,8 @@ pub(crate) struct SharedMemory {
     /// How much memory this rank may share, in bytes.
     pub(crate) setting: u64,
     arenas: Mutex<Option<Arc<Arenas>>>,
+    /// The ranks of the world that share memory with all others of their host.
+    sharing: OnceLock<Vec<Rank>>,
 }
 
 impl SharedMemory {
@@ -58,35 +57,27 @@ impl SharedMemory {
         )))
     }
 
+    /// Notes which ranks share memory with all others of their host.
+    pub(crate) fn keep(&self, sharing: Vec<Rank>) {
+        self.sharing.get_or_init(|| sharing);
+    }
+
+    /// Whether all `members` share memory with each other; the same on all of them.
+    pub(crate) fn is_shared_by(&self, members: &[Rank], processes: &[ProcessId]) -> bool {
+        let Some(sharing) = self.sharing.get() else {
+            return false;
+        };
+        let boot_id = |rank: &Rank| processes.get(rank.index()).map(|process| &process.boot_id);
+        let first = members.first().and_then(boot_id);
+        members.len() > 1
+            && members
+                .iter()
+                .all(|rank| sharing.contains(rank) && boot_id(rank) == first)
+    }
+
     /// Gives the memory back, but for what results still hold.
     pub(crate) fn release(&self) {
         lock(&self.arenas).take();
-    }
-}
-
-/// Whether the members of one group share memory, which they find out together once they make a second call that could
-/// profit: programs that make only one had better not wait for it.
-#[derive(Default)]
-pub(crate) struct Sharing {
-    calls: AtomicU32,
-    /// 0: not known; 1: they do not; 2: they do.
-    found: AtomicU32,
-}
-
-impl Sharing {
-    /// Counts a call; whether it is the one that has to find out. The same on all members, whose calls are the same.
-    pub(crate) fn is_due(&self, request: &PathRequest) -> bool {
-        // Whoever asks for files gets files.
-        request.transport != Transport::Filesys && self.calls.fetch_add(1, Ordering::Relaxed) == 1
-    }
-
-    pub(crate) fn keep(&self, is_shared: bool) {
-        self.found
-            .store(1 + u32::from(is_shared), Ordering::Release);
-    }
-
-    fn is_shared(&self) -> bool {
-        self.found.load(Ordering::Acquire) == 2
     }
 }
 
@@ -103,7 +94,7 @@ pub(crate) struct Share {
 impl Share {
     /// That of a call whose members share memory, if they do.
     pub(crate) fn of(inner: &GroupState, request: &PathRequest, ticket: &Ticket) -> Option<Self> {
-        let is_shared = inner.sharing.is_shared() && request.transport != Transport::Filesys;
+        let is_shared = request.transport != Transport::Filesys && inner.shares_memory();
         let arenas = inner.world.shared_memory.arenas().filter(|_| is_shared)?;
         Some(Self {
             arenas,

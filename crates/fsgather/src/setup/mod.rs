@@ -17,8 +17,7 @@
 //!
 //! If it is not shared, the transport `auto` goes through memory with one warning, and `filesys` is an error. The same
 //! holds of a directory that cannot be used, if nobody has named it, and of one without room. How ranks connect to
-//! each other for that is in [`links`]. Members of one host share memory besides, from their second call on:
-//! [`shared_memory`].
+//! each other for that is in [`links`]. Ranks of one host share memory besides: [`shared_memory`].
 
 mod checksums;
 mod links;
@@ -56,6 +55,7 @@ use crate::{
 use fsgather_config::settings::{Transport, Verify};
 
 pub(crate) use messages::{decode, encode};
+pub(crate) use shared_memory::share_memory;
 
 /// What the root tells everybody.
 #[derive(Debug, Serialize, Deserialize)]
@@ -109,9 +109,6 @@ pub(crate) fn payload_path_for(
         return Ok(PayloadPath::Relay);
     }
     if let Some(known) = inner.known_paths.find(request) {
-        if inner.sharing.is_due(request) {
-            shared_memory::find_out(inner, request, call)?;
-        }
         return Ok(known);
     }
     let (_, payload_path) = run(inner, request, call)?;

@@ -1,137 +1,167 @@
-//! Has the members of a group share memory, where they run on one host.
+//! Has the ranks of each host share memory, once all ranks have met: [`share_memory`].
 //!
-//! All say whether they can, and the first one where it listens; all come there with the descriptors of their arenas, and say
-//! whether they could; then they map everybody's, and say whether they have. If anybody has not, nobody uses shared memory in this group, and payloads go
-//! where they went before: that is no loss but of speed, so that it is said to those only who ask for much.
+//! All say whether they can, and the first rank of each host where it listens; the others of that host come there with the
+//! descriptors of their arenas, and say whether they could; then they map everybody's, and say whether they have. What of that
+//! fails on a host concerns that host alone: its ranks use no shared memory, and payloads go where they would go without it.
+//! That is no loss but of speed, so that it is said to those only who ask for much.
+//!
+//! Later nobody has to be asked any more: who shares memory is the same for all ranks, and for all groups of them.
 
-use fsgather_arena::{Arenas, Host, MOST_RANKS, MeetingPoint, Visitor};
+use fsgather_arena::{Host, MOST_RANKS, MeetingPoint, Visitor};
+use fsgather_config::settings::Transport;
 use fsgather_control::fresh;
-use fsgather_core::{Call, Error};
+use fsgather_core::{Call, Error, Rank};
 use fsgather_rendezvous::sharing::Talk;
 use serde::{Deserialize, Serialize};
 
-use crate::{group_state::GroupState, payload::path_request::PathRequest, setup::SetUp};
+use crate::{group_state::GroupState, setup::SetUp};
 
-/// What a member tells the others.
+/// What a rank tells the others.
 #[derive(Serialize, Deserialize)]
-enum Told {
-    /// It shares no memory.
-    Nothing,
-    /// It can share memory.
-    Ready {
-        /// Whether it has mapped the arenas of all members before.
-        knows_all: bool,
-        /// Where the first member listens.
-        point: Option<MeetingPoint>,
-    },
+struct Told {
+    /// Whether it can share memory.
+    is_able: bool,
+    /// Where it listens, on the first rank of a host.
+    point: Option<MeetingPoint>,
 }
 
-/// Finds out together with all members whether they share memory, where `call` is made and with its time-out.
-pub(super) fn find_out(
-    inner: &GroupState,
-    request: &PathRequest,
-    call: &Call,
-) -> Result<(), Error> {
+/// Has the ranks of a world share memory with those of their host, where `call` is made and with its time-out.
+pub(crate) fn share_memory(inner: &GroupState, call: &Call) -> Result<(), Error> {
+    // Whoever asks for files gets files.
+    if inner.default_request().transport == Transport::Filesys {
+        return Ok(());
+    }
     let set_up = SetUp {
         inner,
-        request,
+        request: inner.default_request(),
         call,
         processes: inner.processes(),
     };
-    if set_up.is_of_one_host() {
-        let is_shared = set_up.share_memory();
-        let is_shared = is_shared.inspect_err(|failure| inner.world.record_failure(failure))?;
-        inner.sharing.keep(is_shared);
+    let hosts = set_up.hosts();
+    // The same on all ranks, who know where all of them run.
+    if hosts.iter().all(|ranks| !can_share(ranks)) {
+        return Ok(());
     }
+    let shared = set_up.share_memory(&hosts);
+    let shared = shared.inspect_err(|failure| inner.world.record_failure(failure))?;
+    inner.world.shared_memory.keep(shared);
     Ok(())
 }
 
+fn can_share(ranks: &[Rank]) -> bool {
+    (2..=MOST_RANKS).contains(&ranks.len())
+}
+
 impl SetUp<'_> {
-    /// The same on all members, who know where all of them run.
-    fn is_of_one_host(&self) -> bool {
-        let first = self.processes.first();
-        let boot_ids = self.processes.iter().map(|process| &process.boot_id);
-        let mut others = boot_ids.skip(1);
-        (2..=MOST_RANKS).contains(&self.processes.len())
-            && first.is_some_and(|first| {
-                !first.boot_id.is_empty() && others.all(|other| *other == first.boot_id)
-            })
+    /// The ranks of each kernel.
+    fn hosts(&self) -> Vec<Vec<Rank>> {
+        let mut hosts: Vec<(&str, Vec<Rank>)> = Vec::new();
+        for (rank, process) in self.inner.members.iter().zip(&self.processes) {
+            let boot_id = process.boot_id.as_str();
+            match hosts.iter_mut().find(|(known, _)| *known == boot_id) {
+                Some((known, ranks)) if !known.is_empty() => ranks.push(*rank),
+                _ => hosts.push((boot_id, vec![*rank])),
+            }
+        }
+        hosts.into_iter().map(|(_, ranks)| ranks).collect()
     }
 
-    fn share_memory(&self) -> Result<bool, Error> {
+    /// The ranks that share memory with all others of their host.
+    fn share_memory(&self, hosts: &[Vec<Rank>]) -> Result<Vec<Rank>, Error> {
         let world = &self.inner.world;
-        let arenas = world.shared_memory.make(world).unwrap_or_else(|error| {
-            tracing::debug!("{error}");
+        let me = world.rank;
+        let mine = hosts.iter().find(|ranks| ranks.contains(&me));
+        let mine = mine
+            .filter(|ranks| can_share(ranks))
+            .cloned()
+            .unwrap_or_default();
+        let arenas = if mine.is_empty() {
             None
-        });
-        let host = self.listen(arenas.as_deref());
-        let own = match &arenas {
-            None => Told::Nothing,
-            Some(arenas) => Told::Ready {
-                knows_all: self
-                    .inner
-                    .members
-                    .iter()
-                    .all(|member| arenas.knows(*member)),
-                point: host.as_ref().map(|host| host.point().clone()),
-            },
-        };
-        let told = self.gather_all(&own)?;
-        let ready: Option<Vec<bool>> = told
-            .iter()
-            .map(|told| match told {
-                Told::Nothing => None,
-                Told::Ready { knows_all, .. } => Some(*knows_all),
+        } else {
+            world.shared_memory.make(world).unwrap_or_else(|error| {
+                tracing::debug!("{error}");
+                None
             })
-            .collect();
-        let all_know = ready.map(|ready| ready.into_iter().all(|knows| knows));
-        let (Some(all_know), Some(arenas), Some(Told::Ready { point, .. })) =
-            (all_know, arenas, told.first())
-        else {
-            return Ok(false);
         };
-        let Some(point) = point.as_ref().filter(|_| !all_know) else {
-            return Ok(all_know);
+        let host = arenas
+            .as_ref()
+            .filter(|_| mine.first() == Some(&me))
+            .and_then(|_| listen());
+        let own = Told {
+            is_able: arenas.is_some(),
+            point: host.as_ref().map(|host| host.point().clone()),
         };
+        let told: Vec<Told> = self.gather_all(&own)?;
+        // By host, and the same on all ranks.
+        let able = |ranks: &[Rank]| {
+            let told_by = |rank: &Rank| told.get(rank.index());
+            can_share(ranks)
+                && ranks
+                    .iter()
+                    .all(|rank| told_by(rank).is_some_and(|told| told.is_able))
+                && ranks
+                    .first()
+                    .and_then(told_by)
+                    .is_some_and(|told| told.point.is_some())
+        };
+        let hosts: Vec<&Vec<Rank>> = hosts.iter().filter(|ranks| able(ranks)).collect();
+        if hosts.is_empty() {
+            world.shared_memory.release();
+            return Ok(Vec::new());
+        }
+        let point = mine
+            .first()
+            .and_then(|first| told.get(first.index())?.point.as_ref());
+        let meeting = arenas.as_deref().zip(point).filter(|_| able(&mine));
         // Nobody waits for one that could not come.
-        let come = match &host {
-            Some(_) => Ok(None),
-            None => Visitor::come(point, &arenas).map(Some),
+        let come = match (&meeting, &host) {
+            (Some((arenas, point)), None) => Visitor::come(point, arenas).map(Some),
+            _ => Ok(None),
         };
-        if !self.is_right_with_all(come.as_ref().err())? {
-            return Ok(false);
-        }
+        let have_come = self.who_is_right(come.as_ref().err())?;
+        let all = |ranks: &[Rank], right: &[Rank]| ranks.iter().all(|rank| right.contains(rank));
         let heed = || self.inner.heed();
-        let members = &self.inner.members;
-        let met = match (host, come) {
-            (Some(host), _) => host.serve(&arenas, members.get(1..).unwrap_or_default(), &heed),
-            (None, Ok(Some(visitor))) => visitor.receive(&arenas, members.len(), &heed),
-            (None, _) => Err(Error::closed()),
+        let met = match (meeting.filter(|_| all(&mine, &have_come)), &host, &come) {
+            (Some((arenas, _)), Some(host), _) => {
+                host.serve(arenas, mine.get(1..).unwrap_or_default(), &heed)
+            }
+            (Some((arenas, _)), None, Ok(Some(visitor))) => {
+                visitor.receive(arenas, mine.len(), &heed)
+            }
+            _ => Ok(()),
         };
-        self.is_right_with_all(met.as_ref().err())
+        let have_met = self.who_is_right(met.as_ref().err())?;
+        let sharing = hosts
+            .into_iter()
+            .filter(|ranks| all(ranks, &have_come) && all(ranks, &have_met));
+        let sharing: Vec<Rank> = sharing.flatten().copied().collect();
+        if !sharing.contains(&me) {
+            world.shared_memory.release();
+        }
+        Ok(sharing)
     }
 
-    /// Whether nobody has met with a problem.
-    fn is_right_with_all(&self, problem: Option<&Error>) -> Result<bool, Error> {
+    /// The ranks that have not met with a problem.
+    fn who_is_right(&self, problem: Option<&Error>) -> Result<Vec<Rank>, Error> {
         let told: Vec<Option<String>> = self.gather_all(&problem.map(ToString::to_string))?;
-        let why = told.into_iter().flatten().next();
-        if let Some(why) = &why {
-            tracing::debug!("ranks of one host do not share memory: {why}");
+        let mut right = Vec::new();
+        for (rank, problem) in self.inner.members.iter().zip(told) {
+            match problem {
+                None => right.push(*rank),
+                Some(why) => tracing::debug!("the host of rank {rank} shares no memory: {why}"),
+            }
         }
-        Ok(why.is_none())
+        Ok(right)
     }
+}
 
-    /// Listens for the others, on the first member.
-    fn listen(&self, arenas: Option<&Arenas>) -> Option<Host> {
-        if !self.is_root() || arenas.is_none() {
-            return None;
-        }
-        let mut random = [0; 80];
-        for piece in random.chunks_mut(16) {
-            piece.copy_from_slice(&fresh::<[u8; 16]>());
-        }
-        Host::listen(random)
-            .inspect_err(|error| tracing::debug!("{error}"))
-            .ok()
+/// Listens for the others of this host.
+fn listen() -> Option<Host> {
+    let mut random = [0; 80];
+    for piece in random.chunks_mut(16) {
+        piece.copy_from_slice(&fresh::<[u8; 16]>());
     }
+    Host::listen(random)
+        .inspect_err(|error| tracing::debug!("{error}"))
+        .ok()
 }
