@@ -56,6 +56,7 @@ def test_how_a_call_is_made(how: dict[str, Any], said: str) -> None:
         {"job": 7},
         {"rendezvous": 7},
         {"control": 7},
+        {"verify": "sometimes"},
     ],
     ids=str,
 )

@@ -41,6 +41,10 @@ pub(crate) const WINDOW: u64 = 4;
 /// How many of them, where they stay where they are read to.
 const LONG_WINDOW: u64 = 32;
 
+/// How many bytes of a file that is not verified are brought in before the caller is told; they may have to come from a
+/// disk.
+const POPULATED: usize = 16 << 20;
+
 /// An announced payload, opened again as often as it takes.
 pub(crate) struct Source {
     directory: GatherDir,
@@ -537,6 +541,9 @@ pub(crate) fn map_verified(
     open: &Open,
     progress: &mut Progress<'_>,
 ) -> Result<Option<Payload>, Trouble> {
+    if !open.has_checksums {
+        return map_unverified(source, open, progress);
+    }
     map_whole(source, open, |mapping, len| {
         // All chunks but the last are of one length. A root that reads is often alone at work on its host.
         let chunks = mapping[HEADER_LEN..HEADER_LEN + len].chunks(CHUNK_LEN);
@@ -557,16 +564,20 @@ pub(crate) fn map_verified(
     })
 }
 
-/// Maps the file of a contiguous payload whose bytes this process has written itself. `None` when it
-/// cannot be mapped.
+/// Maps the file of a contiguous payload whose bytes have not left this host. `None` when it cannot be mapped.
 pub(crate) fn map_unverified(
     source: &Source,
     open: &Open,
     progress: &mut Progress<'_>,
 ) -> Result<Option<Payload>, Trouble> {
     map_whole(source, open, |mapping, len| {
-        mapping.populate(HEADER_LEN, len);
-        progress(len as u64).map_err(Trouble::Fatal)
+        // By one thread: several, which get in each other's way in the kernel, take longer.
+        for start in (0..len).step_by(POPULATED) {
+            let piece = POPULATED.min(len - start);
+            mapping.populate(HEADER_LEN + start, piece);
+            progress(piece as u64).map_err(Trouble::Fatal)?;
+        }
+        Ok(())
     })
 }
 
