@@ -4,6 +4,8 @@
 # glibc (zig), come with pip.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. scripts/arguments.sh
+at_most 1 "$@"
 
 wheels=$(realpath -m "${1:-${CARGO_TARGET_DIR:-target}/wheels}")
 tools=$(mktemp -d)

@@ -7,6 +7,12 @@
 #   scripts/check-features.sh --missing-for-mpi   says what is missing for MPI, and fails then
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. scripts/arguments.sh
+explain "$@"
+case ${1:-} in
+'' | --bare | --missing-for-mpi) ;;
+*) refuse "there is no option $1" ;;
+esac
 
 missing_for_mpi() {
     if ! command -v mpicc >/dev/null; then

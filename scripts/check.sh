@@ -2,6 +2,8 @@
 # Everything that must pass before a commit.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. scripts/arguments.sh
+at_most 0 "$@"
 
 cargo fmt --all --check
 cargo clippy --workspace --all-targets -- -D warnings

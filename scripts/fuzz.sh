@@ -10,6 +10,8 @@
 # Exit code 0: nothing found. What breaks a promise lies in target/fuzz/ as crash-..., and is printed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/arguments.sh
+explain "$@"
 corpus=tests/fuzz/corpus
 found=$PWD/target/fuzz
 
@@ -42,10 +44,7 @@ case ${1:-} in
 plain)
     exec python3 tests/fuzz/plain.py "${2:-600}"
     ;;
-'' | -*)
-    sed -n '2,12s/^# \{0,1\}//p' "$0"
-    exit 2
-    ;;
+'' | -*) refuse "which reader is to be fed?" ;;
 *)
     target=$1
     build "$target"

@@ -8,6 +8,10 @@
 # Exit code 1: some seed has broken a promise.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/arguments.sh
+at_most 2 "$@"
+number "how many seeds there are" "${1:-1}"
+number "the first seed" "${2:-1}"
 
 seeds=${1:-1000000}
 seed=${2:-1}

@@ -15,26 +15,36 @@
 # target directory, so that files can be edited meanwhile.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. scripts/arguments.sh
 . scripts/quick-tests.sh
+explain "$@"
 
 version=27.1.0
 sample=150 seed=1 minutes=100000 spare=0 prepare='' diff='' since='' parts=()
 while [ $# -gt 0 ]; do
     case $1 in
-    --sample) sample=$2 && shift ;;
-    --seed) seed=$2 && shift ;;
-    --in-diff) diff=$(realpath "$2") && shift ;;
-    --since) since=$2 && shift ;;
+    --sample) value "$@" && number "a sample" "$2" && sample=$2 && shift ;;
+    --seed) value "$@" && seed=$2 && shift ;;
+    --in-diff)
+        value "$@"
+        [ -f "$2" ] || refuse "there is no file $2"
+        diff=$(realpath "$2") && shift
+        ;;
+    --since)
+        value "$@"
+        since=$(git rev-parse --verify --quiet "$2^{commit}") || refuse "there is no commit $2"
+        shift
+        ;;
     --last-change)
         since=$(git merge-base HEAD origin/main 2>/dev/null || git merge-base HEAD main 2>/dev/null || true)
         if [ -z "$since" ] || [ "$since" = "$(git rev-parse HEAD)" ]; then
             since=$(git rev-parse --verify --quiet HEAD^) || { echo "SKIPPED: there is no commit before this one"; exit 0; }
         fi
         ;;
-    --minutes) minutes=$2 && shift ;;
-    --spare) spare=$2 && shift ;;
+    --minutes) value "$@" && number "the minutes that it may take" "$2" && minutes=$2 && shift ;;
+    --spare) value "$@" && number "what may go unnoticed" "$2" && spare=$2 && shift ;;
     --prepare) prepare=1 ;;
-    -*) sed -n '2,/^set/{/^#/p}' "$0" && exit 2 ;;
+    -*) refuse "there is no option $1" ;;
     *) quick_tests "$1" && parts+=("$1") ;;
     esac
     shift

@@ -46,7 +46,10 @@ quick_environment() {
 
 quick_environment
 export TEST_LIMIT=${TEST_LIMIT:-60}
+. scripts/arguments.sh
+explain "$@"
 [ $# -gt 0 ] || set -- "${quick_parts[@]}"
+for part in "$@"; do quick_tests "$part"; done
 for part; do
     quick_tests "$part"
     cargo test --quiet --package "$package" "${targets[@]}" --no-run

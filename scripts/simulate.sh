@@ -12,6 +12,17 @@
 # Exit code 1: some script has broken a promise.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/arguments.sh
+explain "$@"
+case ${1:-} in
+--replay) value "$@" && { [ -f "$2" ] || refuse "there is no file $2"; } ;;
+--schedules) at_most 0 "${@:2}" ;;
+*)
+    at_most 2 "$@"
+    number "how many scripts there are" "${1:-1}"
+    number "the seed" "${2:-1}"
+    ;;
+esac
 
 test_program() {
     cargo test --quiet --release -p fsgather-control --test simulation "$@"

@@ -7,4 +7,6 @@
 # minutes. An argument chooses tests by a part of their name.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/arguments.sh
+explain "$@"
 cargo test -p fsgather-tests --test bad_luck --test scarcity -- --include-ignored --nocapture --test-threads 1 "$@"

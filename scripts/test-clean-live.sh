@@ -4,6 +4,9 @@
 # Jobs start and end in one directory, a third of them killed with SIGKILL, while `fsgather clean` runs over and over.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/arguments.sh
+at_most 1 "$@"
+number "how many seconds it takes" "${1:-300}"
 
 seconds=${1:-300}
 target=${CARGO_TARGET_DIR:-$PWD/target}

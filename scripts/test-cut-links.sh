@@ -5,6 +5,8 @@
 # Network namespaces stand for hosts. Needs root and iproute2; takes four minutes. Traffic stays inside the namespaces.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/arguments.sh
+explain "$@"
 
 if [ "$(id -u)" != 0 ]; then
   echo "SKIPPED: only root can make namespaces"

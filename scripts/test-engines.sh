@@ -4,6 +4,8 @@
 # Needs python3 with venv, java 17 for Spark, 4 GiB of memory and some minutes. Arguments name some of the engines. Nothing is installed outside target/engines.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/arguments.sh
+explain "$@"
 environment=$PWD/target/engines
 python=$environment/bin/python
 if ! "$python" -c "import ray, distributed, jax, pyspark, mpi4py" 2>/dev/null; then

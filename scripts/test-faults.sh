@@ -15,6 +15,11 @@ if ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 9))' 2>/dev/null; t
   echo "SKIPPED: needs Python 3.9 or later"
   exit 0
 fi
+# What it does not understand it says before it builds.
+python3 scripts/faults --programs . --injector . --only-understand "$@"
+for argument in "$@"; do
+  case $argument in -h | --help) exit 0 ;; esac
+done
 if [ -z "${BED_PROGRAMS:-}" ]; then
   cargo build --quiet --workspace --bin fsgather --example rank
   BED_PROGRAMS=${CARGO_TARGET_DIR:-$PWD/target}/debug

@@ -11,6 +11,8 @@
 # Needs root; installs Debian packages. Exits with 1 if something else happens.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. scripts/arguments.sh
+explain "$@"
 beds=$PWD/scripts/beds
 state=$(mktemp -d)
 control=tcp

@@ -12,6 +12,8 @@
 # or anything is left behind.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. scripts/arguments.sh
+explain "$@"
 beds=$PWD/scripts/beds
 state=$(mktemp -d)
 # shellcheck source-path=SCRIPTDIR source=beds/two-hosts.sh

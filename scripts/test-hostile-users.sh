@@ -5,6 +5,8 @@
 # users), python3 and half a minute; one line for each attack. BED_PROGRAMS is where the programs are (target/debug, built otherwise).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. scripts/arguments.sh
+at_most 0 "$@"
 
 if [ "$(id -u)" != 0 ]; then
   echo "SKIPPED: only root can be two users"

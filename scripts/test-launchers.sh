@@ -8,6 +8,8 @@
 # caches for 30 s. Needs root; installs Debian packages (150 MB for torchrun). Exits with 1 if a result is wrong.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. scripts/arguments.sh
+explain "$@"
 beds=$PWD/scripts/beds
 state=$(mktemp -d)
 # shellcheck source-path=SCRIPTDIR source=beds/two-hosts.sh

@@ -4,6 +4,8 @@
 # `apt-get install libopenmpi-dev openmpi-bin libclang-dev`.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. scripts/arguments.sh
+at_most 0 "$@"
 
 if ! missing=$(scripts/check-features.sh --missing-for-mpi); then
     echo "SKIPPED: MPI: $missing"

@@ -8,4 +8,6 @@
 # tests by a part of their name.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/arguments.sh
+explain "$@"
 cargo test -p fsgather-tests --test bad_networks -- --include-ignored --nocapture --test-threads 1 "$@"

@@ -9,6 +9,8 @@
 # that. Exits with 1 if a race is found or a test fails.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. scripts/arguments.sh
+at_most 0 "$@"
 root=$PWD
 host=$(rustc -vV | sed -n 's/^host: //p')
 rustup component list --installed --toolchain nightly | grep -q '^rust-src' || rustup component add rust-src --toolchain nightly

@@ -5,6 +5,8 @@
 # minutes. FSGATHER names the program, which is built otherwise.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. scripts/arguments.sh
+at_most 0 "$@"
 
 if [ "$(id -u)" != 0 ]; then
   echo "SKIPPED: only root can make namespaces"

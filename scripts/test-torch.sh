@@ -5,6 +5,8 @@
 # With FSGATHER_OLD_PYTHON=/usr/bin/python3, or another Python with a torch before 2.5, that is tried as well.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. scripts/arguments.sh
+explain "$@"
 
 environment=${FSGATHER_TORCH_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/fsgather/torch}
 python=$environment/bin/python

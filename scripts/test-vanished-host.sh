@@ -5,6 +5,8 @@
 # iproute2; takes half a minute. Traffic stays inside the namespaces.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. scripts/arguments.sh
+at_most 0 "$@"
 
 cargo build --release --quiet -p fsgather-cli
 fsgather=$PWD/target/release/fsgather

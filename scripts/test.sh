@@ -3,6 +3,8 @@
 # The same as `cargo test --workspace`, with a word on how it went. Arguments go to cargo test.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. scripts/arguments.sh
+explain "$@"
 
 cargo build --workspace --all-targets
 

@@ -31,6 +31,7 @@ def options():
     parser.add_argument("--counts", action="store_true", help="how often a good run makes each call, and no more")
     parser.add_argument("--programs", type=Path, required=True, help=argparse.SUPPRESS)
     parser.add_argument("--injector", type=Path, required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--only-understand", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
@@ -72,6 +73,8 @@ def indent(text):
 
 def main():
     chosen = options()
+    if chosen.only_understand:
+        return 0
     stage = Stage(chosen.programs, chosen.injector, chosen.directory)
     report = Report(bool(chosen.case))
     if chosen.case:

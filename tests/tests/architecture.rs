@@ -14,6 +14,8 @@ mod documentation;
 mod promises;
 #[path = "architecture/public_face.rs"]
 mod public_face;
+#[path = "architecture/scripts.rs"]
+mod scripts;
 #[path = "architecture/source.rs"]
 mod source;
 
