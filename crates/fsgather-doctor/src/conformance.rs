@@ -2,7 +2,8 @@
 //!
 //! A trial tells whether a directory can be used at all; this, whether a file system that nobody has tried keeps what jobs
 //! rely on, and how fast. For each way a world of its own meets in the directory, since that is part of it. What ranks
-//! have found goes to rank 0 through the world that has met for the diagnosis, which needs neither.
+//! have found goes to rank 0 through the world that has met for the diagnosis, which needs neither. That world stays while
+//! these meet, so they take nothing that only one of them can have: neither its address nor its only port.
 //!
 //! Every payload of every call is another one, so that nothing old passes for new.
 
@@ -11,8 +12,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather::{Communicator, Payload, Transport};
-use fsgather_config::settings::Control;
+use fsgather::{Communicator, Payload, Rendezvous, Transport};
+use fsgather_config::settings::{Control, RendezvousSetting, Settings};
 use fsgather_core::{Backoff, Deadline, Error};
 use fsgather_rendezvous::sharing::Talk;
 use fsgather_store::{Rules, Surveyor};
@@ -46,6 +47,8 @@ struct Plan {
     directory: PathBuf,
     job: String,
     calls: u32,
+    /// The port that rank 0 would listen on, where that is the only one allowed and rank 0 listens on it already.
+    taken_port: Option<u16>,
 }
 
 /// What one rank has found over one way.
@@ -57,12 +60,19 @@ struct Found {
     /// Calls of which it got anything but what was handed over.
     wrong: Vec<u32>,
     problem: Option<String>,
+    /// Whether that is because settings do not allow it.
+    is_refused: bool,
 }
 
 /// Makes so many calls of all ranks over each way; on rank 0, what came of it goes into the facts of the world. Collective.
 ///
 /// Not tried where the directory is none that all can use: that is known by then.
-pub(super) fn run(met: &Met, calls: u32, world: Option<&mut WorldFacts>) -> Result<(), Error> {
+pub(super) fn run(
+    met: &Met,
+    settings: &Settings,
+    calls: u32,
+    world: Option<&mut WorldFacts>,
+) -> Result<(), Error> {
     let plan = world.as_deref().and_then(|world| {
         let is_usable = world.problem.is_none() && world.blind.is_empty();
         let directory = world.directory.as_ref().filter(|_| is_usable)?;
@@ -70,6 +80,7 @@ pub(super) fn run(met: &Met, calls: u32, world: Option<&mut WorldFacts>) -> Resu
             directory: directory.into(),
             job: format!("doctor-{}", met.id.simple()),
             calls,
+            taken_port: taken_port(settings, &world.carrier),
         })
     });
     let plan: Option<Plan> = met.communicator.broadcast(&plan, 0)?;
@@ -85,18 +96,41 @@ pub(super) fn run(met: &Met, calls: u32, world: Option<&mut WorldFacts>) -> Resu
         }
     }
     if let Some(world) = world {
+        let (left, left_problem) = left(met, &plan)?;
         world.conformance = Some(ConformanceFacts {
             payload_bytes: LENGTHS,
             ways,
-            left: left(met, &plan)?,
+            left,
+            left_problem,
         });
     }
     Ok(())
 }
 
+/// The only port that rank 0 may listen on, if it does.
+fn taken_port(settings: &Settings, carrier: &str) -> Option<u16> {
+    let is_elsewhere = matches!(
+        settings.rendezvous.value,
+        Some(RendezvousSetting::Tcp { .. })
+    );
+    let ports = settings.port.value.ports();
+    let is_only = ports.start() == ports.end() && *ports.start() != 0;
+    (carrier == "tcp" && is_only && !is_elsewhere).then_some(*ports.start())
+}
+
 fn one_way(met: &Met, plan: &Plan, control: Control, carrier: &str) -> Found {
     let mut found = Found::default();
-    if let Err(error) = make_calls(met, plan, control, carrier, &mut found) {
+    if let (Control::Tcp, Some(port)) = (control, plan.taken_port) {
+        let next = port.checked_add(1).unwrap_or(port - 1);
+        let (first, last) = (port.min(next), port.max(next));
+        found.is_refused = true;
+        found.problem = Some(format!(
+            "rank 0 listens on {port}, the only port of FSGATHER_PORT, for this diagnosis; let it have another one: \
+             FSGATHER_PORT={first}-{last}"
+        ));
+    } else if let Err(error) = make_calls(met, plan, control, carrier, &mut found) {
+        let has_met = found.meeting_seconds.is_some();
+        found.is_refused = !has_met && matches!(error.root_cause(), Error::Config { .. });
         found.problem = Some(error.to_string());
     }
     found
@@ -112,6 +146,7 @@ fn make_calls(
     let since = Instant::now();
     let world = Communicator::builder()
         .directory(&plan.directory)
+        .rendezvous(Rendezvous::File(plan.directory.clone()))
         .job(format!("{}-{carrier}", plan.job))
         .control(control)
         .transport(Transport::Filesys)
@@ -175,10 +210,15 @@ fn together(carrier: &str, calls: u32, all: &[Found]) -> WayFacts {
     };
     let right = (0..times.len()).filter(|call| !is_wrong(call)).count();
     times.sort_by(f64::total_cmp);
-    let problem = all
-        .iter()
-        .enumerate()
-        .find_map(|(rank, found)| Some((rank, found.problem.clone()?)));
+    let problem = |is_wanted: fn(&Found) -> bool| {
+        let mut ranks = all.iter().enumerate();
+        ranks.find_map(|(rank, found)| {
+            let problem = found.problem.clone().filter(|_| is_wanted(found))?;
+            Some((rank, problem))
+        })
+    };
+    // The others have waited for one that must not.
+    let problem = problem(|found| found.is_refused).or_else(|| problem(|_| true));
     let meetings = all
         .iter()
         .map(|found| found.meeting_seconds)
@@ -192,24 +232,26 @@ fn together(carrier: &str, calls: u32, all: &[Found]) -> WayFacts {
         slowest_seconds: times.last().copied(),
         problem: problem.as_ref().map(|(_, problem)| problem.clone()),
         problem_rank: problem.and_then(|(rank, _)| u32::try_from(rank).ok()),
+        is_refused: all.iter().any(|found| found.is_refused),
     }
 }
 
-/// What these calls have left in the directory, once they have had time to take it back.
+/// What these calls have left in the directory, once they have had time to take it back; and why that is not known.
 #[expect(
     clippy::disallowed_methods,
     reason = "no file system tells when another host's change arrives"
 )]
-fn left(met: &Met, plan: &Plan) -> Result<Vec<String>, Error> {
+fn left(met: &Met, plan: &Plan) -> Result<(Vec<String>, Option<String>), Error> {
     let deadline = Deadline::after(Instant::now(), REMOVAL_TIME_LIMIT);
     let mut pauses = Backoff::new(Duration::from_millis(20), Duration::from_millis(500));
     loop {
-        let left = match look(&plan.directory, &plan.job) {
-            Ok(left) => left,
-            Err(error) => vec![format!("it cannot be looked through: {error}")],
+        let found = match look(&plan.directory, &plan.job) {
+            Ok(left) => (left, None),
+            Err(error) => (Vec::new(), Some(error.to_string())),
         };
-        if left.is_empty() || deadline.has_passed(Instant::now()) {
-            return Ok(left);
+        let is_clean = found.0.is_empty() && found.1.is_none();
+        if is_clean || deadline.has_passed(Instant::now()) {
+            return Ok(found);
         }
         met.heed()?;
         std::thread::sleep(pauses.next_pause());
@@ -230,6 +272,8 @@ fn look(directory: &Path, job: &str) -> Result<Vec<String>, Error> {
 
 #[cfg(test)]
 mod tests {
+    use fsgather_config::environment::Variables;
+
     use super::*;
 
     fn found(seconds: &[f64], wrong: &[u32]) -> Found {
@@ -238,6 +282,7 @@ mod tests {
             call_seconds: seconds.to_vec(),
             wrong: wrong.to_vec(),
             problem: None,
+            is_refused: false,
         }
     }
 
@@ -274,6 +319,37 @@ mod tests {
             (none.right, none.median_seconds, none.meeting_seconds),
             (0, None, None)
         );
+    }
+
+    #[test]
+    fn who_is_not_allowed_is_the_cause_and_not_those_who_wait_for_it() {
+        let failed = |problem: &str, is_refused| Found {
+            problem: Some(problem.into()),
+            is_refused,
+            ..Found::default()
+        };
+        let ways = together("tcp", 3, &[failed("late", false), failed("must not", true)]);
+        assert!(ways.is_refused);
+        assert_eq!(
+            (ways.problem.as_deref(), ways.problem_rank),
+            (Some("must not"), Some(1))
+        );
+        assert!(!together("tcp", 3, &[failed("late", false)]).is_refused);
+    }
+
+    #[test]
+    fn the_only_port_is_taken_where_rank_0_listens_on_it() {
+        let taken = |variables: &[(&str, &str)], carrier| {
+            let variables: Variables = variables.iter().copied().collect();
+            taken_port(&Settings::resolve(&variables).expect("settings"), carrier)
+        };
+        let one = ("FSGATHER_PORT", "60001");
+        assert_eq!(taken(&[one], "tcp"), Some(60001));
+        assert_eq!(taken(&[one], "markers"), None);
+        assert_eq!(taken(&[], "tcp"), None);
+        assert_eq!(taken(&[("FSGATHER_PORT", "60001-60002")], "tcp"), None);
+        let elsewhere = ("FSGATHER_RENDEZVOUS", "tcp://127.0.0.1:60002");
+        assert_eq!(taken(&[one, elsewhere], "tcp"), None);
     }
 
     #[test]

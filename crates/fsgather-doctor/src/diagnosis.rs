@@ -50,6 +50,8 @@ pub struct Diagnosis {
     pub is_told_here: bool,
     /// Why ranks could not meet, or lost each other.
     pub failure: Option<Error>,
+    /// Whether ranks have met, whatever came then.
+    pub has_met: bool,
 }
 
 impl Diagnosis {
@@ -61,6 +63,7 @@ impl Diagnosis {
             world: None,
             is_told_here: true,
             failure: None,
+            has_met: false,
         }
     }
 
@@ -69,6 +72,16 @@ impl Diagnosis {
         let diagnosis = Self::new(judge::unmet(&facts, failure.as_ref()), vec![facts]);
         Self {
             failure,
+            ..diagnosis
+        }
+    }
+
+    /// Of one rank that has met the others, but could not try things with them to the end.
+    fn broken_off(facts: RankFacts, failure: Error) -> Self {
+        let diagnosis = Self::new(judge::broken_off(&facts, &failure), vec![facts]);
+        Self {
+            failure: Some(failure),
+            has_met: true,
             ..diagnosis
         }
     }
@@ -161,7 +174,7 @@ fn try_together(
     let tried = trial::run(&met, settings, facts.clone(), took).and_then(|mut all| {
         if let Some(calls) = calls {
             let world = all.as_mut().map(|(_, world)| world);
-            conformance::run(&met, calls, world)?;
+            conformance::run(&met, settings, calls, world)?;
         }
         let mut diagnosis = match all {
             None => Diagnosis {
@@ -173,6 +186,7 @@ fn try_together(
                 ..Diagnosis::new(judge::world(&ranks, &world), ranks)
             },
         };
+        diagnosis.has_met = true;
         diagnosis.conclusion = met.communicator.broadcast(&diagnosis.conclusion, 0)?;
         Ok(diagnosis)
     });
@@ -185,7 +199,7 @@ fn try_together(
         }
         Err(failure) => {
             drop(met);
-            Diagnosis::unmet(facts, Some(failure))
+            Diagnosis::broken_off(facts, failure)
         }
     }
 }

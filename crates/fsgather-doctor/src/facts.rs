@@ -279,6 +279,8 @@ pub struct ConformanceFacts {
     pub ways: Vec<WayFacts>,
     /// What they have left in the directory.
     pub left: Vec<String>,
+    /// Why it is not known whether they have.
+    pub left_problem: Option<String>,
 }
 
 /// What calls in earnest have come to by one way that messages can go.
@@ -300,4 +302,6 @@ pub struct WayFacts {
     pub problem: Option<String>,
     /// The first such rank.
     pub problem_rank: Option<u32>,
+    /// Whether it is settings that keep ranks from this way: then nothing is known of the file system.
+    pub is_refused: bool,
 }

@@ -51,6 +51,9 @@ pub struct Finding {
     pub text: String,
     /// What to do about it; there for every warning and every problem.
     pub advice: Option<String>,
+    /// Whether that holds for every file system of this kind, and belongs into a table of them.
+    #[serde(skip)]
+    pub is_for_table: bool,
 }
 
 impl Finding {
@@ -61,6 +64,7 @@ impl Finding {
             ranks: Vec::new(),
             text: text.into(),
             advice: None,
+            is_for_table: false,
         }
     }
 
@@ -91,6 +95,16 @@ impl Finding {
 
     pub(super) fn advise(mut self, advice: impl Into<String>) -> Self {
         self.advice = Some(advice.into());
+        self
+    }
+
+    pub(super) const fn at(mut self, level: Level) -> Self {
+        self.level = level;
+        self
+    }
+
+    pub(super) const fn for_table(mut self) -> Self {
+        self.is_for_table = true;
         self
     }
 

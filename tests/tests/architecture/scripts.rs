@@ -41,13 +41,13 @@ fn run(script: &str, arguments: &[&str]) -> Said {
         .expect("a stub");
         fs::set_permissions(&stub, fs::Permissions::from_mode(0o755)).expect("a mode");
     }
-    let path = std::env::var("PATH").expect("a path");
     let mut command = Command::new("timeout");
     command
-        .args(["20", "bash"])
+        // The stubs stand before all else on the path.
+        .args(["20", "bash", "-c", r#"PATH=$0:$PATH exec bash "$@""#])
+        .arg(place.path())
         .arg(root().join("scripts").join(script))
         .args(arguments)
-        .env("PATH", format!("{}:{path}", place.path().display()))
         .env("CARGO_TARGET_DIR", place.path().join("target"));
     let output = process::output(&mut command).expect("a shell");
     let text = [output.stdout, output.stderr].concat();
@@ -60,18 +60,14 @@ fn run(script: &str, arguments: &[&str]) -> Said {
 
 fn scripts() -> Vec<(String, PathBuf)> {
     let entries = fs::read_dir(root().join("scripts")).expect("scripts");
-    let mut scripts: Vec<(String, PathBuf)> = entries
-        .map(|entry| entry.expect("an entry").path())
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    let mut scripts: Vec<(String, PathBuf)> = paths
+        .filter(|path| path.extension().is_some_and(|extension| extension == "sh"))
         .map(|path| {
-            (
-                path.file_name()
-                    .expect("a name")
-                    .to_string_lossy()
-                    .into_owned(),
-                path,
-            )
+            let name = path.file_name().expect("a name").to_string_lossy();
+            (name.into_owned(), path.clone())
         })
-        .filter(|(name, _)| name.ends_with(".sh") && !NOT_CALLED.contains(&&**name))
+        .filter(|(name, _)| !NOT_CALLED.contains(&&**name))
         .collect();
     scripts.sort();
     assert!(scripts.len() > 20, "{scripts:?}");

@@ -3,7 +3,7 @@
 use super::{numbers, together::SHARE};
 use crate::{
     facts::{ConformanceFacts, RankFacts, WayFacts, WorldFacts},
-    finding::{Finding, Topic},
+    finding::{Finding, Level, Topic},
 };
 
 /// What to do about results that are wrong.
@@ -15,6 +15,9 @@ const NO_MARKERS: &str = "keep messages off it: ranks that can connect to each o
 
 /// What to do where only TCP fails.
 const NO_TCP: &str = "ranks that cannot connect use marker files by themselves; FSGATHER_CONTROL=markers makes it sure";
+
+/// What to do where settings allow neither way.
+const ALLOW: &str = "start it with settings that allow calls through files in this directory";
 
 /// Of a process that was to make calls with others, and has none.
 pub(super) fn alone() -> Finding {
@@ -39,6 +42,15 @@ pub(super) fn findings(ranks: &[RankFacts], world: &WorldFacts) -> Vec<Finding> 
         .map(|way| one_way(way, some_way_is_right))
         .collect();
     findings.extend(left(facts));
+    if world.sees_same_mounts {
+        findings.push(
+            Finding::note(
+                Topic::Directory,
+                "all ranks see the directory through one mount: their calls prove nothing about what other hosts see",
+            )
+            .advise("start it on two hosts: srun -N2 -n4 fsgather doctor --conformance DIR"),
+        );
+    }
     findings
         .into_iter()
         .map(|finding| finding.of(all.iter().copied()))
@@ -51,12 +63,24 @@ fn one_way(way: &WayFacts, some_way_is_right: bool) -> Finding {
         "tcp" => ("messages over TCP", NO_TCP),
         _ => ("messages in marker files", NO_MARKERS),
     };
+    if let (true, Some(problem)) = (way.is_refused, &way.problem) {
+        let refused = Finding::error(
+            Topic::Settings,
+            &format!("{over}: no calls were made: {problem}"),
+            ALLOW,
+        );
+        return if some_way_is_right {
+            refused.at(Level::Warning)
+        } else {
+            refused
+        };
+    }
     if let Some(problem) = &way.problem {
         let rank = way.problem_rank.unwrap_or_default();
         let text =
             format!("{over}: {right} of {calls} calls were right, then, by rank {rank}: {problem}");
         return if some_way_is_right {
-            Finding::warning(Topic::Directory, text, advice)
+            Finding::warning(Topic::Directory, text, advice).for_table()
         } else {
             Finding::problem(Topic::Directory, text, SHARE)
         };
@@ -66,7 +90,7 @@ fn one_way(way: &WayFacts, some_way_is_right: bool) -> Finding {
             "{over}: {} of {calls} calls came to another result than what ranks had handed over",
             calls - right
         );
-        return Finding::problem(Topic::Directory, text, WRONG);
+        return Finding::problem(Topic::Directory, text, WRONG).for_table();
     }
     Finding::ok(
         Topic::Directory,
@@ -80,6 +104,13 @@ fn one_way(way: &WayFacts, some_way_is_right: bool) -> Finding {
 }
 
 fn left(facts: &ConformanceFacts) -> Option<Finding> {
+    if let Some(problem) = &facts.left_problem {
+        return Some(Finding::warning(
+            Topic::Leftovers,
+            format!("whether these calls have left something behind is not known: {problem}"),
+            "see what fsgather inspect shows there",
+        ));
+    }
     let first = facts.left.first()?;
     let count = facts.left.len();
     Some(Finding::warning(
@@ -96,7 +127,6 @@ fn millis(seconds: Option<f64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::{super::samples, *};
-    use crate::finding::Level;
 
     fn way(carrier: &str) -> WayFacts {
         WayFacts {
@@ -108,6 +138,7 @@ mod tests {
             slowest_seconds: Some(0.336),
             problem: None,
             problem_rank: None,
+            is_refused: false,
         }
     }
 
@@ -117,6 +148,7 @@ mod tests {
                 payload_bytes: [1, 2],
                 ways,
                 left,
+                left_problem: None,
             }),
             ..WorldFacts::default()
         };
@@ -159,6 +191,71 @@ mod tests {
         assert_eq!(found[1], (Level::Warning, text.into()));
         let found = judged(vec![failed("tcp"), failed("markers")], Vec::new());
         assert!(found.iter().all(|(level, _)| *level == Level::Problem));
+    }
+
+    #[test]
+    fn settings_that_forbid_a_way_say_nothing_of_the_file_system() {
+        let refused = |carrier| WayFacts {
+            right: 0,
+            problem: Some("the port is taken; let it have another one".into()),
+            is_refused: true,
+            ..way(carrier)
+        };
+        let world = |ways| WorldFacts {
+            conformance: Some(ConformanceFacts {
+                ways,
+                ..ConformanceFacts::default()
+            }),
+            ..WorldFacts::default()
+        };
+        let found = findings(&[], &world(vec![refused("tcp"), way("markers")]));
+        let [refusal, _] = &found[..] else {
+            panic!("{found:?}");
+        };
+        assert_eq!(
+            (refusal.level, refusal.topic, refusal.is_for_table),
+            (Level::Warning, Topic::Settings, false)
+        );
+        assert_eq!(
+            (refusal.text.as_str(), refusal.advice.as_deref()),
+            (
+                "messages over TCP: no calls were made: the port is taken",
+                Some("let it have another one")
+            )
+        );
+        let found = findings(&[], &world(vec![refused("tcp"), refused("markers")]));
+        assert!(found.iter().all(|finding| finding.level == Level::Problem));
+    }
+
+    #[test]
+    fn one_mount_for_all_is_told_to_prove_nothing_about_other_hosts() {
+        let mut world = WorldFacts {
+            conformance: Some(ConformanceFacts::default()),
+            ..WorldFacts::default()
+        };
+        assert!(findings(&[], &world).is_empty());
+        world.sees_same_mounts = true;
+        let found = findings(&[], &world);
+        assert!(
+            found.len() == 1 && found[0].level == Level::Note && !found[0].is_for_table,
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_looked_through_is_told_as_such() {
+        let world = WorldFacts {
+            conformance: Some(ConformanceFacts {
+                left_problem: Some("it is gone".into()),
+                ..ConformanceFacts::default()
+            }),
+            ..WorldFacts::default()
+        };
+        let found = findings(&[], &world);
+        assert_eq!(
+            found[0].text,
+            "whether these calls have left something behind is not known: it is gone"
+        );
     }
 
     #[test]

@@ -101,11 +101,12 @@ pub(super) fn findings(facts: &DirectoryFacts) -> Vec<Finding> {
     known
         .map(|known| {
             let advice = known.advice.replace("DIR", &facts.path);
-            if known.is_warning {
+            let finding = if known.is_warning {
                 Finding::warning(Topic::Directory, known.text, &advice)
             } else {
                 Finding::note(Topic::Directory, known.text).advise(advice)
-            }
+            };
+            finding.for_table()
         })
         .collect()
 }

@@ -84,6 +84,13 @@ pub(super) fn unmet(facts: &RankFacts, failure: Option<&Error>) -> Vec<Finding> 
     in_order(findings)
 }
 
+/// Of a rank that has met the others, and why they did not come to an end together.
+pub(super) fn broken_off(facts: &RankFacts, failure: &Error) -> Vec<Finding> {
+    let mut findings = of_ranks(std::slice::from_ref(facts));
+    findings.push(together::broken_off(failure).of([facts.rank]));
+    in_order(findings)
+}
+
 /// Of all ranks, after they have met.
 pub(super) fn world(ranks: &[RankFacts], world: &WorldFacts) -> Vec<Finding> {
     let mut findings = of_ranks(ranks);

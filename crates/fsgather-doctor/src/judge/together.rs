@@ -38,11 +38,7 @@ pub(super) fn unmet(facts: &RankFacts, failure: Option<&Error>, before: &[Findin
         );
     };
     let message = failure.to_string();
-    let topic = match failure.root_cause() {
-        Error::Config { .. } => Topic::Settings,
-        Error::Storage { .. } | Error::NotShared { .. } | Error::Corrupt { .. } => Topic::Directory,
-        _ => Topic::Meeting,
-    };
+    let topic = topic(failure);
     let finding = Finding::error(
         topic,
         &message,
@@ -74,6 +70,25 @@ pub(super) fn unmet(facts: &RankFacts, failure: Option<&Error>, before: &[Findin
     Finding {
         text: format!("{}{doubt}", finding.text),
         ..finding
+    }
+}
+
+/// Why ranks that have met did not come to an end together.
+pub(super) fn broken_off(failure: &Error) -> Finding {
+    let advice = match failure.root_cause() {
+        Error::Desync { .. } => "start it with the same arguments on all ranks",
+        Error::PeerFailed { .. } => "see what that rank, its launcher or its host says of its end",
+        _ => "see what the ranks that it names are doing",
+    };
+    Finding::error(topic(failure), &failure.to_string(), advice)
+}
+
+/// What a failure is about.
+fn topic(failure: &Error) -> Topic {
+    match failure.root_cause() {
+        Error::Config { .. } => Topic::Settings,
+        Error::Storage { .. } | Error::NotShared { .. } | Error::Corrupt { .. } => Topic::Directory,
+        _ => Topic::Meeting,
     }
 }
 

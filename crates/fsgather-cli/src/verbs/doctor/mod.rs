@@ -34,7 +34,7 @@ Examples:
       this process alone: its settings, and what the directory can do
   srun -N2 -n4 fsgather doctor --conformance /shared/scratch
       calls in earnest: is a file system that nobody has tried to be trusted?
-  fsgather run -n 3 -- fsgather doctor --json | jq '.findings[].text'
+  fsgather run -n 3 --no-prefix -- fsgather doctor --json | jq '.findings[].text'
       for programs; here with three ranks on this machine
 
 Start it as the job will be started, in its place: `srun fsgather doctor` for
@@ -48,13 +48,14 @@ What is tried leaves nothing behind: a few small files and a payload of
 With --conformance, ranks then meet twice more and make 50 calls each time,
 first with messages over TCP and then in marker files, with payloads of 1 kB
 and 1.5 MB in turn; every byte is compared, and nothing may be left. The
-report then ends with the row for a table of file systems.
+report then ends with the row for a table of file systems: for each way the
+median and the slowest call in ms, or how many were right.
 
 With --json, standard output carries
   {schema_version, conclusion, exit_code, directory, rank, world_size, met,
    failure, findings, ranks, world}; docs/reference/json.md has it all.
 It exits with 0 when a job could run like this, 12 when the directory cannot be
-used, 15 when ranks cannot meet, 2 when settings are wrong.";
+used, 15 when ranks cannot meet or lose each other, 2 when settings are wrong.";
 
 /// Find out whether a job could run here, and if not, what to do.
 #[derive(Args, Debug)]

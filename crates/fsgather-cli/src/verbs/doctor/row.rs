@@ -1,11 +1,21 @@
 //! The row of a table of file systems that calls in earnest come to: [`row`].
 
-use fsgather_doctor::{ConformanceFacts, Diagnosis, Topic, WayFacts};
+use fsgather_doctor::{ConformanceFacts, Diagnosis, WayFacts};
 
 use crate::table::plain;
 
 /// What the columns of [`row`] are.
 pub(super) const HEAD: &str = "| file system | over TCP | over marker files | set |";
+
+/// What [`row`] is of, and what its figures mean.
+pub(super) fn legend(diagnosis: &Diagnosis) -> String {
+    let conformance = diagnosis.world.as_ref().and_then(|world| {
+        let ways = &world.conformance.as_ref()?.ways;
+        ways.iter().map(|way| way.calls).max()
+    });
+    let calls = conformance.unwrap_or_default();
+    format!("calls in earnest, {calls} each way, every byte compared; median (slowest) in ms:")
+}
 
 /// The row of the directory, where calls were made in it; no name of a server or a path is in it.
 ///
@@ -22,9 +32,16 @@ pub(super) fn row(diagnosis: &Diagnosis) -> Option<String> {
     let advice = diagnosis
         .findings
         .iter()
-        .filter(|finding| finding.topic == Topic::Directory)
+        .filter(|finding| finding.is_for_table)
         .filter_map(|finding| finding.advice.as_deref());
-    let advice: Vec<String> = advice.map(plain).collect();
+    let path = directory.path.as_str();
+    let advice: Vec<String> = advice
+        .map(|advice| {
+            let words = advice.split(' ');
+            let words = words.map(|word| if word == path { "DIR" } else { word });
+            plain(&words.collect::<Vec<_>>().join(" "))
+        })
+        .collect();
     Some(format!(
         "| {} | {} | {} | {} |",
         plain(name),
@@ -39,6 +56,9 @@ fn way(facts: &ConformanceFacts, carrier: &str) -> String {
         return "-".into();
     };
     match way {
+        WayFacts {
+            is_refused: true, ..
+        } => "-".into(),
         WayFacts {
             median_seconds: Some(median),
             slowest_seconds: Some(slowest),

@@ -13,7 +13,7 @@ use crate::{
     table::{Cell, Narrowing, Side, TableStyle, TextTable, plain, wrapped},
 };
 
-use super::row::{HEAD, row};
+use super::row::{HEAD, legend, row};
 
 /// What a narrow terminal is not told of hosts, in this order.
 const WAYS: [Narrowing; 4] = [
@@ -32,7 +32,7 @@ pub(super) fn text(diagnosis: &Diagnosis, is_verbose: bool, look: &TableStyle) -
     let first = ranks.first();
     let is_brief = !is_verbose && !have_met && first.is_some_and(|first| first.world_size > 1);
     if let Some(first) = first {
-        let _ = writeln!(text, "{}", head(first, ranks, have_met));
+        let _ = writeln!(text, "{}", head(first, ranks, diagnosis));
     }
     let least = match (is_verbose, is_brief) {
         (true, _) => Level::Ok,
@@ -64,7 +64,7 @@ pub(super) fn text(diagnosis: &Diagnosis, is_verbose: bool, look: &TableStyle) -
     }
     if let Some(row) = row(diagnosis) {
         // A row is copied as one line.
-        let _ = writeln!(text, "\n{HEAD}\n{row}");
+        let _ = writeln!(text, "\n{}\n\n{HEAD}\n{row}", legend(diagnosis));
     }
     if !is_verbose {
         let findings = diagnosis.findings.iter();
@@ -80,10 +80,10 @@ pub(super) fn text(diagnosis: &Diagnosis, is_verbose: bool, look: &TableStyle) -
     text
 }
 
-fn head(first: &RankFacts, ranks: &[RankFacts], have_met: bool) -> String {
+fn head(first: &RankFacts, ranks: &[RankFacts], diagnosis: &Diagnosis) -> String {
     let host = plain(&first.host);
     let (rank, pid, of) = (first.rank, first.pid, first.world_size);
-    if have_met {
+    if diagnosis.world.is_some() {
         let hosts = by_host(ranks, |_| true).len();
         let hosts = if hosts == 1 {
             format!("on {host}")
@@ -94,9 +94,12 @@ fn head(first: &RankFacts, ranks: &[RankFacts], have_met: bool) -> String {
     } else if of == 1 {
         format!("one process, on {host} (pid {pid})")
     } else {
-        format!(
-            "report of rank {rank} of {of} alone, on {host} (pid {pid}): the ranks have not met"
-        )
+        let met = if diagnosis.has_met {
+            "have met, but did not come to the end together"
+        } else {
+            "have not met"
+        };
+        format!("report of rank {rank} of {of} alone, on {host} (pid {pid}): the ranks {met}")
     }
 }
 
@@ -257,6 +260,9 @@ fn conclusion(diagnosis: &Diagnosis, look: &TableStyle) -> String {
     };
     let word = match diagnosis.conclusion {
         Conclusion::Usable => "usable",
+        Conclusion::NoMeeting if diagnosis.has_met && diagnosis.world.is_none() => {
+            "no conclusion: ranks have lost each other"
+        }
         Conclusion::NoMeeting => "not usable: ranks cannot meet",
         Conclusion::BadDirectory => "not usable: the directory cannot be used",
         Conclusion::WrongSettings => "not usable: settings are wrong",
