@@ -67,9 +67,16 @@ fn close_against_a_barrier_names_both_places() {
 }
 
 #[test]
-fn large_payloads_do_not_move_between_ranks_in_different_calls() {
-    let (_, error) = in_different_calls("barrier", "all_gather_from:1000000");
-    assert!(error.contains("different operations"), "{error}");
+fn nobody_gets_anything_in_different_calls() {
+    for call in [
+        "all_gather_from:1000000",
+        "all_gather:10",
+        "gather_bytes:0:1000000",
+    ] {
+        // Each of the four ends with this error, and so without data.
+        let (_, error) = in_different_calls("barrier", call);
+        assert!(error.contains("different operations"), "{error}");
+    }
 }
 
 /// What `all_gather` gives each of three ranks under these variables, and what they warn of.

@@ -86,6 +86,16 @@ pub struct Departure {
     pub undecided: Vec<(ChannelId, Epoch)>,
 }
 
+impl Departure {
+    /// Whether it is certain that this call has not succeeded. Of communicators that this rank was not in, or has left, it
+    /// knows nothing.
+    #[must_use]
+    pub fn is_undecided(&self, channel: ChannelId, epoch: Epoch) -> bool {
+        let mut undecided = self.undecided.iter();
+        undecided.any(|(of, first)| *of == channel && epoch >= *first)
+    }
+}
+
 /// Proof that a call was started: it carries the call's number.
 #[derive(Clone, Debug)]
 pub struct Ticket {
@@ -325,6 +335,18 @@ pub trait Exchange: Send + Sync {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn calls_from_the_first_undecided_one_of_their_communicator_are_undecided() {
+        let departure = Departure {
+            in_good_hands: true,
+            undecided: vec![(ChannelId::WORLD, Epoch::new(7))],
+        };
+        let is_undecided = |epoch| departure.is_undecided(ChannelId::WORLD, Epoch::new(epoch));
+        assert!(!is_undecided(6) && is_undecided(7) && is_undecided(8));
+        assert!(!departure.is_undecided(ChannelId::new(5), Epoch::new(8)));
+        assert!(!Departure::default().is_undecided(ChannelId::WORLD, Epoch::new(8)));
+    }
 
     #[test]
     fn what_a_ticket_says_is_its_call() {

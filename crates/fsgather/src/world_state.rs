@@ -9,8 +9,7 @@ use std::{
 use fsgather_config::settings::Verify;
 use fsgather_control::mesh::CallId;
 use fsgather_core::{
-    ChannelId, Departure, Epoch, Error, Interrupt, PeerFailure, ProcessId, Rank, Site, WorldSize,
-    lock,
+    Departure, Error, Interrupt, PeerFailure, ProcessId, Rank, Site, WorldSize, lock,
 };
 use fsgather_rendezvous::local_context::LocalContext;
 use fsgather_report::{call_log::CallLog, last_error};
@@ -192,16 +191,11 @@ impl WorldState {
 
     /// Removes what this rank has to remove, once it has left. `closed`: all ranks have closed the world together.
     pub(crate) fn clean_up(&self, closed: bool, departure: &Departure) {
-        // Of communicators that this rank was not in, or has left, it knows nothing.
-        let is_undecided = |channel: ChannelId, epoch: Epoch| {
-            let mut undecided = departure.undecided.iter();
-            undecided.any(|(of, first)| *of == channel && epoch >= *first)
-        };
         self.directories.end_all(&Ending {
             me: self.rank,
             closed,
             in_good_hands: departure.in_good_hands,
-            is_undecided: &is_undecided,
+            is_undecided: &|channel, epoch| departure.is_undecided(channel, epoch),
             is_lost: &|rank| self.is_lost(rank),
         });
         self.shared_memory.release();

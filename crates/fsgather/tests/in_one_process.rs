@@ -2,6 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a check reports by panicking")]
 
+#[path = "in_one_process/met.rs"]
+mod met;
+
 use std::{io::Read, sync::Arc, thread, time::Duration};
 
 use fsgather::{Communicator, Error, ErrorKind, Payload, Rank};

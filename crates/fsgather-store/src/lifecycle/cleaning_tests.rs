@@ -139,6 +139,8 @@ fn nothing_is_removed_unless_that_is_asked_for() {
         paths(&plan.planned),
         [stale.path(), place.rendezvous.as_path()]
     );
+    let what: Vec<&str> = plan.planned.iter().map(|item| item.what.as_str()).collect();
+    assert_eq!(what, ["stale gather directory", "rendezvous directory"]);
     assert!(plan.removed.is_empty());
     assert_eq!(place.left(), before);
 }

@@ -82,6 +82,23 @@ fn owners_are_judged_by_what_is_seen_of_them() {
 }
 
 #[test]
+fn an_owner_that_cannot_be_read_is_not_one_that_is_missing() {
+    let place = tempfile::tempdir().unwrap();
+    let gather = made_by(place.path(), 1, ended());
+    let owner = gather.path().join(layout::OWNER);
+    let reason = || {
+        let survey = surveyor().survey(place.path()).unwrap();
+        survey.gathers[0].judgement.reason.clone()
+    };
+    std::fs::remove_file(&owner).unwrap();
+    let missing = reason();
+    std::fs::create_dir(&owner).unwrap();
+    let closed = reason();
+    assert!(closed.contains("it is not a small file of uid"), "{closed}");
+    assert!(!missing.contains("it is not a small file"), "{missing}");
+}
+
+#[test]
 fn watching_tells_a_beat_that_changes_from_one_that_does_not() {
     let place = tempfile::tempdir().unwrap();
     let beating = made_by(place.path(), 1, elsewhere());
@@ -273,5 +290,14 @@ fn a_message_beside_its_directory_is_left_behind_once_that_is_gone() {
     assert!(
         found.removable && found.reason.contains("is gone"),
         "{found:?}"
+    );
+}
+
+#[test]
+fn a_file_system_without_directories_of_users_is_given_up_with_its_name() {
+    let error = make_rendezvous(Path::new("/proc")).unwrap_err().to_string();
+    assert!(
+        error.contains("/proc (proc) holds no directories of users"),
+        "{error}"
     );
 }

@@ -154,6 +154,22 @@ mod tests {
         values: Vec<Option<BTreeMap<u32, Value>>>,
     }
 
+    /// What only two choices together lead to.
+    #[derive(Deserialize)]
+    #[expect(dead_code, reason = "only the type counts")]
+    enum Far {
+        Away(Farther),
+        Here,
+    }
+
+    #[derive(Deserialize)]
+    #[expect(dead_code, reason = "only the type counts")]
+    enum Farther {
+        Nothing,
+        Neither,
+        Away(Value),
+    }
+
     #[test]
     fn plain_types_need_no_description() {
         assert!(!has_to_be_described::<Plain>());
@@ -171,6 +187,7 @@ mod tests {
         assert!(has_to_be_described::<Tagged>());
         assert!(has_to_be_described::<Vec<Result<(), Untagged>>>());
         assert!(has_to_be_described::<Outer>());
+        assert!(has_to_be_described::<Far>());
         assert!(has_to_be_described::<Evaluation>());
         assert!(has_to_be_described::<Growing>());
     }

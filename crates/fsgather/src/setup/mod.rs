@@ -22,6 +22,7 @@
 mod checksums;
 mod links;
 mod messages;
+mod plain_text;
 mod shared_memory;
 
 use std::{
@@ -40,8 +41,8 @@ use fsgather_rendezvous::{
     sharing::{self, Talk},
 };
 use fsgather_store::{
-    BEAT_PERIOD, Class, CollectPolicy, FileSystem, GatherDir, GatherFacts, OwnUid,
-    cannot_be_shared, check_writing, probers,
+    BEAT_PERIOD, CollectPolicy, FileSystem, GatherDir, GatherFacts, OwnUid, cannot_be_shared,
+    check_writing, probers,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -398,7 +399,7 @@ impl SetUp<'_> {
 
     /// Whether this rank lets payloads lie in files of this directory in plain text.
     fn allows_files(&self, rendezvous: &Path, file_system: &FileSystem) -> Result<(), Error> {
-        if !self.inner.world.context.encrypt || file_system.class() == Class::Local {
+        if !plain_text::goes_over_a_network(self.inner.world.context.encrypt, file_system.class()) {
             return Ok(());
         }
         Err(Error::config(format!(

@@ -1,0 +1,209 @@
+//! Worlds whose ranks meet as those of a job do, by TCP and with a directory, though all are threads of this process: where
+//! their payloads go.
+
+use std::{
+    fs, io,
+    path::Path,
+    sync::{Arc, Condvar, Mutex},
+    thread,
+    time::Instant,
+};
+
+use fsgather::{
+    Bootstrap, Builder, Communicator, Error, ErrorKind, Payload, Rendezvous, Transport, Verify,
+};
+use fsgather_testkit::pace::within_patience;
+
+use super::{RANKS, bytes_of, everything, plain};
+
+/// What rank 0 hands to the others.
+#[derive(Clone, Default)]
+struct Channel(Arc<(Mutex<Option<Vec<u8>>>, Condvar)>);
+
+impl Bootstrap for Channel {
+    fn publish(&self, record: &[u8]) -> Result<(), String> {
+        let (slot, changed) = &*self.0;
+        *slot.lock().unwrap() = Some(record.to_owned());
+        changed.notify_all();
+        Ok(())
+    }
+
+    fn fetch(&self, deadline: Instant) -> Result<Vec<u8>, String> {
+        let (slot, changed) = &*self.0;
+        let left = deadline.saturating_duration_since(Instant::now());
+        let (record, _) = changed
+            .wait_timeout_while(slot.lock().unwrap(), left, |record| record.is_none())
+            .unwrap();
+        record.clone().ok_or_else(|| "nothing has come".into())
+    }
+}
+
+/// Has all ranks of a world act that meet in this way; results in rank order.
+fn on_all<R: Send + 'static>(
+    build: impl Fn(Builder) -> Builder + Send + Sync + 'static,
+    act: impl Fn(Result<Communicator, Error>) -> R + Send + Sync + 'static,
+) -> Vec<R> {
+    let (act, build, channel) = (Arc::new(act), Arc::new(build), Channel::default());
+    within_patience(|| {
+        let ranks: Vec<_> = (0..RANKS)
+            .map(|rank| {
+                let (act, build) = (Arc::clone(&act), Arc::clone(&build));
+                let builder = Communicator::builder()
+                    .rank(rank)
+                    .world_size(RANKS)
+                    .rendezvous(Rendezvous::custom(channel.clone()));
+                thread::spawn(move || act(build(builder).build()))
+            })
+            .collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
+}
+
+/// The names of gather directories below a directory.
+fn gather_directories(directory: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(directory.join("all_gather_via_filesys")) else {
+        return Vec::new();
+    };
+    entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.starts_with("gather-"))
+        .collect()
+}
+
+/// Calls of the world and of a group, each payload too large for messages.
+fn make_calls(communicator: &Communicator) {
+    let me = communicator.rank().get();
+    let got = communicator.all_gather_bytes(&bytes_of(me, 1)[..]).unwrap();
+    assert!(plain(got) == everything(1));
+    let got = communicator.gather_bytes(&bytes_of(me, 2)[..], 1).unwrap();
+    let got = got.map(|parts| parts.map(|part| part.unwrap().1).collect::<Vec<Payload>>());
+    assert!(got.map(plain) == (me == 1).then(|| everything(2)));
+    if me < 2 {
+        let group = communicator.group(&[0, 1]).unwrap();
+        let got = group.all_gather_bytes(&bytes_of(me, 3)[..]).unwrap();
+        assert!(plain(got) == everything(3)[..2]);
+        group.close().unwrap();
+    }
+}
+
+#[test]
+fn large_payloads_go_through_one_gather_directory_and_it_is_gone_at_the_end() {
+    for verify in [Verify::Always, Verify::Host] {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().to_owned();
+        let named = directory.clone();
+        on_all(
+            move |builder| {
+                builder
+                    .directory(&named)
+                    .transport(Transport::Filesys)
+                    .verify(verify)
+            },
+            move |communicator| {
+                let communicator = communicator.unwrap();
+                make_calls(&communicator);
+                assert_eq!(gather_directories(&directory).len(), 1);
+                communicator.barrier().unwrap();
+                communicator.close().unwrap();
+            },
+        );
+        assert_eq!(gather_directories(place.path()), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn through_memory_no_directory_is_touched() {
+    let place = tempfile::tempdir().unwrap();
+    let directory = place.path().to_owned();
+    on_all(
+        move |builder| builder.directory(&directory).transport(Transport::Memory),
+        |communicator| {
+            let communicator = communicator.unwrap();
+            make_calls(&communicator);
+            communicator.close().unwrap();
+        },
+    );
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn one_call_may_go_another_way_than_the_others() {
+    let place = tempfile::tempdir().unwrap();
+    let directory = place.path().to_owned();
+    on_all(
+        |builder| builder.transport(Transport::Memory),
+        move |communicator| {
+            let communicator = communicator.unwrap();
+            let me = communicator.rank().get();
+            let call = communicator.call().directory(&directory);
+            let call = call.transport(Transport::Filesys);
+            let got = call.all_gather_bytes(&bytes_of(me, 1)[..]).unwrap();
+            assert!(plain(got) == everything(1));
+            assert_eq!(gather_directories(&directory).len(), 1);
+            communicator.barrier().unwrap();
+            let got = communicator.all_gather_bytes(&bytes_of(me, 2)[..]).unwrap();
+            assert!(plain(got) == everything(2));
+            communicator.close().unwrap();
+        },
+    );
+    assert_eq!(gather_directories(place.path()), Vec::<String>::new());
+}
+
+#[test]
+fn a_directory_that_cannot_be_used_is_the_same_error_on_all() {
+    let place = tempfile::tempdir().unwrap();
+    let nowhere = place.path().join("nowhere");
+    for transport in [Transport::Auto, Transport::Filesys] {
+        let named = nowhere.clone();
+        let said = on_all(
+            move |builder| builder.directory(&named).transport(transport),
+            |communicator| communicator.map(drop).unwrap_err(),
+        );
+        for error in &said {
+            assert_eq!(error.kind(), ErrorKind::Storage, "{error}");
+            assert!(
+                error.to_string().contains(nowhere.to_str().unwrap()),
+                "{error}"
+            );
+        }
+    }
+}
+
+/// A source that is interrupted before each of its bytes, as by signals.
+struct Interrupted<'a> {
+    bytes: &'a [u8],
+    is_next: bool,
+}
+
+impl io::Read for Interrupted<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.is_next = !self.is_next;
+        if self.is_next {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let len = into.len().min(self.bytes.len()).min(40_000);
+        into[..len].copy_from_slice(&self.bytes[..len]);
+        self.bytes = &self.bytes[len..];
+        Ok(len)
+    }
+}
+
+#[test]
+fn a_source_that_is_interrupted_is_asked_again() {
+    let place = tempfile::tempdir().unwrap();
+    let directory = place.path().to_owned();
+    on_all(
+        move |builder| builder.directory(&directory),
+        |communicator| {
+            let communicator = communicator.unwrap();
+            let bytes = bytes_of(communicator.rank().get(), 1);
+            let mut source = Interrupted {
+                bytes: &bytes,
+                is_next: false,
+            };
+            let got = communicator.all_gather_from(&mut source).unwrap();
+            assert!(plain(got) == everything(1));
+            communicator.close().unwrap();
+        },
+    );
+}
