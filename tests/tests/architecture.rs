@@ -67,7 +67,7 @@ const GRAPH: [Row; 16] = [
     },
     Row {
         name: "fsgather-stacks",
-        uses: &["fsgather-core"],
+        uses: &["fsgather-core", "fsgather-system"],
         tests_use: &[],
     },
     Row {
@@ -116,6 +116,7 @@ const GRAPH: [Row; 16] = [
             "fsgather-rendezvous",
             "fsgather-report",
             "fsgather-arena",
+            "fsgather-stacks",
         ],
         tests_use: &["fsgather-digits", TEST_SUPPORT],
     },

@@ -166,6 +166,7 @@ impl Machines {
                             reclaims.extend(self.reclaim(place, channel, epoch, rank));
                         }
                         MemberAction::Warn(text) => tracing::warn!("{text}"),
+                        MemberAction::Note(text) => tracing::info!("{text}"),
                         MemberAction::Look { number, neighbour } => errands.looks.push(LookOrder {
                             member: rank,
                             number,

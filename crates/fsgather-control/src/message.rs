@@ -244,4 +244,9 @@ pub enum ToMember {
         /// At whom, if not at itself.
         neighbour: Option<Neighbour>,
     },
+    /// What rank 0 warns of, for those who wait.
+    Notice {
+        /// The warning.
+        text: String,
+    },
 }

@@ -60,7 +60,9 @@ impl Room {
                         MemberAction::Reclaim { channel, epoch } => {
                             self.reclaimed.push((channel, epoch, rank(index)));
                         }
-                        MemberAction::Warn(_) | MemberAction::Look { .. } => {}
+                        MemberAction::Warn(_)
+                        | MemberAction::Note(_)
+                        | MemberAction::Look { .. } => {}
                     }
                 }
             }

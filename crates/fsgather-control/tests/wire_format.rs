@@ -151,12 +151,15 @@ fn every_message_to_members_has_its_documented_number() {
             number: 1,
             neighbour: None,
         },
+        ToMember::Notice {
+            text: String::new(),
+        },
     ];
     let numbers: Vec<u8> = messages
         .iter()
         .map(|message| bytes_of(message)[0])
         .collect();
-    assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13]);
+    assert_eq!(numbers, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]);
 }
 
 #[test]

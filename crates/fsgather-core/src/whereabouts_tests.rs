@@ -8,12 +8,12 @@ fn frame(file: &str, line: u32, function: &str) -> StackFrame {
     }
 }
 
-fn waits(call: &str, on: Option<&str>) -> Option<ThreadState> {
-    Some(ThreadState::Waiting {
+fn waits(call: &str, on: Option<&str>) -> ThreadState {
+    ThreadState::Waiting {
         call: Some(call.into()),
         on: on.map(str::to_owned),
         is_deaf: false,
-    })
+    }
 }
 
 #[test]
@@ -21,7 +21,7 @@ fn the_innermost_function_and_the_programs_own_are_named() {
     let main = frame("/home/me/eval.py", 80, "main");
     let own = Whereabouts::own(
         vec![main.clone(), frame("/home/me/loader.py", 212, "__next__")],
-        waits("read", Some("/data/x.h5")),
+        Some(waits("read", Some("/data/x.h5"))),
     );
     assert_eq!(
         own.to_string(),
@@ -52,7 +52,7 @@ fn the_innermost_function_and_the_programs_own_are_named() {
 fn what_travels_is_bounded() {
     let long = "é".repeat(LONGEST_TEXT);
     let frames = (0..100).map(|line| frame(&long, line, &long)).collect();
-    let cut = Whereabouts::own(frames, waits(&long, Some(&long)));
+    let cut = Whereabouts::own(frames, Some(waits(&long, Some(&long))));
     assert_eq!(cut.frames.len(), MOST_FRAMES);
     assert_eq!(cut.frames.last().unwrap().line, Some(99), "the innermost");
     let longest = |text: &str| assert!(text.len() <= LONGEST_TEXT, "{}", text.len());

@@ -33,6 +33,7 @@ mod _fsgather {
         errors::plain_text,
         parts::Parts,
         pending::Pending,
+        stacks::sample_stacks,
         switches::{choose_path, warn_of_empty_lists},
         waiting::Stop,
     };

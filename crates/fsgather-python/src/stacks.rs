@@ -1,5 +1,7 @@
 //! Tells the library where this interpreter's stacks are, for ranks that wait for this one: [`register`].
 
+use std::collections::BTreeMap;
+
 use fsgather_core::StackFrame;
 use fsgather_stacks::python::{self, Registration};
 use pyo3::{ffi, prelude::*};
@@ -38,6 +40,27 @@ fn describe(py: Python<'_>) -> PyResult<Registration> {
         main_thread: main_thread.getattr("ident")?.extract()?,
         frames,
     })
+}
+
+/// A stack as Python has it: file, line and name of each function, the innermost last.
+type Functions = Vec<(String, Option<u32>, String)>;
+
+/// Looks at the main thread so often, while it goes on; which stacks were seen, and how often each. For tests.
+#[pyfunction]
+pub(crate) fn sample_stacks(py: Python<'_>, count: usize) -> Vec<(Functions, usize)> {
+    register(py);
+    let seen = py.detach(|| {
+        let mut seen = BTreeMap::new();
+        for _ in 0..count {
+            let frames = fsgather_stacks::look(None).map_or_else(Vec::new, |seen| seen.frames);
+            *seen.entry(frames).or_insert(0) += 1;
+        }
+        seen
+    });
+    let plain = |frame: StackFrame| (frame.file, frame.line, frame.function);
+    let seen = seen.into_iter();
+    seen.map(|(frames, times)| (frames.into_iter().map(plain).collect(), times))
+        .collect()
 }
 
 /// Where the state of this thread lies.

@@ -86,10 +86,7 @@ impl Waiter {
     ) -> PyResult<T> {
         let module = terminating(py)?;
         let is_minded = module.call_method0("begin")?.is_truthy()?;
-        let result = {
-            let _in_call = fsgather_stacks::Caller::enter();
-            py.detach(call)
-        };
+        let result = py.detach(call);
         let mut settled = self.settle(py, result);
         if is_minded && let Err(raised) = module.call_method0("end") {
             settled = Err(raised);

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import shutil
 import signal
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -129,3 +132,15 @@ def test_stacks_go_with_a_pickled_error() -> None:
     error = fsgather.Timeout("text")
     error.stacks = (fsgather.Stack((1, 2), "text", (("a.py", 3, "f"),), None, True),)
     assert pickle.loads(pickle.dumps(error)).stacks == error.stacks
+
+
+@pytest.mark.parametrize("minor", range(9, 14))
+def test_a_thread_that_runs_is_never_seen_where_it_was_not(minor: int) -> None:
+    python = shutil.which(f"python3.{minor}")
+    if python is None or subprocess.run([python, "-c", ""], capture_output=True).returncode != 0:
+        pytest.skip(f"there is no Python 3.{minor}")
+    sampled = Path(__file__).with_name("sampled.py")
+    ended = subprocess.run([python, str(sampled), "2000"], capture_output=True, text=True, timeout=170)
+    assert ended.returncode == 0, ended.stderr
+    looks, named = (int(number) for number in re.findall(r"(\d+) looks, (\d+) with", ended.stdout)[0])
+    assert named > looks * 0.9, ended.stdout

@@ -14,7 +14,7 @@ const LONGEST_PATH: usize = 256;
 
 /// The state of a thread of this process.
 pub(crate) fn state_of_own(thread: u32) -> Option<ThreadState> {
-    let directory = format!("/proc/self/task/{thread}");
+    let directory = directory_of(thread)?;
     let letter = Stat::read(&format!("{directory}/stat"))?.state;
     Some(match letter {
         'R' => ThreadState::Running,
@@ -30,6 +30,45 @@ pub(crate) fn state_of_own(thread: u32) -> Option<ThreadState> {
             }
         }
     })
+}
+
+/// Where `/proc` tells of a thread of this process.
+///
+/// A `/proc` of another pid namespace, as in some containers, has other numbers; each tells the own one as its last.
+fn directory_of(thread: u32) -> Option<String> {
+    let own = fs::read_link("/proc/self").ok()?;
+    if own.as_os_str().to_str() == Some(process::id().to_string().as_str()) {
+        return Some(format!("/proc/self/task/{thread}"));
+    }
+    let is_it = |status: &str| {
+        let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+        let own = numbers.and_then(|numbers| numbers.split_ascii_whitespace().last());
+        own.and_then(|number| number.parse().ok()) == Some(thread)
+    };
+    fs::read_dir("/proc/self/task")
+        .ok()?
+        .flatten()
+        .find_map(|task| {
+            let directory = task.path();
+            let status = fs::read(directory.join("status")).ok()?;
+            let it = is_it(&String::from_utf8_lossy(&status));
+            it.then(|| directory.to_string_lossy().into_owned())
+        })
+}
+
+/// Something that stays the same as long as a thread of this process rests; nothing while it runs.
+pub(crate) fn rest_of(thread: u32) -> Option<u64> {
+    let status = fs::read(format!("{}/status", directory_of(thread)?)).ok()?;
+    let status = String::from_utf8_lossy(&status);
+    let field = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_ascii_whitespace().next()
+    };
+    let rests = ["S", "D", "T", "t", "I"].contains(&field("State:")?);
+    let count = |name: &str| field(name)?.parse::<u64>().ok();
+    let switches = count("voluntary_ctxt_switches:")?;
+    let switches = switches.wrapping_add(count("nonvoluntary_ctxt_switches:")?);
+    rests.then_some(switches)
 }
 
 /// The state of another process, by its main thread, if it can be seen; it has ended where its number is another one's now.
@@ -135,7 +174,7 @@ fn descriptor(number: u64) -> Option<String> {
 /// Where a TCP connection leads, by the inode of its socket.
 fn connection(inode: &str) -> Option<String> {
     ["tcp", "tcp6"].iter().find_map(|protocol| {
-        let table = fs::read_to_string(format!("/proc/{}/net/{protocol}", process::id())).ok()?;
+        let table = fs::read_to_string(format!("/proc/self/net/{protocol}")).ok()?;
         let is_it = |line: &&str| line.split_ascii_whitespace().nth(9) == Some(inode);
         let remote = table.lines().skip(1).find(is_it)?;
         let remote = remote.split_ascii_whitespace().nth(2)?;

@@ -40,6 +40,7 @@ fn without_variables_the_documented_defaults_hold() {
     );
     assert_eq!(settings.verify, Setting::default(Verify::Host));
     assert_eq!(settings.log.value, "warn");
+    assert_eq!(settings.stacks, Setting::default(true));
     assert_eq!(settings.progress, Setting::default(ShowProgress::Auto));
     assert_eq!(settings.warnings, [""; 0]);
     assert_eq!(settings.detection.family, Family::Alone);
@@ -71,6 +72,7 @@ fn every_setting_is_taken_from_its_own_variable() {
         ("FSGATHER_COMPRESS", "zstd"),
         ("FSGATHER_VERIFY", "off"),
         ("FSGATHER_LOG", "fsgather=debug"),
+        ("FSGATHER_STACKS", "0"),
         ("FSGATHER_PROGRESS", "off"),
     ];
     let settings = resolve(&pairs);
@@ -107,6 +109,7 @@ fn every_setting_is_taken_from_its_own_variable() {
             "FSGATHER_COMPRESS zstd:3",
             "FSGATHER_VERIFY off",
             "FSGATHER_LOG fsgather=debug",
+            "FSGATHER_STACKS 0",
             "FSGATHER_PROGRESS off",
         ]
     );
@@ -143,6 +146,7 @@ fn wrong_values_are_answered_with_variable_text_and_an_example_that_works() {
         ("FSGATHER_COMPRESS", "gzip"),
         ("FSGATHER_VERIFY", "never"),
         ("FSGATHER_COMPRESS", "zstd:23"),
+        ("FSGATHER_STACKS", "off"),
         ("FSGATHER_PROGRESS", "on"),
     ] {
         let message = refused(name, wrong);

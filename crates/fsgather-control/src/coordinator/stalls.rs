@@ -135,6 +135,7 @@ impl Coordinator {
         let asked = stall.asked;
         let is_to_warn = stall.is_to_warn(idle);
         let is_to_ask = stall.is_to_ask(idle, now);
+        let blamed: Vec<Rank> = stall.blamed().into_iter().collect();
         if is_to_warn {
             let mut missing = stall.blamed();
             let waiting: Vec<Rank> = stall.waits.keys().copied().collect();
@@ -146,6 +147,7 @@ impl Coordinator {
             self.warn_waiting(&text, missing.into_iter().collect(), idle, now);
         }
         if is_to_ask {
+            self.look_at(&blamed, now);
             self.ask_all(id);
         }
     }

@@ -80,7 +80,8 @@ impl Coordinator {
                     None => waiting.during,
                     Some(arrived) => format!("{} ({arrived})", waiting.during),
                 };
-                self.warn_waiting(&what, waiting.missing, idle, now);
+                let text = self.warn_waiting(&what, waiting.missing, idle, now);
+                self.notify_waiting(step, text);
             }
         }
         for (step, waiting) in notices {
@@ -343,7 +344,7 @@ impl Coordinator {
         missing: Vec<Rank>,
         idle: Duration,
         now: Instant,
-    ) {
+    ) -> String {
         const IN_FULL: usize = 16;
         let stacks = self.roll_call(&missing, now);
         let more = missing.len().saturating_sub(IN_FULL);
@@ -356,11 +357,24 @@ impl Coordinator {
             0 => String::new(),
             more => format!(" and {more} more"),
         };
-        self.actions.push(Action::Warn(format!(
+        let text = format!(
             "{what} is still waiting for {}{more}; no progress for {}{stacks}",
             named.join(", "),
             duration_text(idle)
-        )));
+        );
+        self.actions.push(Action::Warn(text.clone()));
+        text
+    }
+
+    /// Hands a warning to the other ranks that wait in a step, for their logs.
+    fn notify_waiting(&mut self, step: Step, text: String) {
+        let channel = self.channels.get(&step.channel);
+        let ranks = channel.and_then(|channel| {
+            let waiting = channel.undecided.get(&step)?.waiting();
+            let waiting = waiting.filter_map(|place| channel.rank_at(place));
+            Some(waiting.filter(|rank| *rank != Rank::ZERO).collect())
+        });
+        self.send(ranks.unwrap_or_default(), ToMember::Notice { text });
     }
 
     /// Watches over the end: ranks that have come to it wait for those that have not, or still read.
@@ -375,7 +389,9 @@ impl Coordinator {
                 let channel = ChannelId::WORLD;
                 self.send(waiting, ToMember::KeepWaiting { channel });
             }
-            Some(Due::Warning(idle)) => self.warn_waiting("close", self.keep_open(), idle, now),
+            Some(Due::Warning(idle)) => {
+                self.warn_waiting("close", self.keep_open(), idle, now);
+            }
             Some(Due::Late) => {
                 self.closing = None;
                 let missing = self.keep_open();

@@ -43,6 +43,8 @@ pub enum MemberAction {
     },
     /// Tell the user something.
     Warn(String),
+    /// Note something in passing.
+    Note(String),
     /// Look at the own process, or at a neighbour's, and [say](Member::seen) what is seen.
     Look {
         /// Which order this follows.
@@ -309,6 +311,7 @@ impl Member {
                 self.actions.push(MemberAction::Reclaim { channel, epoch });
             }
             ToMember::Bye { orderly } => self.bye(orderly),
+            ToMember::Notice { text } => self.actions.push(MemberAction::Note(text)),
             ToMember::Ask => self.send(ToCoordinator::Here),
             ToMember::Look { number, neighbour } => {
                 self.actions.push(MemberAction::Look { number, neighbour });
@@ -576,6 +579,7 @@ fn about(message: &ToMember) -> Option<ChannelId> {
         | ToMember::Ask
         | ToMember::Here
         | ToMember::Look { .. }
+        | ToMember::Notice { .. }
         | ToMember::Needed { .. } => None,
     }
 }

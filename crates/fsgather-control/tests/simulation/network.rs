@@ -449,7 +449,7 @@ impl World {
                     MemberAction::Look { number, neighbour } => {
                         self.look(rank, number, neighbour);
                     }
-                    MemberAction::Warn(_) => {}
+                    MemberAction::Warn(_) | MemberAction::Note(_) => {}
                 }
             }
         }
@@ -514,7 +514,7 @@ impl World {
                         self.ledger.removes(Rank::ZERO, (channel, epoch))?;
                     }
                     MemberAction::Look { number, neighbour } => self.look(0, number, neighbour),
-                    MemberAction::Warn(_) => {}
+                    MemberAction::Warn(_) | MemberAction::Note(_) => {}
                 }
             }
         }

@@ -134,16 +134,6 @@ fn one(memory: &impl Memory, layout: &Layout, at: u64) -> io::Result<(Option<Cha
     }
 }
 
-/// Whether two readings show the same stack; the innermost function may have gone on within itself.
-pub(super) fn are_alike(one: &[ChainFrame], other: &[ChainFrame]) -> bool {
-    let same_code =
-        |(one, other): (&ChainFrame, &ChainFrame)| one.at == other.at && one.code == other.code;
-    let callers = |chain: &[ChainFrame]| chain.iter().skip(1).copied().collect::<Vec<_>>();
-    one.len() == other.len()
-        && one.iter().zip(other).all(same_code)
-        && callers(one) == callers(other)
-}
-
 /// How many of the outermost functions two readings of a whole stack share.
 pub(super) fn common_callers(one: &[ChainFrame], other: &[ChainFrame]) -> usize {
     let pairs = || one.iter().rev().zip(other.iter().rev());
@@ -152,4 +142,31 @@ pub(super) fn common_callers(one: &[ChainFrame], other: &[ChainFrame]) -> usize 
     let next = pairs().nth(same);
     let goes_on = next.is_some_and(|(one, other)| one.at == other.at && one.code == other.code);
     same + usize::from(goes_on)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chain(frames: &[(u64, i64)]) -> Vec<ChainFrame> {
+        let frame = |(at, offset): &(u64, i64)| ChainFrame {
+            at: *at,
+            code: at + 1,
+            place: Place::Offset(*offset),
+        };
+        frames.iter().map(frame).collect()
+    }
+
+    #[test]
+    fn what_two_readings_share_begins_at_the_outermost_function() {
+        let whole = chain(&[(3, 7), (2, 5), (1, 4)]);
+        let common = |other: &[(u64, i64)]| common_callers(&whole, &chain(other));
+        assert_eq!(common(&[(3, 7), (2, 5), (1, 4)]), 3);
+        assert_eq!(common(&[(3, 9), (2, 5), (1, 4)]), 3, "it goes on");
+        assert_eq!(common(&[(9, 9), (2, 5), (1, 4)]), 2);
+        assert_eq!(common(&[(3, 7), (2, 6), (1, 4)]), 2, "another call of it");
+        assert_eq!(common(&[(1, 4)]), 1);
+        assert_eq!(common(&[(3, 7), (2, 5)]), 0, "an end that is none");
+        assert_eq!(common(&[]), 0);
+    }
 }

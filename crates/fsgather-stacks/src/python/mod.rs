@@ -11,19 +11,25 @@ mod layout;
 mod lines;
 mod object;
 
-use std::{io, sync::OnceLock};
+use std::{io, sync::OnceLock, time::Duration};
 
 use fsgather_core::{MOST_FRAMES, StackFrame};
+use fsgather_system::clock;
 
 use crate::{
     caller::Thread,
     memory::{Memory, OwnMemory},
+    thread::rest_of,
 };
 
 use self::{chain::ChainFrame, layout::Layout, object::Types};
 
-/// How often a stack is read until it has stayed the same while it was.
+/// How often it is tried to read a stack.
 const TRIES: usize = 8;
+
+/// How often the stack of a thread that runs is read, and how long it goes on between.
+const READINGS: usize = 5;
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// How many threads an interpreter may have.
 const MOST_THREADS: usize = 100_000;
@@ -87,7 +93,7 @@ pub(crate) fn stack_of(thread: Thread) -> PythonStack {
     };
     let read = OwnMemory::open().and_then(|memory| {
         let state = interpreter.state_of(thread.handle, &memory)?;
-        interpreter.read(state, &memory)
+        interpreter.read(thread, state, &memory)
     });
     read.unwrap_or_default()
 }
@@ -110,7 +116,7 @@ impl Interpreter {
             types,
             main_thread: registration.main_thread,
             main_state: state,
-            knows_lock: false,
+            knows_lock: true,
         };
         let found = itself.describe(&chain, memory)?;
         let told = &registration.frames;
@@ -149,50 +155,63 @@ impl Interpreter {
         Err(error("the interpreter does not know that thread"))
     }
 
-    /// Reads the stack of a thread that goes on meanwhile.
-    ///
-    /// What both of two readings have is told. Where a function calls others all the time it is told without them.
-    fn read(&self, state: u64, memory: &impl Memory) -> io::Result<PythonStack> {
-        let mut last = Err(error("the thread does not stay for a moment"));
+    /// Reads the stack of a thread: as it is where the thread rests meanwhile, else what of it stays.
+    fn read(&self, thread: Thread, state: u64, memory: &impl Memory) -> io::Result<PythonStack> {
         for _ in 0..TRIES {
-            match self.read_once(state, memory) {
-                Ok((stack, true)) => return Ok(stack),
-                Ok((stack, false)) if !stack.frames.is_empty() => last = Ok(stack),
-                Err(failure) if last.is_err() => last = Err(failure),
-                _ => {}
+            let Some(rest) = rest_of(thread.id) else {
+                break;
+            };
+            let (chain, _) = chain::read(memory, &self.layout, state)?;
+            let frames = self.describe(&chain, memory);
+            let holds_lock = self.holds_lock(state, memory)?;
+            if rest_of(thread.id) == Some(rest) {
+                let frames = frames?;
+                return Ok(PythonStack { frames, holds_lock });
             }
         }
-        last
+        self.read_while_it_runs(state, memory)
     }
 
-    /// One try, and whether the whole stack stayed the same.
-    fn read_once(&self, state: u64, memory: &impl Memory) -> io::Result<(PythonStack, bool)> {
-        let thread = memory.word(state + self.layout.thread_id)?;
-        let (before, is_whole) = chain::read(memory, &self.layout, state)?;
-        let described = self.describe_all(&before, memory);
-        let holds_lock = self.knows_lock && self.holds_lock(state, memory)?;
-        let (after, is_whole_after) = chain::read(memory, &self.layout, state)?;
-        if memory.word(state + self.layout.thread_id)? != thread {
-            return Err(error("the thread has ended"));
+    /// Reads the stack of a thread that runs, several times, and tells what all readings have: the functions that it does not leave.
+    ///
+    /// One reading may have seen a function before, and its caller after a step of the thread; not all of them the same.
+    fn read_while_it_runs(&self, state: u64, memory: &impl Memory) -> io::Result<PythonStack> {
+        let mut failure = error("the thread does not stay for a moment");
+        for _ in 0..TRIES {
+            let mut readings = Vec::new();
+            let mut holds_lock = true;
+            for _ in 0..READINGS {
+                clock::sleep(PAUSE);
+                match chain::read(memory, &self.layout, state) {
+                    Ok((chain, true)) => readings.push(chain),
+                    Ok((_, false)) => failure = error("the stack is too deep"),
+                    Err(failed) => failure = failed,
+                }
+                holds_lock &= self.holds_lock(state, memory)?;
+            }
+            let Some((last, others)) = readings.split_last() else {
+                continue;
+            };
+            let common = others
+                .iter()
+                .map(|other| chain::common_callers(last, other));
+            let common = common.min().filter(|_| readings.len() == READINGS);
+            let common = common.unwrap_or_default();
+            if common == 0 {
+                continue;
+            }
+            let stable = &last[last.len() - common..];
+            match self.describe(stable, memory) {
+                // Only where it stands still it is in machine code, and gives the lock to nobody.
+                Ok(frames) => {
+                    let stands = others.iter().all(|other| other == last);
+                    let holds_lock = holds_lock && stands;
+                    return Ok(PythonStack { frames, holds_lock });
+                }
+                Err(failed) => failure = failed,
+            }
         }
-        let is_same = chain::are_alike(&before, &after);
-        let common = if is_same {
-            before.len()
-        } else if is_whole && is_whole_after {
-            chain::common_callers(&before, &after)
-        } else {
-            0
-        };
-        let stable = before.len() - common;
-        let frames: io::Result<Vec<StackFrame>> = described
-            .into_iter()
-            .skip(stable)
-            .take(MOST_FRAMES)
-            .collect();
-        let mut frames = frames?;
-        frames.reverse();
-        let stack = PythonStack { frames, holds_lock };
-        Ok((stack, is_same))
+        Err(failure)
     }
 
     /// The innermost functions of a chain, the innermost last.
@@ -203,20 +222,9 @@ impl Interpreter {
             .collect()
     }
 
-    /// All functions of a chain in its order, each if it can be read.
-    fn describe_all(
-        &self,
-        chain: &[ChainFrame],
-        memory: &impl Memory,
-    ) -> Vec<io::Result<StackFrame>> {
-        let all = chain.iter();
-        all.map(|frame| object::describe(memory, &self.layout, &self.types, frame))
-            .collect()
-    }
-
     /// Whether a thread holds the interpreter's lock.
     fn holds_lock(&self, state: u64, memory: &impl Memory) -> io::Result<bool> {
-        let Some(lock) = &self.layout.lock else {
+        let Some(lock) = self.layout.lock.as_ref().filter(|_| self.knows_lock) else {
             return Ok(false);
         };
         let interpreter = memory.word(state + self.layout.interpreter)?;

@@ -3,6 +3,7 @@
 use std::task::{Context, Waker};
 
 use fsgather_core::Error;
+use fsgather_stacks::Caller;
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
     task::coop,
@@ -14,6 +15,8 @@ use tokio::{
 /// current-thread runtime nothing else could run, perhaps not even what we wait for, so the call is refused;
 /// its threads for blocking calls are as good as any other.
 pub(crate) fn step_aside<R>(call: impl FnOnce() -> Result<R, Error>) -> Result<R, Error> {
+    // Who waits for this rank is told of this thread.
+    let _caller = Caller::enter();
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
         Err(_) => call(),
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(call),
