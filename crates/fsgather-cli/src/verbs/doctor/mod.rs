@@ -34,7 +34,7 @@ Examples:
       this process alone: its settings, and what the directory can do
   srun -N2 -n4 fsgather doctor --conformance /shared/scratch
       calls in earnest: is a file system that nobody has tried to be trusted?
-  fsgather run -n 3 --no-prefix -- fsgather doctor --json | jq '.findings[].text'
+  fsgather run -n 3 --no-prefix -- fsgather doctor --json | jq .findings
       for programs; here with three ranks on this machine
 
 Start it as the job will be started, in its place: `srun fsgather doctor` for
