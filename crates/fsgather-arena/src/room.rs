@@ -37,42 +37,76 @@ pub(crate) fn check(len: u64) -> io::Result<()> {
     }
 }
 
-/// How much memory the machine has, or the control group of this process may have.
+/// How much memory the machine has, or the control groups of this process may have.
 fn limit(root: &Path) -> Option<u64> {
     let machine = of_machine(root, "MemTotal:");
-    let groups = groups(root).filter_map(|group| number(&group.join("memory.max")));
+    let groups = groups(root).into_iter().filter_map(|group| group.limit());
     machine.into_iter().chain(groups).min()
 }
 
 /// How much of that is left.
 fn left(root: &Path) -> Option<u64> {
     let machine = of_machine(root, "MemAvailable:");
-    let groups = groups(root).filter_map(|group| {
-        let max = number(&group.join("memory.max"))?;
-        let current = number(&group.join("memory.current"))?;
-        // Pages of files go when they have to.
-        let cache = of_table(&group.join("memory.stat"), "inactive_file").unwrap_or(0);
-        Some(max.saturating_sub(current.saturating_sub(cache)))
-    });
+    let groups = groups(root).into_iter().filter_map(|group| group.left());
     machine.into_iter().chain(groups).min()
 }
 
-/// The control groups (version 2) that this process is in, from the inside out.
-fn groups(root: &Path) -> impl Iterator<Item = PathBuf> {
+/// A control group, by the names that its version has for limit, use, and pages of files, which go when they have to.
+struct Group {
+    path: PathBuf,
+    names: [&'static str; 3],
+}
+
+impl Group {
+    fn limit(&self) -> Option<u64> {
+        number(&self.path.join(self.names[0]))
+    }
+
+    fn left(&self) -> Option<u64> {
+        let used = number(&self.path.join(self.names[1]))?;
+        let cache = of_table(&self.path.join("memory.stat"), self.names[2]).unwrap_or(0);
+        Some(self.limit()?.saturating_sub(used.saturating_sub(cache)))
+    }
+}
+
+/// The control groups that this process is in, of both versions.
+fn groups(root: &Path) -> Vec<Group> {
     let table = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
-    let own = table
-        .lines()
-        .find_map(|line| line.strip_prefix("0::/"))
-        .map(str::to_owned);
-    let mount = root.join("sys/fs/cgroup");
-    let groups: Vec<_> = own
-        .map(|own| mount.join(own))
-        .iter()
-        .flat_map(|group| group.ancestors())
-        .take_while(|group| group.starts_with(&mount))
-        .map(Path::to_path_buf)
-        .collect();
-    groups.into_iter()
+    let mounted = root.join("sys/fs/cgroup");
+    let mut groups = Vec::new();
+    for line in table.lines() {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(own)) = (fields.next(), fields.next()) else {
+            continue;
+        };
+        let (mount, names) = if controllers.is_empty() {
+            let names = ["memory.max", "memory.current", "inactive_file"];
+            (mounted.clone(), names)
+        } else if controllers
+            .split(',')
+            .any(|controller| controller == "memory")
+        {
+            let names = [
+                "memory.limit_in_bytes",
+                "memory.usage_in_bytes",
+                "total_inactive_file",
+            ];
+            (mounted.join("memory"), names)
+        } else {
+            continue;
+        };
+        let innermost = mount.join(own.trim_start_matches('/'));
+        let paths = innermost.ancestors();
+        groups.extend(
+            paths
+                .take_while(|path| path.starts_with(&mount))
+                .map(|path| Group {
+                    path: path.to_path_buf(),
+                    names,
+                }),
+        );
+    }
+    groups
 }
 
 /// A line of `/proc/meminfo`, which counts in KiB.
@@ -142,6 +176,24 @@ mod tests {
         assert_eq!(left(root.path()), Some(2 << 30));
         fs::write(root.path().join("proc/self/cgroup"), "0::/\n").unwrap();
         assert_eq!(left(root.path()), Some(8 << 30));
+    }
+
+    #[test]
+    fn groups_of_the_first_version_count_as_well() {
+        let root = machine();
+        let group = root.path().join("sys/fs/cgroup/memory/job");
+        fs::create_dir_all(&group).unwrap();
+        let table = "12:cpuset:/job\n7:cpu,memory:/job\n0::/\n";
+        fs::write(root.path().join("proc/self/cgroup"), table).unwrap();
+        for (name, text) in [
+            ("memory.limit_in_bytes", "2147483648\n"),
+            ("memory.usage_in_bytes", "1610612736\n"),
+            ("memory.stat", "cache 7\ntotal_inactive_file 536870912\n"),
+        ] {
+            fs::write(group.join(name), text).unwrap();
+        }
+        assert_eq!(limit(root.path()), Some(2 << 30));
+        assert_eq!(left(root.path()), Some(1 << 30));
     }
 
     #[test]
