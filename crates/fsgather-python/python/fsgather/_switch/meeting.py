@@ -160,10 +160,11 @@ class Membership:
 
 def _in_words_of_torch(error: _errors.Timeout) -> _errors.Timeout:
     """The same error, with the way out that jobs of torch have."""
-    text = str(error)
+    # What the ranks that are waited for are doing stands below.
+    text, newline, below = str(error).partition("\n")
     for hint in ("set FSGATHER_TIMEOUT to wait longer", "give this call a longer time-out to wait longer"):
         if text.endswith(hint) and not os.environ.get("FSGATHER_TIMEOUT"):
-            error.args = (text[: -len(hint)] + TAKE_LONGER,)
+            error.args = (text[: -len(hint)] + TAKE_LONGER + newline + below,)
     return error
 
 
