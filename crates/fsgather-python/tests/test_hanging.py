@@ -140,7 +140,7 @@ def test_a_thread_that_runs_is_never_seen_where_it_was_not(minor: int) -> None:
     if python is None or subprocess.run([python, "-c", ""], capture_output=True).returncode != 0:
         pytest.skip(f"there is no Python 3.{minor}")
     sampled = Path(__file__).with_name("sampled.py")
-    ended = subprocess.run([python, str(sampled), "2000"], capture_output=True, text=True, timeout=170)
+    ended = subprocess.run([python, str(sampled), "300"], capture_output=True, text=True, timeout=170)
     assert ended.returncode == 0, ended.stderr
     looks, named = (int(number) for number in re.findall(r"(\d+) looks, (\d+) with", ended.stdout)[0])
     # How many depends on how often the thread rests; what counts is that none was wrong.
