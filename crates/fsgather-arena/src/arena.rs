@@ -10,7 +10,6 @@ use fsgather_core::{Error, Rank, lock};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    foreign::Leased,
     ledger::{CallKey, Ledger},
     memory::{OwnMemory, Words},
     slots::{SPREAD, Slots},
@@ -38,6 +37,11 @@ impl Location {
     )]
     pub const fn len(&self) -> u64 {
         self.len
+    }
+
+    /// The slot's place among all; beyond them where a number that was announced is none.
+    pub(crate) const fn slot(&self) -> usize {
+        self.slot as usize
     }
 }
 
@@ -149,22 +153,18 @@ impl Arena {
             self.memory.write(start, piece)?;
             start += piece.len() as u64;
         }
-        self.ledger.describe(plan.slot, plan.generation, len, call);
-        Some(Location {
+        let location = Location {
             slot: u32::try_from(plan.slot).ok()?,
             generation: plan.generation,
             start: plan.start,
             len,
-        })
+        };
+        self.ledger.describe(&location, call);
+        Some(location)
     }
 
     /// Takes back a payload that nobody has been told of.
     pub fn withdraw(&self, call: CallKey) {
         lock(&self.slots).withdraw(call);
-    }
-
-    /// This rank's own payload, which counts as read by it.
-    pub(crate) fn lease(self: &Arc<Self>, location: &Location, call: CallKey) -> Option<Leased> {
-        Leased::of_own(self, location, call)
     }
 }

@@ -88,29 +88,16 @@ impl Arenas {
     #[must_use]
     pub fn lease(&self, owner: Rank, location: &Location, call: CallKey) -> Option<Leased> {
         let reader = self.own.owner();
-        if owner == reader {
-            return self.own.lease(location, call);
-        }
-        let arena = lock(&self.others).get(&owner).map(Arc::clone)?;
-        let slot = usize::try_from(location.slot).ok()?;
-        let len = usize::try_from(location.len).ok()?;
-        let is_there = arena
-            .ledger
-            .holds(slot, location.generation, location.len, call);
-        arena
-            .memory
-            .bytes(location.start, len)
-            .filter(|_| is_there)?;
-        let place = Place {
-            slot,
-            generation: location.generation,
-            start: location.start,
-            len,
+        let arena = if owner == reader {
+            AnyArena::Own(Arc::clone(&self.own))
+        } else {
+            AnyArena::Foreign(lock(&self.others).get(&owner).map(Arc::clone)?)
         };
-        Some(Leased {
+        let is_there = arena.ledger().holds(location, call) && arena.bytes(location).is_some();
+        is_there.then(|| Leased {
             reader,
-            place,
-            from: From::Foreign(arena),
+            location: *location,
+            arena,
             forks: forks::count(),
         })
     }
@@ -125,52 +112,44 @@ impl Arenas {
     }
 }
 
-#[derive(Clone, Copy)]
-struct Place {
-    slot: usize,
-    generation: u64,
-    start: u64,
-    len: usize,
-}
-
-enum From {
+/// The own arena, or another rank's.
+enum AnyArena {
     Own(Arc<Arena>),
     Foreign(Arc<ForeignArena>),
+}
+
+impl AnyArena {
+    fn ledger(&self) -> &Ledger {
+        match self {
+            Self::Own(arena) => &arena.ledger,
+            Self::Foreign(arena) => &arena.ledger,
+        }
+    }
+
+    fn bytes(&self, at: &Location) -> Option<&[u8]> {
+        let len = usize::try_from(at.len).ok()?;
+        match self {
+            Self::Own(arena) => arena.memory.bytes(at.start, len),
+            Self::Foreign(arena) => arena.memory.bytes(at.start, len),
+        }
+    }
+
+    fn private(&self, at: &Location) -> io::Result<MmapMut> {
+        let len = usize::try_from(at.len).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        match self {
+            Self::Own(arena) => arena.memory.private(at.start, len),
+            Self::Foreign(arena) => arena.memory.private(at.start, len),
+        }
+    }
 }
 
 /// A payload in an arena, read where it lies. It stays as it is, also when its owner is gone, until this is dropped.
 pub struct Leased {
     reader: Rank,
-    place: Place,
-    from: From,
+    location: Location,
+    arena: AnyArena,
     /// How often this process had been forked before.
     forks: u64,
-}
-
-impl Leased {
-    /// Of the own arena.
-    pub(crate) fn of_own(arena: &Arc<Arena>, location: &Location, call: CallKey) -> Option<Self> {
-        let slot = usize::try_from(location.slot).ok()?;
-        let len = usize::try_from(location.len).ok()?;
-        let is_there = arena
-            .ledger
-            .holds(slot, location.generation, location.len, call);
-        arena
-            .memory
-            .bytes(location.start, len)
-            .filter(|_| is_there)?;
-        Some(Self {
-            reader: arena.owner(),
-            place: Place {
-                slot,
-                generation: location.generation,
-                start: location.start,
-                len,
-            },
-            from: From::Own(Arc::clone(arena)),
-            forks: forks::count(),
-        })
-    }
 }
 
 impl Leased {
@@ -180,13 +159,8 @@ impl Leased {
     ///
     /// Those of the system; [`io::ErrorKind::Unsupported`] where this process may have few files open only.
     pub fn private(self: &Arc<Self>) -> io::Result<PrivatePayload> {
-        let Place { start, len, .. } = self.place;
-        let map = match &self.from {
-            From::Own(arena) => arena.memory.private(start, len),
-            From::Foreign(arena) => arena.memory.private(start, len),
-        };
         Ok(PrivatePayload {
-            map: map?,
+            map: self.arena.private(&self.location)?,
             _lease: Arc::clone(self),
         })
     }
@@ -218,13 +192,8 @@ impl Deref for Leased {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        let Place { start, len, .. } = self.place;
-        let bytes = match &self.from {
-            From::Own(arena) => arena.memory.bytes(start, len),
-            From::Foreign(arena) => arena.memory.bytes(start, len),
-        };
         // It was there when the lease was made, and mappings do not shrink.
-        bytes.unwrap_or_default()
+        self.arena.bytes(&self.location).unwrap_or_default()
     }
 }
 
@@ -242,11 +211,7 @@ impl Drop for Leased {
             );
             return;
         }
-        let ledger = match &self.from {
-            From::Own(arena) => &*arena.ledger,
-            From::Foreign(arena) => &arena.ledger,
-        };
-        ledger.let_go(self.reader, self.place.slot, self.place.generation);
+        self.arena.ledger().let_go(self.reader, &self.location);
     }
 }
 
@@ -254,7 +219,7 @@ impl fmt::Debug for Leased {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Leased")
             .field("reader", &self.reader)
-            .field("len", &self.place.len)
+            .field("len", &self.location.len)
             .finish_non_exhaustive()
     }
 }

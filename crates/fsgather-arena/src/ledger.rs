@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fsgather_core::{ChannelId, Epoch, Rank};
 
-use crate::{memory::Words, slots::MOST_SLOTS};
+use crate::{arena::Location, memory::Words, slots::MOST_SLOTS};
 
 /// How many words say what a slot holds.
 const SLOT_WORDS: usize = 4;
@@ -41,6 +41,12 @@ impl CallKey {
     }
 }
 
+/// What the words of a slot say.
+const fn description(location: &Location, call: CallKey) -> [u64; SLOT_WORDS] {
+    let [channel, epoch] = call.words();
+    [location.generation, location.len, channel, epoch]
+}
+
 /// The words of one arena, of the own one or another rank's.
 #[derive(Debug)]
 pub(crate) struct Ledger {
@@ -60,32 +66,31 @@ impl Ledger {
     }
 
     /// Says what a slot holds, before anybody is told of it.
-    pub(crate) fn describe(&self, slot: usize, generation: u64, len: u64, call: CallKey) {
-        let [channel, epoch] = call.words();
-        for (index, value) in [generation, len, channel, epoch].into_iter().enumerate() {
-            if let Some(word) = self.slot_word(slot, index) {
+    pub(crate) fn describe(&self, location: &Location, call: CallKey) {
+        for (index, value) in description(location, call).into_iter().enumerate() {
+            if let Some(word) = self.slot_word(location.slot(), index) {
                 word.store(value, Ordering::Release);
             }
         }
     }
 
     /// Whether a slot holds this payload.
-    pub(crate) fn holds(&self, slot: usize, generation: u64, len: u64, call: CallKey) -> bool {
-        let [channel, epoch] = call.words();
-        let expected = [generation, len, channel, epoch];
-        expected.into_iter().enumerate().all(|(index, value)| {
-            self.slot_word(slot, index)
+    pub(crate) fn holds(&self, location: &Location, call: CallKey) -> bool {
+        let expected = description(location, call).into_iter().enumerate();
+        expected.into_iter().all(|(index, value)| {
+            self.slot_word(location.slot(), index)
                 .is_some_and(|word| word.load(Ordering::Acquire) == value)
         })
     }
 
     /// Says that `reader` has let go of a payload.
-    pub(crate) fn let_go(&self, reader: Rank, slot: usize, generation: u64) {
+    pub(crate) fn let_go(&self, reader: Rank, location: &Location) {
+        let slot = location.slot();
         if slot < MOST_SLOTS
             && let Some(word) = self.reader_word(reader, slot)
         {
             // A payload that was held for longer than a later one of the same slot cannot be.
-            word.fetch_max(generation, Ordering::Release);
+            word.fetch_max(location.generation, Ordering::Release);
         }
     }
 

@@ -60,6 +60,12 @@ impl ProcessId {
             && self.pid_namespace != 0
     }
 
+    /// Whether both are known to run under one kernel.
+    #[must_use]
+    pub fn shares_kernel_with(&self, other: &Self) -> bool {
+        !self.boot_id.is_empty() && self.boot_id == other.boot_id
+    }
+
     /// Whether start times of both are counted by the same clock, so that they can be compared. Kernels show
     /// them shifted by the offset of the *reader's* time namespace.
     #[must_use]

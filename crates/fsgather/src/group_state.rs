@@ -278,12 +278,10 @@ impl GroupState {
 
     /// Whether its members share memory with each other.
     pub(crate) fn shares_memory(&self) -> bool {
-        let world = &self.world;
-        *self.shares_memory.get_or_init(|| {
-            world
-                .shared_memory
-                .is_shared_by(&self.members, &world.processes)
-        })
+        let shared_memory = &self.world.shared_memory;
+        *self
+            .shares_memory
+            .get_or_init(|| shared_memory.is_shared_by(&self.members))
     }
 
     /// The request of calls that ask for nothing else.

@@ -7,8 +7,7 @@ use std::{
 
 use fsgather_arena::{Arena, Arenas, CallKey, Leased, Location, Placement, budget};
 use fsgather_config::settings::{Transport, Verify};
-use fsgather_core::{Error, ProcessId, Rank, Recipients, Ticket, lock};
-
+use fsgather_core::{Error, Rank, Recipients, Ticket, lock};
 use fsgather_store::{LentBytes, Liveness, Payload, liveness};
 
 use crate::{group_state::GroupState, payload::path_request::PathRequest, world_state::WorldState};
@@ -22,8 +21,8 @@ pub(crate) struct SharedMemory {
     /// How much memory this rank may share, in bytes.
     pub(crate) setting: u64,
     arenas: Mutex<Option<Arc<Arenas>>>,
-    /// The ranks of the world that share memory with all others of their host.
-    sharing: OnceLock<Vec<Rank>>,
+    /// The ranks of each host that share memory with each other.
+    hosts: OnceLock<Vec<Vec<Rank>>>,
 }
 
 impl SharedMemory {
@@ -32,47 +31,33 @@ impl SharedMemory {
         lock(&self.arenas).clone()
     }
 
-    /// The arenas, which are made if they are not there; nothing where this rank is to share no memory.
-    pub(crate) fn make(&self, world: &WorldState) -> Result<Option<Arc<Arenas>>, Error> {
-        let mut arenas = lock(&self.arenas);
-        if world.verify == Verify::Always {
-            // What lies in shared memory has no checksums.
+    /// Makes the arena of this rank, which is one of `ranks` on its host; nothing where it is to share no memory.
+    pub(crate) fn make(
+        &self,
+        world: &WorldState,
+        ranks: usize,
+    ) -> Result<Option<Arc<Arenas>>, Error> {
+        let budget = budget(self.setting, ranks);
+        // What lies in shared memory has no checksums.
+        if budget < SMALLEST || world.verify == Verify::Always {
             return Ok(None);
         }
-        if let Some(known) = &*arenas {
-            return Ok(Some(Arc::clone(known)));
-        }
-        let processes = &world.processes;
-        let own = processes.get(world.rank.index());
-        let here = processes
-            .iter()
-            .filter(|other| own.is_some_and(|own| own.boot_id == other.boot_id));
-        let budget = budget(self.setting, here.count());
-        if budget < SMALLEST {
-            return Ok(None);
-        }
-        let own = Arena::new(world.rank, processes.len(), budget)?;
-        Ok(Some(Arc::clone(
-            arenas.insert(Arc::new(Arenas::new(own, processes.len()))),
-        )))
+        let world_size = world.processes.len();
+        let own = Arena::new(world.rank, world_size, budget)?;
+        let made = Arc::new(Arenas::new(own, world_size));
+        *lock(&self.arenas) = Some(Arc::clone(&made));
+        Ok(Some(made))
     }
 
-    /// Notes which ranks share memory with all others of their host.
-    pub(crate) fn keep(&self, sharing: Vec<Rank>) {
-        self.sharing.get_or_init(|| sharing);
+    /// Notes the ranks of each host that share memory.
+    pub(crate) fn keep(&self, hosts: Vec<Vec<Rank>>) {
+        self.hosts.get_or_init(|| hosts);
     }
 
     /// Whether all `members` share memory with each other; the same on all of them.
-    pub(crate) fn is_shared_by(&self, members: &[Rank], processes: &[ProcessId]) -> bool {
-        let Some(sharing) = self.sharing.get() else {
-            return false;
-        };
-        let boot_id = |rank: &Rank| processes.get(rank.index()).map(|process| &process.boot_id);
-        let first = members.first().and_then(boot_id);
-        members.len() > 1
-            && members
-                .iter()
-                .all(|rank| sharing.contains(rank) && boot_id(rank) == first)
+    pub(crate) fn is_shared_by(&self, members: &[Rank]) -> bool {
+        let mut hosts = self.hosts.get().into_iter().flatten();
+        members.len() > 1 && hosts.any(|ranks| members.iter().all(|member| ranks.contains(member)))
     }
 
     /// Gives the memory back, but for what results still hold.

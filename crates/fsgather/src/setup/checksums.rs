@@ -45,9 +45,12 @@ pub(super) fn stays_on_its_host(directory: &GatherDir) -> bool {
 
 /// Whether all of them are known to run under one kernel.
 pub(super) fn share_a_host(processes: &[ProcessId]) -> bool {
-    let mut boots = processes.iter().map(|process| process.boot_id.as_str());
-    let first = boots.next().unwrap_or_default();
-    !first.is_empty() && boots.all(|boot| boot == first)
+    let first = processes.first();
+    first.is_some_and(|first| {
+        processes
+            .iter()
+            .all(|process| process.shares_kernel_with(first))
+    })
 }
 
 #[cfg(test)]

@@ -510,9 +510,7 @@ impl SetUp<'_> {
 
     fn furnish(&self, directory: GatherDir) -> Result<FilesPath, Error> {
         let processes = &self.processes;
-        let single_host = processes
-            .iter()
-            .all(|process| process.boot_id == processes[0].boot_id);
+        let single_host = checksums::share_a_host(processes);
         let policy = CollectPolicy {
             single_host,
             ..CollectPolicy::default()

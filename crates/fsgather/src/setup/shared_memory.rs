@@ -10,7 +10,7 @@
 use fsgather_arena::{Host, MOST_RANKS, MeetingPoint, Visitor};
 use fsgather_config::settings::Transport;
 use fsgather_control::fresh;
-use fsgather_core::{Call, Error, Rank};
+use fsgather_core::{Call, Error, ProcessId, Rank};
 use fsgather_rendezvous::sharing::Talk;
 use serde::{Deserialize, Serialize};
 
@@ -55,19 +55,21 @@ fn can_share(ranks: &[Rank]) -> bool {
 impl SetUp<'_> {
     /// The ranks of each kernel.
     fn hosts(&self) -> Vec<Vec<Rank>> {
-        let mut hosts: Vec<(&str, Vec<Rank>)> = Vec::new();
+        let mut hosts: Vec<(&ProcessId, Vec<Rank>)> = Vec::new();
         for (rank, process) in self.inner.members.iter().zip(&self.processes) {
-            let boot_id = process.boot_id.as_str();
-            match hosts.iter_mut().find(|(known, _)| *known == boot_id) {
-                Some((known, ranks)) if !known.is_empty() => ranks.push(*rank),
-                _ => hosts.push((boot_id, vec![*rank])),
+            match hosts
+                .iter_mut()
+                .find(|(first, _)| process.shares_kernel_with(first))
+            {
+                Some((_, ranks)) => ranks.push(*rank),
+                None => hosts.push((process, vec![*rank])),
             }
         }
         hosts.into_iter().map(|(_, ranks)| ranks).collect()
     }
 
-    /// The ranks that share memory with all others of their host.
-    fn share_memory(&self, hosts: &[Vec<Rank>]) -> Result<Vec<Rank>, Error> {
+    /// The hosts, of these, whose ranks share memory.
+    fn share_memory(&self, hosts: &[Vec<Rank>]) -> Result<Vec<Vec<Rank>>, Error> {
         let world = &self.inner.world;
         let me = world.rank;
         let mine = hosts.iter().find(|ranks| ranks.contains(&me));
@@ -78,10 +80,13 @@ impl SetUp<'_> {
         let arenas = if mine.is_empty() {
             None
         } else {
-            world.shared_memory.make(world).unwrap_or_else(|error| {
-                tracing::debug!("{error}");
-                None
-            })
+            world
+                .shared_memory
+                .make(world, mine.len())
+                .unwrap_or_else(|error| {
+                    tracing::debug!("{error}");
+                    None
+                })
         };
         let host = arenas
             .as_ref()
@@ -134,8 +139,8 @@ impl SetUp<'_> {
         let sharing = hosts
             .into_iter()
             .filter(|ranks| all(ranks, &have_come) && all(ranks, &have_met));
-        let sharing: Vec<Rank> = sharing.flatten().copied().collect();
-        if !sharing.contains(&me) {
+        let sharing: Vec<Vec<Rank>> = sharing.cloned().collect();
+        if !sharing.contains(&mine) {
             world.shared_memory.release();
         }
         Ok(sharing)
