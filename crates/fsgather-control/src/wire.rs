@@ -13,8 +13,9 @@ use serde::{Serialize, de::DeserializeOwned};
 ///
 /// 1: first version. 2: one welcome for all, moving to marker files. 3: groups; who removes a payload.
 /// 4: time-outs of single calls. 5: who could not be reached; time namespaces of processes; who has started a
-/// rank; keys and secrets that were given; links between hosts are encrypted. 6: numbers and places of calls.
-pub const VERSION: u16 = 7;
+/// rank; keys and secrets that were given; links between hosts are encrypted. 6: numbers and places of calls. 7: stacks.
+/// 8: tags of calls.
+pub const VERSION: u16 = 8;
 
 /// The largest frame, in bytes without its length.
 pub const FRAME_LIMIT: usize = 8 << 20;

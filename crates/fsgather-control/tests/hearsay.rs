@@ -31,6 +31,7 @@ fn doing() -> Activity {
         operation: Operation::AllGather,
         number: 3,
         epoch: Epoch::new(3),
+        tag: None,
         site: Site::default(),
     };
     Activity::within(Phase::Reading, call)

@@ -27,6 +27,7 @@ fn reading() -> Activity {
         operation: Operation::AllGather,
         number: 3,
         epoch: Epoch::new(3),
+        tag: None,
         site: Site::default(),
     };
     Activity::within(Phase::Reading, call)

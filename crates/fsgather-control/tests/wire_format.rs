@@ -173,7 +173,7 @@ fn the_documented_examples_are_exact() {
     };
     assert_eq!(
         encode_frame(&contribution).unwrap(),
-        b"\x1b\0\0\0\x03\x00\x02\x00\x04\x00\x01\xac\x02\x00\x00\x08a.rs:1:1\x00\x00\x02xy\x01\x00"
+        b"\x1c\0\0\0\x03\x00\x02\x00\x04\x00\x01\xac\x02\x00\x00\x00\x08a.rs:1:1\x00\x00\x02xy\x01\x00"
     );
     let release = ToMember::Release {
         step: step(),

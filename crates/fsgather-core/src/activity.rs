@@ -98,6 +98,7 @@ mod tests {
             operation: Operation::AllGather,
             number: 2,
             epoch: Epoch::new(3),
+            tag: None,
             site: Site::named("eval.py:42"),
         };
         let publishing = Activity::within(Phase::Publishing, call);

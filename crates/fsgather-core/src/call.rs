@@ -213,6 +213,8 @@ pub struct Call {
     pub root: Option<Rank>,
     /// The largest payload allowed, for bounded operations, in bytes.
     pub bound: Option<u64>,
+    /// What the program calls it, beside the place: ranks that come to one line with different meanings are told.
+    pub tag: Option<Arc<str>>,
     /// The type of the values, if they are typed.
     pub type_tag: Option<TypeTag>,
     /// Where the call was made.
@@ -234,6 +236,7 @@ impl Call {
             number: 0,
             root: None,
             bound: None,
+            tag: None,
             type_tag: None,
             site,
             timeout: None,
@@ -262,6 +265,13 @@ impl Call {
     #[must_use]
     pub const fn with_bound(mut self, bound: u64) -> Self {
         self.bound = Some(bound);
+        self
+    }
+
+    /// The same call with a name of the program's own.
+    #[must_use]
+    pub fn tagged(mut self, tag: impl Into<Arc<str>>) -> Self {
+        self.tag = Some(tag.into());
         self
     }
 
@@ -303,6 +313,9 @@ impl Call {
             } else {
                 "different operations"
             });
+        }
+        if self.tag != other.tag {
+            return Some("different tags");
         }
         if self.root != other.root {
             return Some("different roots");
@@ -354,6 +367,9 @@ impl fmt::Display for Call {
         self.operation.fmt(f)?;
         if let Some(tag) = &self.type_tag {
             write!(f, "::<{}> in {}", tag.name, tag.codec)?;
+        }
+        if let Some(tag) = &self.tag {
+            write!(f, " {tag:?}")?;
         }
         match (self.operation, self.root) {
             (Operation::Broadcast, Some(root)) => write!(f, " from rank {root}")?,
@@ -481,6 +497,22 @@ mod tests {
         assert_eq!(gather().difference(&other_root), Some("different roots"));
         let bounded = gather().with_bound(7);
         assert_eq!(gather().difference(&bounded), Some("different bounds"));
+    }
+
+    #[test]
+    fn tags_are_compared_and_told() {
+        let (bleu, rouge) = (gather().tagged("bleu"), gather().tagged("rou\nge"));
+        assert_eq!(bleu.difference(&bleu), None);
+        assert_eq!(bleu.difference(&gather()), Some("different tags"));
+        assert_eq!(bleu.difference(&rouge), Some("different tags"));
+        assert_eq!(bleu.beside(&rouge), "gather \"bleu\" to rank 0 at a.rs:1:1");
+        assert_eq!(
+            rouge.to_string(),
+            "gather \"rou\\nge\" to rank 0 at a.rs:1:1"
+        );
+        // What ranks do is more than what they call it.
+        let barrier = Call::new(Operation::Barrier, Site::default()).tagged("bleu");
+        assert_eq!(barrier.difference(&rouge), Some("different operations"));
     }
 
     fn typed(build: u64, name: &str, codec: &str) -> Call {

@@ -1,6 +1,6 @@
 //! Names a call in messages: [`CallName`].
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +26,8 @@ pub struct CallName {
     pub number: u64,
     /// Its number among all exchanges of its communicator.
     pub epoch: Epoch,
+    /// What the program calls it; see [`Call::tag`].
+    pub tag: Option<Arc<str>>,
     /// Where in the program it was made.
     pub site: Site,
 }
@@ -38,6 +40,7 @@ impl CallName {
             operation: call.operation,
             number: call.number,
             epoch,
+            tag: call.tag.clone(),
             site: call.site.short(),
         }
     }
@@ -45,7 +48,11 @@ impl CallName {
     /// The name without the place.
     #[must_use]
     pub fn short(&self) -> String {
-        self.operation.numbered(self.number)
+        let name = self.operation.numbered(self.number);
+        match &self.tag {
+            Some(tag) => format!("{name} {tag:?}"),
+            None => name,
+        }
     }
 }
 
@@ -76,6 +83,9 @@ mod tests {
         assert_eq!(known.to_string(), "all_gather #2 at eval.py:42");
         assert_eq!((known.epoch, known.number), (Epoch::new(3), 2));
         assert_eq!(name("").to_string(), "all_gather #2");
+        let tagged = Call::new(Operation::Barrier, Site::default()).tagged("bleu");
+        let tagged = CallName::of(&tagged, Epoch::new(3));
+        assert_eq!(tagged.to_string(), "barrier #0 \"bleu\"");
         let longest = "x".repeat(256);
         assert_eq!(name(&longest).site.to_string(), longest);
         let long = name(&"x".repeat(5000)).to_string();

@@ -18,6 +18,7 @@ fn call() -> CallName {
         operation: Operation::AllGather,
         number: 2,
         epoch: Epoch::new(3),
+        tag: None,
         site: Site::named("eval.py:42"),
     }
 }

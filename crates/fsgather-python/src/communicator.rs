@@ -6,7 +6,7 @@ use std::{
 };
 
 use fsgather::{Payload, Pieces, Rendezvous, codec::Postcard};
-use pyo3::{prelude::*, types::PyList};
+use pyo3::{exceptions::PyException, prelude::*, types::PyList};
 
 use crate::{
     arrival::Arrival,
@@ -17,6 +17,7 @@ use crate::{
     object::{self, Pickling},
     parts::Parts,
     pending::Pending,
+    records::{RecordSource, Records},
     stacks,
     waiting::{Stop, Waiter},
 };
@@ -130,6 +131,36 @@ impl Communicator {
             member.call_with(&options).gather_bytes(pieces, dst)
         })?;
         Ok(parts.map(|parts| Parts::new(parts, self.waiting.clone(), carrying.pickling)))
+    }
+
+    /// An iterator over all ranks' records, with their ranks, on `dst`; `None` elsewhere.
+    fn gather_records(
+        &self,
+        records: &Bound<'_, PyAny>,
+        dst: u32,
+        how: How,
+    ) -> PyResult<Option<Records>> {
+        let py = records.py();
+        let (member, (carrying, options)) = (self.member()?, how.take()?);
+        let mut source = RecordSource::new(records, carrying);
+        let gathered = self.waiting.run(py, || {
+            member.call_with(&options).gather_from(&mut source, dst)
+        });
+        let parts = match (gathered, source.take_raised()) {
+            (Ok(parts), _) => parts,
+            (Err(_), Some(raised)) if !raised.is_instance_of::<PyException>(py) => {
+                // Ctrl-C, or whatever else ends a program, is nothing that a call turns into its own error.
+                return Err(raised);
+            }
+            (Err(error), raised) => {
+                if raised.is_some() {
+                    error.set_cause(py, raised);
+                }
+                return Err(error);
+            }
+        };
+        let readers = parts.map(fsgather::parts::Parts::into_readers);
+        Ok(readers.map(|readers| Records::new(readers, self.waiting.clone(), carrying.pickling)))
     }
 
     fn start_all_gather(&self, value: &Bound<'_, PyAny>, how: How) -> PyResult<Pending> {

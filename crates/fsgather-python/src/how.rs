@@ -13,6 +13,7 @@ use crate::{errors, like::Like, object::Pickling};
 #[pyo3(from_item_all)]
 pub(crate) struct How {
     site: Option<String>,
+    tag: Option<String>,
     timeout: Option<Said>,
     allow_pickle: bool,
     like: Option<String>,
@@ -39,6 +40,7 @@ impl How {
             directory: self.directory,
             timeout: self.timeout.map(|said| word("timeout", said)).transpose()?,
             bound: self.max_size,
+            tag: self.tag,
             site: self.site,
         };
         let pickling = if self.allow_pickle {

@@ -15,6 +15,7 @@ mod object;
 mod parts;
 mod pending;
 mod plain;
+mod records;
 mod stacks;
 mod switches;
 mod waiting;
@@ -33,6 +34,7 @@ mod _fsgather {
         errors::plain_text,
         parts::Parts,
         pending::Pending,
+        records::Records,
         stacks::sample_stacks,
         switches::{choose_path, warn_of_empty_lists},
         waiting::Stop,

@@ -42,6 +42,16 @@ pub(crate) fn encode(
     pickling: Pickling,
     like: Like,
 ) -> PyResult<Pieces<'static>> {
+    let pieces = encode_to_list(value, pickling, like)?;
+    Ok(Pieces::new(Pieces::PYTHON, pieces))
+}
+
+/// The same, before it is a payload.
+pub(crate) fn encode_to_list(
+    value: &Bound<'_, PyAny>,
+    pickling: Pickling,
+    like: Like,
+) -> PyResult<Vec<Bytes>> {
     let (kind, stream, buffers) = match plain::encode(value, like) {
         Ok(encoded) => (PLAIN, Bytes::from(encoded.stream), encoded.buffers),
         Err(Refusal::Raised(error)) => return Err(error),
@@ -55,9 +65,10 @@ pub(crate) fn encode(
             pickle(value, like)?
         }
     };
-    Ok(Pieces::new(
-        Pieces::PYTHON,
-        lay_out(kind, stream, buffers.into_iter().map(Bytes::from_owner)),
+    Ok(lay_out(
+        kind,
+        stream,
+        buffers.into_iter().map(Bytes::from_owner),
     ))
 }
 

@@ -17,6 +17,8 @@ pub struct CallOptions {
     pub timeout: Option<Duration>,
     /// [`CallBuilder::bound`](crate::CallBuilder::bound).
     pub bound: Option<u64>,
+    /// [`CallBuilder::tag`](crate::CallBuilder::tag).
+    pub tag: Option<String>,
     /// [`CallBuilder::site`](crate::CallBuilder::site).
     pub site: Option<String>,
 }

@@ -29,6 +29,7 @@
 //! | `unread:LEN` | closes before what was gathered to rank 0 has been read |
 //! | `all_gather_pieces:LEN`, `gather_pieces:ROOT:LEN`, `broadcast_pieces:ROOT:LEN`, `start_pieces:ROOT:LEN` | payloads in pieces, which are written to once they have been checked |
 //! | `bounded_pieces:MAX:LEN`, `by:TRANSPORT:DIR:LEN`, `timed_barrier:MS` | the same in a way of its own |
+//! | `tagged:TAG` | a barrier with a tag |
 //! | `barrier_with`, `group_with:RANKS`, `split_with:COLORS`, `rootless_broadcast:ROOT` | calls at `script.py:7` |
 //! | `join_asking:FILE` | joins with a switch that waiting threads ask, and that is thrown once the file is there |
 //! | `leave_with:REASON` | leaves so that others are told why |

@@ -26,6 +26,7 @@ pub(crate) fn take(communicator: &Communicator, words: &[&str]) -> Result<bool, 
                 .call_with(&CallOptions { timeout, ..plain })
                 .barrier()?;
         }
+        ["tagged", tag] => communicator.call().tag(*tag).barrier()?,
         ["barrier_with"] => communicator.call_with(&plain).barrier()?,
         ["all_gather_pieces", len] => all_gather(communicator, len, &plain)?,
         ["by", transport, directory, len] => {

@@ -233,6 +233,14 @@ fn different_roots() {
 }
 
 #[test]
+fn different_tags() {
+    let place = place();
+    let world = World::new(2, place.path());
+    let mut stage = two(&world, "join tagged:bleu", "join tagged:rouge");
+    all_say(&mut stage, 0..2, "different_tags");
+}
+
+#[test]
 fn different_types() {
     let place = place();
     let world = World::new(2, place.path());

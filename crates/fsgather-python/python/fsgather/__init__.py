@@ -40,12 +40,14 @@ from fsgather._functions import (
     close,
     default_communicator,
     gather,
+    gather_by_key,
     gather_iter,
     gather_object,
+    gather_records,
     start_all_gather,
     start_gather,
 )
-from fsgather._results import Gathering, Pending
+from fsgather._results import Gathering, Pending, Records
 
 __all__ = [
     "Communicator",
@@ -61,6 +63,7 @@ __all__ = [
     "PeerFailed",
     "Pending",
     "Poisoned",
+    "Records",
     "Rendezvous",
     "Stack",
     "Storage",
@@ -76,8 +79,10 @@ __all__ = [
     "close",
     "default_communicator",
     "gather",
+    "gather_by_key",
     "gather_iter",
     "gather_object",
+    "gather_records",
     "start_all_gather",
     "start_gather",
 ]

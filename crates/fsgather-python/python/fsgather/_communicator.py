@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import sys
-import threading
-import weakref
 from types import TracebackType
-from typing import Any, Callable, NoReturn, Optional, Sequence, TypeVar, Union
+from typing import Any, Callable, Iterable, Mapping, NoReturn, Optional, Sequence, TypeVar, Union
 
-from fsgather import _arguments, _arrays, _errors, _fsgather, _trust, _workers
+from fsgather import _arguments, _arrays, _by_key, _errors, _fsgather, _leaving, _trust, _workers
 from fsgather._arguments import PathLike, Seconds, Transport
-from fsgather._results import Gathering, Pending
+from fsgather._results import Gathering, Pending, Records
 from fsgather.bootstraps import Bootstrap, choose
 from fsgather.bootstraps.key_value import KeyValue
 
 __all__ = ["Communicator"]
 
 T = TypeVar("T")
+K = TypeVar("K")
 
 HEAD = 16
 """What our layout adds to an object's bytes; not counted against bounds."""
@@ -140,7 +138,7 @@ class Communicator:
         self._rank_here, self._size = member.rank, member.world_size
         self._rank_of_process = member.rank
         """What this process is called, in whatever group."""
-        _living.add(self)
+        _leaving.living.add(self)
 
     @classmethod
     def _of(cls, member: _fsgather.Communicator, allow_pickle: bool, rank_of_process: Optional[int] = None) -> Communicator:
@@ -197,20 +195,22 @@ class Communicator:
         """Whether it has been closed or given up here."""
         return self._member.closed
 
-    def barrier(self, *, timeout: Seconds = None, site: Optional[str] = None) -> None:
+    def barrier(self, *, timeout: Seconds = None, tag: Optional[str] = None, site: Optional[str] = None) -> None:
         """Waits until every rank has come here.
 
         Args:
             timeout: how long nothing may move, in seconds; by default the communicator's.
+            tag: what the call is for; ranks that come to one line with different tags raise :class:`fsgather.Desync`, which has both.
             site: what messages call the place of the call; by default the caller's file and line.
         """
-        self._member.barrier(self._how(site, timeout))
+        self._member.barrier(self._how(site, timeout, tag=tag))
 
     def all_gather(
         self,
         data: T,
         *,
         timeout: Seconds = None,
+        tag: Optional[str] = None,
         site: Optional[str] = None,
         allow_pickle: Optional[bool] = None,
         transport: Optional[Transport] = None,
@@ -221,6 +221,7 @@ class Communicator:
         Args:
             data: any object; see :func:`fsgather.all_gather` for how it travels.
             timeout: how long nothing may move, in seconds; by default the communicator's.
+            tag: what the call is for; ranks that come to one line with different tags raise :class:`fsgather.Desync`, which has both.
             site: what messages call the place of the call; by default the caller's file and line.
             allow_pickle: ``False`` refuses objects that would have to be pickled, on both sides.
             transport: how a large object travels in this call: ``"auto"``, ``"filesys"``, ``"memory"``.
@@ -229,7 +230,7 @@ class Communicator:
         Returns:
             One object for each rank, in rank order. This rank's own is a copy as well.
         """
-        how = self._how(site, timeout, allow_pickle=allow_pickle, transport=transport, directory=directory)
+        how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle, transport=transport, directory=directory)
         return self._member.all_gather(data, how)
 
     def all_gather_list(
@@ -238,6 +239,7 @@ class Communicator:
         *,
         max_size: int = 16384,
         timeout: Seconds = None,
+        tag: Optional[str] = None,
         site: Optional[str] = None,
         allow_pickle: Optional[bool] = None,
         transport: Optional[Transport] = None,
@@ -249,7 +251,7 @@ class Communicator:
             fsgather.TooLarge: on every rank; names the rank whose object does not fit, and what it needs.
         """
         bound = _arguments.whole("max_size", max_size)
-        how = self._how(site, timeout, allow_pickle=allow_pickle, transport=transport, directory=directory)
+        how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle, transport=transport, directory=directory)
         try:
             return self._member.all_gather(data, {**how, "max_size": bound + HEAD})
         except _errors.TooLarge as error:
@@ -263,6 +265,7 @@ class Communicator:
         dst: Optional[int] = None,
         *,
         timeout: Seconds = None,
+        tag: Optional[str] = None,
         site: Optional[str] = None,
         allow_pickle: Optional[bool] = None,
         transport: Optional[Transport] = None,
@@ -274,7 +277,7 @@ class Communicator:
         """
         if dst is not None:
             dst = self._rank("dst", dst)
-        how = self._how(site, timeout, allow_pickle=allow_pickle, transport=transport, directory=directory)
+        how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle, transport=transport, directory=directory)
         return _arrays.gather(self, tensor, dim, dst, how)
 
     def gather_object(
@@ -283,6 +286,7 @@ class Communicator:
         dst: int = 0,
         *,
         timeout: Seconds = None,
+        tag: Optional[str] = None,
         site: Optional[str] = None,
         allow_pickle: Optional[bool] = None,
         transport: Optional[Transport] = None,
@@ -293,7 +297,7 @@ class Communicator:
         Returns:
             On ``dst`` one object for each rank, in rank order; ``None`` elsewhere.
         """
-        how = self._how(site, timeout, allow_pickle=allow_pickle, transport=transport, directory=directory)
+        how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle, transport=transport, directory=directory)
         parts = self._member.gather(data, self._rank("dst", dst), how)
         return None if parts is None else list(parts)
 
@@ -303,6 +307,7 @@ class Communicator:
         dst: int = 0,
         *,
         timeout: Seconds = None,
+        tag: Optional[str] = None,
         site: Optional[str] = None,
         allow_pickle: Optional[bool] = None,
         transport: Optional[Transport] = None,
@@ -316,8 +321,77 @@ class Communicator:
             On ``dst`` an iterator over one object for each rank, in rank order, each read when it is asked for;
             elsewhere one that is empty.
         """
-        how = self._how(site, timeout, allow_pickle=allow_pickle, transport=transport, directory=directory)
+        how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle, transport=transport, directory=directory)
         return Gathering(self._member.gather(data, self._rank("dst", dst), how), self.world_size)
+
+    def gather_records(
+        self,
+        records: Iterable[T],
+        dst: int = 0,
+        *,
+        timeout: Seconds = None,
+        tag: Optional[str] = None,
+        site: Optional[str] = None,
+        allow_pickle: Optional[bool] = None,
+        transport: Optional[Transport] = None,
+        directory: Optional[PathLike] = None,
+    ) -> Records[T]:
+        """Gathers any number of objects of each rank on rank ``dst``; no rank holds all of its own or of the others in memory.
+
+        Args:
+            records: whatever can be iterated over; each record is asked for when those before it are on their way. What iterating raises,
+                other ranks hear as :class:`fsgather.PeerFailed`.
+            dst: who receives.
+            timeout: how long nothing may move, in seconds; by default the communicator's.
+            tag: what the call is for; ranks that come to one line with different tags raise :class:`fsgather.Desync`, which has both.
+            site: what messages call the place of the call; by default the caller's file and line.
+            allow_pickle: ``False`` refuses objects that would have to be pickled, on both sides.
+            transport: how the records travel: ``"auto"``, ``"filesys"``, ``"memory"``.
+            directory: the shared directory of this call.
+
+        Returns:
+            On ``dst`` an iterator over pairs of a rank and a record, in rank order and in each rank's own; elsewhere one that is empty.
+        """
+        how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle, transport=transport, directory=directory)
+        return Records(self._member.gather_records(records, self._rank("dst", dst), how))
+
+    def gather_by_key(
+        self,
+        data: Mapping[K, T],
+        dst: Optional[int] = 0,
+        *,
+        default: Any = _by_key.MUST_BE_THERE,
+        timeout: Seconds = None,
+        tag: Optional[str] = None,
+        site: Optional[str] = None,
+        allow_pickle: Optional[bool] = None,
+        transport: Optional[Transport] = None,
+        directory: Optional[PathLike] = None,
+    ) -> Optional[dict[K, list[T]]]:
+        """Joins everybody's dictionaries by key, in whatever order each rank has its keys.
+
+        Args:
+            data: a dictionary with the same keys on all ranks, which are plain data.
+            dst: who receives; ``None`` for all ranks.
+            default: what stands for the value of a rank that lacks a key. Without one that is an error.
+            timeout: how long nothing may move, in seconds; by default the communicator's.
+            tag: what the call is for; ranks that come to one line with different tags raise :class:`fsgather.Desync`, which has both.
+            site: what messages call the place of the call; by default the caller's file and line.
+            allow_pickle: ``False`` refuses values that would have to be pickled, on both sides.
+            transport: how large values travel: ``"auto"``, ``"filesys"``, ``"memory"``.
+            directory: the shared directory of this call.
+
+        Returns:
+            Where it is received a dictionary with a list for each key: one value for each rank, in rank order. Its keys are ordered as on
+            the first rank that has them. ``None`` elsewhere.
+
+        Raises:
+            fsgather.Mismatch: on every rank; names the ranks that lack a key, in ``table`` as well. The communicator can be used further.
+        """
+        if dst is not None:
+            dst = self._rank("dst", dst)
+        how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle, transport=transport, directory=directory)
+        return _by_key.gather(self, data, dst, default, how)
 
     def broadcast_object(
         self,
@@ -325,6 +399,7 @@ class Communicator:
         src: int = 0,
         *,
         timeout: Seconds = None,
+        tag: Optional[str] = None,
         site: Optional[str] = None,
         allow_pickle: Optional[bool] = None,
         transport: Optional[Transport] = None,
@@ -335,7 +410,7 @@ class Communicator:
         Returns:
             The object; on ``src`` itself the very one that was passed in.
         """
-        how = self._how(site, timeout, allow_pickle=allow_pickle, transport=transport, directory=directory)
+        how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle, transport=transport, directory=directory)
         received: T = self._member.broadcast(data, self._rank("src", src), how)
         return received
 
@@ -344,6 +419,7 @@ class Communicator:
         data: T,
         *,
         timeout: Seconds = None,
+        tag: Optional[str] = None,
         site: Optional[str] = None,
         allow_pickle: Optional[bool] = None,
         transport: Optional[Transport] = None,
@@ -354,7 +430,7 @@ class Communicator:
         ``data`` has been published and announced when it returns, so that this rank can go on computing, and need
         not keep it. All ranks start their calls in the same order, and wait for them in any.
         """
-        how = self._how(site, timeout, allow_pickle=allow_pickle, transport=transport, directory=directory)
+        how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle, transport=transport, directory=directory)
         call = self._member.start_all_gather(data, how)
         return Pending(call, as_list=False, name=f"all_gather at {how['site']}")
 
@@ -364,13 +440,14 @@ class Communicator:
         dst: int = 0,
         *,
         timeout: Seconds = None,
+        tag: Optional[str] = None,
         site: Optional[str] = None,
         allow_pickle: Optional[bool] = None,
         transport: Optional[Transport] = None,
         directory: Optional[PathLike] = None,
     ) -> Pending[Optional[list[T]]]:
         """Starts a :meth:`gather_object` whose result is asked for later, like :meth:`start_all_gather`."""
-        how = self._how(site, timeout, allow_pickle=allow_pickle, transport=transport, directory=directory)
+        how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle, transport=transport, directory=directory)
         call = self._member.start_gather(data, self._rank("dst", dst), how)
         return Pending(call, as_list=True, name=f"gather to rank {dst} at {how['site']}")
 
@@ -399,7 +476,7 @@ class Communicator:
         When it returns, everything that this rank took part in was read by all its recipients. Does nothing when
         it is closed already.
         """
-        _living.discard(self)
+        _leaving.living.discard(self)
         self._member.close(self._how())
 
     def fail(self, cause: Union[BaseException, str]) -> None:
@@ -407,9 +484,9 @@ class Communicator:
 
         Waits for nobody but those who read what only this process can give them, until they have not got on for 10 seconds.
         """
-        _living.discard(self)
+        _leaving.living.discard(self)
         if self._pid == os.getpid():
-            self._member.leave(cause if isinstance(cause, str) else _text(cause))
+            self._member.leave(cause if isinstance(cause, str) else _leaving.text(cause))
 
     def _call_like(
         self, like: str, name: str, *arguments: Any, site: Optional[str] = None, max_size: Optional[int] = None
@@ -433,6 +510,7 @@ class Communicator:
         site: Optional[str] = None,
         timeout: Seconds = None,
         *,
+        tag: Optional[str] = None,
         allow_pickle: Optional[bool] = None,
         transport: Optional[str] = None,
         directory: Optional[PathLike] = None,
@@ -446,6 +524,7 @@ class Communicator:
             raise _workers.refusal(self._rank_of_process, "have it make a communicator with rank= and world_size=")
         return {
             "like": like,
+            "tag": _arguments.text("tag", tag),
             "site": _caller() if site is None else _arguments.text("site", site),
             "timeout": self._timeout if timeout is None else _arguments.seconds("timeout", timeout),
             "allow_pickle": self._allow_pickle
@@ -503,35 +582,3 @@ def _caller() -> str:
     if frame is None:
         return "Python"
     return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
-
-
-def _text(error: BaseException) -> str:
-    """What other ranks are told of an exception."""
-    said = str(error)
-    name = type(error).__name__
-    return f"{name}: {said}" if said else name
-
-
-def _last_words(error: BaseException, own: Any) -> str:
-    """What is told of the exception by which this rank ends: also what it has heard of another, by which it is known not to be the first."""
-    heard = _errors.heard(error, own)
-    if heard is None or heard is error:
-        return _text(error)
-    return f"{_text(error)}; {heard}"
-
-
-_living: weakref.WeakSet[Communicator] = weakref.WeakSet()
-
-
-def _leave_all() -> None:
-    """At the end of the process: leaves every communicator, and says why if that was an exception.
-
-    While others have still to read what only this process can give them it stays, and says for whom; Ctrl-C ends that.
-    """
-    error = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
-    for communicator in list(_living):
-        if communicator._pid == os.getpid():
-            communicator._member.leave(None if error is None else _last_words(error, communicator.rank))
-
-
-atexit.register(_leave_all)

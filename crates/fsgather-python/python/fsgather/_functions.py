@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import Any, Optional, TypedDict, TypeVar
+from typing import Any, Iterable, Mapping, Optional, TypedDict, TypeVar
 
-from fsgather import _arguments, _fsgather
+from fsgather import _arguments, _by_key, _fsgather
 from fsgather._arguments import PathLike, Seconds
 from fsgather._communicator import Communicator
-from fsgather._results import Gathering, Pending
+from fsgather._results import Gathering, Pending, Records
 
 __all__ = [
     "all_gather",
@@ -21,19 +21,23 @@ __all__ = [
     "close",
     "default_communicator",
     "gather",
+    "gather_by_key",
     "gather_iter",
     "gather_object",
+    "gather_records",
     "start_all_gather",
     "start_gather",
 ]
 
 T = TypeVar("T")
+K = TypeVar("K")
 
 
 class _How(TypedDict):
     """What calls of this module have in common."""
 
     timeout: Seconds
+    tag: Optional[str]
     allow_pickle: Optional[bool]
 
 
@@ -77,6 +81,7 @@ def all_gather(
     filesys_save_dir: Optional[PathLike] = None,
     *,
     timeout: Seconds = None,
+    tag: Optional[str] = None,
     allow_pickle: Optional[bool] = None,
 ) -> list[T]:
     """Gathers everybody's object on every rank, in rank order, by whichever path is asked for.
@@ -102,6 +107,7 @@ def all_gather(
         force_filesys: through files of the shared directory.
         filesys_save_dir: the shared directory; else ``FSGATHER_DIR``, ``EXP_DIR``, the default.
         timeout: how long nothing may move, in seconds; by default 30 minutes.
+        tag: what the call is for; ranks that come to one line with different tags raise :class:`fsgather.Desync`, which has both.
         allow_pickle: ``False`` refuses objects that would have to be pickled, on both sides.
 
     Returns:
@@ -115,7 +121,7 @@ def all_gather(
     path = _fsgather.choose_path(communicator._member, force_cpu, force_filesys)
     if path == "solo":
         return [data]
-    how: _How = {"timeout": timeout, "allow_pickle": allow_pickle}
+    how: _How = {"timeout": timeout, "tag": tag, "allow_pickle": allow_pickle}
     if path == "memory":
         return communicator.all_gather(data, transport="memory", **how)
     if path == "auto":
@@ -132,6 +138,7 @@ def all_gather_via_filesys(
     gather_to_rank_0_only: bool = False,
     *,
     timeout: Seconds = None,
+    tag: Optional[str] = None,
     allow_pickle: Optional[bool] = None,
 ) -> list[T]:
     """Gathers everybody's object through files of a shared directory, in rank order.
@@ -153,14 +160,14 @@ def all_gather_via_filesys(
     communicator = _communicator_of(None)
     if communicator.world_size == 1:
         return [data]
-    how: _How = {"timeout": timeout, "allow_pickle": allow_pickle}
+    how: _How = {"timeout": timeout, "tag": tag, "allow_pickle": allow_pickle}
     if gather_to_rank_0_only:
         return communicator.gather_object(data, transport="filesys", directory=filesys_save_dir, **how) or []
     return communicator.all_gather(data, transport="filesys", directory=filesys_save_dir, **how)
 
 
 def all_gather_object(
-    data: T, group: Any = None, *, timeout: Seconds = None, allow_pickle: Optional[bool] = None
+    data: T, group: Any = None, *, timeout: Seconds = None, tag: Optional[str] = None, allow_pickle: Optional[bool] = None
 ) -> list[T]:
     """Gathers everybody's object on every rank of a group, in the order of the group.
 
@@ -173,7 +180,7 @@ def all_gather_object(
     communicator = _communicator_of(group)
     if communicator.world_size == 1:
         return [data]
-    return communicator.all_gather(data, timeout=timeout, allow_pickle=allow_pickle)
+    return communicator.all_gather(data, timeout=timeout, tag=tag, allow_pickle=allow_pickle)
 
 
 def all_gather_list(
@@ -182,6 +189,7 @@ def all_gather_list(
     max_size: int = 16384,
     *,
     timeout: Seconds = None,
+    tag: Optional[str] = None,
     allow_pickle: Optional[bool] = None,
 ) -> list[T]:
     """Gathers everybody's small object on every rank, if each fits into ``max_size`` bytes.
@@ -192,10 +200,10 @@ def all_gather_list(
         fsgather.TooLarge: on every rank; ``rank`` is whose object does not fit, ``size`` what it needs.
     """
     communicator = _communicator_of(group)
-    return communicator.all_gather_list(data, max_size=max_size, timeout=timeout, allow_pickle=allow_pickle)
+    return communicator.all_gather_list(data, max_size=max_size, timeout=timeout, tag=tag, allow_pickle=allow_pickle)
 
 
-def gather(tensor: Any, dim: int = 0, dst: Optional[int] = None, *, timeout: Seconds = None) -> Any:
+def gather(tensor: Any, dim: int = 0, dst: Optional[int] = None, *, timeout: Seconds = None, tag: Optional[str] = None) -> Any:
     """Joins the tensors of all ranks along ``dim``, without padding.
 
     Args:
@@ -212,7 +220,7 @@ def gather(tensor: Any, dim: int = 0, dst: Optional[int] = None, *, timeout: Sec
     Raises:
         fsgather.Mismatch: on every rank, with a table of what each rank has.
     """
-    return _communicator_of(None).gather(tensor, dim, dst, timeout=timeout)
+    return _communicator_of(None).gather(tensor, dim, dst, timeout=timeout, tag=tag)
 
 
 def gather_object(
@@ -221,6 +229,7 @@ def gather_object(
     group: Any = None,
     *,
     timeout: Seconds = None,
+    tag: Optional[str] = None,
     allow_pickle: Optional[bool] = None,
 ) -> Optional[list[T]]:
     """Gathers everybody's object on rank ``dst`` of a group.
@@ -231,7 +240,7 @@ def gather_object(
     communicator = _communicator_of(group)
     if communicator.world_size == 1:
         return [data]
-    return communicator.gather_object(data, dst, timeout=timeout, allow_pickle=allow_pickle)
+    return communicator.gather_object(data, dst, timeout=timeout, tag=tag, allow_pickle=allow_pickle)
 
 
 def gather_iter(
@@ -240,6 +249,7 @@ def gather_iter(
     group: Any = None,
     *,
     timeout: Seconds = None,
+    tag: Optional[str] = None,
     allow_pickle: Optional[bool] = None,
 ) -> Gathering[T]:
     """Gathers everybody's object on rank ``dst`` of a group, which holds one rank's at a time.
@@ -252,7 +262,63 @@ def gather_iter(
     Returns:
         On ``dst`` an iterator in rank order, elsewhere an empty one.
     """
-    return _communicator_of(group).gather_iter(data, dst, timeout=timeout, allow_pickle=allow_pickle)
+    return _communicator_of(group).gather_iter(data, dst, timeout=timeout, tag=tag, allow_pickle=allow_pickle)
+
+
+def gather_records(
+    records: Iterable[T],
+    dst: int = 0,
+    group: Any = None,
+    *,
+    timeout: Seconds = None,
+    tag: Optional[str] = None,
+    allow_pickle: Optional[bool] = None,
+) -> Records[T]:
+    """Gathers any number of objects of each rank on rank ``dst`` of a group; no rank holds all of its own or of the others in memory.
+
+    >>> import fsgather
+    >>> squares = (n * n for n in range(1000))
+    >>> sum(square for rank, square in fsgather.gather_records(squares))
+    332833500
+
+    Returns:
+        On ``dst`` an iterator over pairs of a rank and a record, in rank order and in each rank's own; elsewhere one that is empty.
+    """
+    return _communicator_of(group).gather_records(records, dst, timeout=timeout, tag=tag, allow_pickle=allow_pickle)
+
+
+def gather_by_key(
+    data: Mapping[K, T],
+    dst: Optional[int] = 0,
+    group: Any = None,
+    *,
+    default: Any = _by_key.MUST_BE_THERE,
+    timeout: Seconds = None,
+    tag: Optional[str] = None,
+    allow_pickle: Optional[bool] = None,
+) -> Optional[dict[K, list[T]]]:
+    """Joins everybody's dictionaries by key, in whatever order each rank has its keys.
+
+    >>> import fsgather
+    >>> fsgather.gather_by_key({"bleu": 0.25, "rouge": 0.5})
+    {'bleu': [0.25], 'rouge': [0.5]}
+
+    Args:
+        data: a dictionary with the same keys on all ranks, which are plain data.
+        dst: who receives; ``None`` for all ranks.
+        group: a :class:`fsgather.Communicator`, a group of ``torch.distributed``, or ``None`` for all ranks.
+        default: what stands for the value of a rank that lacks a key. Without one that is an error.
+        timeout: how long nothing may move, in seconds.
+        tag: what the call is for; ranks that come to one line with different tags raise :class:`fsgather.Desync`, which has both.
+        allow_pickle: ``False`` refuses values that would have to be pickled.
+
+    Returns:
+        Where it is received a list for each key, with one value for each rank, in rank order; ``None`` elsewhere.
+
+    Raises:
+        fsgather.Mismatch: on every rank; names the ranks that lack a key, in ``table`` as well.
+    """
+    return _communicator_of(group).gather_by_key(data, dst, default=default, timeout=timeout, tag=tag, allow_pickle=allow_pickle)
 
 
 def broadcast_object(
@@ -261,22 +327,23 @@ def broadcast_object(
     group: Any = None,
     *,
     timeout: Seconds = None,
+    tag: Optional[str] = None,
     allow_pickle: Optional[bool] = None,
 ) -> T:
     """Hands rank ``src``'s object to every rank of a group; what the others pass in is not looked at."""
-    return _communicator_of(group).broadcast_object(data, src, timeout=timeout, allow_pickle=allow_pickle)
+    return _communicator_of(group).broadcast_object(data, src, timeout=timeout, tag=tag, allow_pickle=allow_pickle)
 
 
-def barrier(group: Any = None, *, timeout: Seconds = None) -> None:
+def barrier(group: Any = None, *, timeout: Seconds = None, tag: Optional[str] = None) -> None:
     """Waits until every rank of a group has come here."""
-    _communicator_of(group).barrier(timeout=timeout)
+    _communicator_of(group).barrier(timeout=timeout, tag=tag)
 
 
 def start_all_gather(
-    data: T, group: Any = None, *, timeout: Seconds = None, allow_pickle: Optional[bool] = None
+    data: T, group: Any = None, *, timeout: Seconds = None, tag: Optional[str] = None, allow_pickle: Optional[bool] = None
 ) -> Pending[list[T]]:
     """Starts an :func:`all_gather_object` whose result is asked for later; ``wait()`` gives the list."""
-    return _communicator_of(group).start_all_gather(data, timeout=timeout, allow_pickle=allow_pickle)
+    return _communicator_of(group).start_all_gather(data, timeout=timeout, tag=tag, allow_pickle=allow_pickle)
 
 
 def start_gather(
@@ -285,10 +352,11 @@ def start_gather(
     group: Any = None,
     *,
     timeout: Seconds = None,
+    tag: Optional[str] = None,
     allow_pickle: Optional[bool] = None,
 ) -> Pending[Optional[list[T]]]:
     """Starts a :func:`gather_object` whose result is asked for later; ``wait()`` gives the list, or ``None``."""
-    return _communicator_of(group).start_gather(data, dst, timeout=timeout, allow_pickle=allow_pickle)
+    return _communicator_of(group).start_gather(data, dst, timeout=timeout, tag=tag, allow_pickle=allow_pickle)
 
 
 def close() -> None:

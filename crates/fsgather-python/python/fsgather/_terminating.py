@@ -62,9 +62,9 @@ def die() -> None:
 
 
 def _leave_all() -> None:
-    from fsgather._communicator import _living
+    from fsgather._leaving import living
 
-    for communicator in list(_living):
+    for communicator in list(living):
         if communicator._pid == os.getpid():
             communicator._member.leave("SIGTERM")
 

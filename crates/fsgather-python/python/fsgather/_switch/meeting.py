@@ -228,11 +228,11 @@ def failing() -> Optional[str]:
     error = sys.exc_info()[1]
     if error is None or (isinstance(error, SystemExit) and not error.code):
         return None
-    from fsgather._communicator import _text
+    from fsgather._leaving import text
     from fsgather._switch import elastic
 
     elastic.note(error)
-    return _text(error)
+    return text(error)
 
 
 def forget_destroyed(failure: Optional[str] = None) -> None:
@@ -377,7 +377,7 @@ def _at_exit() -> None:
     formation = _formation
     if formation is None and (error is None or not _was_in_a_job):
         return
-    from fsgather._communicator import _last_words
+    from fsgather._leaving import last_words
     from fsgather._switch import elastic
 
     # Before anybody can hear of it.
@@ -386,7 +386,7 @@ def _at_exit() -> None:
     elif _was_in_a_job:
         elastic.leave_word(error)
     if formation is not None:
-        formation.end(None if error is None else _last_words(error, os.environ.get("RANK")))
+        formation.end(None if error is None else last_words(error, os.environ.get("RANK")))
 
 
 def _after_fork() -> None:

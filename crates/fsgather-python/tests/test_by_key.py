@@ -1,0 +1,113 @@
+"""Tags of calls, and dictionaries joined by key."""
+
+from __future__ import annotations
+
+import fsgather
+import pytest
+
+from conftest import World
+
+
+def test_ranks_that_come_to_one_line_with_different_tags_are_told_both(world: World) -> None:
+    told = world.start(
+        2,
+        """
+        scores = {"bleu": 1, "rouge": 2} if rank == 0 else {"rouge": 2, "bleu": 1}
+        try:
+            for name, score in scores.items():
+                fsgather.all_gather_object(score, tag=name)
+        except fsgather.Desync as error:
+            tell(str(error))
+        """,
+    ).told()
+    assert told[0] == told[1]
+    (text,) = told[0]
+    assert "(different tags)" in text
+    assert text.count('all_gather "bleu" at program.py:') == text.count('all_gather "rouge" at program.py:') == 1
+
+
+def test_a_tag_that_is_the_same_everywhere_changes_nothing_and_late_ranks_are_missed_in_it(world: World) -> None:
+    world.start(
+        2,
+        """
+        with fsgather.Communicator() as communicator:
+            assert communicator.all_gather(rank, tag="bleu") == [0, 1]
+            communicator.barrier(tag="bleu")
+            assert list(communicator.gather_iter(rank, tag="each")) == ([0, 1] if rank == 0 else [])
+            tell("bleu")
+        communicator = fsgather.Communicator()
+        if rank == 0:
+            try:
+                communicator.all_gather(rank, tag="rouge", timeout=1)
+            except fsgather.Timeout as error:
+                tell(str(error))
+        else:
+            wait_for_go()
+        """,
+    )
+    assert [world.hear(0), world.hear(1)] == ["bleu", "bleu"]
+    text = world.hear(0)
+    assert 'all_gather #1 "rouge" at program.py:' in text, text
+    world.go()
+    world.told()
+
+
+@pytest.mark.parametrize("tag", ["", "x" * 257, 3])
+def test_a_tag_is_a_short_text(tag: object) -> None:
+    with pytest.raises(fsgather.Config, match="tag"):
+        fsgather.Communicator(rank=0, world_size=1).barrier(tag=tag)  # type: ignore[arg-type]
+
+
+def test_dictionaries_in_any_order_are_joined_by_key(world: World) -> None:
+    told = world.start(
+        3,
+        """
+        keys = ["bleu", 7, ("size", 2.5)]
+        own = {key: [rank, str(key)] for key in (reversed(keys) if rank == 1 else keys)}
+        expected = {key: [[r, str(key)] for r in range(3)] for key in keys}
+        here = fsgather.gather_by_key(own)
+        assert here == (expected if rank == 0 else None), here
+        assert fsgather.gather_by_key(own, None) == expected
+        assert fsgather.gather_by_key({}, dst=2) == ({} if rank == 2 else None)
+        fsgather.close()
+        tell("done")
+        """,
+    ).told()
+    assert told == [["done"]] * 3
+
+
+def test_a_rank_that_lacks_a_key_is_named_on_all_and_the_communicator_lives_on(world: World) -> None:
+    told = world.start(
+        3,
+        """
+        own = {"bleu": rank, "rouge": -rank}
+        if rank == 1:
+            del own["rouge"]
+        if rank == 2:
+            own["meteor"] = 0
+        try:
+            fsgather.gather_by_key(own)
+        except fsgather.Mismatch as error:
+            tell([str(error), sorted(error.table.items())])
+        tell(fsgather.gather_by_key(own, dst=None, default=-9))
+        try:
+            fsgather.gather_by_key([1] if rank == 1 else own)
+        except fsgather.Mismatch as error:
+            tell(str(error))
+        fsgather.close()
+        """,
+    ).told()
+    assert told[0] == told[1] == told[2]
+    (text, table), joined, other = told[0]
+    assert text == "the dictionaries to be joined differ between ranks: rank 0 lacks 'meteor'; rank 1 lacks 'rouge', 'meteor'"
+    assert table == [[0, "lacks 'meteor'"], [1, "lacks 'rouge', 'meteor'"]]
+    assert joined == {"bleu": [0, 1, 2], "rouge": [0, -9, -2], "meteor": [-9, -9, 0]}
+    assert other == "the dictionaries to be joined differ between ranks: rank 1 has a list, which is no dictionary"
+
+
+def test_a_key_that_is_not_plain_data_is_refused_with_its_type() -> None:
+    class Key:
+        pass
+
+    with pytest.raises(fsgather.PeerFailed, match="Key, which is not plain data"):
+        fsgather.Communicator(rank=0, world_size=1).gather_by_key({Key(): 1})
