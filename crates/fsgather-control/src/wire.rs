@@ -20,6 +20,9 @@ pub const VERSION: u16 = 8;
 /// The largest frame, in bytes without its length.
 pub const FRAME_LIMIT: usize = 8 << 20;
 
+/// What most frames have room in, in bytes with the length.
+const USUAL_FRAME: usize = 320;
+
 /// The largest record on the wire, in bytes without its length.
 pub const RECORD_LIMIT: usize = 16 << 10;
 
@@ -135,7 +138,10 @@ pub enum WireError {
 /// [`WireError::FrameTooLong`] when the message does not fit, [`WireError::Malformed`] when it cannot
 /// be encoded.
 pub fn encode_frame<M: Serialize>(message: &M) -> Result<Vec<u8>, WireError> {
-    let mut frame = postcard::to_extend(message, vec![0; 4]).map_err(|_| WireError::Malformed)?;
+    // Most messages have room in it, so that they are not copied as they grow.
+    let mut frame = Vec::with_capacity(USUAL_FRAME);
+    frame.extend_from_slice(&[0; 4]);
+    let mut frame = postcard::to_extend(message, frame).map_err(|_| WireError::Malformed)?;
     let length = frame.len() - 4;
     let prefix = u32::try_from(length)
         .ok()

@@ -1,6 +1,11 @@
 //! Describes a rank's call, for comparison across ranks before any data moves: [`Call`].
 
-use std::{fmt, panic::Location, sync::Arc, time::Duration};
+use std::{
+    fmt::{self, Write},
+    panic::Location,
+    sync::Arc,
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -95,7 +100,11 @@ impl Site {
     /// ```
     #[must_use]
     pub fn of(location: &Location<'_>) -> Self {
-        Self(location.to_string().into())
+        const NUMBERS: usize = 24;
+        let mut text = String::with_capacity(location.file().len() + NUMBERS);
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{location}");
+        Self(text.into())
     }
 
     /// Names a place that is not in Rust code, such as a command line. It travels with every call, so that

@@ -108,7 +108,11 @@ pub(crate) fn cut_text(text: &str, most: usize) -> String {
 /// Lines stay lines. It gets no longer by that.
 #[must_use]
 pub fn plain_text(text: &str) -> Cow<'_, str> {
-    if !text.contains(steers) {
+    // Nearly all are; a look at bytes is enough for those.
+    let is_ascii = text
+        .bytes()
+        .all(|byte| matches!(byte, b'\n' | b'\t' | b' '..=b'~'));
+    if is_ascii || !text.contains(steers) {
         return Cow::Borrowed(text);
     }
     let plain = |character: char| if steers(character) { '?' } else { character };
