@@ -17,8 +17,8 @@ use serde::{Serialize, de::DeserializeOwned};
 /// 8: tags of calls.
 pub const VERSION: u16 = 8;
 
-/// The largest frame, in bytes without its length.
-pub const FRAME_LIMIT: usize = 8 << 20;
+/// The largest frame, in bytes without its length: the welcome to the largest world has room in it.
+pub const FRAME_LIMIT: usize = 32 << 20;
 
 /// What most frames have room in, in bytes with the length.
 const USUAL_FRAME: usize = 320;

@@ -160,6 +160,8 @@ pub enum Recipients {
     All,
     /// One rank; the others learn only that the call succeeded.
     Only(Rank),
+    /// Nobody: all learn only that the call succeeded.
+    Nobody,
 }
 
 impl Recipients {
@@ -169,6 +171,7 @@ impl Recipients {
         match self {
             Self::All => true,
             Self::Only(root) => root == rank,
+            Self::Nobody => false,
         }
     }
 }
@@ -303,6 +306,7 @@ impl Call {
     pub fn recipients(&self) -> Recipients {
         match (self.operation, self.root) {
             (Operation::Gather, Some(root)) => Recipients::Only(root),
+            (Operation::Barrier, _) => Recipients::Nobody,
             _ => Recipients::All,
         }
     }

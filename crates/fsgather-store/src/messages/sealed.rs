@@ -22,7 +22,7 @@ const HEAD_LEN: usize = 16;
 const CHECKSUM_LEN: usize = 16;
 
 /// The largest sealed file, in bytes.
-pub(crate) const MAX_LEN: u64 = 16 << 20;
+pub(crate) const MAX_LEN: u64 = 32 << 20;
 
 /// Why bytes are not a whole sealed file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -269,7 +269,7 @@ fn warns(inner: &GroupState, ticket: &Ticket) -> bool {
     let me = inner.exchange.rank();
     match ticket.call.recipients() {
         Recipients::Only(root) => me == root,
-        Recipients::All => me == Rank::ZERO,
+        Recipients::All | Recipients::Nobody => me == Rank::ZERO,
     }
 }
 

@@ -105,6 +105,7 @@ impl Share {
         let mut readers = match ticket.call.recipients() {
             Recipients::All => inner.members.clone(),
             Recipients::Only(root) => vec![inner.in_world(root)],
+            Recipients::Nobody => Vec::new(),
         };
         readers.retain(|reader| *reader != me || !keeps);
         // One that is silent may read what it has all the same.
