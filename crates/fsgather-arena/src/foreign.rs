@@ -157,7 +157,7 @@ impl Leased {
     ///
     /// # Errors
     ///
-    /// Those of the system; [`io::ErrorKind::Unsupported`] where this process may have few files open only.
+    /// Those of the system.
     pub fn private(self: &Arc<Self>) -> io::Result<PrivatePayload> {
         Ok(PrivatePayload {
             map: self.arena.private(&self.location)?,

@@ -10,7 +10,7 @@ use std::{
     io,
     ops::Range,
     os::fd::{AsFd, AsRawFd, OwnedFd},
-    sync::atomic::AtomicU64,
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 use memmap2::{Advice, MmapMut, MmapOptions, MmapRaw};
@@ -23,15 +23,12 @@ use rustix::{
     process::{Resource, getrlimit},
 };
 
-/// Who may open so many files may keep one for each arena.
-const MANY_DESCRIPTORS: u64 = 512;
-
-/// Makes a nameless file in memory that is as long as this for ever. It has no pages yet.
-fn make(name: &str, len: u64) -> io::Result<File> {
+/// Makes a nameless file in memory, which never gets shorter. It is empty, and may grow as long as `most`.
+fn make(name: &str, most: u64) -> io::Result<File> {
     // A file beyond the limit ends the process by a signal, rather than by an error.
     if getrlimit(Resource::Fsize)
         .current
-        .is_some_and(|limit| limit < len)
+        .is_some_and(|limit| limit < most)
     {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
@@ -42,20 +39,27 @@ fn make(name: &str, len: u64) -> io::Result<File> {
         made => made,
     };
     let file = File::from(made?);
-    file.set_len(len)?;
     fchmod(&file, Mode::RUSR | Mode::WUSR)?;
     // Nobody can take away what others have mapped.
-    fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::SEAL)?;
     Ok(file)
 }
 
-/// Whether a file that somebody else has made is as long as this for ever.
-fn check(file: &File, len: u64) -> io::Result<()> {
-    let seals = fcntl_get_seals(file)?;
-    if file.metadata()?.len() < len || !seals.contains(SealFlags::SHRINK) {
-        return Err(io::ErrorKind::InvalidData.into());
+/// Whether a file that somebody else has made never gets shorter.
+fn check(file: &File) -> io::Result<()> {
+    if fcntl_get_seals(file)?.contains(SealFlags::SHRINK) {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::InvalidData.into())
     }
-    Ok(())
+}
+
+/// Keeps a mapping out of core files: writing one reads it all, and what was only addresses becomes memory by that. What lies
+/// there is a copy of what the program has elsewhere.
+fn keep_out_of_cores(map: &MmapRaw) {
+    if map.advise(Advice::DontDump).is_err() {
+        tracing::debug!("core files will have the memory that ranks share");
+    }
 }
 
 fn size(len: u64) -> io::Result<usize> {
@@ -65,8 +69,12 @@ fn size(len: u64) -> io::Result<usize> {
 /// The memory of the own arena, which this process alone writes to.
 #[derive(Debug)]
 pub(crate) struct OwnMemory {
+    /// It grows as memory is taken up. Beyond its end there are addresses alone, so that a program that locks all its memory,
+    /// or a tool that reads it, takes up no more.
     file: File,
     map: MmapRaw,
+    /// How long the file is.
+    len: AtomicU64,
 }
 
 impl OwnMemory {
@@ -74,7 +82,9 @@ impl OwnMemory {
     pub(crate) fn make(len: u64) -> io::Result<Self> {
         let file = make("fsgather payloads", len)?;
         let map = MmapOptions::new().len(size(len)?).map_raw(&file)?;
-        Ok(Self { file, map })
+        keep_out_of_cores(&map);
+        let len = AtomicU64::new(0);
+        Ok(Self { file, map, len })
     }
 
     /// A descriptor by which others can read it, and not write.
@@ -85,7 +95,13 @@ impl OwnMemory {
 
     /// Takes up memory for a part, so that a lack of it is an error now, and no signal later.
     pub(crate) fn reserve(&self, start: u64, len: u64) -> io::Result<()> {
-        Ok(fallocate(&self.file, FallocateFlags::empty(), start, len)?)
+        let end = start.saturating_add(len);
+        if end > self.map.len() as u64 {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        fallocate(&self.file, FallocateFlags::empty(), start, len)?;
+        self.len.fetch_max(end, Ordering::Release);
+        Ok(())
     }
 
     /// Gives the memory of a part back to the system. It holds zeros afterwards, for everybody.
@@ -94,11 +110,12 @@ impl OwnMemory {
         Ok(fallocate(&self.file, flags, start, len)?)
     }
 
-    /// Copies bytes to a place that nobody reads; nothing beyond its end. Only one thread at a time writes to a place.
+    /// Copies bytes to a place that nobody reads; nothing beyond what has been taken up. Only one thread at a time writes to a
+    /// place.
     pub(crate) fn write(&self, start: u64, bytes: &[u8]) -> Option<()> {
-        let range = range(start, bytes.len(), self.map.len())?;
-        // SAFETY: the range lies in the mapping (checked above), which is writable and lives as long as `self`. `bytes`
-        // cannot overlap with it: nobody has a reference into a slot that is being written to, as it is leased to readers
+        let range = range(start, bytes.len(), self.len.load(Ordering::Acquire))?;
+        // SAFETY: the range lies in the file and in the mapping, which is as long at least (checked above, and where memory is
+        // taken up); that is writable and lives as long as `self`. `bytes` cannot overlap with it: nobody has a reference into a slot that is being written to, as it is leased to readers
         // only afterwards, and given to a payload only when all readers have let go of the one before.
         unsafe {
             let to = self.map.as_mut_ptr().add(range.start);
@@ -109,7 +126,7 @@ impl OwnMemory {
 
     /// What lies in a part. Only for parts that are leased to this process.
     pub(crate) fn bytes(&self, start: u64, len: usize) -> Option<&[u8]> {
-        part(&self.map, start, len)
+        part(&self.map, start, len, self.len.load(Ordering::Acquire))
     }
 
     /// The same, to be written to without anybody's seeing it, for as long as it is leased.
@@ -121,41 +138,39 @@ impl OwnMemory {
 /// The memory of another rank's arena.
 #[derive(Debug)]
 pub(crate) struct ForeignMemory {
+    file: File,
     map: MmapRaw,
-    /// Where there are descriptors to spare.
-    file: Option<File>,
+    /// How long the file was when it was looked at last.
+    len: AtomicU64,
 }
 
 impl ForeignMemory {
-    /// Maps what a descriptor stands for.
-    pub(crate) fn map(descriptor: OwnedFd, len: u64) -> io::Result<Self> {
+    /// Maps what a descriptor stands for, which may grow as long as `most`.
+    pub(crate) fn map(descriptor: OwnedFd, most: u64) -> io::Result<Self> {
         let file = File::from(descriptor);
-        check(&file, len)?;
+        check(&file)?;
         let map = MmapOptions::new()
-            .len(size(len)?)
+            .len(size(most)?)
             .map_raw_read_only(&file)?;
-        // One copy of everybody's payloads in a core file, their owner's, is enough.
-        if map.advise(Advice::DontDump).is_err() {
-            tracing::trace!("core files will have the memory of other ranks");
-        }
-        let spares = getrlimit(Resource::Nofile)
-            .current
-            .is_none_or(|limit| limit >= MANY_DESCRIPTORS);
-        Ok(Self {
-            map,
-            file: spares.then_some(file),
-        })
+        keep_out_of_cores(&map);
+        let len = AtomicU64::new(0);
+        Ok(Self { file, map, len })
     }
 
     /// What lies in a part. Only for parts that are leased to this process.
     pub(crate) fn bytes(&self, start: u64, len: usize) -> Option<&[u8]> {
-        part(&self.map, start, len)
+        let end = start.saturating_add(len as u64);
+        let mut there = self.len.load(Ordering::Acquire);
+        if end > there {
+            there = self.file.metadata().ok()?.len().min(self.map.len() as u64);
+            self.len.fetch_max(there, Ordering::Release);
+        }
+        part(&self.map, start, len, there)
     }
 
     /// As [`OwnMemory::private`].
     pub(crate) fn private(&self, start: u64, len: usize) -> io::Result<MmapMut> {
-        let file = self.file.as_ref().ok_or(io::ErrorKind::Unsupported)?;
-        private(file, start, len)
+        private(&self.file, start, len)
     }
 }
 
@@ -174,18 +189,19 @@ fn private(file: &File, start: u64, len: usize) -> io::Result<MmapMut> {
     Ok(map)
 }
 
-fn part(map: &MmapRaw, start: u64, len: usize) -> Option<&[u8]> {
-    let range = range(start, len, map.len())?;
-    // SAFETY: the range lies in the mapping (checked above), which lives as long as the reference. The file is sealed
-    // against getting shorter, so that none of its pages can vanish. Bytes of a leased slot do not change: their owner
+/// A part of a mapping of a file that is as long as `there` at least, and not longer than the mapping.
+fn part(map: &MmapRaw, start: u64, len: usize, there: u64) -> Option<&[u8]> {
+    let range = range(start, len, there)?;
+    // SAFETY: the range lies in the file and in the mapping (checked above), which lives as long as the reference. The file is
+    // sealed against getting shorter, so that none of its pages can vanish. Bytes of a leased slot do not change: their owner
     // writes to a slot only while nobody has a lease, and gives back memory only of such slots; nobody else has a writable
     // descriptor. Other processes of the same user could still do so on purpose, or an owner that breaks these rules; the
     // documented trust boundary includes them, as it does for mapped files.
     Some(unsafe { std::slice::from_raw_parts(map.as_mut_ptr().add(range.start), len) })
 }
 
-fn range(start: u64, len: usize, total: usize) -> Option<Range<usize>> {
-    let start = usize::try_from(start).ok()?;
+fn range(start: u64, len: usize, total: u64) -> Option<Range<usize>> {
+    let (start, total) = (usize::try_from(start).ok()?, usize::try_from(total).ok()?);
     let end = start.checked_add(len)?;
     (end <= total).then_some(start..end)
 }
@@ -201,6 +217,7 @@ impl Words {
         let file = make("fsgather ledger", len)?;
         fallocate(&file, FallocateFlags::empty(), 0, len)?;
         let map = MmapOptions::new().len(size(len)?).map_raw(&file)?;
+        keep_out_of_cores(&map);
         Ok((Self(map), file))
     }
 
@@ -208,18 +225,21 @@ impl Words {
     pub(crate) fn map(descriptor: OwnedFd, count: usize) -> io::Result<Self> {
         let file = File::from(descriptor);
         let len = byte_len(count)?;
-        check(&file, len)?;
-        Ok(Self(
-            MmapOptions::new()
-                .len(size(len)?)
-                .map_raw(file.as_fd().as_raw_fd())?,
-        ))
+        check(&file)?;
+        if file.metadata()?.len() < len {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let map = MmapOptions::new()
+            .len(size(len)?)
+            .map_raw(file.as_fd().as_raw_fd())?;
+        keep_out_of_cores(&map);
+        Ok(Self(map))
     }
 
     /// A word, if there are so many.
     pub(crate) fn get(&self, index: usize) -> Option<&AtomicU64> {
         let start = index.checked_mul(size_of::<u64>())?;
-        range(start as u64, size_of::<u64>(), self.0.len())?;
+        range(start as u64, size_of::<u64>(), self.0.len() as u64)?;
         // SAFETY: the word lies in the mapping (checked above), which is writable, lives as long as the reference and cannot
         // lose pages; mappings begin at a page, so that each word is aligned. All processes reach it as an atomic alone.
         Some(unsafe { AtomicU64::from_ptr(self.0.as_mut_ptr().add(start).cast()) })
@@ -235,8 +255,6 @@ fn byte_len(count: usize) -> io::Result<u64> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::Ordering;
-
     use super::*;
 
     #[test]
@@ -253,6 +271,7 @@ mod tests {
     #[test]
     fn nothing_is_reached_beyond_the_end() {
         let own = OwnMemory::make(4096).unwrap();
+        own.reserve(0, 4096).unwrap();
         assert_eq!(own.write(4090, b"masks and"), None);
         assert_eq!(own.bytes(4096, 1), None);
         assert_eq!(own.bytes(u64::MAX, 1), None);
@@ -264,19 +283,53 @@ mod tests {
     #[test]
     fn others_can_neither_write_nor_cut_it_short() {
         let own = OwnMemory::make(1 << 16).unwrap();
+        own.reserve(0, 1 << 16).unwrap();
         let reading = File::from(own.for_reading().unwrap());
         reading.set_len(0).unwrap_err();
+        reading.set_len(1 << 17).unwrap_err();
         MmapOptions::new().map_raw(&reading).unwrap_err();
         own.file.set_len(0).unwrap_err();
-        own.file.set_len(1 << 17).unwrap_err();
+        own.reserve(1 << 16, 4096).unwrap_err();
     }
 
     #[test]
-    fn a_file_that_could_be_cut_short_or_is_too_short_is_refused() {
+    fn what_is_not_taken_up_is_beyond_the_end_for_all() {
+        let own = OwnMemory::make(1 << 20).unwrap();
+        let foreign = ForeignMemory::map(own.for_reading().unwrap(), 1 << 20).unwrap();
+        assert_eq!((own.bytes(0, 1), foreign.bytes(0, 1)), (None, None));
+        own.reserve(0, 8192).unwrap();
+        assert_eq!(foreign.bytes(0, 8192), Some(&[0; 8192][..]));
+        assert_eq!((own.bytes(8192, 1), foreign.bytes(8192, 1)), (None, None));
+        assert_eq!(own.file.metadata().unwrap().len(), 8192);
+    }
+
+    /// The flags that the kernel shows of the mapping that begins at an address.
+    fn flags(map: &MmapRaw) -> String {
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let begins = format!("{:x}-", map.as_ptr() as usize);
+        let mut own = maps.lines().skip_while(|line| !line.starts_with(&begins));
+        let flags = own.find(|line| line.starts_with("VmFlags:"));
+        flags.unwrap().to_owned()
+    }
+
+    #[test]
+    fn no_core_file_has_it() {
+        let own = OwnMemory::make(1 << 20).unwrap();
+        let foreign = ForeignMemory::map(own.for_reading().unwrap(), 1 << 20).unwrap();
+        let (words, file) = Words::make(100).unwrap();
+        let theirs = Words::map(file.into(), 100).unwrap();
+        for map in [&own.map, &foreign.map, &words.0, &theirs.0] {
+            let flags = flags(map);
+            assert!(flags.split_whitespace().any(|flag| flag == "dd"), "{flags}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_could_be_cut_short_is_refused_and_so_are_words_that_are_too_few() {
         let plain = tempfile_in_memory();
         ForeignMemory::map(plain.into(), 16).unwrap_err();
-        let own = OwnMemory::make(4096).unwrap();
-        ForeignMemory::map(own.for_reading().unwrap(), 8192).unwrap_err();
+        let (_, file) = Words::make(100).unwrap();
+        Words::map(file.into(), 1000).unwrap_err();
     }
 
     fn tempfile_in_memory() -> File {

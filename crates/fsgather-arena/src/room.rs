@@ -15,11 +15,18 @@ const SHARE: u64 = 8;
 /// What has to be left over where memory is taken up, as a multiple of it.
 const SPARE: u64 = 4;
 
+/// Of the files that a process may have open, one in so many is kept for each rank whose memory it shares.
+const DESCRIPTORS: u64 = 4;
+
 /// How many bytes each of `ranks` ranks of a host may share: at most `setting`, and all together at most an eighth of the
 /// memory that the machine, or the control group, has; with all of them mapped, an eighth of the addresses that this process may
-/// use.
+/// use. None where this process may have few files open.
 #[must_use]
 pub fn budget(setting: u64, ranks: usize) -> u64 {
+    let files = getrlimit(Resource::Nofile).current;
+    if files.is_some_and(|files| files / DESCRIPTORS < ranks as u64) {
+        return 0;
+    }
     let limits = limit(Path::new("/")).into_iter().chain(
         getrlimit(Resource::As)
             .current

@@ -188,7 +188,7 @@ fn a_gather_brings_every_payload_to_the_root_once() {
 fn a_small_all_gather_brings_every_payload_to_everybody_through_rank_0() {
     for ranks in [2, 8, 1_000, 10_000] {
         let (all, others, body) = (u64::from(ranks), u64::from(ranks) - 1, 64);
-        let said = call(ranks, Operation::AllGather, None, body as usize);
+        let said = call(ranks, Operation::AllGather, None, 64);
         assert_eq!(
             (said.to_root.messages, said.from_root.messages),
             (others, others)
