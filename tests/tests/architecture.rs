@@ -44,7 +44,7 @@ struct Row {
 }
 
 /// Dependencies point down only; storage and control plane do not know each other.
-const GRAPH: [Row; 16] = [
+const GRAPH: [Row; 17] = [
     Row {
         name: "fsgather-core",
         uses: &[],
@@ -102,8 +102,13 @@ const GRAPH: [Row; 16] = [
         tests_use: &[],
     },
     Row {
+        name: "fsgather-trace",
+        uses: &["fsgather-core", "fsgather-arena", "fsgather-store"],
+        tests_use: &[],
+    },
+    Row {
         name: "fsgather-report",
-        uses: &["fsgather-core", "fsgather-config"],
+        uses: &["fsgather-core", "fsgather-config", "fsgather-trace"],
         tests_use: &[],
     },
     Row {
@@ -117,6 +122,7 @@ const GRAPH: [Row; 16] = [
             "fsgather-report",
             "fsgather-arena",
             "fsgather-stacks",
+            "fsgather-trace",
         ],
         tests_use: &["fsgather-digits", TEST_SUPPORT],
     },
@@ -144,6 +150,7 @@ const GRAPH: [Row; 16] = [
             "fsgather-rendezvous",
             "fsgather-report",
             "fsgather-store",
+            "fsgather-trace",
         ],
         tests_use: &[TEST_SUPPORT],
     },

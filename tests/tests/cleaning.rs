@@ -122,7 +122,9 @@ fn waiting(stage: &mut Stage, world: &World) {
 fn a_gather_killed_as_a_whole_is_stale_and_a_stopped_one_is_live() {
     let place = place();
     let mut stage = Stage::new();
-    let world = World::new(2, place.path()).with("FSGATHER_JOB", "4711");
+    let world = World::new(2, place.path())
+        .with("FSGATHER_JOB", "4711")
+        .with("FSGATHER_TRACE", "off");
     waiting(&mut stage, &world);
     stage.signal(0, Signal::STOP);
     let seen = inspected(&[], place.path());
@@ -371,7 +373,9 @@ fn text_is_for_people_and_tells_what_to_do() {
     let mut stage = Stage::new();
     waiting(
         &mut stage,
-        &World::new(2, place.path()).with("FSGATHER_JOB", "a\u{1b}[2Jb"),
+        &World::new(2, place.path())
+            .with("FSGATHER_JOB", "a\u{1b}[2Jb")
+            .with("FSGATHER_TRACE", "off"),
     );
     stage.kill(0);
     stage.kill(1);

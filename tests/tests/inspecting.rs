@@ -74,7 +74,9 @@ fn has_terminals() -> bool {
 /// The gather directory of a job that has crashed, and copies of it under names of other jobs.
 fn crashed(directory: &Path, count: u32) -> Vec<PathBuf> {
     let mut stage = Stage::new();
-    let world = World::new(2, directory).with("FSGATHER_JOB", "4711");
+    let world = World::new(2, directory)
+        .with("FSGATHER_JOB", "4711")
+        .with("FSGATHER_TRACE", "off");
     stage.start_all(&world, |_| {
         "join all_gather_bytes:300000 at:ready all_gather_bytes:300000 close".into()
     });

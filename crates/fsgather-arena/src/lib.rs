@@ -12,7 +12,8 @@
 //! - [`memory`]: the one owner of mappings.
 //! - [`room`]: how much memory there is to spare.
 //!
-//! Nothing here has a name in a file system, so nothing stays when processes are killed.
+//! Nothing of all that has a name in a file system, so nothing stays when processes are killed. [`Words`] of a named file are
+//! for what is to stay.
 
 mod arena;
 mod foreign;
@@ -28,4 +29,5 @@ pub use arena::{Arena, Location, Placement};
 pub use foreign::{Arenas, Leased, PrivatePayload};
 pub use ledger::CallKey;
 pub use meeting::{Heed, Host, MOST_RANKS, MeetingPoint, Visitor};
+pub use memory::Words;
 pub use room::budget;

@@ -208,9 +208,24 @@ fn range(start: u64, len: usize, total: u64) -> Option<Range<usize>> {
 
 /// Words that several processes read and write.
 #[derive(Debug)]
-pub(crate) struct Words(MmapRaw);
+pub struct Words(MmapRaw);
 
 impl Words {
+    /// Maps so many words of a named file, which this process has made to write to, on a file system of its host: what is
+    /// written stays when the process ends, however it ends.
+    ///
+    /// The room is taken now, so that a lack of it is an error here. Nobody but this user can cut the file short; a process
+    /// whose file was cut short on purpose is ended by a signal.
+    ///
+    /// # Errors
+    ///
+    /// When there is no room, or the file system cannot say so.
+    pub fn in_file(file: &File, count: usize) -> io::Result<Self> {
+        let len = byte_len(count)?;
+        fallocate(file, FallocateFlags::empty(), 0, len)?;
+        Ok(Self(MmapOptions::new().len(size(len)?).map_raw(file)?))
+    }
+
     /// Makes so many words, all zero; and the descriptor by which others have them.
     pub(crate) fn make(count: usize) -> io::Result<(Self, File)> {
         let len = byte_len(count)?;
@@ -236,12 +251,26 @@ impl Words {
         Ok(Self(map))
     }
 
+    /// Stores words one after the other, in no order that others could rely on; nothing beyond the end.
+    pub fn store(&self, first: usize, values: &[u64]) -> Option<()> {
+        let start = first.checked_mul(size_of::<u64>())?;
+        let range = range(start as u64, size_of_val(values), self.0.len())?;
+        let mut word = self.0.as_mut_ptr().wrapping_add(range.start).cast::<u64>();
+        for value in values {
+            // SAFETY: as in `get`, for each of the words in the range, which was checked above.
+            unsafe { AtomicU64::from_ptr(word) }.store(*value, Ordering::Relaxed);
+            word = word.wrapping_add(1);
+        }
+        Some(())
+    }
+
     /// A word, if there are so many.
-    pub(crate) fn get(&self, index: usize) -> Option<&AtomicU64> {
+    #[must_use]
+    pub fn get(&self, index: usize) -> Option<&AtomicU64> {
         let start = index.checked_mul(size_of::<u64>())?;
         range(start as u64, size_of::<u64>(), self.0.len() as u64)?;
         // SAFETY: the word lies in the mapping (checked above), which is writable, lives as long as the reference and cannot
-        // lose pages; mappings begin at a page, so that each word is aligned. All processes reach it as an atomic alone.
+        // lose pages (those of a named file this user alone could take away, which is a signal and no wrong memory); mappings begin at a page, so that each word is aligned. All processes reach it as an atomic alone.
         Some(unsafe { AtomicU64::from_ptr(self.0.as_mut_ptr().add(start).cast()) })
     }
 }
@@ -344,5 +373,9 @@ mod tests {
         let theirs = Words::map(file.into(), 100).unwrap();
         theirs.get(99).unwrap().store(7, Ordering::Relaxed);
         assert_eq!(words.get(99).unwrap().load(Ordering::Relaxed), 7);
+        assert_eq!(words.store(98, &[5, 6]), Some(()));
+        assert_eq!(theirs.get(99).unwrap().load(Ordering::Relaxed), 6);
+        assert_eq!(words.store(511, &[5, 6]), None);
+        assert_eq!(words.store(usize::MAX, &[]), None);
     }
 }

@@ -57,6 +57,8 @@ pub(crate) enum Verb {
     Gather(verbs::gather::GatherArguments),
     Broadcast(verbs::broadcast::BroadcastArguments),
     Barrier(verbs::barrier::BarrierArguments),
+    Ps(verbs::ps::PsArguments),
+    Trace(verbs::trace::TraceArguments),
     Inspect(verbs::inspect::InspectArguments),
     Clean(verbs::clean::CleanArguments),
     Doctor(verbs::doctor::DoctorArguments),

@@ -65,7 +65,7 @@ fn rows(verb: &str) -> Rows {
     match verb {
         "gather" | "broadcast" | "barrier" => RANKS,
         "doctor" => DOCTOR,
-        "inspect" | "clean" => PLACES,
+        "inspect" | "clean" | "ps" | "trace" => PLACES,
         "run" | "bench" => STARTING,
         "demo" => DEMO,
         _ => &[],

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use fsgather_core::ReclaimSink;
 
-use crate::member::Member;
+use crate::{coordinator::Coordinator, member::Member};
 
 /// Runs the machines of one rank and moves their messages, over threads or sockets.
 pub(crate) trait Carrier: Send + Sync + 'static {
@@ -33,6 +33,11 @@ pub(crate) trait Carrier: Send + Sync + 'static {
 
     /// On rank 0, waits until all other ranks have left, for `limit` at most; whether they have.
     fn wait_for_departures(&self, limit: Duration) -> bool;
+
+    /// Lets the coordinator act, if this is rank 0 of a world of processes.
+    fn coordinate<R>(&self, _act: impl FnOnce(&mut Coordinator, Instant) -> R) -> Option<R> {
+        None
+    }
 
     /// Sets who removes payloads.
     fn set_reclaim_sink(&self, sink: ReclaimSink);

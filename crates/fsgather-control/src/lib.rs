@@ -31,6 +31,7 @@ mod carrier;
 mod files;
 mod machines;
 mod node;
+mod onlooker;
 mod rank_exchange;
 mod tcp;
 mod threads;

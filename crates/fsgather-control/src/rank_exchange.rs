@@ -10,14 +10,15 @@ use std::{
 };
 
 use fsgather_core::{
-    Call, ChannelId, Contribution, Departure, Error, Exchange, Interrupt, IsDecided, Operation,
-    Peer, Phase, Rank, ReclaimSink, Round, Site, Ticket, Verdict, WorldSize, lock,
+    Call, ChannelId, Contribution, Departure, Error, Exchange, Interrupt, IsDecided, Onlooker,
+    Operation, Peer, Phase, Rank, ReclaimSink, Round, Site, Ticket, Verdict, WorldSize, lock,
 };
 use fsgather_system::clock;
 
 use crate::{
     carrier::Carrier,
     member::{Farewell, Member},
+    onlooker::CoordinatorEyes,
     waiting::wait_asking,
 };
 
@@ -48,6 +49,14 @@ struct World<D> {
     /// Asked by whoever waits or works for long.
     interrupt: Interrupt,
     carrier: D,
+}
+
+impl<D> World<D> {
+    /// What carries messages, as long as the world has not ended.
+    fn carrier(&self) -> Option<&D> {
+        let has_ended = self.ended.load(Ordering::Relaxed);
+        (!has_ended).then_some(&self.carrier)
+    }
 }
 
 /// The exchange as one rank sees it.
@@ -300,6 +309,11 @@ impl<D: Carrier> RankExchange<D> {
 }
 
 impl<D: Carrier> Exchange for RankExchange<D> {
+    fn onlooker(&self) -> Option<Arc<dyn Onlooker>> {
+        let is_asked = self.world.rank == Rank::ZERO && !self.is_group();
+        is_asked.then(|| Arc::new(CoordinatorEyes::new(&self.world, World::carrier)) as _)
+    }
+
     fn channel(&self) -> ChannelId {
         self.channel
     }

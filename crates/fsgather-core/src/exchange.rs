@@ -6,8 +6,8 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Activity, Call, CallName, ChannelId, Epoch, Error, Operation, Peer, Phase, Rank, Round, Site,
-    Step, WorldSize,
+    Activity, Call, CallName, ChannelId, Epoch, Error, Operation, Peer, Phase, Rank, RollCall,
+    Round, Site, Step, WorldSize,
 };
 
 /// What a rank has published for others to read, and who removes it.
@@ -141,6 +141,15 @@ pub type IsDecided<'a> = dyn Fn(Step) -> bool + 'a;
 /// Told while something takes long, at least every 100 ms, how many bytes have moved since the last time; an error from it
 /// ends the work and is returned as it is.
 pub type Progress<'a> = dyn FnMut(u64) -> Result<(), Error> + 'a;
+
+/// Tells what the ranks of a world are doing, by asking them. It may outlive its world.
+pub trait Onlooker: Send + Sync {
+    /// Asks these ranks, and other processes of their hosts about them. Never blocks; nobody is asked twice within a second.
+    fn look_at(&self, ranks: &[Rank]);
+
+    /// What is known of what these ranks are doing; one that was asked and has not answered counts as silent.
+    fn roll_call(&self, ranks: &[Rank]) -> RollCall;
+}
 
 /// Every rank hands in a small contribution; when all have, the recipients get all contributions in
 /// rank order.
@@ -299,6 +308,11 @@ pub trait Exchange: Send + Sync {
     ///
     /// Leaving again changes nothing and returns the same. A group is left at once.
     fn leave(&self, cause: Option<Error>) -> Departure;
+
+    /// Tells what all ranks of the world are doing, on rank 0; nothing elsewhere, nor where ranks are threads.
+    fn onlooker(&self) -> Option<Arc<dyn Onlooker>> {
+        None
+    }
 
     /// Waits for the verdict on one round.
     ///

@@ -5,7 +5,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Mutex,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
@@ -13,6 +13,11 @@ use std::{
 
 use fsgather_core::{
     ChannelId, Epoch, Phase, ProcessId, Rank, Ticket, bytes_text, duration_text, lock,
+};
+
+use fsgather_trace::{
+    record::{Outcome, Way},
+    recorder::Recorder,
 };
 
 use crate::progress::{self, CallReport, EVERY, Report};
@@ -27,6 +32,8 @@ pub struct CallLog {
     announced: AtomicU64,
     /// Whether what is known goes to whoever shows it: not what threads of one process do.
     reports: bool,
+    /// What writes the last calls down.
+    recorder: OnceLock<Arc<Recorder>>,
 }
 
 /// One call.
@@ -61,6 +68,23 @@ impl CallLog {
         }
     }
 
+    /// Has calls written down from now on.
+    pub fn record_with(&self, recorder: Arc<Recorder>) {
+        self.recorder.get_or_init(|| recorder);
+    }
+
+    /// What writes calls down, if anything does.
+    pub fn recorder(&self) -> Option<&Arc<Recorder>> {
+        self.recorder.get()
+    }
+
+    /// Has something done with what writes calls down, where that is done.
+    fn record(&self, note: impl FnOnce(&Recorder)) {
+        if let Some(recorder) = self.recorder.get() {
+            note(recorder);
+        }
+    }
+
     /// Notes what the next call hands in.
     pub fn announce(&self, bytes: u64) {
         self.announced.store(bytes, Ordering::Relaxed);
@@ -68,6 +92,19 @@ impl CallLog {
 
     /// A call of so many ranks begins.
     pub fn begin(&self, ticket: &Ticket, ranks: u32) {
+        self.record(|recorder| recorder.begin(ticket, ranks));
+        self.open(ticket, ranks);
+    }
+
+    /// The same where this rank hands in nothing, and waits at once.
+    pub fn begin_waiting(&self, ticket: &Ticket, ranks: u32) {
+        self.record(|recorder| recorder.begin_waiting(ticket, ranks));
+        self.open(ticket, ranks);
+        self.waits(ticket, 0);
+    }
+
+    /// Keeps what reports and the log have to know, if anybody wants that.
+    fn open(&self, ticket: &Ticket, ranks: u32) {
         let announced = self.announced.swap(0, Ordering::Relaxed);
         let reports = self.reports && progress::is_asked_for();
         if !reports && !tracing::enabled!(tracing::Level::DEBUG) {
@@ -116,6 +153,7 @@ impl CallLog {
 
     /// So many bytes have moved.
     pub fn moved(&self, ticket: &Ticket, bytes: u64) {
+        self.record(|recorder| recorder.moved(ticket, bytes));
         self.change(ticket, |entry, now| {
             let report = &mut entry.report;
             report.done = report.done.saturating_add(bytes);
@@ -127,8 +165,13 @@ impl CallLog {
         });
     }
 
-    /// This rank has handed in its part, of so many bytes if that is known.
-    pub fn handed_in(&self, ticket: &Ticket, bytes: u64) {
+    /// This rank has handed in its part, of so many bytes if that is known, which go this way.
+    pub fn handed_in(&self, ticket: &Ticket, bytes: u64, way: Way) {
+        self.record(|recorder| recorder.handed_in(ticket, bytes, way));
+        self.waits(ticket, bytes);
+    }
+
+    fn waits(&self, ticket: &Ticket, bytes: u64) {
         self.change(ticket, |entry, now| {
             entry.times.handed_in = Some(now);
             entry.bytes = bytes.max(entry.report.done);
@@ -137,7 +180,13 @@ impl CallLog {
         });
     }
 
-    /// All have, `last` the last of them; this rank receives so many bytes in all, of which some have still to be moved.
+    /// All have, `last` of the world's ranks the last of them.
+    pub fn all_in(&self, ticket: &Ticket, last: Option<Rank>) {
+        self.record(|recorder| recorder.decided(ticket, last));
+    }
+
+    /// The same, for reports: `last` is a rank of the group; this rank receives so many bytes in all, of which some have still
+    /// to be moved.
     pub fn decided(&self, ticket: &Ticket, last: Option<Rank>, brought: Option<Brought>) {
         self.change(ticket, |entry, now| {
             entry.times.decided = Some(now);
@@ -153,6 +202,25 @@ impl CallLog {
 
     /// The call has ended well, where all is read that it brings.
     pub fn end(&self, ticket: &Ticket, me: Rank, processes: &[ProcessId]) {
+        self.record(|recorder| recorder.end(ticket, Outcome::Done));
+        self.say(ticket, me, processes);
+    }
+
+    /// All have come, `last` of the world's ranks the last of them, `last_of_group` of the group's; and with that the call
+    /// has ended well.
+    pub fn all_in_and_done(
+        &self,
+        ticket: &Ticket,
+        (last, last_of_group): (Option<Rank>, Option<Rank>),
+        me: Rank,
+        processes: &[ProcessId],
+    ) {
+        self.record(|recorder| recorder.decided_and_done(ticket, last));
+        self.decided(ticket, last_of_group, None);
+        self.say(ticket, me, processes);
+    }
+
+    fn say(&self, ticket: &Ticket, me: Rank, processes: &[ProcessId]) {
         let Some(mut entry) = self.remove(ticket) else {
             return;
         };
@@ -164,7 +232,8 @@ impl CallLog {
     }
 
     /// The call has ended otherwise.
-    pub fn forget(&self, ticket: &Ticket) {
+    pub fn forget(&self, ticket: &Ticket, outcome: Outcome) {
+        self.record(|recorder| recorder.end(ticket, outcome));
         if let Some(mut entry) = self.remove(ticket) {
             entry.enter(Phase::Computing, None);
             self.leave(&entry);

@@ -12,6 +12,7 @@ use std::{
 
 use fsgather_core::{ChannelId, Epoch, GatherId, KeyHash, Rank, Salt, WorldSize};
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 /// The longest name the store writes, in bytes.
 pub const MAX_NAME_LEN: usize = 100;
@@ -37,6 +38,20 @@ pub const IN: &str = "in";
 pub const OUT: &str = "out";
 /// Where hosts show that they are alive, in a directory for each.
 pub const LIVE: &str = "live";
+
+/// How names of files with a rank's last calls begin,
+pub(crate) const CALLS_STEM: &str = "calls-";
+/// those of questions what ranks are doing,
+pub(crate) const ASKED_STEM: &str = "asked-";
+/// and those of answers.
+pub(crate) const ANSWER_STEM: &str = "answer-";
+
+/// A world in a name: 32 hexadecimal digits.
+fn world_in(text: &str) -> Option<Uuid> {
+    let (first, second) = text.split_at_checked(16)?;
+    let halves = (hex(first, 16)?, hex(second, 16)?);
+    Some(Uuid::from_u64_pair(halves.0, halves.1))
+}
 
 /// The rendezvous directory within `directory`.
 ///
@@ -107,6 +122,27 @@ pub enum RendezvousEntry {
     Gather(GatherId),
     /// `probe-<nonce>`: a file that lives for a moment, to find out whether one can be written.
     Probe(u64),
+    /// `calls-<world>-r<rank>`: the last calls of a rank.
+    Calls {
+        /// The world, by its communicator.
+        world: Uuid,
+        /// The rank.
+        rank: Rank,
+    },
+    /// `asked-<world>-<nonce>`: somebody asks a world what its ranks are doing.
+    Asked {
+        /// The world, by its communicator.
+        world: Uuid,
+        /// Which question.
+        nonce: u32,
+    },
+    /// `answer-<world>-<nonce>`: what they are doing.
+    Answer {
+        /// The world, by its communicator.
+        world: Uuid,
+        /// Which question.
+        nonce: u32,
+    },
     /// `condemned-<id>-<nonce>`: somebody is about to remove that gather directory.
     Condemned {
         /// The gather directory.
@@ -126,6 +162,15 @@ impl fmt::Display for RendezvousEntry {
             Self::Refusal(RecordName { key, stamp }) => write!(f, "refusal-{key:016x}-{stamp}"),
             Self::Gather(id) => write!(f, "gather-{id}"),
             Self::Probe(nonce) => write!(f, "probe-{nonce:016x}"),
+            Self::Calls { world, rank } => {
+                write!(f, "{CALLS_STEM}{}-r{:05}", world.simple(), rank.get())
+            }
+            Self::Asked { world, nonce } => {
+                write!(f, "{ASKED_STEM}{}-{nonce:08x}", world.simple())
+            }
+            Self::Answer { world, nonce } => {
+                write!(f, "{ANSWER_STEM}{}-{nonce:08x}", world.simple())
+            }
             Self::Condemned { id, nonce } => write!(f, "condemned-{id}-{nonce:08x}"),
         }
     }
@@ -149,6 +194,26 @@ impl RendezvousEntry {
         }
         if let Some(nonce) = name.strip_prefix("probe-") {
             return Some(Self::Probe(hex(nonce, 16)?));
+        }
+        if let Some(rest) = name.strip_prefix(CALLS_STEM) {
+            let (world, rank) = rest.split_once("-r")?;
+            let rank = decimal(rank, 5).filter(|rank| *rank < u64::from(WorldSize::MAX))?;
+            return Some(Self::Calls {
+                world: world_in(world)?,
+                rank: Rank::new(u32::try_from(rank).ok()?),
+            });
+        }
+        for (stem, is_answer) in [(ASKED_STEM, false), (ANSWER_STEM, true)] {
+            if let Some(rest) = name.strip_prefix(stem) {
+                let (world, nonce) = rest.split_once('-')?;
+                let world = world_in(world)?;
+                let nonce = u32::try_from(hex(nonce, 8)?).ok()?;
+                return Some(if is_answer {
+                    Self::Answer { world, nonce }
+                } else {
+                    Self::Asked { world, nonce }
+                });
+            }
         }
         let (id, nonce) = name.strip_prefix("condemned-")?.rsplit_once('-')?;
         Some(Self::Condemned {
@@ -392,142 +457,5 @@ pub(crate) fn decimal(text: &str, width: usize) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::{Duration, UNIX_EPOCH};
-
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn ids() -> impl Strategy<Value = GatherId> {
-        (0..4_000_000_000_u64, any::<u32>()).prop_map(|(seconds, salt)| {
-            GatherId::new(
-                UNIX_EPOCH + Duration::from_secs(seconds),
-                Salt::from_random(salt),
-            )
-        })
-    }
-
-    fn rendezvous_entries() -> impl Strategy<Value = RendezvousEntry> {
-        prop_oneof![
-            (any::<u64>(), ids())
-                .prop_map(|(key, stamp)| RendezvousEntry::Record(RecordName { key, stamp })),
-            (any::<u64>(), ids())
-                .prop_map(|(key, stamp)| RendezvousEntry::Unreachable(RecordName { key, stamp })),
-            (any::<u64>(), ids())
-                .prop_map(|(key, stamp)| RendezvousEntry::Refusal(RecordName { key, stamp })),
-            ids().prop_map(RendezvousEntry::Gather),
-            any::<u64>().prop_map(RendezvousEntry::Probe),
-            (ids(), any::<u32>()).prop_map(|(id, nonce)| RendezvousEntry::Condemned { id, nonce }),
-        ]
-    }
-
-    fn gather_entries() -> impl Strategy<Value = GatherEntry> {
-        prop_oneof![
-            Just(GatherEntry::Owner),
-            Just(GatherEntry::Staging),
-            Just(GatherEntry::Payloads),
-            Just(GatherEntry::Probes),
-            Just(GatherEntry::Finished),
-            Just(GatherEntry::Aborted),
-            any::<u64>().prop_map(GatherEntry::Beat),
-        ]
-    }
-
-    fn payload_names() -> impl Strategy<Value = PayloadName> {
-        (any::<u64>(), any::<u64>(), 0..WorldSize::MAX, any::<u32>()).prop_map(
-            |(channel, epoch, rank, nonce)| {
-                PayloadName::new(
-                    ChannelId::new(channel),
-                    Epoch::new(epoch),
-                    Rank::new(rank),
-                    nonce,
-                )
-            },
-        )
-    }
-
-    fn is_portable(name: &str) -> bool {
-        name.len() <= MAX_NAME_LEN
-            && name
-                .bytes()
-                .all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'-'))
-    }
-
-    proptest! {
-        #[test]
-        fn rendezvous_names_parse_both_ways(entry in rendezvous_entries()) {
-            let name = entry.to_string();
-            prop_assert!(is_portable(&name), "{}", name);
-            prop_assert_eq!(RendezvousEntry::parse(&name), Some(entry));
-        }
-
-        #[test]
-        fn gather_names_parse_both_ways(entry in gather_entries()) {
-            let name = entry.to_string();
-            prop_assert!(is_portable(&name), "{}", name);
-            prop_assert_eq!(GatherEntry::parse(&name), Some(entry));
-        }
-
-        #[test]
-        fn payload_names_parse_both_ways(payload in payload_names()) {
-            let name = payload.to_string();
-            prop_assert!(is_portable(&name), "{}", name);
-            prop_assert_eq!(PayloadName::parse(&name), Some(payload));
-        }
-
-        #[test]
-        fn names_have_one_spelling(name in "(rendezvous|gather|probe|condemned|beat|payload)?-?[a-zA-Z0-9._-]{0,70}") {
-            if let Some(entry) = RendezvousEntry::parse(&name) {
-                prop_assert_eq!(entry.to_string(), name.clone());
-            }
-            if let Some(entry) = GatherEntry::parse(&name) {
-                prop_assert_eq!(entry.to_string(), name.clone());
-            }
-            if let Some(payload) = PayloadName::parse(&name) {
-                prop_assert_eq!(payload.to_string(), name);
-            }
-        }
-
-        #[test]
-        fn a_damaged_payload_name_is_another_name_or_foreign(
-            payload in payload_names(), position in 0_usize..63, byte in "[ -~]",
-        ) {
-            let mut name = payload.to_string();
-            name.replace_range(position..=position, &byte);
-            let spelled = PayloadName::parse(&name).map(|parsed| parsed.to_string());
-            prop_assert!(spelled.is_none_or(|spelled| spelled == name));
-        }
-    }
-
-    #[test]
-    fn foreign_names_are_none() {
-        let foreign = [
-            "",
-            ".",
-            "..",
-            ".nfs000000000000beef00000001",
-            ".fuse_hidden0000beef",
-            ".snapshot",
-            "data_to_gather_1_2_3.pkl",
-            "gather-",
-            "gather-20261121T033336Z-5f3a9c01",
-            "beat-",
-            "beat-1",
-            "beat-99999999999999999999",
-            "beat-+0000000000000000001",
-            "owner.tmp",
-            "Owner",
-            "probe-+00000000000000f",
-            "payload-c0000000000000000-e00000000000000000012-r00003-0000beef.tmp",
-            "payload-c0000000000000000-e00000000000000000012-r99999-0000beef",
-            "payload-c0000000000000000-e00000000000000000012-r00003-0000BEEF",
-            "../payload-c0000000000000000-e00000000000000000012-r00003-0000beef",
-        ];
-        for name in foreign {
-            assert_eq!(RendezvousEntry::parse(name), None, "{name}");
-            assert_eq!(GatherEntry::parse(name), None, "{name}");
-            assert_eq!(PayloadName::parse(name), None, "{name}");
-        }
-    }
-}
+#[path = "layout_tests.rs"]
+mod tests;

@@ -54,6 +54,8 @@
 //! ```text
 //! DIR/all_gather_via_filesys/                    the rendezvous directory; nobody removes it
 //!   rendezvous-KEY-TIME-SALT                     a record of rank 0, while its world forms
+//!   calls-WORLD-rRANK                            the last calls of a rank
+//!   asked-WORLD-NONCE, answer-WORLD-NONCE        for a moment: what are the ranks doing?
 //!   probe-NONCE                                  for a moment: can files be written here?
 //!   unreachable-KEY-TIME-SALT                    a rank cannot reach the rank 0 of a record
 //!   refusal-KEY-TIME-SALT                        a meeting has failed, for ranks that come later
@@ -75,6 +77,7 @@
 //! `docs/design/on-disk-format.md` has the bytes and the promises, `docs/design/crash-safety.md` what a
 //! crash leaves behind.
 
+pub mod calls;
 mod directory;
 pub mod layout;
 mod lifecycle;
@@ -105,6 +108,7 @@ pub use lifecycle::leftover::{Leftover, Meeting};
 pub use lifecycle::leftover_kind::LeftoverKind;
 pub use lifecycle::removal::Removal;
 pub use lifecycle::survey::{Survey, SurveyedGather, Surveyor};
+pub use lifecycle::sweeping::sweep_calls;
 pub use messages::factory::{MarkerOwner, MessageDirFactory};
 pub use os::directory::{Access, OwnUid, default_local};
 pub use os::file::takes_no_data;

@@ -22,7 +22,8 @@ use fsgather_store::this_process;
 
 use crate::{
     call::blocking::step_aside, codec::Postcard, communicator::Communicator,
-    group_state::GroupState, payload::path_request::PathRequest, setup, world_state::WorldState,
+    group_state::GroupState, payload::path_request::PathRequest, recording, setup,
+    world_state::WorldState,
 };
 
 /// Says some things about a world in the program; variables and the launcher say the rest.
@@ -311,6 +312,7 @@ impl Builder {
         let compression = settings.compression.value;
         let verify = settings.verify.value;
         let shared_memory = settings.shared_memory.value;
+        let trace = settings.trace.value;
         let Joined {
             exchange,
             communicator,
@@ -351,6 +353,7 @@ impl Builder {
         }
         let call = Call::new(Operation::SetUp, site.clone());
         setup::share_memory(&inner, &call)?;
+        recording::begin(&inner, trace);
         Ok(Communicator::from_inner(inner, Postcard))
     }
 }

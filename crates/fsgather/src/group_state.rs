@@ -10,10 +10,11 @@ use std::{
 };
 
 use fsgather_core::{
-    Activity, Call, ChannelId, Contribution, Error, Exchange, Interrupt, Peer, Phase, ProcessId,
-    Rank, Round, Site, Ticket, lock,
+    Activity, Call, ChannelId, Contribution, Epoch, Error, Exchange, Interrupt, Operation, Peer,
+    Phase, ProcessId, Rank, Round, Site, Ticket, lock,
 };
 use fsgather_store::PayloadId;
+use fsgather_trace::record::Outcome;
 use uuid::Uuid;
 
 #[cfg(feature = "async")]
@@ -199,24 +200,26 @@ impl GroupState {
 
     /// One exchange without a payload, as any other call.
     pub(crate) fn pass(&self, call: Call) -> Result<(), Error> {
-        let call_log = &self.world.call_log;
+        let WorldState {
+            call_log,
+            rank,
+            processes,
+            ..
+        } = &*self.world;
         let ticket = self.exchange.begin(call)?;
-        call_log.begin(&ticket, self.exchange.world_size().get());
+        call_log.begin_waiting(&ticket, self.exchange.world_size().get());
         let passed = self
             .exchange
             .contribute(&ticket, Round::VERDICT, Contribution::default())
-            .and_then(|()| {
-                call_log.handed_in(&ticket, 0);
-                self.exchange.wait(&ticket, Round::VERDICT)
-            });
+            .and_then(|()| self.exchange.wait(&ticket, Round::VERDICT));
         match passed {
             Ok(verdict) => {
-                call_log.decided(&ticket, verdict.last, None);
-                self.record_end(&ticket);
+                let last = verdict.last.map(|last| self.in_world(last));
+                call_log.all_in_and_done(&ticket, (last, verdict.last), *rank, processes);
                 Ok(())
             }
             Err(failure) => {
-                call_log.forget(&ticket);
+                call_log.forget(&ticket, Outcome::Failed);
                 Err(failure)
             }
         }
@@ -305,12 +308,40 @@ impl GroupState {
         if self.ended.swap(true, Ordering::SeqCst) {
             return Err(Error::closed());
         }
+        let recorded = self.record_closing(&site);
         let closed = self.exchange.close(site);
+        if let Some(ticket) = recorded {
+            self.record_closed(&ticket, closed.is_ok());
+        }
         if let Err(failure) = &closed {
             self.world.record_failure(failure);
         }
         self.end(None, closed.is_ok());
         closed
+    }
+
+    /// Notes that this rank closes, which is a call like others for whoever asks what it is at.
+    fn record_closing(&self, site: &Site) -> Option<Ticket> {
+        let ranks = self.exchange.world_size().get();
+        let ticket = Ticket {
+            channel: self.exchange.channel(),
+            // No other call has this number.
+            epoch: Epoch::new(u64::MAX),
+            call: Arc::new(Call::new(Operation::Close, site.clone())),
+        };
+        let recorder = self.world.call_log.recorder()?;
+        recorder.begin_waiting(&ticket, ranks);
+        Some(ticket)
+    }
+
+    fn record_closed(&self, ticket: &Ticket, closed: bool) {
+        if let Some(recorder) = self.world.call_log.recorder() {
+            if closed {
+                recorder.decided_and_done(ticket, None);
+            } else {
+                recorder.end(ticket, Outcome::Failed);
+            }
+        }
     }
 
     /// Leaves without the others.

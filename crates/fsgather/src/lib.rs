@@ -73,6 +73,7 @@ mod build_identity;
 mod call;
 mod group_state;
 mod payload;
+mod recording;
 mod setup;
 mod world_state;
 

@@ -25,6 +25,7 @@ use crate::{
         path_request::PathRequest,
         shared_memory::SharedMemory,
     },
+    recording::Recording,
 };
 
 /// How long a communicator that has left goes on handing over payloads that others are fetching. It has left
@@ -70,6 +71,8 @@ pub(crate) struct WorldState {
     pub(crate) open_calls: OpenCalls,
     /// What is known of calls that are under way, in all groups.
     pub(crate) call_log: CallLog,
+    /// Where they are written down.
+    pub(crate) recording: OnceLock<Recording>,
     /// Ranks that are known to be lost.
     lost: Mutex<BTreeSet<Rank>>,
     /// The process that made this; a forked child inherits it, but nothing that it stands for.
@@ -105,6 +108,7 @@ impl WorldState {
             file_calls: FileCalls::default(),
             open_calls: OpenCalls::default(),
             call_log: CallLog::default(),
+            recording: OnceLock::new(),
             lost: Mutex::default(),
             process: std::process::id(),
         }
@@ -175,6 +179,15 @@ impl WorldState {
         {
             lock(&self.lost).insert(peer.rank);
         }
+        if let Some(recording) = self.recording.get() {
+            recording.fail(self.speaks());
+        }
+    }
+
+    /// Whether it is for this rank to say what concerns all: it is the first of those that are left.
+    fn speaks(&self) -> bool {
+        let lost = lock(&self.lost);
+        (0..self.rank.get()).all(|before| lost.contains(&Rank::new(before)))
     }
 
     /// Whether a rank is known to be lost.
@@ -199,5 +212,8 @@ impl WorldState {
             is_lost: &|rank| self.is_lost(rank),
         });
         self.shared_memory.release();
+        if let Some(recording) = self.recording.get() {
+            recording.end();
+        }
     }
 }

@@ -400,12 +400,17 @@ pub(crate) fn refusals_in(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
+fn is_of_calls(path: &Path) -> bool {
+    path.file_name()
+        .is_some_and(|name| name.to_string_lossy().starts_with("calls-"))
+}
+
 fn is_refusal(path: &Path) -> bool {
     path.file_name()
         .is_some_and(|name| name.to_string_lossy().starts_with("refusal-"))
 }
 
-/// What is left in a directory that was gathered through, but for refusals.
+/// What is left in a directory that was gathered through, but for refusals, and the last calls of ranks whose job has failed.
 pub(crate) fn left_in(directory: &Path) -> Vec<PathBuf> {
     let rendezvous = directory.join("all_gather_via_filesys");
     let mut left = list(directory);
@@ -413,7 +418,7 @@ pub(crate) fn left_in(directory: &Path) -> Vec<PathBuf> {
     if rendezvous.exists() {
         left.extend(list(&rendezvous));
     }
-    left.retain(|path| !is_refusal(path));
+    left.retain(|path| !is_refusal(path) && !is_of_calls(path));
     left
 }
 

@@ -6,7 +6,10 @@ use clap::Args;
 use fsgather::{Error, WorldSize};
 use rustix::process::{Resource, getrlimit};
 
-use crate::arguments::{duration, positive_duration};
+use crate::{
+    arguments::{duration, positive_duration},
+    verbs::trace::trace_file,
+};
 
 /// The most ranks one machine is asked to run; a larger number is taken for a slip of the finger.
 const MOST_LOCAL_RANKS: u32 = 4096;
@@ -24,6 +27,8 @@ Examples:
       what the ranks print goes to job.log, how they ended to jq
   fsgather run -n 4 --python-patch -- python train.py
       torch's gathers of objects go through fsgather; train.py is unchanged
+  fsgather run -n 4 --trace calls.html -- python evaluate.py
+      a picture of who waited for whom, of the last 1000 calls of each rank
   fsgather run -n 1 --no-prefix -- ./produce >result.bin
       the bytes are not changed
 
@@ -102,6 +107,11 @@ pub(crate) struct RunArguments {
     /// before 2.5, which does not read that variable.
     #[arg(long)]
     pub(super) python_patch: bool,
+
+    /// Write what the ranks have called, and when, to a file once they have ended: a page with a picture where its
+    /// name ends in `.html`, else for Perfetto and Chrome, as `.json`.
+    #[arg(long, value_name = "FILE", value_parser = trace_file)]
+    pub(super) trace: Option<PathBuf>,
 
     /// The command of each rank, and its arguments.
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]

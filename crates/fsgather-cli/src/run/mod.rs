@@ -34,6 +34,10 @@ use std::{
 };
 
 use fsgather::{Rank, WorldSize};
+use fsgather_config::{
+    environment,
+    settings::{Choice as _, Trace},
+};
 use rustix::process::Signal;
 
 pub(crate) use arguments::{RunArguments, check_open_files};
@@ -47,6 +51,7 @@ use crate::{
     invocation::Invocation,
     output::{self, Stream},
     progress::Line,
+    verbs::trace,
 };
 use board::Board;
 use errors::Errors;
@@ -118,6 +123,10 @@ pub(crate) fn run(
     if arguments.python_patch {
         job.add(python_patch::variables(&arguments.command)?);
     }
+    if arguments.trace.is_some() {
+        let always = Trace::Always.word().into();
+        job.add(vec![(environment::TRACE, Some(always))]);
+    }
     let task = Task {
         verb: "run",
         invocation,
@@ -132,7 +141,11 @@ pub(crate) fn run(
             kill_after: arguments.kill_after,
         },
     };
-    execute(&task, &job, json)
+    let code = execute(&task, &job, json)?;
+    if let Some(file) = &arguments.trace {
+        trace::write_trace(&job.directory, &job.name, file)?;
+    }
+    Ok(code)
 }
 
 /// Runs this very program with these arguments as ranks that gather in `directory`, passes on unchanged

@@ -12,3 +12,5 @@ pub(crate) mod inspect;
 pub(crate) mod licences;
 pub(crate) mod manual;
 mod others;
+pub(crate) mod ps;
+pub(crate) mod trace;

@@ -1,4 +1,4 @@
-//! Settings that are one of a few words: [`Transport`], [`Verify`], [`ShowProgress`], and [`Control`] of the core.
+//! Settings that are one of a few words: [`Transport`], [`Verify`], [`ShowProgress`], [`Trace`], and [`Control`] of the core.
 
 use std::fmt;
 
@@ -37,6 +37,18 @@ pub enum ShowProgress {
     /// Bars on a terminal, a line now and then elsewhere.
     #[default]
     Auto,
+    /// Never.
+    Off,
+}
+
+/// When the last calls of a rank are kept in a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Trace {
+    /// While the job runs, and afterwards if it has failed.
+    #[default]
+    Failed,
+    /// Afterwards in any case.
+    Always,
     /// Never.
     Off,
 }
@@ -85,6 +97,18 @@ impl Choice for Transport {
     }
 }
 
+impl Choice for Trace {
+    const ALL: &'static [Self] = &[Self::Failed, Self::Always, Self::Off];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Failed => "failed",
+            Self::Always => "always",
+            Self::Off => "off",
+        }
+    }
+}
+
 impl Choice for Control {
     const ALL: &'static [Self] = &[Self::Auto, Self::Tcp, Self::Markers];
 
@@ -113,6 +137,12 @@ impl Choice for ShowProgress {
             Self::Auto => "auto",
             Self::Off => "off",
         }
+    }
+}
+
+impl fmt::Display for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
     }
 }
 

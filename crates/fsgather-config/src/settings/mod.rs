@@ -29,7 +29,7 @@ mod tests;
 mod value;
 mod variables;
 
-pub use choice::{Choice, ShowProgress, Transport, Verify};
+pub use choice::{Choice, ShowProgress, Trace, Transport, Verify};
 pub use fsgather_core::Control;
 pub use fsgather_store::CompressionSetting;
 pub use interfaces::InterfaceFilter;

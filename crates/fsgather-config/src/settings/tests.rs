@@ -73,6 +73,7 @@ fn every_setting_is_taken_from_its_own_variable() {
         ("FSGATHER_VERIFY", "off"),
         ("FSGATHER_LOG", "fsgather=debug"),
         ("FSGATHER_STACKS", "0"),
+        ("FSGATHER_TRACE", "always"),
         ("FSGATHER_PROGRESS", "off"),
     ];
     let settings = resolve(&pairs);
@@ -110,6 +111,7 @@ fn every_setting_is_taken_from_its_own_variable() {
             "FSGATHER_VERIFY off",
             "FSGATHER_LOG fsgather=debug",
             "FSGATHER_STACKS 0",
+            "FSGATHER_TRACE always",
             "FSGATHER_PROGRESS off",
         ]
     );
@@ -147,6 +149,7 @@ fn wrong_values_are_answered_with_variable_text_and_an_example_that_works() {
         ("FSGATHER_VERIFY", "never"),
         ("FSGATHER_COMPRESS", "zstd:23"),
         ("FSGATHER_STACKS", "off"),
+        ("FSGATHER_TRACE", "on"),
         ("FSGATHER_PROGRESS", "on"),
     ] {
         let message = refused(name, wrong);

@@ -3,7 +3,7 @@
 use super::{
     CompressionSetting, Control, DEFAULT_INLINE_LIMIT, DEFAULT_JOIN_TIMEOUT, DEFAULT_SHARED_MEMORY,
     DEFAULT_TIMEOUT, DirMode, Duration, InterfaceFilter, PortRange, RendezvousSetting,
-    ShowProgress, Transport, Verify, value::SettingValue,
+    ShowProgress, Trace, Transport, Verify, value::SettingValue,
 };
 use crate::environment;
 

@@ -47,7 +47,7 @@ pub(super) struct Sighting {
 
 impl Coordinator {
     /// Asks these ranks, and others about them, what they are doing.
-    pub(super) fn look_at(&mut self, ranks: &[Rank], now: Instant) {
+    pub(crate) fn look_at(&mut self, ranks: &[Rank], now: Instant) {
         if self.world.lead.is_none() {
             return;
         }
@@ -129,7 +129,7 @@ impl Coordinator {
     }
 
     /// What is known of what these ranks are doing.
-    pub(super) fn roll_call(&self, ranks: &[Rank], now: Instant) -> RollCall {
+    pub(crate) fn roll_call(&self, ranks: &[Rank], now: Instant) -> RollCall {
         let known = |rank: &Rank| {
             let sighting = self.roster.get(*rank)?.sighting.as_ref()?;
             let is_fresh = now.saturating_duration_since(sighting.asked) < FRESH;

@@ -157,6 +157,10 @@ impl Carrier for TcpCarrier {
             .is_ok()
     }
 
+    fn coordinate<R>(&self, act: impl FnOnce(&mut Coordinator, Instant) -> R) -> Option<R> {
+        self.node.coordinate(act)
+    }
+
     fn set_reclaim_sink(&self, sink: ReclaimSink) {
         self.node.set_own_reclaim_sink(Some(sink));
     }

@@ -9,6 +9,7 @@ use fsgather_core::{ProcessId, WorldSize};
 use rustix::fs::FileType;
 
 use crate::{
+    calls,
     layout::RendezvousEntry,
     lifecycle::{
         contents::Contents,
@@ -96,6 +97,12 @@ impl Surveyor {
                 let rules = self.rules.for_nameless();
                 old_file(&path, LeftoverKind::Probe, view, &rules).filter(is_older_than_a_moment)
             }
+            Some(RendezvousEntry::Calls { .. }) => self.calls(&path, view),
+            // They are answered, or given up, within a minute.
+            Some(RendezvousEntry::Asked { .. } | RendezvousEntry::Answer { .. }) => {
+                let rules = self.rules.for_nameless();
+                old_file(&path, LeftoverKind::Message, view, &rules).filter(is_older_than_a_moment)
+            }
             // What belongs to a directory that is there goes with it.
             Some(RendezvousEntry::Condemned { id, .. }) if entries.has(id) => None,
             Some(RendezvousEntry::Condemned { .. }) => {
@@ -130,6 +137,26 @@ impl Surveyor {
             message.explain(why);
         }
         Some(message)
+    }
+
+    /// The last calls of a rank, which are left once its process has ended.
+    pub(crate) fn calls(&self, path: &Path, view: View) -> Option<Leftover> {
+        let mut leftover = old_file(path, LeftoverKind::Calls, view, &self.rules)?;
+        let Some(writer) = calls::writer(path, view.own) else {
+            return Some(leftover);
+        };
+        let name = format!("pid {} on {}", writer.pid, writer.host);
+        match liveness(&writer, &self.me) {
+            Liveness::Running => return None,
+            Liveness::Gone | Liveness::Replaced => {
+                leftover.removable = true;
+                let reason = format!("its writer, {name}, has ended");
+                leftover.explain(Why::new(reason, "its writer has ended"));
+            }
+            Liveness::Rebooted | Liveness::Unknown => {}
+        }
+        leftover.writer = Some(writer);
+        Some(leftover)
     }
 
     pub(crate) fn dist_test(&self, path: &Path, view: View) -> Option<Leftover> {

@@ -13,6 +13,8 @@ pub enum LeftoverKind {
     Mark,
     /// A last word that could not be left in its gather directory.
     Message,
+    /// The last calls of a rank whose process has ended.
+    Calls,
     /// `data_to_gather_*.pkl`: a payload of the Python original, whose ranks have crashed.
     PythonOriginal,
     /// `.dist_test`: temporary files of mmengine.
@@ -22,7 +24,7 @@ pub enum LeftoverKind {
 }
 
 impl LeftoverKind {
-    /// The word for it: `record`, `probe`, `mark`, `message`, `python-original`, `mmengine` or `stranger`.
+    /// The word for it: `record`, `probe`, `mark`, `message`, `calls`, `python-original`, `mmengine` or `stranger`.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -30,6 +32,7 @@ impl LeftoverKind {
             Self::Probe => "probe",
             Self::Mark => "mark",
             Self::Message => "message",
+            Self::Calls => "calls",
             Self::PythonOriginal => "python-original",
             Self::Mmengine => "mmengine",
             Self::Stranger => "stranger",

@@ -9,6 +9,7 @@ use fsgather_core::{Error, GatherId};
 use fsgather_system::clock;
 
 use crate::{
+    calls,
     directory::owner::job_tag,
     layout::{self, RendezvousEntry},
     lifecycle::{
@@ -163,6 +164,33 @@ impl Sweep {
             Outcome::Alive(reason) | Outcome::Failed(reason) => {
                 tracing::debug!(path = %gather.path.display(), reason, "not swept");
             }
+        }
+    }
+}
+
+/// Removes the last calls of ranks that are long gone, whatever their job: nobody has looked at them for so long. Of a job
+/// that has failed lately they stay, also when it is started again.
+pub fn sweep_calls(rendezvous: &Path, rules: Rules) {
+    let Ok(found) = calls::list(rendezvous) else {
+        return;
+    };
+    let Ok(surveyor) = Surveyor::new(rules) else {
+        return;
+    };
+    // Files of jobs that run are as many as files of jobs that are over, at most.
+    let old = found.iter().map(|(.., path)| path).filter(|path| {
+        let changed = listing::examine_path(path).map(|found| found.changed);
+        changed.is_ok_and(|changed| {
+            let age = clock::wall().duration_since(changed);
+            age.is_ok_and(|age| age > rules.older_than)
+        })
+    });
+    let mut view = None;
+    for path in old {
+        let view = *view.get_or_insert_with(|| View::of(rendezvous));
+        let leftover = surveyor.calls(path, view);
+        if let Some(leftover) = leftover.filter(|left| left.age > rules.older_than) {
+            remove_leftover(&leftover);
         }
     }
 }

@@ -14,6 +14,7 @@ use crate::payload::header::PayloadHeader;
 #[cfg(feature = "ndarray")]
 use crate::payload::stream::OwnMoved;
 use fsgather_report::call_log::Brought;
+use fsgather_trace::record::Outcome;
 
 /// How long nothing may move in a ring once the communicator has failed.
 const LAST_BYTES: Duration = Duration::from_secs(3);
@@ -114,12 +115,13 @@ impl CallGuard {
 
     /// Hands in this rank's contribution; `len` is how long its payload is, in bytes.
     pub(crate) fn contribute(&self, contribution: Contribution, len: u64) -> Result<(), Error> {
+        let way = PayloadHeader::way(&contribution.body);
         self.inner
             .exchange
             .contribute(&self.ticket, Round::VERDICT, contribution)
             .map_err(|failure| self.over(failure))?;
         self.phase.set(Phase::Waiting);
-        self.inner.world.call_log.handed_in(&self.ticket, len);
+        self.inner.world.call_log.handed_in(&self.ticket, len, way);
         Ok(())
     }
 
@@ -136,6 +138,8 @@ impl CallGuard {
             self.acknowledge.set(acknowledge);
             self.phase.set(Phase::Reading);
             let call_log = &self.inner.world.call_log;
+            let last = verdict.last.map(|last| self.inner.in_world(last));
+            call_log.all_in(&self.ticket, last);
             if !call_log.is_empty() {
                 let own = self.inner.exchange.rank();
                 let brought = table.map(|table| brought(&table.bodies, own));
@@ -149,7 +153,8 @@ impl CallGuard {
     pub(crate) fn abandon(&self) {
         if !self.finished.replace(true) {
             self.inner.exchange.abandon(&self.ticket);
-            self.inner.world.call_log.forget(&self.ticket);
+            let call_log = &self.inner.world.call_log;
+            call_log.forget(&self.ticket, Outcome::GivenUp);
         }
     }
 
@@ -161,7 +166,10 @@ impl CallGuard {
         let exchange = &self.inner.exchange;
         let failure = exchange.fail(&self.ticket, self.phase.get(), cause);
         self.inner.world.record_failure(&failure);
-        self.inner.world.call_log.forget(&self.ticket);
+        self.inner
+            .world
+            .call_log
+            .forget(&self.ticket, Outcome::Failed);
         if self.acknowledge.get() {
             // What could not be read is not needed any more.
             exchange.done(&self.ticket);
@@ -172,7 +180,10 @@ impl CallGuard {
     /// Notes that the call has ended with an error that all ranks know.
     pub(crate) fn over(&self, failure: Error) -> Error {
         self.inner.world.record_failure(&failure);
-        self.inner.world.call_log.forget(&self.ticket);
+        self.inner
+            .world
+            .call_log
+            .forget(&self.ticket, Outcome::Failed);
         self.finished.set(true);
         failure
     }

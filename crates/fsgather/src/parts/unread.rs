@@ -3,6 +3,7 @@
 use std::{sync::Arc, vec};
 
 use fsgather_core::{Error, Phase, Rank, Ticket};
+use fsgather_trace::record::Outcome;
 
 use crate::{
     call::{guard::record_read, open_call::OpenCall, open_calls::Open},
@@ -116,7 +117,10 @@ impl Drop for UnreadParts {
             self.inner.exchange.done(&self.ticket);
         }
         if self.failed {
-            self.inner.world.call_log.forget(&self.ticket);
+            self.inner
+                .world
+                .call_log
+                .forget(&self.ticket, Outcome::Failed);
         } else {
             self.inner.record_end(&self.ticket);
         }

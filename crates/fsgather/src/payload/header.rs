@@ -4,6 +4,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use fsgather_arena::Location;
 use fsgather_core::{GatherId, read_message};
 use fsgather_store::Locator;
+use fsgather_trace::record::Way;
 use serde::{Deserialize, Serialize};
 
 /// Where the others find a rank's payload.
@@ -79,6 +80,19 @@ impl PayloadHeader {
             Self::Kept { len } => postcard::to_extend(&len, vec![5])?,
         };
         Ok(body.into())
+    }
+
+    /// Which way the payload of a contribution goes, by its first byte.
+    pub(crate) fn way(body: &[u8]) -> Way {
+        match body.first() {
+            Some(0) => Way::Message,
+            Some(1) => Way::File,
+            Some(2) => Way::Relay,
+            Some(3) => Way::Link,
+            Some(4) => Way::SharedMemory,
+            Some(5) => Way::Kept,
+            _ => Way::None,
+        }
     }
 
     /// Reads the body of a contribution; `None` when it is none of ours.

@@ -16,14 +16,14 @@ use crate::{
 };
 
 /// What is shown one time after the other, each time in the place of the last one on a terminal.
-pub(super) struct Frames {
+pub(in crate::verbs) struct Frames {
     /// How far apart they are; none where there is one only.
     interval: Option<Duration>,
     has_begun: bool,
 }
 
 impl Frames {
-    pub(super) const fn new(interval: Option<Duration>) -> Self {
+    pub(in crate::verbs) const fn new(interval: Option<Duration>) -> Self {
         Self {
             interval,
             has_begun: false,
@@ -35,7 +35,7 @@ impl Frames {
     /// # Errors
     ///
     /// When standard output cannot be written.
-    pub(super) fn show(
+    pub(in crate::verbs) fn show(
         &mut self,
         text: &str,
         errors: &[(PathBuf, Error)],

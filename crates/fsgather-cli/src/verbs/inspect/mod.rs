@@ -1,6 +1,6 @@
 //! The verb `inspect`: what lies in shared directories, whether it is alive, and why.
 
-mod frames;
+pub(super) mod frames;
 mod report;
 mod text;
 
@@ -147,7 +147,7 @@ pub(super) fn is_read(shown: io::Result<()>) -> Result<bool, Failure> {
     clippy::disallowed_methods,
     reason = "nothing tells when another host changes a directory"
 )]
-fn pause(interval: Duration) {
+pub(super) fn pause(interval: Duration) {
     thread::sleep(interval);
 }
 

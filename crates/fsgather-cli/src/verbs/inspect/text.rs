@@ -91,6 +91,7 @@ impl<'a> Records<'a> {
         let living = survey.meetings.iter();
         let living = living.map(|meeting| (&meeting.writer, meeting.bytes));
         let left = survey.leftovers.iter();
+        let left = left.filter(|left| left.kind == LeftoverKind::Record);
         let left = left.filter_map(|left| Some((left.writer.as_ref()?, left.bytes)));
         for (writer, bytes) in living.chain(left) {
             if let Some((_, known)) = by_writer.get_mut(writer) {
@@ -103,7 +104,8 @@ impl<'a> Records<'a> {
     /// Whether a file belongs to a gather directory that is here.
     fn has(&self, leftover: &Leftover) -> bool {
         let writer = leftover.writer.as_ref();
-        writer.is_some_and(|writer| self.by_writer.contains_key(writer))
+        leftover.kind == LeftoverKind::Record
+            && writer.is_some_and(|writer| self.by_writer.contains_key(writer))
     }
 
     fn bytes(&self, gather: &SurveyedGather) -> Option<u64> {

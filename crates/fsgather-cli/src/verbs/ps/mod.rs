@@ -1,0 +1,186 @@
+//! The verb `ps`: what the ranks of jobs that run are at, from any host that sees their directory.
+
+pub(super) mod report;
+mod text;
+
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant, SystemTime},
+};
+
+use clap::Args;
+use fsgather::Rank;
+use fsgather_core::{ProcessId, RollCall};
+use fsgather_store::{calls::Question, this_process};
+use fsgather_trace::{
+    black_box::{BlackBox, World},
+    now::{Standing, standings},
+    roll_call,
+    timeline::Timeline,
+};
+
+use super::{
+    inspect::{directories, frames::Frames, is_read, pause, settings, word},
+    trace::{calendar, worlds_in},
+};
+use crate::{
+    arguments::positive_duration,
+    exit,
+    failure::Failure,
+    output,
+    table::{TableStyle, plain},
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  fsgather ps /shared/scratch
+      what each rank of the jobs that run there is at, and whom it waits for
+  fsgather ps --stacks /shared/scratch
+      also what they are doing: functions, lines, system calls
+  fsgather ps --watch
+      again every 2 seconds, of jobs in the directories used by default
+  fsgather ps --json | jq '.jobs[].ranks[] | select(.doing == \"waiting\")'
+      for programs
+
+It needs to see the directory and to be the same user, on a login node or on a
+rank's host. Where the directory is on a file server, calls of the first 30
+seconds are not seen from elsewhere, and later ones up to 10 seconds old.
+
+--stacks asks rank 0, which asks all: that takes 2 to 10 seconds. The job goes
+on meanwhile. FSGATHER_TRACE=off in a job hides it, FSGATHER_STACKS=0 its
+stacks.
+
+With --json, standard output carries
+  {schema_version, jobs: [{job, communicator, world_size, ranks, stacks}]}";
+
+/// Show what the ranks of running jobs are at, and whom they wait for.
+#[derive(Args, Debug)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct PsArguments {
+    /// Where to look; without it `FSGATHER_DIR`, else `EXP_DIR`, else the default directories.
+    #[arg(value_name = "DIR")]
+    directories: Vec<PathBuf>,
+
+    /// Ask the ranks what they are doing.
+    #[arg(long)]
+    stacks: bool,
+
+    /// Show a row for each rank; without it, of many ranks those that are alike share one.
+    #[arg(long)]
+    long: bool,
+
+    /// Look again and again until interrupted.
+    #[arg(long)]
+    watch: bool,
+
+    /// How often to look again.
+    #[arg(long, value_name = "D", value_parser = positive_duration, default_value = "2s", requires = "watch")]
+    interval: Duration,
+}
+
+/// How long rank 0 has to answer.
+const ANSWER: Duration = Duration::from_secs(15);
+
+/// A job that was seen.
+struct Seen {
+    world: World,
+    standings: Vec<Standing>,
+    /// How long ago its ranks met, in nanoseconds.
+    age: u64,
+    stacks: Option<RollCall>,
+    /// Why there are none.
+    problem: Option<String>,
+}
+
+/// Shows what the ranks of jobs that run are at.
+///
+/// # Errors
+///
+/// When a directory cannot be read, or nothing can be shown.
+pub(crate) fn ps(arguments: &PsArguments, json: bool) -> Result<u8, Failure> {
+    let me = this_process()?;
+    let named = directories(&arguments.directories, &settings()?)?;
+    let mut frames = Frames::new(arguments.watch.then_some(arguments.interval));
+    loop {
+        let mut seen = Vec::new();
+        for directory in &named {
+            let worlds = worlds_in(directory, &me)?;
+            let running = worlds.into_iter().filter(World::may_run);
+            seen.extend(running.map(|world| look(world, &me)));
+        }
+        if arguments.stacks {
+            ask(&mut seen);
+        }
+        let shown = if json {
+            output::json(&report::report(&seen))
+        } else {
+            let mut text = text::text(&seen, arguments.long, &TableStyle::of_output());
+            if seen.is_empty() {
+                let places: Vec<String> = named
+                    .iter()
+                    .map(|place| word(&place.display().to_string()))
+                    .collect();
+                text = format!("no job runs in {}\n", plain(&places.join(", ")));
+            }
+            frames.show(&text, &[], SystemTime::now())
+        };
+        if !(is_read(shown)? && arguments.watch) {
+            return Ok(exit::DONE);
+        }
+        pause(arguments.interval);
+    }
+}
+
+fn look(world: World, me: &ProcessId) -> Seen {
+    let timeline = Timeline::new(world.boxes.clone());
+    let now = timeline.now(me, calendar());
+    let began = world.boxes.iter().map(|one| one.header.began).min();
+    let age = calendar() - began.map_or(0, i128::from);
+    Seen {
+        standings: standings(&timeline, now),
+        age: u64::try_from(age).unwrap_or_default(),
+        stacks: None,
+        problem: None,
+        world,
+    }
+}
+
+/// Asks all jobs at the same time what their ranks are doing.
+fn ask(seen: &mut [Seen]) {
+    let mut asked: Vec<(&mut Seen, Question)> = Vec::new();
+    for job in seen {
+        let root = job.world.boxes.iter().find(|one| one.rank() == Rank::ZERO);
+        let place = root.and_then(|root: &BlackBox| Some((root, root.path.parent()?)));
+        job.problem = match place {
+            None => Some("rank 0, which could ask the others, is not seen from here".into()),
+            Some((root, _)) if root.is_running == Some(false) => {
+                Some("rank 0, which could ask the others, has ended".into())
+            }
+            Some((_, place)) => match Question::ask(place, job.world.communicator) {
+                Ok(question) => {
+                    asked.push((job, question));
+                    continue;
+                }
+                Err(error) => Some(plain(&error.to_string())),
+            },
+        };
+    }
+    let begun = Instant::now();
+    while !asked.is_empty() && begun.elapsed() < ANSWER {
+        asked.retain_mut(|(job, question)| {
+            let Some(answer) = question.look_for_answer() else {
+                return true;
+            };
+            question.withdraw();
+            job.stacks = roll_call::from_text(&answer);
+            false
+        });
+        if !asked.is_empty() {
+            pause(Duration::from_millis(100));
+        }
+    }
+    for (job, question) in asked {
+        question.withdraw();
+        job.problem = Some("rank 0 does not answer: it may be stopped".into());
+    }
+}

@@ -1,0 +1,101 @@
+//! Tells programs what ranks are at, as JSON.
+
+use std::time::Duration;
+
+use fsgather_core::{RollCall, Whereabouts};
+use fsgather_trace::{black_box::World, now::Standing};
+use serde::Serialize;
+
+use super::Seen;
+
+#[derive(Serialize)]
+pub(super) struct PsReport {
+    jobs: Vec<JobReport>,
+}
+
+#[derive(Serialize)]
+struct JobReport {
+    job: Option<String>,
+    communicator: String,
+    world_size: u32,
+    ranks: Vec<StandingReport>,
+    stacks: Option<Vec<StackReport>>,
+}
+
+/// What a rank is at.
+#[derive(Serialize)]
+pub(in crate::verbs) struct StandingReport {
+    rank: u32,
+    host: String,
+    pid: u32,
+    doing: &'static str,
+    call: Option<CallReport>,
+    since_seconds: f64,
+    moved_bytes: u64,
+    waits_for: Vec<u32>,
+}
+
+#[derive(Serialize)]
+struct CallReport {
+    name: String,
+    at: String,
+    count: u64,
+    outcome: &'static str,
+    last_rank: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct StackReport {
+    ranks: Vec<u32>,
+    text: String,
+    frames: Vec<String>,
+}
+
+/// All jobs that were seen.
+pub(super) fn report(seen: &[Seen]) -> PsReport {
+    let job = |seen: &Seen| {
+        let world: &World = &seen.world;
+        JobReport {
+            job: world.job().map(str::to_owned),
+            communicator: world.communicator.to_string(),
+            world_size: world.size(),
+            ranks: seen.standings.iter().map(standing).collect(),
+            stacks: seen.stacks.as_ref().map(stacks),
+        }
+    };
+    PsReport {
+        jobs: seen.iter().map(job).collect(),
+    }
+}
+
+/// One rank.
+pub(in crate::verbs) fn standing(one: &Standing) -> StandingReport {
+    StandingReport {
+        rank: one.rank.get(),
+        host: one.process.host.clone(),
+        pid: one.process.pid,
+        doing: one.doing.word(),
+        call: one.call.as_ref().map(|call| CallReport {
+            name: call.name(),
+            at: call.site.clone(),
+            count: call.count,
+            outcome: call.outcome.word(),
+            last_rank: call.last,
+        }),
+        since_seconds: Duration::from_nanos(one.since).as_secs_f64(),
+        moved_bytes: one.moved,
+        waits_for: one.waits_for.iter().map(|rank| rank.get()).collect(),
+    }
+}
+
+fn stacks(told: &RollCall) -> Vec<StackReport> {
+    let frames = |its: &Whereabouts| its.frames.iter().map(ToString::to_string).collect();
+    told.groups
+        .iter()
+        .map(|(ranks, its)| StackReport {
+            ranks: ranks.iter().map(|rank| rank.get()).collect(),
+            text: its.to_string(),
+            frames: frames(its),
+        })
+        .collect()
+}

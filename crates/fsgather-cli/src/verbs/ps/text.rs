@@ -1,0 +1,159 @@
+//! Shows people what ranks are at.
+
+use std::{collections::BTreeMap, fmt::Write, time::Duration};
+
+use fsgather_core::{Rank, bytes_text, duration_text, rank_ranges};
+use fsgather_trace::now::{Doing, Standing};
+
+use super::Seen;
+use crate::{
+    colour::Hue,
+    table::{Cell, Narrowing, Side, TableStyle, TextTable, plain},
+};
+
+/// So many ranks have a row each; of more, those that are alike share one.
+const MOST_ROWS: usize = 12;
+
+/// All jobs that were seen.
+pub(super) fn text(seen: &[Seen], long: bool, look: &TableStyle) -> String {
+    let jobs: Vec<String> = seen.iter().map(|seen| job(seen, long, look)).collect();
+    jobs.join("\n")
+}
+
+fn job(seen: &Seen, long: bool, look: &TableStyle) -> String {
+    let world = &seen.world;
+    let name = world.job().map_or_else(
+        || "a job without an id".to_owned(),
+        |job| format!("job {}", plain(job)),
+    );
+    let (known, size) = (seen.standings.len(), world.size());
+    let ranks = if u32::try_from(known) == Ok(size) {
+        format!("{size} ranks")
+    } else {
+        format!("{known} of {size} ranks seen from here")
+    };
+    let mut text = format!("{name}: {ranks}, met {} ago\n", coarse(seen.age));
+    text += &table(&seen.standings, long, look);
+    for why in &world.unread {
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(text, "  not read: {}", plain(why));
+    }
+    match (&seen.stacks, &seen.problem) {
+        (Some(told), _) if told.is_empty() => {
+            text += "  no rank says what it is doing; FSGATHER_STACKS=0 may be set\n";
+        }
+        (Some(told), _) => {
+            let _ = writeln!(text, "{}", told.to_string().trim_start_matches('\n'));
+        }
+        (None, Some(problem)) => {
+            let _ = writeln!(text, "  {problem}");
+        }
+        (None, None) => {}
+    }
+    text
+}
+
+/// What ranks that are alike have in common.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Alike<'a> {
+    doing: Doing,
+    call: Option<(String, &'a str)>,
+    waits_for: &'a [Rank],
+}
+
+fn table(standings: &[Standing], long: bool, look: &TableStyle) -> String {
+    let mut table = TextTable::new(&[
+        ("RANK", Side::Left),
+        ("HOST", Side::Left),
+        ("PID", Side::Right),
+        ("DOING", Side::Left),
+        ("SINCE", Side::Right),
+        ("CALL", Side::Left),
+        ("AT", Side::Left),
+        ("MOVED", Side::Right),
+        ("WAITS FOR", Side::Left),
+    ]);
+    let mut rows: BTreeMap<(usize, Alike<'_>), Vec<&Standing>> = BTreeMap::new();
+    let is_each = long || standings.len() <= MOST_ROWS;
+    for (at, one) in standings.iter().enumerate() {
+        let alike = Alike {
+            doing: one.doing,
+            call: one
+                .call
+                .as_ref()
+                .map(|call| (call.name(), call.site.as_str())),
+            waits_for: &one.waits_for,
+        };
+        let own = if is_each { at } else { 0 };
+        rows.entry((own, alike)).or_default().push(one);
+    }
+    let mut rows: Vec<_> = rows.into_iter().collect();
+    rows.sort_by_key(|(_, all)| all.first().map(|one| one.rank));
+    for ((_, alike), all) in rows {
+        table.row(row(&alike, &all), None);
+    }
+    table.fitted(
+        look,
+        &[
+            Narrowing::Shorten("AT"),
+            Narrowing::Drop("MOVED"),
+            Narrowing::Drop("PID"),
+            Narrowing::Drop("HOST"),
+        ],
+    )
+}
+
+fn row(alike: &Alike<'_>, all: &[&Standing]) -> Vec<Cell> {
+    let numbers = |ranks: &[Rank]| {
+        let ranks: Vec<u32> = ranks.iter().map(|rank| rank.get()).collect();
+        rank_ranges(&ranks)
+    };
+    let ranks: Vec<Rank> = all.iter().map(|one| one.rank).collect();
+    let mut hosts: Vec<&str> = all.iter().map(|one| one.process.host.as_str()).collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    let host = match hosts.as_slice() {
+        [one] => plain(one),
+        hosts => format!("{} hosts", hosts.len()),
+    };
+    let pid = match all {
+        [one] => one.process.pid.to_string(),
+        _ => String::new(),
+    };
+    let hue = match alike.doing {
+        Doing::Ended => Hue::Bad,
+        Doing::Waiting | Doing::Closed => Hue::Stale,
+        _ => Hue::Good,
+    };
+    let longest = all.iter().map(|one| one.since).max().unwrap_or_default();
+    let moved = all.iter().map(|one| one.moved).fold(0, u64::saturating_add);
+    let (call, site) = match &alike.call {
+        Some((call, site)) => (call.clone(), plain(site)),
+        None => (String::new(), String::new()),
+    };
+    let call = match alike.doing {
+        Doing::Computing if !call.is_empty() => format!("after {call}"),
+        _ => call,
+    };
+    let short = site.rsplit('/').next().unwrap_or_default().to_owned();
+    vec![
+        numbers(&ranks).into(),
+        host.into(),
+        pid.into(),
+        Cell::painted(alike.doing.word(), hue),
+        coarse(longest).into(),
+        plain(&call).into(),
+        Cell::or(site, short),
+        bytes_text(moved).into(),
+        numbers(alike.waits_for).into(),
+    ]
+}
+
+/// A time, in whole seconds above one.
+fn coarse(nanoseconds: u64) -> String {
+    let time = Duration::from_nanos(nanoseconds);
+    if time < Duration::from_secs(1) {
+        return format!("{} ms", time.as_millis());
+    }
+    duration_text(Duration::from_secs(time.as_secs()))
+}

@@ -1,0 +1,390 @@
+//! The file in which a rank keeps its last calls: [`create`], [`read`], [`CallsHeader`].
+//!
+//! A header of [`HEADER_LEN`] bytes, then records, which `fsgather-trace` lays out; each has a checksum of its own, so
+//! that they can be written over while somebody reads. The header, little-endian:
+//!
+//! | offset | size | field |
+//! | --- | --- | --- |
+//! | 0 | 8 | magic `89 46 53 42 0d 0a 1a 0a` |
+//! | 8 | 2 | version, 1 |
+//! | 10 | 2 | zero |
+//! | 12 | 4 | length n of what follows |
+//! | 16 | n | whose it is, [`CallsHeader`] in postcard |
+//! | 16 + n | 16 | xxh3-128 of all bytes before |
+
+use std::{
+    fs::File,
+    io::{self, IoSlice},
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+};
+
+use fsgather_core::{Error, ProcessId, Rank, StorageCause, read_message};
+use fsgather_system::files;
+use rustix::{
+    fs::{CWD, OFlags},
+    process::{Resource, getrlimit},
+};
+use serde::{Deserialize, Serialize};
+use twox_hash::XxHash3_128;
+use uuid::Uuid;
+
+use crate::{
+    layout::{self, RendezvousEntry},
+    os::{
+        directory::{self, OwnUid},
+        file, listing, remove,
+    },
+};
+
+const MAGIC: [u8; 8] = *b"\x89FSB\r\n\x1a\n";
+const VERSION: u16 = 1;
+const FIXED_LEN: usize = 16;
+const CHECKSUM_LEN: usize = 16;
+
+/// How long the part before the records is, in bytes.
+pub const HEADER_LEN: usize = 4096;
+
+/// The longest file that is read, in bytes.
+const MAX_LEN: u64 = 1 << 20;
+
+/// The longest job id that is kept, in bytes.
+const LONGEST_JOB: usize = 512;
+
+/// Whose calls a file has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallsHeader {
+    /// The process.
+    pub process: ProcessId,
+    /// The world.
+    pub communicator: Uuid,
+    /// Which rank of it.
+    pub rank: Rank,
+    /// How many it has.
+    pub world_size: u32,
+    /// When its clock stood at 0, in nanoseconds since 1970 by the calendar of its host.
+    pub began: u64,
+    /// What tells the job apart from others.
+    pub job: Option<String>,
+}
+
+impl CallsHeader {
+    /// The name of its file.
+    #[must_use]
+    pub fn name(&self) -> String {
+        RendezvousEntry::Calls {
+            world: self.communicator,
+            rank: self.rank,
+        }
+        .to_string()
+    }
+
+    fn to_bytes(&self) -> Option<Vec<u8>> {
+        let mut short = self.clone();
+        short.job = short.job.map(|mut job| {
+            job.truncate(job.floor_char_boundary(LONGEST_JOB));
+            job
+        });
+        let body = postcard::to_stdvec(&short).ok()?;
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&[0; 2]);
+        bytes.extend_from_slice(&u32::try_from(body.len()).ok()?.to_le_bytes());
+        bytes.extend_from_slice(&body);
+        bytes.extend_from_slice(&XxHash3_128::oneshot(&bytes).to_le_bytes());
+        (bytes.len() <= HEADER_LEN).then(|| {
+            bytes.resize(HEADER_LEN, 0);
+            bytes
+        })
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
+        let torn = || "it is incomplete or damaged".to_owned();
+        let (fixed, rest) = bytes.split_at_checked(FIXED_LEN).ok_or_else(torn)?;
+        let (magic, fixed) = fixed.split_at(MAGIC.len());
+        if magic != MAGIC {
+            return Err("it holds no calls".into());
+        }
+        let [v0, v1, _, _, len @ ..] = fixed else {
+            return Err(torn());
+        };
+        let version = u16::from_le_bytes([*v0, *v1]);
+        if version != VERSION {
+            return Err(format!(
+                "it is of version {version}, this build reads {VERSION}"
+            ));
+        }
+        let len = len.first_chunk().copied().map(u32::from_le_bytes);
+        let len = usize::try_from(len.unwrap_or(u32::MAX)).map_err(|_| torn())?;
+        let (body, rest) = rest.split_at_checked(len).ok_or_else(torn)?;
+        let checksum = rest.first_chunk::<CHECKSUM_LEN>().ok_or_else(torn)?;
+        let hashed = XxHash3_128::oneshot(&bytes[..FIXED_LEN + len]);
+        if hashed != u128::from_le_bytes(*checksum) {
+            return Err(torn());
+        }
+        read_message(body).map_err(|_| torn())
+    }
+}
+
+/// Makes the file of a rank in a rendezvous directory, for this user alone. `len` is how long it will be.
+///
+/// # Errors
+///
+/// [`Error::Storage`] when it is there already, or cannot be made.
+pub fn create(rendezvous: &Path, header: &CallsHeader, len: u64) -> Result<(File, PathBuf), Error> {
+    let path = rendezvous.join(header.name());
+    let told = |error: io::Error| Error::storage("make", &path, &error);
+    // The kernel's answer would be a signal.
+    if getrlimit(Resource::Fsize)
+        .current
+        .is_some_and(|limit| limit < len)
+    {
+        return Err(told(io::ErrorKind::FileTooLarge.into()));
+    }
+    let bytes = header.to_bytes().ok_or_else(|| {
+        let cause = StorageCause::described("who this is takes too much room");
+        Error::storage("make", &path, cause)
+    })?;
+    // Whatever is put in the place of the directory meanwhile does not matter.
+    let held = listing::hold(rendezvous).map_err(told)?;
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let name = header.name();
+    let made = files::open(&held, Path::new(&name), flags, 0o600);
+    let made = File::from(made.map_err(|errno| told(errno.into()))?);
+    let written = file::write_all(&made, &mut [IoSlice::new(&bytes)]);
+    if let Err(error) = written {
+        remove::or_leave(&path);
+        return Err(told(error));
+    }
+    Ok((made, path))
+}
+
+/// What a rank has left.
+#[derive(Clone, Debug)]
+pub struct CallsFile {
+    /// Where it lies.
+    pub path: PathBuf,
+    /// Whose calls it has.
+    pub header: CallsHeader,
+    /// Its records, as they lie.
+    pub records: Vec<u8>,
+}
+
+/// Reads the file of a rank; nothing through a link, and none of another user.
+///
+/// # Errors
+///
+/// Why it cannot be read, in words.
+pub fn read(path: &Path) -> Result<CallsFile, String> {
+    listing::refresh(path);
+    let me = rustix::process::geteuid().as_raw();
+    let owner = listing::examine_path(path).map_err(|error| error.to_string())?;
+    // Servers may show others as the owner of what is ours; root may look at everybody's.
+    let trusted = [me, owner.uid];
+    let allowed = if me == 0 { &trusted[..] } else { &trusted[..1] };
+    let bytes = file::read_small(path, allowed, MAX_LEN).map_err(|why| why.to_string())?;
+    let header = CallsHeader::from_bytes(&bytes)?;
+    Ok(CallsFile {
+        path: path.to_owned(),
+        header,
+        records: bytes.get(HEADER_LEN..).unwrap_or_default().to_vec(),
+    })
+}
+
+/// Who has written the file of a rank.
+pub(crate) fn writer(path: &Path, own: OwnUid) -> Option<ProcessId> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let opened = File::from(files::open(CWD, path, flags, 0).ok()?);
+    let found = file::examine(&opened).ok()?;
+    if !found.is_regular || found.uid != own.0 {
+        return None;
+    }
+    let mut bytes = vec![0; HEADER_LEN];
+    opened.read_exact_at(&mut bytes, 0).ok()?;
+    Some(CallsHeader::from_bytes(&bytes).ok()?.process)
+}
+
+/// The files of ranks in a rendezvous directory, by world and rank.
+///
+/// # Errors
+///
+/// When it cannot be listed.
+pub fn list(rendezvous: &Path) -> io::Result<Vec<(Uuid, Rank, PathBuf)>> {
+    let names = listing::names_if(rendezvous, &|name| name.starts_with(layout::CALLS_STEM))?;
+    let mut found: Vec<_> = names
+        .iter()
+        .filter_map(|name| match RendezvousEntry::parse(name)? {
+            RendezvousEntry::Calls { world, rank } => Some((world, rank, rendezvous.join(name))),
+            _ => None,
+        })
+        .collect();
+    found.sort();
+    Ok(found)
+}
+
+/// The rendezvous directory of this host alone, for this user: where calls are kept if the shared one is not of this host.
+///
+/// # Errors
+///
+/// [`Error::Storage`] when it cannot be made, or others may use it.
+pub fn local_rendezvous() -> Result<PathBuf, Error> {
+    let made = directory::default_local(rustix::process::geteuid().as_raw())?;
+    crate::make_rendezvous(&made)
+}
+
+/// The same where it is there already; nothing is made.
+#[must_use]
+pub fn known_local_rendezvous() -> PathBuf {
+    layout::rendezvous_path(&directory::local_path(rustix::process::geteuid().as_raw()))
+}
+
+/// A question to a world what its ranks are doing, which lies in a rendezvous directory where rank 0 looks for it.
+#[derive(Clone, Debug)]
+pub struct Question {
+    rendezvous: PathBuf,
+    world: Uuid,
+    nonce: u32,
+}
+
+impl Question {
+    /// Asks.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Storage`] when the question cannot be left.
+    pub fn ask(rendezvous: &Path, world: Uuid) -> Result<Self, Error> {
+        let question = Self {
+            rendezvous: rendezvous.to_owned(),
+            world,
+            nonce: fsgather_system::random::fresh(),
+        };
+        let path = question.path();
+        file::write_new(&path, 0o600, b"", true)
+            .map_err(|error| Error::storage("make", &path, &error))?;
+        Ok(question)
+    }
+
+    /// The questions to a world in a rendezvous directory.
+    #[must_use]
+    pub fn to(rendezvous: &Path, world: Uuid) -> Vec<Self> {
+        let is_one = |name: &str| name.starts_with(layout::ASKED_STEM);
+        let names = listing::names_if(rendezvous, &is_one).unwrap_or_default();
+        let asked = names
+            .iter()
+            .filter_map(|name| match RendezvousEntry::parse(name)? {
+                RendezvousEntry::Asked { world: of, nonce } if of == world => Some(Self {
+                    rendezvous: rendezvous.to_owned(),
+                    world,
+                    nonce,
+                }),
+                _ => None,
+            });
+        asked.collect()
+    }
+
+    /// Takes the question back, and its answer away.
+    pub fn withdraw(&self) {
+        remove::or_leave(&self.path());
+        remove::or_leave(&self.path_of_answer());
+    }
+
+    fn path(&self) -> PathBuf {
+        let (world, nonce) = (self.world, self.nonce);
+        let name = RendezvousEntry::Asked { world, nonce };
+        self.rendezvous.join(name.to_string())
+    }
+
+    fn path_of_answer(&self) -> PathBuf {
+        let (world, nonce) = (self.world, self.nonce);
+        let name = RendezvousEntry::Answer { world, nonce };
+        self.rendezvous.join(name.to_string())
+    }
+
+    /// Answers, unless nobody wants to know any more. The text is one line.
+    pub fn answer(&self, text: &str) {
+        let is_asked = listing::examine_path(&self.path()).is_ok();
+        let path = self.path_of_answer();
+        let line = format!("{text}\n");
+        if is_asked && let Err(error) = file::write_new(&path, 0o600, line.as_bytes(), true) {
+            tracing::debug!(path = %path.display(), %error, "a question cannot be answered");
+        }
+    }
+
+    /// The answer, once it is there as a whole.
+    #[must_use]
+    pub fn look_for_answer(&self) -> Option<String> {
+        // A client that remembers what is in the directory asks again.
+        let stem = layout::ANSWER_STEM;
+        listing::names_if(&self.rendezvous, &|name| name.starts_with(stem)).ok()?;
+        let path = self.path_of_answer();
+        let owner = listing::examine_path(&path).ok()?.uid;
+        let bytes = file::read_small(&path, &[owner], MAX_LEN).ok()?;
+        let text = String::from_utf8(bytes).ok()?;
+        Some(text.strip_suffix('\n')?.to_owned())
+    }
+}
+
+/// Removes the file of a rank.
+pub fn remove(path: &Path) {
+    remove::or_leave(path);
+}
+
+/// Has what was written to a file reach whoever else looks at it.
+///
+/// # Errors
+///
+/// What the file system says.
+pub fn sync(file: &File) -> io::Result<()> {
+    file::sync(file)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn header(rank: u32, process: ProcessId) -> CallsHeader {
+        CallsHeader {
+            process,
+            communicator: Uuid::from_u128(7),
+            rank: Rank::new(rank),
+            world_size: 4,
+            began: 1_800_000_000_000_000_000,
+            job: Some("4711".into()),
+        }
+    }
+
+    #[test]
+    fn what_was_made_is_read_and_listed_and_has_its_name_once() {
+        let place = tempfile::tempdir().unwrap();
+        let header = header(3, crate::this_process().unwrap());
+        let (made, path) = create(place.path(), &header, 8192).unwrap();
+        made.write_all_at(b"records", HEADER_LEN as u64).unwrap();
+        let found = read(&path).unwrap();
+        assert_eq!(
+            (found.header, found.records),
+            (header.clone(), b"records".to_vec())
+        );
+        let listed = list(place.path()).unwrap();
+        assert_eq!(listed, [(header.communicator, Rank::new(3), path)]);
+        create(place.path(), &header, 8192).unwrap_err();
+    }
+
+    #[test]
+    fn a_long_job_is_cut_and_damage_is_told() {
+        let mut long = header(0, ProcessId::default());
+        long.job = Some("ä".repeat(5000));
+        let bytes = long.to_bytes().unwrap();
+        assert_eq!(bytes.len(), HEADER_LEN);
+        let read = CallsHeader::from_bytes(&bytes).unwrap();
+        assert_eq!(read.job.unwrap().len(), LONGEST_JOB);
+        let used = FIXED_LEN + usize::from(bytes[12]) + 256 * usize::from(bytes[13]) + CHECKSUM_LEN;
+        for at in (0..used).filter(|at| !(10..12).contains(at)) {
+            let mut changed = bytes.clone();
+            changed[at] ^= 1;
+            CallsHeader::from_bytes(&changed).unwrap_err();
+        }
+        for cut in 0..used {
+            CallsHeader::from_bytes(&bytes[..cut]).unwrap_err();
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! A page with the picture of a trace, which loads nothing from elsewhere: [`page`]. Pure.
+
+use serde_json::{Value, json};
+
+use crate::{record::CallRecord, timeline::Timeline};
+
+const TEMPLATE: &str = include_str!("page.html");
+
+/// The page of a trace. What is open lasts until `end`, on the axis; `summary` stands above the picture.
+#[must_use]
+pub fn page(timeline: &Timeline, end: i64, summary: &str) -> String {
+    let ranks = timeline.lines.iter().enumerate().map(|(at, line)| {
+        let header = &line.of.header;
+        let calls = line.of.records.iter();
+        json!({
+            "rank": header.rank.get(),
+            "name": format!("rank {} on {}", header.rank, header.process.host),
+            "calls": calls.map(|record| row(timeline, at, record)).collect::<Vec<_>>(),
+        })
+    });
+    let data = json!({"end": end / 1000, "ranks": ranks.collect::<Vec<_>>()});
+    // In a script, only `</` could end it, and `<!--` change what ends it.
+    let data = data.to_string().replace('<', "\\u003c");
+    let [before, between, after] = parts();
+    [before, &escaped(summary), between, &data, after].concat()
+}
+
+/// The template around its two gaps.
+fn parts() -> [&'static str; 3] {
+    let (before, rest) = TEMPLATE.split_once("@SUMMARY@").unwrap_or((TEMPLATE, ""));
+    let (between, after) = rest.split_once("@DATA@").unwrap_or((rest, ""));
+    [before, between, after]
+}
+
+/// A call as the script wants it, in microseconds; -1 for what has not been.
+fn row(timeline: &Timeline, line: usize, record: &CallRecord) -> Value {
+    let at = |time: Option<u64>| time.map_or(-1, |time| timeline.at(line, time) / 1000);
+    json!([
+        at(Some(record.begun)),
+        at(record.handed_in),
+        at(record.decided),
+        at(record.ended),
+        record.name(),
+        record.site,
+        record.bytes,
+        record.way.word(),
+        record.last.map_or(-1, i64::from),
+        record.outcome.word(),
+    ])
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timeline::tests::{call, left};
+
+    #[test]
+    fn names_of_others_are_no_part_of_the_page() {
+        let records = vec![call(0, "</script><img src=x>", [1, 2, 400])];
+        let timeline = Timeline::new(vec![left(0, 1, records)]);
+        let page = page(&timeline, 400_000, "<b>job & all</b>");
+        assert!(page.contains("&lt;b&gt;job &amp; all&lt;/b&gt;"));
+        assert_eq!(page.matches("</script>").count(), 1);
+        assert!(page.contains("\\u003c/script>\\u003cimg src=x>"));
+        assert!(page.contains("\"end\":400"));
+        for address in ["http://", "https://", " src=\"", "@import", "url("] {
+            assert!(!page.contains(address), "{address}");
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! One call as it lies in a file: [`CallRecord`], which takes [`CallRecord::WORDS`] words. Pure.
+
+use fsgather_core::plain_text;
+use twox_hash::XxHash3_64;
+
+/// How a call has ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// It has not.
+    #[default]
+    Open,
+    /// With its result.
+    Done,
+    /// With an error.
+    Failed,
+    /// The program did not want its result any more.
+    GivenUp,
+}
+
+impl Outcome {
+    const ALL: [Self; 4] = [Self::Open, Self::Done, Self::Failed, Self::GivenUp];
+
+    /// A word for it, for programs.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::GivenUp => "given up",
+        }
+    }
+}
+
+/// Which way a rank's payload has gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Way {
+    /// It had none, or has not come so far.
+    #[default]
+    None,
+    /// With the message that says so.
+    Message,
+    /// As a file.
+    File,
+    /// Over connections between ranks.
+    Link,
+    /// In memory that ranks share.
+    SharedMemory,
+    /// Through rank 0.
+    Relay,
+    /// Nobody else receives it.
+    Kept,
+}
+
+impl Way {
+    const ALL: [Self; 7] = [
+        Self::None,
+        Self::Message,
+        Self::File,
+        Self::Link,
+        Self::SharedMemory,
+        Self::Relay,
+        Self::Kept,
+    ];
+
+    /// A word for it; empty where there is none.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Message => "message",
+            Self::File => "file",
+            Self::Link => "link",
+            Self::SharedMemory => "shared memory",
+            Self::Relay => "relay",
+            Self::Kept => "kept",
+        }
+    }
+}
+
+/// One call of one rank. Times are nanoseconds since the file was made, by the rank's clock that only goes forward.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CallRecord {
+    /// Which of the process's calls it is, counted from 1.
+    pub count: u64,
+    /// The communicator; 0 is that of all ranks.
+    pub channel: u64,
+    /// Its number in the communicator, the same on all ranks.
+    pub epoch: u64,
+    /// Its number in messages.
+    pub number: u64,
+    /// How many ranks take part.
+    pub ranks: u32,
+    /// How it has ended.
+    pub outcome: Outcome,
+    /// Which way this rank's payload has gone.
+    pub way: Way,
+    /// When it was called.
+    pub begun: u64,
+    /// When this rank had handed in its part.
+    pub handed_in: Option<u64>,
+    /// When all had.
+    pub decided: Option<u64>,
+    /// When it returned.
+    pub ended: Option<u64>,
+    /// How many bytes this rank has handed in.
+    pub bytes: u64,
+    /// How many bytes it has moved.
+    pub moved: u64,
+    /// How many bytes it has moved in all calls before.
+    pub moved_before: u64,
+    /// Who came last, as a rank of the world, as far as this rank was told.
+    pub last: Option<u32>,
+    /// What was called.
+    pub operation: String,
+    /// Where in the program, as far as that fits.
+    pub site: String,
+}
+
+/// How many bytes operation and place take.
+const TEXT: usize = 80;
+/// The word where they begin.
+const TEXT_AT: usize = 13;
+/// The last word, which tells whether the others belong together.
+const CHECKSUM_AT: usize = CallRecord::WORDS - 1;
+
+/// A record that is being written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RecordWords([u64; CallRecord::WORDS]);
+
+/// A word of a record that changes while its call goes on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Field {
+    Count = 0,
+    Channel = 1,
+    Epoch = 2,
+    Number = 3,
+    Begun = 5,
+    HandedIn = 6,
+    Decided = 7,
+    Ended = 8,
+    Bytes = 9,
+    Moved = 10,
+    MovedBefore = 11,
+    /// One more than the rank.
+    Last = 12,
+}
+
+/// The word that holds several things: ranks, and in these bytes outcome and way.
+const SEVERAL: usize = 4;
+const OUTCOME_BYTE: usize = 4;
+const WAY_BYTE: usize = 5;
+
+impl RecordWords {
+    /// One of a call of so many ranks.
+    pub(crate) fn new(operation: &str, site: &str, ranks: u32) -> Self {
+        let mut text = [0_u64; TEXT / size_of::<u64>()];
+        let operation = &operation.as_bytes()[..operation.len().min(TEXT / 2)];
+        let at = operation.len() + 1;
+        let site = short(site, TEXT - at).as_bytes();
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut text);
+        bytes[..operation.len()].copy_from_slice(operation);
+        bytes[at..at + site.len()].copy_from_slice(site);
+        let mut words = [0; CallRecord::WORDS];
+        words[TEXT_AT..CHECKSUM_AT].copy_from_slice(&text);
+        words[SEVERAL] = u64::from(ranks);
+        Self(words)
+    }
+
+    pub(crate) fn set(&mut self, field: Field, value: u64) {
+        self.0[field as usize] = value;
+    }
+
+    pub(crate) fn get(&self, field: Field) -> u64 {
+        self.0[field as usize]
+    }
+
+    pub(crate) fn set_outcome(&mut self, outcome: Outcome) {
+        self.set_byte(OUTCOME_BYTE, outcome as u8);
+    }
+
+    pub(crate) fn set_way(&mut self, way: Way) {
+        self.set_byte(WAY_BYTE, way as u8);
+    }
+
+    fn set_byte(&mut self, at: usize, value: u8) {
+        let mut bytes = self.0[SEVERAL].to_le_bytes();
+        bytes[at] = value;
+        self.0[SEVERAL] = u64::from_le_bytes(bytes);
+    }
+
+    /// The words, the last of which tells that they belong together.
+    pub(crate) fn sealed(&self) -> [u64; CallRecord::WORDS] {
+        let mut words = self.0;
+        words[CHECKSUM_AT] = checksum(&words);
+        words
+    }
+}
+
+/// Of the words before the last one, as they lie in memory: the file is of this host.
+fn checksum(words: &[u64; CallRecord::WORDS]) -> u64 {
+    XxHash3_64::oneshot(bytemuck::cast_slice(&words[..CHECKSUM_AT]))
+}
+
+/// As much of a place as fits into so many bytes: its end, from a directory on, where it is one of a file.
+fn short(site: &str, room: usize) -> &str {
+    if site.len() <= room {
+        return site;
+    }
+    let from = site.ceil_char_boundary(site.len() - room);
+    let end = &site[from..];
+    match end.find('/') {
+        Some(at) if !site.contains(char::is_whitespace) => &end[at + 1..],
+        _ => &site[..site.floor_char_boundary(room)],
+    }
+}
+
+impl CallRecord {
+    /// How many words it takes.
+    pub const WORDS: usize = 24;
+    /// And bytes.
+    pub const SIZE: usize = Self::WORDS * size_of::<u64>();
+
+    /// Reads words; none where no record was ever written, or one was being written.
+    #[must_use]
+    pub fn from_words(words: &[u64; Self::WORDS]) -> Option<Self> {
+        let words_of = RecordWords(*words);
+        let get = |field| words_of.get(field);
+        if words[CHECKSUM_AT] != checksum(words) || get(Field::Count) == 0 {
+            return None;
+        }
+        let time = |field| Some(get(field)).filter(|time| *time != 0);
+        let several = words[SEVERAL].to_le_bytes();
+        let ranks = several.first_chunk().copied().unwrap_or_default();
+        let text: Vec<u8> = words[TEXT_AT..CHECKSUM_AT]
+            .iter()
+            .flat_map(|word| word.to_ne_bytes())
+            .collect();
+        let mut texts = text.split(|byte| *byte == 0).map(|part| {
+            let part = String::from_utf8_lossy(part);
+            plain_text(&part).replace('\n', " ")
+        });
+        Some(Self {
+            count: get(Field::Count),
+            channel: get(Field::Channel),
+            epoch: get(Field::Epoch),
+            number: get(Field::Number),
+            ranks: u32::from_le_bytes(ranks),
+            outcome: known(&Outcome::ALL, several[OUTCOME_BYTE]),
+            way: known(&Way::ALL, several[WAY_BYTE]),
+            begun: get(Field::Begun),
+            handed_in: time(Field::HandedIn),
+            decided: time(Field::Decided),
+            ended: time(Field::Ended),
+            bytes: get(Field::Bytes),
+            moved: get(Field::Moved),
+            moved_before: get(Field::MovedBefore),
+            last: get(Field::Last)
+                .checked_sub(1)
+                .and_then(|last| u32::try_from(last).ok()),
+            operation: texts.next().unwrap_or_default(),
+            site: texts.next().unwrap_or_default(),
+        })
+    }
+
+    /// How long this rank has waited for others, if all have come.
+    #[must_use]
+    pub fn waited(&self) -> Option<u64> {
+        Some(self.decided?.saturating_sub(self.handed_in?))
+    }
+
+    /// Whether it has failed before all had come.
+    #[must_use]
+    pub fn failed_waiting(&self) -> bool {
+        self.outcome == Outcome::Failed && self.handed_in.is_some() && self.decided.is_none()
+    }
+
+    /// The operation with its number, as messages name it: `all_gather #2`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self.operation.as_str() {
+            "set-up" => format!("set-up of call #{}", self.number),
+            "first call" | "group" | "close" => self.operation.clone(),
+            operation => format!("{operation} #{}", self.number),
+        }
+    }
+}
+
+fn known<T: Copy + Default>(all: &[T], number: u8) -> T {
+    all.get(usize::from(number)).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words() -> RecordWords {
+        let mut words = RecordWords::new("all_gather", "/home/ada/eval.py:42", 4);
+        words.set(Field::Count, 7);
+        words.set(Field::Begun, 1_000);
+        words.set(Field::HandedIn, 3_000);
+        words.set(Field::Decided, 9_000);
+        words.set(Field::Last, 3);
+        words.set_way(Way::SharedMemory);
+        words.set_outcome(Outcome::Done);
+        words
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let record = CallRecord::from_words(&words().sealed()).unwrap();
+        assert_eq!(record.operation, "all_gather");
+        assert_eq!(record.site, "/home/ada/eval.py:42");
+        assert_eq!((record.ranks, record.last), (4, Some(2)));
+        assert_eq!(
+            (record.way, record.outcome),
+            (Way::SharedMemory, Outcome::Done)
+        );
+        assert_eq!((record.waited(), record.ended), (Some(6_000), None));
+    }
+
+    #[test]
+    fn a_torn_record_and_an_empty_one_are_none() {
+        let old = words().sealed();
+        let mut changed = words();
+        changed.set(Field::Ended, 12_000);
+        let new = changed.sealed();
+        for cut in 1..CallRecord::WORDS {
+            let mut torn = old;
+            torn[..cut].copy_from_slice(&new[..cut]);
+            let is_old_or_torn = match CallRecord::from_words(&torn) {
+                Some(record) => record.ended.is_none(),
+                None => cut > Field::Ended as usize,
+            };
+            assert!(is_old_or_torn, "{cut}");
+        }
+        assert_eq!(CallRecord::from_words(&[0; CallRecord::WORDS]), None);
+    }
+
+    #[test]
+    fn long_places_keep_their_end_and_command_lines_their_beginning() {
+        let deep = format!("{}/eval.py:42", "/directory".repeat(20));
+        let kept = short(&deep, 40);
+        assert!(
+            kept.ends_with("directory/eval.py:42") && kept.len() <= 40,
+            "{kept}"
+        );
+        let line = format!("`fsgather gather {} --all`", "x".repeat(100));
+        assert_eq!(short(&line, 20), &line[..20]);
+        for room in 0..12 {
+            assert!(short("äöüäöü/ä", room).len() <= room);
+        }
+        let long = RecordWords::new(&"o".repeat(200), &"s".repeat(200), 1);
+        let mut long = long;
+        long.set(Field::Count, 1);
+        assert!(CallRecord::from_words(&long.sealed()).is_some());
+    }
+}

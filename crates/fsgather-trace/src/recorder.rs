@@ -1,0 +1,248 @@
+//! Writes a rank's calls as they go on: [`Recorder`].
+
+use std::{
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use fsgather_arena::Words;
+use fsgather_core::{ChannelId, Epoch, Rank, Ticket, lock};
+use fsgather_store::calls;
+
+use crate::record::{CallRecord, Field, Outcome, RecordWords, Way};
+
+/// How many calls are kept.
+pub const KEPT: u64 = 1000;
+
+/// How often bytes that move are noted.
+const EVERY: Duration = Duration::from_millis(100);
+
+/// How many calls can be open at a time that are followed; more than any program has.
+const MOST_OPEN: usize = 4096;
+
+/// A rank's last calls, in a mapped file that outlives the process however it ends.
+///
+/// A call costs a few hundred nanoseconds and no call of the system.
+#[derive(Debug)]
+pub struct Recorder {
+    words: Words,
+    path: PathBuf,
+    origin: Instant,
+    state: Mutex<State>,
+    /// Grows with each change, so that who copies the file knows whether there is something to copy.
+    changes: AtomicU64,
+    has_failed: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    count: u64,
+    moved: u64,
+    open: Vec<Open>,
+}
+
+#[derive(Debug)]
+struct Open {
+    key: (ChannelId, Epoch),
+    words: RecordWords,
+    noted: Instant,
+}
+
+impl Recorder {
+    /// Begins with a file that [`calls::create`] has made at `path`, at the time `origin`.
+    ///
+    /// # Errors
+    ///
+    /// When there is no room for it, or it cannot be mapped.
+    pub fn begin_in(file: &File, path: &Path, origin: Instant) -> io::Result<Self> {
+        Ok(Self {
+            words: Words::in_file(file, WORDS)?,
+            path: path.to_owned(),
+            origin,
+            state: Mutex::default(),
+            changes: AtomicU64::new(0),
+            has_failed: AtomicBool::new(false),
+        })
+    }
+
+    /// Where the file lies.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Notes that something has failed, so that the file is worth keeping.
+    pub fn fail(&self) {
+        self.has_failed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether something has failed.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Relaxed)
+    }
+
+    /// How often something was written.
+    #[must_use]
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
+    }
+
+    /// A call of so many ranks begins.
+    pub fn begin(&self, ticket: &Ticket, ranks: u32) {
+        self.add(ticket, ranks, false);
+    }
+
+    /// The same where this rank hands in nothing: it waits at once.
+    pub fn begin_waiting(&self, ticket: &Ticket, ranks: u32) {
+        self.add(ticket, ranks, true);
+    }
+
+    fn add(&self, ticket: &Ticket, ranks: u32, waits: bool) {
+        let call = &ticket.call;
+        let mut words = RecordWords::new(call.operation.name(), call.site.as_str(), ranks);
+        words.set(Field::Channel, ticket.channel.get());
+        words.set(Field::Epoch, ticket.epoch.get());
+        words.set(Field::Number, call.number);
+        let noted = Instant::now();
+        words.set(Field::Begun, self.time(noted));
+        if waits {
+            words.set(Field::HandedIn, self.time(noted));
+        }
+        let mut state = lock(&self.state);
+        state.count += 1;
+        words.set(Field::Count, state.count);
+        words.set(Field::MovedBefore, state.moved);
+        self.write(&words);
+        if state.open.len() < MOST_OPEN {
+            state.open.push(Open {
+                key: (ticket.channel, ticket.epoch),
+                words,
+                noted,
+            });
+        }
+    }
+
+    /// So many bytes have moved.
+    pub fn moved(&self, ticket: &Ticket, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
+        let mut state = lock(&self.state);
+        state.moved = state.moved.saturating_add(bytes);
+        if let Some(open) = find(&mut state, ticket) {
+            let moved = open.words.get(Field::Moved).saturating_add(bytes);
+            open.words.set(Field::Moved, moved);
+            let now = Instant::now();
+            if now.saturating_duration_since(open.noted) >= EVERY {
+                open.noted = now;
+                self.write(&open.words);
+            }
+        }
+    }
+
+    /// This rank has handed in so many bytes, which go this way.
+    pub fn handed_in(&self, ticket: &Ticket, bytes: u64, way: Way) {
+        let mut state = lock(&self.state);
+        let Some(open) = find(&mut state, ticket) else {
+            return;
+        };
+        let words = &mut open.words;
+        words.set(Field::HandedIn, self.time(Instant::now()));
+        words.set(Field::Bytes, bytes);
+        words.set_way(way);
+        // Small payloads move with the message alone.
+        let moved = words.get(Field::Moved);
+        let more = bytes.saturating_sub(moved);
+        words.set(Field::Moved, moved.max(bytes));
+        self.write(&open.words);
+        state.moved = state.moved.saturating_add(more);
+    }
+
+    /// All have, `last` of the world's ranks the last of them.
+    pub fn decided(&self, ticket: &Ticket, last: Option<Rank>) {
+        self.change(ticket, |words, now| {
+            words.set(Field::Decided, now);
+            words.set(
+                Field::Last,
+                last.map_or(0, |last| u64::from(last.get()) + 1),
+            );
+        });
+    }
+
+    /// All have come, `last` of the world's ranks the last of them, and with that the call is over.
+    pub fn decided_and_done(&self, ticket: &Ticket, last: Option<Rank>) {
+        let mut state = lock(&self.state);
+        if let Some(mut open) = take(&mut state, ticket) {
+            let now = self.time(Instant::now());
+            open.words.set(Field::Decided, now);
+            open.words.set(
+                Field::Last,
+                last.map_or(0, |last| u64::from(last.get()) + 1),
+            );
+            open.words.set(Field::Ended, now);
+            open.words.set_outcome(Outcome::Done);
+            self.write(&open.words);
+        }
+    }
+
+    /// The call is over.
+    pub fn end(&self, ticket: &Ticket, outcome: Outcome) {
+        let mut state = lock(&self.state);
+        if let Some(mut open) = take(&mut state, ticket) {
+            open.words.set(Field::Ended, self.time(Instant::now()));
+            open.words.set_outcome(outcome);
+            self.write(&open.words);
+        }
+    }
+
+    fn change(&self, ticket: &Ticket, change: impl FnOnce(&mut RecordWords, u64)) {
+        let mut state = lock(&self.state);
+        if let Some(open) = find(&mut state, ticket) {
+            change(&mut open.words, self.time(Instant::now()));
+            self.write(&open.words);
+        }
+    }
+
+    /// No time is 0, which stands for none.
+    fn time(&self, now: Instant) -> u64 {
+        let since = now.saturating_duration_since(self.origin).as_nanos();
+        u64::try_from(since).unwrap_or(u64::MAX).max(1)
+    }
+
+    /// One writer at a time: the lock of the state is held.
+    fn write(&self, words: &RecordWords) {
+        let place = words.get(Field::Count).saturating_sub(1) % KEPT;
+        let first = calls::HEADER_LEN / size_of::<u64>()
+            + usize::try_from(place).unwrap_or_default() * CallRecord::WORDS;
+        // The checksum tells readers whether they have seen all of them.
+        let _ = self.words.store(first, &words.sealed());
+        self.changes.fetch_add(1, Ordering::Release);
+    }
+}
+
+/// How long the part of a file that holds records is, in bytes.
+pub const LEN_OF_RECORDS: usize = KEPT_LEN * CallRecord::SIZE;
+/// And the whole.
+pub const LEN: u64 = (calls::HEADER_LEN + LEN_OF_RECORDS) as u64;
+/// How many words it has.
+const WORDS: usize = (calls::HEADER_LEN + LEN_OF_RECORDS) / size_of::<u64>();
+#[expect(clippy::cast_possible_truncation, reason = "it is a thousand")]
+const KEPT_LEN: usize = KEPT as usize;
+
+fn find<'a>(state: &'a mut State, ticket: &Ticket) -> Option<&'a mut Open> {
+    let key = (ticket.channel, ticket.epoch);
+    state.open.iter_mut().rev().find(|open| open.key == key)
+}
+
+fn take(state: &mut State, ticket: &Ticket) -> Option<Open> {
+    let key = (ticket.channel, ticket.epoch);
+    let found = state.open.iter().position(|open| open.key == key)?;
+    Some(state.open.swap_remove(found))
+}

@@ -1,0 +1,56 @@
+//! The doings of all ranks, as they travel to who has asked. Pure.
+
+use fsgather_core::{RollCall, plain_text};
+
+/// As one line.
+#[must_use]
+pub fn to_text(told: &RollCall) -> Option<String> {
+    serde_json::to_string(told).ok()
+}
+
+/// Reads such a line; none if it is something else. Its texts may go to a terminal.
+#[must_use]
+pub fn from_text(text: &str) -> Option<RollCall> {
+    // What steers terminals is in it as an escape sequence of JSON.
+    let value: serde_json::Value = serde_json::from_str(text).ok()?;
+    serde_json::from_value(plain(value)).ok()
+}
+
+fn plain(value: serde_json::Value) -> serde_json::Value {
+    use serde_json::Value;
+    match value {
+        Value::String(text) => Value::String(plain_text(&text).into_owned()),
+        Value::Array(all) => all.into_iter().map(plain).collect(),
+        Value::Object(all) => all
+            .into_iter()
+            .map(|(key, value)| (key, plain(value)))
+            .collect(),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use fsgather_core::{Rank, StackFrame, Whereabouts};
+
+    use super::*;
+
+    #[test]
+    fn what_was_told_is_read_and_steers_no_terminal() {
+        let frame = |function: &str| StackFrame {
+            file: "eval.py".into(),
+            line: Some(4),
+            function: function.into(),
+        };
+        let told = |function: &str| {
+            let doing = Whereabouts::own(vec![frame(function)], None);
+            RollCall::of([(Rank::new(1), Arc::new(doing))])
+        };
+        let text = to_text(&told("lo\u{1b}[2Jad")).unwrap();
+        assert_eq!(from_text(&text), Some(told("lo?[2Jad")));
+        assert_eq!(from_text("no"), None);
+        assert!(!text.contains('\n'));
+    }
+}

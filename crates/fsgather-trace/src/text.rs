@@ -1,0 +1,230 @@
+//! A trace in a few lines of text: [`summary`]. Pure.
+
+use std::{collections::BTreeMap, fmt::Write, time::Duration};
+
+use fsgather_core::{Rank, duration_text};
+
+use crate::{
+    black_box::World,
+    losses::{Losses, losses},
+    now::{Doing, Standing, named_ranks, standings},
+    timeline::Timeline,
+};
+
+/// How many ranks are blamed by name.
+const MOST: usize = 10;
+
+/// A duration, to a precision that people care for.
+#[must_use]
+pub fn nanoseconds_text(nanoseconds: u64) -> String {
+    let duration = Duration::from_nanos(nanoseconds);
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "one digit behind the point is shown"
+    )]
+    let value = nanoseconds as f64;
+    match nanoseconds {
+        0..1_000_000 => format!("{:.0} us", value / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} ms", value / 1e6),
+        1_000_000_000..60_000_000_000 => format!("{:.1} s", value / 1e9),
+        _ => duration_text(Duration::from_secs(duration.as_secs())),
+    }
+}
+
+/// What the calls of a world come to, in some lines. `now` is the time on the axis; for a job that is over, its end.
+#[must_use]
+pub fn summary(world: &World, timeline: &Timeline, now: i64) -> String {
+    let mut text = head(world, timeline);
+    text += &open(&standings(timeline, now));
+    text += &lost(&losses(timeline));
+    for why in &world.unread {
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(text, "  not read: {why}");
+    }
+    text
+}
+
+fn head(world: &World, timeline: &Timeline) -> String {
+    let job = world.job().map_or_else(
+        || "a job without an id".to_owned(),
+        |job| format!("job {job}"),
+    );
+    let mut hosts: Vec<&str> = timeline
+        .lines
+        .iter()
+        .map(|line| line.of.header.process.host.as_str())
+        .collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    let place = match hosts.as_slice() {
+        [one] => format!("on {one}"),
+        hosts => format!("on {} hosts", hosts.len()),
+    };
+    let (present, size) = (timeline.lines.len(), world.size());
+    let ranks = if u32::try_from(present) == Ok(size) {
+        format!("{size} ranks")
+    } else {
+        format!("{present} of {size} ranks have left their calls")
+    };
+    let span = nanoseconds_text(u64::try_from(timeline.end()).unwrap_or_default());
+    let calls = timeline.calls().len();
+    format!("{job}, {ranks} {place}: the last {calls} calls, over {span}\n")
+}
+
+/// Calls that are not over, or have failed, and who is missing in them.
+fn open(standings: &[Standing]) -> String {
+    let mut text = String::new();
+    let mut waiting: BTreeMap<(u64, u64), Vec<&Standing>> = BTreeMap::new();
+    for one in standings {
+        if let Some(call) = &one.call
+            && (one.doing == Doing::Waiting || call.failed_waiting())
+        {
+            let key = (call.channel, call.epoch);
+            waiting.entry(key).or_default().push(one);
+        }
+    }
+    for ranks in waiting.values() {
+        let is_first = |one: &&&Standing| (!one.waits_for.is_empty(), one.since);
+        let Some((first, call)) = ranks
+            .iter()
+            .max_by_key(is_first)
+            .and_then(|first| Some((first, first.call.as_ref()?)))
+        else {
+            continue;
+        };
+        let who: Vec<Rank> = ranks.iter().map(|one| one.rank).collect();
+        let whom = match first.waits_for.as_slice() {
+            [] => "others".to_owned(),
+            missing => named_ranks(missing),
+        };
+        let place = format!("{} at {}", call.name(), call.site);
+        let who_text = named_ranks(&who);
+        let _ = if call.failed_waiting() {
+            let waited = call
+                .ended
+                .unwrap_or_default()
+                .saturating_sub(call.handed_in.unwrap_or_default());
+            let waited = nanoseconds_text(waited);
+            writeln!(
+                text,
+                "{place} has failed: {who_text} waited for {whom}, {waited}"
+            )
+        } else {
+            let verb = if who.len() == 1 { "waits" } else { "wait" };
+            let since = nanoseconds_text(first.since);
+            writeln!(text, "{place}: {who_text} {verb} for {whom}, since {since}")
+        };
+        for missing in &first.waits_for {
+            let Some(one) = standings.iter().find(|one| one.rank == *missing) else {
+                let _ = writeln!(text, "  rank {missing}: has left nothing");
+                continue;
+            };
+            let _ = writeln!(text, "  rank {missing}: {}", standing_text(one));
+        }
+    }
+    text
+}
+
+/// What a rank is at, in a few words.
+#[must_use]
+pub fn standing_text(one: &Standing) -> String {
+    let since = nanoseconds_text(one.since);
+    let place = one.call.as_ref().map_or_else(String::new, |call| {
+        format!("{} at {}", call.name(), call.site)
+    });
+    match (one.doing, place.as_str()) {
+        (Doing::Ended, "") => "has ended before its first call".to_owned(),
+        (Doing::Ended, _) if one.call.as_ref().is_some_and(|call| call.ended.is_none()) => {
+            format!("has ended in {place}")
+        }
+        (Doing::Ended, _) => format!("has ended after {place}"),
+        (Doing::Closed, _) => format!("closed, since {since}"),
+        (doing @ Doing::Computing, "") => format!("{}, before its first call", doing.word()),
+        (doing @ Doing::Computing, _) => format!("{} after {place}, since {since}", doing.word()),
+        (doing, _) => format!("{} in {place}, since {since}", doing.word()),
+    }
+}
+
+fn lost(losses: &Losses) -> String {
+    if losses.calls == 0 {
+        return "no call can be compared\n".to_owned();
+    }
+    let mut text = String::new();
+    for loss in losses.ranks.iter().filter(|loss| loss.cost > 0).take(MOST) {
+        let _ = write!(
+            text,
+            "rank {} came last in {} of {} calls and cost the others {}",
+            loss.rank,
+            loss.last,
+            losses.calls,
+            nanoseconds_text(loss.cost)
+        );
+        let _ = match &loss.between {
+            None => writeln!(text),
+            Some((from, to, cost)) => {
+                let part = if *cost == loss.cost {
+                    String::new()
+                } else {
+                    format!("of that {} ", nanoseconds_text(*cost))
+                };
+                if from == to {
+                    writeln!(text, ", {part}before calls at {to}")
+                } else {
+                    writeln!(text, ", {part}between {from} and {to}")
+                }
+            }
+        };
+    }
+    let more = losses.ranks.len().saturating_sub(MOST);
+    if more > 0 {
+        let _ = writeln!(text, "{more} more ranks cost less");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        record::Outcome,
+        timeline::tests::{call, left},
+    };
+    use uuid::Uuid;
+
+    #[test]
+    fn a_hanging_job_is_told_in_a_few_lines() {
+        let waiting = |rank| {
+            let mut second = call(1, "eval.py:95", [20, 21, 0]);
+            (second.decided, second.ended, second.outcome) = (None, None, Outcome::Open);
+            left(rank, 1, vec![call(0, "eval.py:80", [1, 2, 400]), second])
+        };
+        let late = left(1, 1, vec![call(0, "eval.py:80", [1, 390, 400])]);
+        let boxes = vec![waiting(0), late, waiting(2)];
+        let timeline = Timeline::new(boxes.clone());
+        let world = World {
+            communicator: Uuid::from_u128(7),
+            boxes,
+            unread: Vec::new(),
+        };
+        let now = timeline.at(0, 21_000) + 2_460_000_000_000;
+        assert_eq!(
+            summary(&world, &timeline, now),
+            "a job without an id, 3 ranks on 3 hosts: the last 2 calls, over 400 us\n\
+             barrier #2 at eval.py:95: ranks 0 2 wait for rank 1, since 41 min\n  \
+             rank 1: computing after barrier #1 at eval.py:80, since 40 min 59 s\n\
+             rank 1 came last in 1 of 1 calls and cost the others 796 us\n"
+        );
+    }
+
+    #[test]
+    fn times_have_the_precision_that_people_care_for() {
+        for (nanoseconds, text) in [
+            (1_500, "2 us"),
+            (2_460_000, "2.5 ms"),
+            (1_830_000_000, "1.8 s"),
+            (2_460_000_000_000, "41 min"),
+        ] {
+            assert_eq!(nanoseconds_text(nanoseconds), text);
+        }
+    }
+}
