@@ -116,6 +116,32 @@ fn hosts_without_a_shared_directory_hand_payloads_over_directly() {
 }
 
 #[test]
+fn a_ring_goes_round_hosts_however_ranks_are_spread_over_them() {
+    const LEN: u64 = 3_000_000;
+    let Some(hosts) = Hosts::with(2, "", PLAIN) else {
+        return;
+    };
+    let place = place();
+    let world = through_memory(6, place.path());
+    let mut stage = Stage::new();
+    // As launchers do that deal ranks out to hosts in turn.
+    for rank in 0..world.ranks {
+        let steps = format!("join all_gather_bytes:{LEN} barrier close");
+        stage.start(&mut hosts.rank(rank % 2 + 1, &world, rank, &steps));
+    }
+    stage.succeed(everybody(world.ranks));
+    stage.end_all(everybody(world.ranks));
+    for host in hosts.all() {
+        // One rank of each host sends to the other host what it has, and what came to it, but for the receiver's own.
+        let sent = hosts.sent_by(host);
+        assert!(
+            sent > 5 * LEN && sent < 6 * LEN,
+            "host {host}: {sent} bytes"
+        );
+    }
+}
+
+#[test]
 fn addresses_that_lead_nowhere_or_to_oneself_cost_no_time() {
     let swallow = (1..=3).map(|other| {
         format!(

@@ -22,8 +22,38 @@ use crate::{
 #[derive(Clone)]
 pub(crate) struct MeshPath {
     pub(crate) mesh: Arc<Mesh>,
+    /// In which order payloads go round.
+    pub(crate) order: Arc<RingOrder>,
     /// Whether payloads have checksums on their way.
     pub(crate) has_checksums: bool,
+}
+
+/// In which order the members of a group form a ring: host by host, so that as little as can be goes between hosts.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct RingOrder(Vec<usize>);
+
+impl RingOrder {
+    /// The order of members of these hosts, in the order of their group: hosts by their first members.
+    pub(crate) fn of<H: PartialEq>(hosts: &[H]) -> Self {
+        let first = |host: &H| hosts.iter().position(|other| other == host);
+        let mut places: Vec<usize> = (0..hosts.len()).collect();
+        // Members of one host stay in the order of the group.
+        places.sort_by_key(|place| first(&hosts[*place]));
+        Self(places)
+    }
+
+    /// Which place in the group comes after one.
+    pub(crate) fn after(&self, place: usize) -> usize {
+        let own = self.0.iter().position(|other| *other == place);
+        let next = own.map_or(0, |own| (own + 1) % self.0.len());
+        self.0.get(next).copied().unwrap_or(place)
+    }
+
+    /// What is in the order of the group, in that of the ring.
+    fn arrange<T: Copy>(&self, all: &[T]) -> Vec<T> {
+        let arranged = self.0.iter().filter_map(|place| all.get(*place));
+        arranged.copied().collect()
+    }
 }
 
 impl Deref for MeshPath {
@@ -82,10 +112,10 @@ pub(super) fn announced<'b>(
 }
 
 /// Connects to the next rank, which is better told of now than after the verdict if it cannot be reached.
-pub(crate) fn prepare(guard: &CallGuard, mesh: &Mesh) -> Result<(), Error> {
+pub(crate) fn prepare(guard: &CallGuard, mesh: &MeshPath) -> Result<(), Error> {
     let inner = &guard.inner;
-    let next = inner.exchange.rank().index() + 1;
-    let Some(next) = inner.members.get(next % inner.members.len()) else {
+    let next = mesh.order.after(inner.exchange.rank().index());
+    let Some(next) = inner.members.get(next) else {
         return Ok(());
     };
     let timeout = guard.ticket.call.timeout;
@@ -118,9 +148,9 @@ pub(crate) fn pass_on(
     }
     let timeout = guard.ticket.call.timeout;
     let part = RingPart {
-        members: &inner.members,
+        members: &mesh.order.arrange(&inner.members),
         own: own.as_slice(),
-        lens: &lens,
+        lens: &mesh.order.arrange(&lens),
         has_checksums: mesh.has_checksums,
     };
     let passed = mesh.ring_within(
@@ -129,10 +159,41 @@ pub(crate) fn pass_on(
         &part,
         &mut guard.turning(),
     )?;
-    for ((part, passed), len) in incoming.iter_mut().zip(passed).zip(lens) {
-        if len > 0 {
+    for (place, passed) in mesh.order.0.iter().zip(passed) {
+        let is_there = lens.get(*place).is_some_and(|len| *len > 0);
+        if let Some(part) = incoming.get_mut(*place).filter(|_| is_there) {
             *part = IncomingPart::Here(passed.into());
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn hosts_come_one_after_the_other() {
+        let order = RingOrder::of(&["a", "b", "a", "c", "b"]);
+        assert_eq!(order, RingOrder(vec![0, 2, 1, 4, 3]));
+        let after: Vec<usize> = (0..5).map(|place| order.after(place)).collect();
+        assert_eq!(after, [2, 4, 1, 0, 3]);
+        assert_eq!(order.arrange(&[10, 11, 12, 13, 14]), [10, 12, 11, 14, 13]);
+        assert_eq!(RingOrder::of(&["a"]).after(0), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn everybody_is_in_it_once_and_every_host_is_left_once(hosts in prop::collection::vec(0..9_u8, 1..40)) {
+            let order = RingOrder::of(&hosts);
+            let mut all = order.0.clone();
+            all.sort_unstable();
+            prop_assert_eq!(all, (0..hosts.len()).collect::<Vec<_>>());
+            let leaving = (0..hosts.len()).filter(|place| hosts[*place] != hosts[order.after(*place)]);
+            let count = hosts.iter().collect::<std::collections::BTreeSet<_>>().len();
+            prop_assert_eq!(leaving.count(), if count > 1 { count } else { 0 });
+        }
+    }
 }

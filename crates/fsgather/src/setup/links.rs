@@ -17,7 +17,10 @@ use fsgather_core::Error;
 use fsgather_config::settings::{Transport, Verify};
 use fsgather_rendezvous::sharing::Talk;
 
-use crate::payload::{mesh::MeshPath, path::PayloadPath};
+use crate::payload::{
+    mesh::{MeshPath, RingOrder},
+    path::PayloadPath,
+};
 use crate::setup::{SetUp, checksums, warn_once};
 
 /// A rank tries so many other hosts at most, since each takes time and a connection on both sides.
@@ -73,11 +76,20 @@ impl SetUp<'_> {
             (Ok(mesh), Ok(addresses)) => (mesh, addresses),
             (_, addresses) => return Ok(self.relay(addresses.err())),
         };
-        let reached = self.reach(&mesh, addresses).map_err(|error| reason(&error));
+        let hosts: Vec<(String, u64)> = addresses
+            .iter()
+            .map(|address| (address.boot_id.clone(), address.network_namespace))
+            .collect();
+        let order = RingOrder::of(&hosts);
+        let me = self.inner.exchange.rank().index();
+        let tried = to_try(me, order.after(me), &hosts);
+        let reached = self.reach(&mesh, addresses, tried);
+        let reached = reached.map_err(|error| reason(&error));
         let reached: Vec<Result<(), String>> = self.gather_all(&reached)?;
         match reached.into_iter().find_map(Result::err) {
             None => Ok(PayloadPath::Mesh(MeshPath {
                 mesh,
+                order: Arc::new(order),
                 has_checksums: checksums::are_needed(
                     verify,
                     checksums::share_a_host(&self.processes),
@@ -88,12 +100,12 @@ impl SetUp<'_> {
     }
 
     /// Tries some members, given where each can be reached, in the order of the group.
-    fn reach(&self, mesh: &Mesh, addresses: Vec<MeshAddress>) -> Result<(), Error> {
-        let hosts: Vec<(&str, u64)> = addresses
-            .iter()
-            .map(|address| (address.boot_id.as_str(), address.network_namespace))
-            .collect();
-        let tried = to_try(self.inner.exchange.rank().index(), &hosts);
+    fn reach(
+        &self,
+        mesh: &Mesh,
+        addresses: Vec<MeshAddress>,
+        tried: Vec<usize>,
+    ) -> Result<(), Error> {
         let members = &self.inner.members;
         // A mesh is one of the world, whatever the place of its ranks in this group.
         for (member, address) in members.iter().zip(addresses) {
@@ -101,7 +113,7 @@ impl SetUp<'_> {
         }
         tried
             .into_iter()
-            .filter_map(|payload_path| members.get(payload_path))
+            .filter_map(|place| members.get(place))
             .try_for_each(|other| mesh.prepare(*other, &mut |_| self.heed()))
     }
 
@@ -123,9 +135,9 @@ fn reason(error: &Error) -> String {
     }
 }
 
-/// Which ranks one tries to reach before anything is moved, given the host of each: the next one, and one of
+/// Which ranks one tries to reach before anything is moved, given the host of each: the `next` one, and one of
 /// every other host, which the ranks of its own host do in turn.
-fn to_try<H: PartialEq>(me: usize, hosts: &[H]) -> Vec<usize> {
+fn to_try<H: PartialEq>(me: usize, next: usize, hosts: &[H]) -> Vec<usize> {
     let count = hosts.len();
     let of = |host: &H| (0..count).filter(|rank| hosts[*rank] == *host).collect();
     let own: Vec<usize> = of(&hosts[me]);
@@ -138,7 +150,6 @@ fn to_try<H: PartialEq>(me: usize, hosts: &[H]) -> Vec<usize> {
             others.push(host);
         }
     }
-    let next = (me + 1) % count;
     let its_turn = others.into_iter().skip(turn).step_by(own.len().max(1));
     let tried = its_turn.take(MOST_TRIED).filter_map(|host| {
         let ranks: Vec<usize> = of(host);
@@ -159,10 +170,10 @@ mod tests {
     #[test]
     fn ranks_of_a_host_share_the_other_hosts() {
         let hosts = [1, 1, 2, 2, 3, 3, 4, 4];
-        assert_eq!(to_try(0, &hosts), [1, 2, 6]);
-        assert_eq!(to_try(1, &hosts), [2, 5]);
-        assert_eq!(to_try(7, &hosts), [0, 3]);
-        assert_eq!(to_try(0, &[1, 1, 1]), [1]);
+        assert_eq!(to_try(0, 1, &hosts), [1, 2, 6]);
+        assert_eq!(to_try(1, 2, &hosts), [2, 5]);
+        assert_eq!(to_try(7, 0, &hosts), [0, 3]);
+        assert_eq!(to_try(0, 1, &[1, 1, 1]), [1]);
     }
 
     proptest! {
@@ -170,8 +181,9 @@ mod tests {
         fn every_host_tries_every_other_one(hosts in prop::collection::vec(0..20_u8, 2..60)) {
             let mut pairs = BTreeSet::new();
             for me in 0..hosts.len() {
-                let tried = to_try(me, &hosts);
-                prop_assert_eq!(tried[0], (me + 1) % hosts.len());
+                let next = RingOrder::of(&hosts).after(me);
+                let tried = to_try(me, next, &hosts);
+                prop_assert_eq!(tried[0], next);
                 prop_assert!(!tried.contains(&me) && tried.len() <= MOST_TRIED + 1);
                 pairs.extend(tried.iter().map(|other| (hosts[me], hosts[*other])));
             }
