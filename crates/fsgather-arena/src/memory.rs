@@ -252,14 +252,11 @@ impl Words {
     }
 
     /// Stores words one after the other, in no order that others could rely on; nothing beyond the end.
+    #[must_use = "nothing is there where there is no room"]
     pub fn store(&self, first: usize, values: &[u64]) -> Option<()> {
-        let start = first.checked_mul(size_of::<u64>())?;
-        let range = range(start as u64, size_of_val(values), self.0.len() as u64)?;
-        let mut word = self.0.as_mut_ptr().wrapping_add(range.start).cast::<u64>();
-        for value in values {
-            // SAFETY: as in `get`, for each of the words in the range, which was checked above.
-            unsafe { AtomicU64::from_ptr(word) }.store(*value, Ordering::Relaxed);
-            word = word.wrapping_add(1);
+        self.get(first.checked_add(values.len().saturating_sub(1))?)?;
+        for (index, value) in (first..).zip(values) {
+            self.get(index)?.store(*value, Ordering::Relaxed);
         }
         Some(())
     }
@@ -270,8 +267,7 @@ impl Words {
         let start = index.checked_mul(size_of::<u64>())?;
         range(start as u64, size_of::<u64>(), self.0.len() as u64)?;
         // SAFETY: the word lies in the mapping (checked above), which is writable, lives as long as the reference and cannot
-        // lose pages (those of a named file this user alone could take away, which is a signal and no wrong memory); mappings
-        // begin at a page, so that each word is aligned. All processes reach it as an atomic alone.
+        // lose pages (those of a named file this user alone could take away, which is a signal and no wrong memory); mappings begin at a page, so that each word is aligned. All processes reach it as an atomic alone.
         Some(unsafe { AtomicU64::from_ptr(self.0.as_mut_ptr().add(start).cast()) })
     }
 }
