@@ -1,4 +1,4 @@
-//! What a world of so many ranks says, counted on the bare machines: the formulas of `docs/scaling.md`.
+//! Counts, on the bare machines, what a world of so many ranks says: the formulas of `docs/scaling.md`.
 
 #![expect(clippy::unwrap_used, reason = "a check reports by panicking")]
 
