@@ -79,7 +79,7 @@ macro_rules! settings_table {
             rendezvous: Option<RendezvousSetting> {
                 variable {
                     RENDEZVOUS = "FSGATHER_RENDEZVOUS":
-                    "Where ranks meet; at a loopback address, or `localhost`, those of one host only. With `ray:`, `dask:`, `spark:`, `jax:`, `mpi4py:` or a package's own name the engine that has started a Python program introduces them." ["the directory of `FSGATHER_DIR`"]
+                    "Where ranks meet; at a loopback address, or `localhost`, those of one host only. With `ray:`, `dask:`, `spark:`, `jax:`, `mpi:` or a package's own name the engine that has started a Python program introduces them." ["the directory of `FSGATHER_DIR`"]
                 }
                 help { "where ranks meet, if not in the directory" }
                 value { default None, such as "tcp://node1:60001", show show::rendezvous }

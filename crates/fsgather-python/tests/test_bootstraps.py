@@ -87,6 +87,11 @@ def test_an_engine_that_is_none_is_refused_by_name(monkeypatch: pytest.MonkeyPat
         fsgather.Communicator()
 
 
+def test_mpi_is_another_name_of_mpi4py() -> None:
+    with pytest.raises(fsgather.Config, match="mpi4py: was to introduce"):
+        fsgather.Communicator(rendezvous="mpi:")
+
+
 def test_nobody_is_asked_where_a_launcher_says_the_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     def asked(name: Optional[str] = None) -> None:
         raise AssertionError("asked")

@@ -3,7 +3,7 @@
 A *bootstrap* knows which rank this process is and carries one record from rank 0 to all others; after that the ranks talk to each
 other directly. :func:`find` looks for one in this order:
 
-1. the one that is named: ``FSGATHER_RENDEZVOUS=ray:``, or ``Communicator(rendezvous="ray:")``;
+1. the one that is named: ``FSGATHER_RENDEZVOUS=ray:``, or ``Communicator(rendezvous="ray:")``; ``mpi:`` is ``mpi4py:``;
 2. unless variables of a launcher say a rank, those below, in the order of :data:`ORDER`;
 3. those that installed packages announce in the entry-point group ``fsgather.bootstraps``, by name.
 
@@ -33,6 +33,8 @@ __all__ = ["ORDER", "Bootstrap", "Find", "choose", "find", "names"]
 
 ORDER = ("spark", "ray", "dask", "jax", "mpi4py")
 """The engines that are known here, in the order in which they are asked."""
+
+_ALIASES = {"mpi": "mpi4py"}
 
 _GROUP = "fsgather.bootstraps"
 _NAMED = re.compile(r"([A-Za-z][A-Za-z0-9_-]*):")
@@ -74,6 +76,7 @@ def find(name: Optional[str] = None) -> Optional[Bootstrap]:
     if name is None:
         found = (_finder(other)() for other in names())
         return next((bootstrap for bootstrap in found if bootstrap is not None), None)
+    name = _ALIASES.get(name, name)
     if name not in names():
         raise Config(f"there is no bootstrap {name!r} (FSGATHER_RENDEZVOUS, rendezvous=); there are {', '.join(names())}")
     bootstrap = _finder(name)()
