@@ -221,6 +221,15 @@ pub fn own_addresses(interfaces: &InterfaceFilter) -> Result<Vec<IpAddr>, Error>
     Ok(addresses.iter().map(SocketAddr::ip).collect())
 }
 
+/// The interface that has this address.
+#[must_use]
+pub fn interface_of(address: IpAddr) -> Option<String> {
+    let interfaces = if_addrs::get_if_addrs().ok()?;
+    let mut interfaces = interfaces.into_iter();
+    let found = interfaces.find(|interface| interface.ip() == address);
+    found.map(|interface| interface.name)
+}
+
 fn runtime() -> Result<Runtime, Error> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -14,6 +14,7 @@ mod logging;
 mod object;
 mod parts;
 mod pending;
+mod places;
 mod plain;
 mod records;
 mod stacks;
@@ -34,6 +35,7 @@ mod _fsgather {
         errors::plain_text,
         parts::Parts,
         pending::Pending,
+        places::{interface_of, list_afresh, make_rendezvous, own_addresses},
         records::Records,
         stacks::sample_stacks,
         switches::{choose_path, warn_of_empty_lists},

@@ -113,6 +113,7 @@ pub use messages::factory::{MarkerOwner, MessageDirFactory};
 pub use os::directory::{Access, OwnUid, default_local};
 pub use os::file::takes_no_data;
 pub use os::filesystem::{Capacity, Class, FileSystem, free_bytes};
+pub use os::listing::names as list_afresh;
 pub use os::mount::Mount;
 pub use os::process::{Liveness, Sighting, judge, liveness, own_user_text, this_process};
 pub use os::reveal::PublishMode;

@@ -1,3 +1,29 @@
 //! For packages in other languages, which keep what a program in Rust says call by call.
 
+use std::net::IpAddr;
+
+use fsgather_config::settings::InterfaceFilter;
+use fsgather_core::Error;
+
 pub use crate::{call_options::CallOptions, groups::Arrival};
+pub use fsgather_control::reach::interface_of;
+pub use fsgather_store::{list_afresh, make_rendezvous};
+
+/// The addresses that a rank of this host would publish where `FSGATHER_INTERFACE` says this, loopback ones last.
+///
+/// # Errors
+///
+/// [`Error::Config`] for a rule that is none, or that leaves no address; [`Error::Rendezvous`] when the host does not tell
+/// its addresses.
+pub fn own_addresses(rule: &str) -> Result<Vec<IpAddr>, Error> {
+    let filter = if rule.is_empty() {
+        Some(InterfaceFilter::any())
+    } else {
+        InterfaceFilter::parse(rule)
+    };
+    let filter = filter
+        .ok_or_else(|| Error::config(format!("FSGATHER_INTERFACE={rule} names no interfaces")))?;
+    fsgather_control::reach::own_addresses(&move |name: &str, address| {
+        filter.matches(name, address)
+    })
+}

@@ -14,9 +14,9 @@ const HANDS_ON: [&str; 6] = [
     "test.sh",
     "test-bad-luck.sh",
     "test-cut-links.sh",
-    "test-engines.sh",
     "test-networks.sh",
     "test-torch.sh",
+    "test-torchrun.sh",
 ];
 
 /// Programs that no script may come to before its arguments are understood.

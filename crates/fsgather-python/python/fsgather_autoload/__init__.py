@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["autoload", "register_backend"]
+__all__ = ["autoload", "register_backend", "rendezvous"]
 
 
 def autoload() -> None:
@@ -55,3 +55,14 @@ def register_backend() -> None:
     from fsgather import torch
 
     torch.register()
+
+
+def rendezvous() -> object:
+    """What makes handlers for ``torchrun --rdzv-backend=fsgather``; each torchrun asks, whatever its backend, so that nothing is loaded yet."""
+
+    def create(params: object) -> object:
+        from fsgather._torchrun import handler
+
+        return handler.create(params)
+
+    return create

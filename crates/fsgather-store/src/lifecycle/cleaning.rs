@@ -12,6 +12,7 @@ use rustix::fs::{CWD, FileType};
 use crate::{
     lifecycle::{
         abandoned::{self, Outcome, Removing},
+        inventory::Table,
         judgement::{GatherState, Removable, Rules},
         leftover::Leftover,
         leftover_kind::{self, LeftoverKind},
@@ -341,7 +342,16 @@ impl Cleaner<'_> {
 
     fn remove_leftover(&mut self, leftover: &Leftover) {
         let result = match leftover.kind {
-            LeftoverKind::Mmengine => remove_dist_test(&leftover.path, OwnUid(leftover.uid)),
+            LeftoverKind::Mmengine => remove_tree(
+                &leftover.path,
+                OwnUid(leftover.uid),
+                leftover_kind::dist_test,
+            ),
+            LeftoverKind::Torchrun => remove_tree(
+                &leftover.path,
+                OwnUid(leftover.uid),
+                leftover_kind::torchrun,
+            ),
             _ => remove_file(&leftover.path, OwnUid(leftover.uid)),
         };
         match result {
@@ -491,8 +501,8 @@ pub(crate) fn remove_file(path: &Path, own: OwnUid) -> Result<(), String> {
     remove::unlink_in(&directory, Path::new(name)).map_err(told)
 }
 
-fn remove_dist_test(path: &Path, own: OwnUid) -> Result<(), String> {
-    let removal = removal::remove_directory(path, own, leftover_kind::dist_test);
+fn remove_tree(path: &Path, own: OwnUid, table: Table) -> Result<(), String> {
+    let removal = removal::remove_directory(path, own, table);
     if removal.is_complete() {
         Ok(())
     } else {

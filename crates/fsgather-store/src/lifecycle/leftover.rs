@@ -14,7 +14,7 @@ use crate::{
     lifecycle::{
         contents::Contents,
         entries_by_gather::EntriesByGather,
-        inventory,
+        inventory::{self, Table},
         judgement::{Rules, Why},
         leftover_kind::{self, LeftoverKind},
         survey::{SurveyedEntry, Surveyor, View},
@@ -111,6 +111,9 @@ impl Surveyor {
             None if leftover_kind::is_of_python_original(name) => {
                 old_file(&path, LeftoverKind::PythonOriginal, view, &self.rules)
             }
+            None if leftover_kind::is_of_torchrun(name) => {
+                self.tree(&path, LeftoverKind::Torchrun, leftover_kind::torchrun, view)
+            }
             None => match DetourName::parse(name) {
                 Some(detour) if entries.has(detour.id) => None,
                 Some(_) => self.message(rendezvous, &path, view),
@@ -159,12 +162,19 @@ impl Surveyor {
         Some(leftover)
     }
 
-    pub(crate) fn dist_test(&self, path: &Path, view: View) -> Option<Leftover> {
-        let Ok(seen) = Contents::with_table(path, leftover_kind::dist_test) else {
+    /// Judges a directory of others, which tells nothing but its age, by what lies in it.
+    pub(crate) fn tree(
+        &self,
+        path: &Path,
+        kind: LeftoverKind,
+        table: Table,
+        view: View,
+    ) -> Option<Leftover> {
+        let Ok(seen) = Contents::with_table(path, table) else {
             return stranger(path, view);
         };
         let facts = (seen.uid, seen.bytes, seen.changed);
-        let mut leftover = judge_by_age(path, LeftoverKind::Mmengine, facts, view, &self.rules);
+        let mut leftover = judge_by_age(path, kind, facts, view, &self.rules);
         if let Some(stranger) = seen.stranger {
             leftover.removable = false;
             let reason = format!("it holds {stranger}");

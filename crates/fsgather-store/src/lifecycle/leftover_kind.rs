@@ -19,12 +19,14 @@ pub enum LeftoverKind {
     PythonOriginal,
     /// `.dist_test`: temporary files of mmengine.
     Mmengine,
+    /// `torchrun-*`: what agents of torchrun have met by, which have crashed.
+    Torchrun,
     /// What fsgather does not write, where it keeps its own: it is shown, and never touched.
     Stranger,
 }
 
 impl LeftoverKind {
-    /// The word for it: `record`, `probe`, `mark`, `message`, `calls`, `python-original`, `mmengine` or `stranger`.
+    /// The word for it: `record`, `probe`, `mark`, `message`, `calls`, `python-original`, `mmengine`, `torchrun` or `stranger`.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -35,6 +37,7 @@ impl LeftoverKind {
             Self::Calls => "calls",
             Self::PythonOriginal => "python-original",
             Self::Mmengine => "mmengine",
+            Self::Torchrun => "torchrun",
             Self::Stranger => "stranger",
         }
     }
@@ -61,6 +64,28 @@ pub(crate) fn dist_test(name: &str) -> Option<KnownEntry> {
         .bytes()
         .all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_'));
     (is_salt && salt.len() == 8).then_some(KnownEntry::Directory(parts))
+}
+
+/// Whether `name` is that of a directory by which agents of torchrun meet (`fsgather/_torchrun/directory.py`).
+pub(crate) fn is_of_torchrun(name: &str) -> bool {
+    name.strip_prefix("torchrun-")
+        .is_some_and(|key| is_hex(key, 16))
+}
+
+/// What lies in such a directory.
+pub(crate) fn torchrun(name: &str) -> Option<KnownEntry> {
+    let (kind, rest) = name.split_once('-')?;
+    let is_known = match kind {
+        "state" => rest.len() == 20 && is_number(rest),
+        "here" | "draft" | "value" => is_hex(rest, 32),
+        _ => false,
+    };
+    is_known.then_some(KnownEntry::File(KnownFile::Other))
+}
+
+fn is_hex(text: &str, digits: usize) -> bool {
+    let is_digit = |b: u8| matches!(b, b'0'..=b'9' | b'a'..=b'f');
+    text.len() == digits && text.bytes().all(is_digit)
 }
 
 /// What lies in those: `part_<rank>.pkl`.
@@ -95,6 +120,18 @@ mod tests {
         assert!(dist_test("tmpab12_xyz").is_some() && parts("part_3.pkl").is_some());
         for strange in ["tmpAB12_xyz", "tmpab12_xy", "tmp", "results"] {
             assert!(dist_test(strange).is_none(), "{strange}");
+        }
+        assert!(is_of_torchrun("torchrun-0123456789abcdef"));
+        let nonce = "0123456789abcdef0123456789abcdef";
+        for known in ["here", "draft", "value"] {
+            assert!(torchrun(&format!("{known}-{nonce}")).is_some());
+        }
+        assert!(torchrun("state-00000000000000000012").is_some());
+        for strange in ["state-12", "here-12", "results", &format!("best-{nonce}")] {
+            assert!(torchrun(strange).is_none(), "{strange}");
+        }
+        for strange in ["torchrun-", "torchrun-0123456789abcdeF", "torchrun"] {
+            assert!(!is_of_torchrun(strange), "{strange}");
         }
         for strange in ["part_.pkl", "part_3.pkl.tmp", "best.pkl"] {
             assert!(parts(strange).is_none(), "{strange}");

@@ -473,7 +473,8 @@ impl Surveyor {
             survey
                 .leftovers
                 .extend(if name == leftover_kind::DIST_TEST {
-                    self.dist_test(&path, view)
+                    let table = leftover_kind::dist_test;
+                    self.tree(&path, LeftoverKind::Mmengine, table, view)
                 } else {
                     leftover::old_file(&path, LeftoverKind::PythonOriginal, view, &self.rules)
                 });

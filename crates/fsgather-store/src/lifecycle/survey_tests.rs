@@ -243,6 +243,9 @@ fn leftovers_of_others_are_found_where_they_lie() {
     let rendezvous = make_rendezvous(place.path()).unwrap();
     let original = "data_to_gather_1795232016_77_3.pkl";
     std::fs::write(rendezvous.join(original), b"12345").unwrap();
+    let agents = rendezvous.join("torchrun-0123456789abcdef");
+    std::fs::create_dir(&agents).unwrap();
+    std::fs::write(agents.join("state-00000000000000000001"), b"12").unwrap();
     let temporary = place.path().join(".dist_test/tmpab12_xyz");
     std::fs::create_dir_all(&temporary).unwrap();
     std::fs::write(temporary.join("part_0.pkl"), b"123").unwrap();
@@ -253,9 +256,12 @@ fn leftovers_of_others_are_found_where_they_lie() {
         .map(|leftover| (leftover.kind.word(), leftover.bytes))
         .collect();
     kinds.sort_unstable();
-    assert_eq!(kinds, [("mmengine", 3), ("python-original", 5)]);
+    assert_eq!(
+        kinds,
+        [("mmengine", 3), ("python-original", 5), ("torchrun", 2)]
+    );
     assert!(survey.leftovers.iter().all(|leftover| !leftover.removable));
-    assert_eq!(survey.total_bytes(), 8);
+    assert_eq!(survey.total_bytes(), 10);
 }
 
 #[test]

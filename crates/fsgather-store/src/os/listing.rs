@@ -20,7 +20,7 @@ use rustix::fs::{AtFlags, CWD, FileType, OFlags};
 /// # Errors
 ///
 /// Whatever opening or reading the directory gives.
-pub(crate) fn names(directory: &Path) -> io::Result<Vec<String>> {
+pub fn names(directory: &Path) -> io::Result<Vec<String>> {
     names_if(directory, &|_| true)
 }
 
