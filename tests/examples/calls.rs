@@ -1,7 +1,8 @@
 //! One rank of many equal calls in a row: `calls OPERATION BYTES COUNT`, with the rank and the rest from the environment.
 //!
 //! For tools that count what a call costs, such as `scripts/count-instructions`: what `COUNT` calls cost more than half as
-//! many is the cost of the calls alone. Rank 0 prints the seconds that each tenth of the calls has taken.
+//! many is the cost of the calls alone. Rank 0 prints the seconds that ranks took to meet,
+//! and then those of each tenth of the calls.
 
 use std::{
     io::{self, Write},
@@ -31,9 +32,16 @@ fn main() -> ExitCode {
 }
 
 fn run(operation: &str, bytes: usize, count: usize) -> Result<(), Error> {
+    let mut since = Instant::now();
     let world = Communicator::from_env()?;
     let own = vec![7; bytes];
-    let mut since = Instant::now();
+    let mut say = || {
+        if world.rank() == Rank::ZERO {
+            let _ = writeln!(io::stdout(), "{:.6}", since.elapsed().as_secs_f64());
+            since = Instant::now();
+        }
+    };
+    say();
     for number in 1..=count {
         match operation {
             "barrier" => world.barrier()?,
@@ -48,9 +56,8 @@ fn run(operation: &str, bytes: usize, count: usize) -> Result<(), Error> {
             }
             other => return Err(Error::config(format!("there is no operation {other}"))),
         }
-        if world.rank() == Rank::ZERO && number.is_multiple_of(count.div_ceil(10)) {
-            let _ = writeln!(io::stdout(), "{:.4}", since.elapsed().as_secs_f64());
-            since = Instant::now();
+        if number.is_multiple_of(count.div_ceil(10)) {
+            say();
         }
     }
     world.close()
