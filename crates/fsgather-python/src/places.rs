@@ -10,14 +10,14 @@ use crate::errors;
 /// Makes the rendezvous directory within a directory; its path.
 #[pyfunction]
 pub(crate) fn make_rendezvous(py: Python<'_>, directory: PathBuf) -> PyResult<PathBuf> {
-    let made = py.detach(|| bindings::make_rendezvous(&directory));
+    let made = py.detach(move || bindings::make_rendezvous(&directory));
     made.map_err(|error| errors::raise(py, &error))
 }
 
 /// The names in a directory as its server has them now.
 #[pyfunction]
 pub(crate) fn list_afresh(py: Python<'_>, directory: PathBuf) -> PyResult<Vec<String>> {
-    Ok(py.detach(|| bindings::list_afresh(&directory))?)
+    Ok(py.detach(move || bindings::list_afresh(&directory))?)
 }
 
 /// The addresses of this host that others may reach, loopback ones last, where `FSGATHER_INTERFACE` is this.
