@@ -177,10 +177,7 @@ impl IncomingPart {
                 let pull = linked.pull(inner, rank)?;
                 Ok(pull.read_to_end(moved)?.into())
             }
-            Self::Shared(leased) => {
-                moved(leased.len() as u64)?;
-                Ok(SharedPayload::of(leased))
-            }
+            Self::Shared(leased) => Ok(SharedPayload::of(leased)),
             Self::Spooled(mut spool) => {
                 let mut bytes = Vec::new();
                 let read = spool.read_to_end(&mut bytes);
