@@ -6,6 +6,7 @@ Arguments name some of the proofs.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -192,6 +193,28 @@ def clocks_may_differ(bed: Bed) -> None:
     said = "".join(log.read_text() for log in bed.logs.values())
     assert "closing signal" not in said, said
     bed.end(but=(spare,))
+
+
+@proof
+def an_agent_that_is_terminated_while_it_waits_leaves_nothing(bed: Bed) -> None:
+    for signaled in (signal.SIGTERM, signal.SIGINT):
+        name = bed.start(1)
+        while not list(bed.shared.rglob("state-*")):
+            bed.pause()
+        # The agent has no parent in its namespace that would hand the signal on.
+        (agent,) = [int(pid.name) for pid in Path("/proc").glob("[0-9]*") if is_agent(pid, bed.shared)]
+        os.kill(agent, signaled)
+        assert bed.agents[name].wait(LIMIT) != 0
+        bed.nothing_is_left()
+
+
+def is_agent(process: Path, shared: Path) -> bool:
+    """Whether a process is the agent itself, rather than what has started it."""
+    try:
+        command = (process / "cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return command[0] == sys.executable.encode() and f"--rdzv-endpoint={shared}".encode() in command
 
 
 @proof

@@ -7,7 +7,9 @@ import ipaddress
 import json
 import os
 import secrets
+import signal
 import socket
+import threading
 import time
 from datetime import timedelta
 from pickle import UnpicklingError
@@ -60,6 +62,7 @@ class DirectoryRendezvous(RendezvousHandler):
         self._directory = _tried(lambda: Directory(place, _job(params.run_id)))
         # An agent that is ended by a signal does not close the rendezvous, since another one may take its place.
         atexit.register(self._leave)
+        _before_termination(self._leave)
         self._backend = _DirectoryBackend(self._directory)
         self._inner: Any = create_handler(_Values(self._directory, self._backend), self._backend, params)
 
@@ -224,6 +227,19 @@ def _name_interface(address: str) -> None:
     interface = _fsgather.interface_of(address)
     if interface is not None and all(one.is_loopback for one in found):
         os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
+
+
+def _before_termination(act: Callable[[], None]) -> None:
+    """Does something before SIGTERM ends this process, where nobody else has said what it does: torch does so once it has workers."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        return
+
+    def terminate(number: int, frame: Any) -> None:
+        act()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    signal.signal(signal.SIGTERM, terminate)
 
 
 def _connect(address: str, port: int, nonce: str) -> Optional[TCPStore]:
