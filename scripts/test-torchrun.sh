@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # torchrun --rdzv-backend=fsgather with hosts of namespaces, whose names nobody knows and which share only a directory: that they meet, that a
-# failed worker is started again and a lost host replaced, that two jobs in one directory do not mix, that clocks may differ.
-# Takes 4 minutes. Needs root, and torch, which scripts/test-torch.sh installs. Arguments name some of the proofs in
+# failed worker is started again, a lost host replaced, a late one taken in, that two jobs in one directory do not mix, that clocks may differ.
+# Takes 6 minutes. Needs root, and torch, which scripts/test-torch.sh installs. Arguments name some of the proofs in
 # crates/fsgather-python/tests/torchrun/prove.py.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

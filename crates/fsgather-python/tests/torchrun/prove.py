@@ -154,6 +154,17 @@ def the_host_of_the_first_rank_is_replaced(bed: Bed) -> None:
 
 
 @proof
+def a_host_that_comes_later_is_taken_in(bed: Bed) -> None:
+    elastic = ("--rdzv-conf", "last_call_timeout=2")
+    bed.start(1, nodes="1:2", options=elastic)
+    bed.met(1)
+    bed.start(2, nodes="1:2", options=elastic)
+    bed.met(1, 2)
+    bed.end()
+    bed.nothing_is_left()
+
+
+@proof
 def two_jobs_share_a_directory(bed: Bed) -> None:
     for job in ("one", "other"):
         for host in (1, 2):
