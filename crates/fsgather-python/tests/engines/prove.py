@@ -168,10 +168,12 @@ def dask_hosts(notes: Path) -> None:
         ran = [hosts, "exec", "head", sys.executable, "-c", client, str(notes)]
         subprocess.run(ran, cwd=HERE, env=bed, check=True, timeout=LIMIT)
         named(notes)
+        # Who is killed leaves semaphores behind.
+        for process in reversed(started):
+            process.terminate()
+            process.wait(LIMIT)
     finally:
         subprocess.run([hosts, "down"], env=bed, check=True, timeout=LIMIT)
-    for process in started:
-        process.wait(LIMIT)
 
 
 @engine
@@ -207,8 +209,11 @@ def mpi4py(notes: Path) -> None:
     variables = {**os.environ, "FSGATHER_RENDEZVOUS": "mpi:"}
     ended = subprocess.run(launcher, cwd=HERE, env=variables, stdout=subprocess.PIPE, text=True, timeout=LIMIT, check=True)
     assert sorted(ended.stdout.splitlines()) == EXPECTED, ended.stdout
-    # MPI ends all ranks when one is killed; what they had heard by then is there, or nothing.
+    # MPI ends all ranks when one is killed; what they had heard by then is there, or nothing. Its own memory stays.
+    before = set(Path("/dev/shm").glob("mpich_shm_*"))
     subprocess.run([*launcher, str(notes)], cwd=HERE, env=variables, timeout=LIMIT, check=False)
+    for left in set(Path("/dev/shm").glob("mpich_shm_*")) - before:
+        left.unlink()
     assert (notes / "killed").exists()
 
 
