@@ -162,6 +162,7 @@ const GRAPH: [Row; 17] = [
             "fsgather-config",
             "fsgather-core",
             "fsgather-stacks",
+            "fsgather-trace",
             PROGRAM,
         ],
         tests_use: &[TEST_SUPPORT],

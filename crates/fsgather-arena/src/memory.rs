@@ -267,7 +267,8 @@ impl Words {
         let start = index.checked_mul(size_of::<u64>())?;
         range(start as u64, size_of::<u64>(), self.0.len() as u64)?;
         // SAFETY: the word lies in the mapping (checked above), which is writable, lives as long as the reference and cannot
-        // lose pages (those of a named file this user alone could take away, which is a signal and no wrong memory); mappings begin at a page, so that each word is aligned. All processes reach it as an atomic alone.
+        // lose pages (those of a named file this user alone could take away, which is a signal and no wrong memory); mappings
+        // begin at a page, so that each word is aligned. All processes reach it as an atomic alone.
         Some(unsafe { AtomicU64::from_ptr(self.0.as_mut_ptr().add(start).cast()) })
     }
 }

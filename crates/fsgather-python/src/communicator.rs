@@ -6,7 +6,11 @@ use std::{
 };
 
 use fsgather::{Payload, Pieces, Rendezvous, codec::Postcard};
-use pyo3::{exceptions::PyException, prelude::*, types::PyList};
+use pyo3::{
+    exceptions::PyException,
+    prelude::*,
+    types::{PyBytes, PyList},
+};
 
 use crate::{
     arrival::Arrival,
@@ -87,6 +91,12 @@ impl Communicator {
     #[getter]
     fn closed(&self) -> bool {
         self.member().is_err()
+    }
+
+    /// How many calls this rank has begun, and the file that has the last of them; nothing where they are not written down.
+    fn last_calls<'py>(&self, py: Python<'py>) -> PyResult<Option<(u64, Bound<'py, PyBytes>)>> {
+        let last = self.member()?.last_calls();
+        Ok(last.map(|(count, bytes)| (count, PyBytes::new(py, &bytes))))
     }
 
     fn barrier(&self, py: Python<'_>, how: How) -> PyResult<()> {

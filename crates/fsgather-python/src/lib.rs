@@ -19,6 +19,7 @@ mod plain;
 mod records;
 mod stacks;
 mod switches;
+mod tracing;
 mod waiting;
 
 use pyo3::prelude::*;
@@ -39,6 +40,7 @@ mod _fsgather {
         records::Records,
         stacks::sample_stacks,
         switches::{choose_path, warn_of_empty_lists},
+        tracing::draw_trace,
         waiting::Stop,
     };
 

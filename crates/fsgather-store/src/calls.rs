@@ -183,7 +183,16 @@ pub fn read(path: &Path) -> Result<CallsFile, String> {
     let trusted = [me, owner.uid];
     let allowed = if me == 0 { &trusted[..] } else { &trusted[..1] };
     let bytes = file::read_small(path, allowed, MAX_LEN).map_err(|why| why.to_string())?;
-    let header = CallsHeader::from_bytes(&bytes)?;
+    from_bytes(path, &bytes)
+}
+
+/// Reads the bytes of such a file. Pure.
+///
+/// # Errors
+///
+/// Why they are none.
+pub fn from_bytes(path: &Path, bytes: &[u8]) -> Result<CallsFile, String> {
+    let header = CallsHeader::from_bytes(bytes)?;
     Ok(CallsFile {
         path: path.to_owned(),
         header,

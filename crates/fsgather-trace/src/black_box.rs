@@ -40,6 +40,17 @@ impl BlackBox {
             Liveness::Gone | Liveness::Replaced => Some(false),
             Liveness::Rebooted | Liveness::Unknown => None,
         };
+        Self::new(file, is_running)
+    }
+
+    /// Reads the bytes of a file, wherever they come from; nothing is known of its process.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let file = calls::from_bytes(Path::new(""), bytes).ok()?;
+        Some(Self::new(&file, None))
+    }
+
+    fn new(file: &CallsFile, is_running: Option<bool>) -> Self {
         let (records, torn) = records(&file.records);
         Self {
             path: file.path.clone(),

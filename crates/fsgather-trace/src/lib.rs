@@ -10,11 +10,13 @@
 //! | [`now`] | what each rank is at, and whom it waits for |
 //! | [`roll_call`] | what all ranks are doing, as it travels to who has asked |
 //! | [`text`], [`chrome`], [`page`] | that as text, for Perfetto, and as a page with a picture |
+//! | [`drawing`] | a file in one of these forms |
 //!
 //! All but the first and the third are pure.
 
 pub mod black_box;
 pub mod chrome;
+pub mod drawing;
 pub mod losses;
 pub mod now;
 pub mod page;

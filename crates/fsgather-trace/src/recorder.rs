@@ -88,6 +88,12 @@ impl Recorder {
         self.has_failed.load(Ordering::Relaxed)
     }
 
+    /// How many calls have begun.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        lock(&self.state).count
+    }
+
     /// How often something was written.
     #[must_use]
     pub fn changes(&self) -> u64 {

@@ -63,8 +63,10 @@ fn head(world: &World, timeline: &Timeline) -> String {
     let (present, size) = (timeline.lines.len(), world.size());
     let ranks = if u32::try_from(present) == Ok(size) {
         format!("{size} ranks")
-    } else {
+    } else if u32::try_from(present).is_ok_and(|present| present < size) {
         format!("{present} of {size} ranks have left their calls")
+    } else {
+        format!("{present} ranks of several worlds")
     };
     let span = nanoseconds_text(u64::try_from(timeline.end()).unwrap_or_default());
     let calls = timeline.calls().len();

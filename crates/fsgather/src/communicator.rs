@@ -175,6 +175,15 @@ impl<C> Communicator<C> {
         self.inner.world.call_log.announce(bytes);
     }
 
+    /// How many calls this process has begun, and the file that has the last of them as it is now; none where they are not
+    /// written down. For bindings.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn last_calls(&self) -> Option<(u64, Vec<u8>)> {
+        let recorder = self.inner.world.call_log.recorder()?;
+        Some((recorder.count(), std::fs::read(recorder.path()).ok()?))
+    }
+
     /// Waits until every rank has come here.
     ///
     /// # Errors

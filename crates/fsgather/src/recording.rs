@@ -23,7 +23,7 @@ use fsgather_core::{Error, Onlooker, Rank, StorageCause, lock};
 use fsgather_store::{
     FileSystem, Rules,
     calls::{self, CallsHeader, HEADER_LEN, Question},
-    free_bytes, liveness, sweep_calls,
+    free_bytes, layout, liveness, make_rendezvous, sweep_calls,
 };
 use fsgather_trace::{
     recorder::{self, Recorder},
@@ -83,7 +83,8 @@ impl Recording {
         let world = &inner.world;
         let shared = shared_place(inner);
         let is_local = |place: &PathBuf| FileSystem::of(place).is_ok_and(|of| of.is_mappable());
-        let own = match shared.clone().filter(is_local) {
+        let made = |place: PathBuf| make_rendezvous(place.parent()?).ok();
+        let own = match shared.clone().filter(is_local).and_then(made) {
             Some(own) => own,
             None => calls::local_rendezvous()?,
         };
@@ -179,13 +180,14 @@ impl Recording {
     }
 }
 
-/// The rendezvous directory in which ranks have met, or hand over payloads.
+/// The rendezvous directory in which ranks hand over payloads, have met, or could do so.
 fn shared_place(inner: &GroupState) -> Option<PathBuf> {
     if let Some(PayloadPath::Files(files)) = inner.world.settled() {
         return files.directory().path().parent().map(Path::to_owned);
     }
-    let known = inner.world.context.known.first();
-    known.map(|(place, _)| place.clone())
+    let context = &inner.world.context;
+    let known = context.known.first().map(|(place, _)| place.clone());
+    known.or_else(|| context.named.as_deref().map(layout::rendezvous_path))
 }
 
 fn is_first_of_host(inner: &GroupState) -> bool {
@@ -448,6 +450,10 @@ impl Copying {
         let (copy, _) = if let Some(made) = &self.made {
             made
         } else {
+            // Where ranks have no other use for it nobody has made it.
+            if let Some(parent) = self.place.parent() {
+                make_rendezvous(parent)?;
+            }
             let made = calls::create(&self.place, &self.header, recorder::LEN)?;
             self.made.insert(made)
         };

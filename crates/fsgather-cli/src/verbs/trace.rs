@@ -11,10 +11,10 @@ use fsgather_core::ProcessId;
 use fsgather_store::{calls, has_rendezvous, layout::rendezvous_path, this_process};
 use fsgather_trace::{
     black_box::{self, BlackBox, World},
-    chrome,
+    drawing::drawing,
     losses::{Loss, losses},
     now::standings,
-    page, text,
+    text,
     timeline::Timeline,
 };
 use serde::Serialize;
@@ -103,10 +103,7 @@ struct LossReport {
 pub(crate) fn trace(arguments: &TraceArguments, json: bool) -> Result<u8, Failure> {
     let me = this_process()?;
     let named = directories(&arguments.directories, &settings()?)?;
-    let mut worlds = Vec::new();
-    for directory in &named {
-        worlds.extend(worlds_in(directory, &me)?);
-    }
+    let worlds = worlds_of(&named, &arguments.directories, &me)?;
     let found = chosen(worlds, arguments.job.as_deref());
     let Some((world, others)) = found else {
         let places: Vec<String> = named
@@ -140,8 +137,33 @@ pub(crate) fn trace(arguments: &TraceArguments, json: bool) -> Result<u8, Failur
     Ok(exit::DONE)
 }
 
+/// The worlds whose calls lie in these directories, each once; and, where the user has named none, those of this host whose
+/// directory is on a server, which they have not been copied to.
+pub(super) fn worlds_of(
+    directories: &[PathBuf],
+    given: &[PathBuf],
+    me: &ProcessId,
+) -> Result<Vec<World>, Failure> {
+    let mut worlds: Vec<World> = Vec::new();
+    let own = calls::known_local_rendezvous();
+    let own = Some(own).filter(|own| given.is_empty() && own.is_dir());
+    for directory in directories.iter().cloned().chain(own) {
+        for world in worlds_in(&directory, me)? {
+            let known = worlds
+                .iter_mut()
+                .find(|known| known.communicator == world.communicator);
+            match known {
+                Some(known) if known.boxes.len() >= world.boxes.len() => {}
+                Some(known) => *known = world,
+                None => worlds.push(world),
+            }
+        }
+    }
+    Ok(worlds)
+}
+
 /// The worlds whose calls lie in a directory; of a file, its own.
-pub(super) fn worlds_in(directory: &Path, me: &ProcessId) -> Result<Vec<World>, Failure> {
+fn worlds_in(directory: &Path, me: &ProcessId) -> Result<Vec<World>, Failure> {
     let told = |error: std::io::Error| Error::storage("list", directory, &error);
     if directory.is_file()
         && let (Some(parent), Some(name)) = (directory.parent(), directory.file_name())
@@ -211,11 +233,7 @@ impl Trace {
 
     /// Writes it in the form that the end of the name says.
     pub(crate) fn write(&self, file: &Path) -> Result<(), Failure> {
-        let text = if file.extension().is_some_and(|end| end == "html") {
-            page::page(&self.timeline, self.end, &self.summary)
-        } else {
-            chrome::trace(&self.timeline, self.end).to_string()
-        };
+        let text = drawing(file, &self.timeline, self.end, &self.summary);
         std::fs::write(file, text).map_err(Failure::file("write", file))
     }
 

@@ -48,6 +48,7 @@ from fsgather._functions import (
     start_gather,
 )
 from fsgather._results import Gathering, Pending, Records
+from fsgather._tracing import trace
 
 __all__ = [
     "Communicator",
@@ -85,4 +86,5 @@ __all__ = [
     "gather_records",
     "start_all_gather",
     "start_gather",
+    "trace",
 ]

@@ -21,7 +21,7 @@ use fsgather_trace::{
 
 use super::{
     inspect::{directories, frames::Frames, is_read, pause, settings, word},
-    trace::{calendar, worlds_in},
+    trace::{calendar, worlds_of},
 };
 use crate::{
     arguments::positive_duration,
@@ -102,12 +102,9 @@ pub(crate) fn ps(arguments: &PsArguments, json: bool) -> Result<u8, Failure> {
     let named = directories(&arguments.directories, &settings()?)?;
     let mut frames = Frames::new(arguments.watch.then_some(arguments.interval));
     loop {
-        let mut seen = Vec::new();
-        for directory in &named {
-            let worlds = worlds_in(directory, &me)?;
-            let running = worlds.into_iter().filter(World::may_run);
-            seen.extend(running.map(|world| look(world, &me)));
-        }
+        let worlds = worlds_of(&named, &arguments.directories, &me)?;
+        let running = worlds.into_iter().filter(World::may_run);
+        let mut seen: Vec<Seen> = running.map(|world| look(world, &me)).collect();
         if arguments.stacks {
             ask(&mut seen);
         }

@@ -1,0 +1,50 @@
+"""The picture of what ranks have called."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import fsgather
+from conftest import World
+
+
+def test_a_block_is_drawn_with_the_calls_of_all_ranks_in_it(world: World) -> None:
+    told = world.start(
+        3,
+        """
+        import time
+        fsgather.barrier()
+        with fsgather.trace(os.environ["FSGATHER_DIR"] + "/block.json") as traced:
+            for _ in range(3):
+                time.sleep(0.05 * (rank == 1))
+                fsgather.all_gather(rank)
+        fsgather.barrier()
+        tell(traced.summary)
+        """,
+    ).told()
+    (summary,), others = told[0], told[1:]
+    assert others == [[None], [None]]
+    assert "rank 1 came last in 3 of 3 calls and cost the others " in summary
+    document = json.loads((world.directory / "block.json").read_text())
+    calls = [event["name"] for event in document["traceEvents"] if event["name"].startswith("all_gather")]
+    assert sorted(set(calls)) == ["all_gather #2", "all_gather #3", "all_gather #4"] and len(calls) == 9
+
+
+def test_where_calls_are_not_kept_nothing_is_drawn(world: World) -> None:
+    told = world.start(
+        2,
+        """
+        with fsgather.trace("block.html") as traced:
+            fsgather.barrier()
+        tell([traced.summary, os.path.exists("block.html")])
+        """,
+        FSGATHER_TRACE="off",
+    ).told()
+    assert told == [[[None, False]], [[None, False]]]
+
+
+def test_a_file_of_no_known_form_is_refused_before_anything_is_called() -> None:
+    with pytest.raises(ValueError, match=r"must end in .html or .json"):
+        fsgather.trace("block.png")
