@@ -9,7 +9,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Rank, text::cut_text};
+use crate::{Rank, plain_line, text};
 
 /// Which collective operation a call is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -86,7 +86,7 @@ impl fmt::Display for Operation {
 /// Where in the user's program a call was made: information for messages, never compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Site(Arc<str>);
+pub struct Site(#[serde(deserialize_with = "text::name")] Arc<str>);
 
 impl Site {
     /// Names the caller of a `#[track_caller]` function.
@@ -113,10 +113,7 @@ impl Site {
     pub fn named(name: impl Into<String>) -> Self {
         const LONGEST: usize = 4 << 10;
         let name = name.into();
-        if name.len() <= LONGEST {
-            return Self(name.into());
-        }
-        Self(cut_text(&name, LONGEST).into())
+        Self(text::cut_text(&plain_line(&name), LONGEST).into())
     }
 
     /// The same, in at most 256 bytes.
@@ -125,7 +122,7 @@ impl Site {
         if self.0.len() <= LONGEST {
             return self.clone();
         }
-        Self(cut_text(&self.0, LONGEST).into())
+        Self(text::cut_text(&self.0, LONGEST).into())
     }
 
     /// Whether it says anything.
@@ -188,6 +185,7 @@ impl Recipients {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Way {
     /// The transport, as it is written in settings.
+    #[serde(deserialize_with = "text::name")]
     pub transport: String,
     /// Another directory than the communicator's own.
     pub directory: Option<String>,
@@ -215,7 +213,7 @@ impl fmt::Display for Way {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "transport={}", self.transport)?;
         match &self.directory {
-            Some(directory) => write!(f, " and directory={directory}"),
+            Some(directory) => write!(f, " and directory={}", plain_line(directory)),
             None => Ok(()),
         }
     }

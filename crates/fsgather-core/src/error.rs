@@ -1,11 +1,17 @@
 //! The one error type of all crates: [`Error`].
 
-use std::{fmt, io, path::PathBuf, time::Duration};
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Activity, Missing, Peer, Rank, RollCall, duration_text, peer::list_missing, text::cut_text,
+    Activity, Missing, Peer, Rank, RollCall, duration_text,
+    peer::list_missing,
+    text::{cut_text, name, plain_line},
 };
 
 /// How long a text of an error may be, in bytes. Errors travel in one message.
@@ -47,6 +53,7 @@ pub enum Error {
     )]
     Timeout {
         /// The call, or the stage of meeting, that timed out.
+        #[serde(deserialize_with = "name")]
         during: String,
         /// How long nothing moved.
         timeout: Duration,
@@ -82,20 +89,23 @@ pub enum Error {
         /// One rank,
         one: Box<Peer>,
         /// and what it called, and where in its program.
+        #[serde(deserialize_with = "name")]
         one_call: String,
         /// The other rank,
         other: Box<Peer>,
         /// and what it called, and where in its program.
+        #[serde(deserialize_with = "name")]
         other_call: String,
     },
 
     /// A file operation failed: no space, no permission, not there. See [`Error::is_transient`].
-    #[error("cannot {operation} {}: {cause}{}", path.display(), by_whom(.peer.as_deref(), .activity.as_ref()))]
+    #[error("cannot {operation} {}: {cause}{}", in_line(.path), by_whom(.peer.as_deref(), .activity.as_ref()))]
     Storage {
         /// The file or directory.
         #[serde(with = "lossy_path")]
         path: PathBuf,
         /// What was tried, as a verb: `write`, `make directory`.
+        #[serde(deserialize_with = "name")]
         operation: String,
         /// Why it failed.
         cause: StorageCause,
@@ -108,8 +118,8 @@ pub enum Error {
     /// The directory is not the same directory on all hosts.
     #[error(
         "{} is not shared between all ranks: {reason} ({}); give a directory on a shared file system with FSGATHER_DIR, or set FSGATHER_TRANSPORT=memory",
-        directory.display(),
-        hosts.join(", ")
+        in_line(.directory),
+        plain_line(&hosts.join(", "))
     )]
     NotShared {
         /// The directory.
@@ -122,7 +132,7 @@ pub enum Error {
     },
 
     /// Data that was announced is not what was found, and asking again did not help.
-    #[error("{} is corrupt: {reason}{}", path.display(), from_to(.writer.as_ref(), .reader.as_ref()))]
+    #[error("{} is corrupt: {reason}{}", in_line(.path), from_to(.writer.as_ref(), .reader.as_ref()))]
     Corrupt {
         /// The file, or `inline` for data that came over the control plane.
         #[serde(with = "lossy_path")]
@@ -511,6 +521,11 @@ fn from_to(writer: Option<&Peer>, reader: Option<&Peer>) -> String {
     let writer = writer.map(|writer| format!("; written by {writer}"));
     let reader = reader.map(|reader| format!("; read by {reader}"));
     writer.unwrap_or_default() + &reader.unwrap_or_default()
+}
+
+/// A path as it stands in a sentence: whoever may make files may call them anything.
+fn in_line(path: &Path) -> String {
+    plain_line(&path.to_string_lossy()).into_owned()
 }
 
 fn table_text(table: &[(Rank, String)]) -> String {

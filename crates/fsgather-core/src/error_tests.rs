@@ -325,3 +325,37 @@ fn what_differs_between_ranks_is_told_of_each() {
     let text = error.to_string();
     assert!(text.contains("rank 0: 2.9, rank 1: 2.8"), "{text}");
 }
+
+#[test]
+fn whatever_files_and_hosts_are_called_the_sentence_goes_on_in_its_line() {
+    let forged = "x\nWARNING: rank 0 is to blame";
+    let plain = "x?WARNING: rank 0 is to blame";
+    let error = Error::storage("read", forged, &io::Error::from_raw_os_error(5));
+    assert!(
+        error
+            .to_string()
+            .starts_with(&format!("cannot read {plain}: ")),
+        "{error}"
+    );
+    let shared = Error::NotShared {
+        directory: forged.into(),
+        hosts: vec![forged.into()],
+        reason: "r".into(),
+    };
+    let corrupt = Error::Corrupt {
+        path: forged.into(),
+        reason: "r".into(),
+        writer: None,
+        reader: None,
+    };
+    for error in [shared, corrupt] {
+        let text = error.to_string();
+        assert!(text.starts_with(plain) && !text.contains('\n'), "{text}");
+    }
+    let missing = Missing {
+        rank: Rank::new(1),
+        process: Some((forged.into(), 7)),
+        last_seen: None,
+    };
+    assert_eq!(missing.to_string(), format!("rank 1 on {plain} (pid 7)"));
+}

@@ -69,7 +69,9 @@ pub use received::{DEEPEST_VALUE, Unreadable, read_message, read_value};
 pub use rendezvous_backend::RendezvousBackend;
 pub use room::room_for;
 pub use start::{Kinship, Start, Starter};
-pub use text::{bytes_text, duration_text, plain_text, rank_ranges, typed_duration_text};
+pub use text::{
+    bytes_text, duration_text, plain_line, plain_text, rank_ranges, typed_duration_text,
+};
 pub use warning::{FIRST_WARNING, warning_after};
 pub use whereabouts::{
     Look, MOST_FRAMES, Neighbour, RollCall, StackFrame, ThreadState, Whereabouts,

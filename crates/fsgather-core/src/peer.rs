@@ -5,7 +5,10 @@ use std::{fmt, time::Duration};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::{Activity, Rank, duration_text};
+use crate::{
+    Activity, Rank, duration_text,
+    text::{self, plain_line},
+};
 
 /// A process of the world: its rank and where it runs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -13,6 +16,7 @@ pub struct Peer {
     /// Its rank.
     pub rank: Rank,
     /// The name of its host.
+    #[serde(deserialize_with = "text::name")]
     pub host: String,
     /// Its process id, as seen on its host and in its own pid namespace.
     pub pid: u32,
@@ -30,6 +34,7 @@ impl fmt::Display for Peer {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ProcessId {
     /// The name of the host.
+    #[serde(deserialize_with = "text::name")]
     pub host: String,
     /// The kernel's boot id: differs between hosts and between boots of one host.
     pub boot_id: String,
@@ -119,7 +124,7 @@ impl fmt::Display for Missing {
         write!(f, "rank {}", self.rank)?;
         match &self.process {
             None => return f.write_str(" (never joined)"),
-            Some((host, pid)) => write!(f, " on {host} (pid {pid}")?,
+            Some((host, pid)) => write!(f, " on {} (pid {pid}", plain_line(host))?,
         }
         if let Some((activity, ago)) = &self.last_seen {
             write!(f, ", last known {activity}, {} ago", duration_text(*ago))?;

@@ -153,7 +153,7 @@ fn texts_of_messages_are_plain_whatever_they_stand_for() {
     let said = Failure::PeerFailed {
         peer: Peer {
             rank: Rank::ZERO,
-            host: "\u{1b}[31mevil\u{1b}]0;title\u{7}".into(),
+            host: "\u{1b}[31mevil\u{1b}]0;title\u{7}\nWARNING: rank 9".into(),
             pid: 1,
         },
         activity: crate::Activity::outside(crate::Phase::Computing),
@@ -165,8 +165,15 @@ fn texts_of_messages_are_plain_whatever_they_stand_for() {
     let heard: Failure = read_message(&bytes).unwrap();
     assert_eq!(
         heard.to_string(),
-        "rank 0 on ?[31mevil?]0;title? (pid 1) failed (?2Jone line\nand another) while computing"
+        "rank 0 on ?[31mevil?]0;title??WARNING: rank 9 (pid 1) failed (?2Jone line\nand another) while computing"
     );
+    // The names that stand in a line stay there.
+    let site = postcard::to_stdvec("eval\n.py:1").unwrap();
+    assert_eq!(
+        read_message::<crate::Site>(&site).unwrap().to_string(),
+        "eval?.py:1"
+    );
+    assert_eq!(crate::Site::named("eval\n.py:1").to_string(), "eval?.py:1");
     // What the program sends is its own.
     let (value, _) = read_value::<String>(b"\x02\x1b[").unwrap();
     assert_eq!(value, "\u{1b}[");

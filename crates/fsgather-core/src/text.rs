@@ -2,6 +2,8 @@
 
 use std::{borrow::Cow, time::Duration};
 
+use serde::{Deserialize, Deserializer};
+
 /// A duration as people say it: `850 ms`, `1.5 s`, `3 s`, `2 min 5 s`, `1 d 4 h`. Two units at most, and nothing finer than a
 /// tenth of a second above one: what is left is dropped.
 ///
@@ -119,6 +121,31 @@ pub fn plain_text(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(plain).collect())
 }
 
+/// The same for a name, or whatever else stands within a line: the ends of lines are `?` as well, so that nobody's name begins
+/// a line of a log.
+#[must_use]
+pub fn plain_line(text: &str) -> Cow<'_, str> {
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        return Cow::Borrowed(text);
+    }
+    let breaks = |character: char| steers(character) || matches!(character, '\n' | '\t');
+    if !text.contains(breaks) {
+        return Cow::Borrowed(text);
+    }
+    let plain = |character: char| if breaks(character) { '?' } else { character };
+    Cow::Owned(text.chars().map(plain).collect())
+}
+
+/// Reads names as [plain ones](plain_line): `#[serde(deserialize_with = "name")]`.
+pub(crate) fn name<'de, D: Deserializer<'de>, T: From<String>>(source: D) -> Result<T, D::Error> {
+    let text = String::deserialize(source)?;
+    let changed = match plain_line(&text) {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(plain) => Some(plain),
+    };
+    Ok(changed.unwrap_or(text).into())
+}
+
 /// Whether terminals do something else with a character than to show it or to go on to the next line.
 fn steers(character: char) -> bool {
     let turns = matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -146,6 +173,18 @@ mod tests {
                     .chars()
                     .all(|kept| !kept.is_control() || "\n\t".contains(kept))
             );
+        }
+    }
+
+    #[test]
+    fn names_are_plain_and_stay_within_their_line() {
+        assert!(matches!(plain_line("a ä €"), Cow::Borrowed("a ä €")));
+        let odd = "f (running)\nWARNING: it was rank 0\t\r\u{2028}\u{1b}[2J";
+        assert_eq!(plain_line(odd), "f (running)?WARNING: it was rank 0????[2J");
+        for character in '\0'..=char::MAX {
+            let text = character.to_string();
+            let plain = plain_line(&text);
+            assert_eq!(plain, plain_text(&text).replace(['\n', '\t'], "?"));
         }
     }
 

@@ -15,6 +15,12 @@ pub(crate) fn plain_text(text: &str) -> Cow<'_, str> {
     fsgather_core::plain_text(text)
 }
 
+/// A name that others have written, which stands in a line.
+#[pyfunction]
+pub(crate) fn plain_line(text: &str) -> Cow<'_, str> {
+    fsgather_core::plain_line(text)
+}
+
 /// The exception for something wrong that a program says.
 pub(crate) fn config(text: &str) -> PyErr {
     Python::attach(|py| raise(py, &Error::config(text)))

@@ -33,6 +33,7 @@ mod _fsgather {
         arrival::Arrival,
         command::command,
         communicator::Communicator,
+        errors::plain_line,
         errors::plain_text,
         parts::Parts,
         pending::Pending,

@@ -10,7 +10,7 @@ use std::{
     sync::OnceLock,
 };
 
-use fsgather_core::{Error, PeerFailure, Rank, plain_text};
+use fsgather_core::{Error, PeerFailure, Rank, plain_line};
 
 use fsgather_config::environment::{self, Variables};
 
@@ -101,7 +101,7 @@ impl LastError {
             rank,
             blames: blames.map(str::parse).collect::<Result<_, _>>().ok()?,
             // Others may have written parts of it: names of files, command lines.
-            text: plain_text(parts.next()?).into_owned(),
+            text: plain_line(parts.next()?).into_owned(),
         })
     }
 

@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fsgather_core::{Phase, plain_text};
+use fsgather_core::{Phase, plain_line};
 
 use fsgather_config::environment::{self, Variables};
 
@@ -135,8 +135,8 @@ impl Report {
             [lane, number, operation, ranks, done, total, site] => Some(CallReport {
                 lane: u64::from_str_radix(lane, 16).ok()?,
                 number: number.parse().ok()?,
-                operation: plain_text(operation).into_owned(),
-                site: plain_text(site).into_owned(),
+                operation: plain_line(operation).into_owned(),
+                site: plain_line(site).into_owned(),
                 ranks: ranks.parse().ok()?,
                 done: done.parse().ok()?,
                 total: match *total {

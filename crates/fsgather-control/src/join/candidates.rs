@@ -2,7 +2,7 @@
 
 use std::{net::ToSocketAddrs as _, sync::Arc};
 
-use fsgather_core::Error;
+use fsgather_core::{Error, plain_line};
 
 use crate::{
     files,
@@ -122,7 +122,7 @@ impl Seeker {
                 Ok(None)
             };
         }
-        let name = format!("{} ({})", record.host, short(&record));
+        let name = format!("{} ({})", plain_line(&record.host), short(&record));
         let is_like_ours = record.fingerprint.secret == join.fingerprint.secret;
         if let Some(place) = record.markers {
             if config.encrypt && config.mailboxes.is_none() {

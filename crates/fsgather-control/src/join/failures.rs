@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use fsgather_core::{Activity, Error, Missing, Phase, Rank, RollCall};
+use fsgather_core::{Activity, Error, Missing, Phase, Rank, RollCall, plain_line};
 
 /// What was found, none of which led into a world.
 #[derive(Debug, Default)]
@@ -110,8 +110,9 @@ impl ExpiredSearch<'_> {
 /// The error of a rank that nothing may be told to in plain text.
 pub(crate) fn in_plain_text(host: &str) -> Error {
     Error::rendezvous(format!(
-        "rank 0 on {host} has its messages go through files in plain text, which FSGATHER_ENCRYPT=1 does not allow on \
-         this rank; set it alike on all ranks"
+        "rank 0 on {} has its messages go through files in plain text, which FSGATHER_ENCRYPT=1 does not allow on \
+         this rank; set it alike on all ranks",
+        plain_line(host)
     ))
 }
 

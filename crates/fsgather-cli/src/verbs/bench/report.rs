@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use fsgather::WorldSize;
 use fsgather_config::settings::{Control, Transport};
-use fsgather_core::{bytes_text, plain_text};
+use fsgather_core::{bytes_text, plain_line};
 use fsgather_doctor::Mount;
 use rustix::system::uname;
 use serde::Serialize;
@@ -85,7 +85,7 @@ impl Ground {
             self.host,
             self.directory.display(),
         );
-        plain_text(&text).into_owned()
+        plain_line(&text).into_owned()
     }
 }
 

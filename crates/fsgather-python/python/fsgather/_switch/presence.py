@@ -159,7 +159,7 @@ def text_of(rank: int, mark: Optional[Mark]) -> str:
     """A rank, as messages call it."""
     if mark is None:
         return f"rank {rank}"
-    return f"rank {rank} on {_fsgather.plain_text(mark.host)} (pid {mark.pid})"
+    return f"rank {rank} on {_fsgather.plain_line(mark.host)} (pid {mark.pid})"
 
 
 def _mark(text: str) -> Optional[Mark]:
