@@ -12,7 +12,8 @@ use fsgather_control::{
     message::{ToCoordinator, ToMember},
 };
 use fsgather_core::{
-    Call, ChannelId, Contribution, Error, Operation, Rank, Round, Site, Ticket, Verdict,
+    Call, ChannelId, Contribution, Error, Operation, Rank, Round, Site, StackFrame, ThreadState,
+    Ticket, Verdict, Whereabouts,
 };
 
 /// The time-out of the world.
@@ -27,6 +28,17 @@ fn seconds(seconds: u64) -> Duration {
 
 fn just_before(time: Duration) -> Duration {
     time.saturating_sub(Duration::from_millis(1))
+}
+
+/// What a rank says of itself that is in this line of its program.
+fn in_line(line: u32) -> Whereabouts {
+    let frame = StackFrame {
+        file: "/home/me/eval.py".into(),
+        line: Some(line),
+        function: "load".into(),
+        is_own: true,
+    };
+    Whereabouts::own(vec![frame], Some(ThreadState::Running))
 }
 
 /// Three ranks, whose time passes as fast as things fall due.
@@ -79,13 +91,25 @@ impl Room {
     fn pump(&mut self) {
         loop {
             let mut is_quiet = true;
+            let mut looks = Vec::new();
             for (rank, member) in (0..).map(Rank::new).zip(&mut self.members) {
                 for action in member.take_actions() {
                     is_quiet = false;
-                    if let MemberAction::Send(message) = action {
-                        self.coordinator.on_message(rank, message, self.now);
+                    match action {
+                        MemberAction::Send(message) => {
+                            self.coordinator.on_message(rank, message, self.now);
+                        }
+                        MemberAction::Look { number, neighbour } => {
+                            looks.push((rank, number, neighbour));
+                        }
+                        _ => {}
                     }
                 }
+            }
+            for (rank, number, neighbour) in looks {
+                let who = neighbour.map_or(rank, |neighbour| neighbour.rank);
+                let seen = neighbour.is_none().then(|| in_line(40 + rank.get()));
+                self.members[rank.index()].seen(number, who, seen);
             }
             for action in self.coordinator.take_actions() {
                 is_quiet = false;
@@ -146,7 +170,7 @@ impl Room {
 }
 
 #[test]
-fn the_first_warning_says_where_the_call_is_how_many_are_in_and_who_is_missing() {
+fn the_first_warning_says_how_many_are_in_who_is_missing_and_what_that_rank_does() {
     let mut room = Room::new();
     let ticket = room.call(0, None);
     room.call(1, None);
@@ -160,6 +184,8 @@ fn the_first_warning_says_where_the_call_is_how_many_are_in_and_who_is_missing()
         ),
         "{warning}"
     );
+    let stacks = warning.split_once('\n').map(|(_, stacks)| stacks);
+    assert_eq!(stacks, Some("  rank 2: eval.py:42 in load (running)"));
     room.pass(WORLD);
     match room.verdict(0, &ticket) {
         Some(Err(Error::Timeout { during, .. })) => assert_eq!(during, "barrier #1 at here"),

@@ -106,6 +106,18 @@ pub(crate) fn cut_text(text: &str, most: usize) -> String {
     format!("{}{note}", &text[..kept])
 }
 
+/// The text, or its beginning and its end, which says the most of a path, with `...` for what was between them.
+pub(crate) fn cut_within(text: &str, most: usize) -> String {
+    const NOTE: &str = "...";
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    let kept = most.saturating_sub(NOTE.len());
+    let start = text.floor_char_boundary(kept / 3);
+    let end = text.ceil_char_boundary(text.len() - (kept - kept / 3));
+    format!("{}{NOTE}{}", &text[..start], &text[end..])
+}
+
 /// A text that others have written, as it may go to a terminal: what steers one, or turns writing round, is a `?`.
 /// Lines stay lines. It gets no longer by that.
 #[must_use]
@@ -185,6 +197,21 @@ mod tests {
             let text = character.to_string();
             let plain = plain_line(&text);
             assert_eq!(plain, plain_text(&text).replace(['\n', '\t'], "?"));
+        }
+    }
+
+    #[test]
+    fn of_long_names_both_ends_are_kept() {
+        assert_eq!(cut_within("short", 5), "short");
+        let path = format!("/data/{}/job.py", "é".repeat(2000));
+        for most in 60..200 {
+            let cut = cut_within(&path, most);
+            assert!(cut.len() <= most && cut.len() + 4 > most, "{cut}");
+            assert!(
+                cut.starts_with("/data/é") && cut.ends_with("é/job.py"),
+                "{cut}"
+            );
+            assert!(cut.contains("é...é"), "{cut}");
         }
     }
 

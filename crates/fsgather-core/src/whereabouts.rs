@@ -4,7 +4,10 @@ use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Rank, text::cut_text};
+use crate::{
+    Rank,
+    text::{cut_within, plain_line},
+};
 
 /// How many frames of a stack are told, the innermost ones.
 pub const MOST_FRAMES: usize = 12;
@@ -21,20 +24,11 @@ pub struct StackFrame {
     pub line: Option<u32>,
     /// The function.
     pub function: String,
+    /// Whether it is a part of the program rather than of the language, of fsgather, or of something else that was installed.
+    pub is_own: bool,
 }
 
 impl StackFrame {
-    /// Whether it is a part of the program, as far as its file tells, rather than of the language or something that was installed.
-    fn is_own(&self) -> bool {
-        let of_others = [
-            "/lib/python",
-            "/lib64/python",
-            "/site-packages/",
-            "/dist-packages/",
-        ];
-        !self.file.starts_with('<') && !of_others.iter().any(|part| self.file.contains(part))
-    }
-
     /// The file without its directories, unless it says nothing then.
     fn short_file(&self) -> &str {
         let mut slashes = self.file.rmatch_indices('/').map(|(at, _)| at + 1);
@@ -116,6 +110,8 @@ pub struct Whereabouts {
     pub frames: Vec<StackFrame>,
     /// What the kernel does with that thread.
     pub state: Option<ThreadState>,
+    /// Whether the process goes on without its main thread, which has ended.
+    pub main_has_ended: bool,
     /// Whether the thread keeps the interpreter's lock, so that no other thread of the program gets on.
     pub holds_interpreter: bool,
 }
@@ -128,6 +124,7 @@ impl Whereabouts {
             is_own_word: true,
             frames,
             state,
+            main_has_ended: false,
             holds_interpreter: false,
         }
         .cut_to_size()
@@ -140,18 +137,15 @@ impl Whereabouts {
             is_own_word: false,
             frames: Vec::new(),
             state,
+            main_has_ended: false,
             holds_interpreter: false,
         }
     }
 
-    /// The same, within the bounds that hold for what travels.
+    /// The same, within the bounds that hold for what travels, and with names that stay within their line.
     #[must_use]
     pub fn cut_to_size(mut self) -> Self {
-        let cut = |text: &mut String| {
-            if text.len() > LONGEST_TEXT {
-                *text = cut_text(text, LONGEST_TEXT);
-            }
-        };
+        let cut = |text: &mut String| *text = cut_within(&plain_line(text), LONGEST_TEXT);
         let more = self.frames.len().saturating_sub(MOST_FRAMES);
         self.frames.drain(..more);
         for frame in &mut self.frames {
@@ -179,8 +173,8 @@ impl fmt::Display for Whereabouts {
             None => true,
             Some(innermost) => {
                 innermost.fmt(f)?;
-                if !innermost.is_own()
-                    && let Some(own) = frames.find(|frame| frame.is_own())
+                if !innermost.is_own
+                    && let Some(own) = frames.find(|frame| frame.is_own)
                 {
                     write!(f, ", called from {own}")?;
                 }
@@ -188,6 +182,9 @@ impl fmt::Display for Whereabouts {
             }
         };
         match &self.state {
+            None if is_empty && self.main_has_ended => {
+                return f.write_str("its main thread has ended");
+            }
             None if is_empty => f.write_str("nothing can be seen of it")?,
             None => {}
             Some(state) if is_empty => state.fmt(f)?,
@@ -195,6 +192,9 @@ impl fmt::Display for Whereabouts {
         }
         if self.holds_interpreter {
             f.write_str(", holding the interpreter's lock")?;
+        }
+        if self.main_has_ended {
+            f.write_str("; its main thread has ended")?;
         }
         Ok(())
     }

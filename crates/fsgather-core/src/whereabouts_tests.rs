@@ -5,6 +5,14 @@ fn frame(file: &str, line: u32, function: &str) -> StackFrame {
         file: file.into(),
         line: Some(line),
         function: function.into(),
+        is_own: true,
+    }
+}
+
+fn library(file: &str, line: u32, function: &str) -> StackFrame {
+    StackFrame {
+        is_own: false,
+        ..frame(file, line, function)
     }
 }
 
@@ -27,19 +35,27 @@ fn the_innermost_function_and_the_programs_own_are_named() {
         own.to_string(),
         "loader.py:212 in __next__ (waiting, in read on /data/x.h5)"
     );
-    let library = frame("/usr/lib/python3.11/threading.py", 320, "wait");
-    let init = frame(
+    let wait = library("/usr/lib/python3.11/threading.py", 320, "wait");
+    let init = library(
         "/opt/v/lib/python3.11/site-packages/h5/__init__.py",
         7,
         "get",
     );
-    let within = Whereabouts::own(vec![main.clone(), init.clone(), library], None);
+    let within = Whereabouts::own(vec![main.clone(), init.clone(), wait], None);
     assert_eq!(
         within.to_string(),
         "threading.py:320 in wait, called from eval.py:80 in main"
     );
     let init = Whereabouts::own(vec![init], Some(ThreadState::Running));
     assert_eq!(init.to_string(), "h5/__init__.py:7 in get (running)");
+    let mut alone = Whereabouts::own(vec![frame("eval.py", 4, "job")], Some(ThreadState::Running));
+    alone.main_has_ended = true;
+    assert_eq!(
+        alone.to_string(),
+        "eval.py:4 in job (running); its main thread has ended"
+    );
+    (alone.frames, alone.state) = (Vec::new(), None);
+    assert_eq!(alone.to_string(), "its main thread has ended");
     let stopped = Whereabouts::silent(Some(ThreadState::Stopped));
     assert_eq!(
         stopped.to_string(),
@@ -65,6 +81,35 @@ fn what_travels_is_bounded() {
     };
     longest(call.as_ref().unwrap());
     longest(on.as_ref().unwrap());
+}
+
+#[test]
+fn no_name_begins_a_line_or_hides_where_it_ends() {
+    let forged = "f (running)\nWARNING: rank 0 on n0 is to blame\u{1b}[2J";
+    let on = "/data/x\n  rank 0: a.py:1 in g";
+    let own = Whereabouts::own(
+        vec![frame("/a\nb.py", 4, forged)],
+        Some(waits("read", Some(on))),
+    );
+    let mut received = own.clone();
+    received.frames = vec![frame("/a\nb.py", 4, forged)];
+    for seen in [own, received.cut_to_size()] {
+        assert_eq!(
+            seen.to_string(),
+            "a?b.py:4 in f (running)?WARNING: rank 0 on n0 is to blame?[2J (waiting, in read on /data/x?  rank 0: a.py:1 in g)"
+        );
+    }
+    let deep = format!("/x/{}/job.py", "d".repeat(3500));
+    let own = Whereabouts::own(
+        vec![frame(&deep, 4, "f")],
+        Some(waits("openat", Some(&deep))),
+    );
+    let text = own.to_string();
+    assert!(
+        text.starts_with("job.py:4 in f (waiting, in openat on /x/ddd"),
+        "{text}"
+    );
+    assert!(text.ends_with("ddd/job.py)"), "{text}");
 }
 
 #[test]

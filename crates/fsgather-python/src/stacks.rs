@@ -25,11 +25,8 @@ fn describe(py: Python<'_>) -> PyResult<Registration> {
     while !frame.is_none() {
         let code = frame.getattr("f_code")?;
         let line: Option<u32> = frame.getattr("f_lineno")?.extract()?;
-        frames.push(StackFrame {
-            file: code.getattr("co_filename")?.extract()?,
-            line,
-            function: code.getattr("co_name")?.extract()?,
-        });
+        let file = text(&code.getattr("co_filename")?)?;
+        frames.push((file, line, text(&code.getattr("co_name")?)?));
         frame = frame.getattr("f_back")?;
     }
     frames.reverse();
@@ -38,8 +35,29 @@ fn describe(py: Python<'_>) -> PyResult<Registration> {
         thread_state: thread_state(py),
         thread: threading.call_method0("get_ident")?.extract()?,
         main_thread: main_thread.getattr("ident")?.extract()?,
+        main_native_id: main_thread.getattr("native_id")?.extract()?,
+        libraries: ["fsgather", "os"]
+            .iter()
+            .filter_map(|module| directory_of(py, module).ok())
+            .collect(),
         frames,
     })
+}
+
+/// A text of Python, which need not be one: bytes of names of files that are none have characters of their own.
+fn text(text: &Bound<'_, PyAny>) -> PyResult<String> {
+    let bytes = text.call_method1("encode", ("utf-32-le", "surrogatepass"))?;
+    let bytes: Vec<u8> = bytes.extract()?;
+    let words = bytes.as_chunks().0.iter().copied().map(u32::from_le_bytes);
+    let characters = words.map(|word| char::from_u32(word).unwrap_or(char::REPLACEMENT_CHARACTER));
+    Ok(characters.collect())
+}
+
+/// Where a module lies: the language's own lie beside `os`.
+fn directory_of(py: Python<'_>, module: &str) -> PyResult<String> {
+    let path = py.import("os")?.getattr("path")?;
+    let file = py.import(module)?.getattr("__file__")?;
+    text(&path.call_method1("dirname", (file,))?)
 }
 
 /// A stack as Python has it: file, line and name of each function, the innermost last.

@@ -134,6 +134,148 @@ def test_stacks_go_with_a_pickled_error() -> None:
     assert pickle.loads(pickle.dumps(error)).stacks == error.stacks
 
 
+MANY = """
+import ctypes, platform, socket, threading, time
+
+def nap():
+    time.sleep(120)
+
+def begin():
+    global communicator, pair
+    communicator = fsgather.Communicator()
+    pair = communicator.group([5, 6]) if rank in (5, 6) else None
+    communicator.barrier()
+
+def without_main_thread():
+    begin()
+    threading.Thread(target=nap).start()
+    ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[platform.machine()], 0)
+
+def in_a_thread():
+    def all_of_it():
+        begin()
+        nap()
+    threading.Thread(target=all_of_it).start()
+
+def by_a_pool():
+    from concurrent.futures import ThreadPoolExecutor
+    ThreadPoolExecutor(1).submit(begin).result()
+    nap()
+
+def forged():
+    begin()
+    name = "f (running)\\nWARNING: rank 0 is to blame"
+    eval(nap.__code__.replace(co_name=name))
+
+def long_name():
+    begin()
+    eval(nap.__code__.replace(co_name="n" * 5000, co_filename="/x/" + "d" * 5000 + "/job.py"))
+
+def listening():
+    begin()
+    listener = socket.create_server(("127.0.0.1", 0))
+    tell(listener.getsockname()[1])
+    listener.accept()
+
+def waits_for_another():
+    begin()
+    pair.barrier()
+
+def runs_python_elsewhere():
+    os.execv(sys.executable, [sys.executable, os.environ["FSGATHER_DIR"] + "/elsewhere.py"])
+
+ways = [None, without_main_thread, in_a_thread, forged, long_name, listening, waits_for_another, runs_python_elsewhere, by_a_pool]
+if ways[rank]:
+    ways[rank]()
+else:
+    begin()
+    try:
+        communicator.barrier()
+    except fsgather.Timeout as error:
+        tell([str(error), [[list(stack.ranks), stack.text, stack.frames] for stack in error.stacks]])
+"""
+
+ELSEWHERE = """
+import _thread
+
+def nap():
+    import time
+    time.sleep(120)
+
+def begin():
+    global communicator
+    communicator = fsgather.Communicator()
+    communicator.barrier()
+
+def all_of_it():
+    # Who imports this is the main thread of Python, to 3.12.
+    global fsgather
+    import threading, fsgather
+    first = threading.Thread(target=begin)
+    first.start()
+    first.join()
+    nap()
+
+def wait_for_it():
+    never = _thread.allocate_lock()
+    never.acquire()
+    never.acquire()
+
+_thread.start_new_thread(all_of_it, ())
+wait_for_it()
+"""
+
+
+def test_each_rank_is_told_by_the_thread_that_counts_and_in_one_line(world: World) -> None:
+    (world.directory / "elsewhere.py").write_text(ELSEWHERE)
+    world.start(9, MANY, FSGATHER_TIMEOUT=TIMEOUT)
+    port = world.hear(5)
+    text, stacks = world.hear(0)
+    world.kill()
+    told = {rank: (line, frames) for ranks, line, frames in stacks for rank in ranks}
+    assert sorted(told) == list(range(1, 9)), stacks
+    # Each rank has a line of its own, and nothing else begins one.
+    lines = text.splitlines()[1:]
+    assert [line.split(":")[0].strip() for line in lines] == [f"rank {rank}" for rank in range(1, 9)], text
+    napping = r"(?:program|elsewhere).py:\d+ in nap \(waiting, in (clock_nanosleep|pselect6|select)\)"
+    # Before 3.11 Python does not say which thread of the kernel it is.
+    assert re.fullmatch(r"program.py:\d+ in nap( \(waiting, in \w+\))?; its main thread has ended", told[1][0]), told[1]
+    assert re.fullmatch(napping, told[2][0]), told[2]
+    assert re.fullmatch(napping, told[8][0]), told[8]
+    forged = napping.replace("nap", re.escape("f (running)?WARNING: rank 0 is to blame"))
+    assert re.fullmatch(forged, told[3][0]), told[3]
+    assert re.fullmatch(r"job.py:\d+ in n+\.\.\.n+ \(waiting, in \w+\)", told[4][0]), told[4]
+    assert [function for _, _, function in told[4][1]][:2] == ["<module>", "long_name"]
+    listening = rf"socket.py:\d+ in accept, called from program.py:\d+ in listening \(waiting, in accept4 on tcp listening on 127.0.0.1:{port}\)"
+    assert re.fullmatch(listening, told[5][0]), told[5]
+    waits = r"_communicator.py:\d+ in \w+, called from program.py:\d+ in waits_for_another \(waiting, in \w+.*\)"
+    assert re.fullmatch(waits, told[6][0]), told[6]
+    # The function and the system call are of one thread, whichever Python takes for its main one.
+    elsewhere = r"elsewhere.py:\d+ in wait_for_it \(waiting, in futex\)"
+    assert re.fullmatch(f"{napping}|{elsewhere}", told[7][0]), told[7]
+
+
+def test_the_place_of_a_call_that_a_thread_was_told_to_make_is_that_thread() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from fsgather._communicator import _caller
+
+    with ThreadPoolExecutor(1, "loader") as pool:
+        assert pool.submit(_caller).result() == "thread loader_0"
+        assert pool.submit(lambda: _caller()).result().startswith("test_hanging.py:")
+
+
+@pytest.mark.parametrize("minor", range(9, 14))
+def test_of_a_thread_that_goes_down_and_up_the_functions_are_told_that_it_does_not_leave(minor: int) -> None:
+    python = shutil.which(f"python3.{minor}")
+    if python is None or subprocess.run([python, "-c", ""], capture_output=True).returncode != 0:
+        pytest.skip(f"there is no Python 3.{minor}")
+    recursing = Path(__file__).with_name("recursing.py")
+    ended = subprocess.run([python, str(recursing), "60"], capture_output=True, text=True, timeout=170)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.split() == ["60"], ended.stdout
+
+
 @pytest.mark.parametrize("minor", range(9, 14))
 def test_a_thread_that_runs_is_never_seen_where_it_was_not(minor: int) -> None:
     python = shutil.which(f"python3.{minor}")

@@ -1,17 +1,14 @@
-//! The thread of this process that others wait for: [`Caller`].
+//! The threads of this process that make calls: [`Caller`].
 
 use nix::sys::pthread::pthread_self;
-use std::{
-    process,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A thread of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Thread {
-    /// As the kernel numbers it.
-    pub(crate) id: u32,
-    /// As the C library names it; the main thread's need not be known.
+    /// As the kernel numbers it, where that is known.
+    pub(crate) id: Option<u32>,
+    /// As the C library names it, where that is known.
     pub(crate) handle: Option<u64>,
 }
 
@@ -19,16 +16,26 @@ impl Thread {
     /// The one that asks.
     pub(crate) fn current() -> Self {
         Self {
-            id: rustix::thread::gettid().as_raw_pid().unsigned_abs(),
+            id: Some(rustix::thread::gettid().as_raw_pid().unsigned_abs()),
             handle: Some(pthread_self()),
         }
     }
 }
 
-/// The threads that are in calls, in the order in which they came.
-static CALLERS: Mutex<Vec<Thread>> = Mutex::new(Vec::new());
+/// Who makes calls.
+struct Callers {
+    /// Those that are in calls, in the order in which they came.
+    within: Vec<Thread>,
+    /// The one that has left a call last.
+    last: Option<Thread>,
+}
 
-fn callers() -> MutexGuard<'static, Vec<Thread>> {
+static CALLERS: Mutex<Callers> = Mutex::new(Callers {
+    within: Vec::new(),
+    last: None,
+});
+
+fn callers() -> MutexGuard<'static, Callers> {
     CALLERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -41,7 +48,7 @@ impl Caller {
     #[must_use]
     pub fn enter() -> Self {
         let thread = Thread::current();
-        callers().push(thread);
+        callers().within.push(thread);
         Self(thread)
     }
 }
@@ -49,39 +56,20 @@ impl Caller {
 impl Drop for Caller {
     fn drop(&mut self) {
         let mut callers = callers();
-        if let Some(place) = callers.iter().rposition(|thread| *thread == self.0) {
-            callers.remove(place);
+        let within = &mut callers.within;
+        if let Some(place) = within.iter().rposition(|thread| *thread == self.0) {
+            within.remove(place);
         }
+        callers.last = Some(self.0);
     }
 }
 
-/// The thread that came last of those that are in calls, else the main thread.
-pub(crate) fn thread_of_interest() -> Thread {
-    let main = || Thread {
-        id: process::id(),
-        handle: None,
-    };
-    callers().last().copied().unwrap_or_else(main)
+/// Threads that are in calls, the one that came last first. Some may be those of a process from which this one was forked.
+pub(crate) fn within_calls() -> Vec<Thread> {
+    callers().within.iter().rev().copied().collect()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_thread_that_is_in_a_call_is_of_interest_and_else_the_main_one() {
-        assert_eq!(thread_of_interest().id, process::id());
-        let outer = Caller::enter();
-        {
-            let _inner = Caller::enter();
-        }
-        assert_eq!(thread_of_interest(), Thread::current());
-        assert_ne!(
-            Thread::current().id,
-            process::id(),
-            "tests run on threads of their own"
-        );
-        drop(outer);
-        assert_eq!(thread_of_interest().id, process::id());
-    }
+/// The thread that has left a call last. It may have ended.
+pub(crate) fn after_last_call() -> Option<Thread> {
+    callers().last
 }

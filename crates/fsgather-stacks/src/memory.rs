@@ -43,7 +43,8 @@ impl OwnMemory {
     ///
     /// Where there is no `/proc`, or it is closed even to the process itself.
     pub fn open() -> io::Result<Self> {
-        File::open("/proc/self/mem").map(Self)
+        // That of the process is its main thread's, and gone where that has ended.
+        File::open("/proc/thread-self/mem").map(Self)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::caller::Thread;
 fn waits_in(name: &str, wait: impl FnOnce() + Send + 'static) -> Option<String> {
     let (tell, told) = mpsc::channel();
     thread::spawn(move || {
-        tell.send(Thread::current().id).unwrap();
+        tell.send(Thread::current().id.unwrap()).unwrap();
         wait();
     });
     let thread = told.recv().unwrap();
@@ -41,6 +41,9 @@ fn a_thread_that_reads_a_connection_waits_for_its_other_end() {
         let _ = stream.read(&mut [0]);
     });
     assert_eq!(on, Some(peer));
+    let own = format!("tcp listening on {}", listener.local_addr().unwrap());
+    let on = waits_in("accept4", move || drop(listener.accept()));
+    assert_eq!(on, Some(own));
 }
 
 #[test]
@@ -88,15 +91,4 @@ fn a_stat_is_read_whatever_the_process_is_called() {
     assert_eq!(stat, expected);
     assert_eq!(Stat::parse(""), None);
     assert_eq!(Stat::parse("1 (x) R"), None);
-}
-
-#[test]
-fn calls_are_read_as_the_kernel_shows_them() {
-    assert!(SystemCall::parse("running").is_none());
-    assert!(SystemCall::parse("-1 0x7ffd 0x7f").is_none());
-    let call = SystemCall::parse("0 0x3 0x7f00 0x1 0x0 0x0 0x0 0x7ffd 0x7f\n").unwrap();
-    assert_eq!(call.arguments, [3, 0x7f00, 1, 0, 0, 0]);
-    assert_eq!(address("0100007F:1F90").as_deref(), Some("127.0.0.1:8080"));
-    assert_eq!(address("0100007F"), None);
-    assert_eq!(address("01:1F90"), None);
 }

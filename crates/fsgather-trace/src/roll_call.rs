@@ -1,6 +1,6 @@
 //! The doings of all ranks, as they travel to who has asked. Pure.
 
-use fsgather_core::{RollCall, plain_text};
+use fsgather_core::{RollCall, plain_line};
 
 /// As one line.
 #[must_use]
@@ -19,7 +19,7 @@ pub fn from_text(text: &str) -> Option<RollCall> {
 fn plain(value: serde_json::Value) -> serde_json::Value {
     use serde_json::Value;
     match value {
-        Value::String(text) => Value::String(plain_text(&text).into_owned()),
+        Value::String(text) => Value::String(plain_line(&text).into_owned()),
         Value::Array(all) => all.into_iter().map(plain).collect(),
         Value::Object(all) => all
             .into_iter()
@@ -43,13 +43,17 @@ mod tests {
             file: "eval.py".into(),
             line: Some(4),
             function: function.into(),
+            is_own: true,
         };
         let told = |function: &str| {
             let doing = Whereabouts::own(vec![frame(function)], None);
             RollCall::of([(Rank::new(1), Arc::new(doing))])
         };
-        let text = to_text(&told("lo\u{1b}[2Jad")).unwrap();
-        assert_eq!(from_text(&text), Some(told("lo?[2Jad")));
+        let text = to_text(&told("load")).unwrap();
+        assert_eq!(from_text(&text), Some(told("load")));
+        let steered = text.replace("load", r"lo\u001b[2J\nad");
+        assert_ne!(steered, text);
+        assert_eq!(from_text(&steered), Some(told("lo?[2J?ad")));
         assert_eq!(from_text("no"), None);
         assert!(!text.contains('\n'));
     }

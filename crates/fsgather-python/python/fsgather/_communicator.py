@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from types import TracebackType
 from typing import Any, Callable, Iterable, Mapping, NoReturn, Optional, Sequence, TypeVar, Union
 
@@ -574,11 +575,15 @@ def _bootstrap(given: Optional[Bootstrap], comm: Any, rendezvous: Optional[str],
     return given
 
 
+_PASSED_OVER = {"concurrent", "fsgather", "multiprocessing", "threading"}
+"""Modules that stand between a program and its call: their lines are the same in all."""
+
+
 def _caller() -> str:
-    """The place in the program that has called us."""
+    """The place in the program that has called us; the name of the thread where that was told to call us itself."""
     frame: Any = sys._getframe(1)
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in {"fsgather", "threading"}:
+    while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _PASSED_OVER:
         frame = frame.f_back
     if frame is None:
-        return "Python"
+        return f"thread {threading.current_thread().name}"
     return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"

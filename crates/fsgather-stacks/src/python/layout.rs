@@ -13,6 +13,8 @@ pub(super) struct Layout {
     pub(super) interpreter: u64,
     /// Of a thread's state: its name in the C library.
     pub(super) thread_id: u64,
+    /// Of a thread's state: its number in the kernel, where that is there.
+    pub(super) native_id: Option<u64>,
     pub(super) frames: Frames,
     pub(super) code: Code,
     pub(super) text: Text,
@@ -138,6 +140,7 @@ impl Layout {
             next_thread: 8,
             interpreter: 16,
             thread_id: 176,
+            native_id: None,
             frames: Frames::Objects {
                 innermost: 24,
                 back: 24,
@@ -171,6 +174,7 @@ impl Layout {
             },
             0x030b => Self {
                 thread_id: 152,
+                native_id: Some(160),
                 frames: Frames::Structures {
                     innermost: 56,
                     through: Some(8),
@@ -187,6 +191,7 @@ impl Layout {
             },
             0x030c => Self {
                 thread_id: 136,
+                native_id: Some(144),
                 frames: Frames::Structures {
                     innermost: 56,
                     through: Some(0),
@@ -202,6 +207,7 @@ impl Layout {
             },
             0x030d => Self {
                 thread_id: 152,
+                native_id: Some(160),
                 frames: Frames::Structures {
                     innermost: 72,
                     through: None,

@@ -24,9 +24,12 @@ const STATE: u64 = 32;
 /// Of bytes: the first.
 const BYTES: u64 = 32;
 
-/// Texts of functions and files, and tables of lines, are no longer than this.
-const LONGEST_TEXT: u64 = 4096;
+/// Of a longer text, in characters, both ends are told.
+const LONGEST_TEXT: usize = 4096;
+
+/// Tables of lines are no longer than this, nor any text.
 const LONGEST_TABLE: u64 = 4 << 20;
+const LONGEST_OF_ALL: u64 = 1 << 40;
 
 /// Where the types lie of which objects must be.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +56,7 @@ pub(super) fn describe(
     memory: &impl Memory,
     layout: &Layout,
     types: &Types,
+    libraries: &[String],
     frame: &ChainFrame,
 ) -> io::Result<StackFrame> {
     let code = frame.code;
@@ -75,10 +79,39 @@ pub(super) fn describe(
         }
     };
     Ok(StackFrame {
+        is_own: is_own(&file, libraries),
         file,
         line: line.and_then(|line| u32::try_from(line).ok()),
         function,
     })
+}
+
+/// Whether a file is one of the program, as far as its name tells, and not of the language or something that was installed.
+fn is_own(file: &str, libraries: &[String]) -> bool {
+    let of_others = [
+        "/lib/python",
+        "/lib64/python",
+        "/site-packages/",
+        "/dist-packages/",
+    ];
+    let is_within = |directory: &String| {
+        let rest = file.strip_prefix(directory.as_str());
+        rest.is_some_and(|rest| rest.starts_with('/'))
+    };
+    !file.starts_with('<')
+        && !of_others.iter().any(|part| file.contains(part))
+        && !libraries.iter().any(is_within)
+}
+
+/// A text as it is told, if it is a long one.
+pub(super) fn shortened(text: &str) -> String {
+    let length = text.chars().count();
+    if length <= LONGEST_TEXT {
+        return text.to_owned();
+    }
+    let (start, end) = (LONGEST_TEXT / 2, length - LONGEST_TEXT / 2);
+    let start = text.chars().take(start);
+    start.chain(['…']).chain(text.chars().skip(end)).collect()
 }
 
 fn expect_type(memory: &impl Memory, object: u64, expected: u64) -> io::Result<()> {
@@ -110,7 +143,7 @@ fn text_at(
     object: u64,
 ) -> io::Result<String> {
     expect_type(memory, object, types.text)?;
-    let length = length(memory, object, LONGEST_TEXT)?;
+    let length = length(memory, object, LONGEST_OF_ALL)?;
     let state = u32::from_ne_bytes(memory.bytes(object + STATE)?);
     let (kind, is_compact, is_ascii) = (state >> 2 & 7, state >> 5 & 1 == 1, state >> 6 & 1 == 1);
     if !is_compact {
@@ -128,13 +161,58 @@ fn text_at(
         4 => 4,
         _ => return Err(error("a text is of no known kind")),
     };
-    let mut bytes = vec![0; length * width];
-    memory.read(start, &mut bytes)?;
-    let characters = bytes.chunks_exact(width).map(|character| {
-        let mut word = [0; 4];
-        word[..width].copy_from_slice(character);
-        // Bytes of names that are no text stand as characters that are none.
-        char::from_u32(u32::from_le_bytes(word)).unwrap_or(char::REPLACEMENT_CHARACTER)
-    });
-    Ok(characters.collect())
+    let part = |first: usize, count: usize| {
+        let mut bytes = vec![0; count * width];
+        memory.read(start + (first * width) as u64, &mut bytes)?;
+        let characters = bytes.chunks_exact(width).map(|character| {
+            let mut word = [0; 4];
+            word[..width].copy_from_slice(character);
+            // Bytes of names that are no text stand as characters that are none.
+            char::from_u32(u32::from_le_bytes(word)).unwrap_or(char::REPLACEMENT_CHARACTER)
+        });
+        Ok::<_, io::Error>(characters.collect::<String>())
+    };
+    if length <= LONGEST_TEXT {
+        return part(0, length);
+    }
+    // As `shortened` does it.
+    let half = LONGEST_TEXT / 2;
+    Ok(format!("{}…{}", part(0, half)?, part(length - half, half)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_the_language_of_packages_and_of_this_one_are_not_the_programs() {
+        let libraries = ["/home/me/checkout/fsgather".to_owned()];
+        let own = [
+            "/home/me/eval.py",
+            "eval.py",
+            "/home/me/fsgather/eval.py",
+            "/home/me/checkout/fsgather.py",
+        ];
+        for file in own {
+            assert!(is_own(file, &libraries), "{file}");
+        }
+        let of_others = [
+            "<frozen importlib._bootstrap>",
+            "/usr/lib/python3.11/threading.py",
+            "/v/site-packages/h5/__init__.py",
+            "/home/me/checkout/fsgather/_communicator.py",
+        ];
+        for file in of_others {
+            assert!(!is_own(file, &libraries), "{file}");
+        }
+    }
+
+    #[test]
+    fn of_long_texts_both_ends_are_told() {
+        assert_eq!(shortened("ä.py"), "ä.py");
+        let long = format!("/x/{}/job.py", "ä".repeat(5000));
+        let told = shortened(&long);
+        assert_eq!(told.chars().count(), LONGEST_TEXT + 1);
+        assert!(told.starts_with("/x/ää") && told.ends_with("ä/job.py"));
+    }
 }
