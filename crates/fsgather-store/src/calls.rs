@@ -159,6 +159,27 @@ pub fn create(rendezvous: &Path, header: &CallsHeader, len: u64) -> Result<(File
     Ok((made, path))
 }
 
+/// The same, or the one that is there already, of this rank of this process.
+///
+/// # Errors
+///
+/// [`Error::Storage`] when it cannot be made, and what is there is something else.
+pub fn create_or_open(rendezvous: &Path, header: &CallsHeader, len: u64) -> Result<File, Error> {
+    let refused = match create(rendezvous, header, len) {
+        Ok((made, _)) => return Ok(made),
+        Err(error) => error,
+    };
+    let path = rendezvous.join(header.name());
+    if read(&path).is_ok_and(|there| there.header.process == header.process) {
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let opened = files::open(CWD, &path, flags, 0);
+        return opened
+            .map(File::from)
+            .map_err(|errno| Error::storage("open", &path, &errno.into()));
+    }
+    Err(refused)
+}
+
 /// What a rank has left.
 #[derive(Clone, Debug)]
 pub struct CallsFile {
@@ -291,6 +312,12 @@ impl Question {
         asked.collect()
     }
 
+    /// Tells it from others.
+    #[must_use]
+    pub const fn nonce(&self) -> u32 {
+        self.nonce
+    }
+
     /// Takes the question back, and its answer away.
     pub fn withdraw(&self) {
         remove::or_leave(&self.path());
@@ -376,6 +403,29 @@ pub(crate) mod tests {
         let listed = list(place.path()).unwrap();
         assert_eq!(listed, [(header.communicator, Rank::new(3), path)]);
         create(place.path(), &header, 8192).unwrap_err();
+    }
+
+    #[test]
+    fn what_the_same_process_has_made_is_opened_and_nothing_else() {
+        let place = tempfile::tempdir().unwrap();
+        let own = header(3, crate::this_process().unwrap());
+        for records in [b"first", b"later"] {
+            let made = create_or_open(place.path(), &own, 8192).unwrap();
+            made.write_all_at(records, HEADER_LEN as u64).unwrap();
+            assert_eq!(
+                read(&place.path().join(own.name())).unwrap().records,
+                records
+            );
+        }
+        let other = header(3, ProcessId::default());
+        create_or_open(place.path(), &other, 8192).unwrap_err();
+        let linked = header(1, own.process.clone());
+        std::os::unix::fs::symlink(
+            place.path().join(own.name()),
+            place.path().join(linked.name()),
+        )
+        .unwrap();
+        create_or_open(place.path(), &linked, 8192).unwrap_err();
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io,
+    os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
     sync::{
         Mutex,
@@ -13,7 +14,7 @@ use std::{
 
 use fsgather_arena::Words;
 use fsgather_core::{ChannelId, Epoch, Rank, Ticket, lock};
-use fsgather_store::calls;
+use fsgather_store::{FileSystem, calls};
 
 use crate::record::{CallRecord, Field, Outcome, RecordWords, Way};
 
@@ -26,12 +27,36 @@ const EVERY: Duration = Duration::from_millis(100);
 /// How many calls can be open at a time that are followed; more than any program has.
 const MOST_OPEN: usize = 4096;
 
-/// A rank's last calls, in a mapped file that outlives the process however it ends.
+/// Where records are written to.
+#[derive(Debug)]
+enum Place {
+    /// Memory that the kernel writes to the file.
+    Mapped(Words),
+    /// The file, where memory could end the process: see [`FileSystem::is_written_in_place`].
+    File(File),
+}
+
+impl Place {
+    /// One record, from this word of the file on.
+    fn write(&self, first: usize, words: &[u64; CallRecord::WORDS]) {
+        match self {
+            // The checksum tells readers whether they have seen all of them.
+            Self::Mapped(all) => drop(all.store(first, words)),
+            // Without room an older record stays, or a torn one, which its checksum tells.
+            Self::File(file) => {
+                let at = (first * size_of::<u64>()) as u64;
+                drop(file.write_all_at(bytemuck::cast_slice(words), at));
+            }
+        }
+    }
+}
+
+/// A rank's last calls, in a file that outlives the process however it ends.
 ///
-/// A call costs a few hundred nanoseconds and no call of the system.
+/// Where the file can be mapped a call costs a few hundred nanoseconds and no call of the system.
 #[derive(Debug)]
 pub struct Recorder {
-    words: Words,
+    place: Place,
     path: PathBuf,
     origin: Instant,
     state: Mutex<State>,
@@ -61,8 +86,14 @@ impl Recorder {
     ///
     /// When there is no room for it, or it cannot be mapped.
     pub fn begin_in(file: &File, path: &Path, origin: Instant) -> io::Result<Self> {
+        let place = if FileSystem::of(path).is_ok_and(|of| of.is_written_in_place()) {
+            Place::Mapped(Words::in_file(file, WORDS)?)
+        } else {
+            file.set_len(LEN)?;
+            Place::File(file.try_clone()?)
+        };
         Ok(Self {
-            words: Words::in_file(file, WORDS)?,
+            place,
             path: path.to_owned(),
             origin,
             state: Mutex::default(),
@@ -125,7 +156,7 @@ impl Recorder {
         state.count += 1;
         words.set(Field::Count, state.count);
         words.set(Field::MovedBefore, state.moved);
-        self.write(&words);
+        self.write(&words, state.count);
         if state.open.len() < MOST_OPEN {
             state.open.push(Open {
                 key: (ticket.channel, ticket.epoch),
@@ -142,13 +173,14 @@ impl Recorder {
         }
         let mut state = lock(&self.state);
         state.moved = state.moved.saturating_add(bytes);
+        let count = state.count;
         if let Some(open) = find(&mut state, ticket) {
             let moved = open.words.get(Field::Moved).saturating_add(bytes);
             open.words.set(Field::Moved, moved);
             let now = Instant::now();
             if now.saturating_duration_since(open.noted) >= EVERY {
                 open.noted = now;
-                self.write(&open.words);
+                self.write(&open.words, count);
             }
         }
     }
@@ -156,6 +188,7 @@ impl Recorder {
     /// This rank has handed in so many bytes, which go this way.
     pub fn handed_in(&self, ticket: &Ticket, bytes: u64, way: Way) {
         let mut state = lock(&self.state);
+        let count = state.count;
         let Some(open) = find(&mut state, ticket) else {
             return;
         };
@@ -167,7 +200,7 @@ impl Recorder {
         let moved = words.get(Field::Moved);
         let more = bytes.saturating_sub(moved);
         words.set(Field::Moved, moved.max(bytes));
-        self.write(&open.words);
+        self.write(&open.words, count);
         state.moved = state.moved.saturating_add(more);
     }
 
@@ -194,7 +227,7 @@ impl Recorder {
             );
             open.words.set(Field::Ended, now);
             open.words.set_outcome(Outcome::Done);
-            self.write(&open.words);
+            self.write(&open.words, state.count);
         }
     }
 
@@ -204,15 +237,16 @@ impl Recorder {
         if let Some(mut open) = take(&mut state, ticket) {
             open.words.set(Field::Ended, self.time(Instant::now()));
             open.words.set_outcome(outcome);
-            self.write(&open.words);
+            self.write(&open.words, state.count);
         }
     }
 
     fn change(&self, ticket: &Ticket, change: impl FnOnce(&mut RecordWords, u64)) {
         let mut state = lock(&self.state);
+        let count = state.count;
         if let Some(open) = find(&mut state, ticket) {
             change(&mut open.words, self.time(Instant::now()));
-            self.write(&open.words);
+            self.write(&open.words, count);
         }
     }
 
@@ -222,13 +256,17 @@ impl Recorder {
         u64::try_from(since).unwrap_or(u64::MAX).max(1)
     }
 
-    /// One writer at a time: the lock of the state is held.
-    fn write(&self, words: &RecordWords) {
-        let place = words.get(Field::Count).saturating_sub(1) % KEPT;
+    /// One writer at a time: the lock of the state is held. `count` calls have begun by now.
+    fn write(&self, words: &RecordWords, count: u64) {
+        let own = words.get(Field::Count);
+        if own + KEPT <= count {
+            // The place of a call that took so long is a later one's.
+            return;
+        }
+        let place = own.saturating_sub(1) % KEPT;
         let first = calls::HEADER_LEN / size_of::<u64>()
             + usize::try_from(place).unwrap_or_default() * CallRecord::WORDS;
-        // The checksum tells readers whether they have seen all of them.
-        let _ = self.words.store(first, &words.sealed());
+        self.place.write(first, &words.sealed());
         self.changes.fetch_add(1, Ordering::Release);
     }
 }

@@ -6,7 +6,7 @@
 //! failed. Rank 0's thread also answers who asks what all ranks are doing.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs::File,
     os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
@@ -47,6 +47,9 @@ const LOOK_AFAR_EVERY: Duration = Duration::from_secs(5);
 
 /// How long ranks have to say what they are doing, and then others of their hosts to say it of them.
 const ANSWERS: Duration = Duration::from_millis(1500);
+
+/// After what time nobody waits for an answer any more.
+const LEFT_BEHIND: Duration = Duration::from_mins(1);
 
 /// How long the end of a world waits for the last copy: the server may hang.
 const LAST_COPY: Duration = Duration::from_secs(2);
@@ -132,6 +135,7 @@ impl Recording {
             } else {
                 Vec::new()
             },
+            known: BTreeMap::new(),
             onlooker: inner.exchange.onlooker(),
             header,
         };
@@ -260,6 +264,8 @@ struct Worker {
     copy: Option<Copying>,
     /// Where questions are left, on rank 0.
     asked: Vec<PathBuf>,
+    /// Questions that have come, since when, and whether they have been answered.
+    known: BTreeMap<u32, (Instant, bool)>,
     onlooker: Option<Arc<dyn Onlooker>>,
 }
 
@@ -349,17 +355,18 @@ impl Worker {
     }
 
     fn end(mut self, stays: bool) {
+        let Some(copy) = &mut self.copy else {
+            return;
+        };
         if stays {
-            self.copy();
+            // One of both is enough, if it is whole.
+            match copy.run(&self.recorder, &self.file) {
+                Ok(()) => calls::remove(self.recorder.path()),
+                Err(error) => tracing::debug!("calls cannot be copied: {error}"),
+            }
             self.copy_of_lost();
-        }
-        if let Some(Copying {
-            made: Some((_, path)),
-            ..
-        }) = &self.copy
-        {
-            // One of both is enough.
-            calls::remove(if stays { self.recorder.path() } else { path });
+        } else if let Some((_, path)) = &copy.made {
+            calls::remove(path);
         }
     }
 
@@ -380,13 +387,13 @@ impl Worker {
             if !liveness(&left.header.process, &self.header.process).has_ended() {
                 continue;
             }
-            // Of several ranks that try it one succeeds.
-            let Ok((made, _)) = calls::create(&copy.place, &left.header, recorder::LEN) else {
-                continue;
-            };
-            let copied = made
-                .write_all_at(&left.records, HEADER_LEN as u64)
-                .and_then(|()| calls::sync(&made));
+            // Several ranks that try it write the same. It may have copied some itself.
+            let copied = calls::create_or_open(&copy.place, &left.header, recorder::LEN);
+            let copied = copied.and_then(|made| {
+                made.write_all_at(&left.records, HEADER_LEN as u64)
+                    .and_then(|()| calls::sync(&made))
+                    .map_err(|error| Error::storage("copy to", &copy.place, &error))
+            });
             match copied {
                 Ok(()) => calls::remove(&path),
                 Err(error) => tracing::debug!("calls of rank {rank} cannot be copied: {error}"),
@@ -395,12 +402,8 @@ impl Worker {
     }
 
     /// Tells who has asked what all ranks are doing.
-    fn answer(&self, orders: &Orders) {
-        let questions: Vec<Question> = self
-            .asked
-            .iter()
-            .flat_map(|place| Question::to(place, self.header.communicator))
-            .collect();
+    fn answer(&mut self, orders: &Orders) {
+        let questions = self.new_questions();
         let Some(onlooker) = self.onlooker.as_ref().filter(|_| !questions.is_empty()) else {
             return;
         };
@@ -422,8 +425,34 @@ impl Worker {
         if let Some(text) = roll_call::to_text(&told) {
             for question in &questions {
                 question.answer(&text);
+                if let Some((_, is_answered)) = self.known.get_mut(&question.nonce()) {
+                    *is_answered = true;
+                }
             }
         }
+    }
+
+    /// The questions that have no answer. Whoever asks waits for seconds; what lies there for longer was left behind, and
+    /// goes.
+    fn new_questions(&mut self) -> Vec<Question> {
+        let now = Instant::now();
+        let (world, known) = (self.header.communicator, &mut self.known);
+        let all = self
+            .asked
+            .iter()
+            .flat_map(|place| Question::to(place, world));
+        let (mut there, mut open) = (BTreeSet::new(), Vec::new());
+        for question in all {
+            there.insert(question.nonce());
+            let (since, is_answered) = *known.entry(question.nonce()).or_insert((now, false));
+            if now.saturating_duration_since(since) > LEFT_BEHIND {
+                question.withdraw();
+            } else if !is_answered {
+                open.push(question);
+            }
+        }
+        known.retain(|nonce, _| there.contains(nonce));
+        open
     }
 }
 

@@ -74,6 +74,11 @@ const WITHOUT_OWNERS: [&str; 2] = ["vfat", "exfat"];
 /// Types on which a mapped file cannot shrink or vanish behind the reader's back.
 const MAPPABLE: [&str; 5] = ["ext4", "xfs", "btrfs", "tmpfs", "overlay"];
 
+/// Types that write over what a file has where it lies, so that room once reserved suffices for ever: on others a page of a
+/// mapped file that cannot be written back for lack of room ends the process by a signal. What lies below an overlay is not
+/// known.
+const WRITTEN_IN_PLACE: [&str; 3] = ["ext4", "xfs", "tmpfs"];
+
 impl FileSystem {
     /// The type that a magic number stands for. Pure.
     ///
@@ -154,6 +159,12 @@ impl FileSystem {
     pub const fn is_mappable(&self) -> bool {
         self.mappable
     }
+
+    /// Whether a mapped file whose room has been reserved can be written to without ever wanting for more.
+    #[must_use]
+    pub fn is_written_in_place(&self) -> bool {
+        WRITTEN_IN_PLACE.contains(&self.name())
+    }
 }
 
 /// What a file system holds and has left, as this process may use it.
@@ -204,6 +215,10 @@ mod tests {
             assert_eq!(system.name(), name);
             assert!(!system.is_mappable() || class == Class::Local, "{name}");
             assert!(!system.is_mappable() || system.shows_makers(), "{name}");
+            assert!(
+                !system.is_written_in_place() || system.is_mappable(),
+                "{name}"
+            );
         }
         assert!(!FileSystem::from_magic(0x6573_5546).is_mappable());
         for without in [0x4d44, 0x6969, 0x6573_5546, 7] {
