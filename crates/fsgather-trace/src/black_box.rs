@@ -14,7 +14,7 @@ use fsgather_store::{
 };
 use uuid::Uuid;
 
-use crate::record::CallRecord;
+use crate::record::{CallRecord, Outcome};
 
 /// The calls of one rank.
 #[derive(Clone, Debug)]
@@ -131,7 +131,14 @@ impl World {
     /// Whether a process of it is seen to run, or none can be seen at all.
     #[must_use]
     pub fn may_run(&self) -> bool {
-        self.boxes.iter().any(BlackBox::may_run)
+        let runs = |one: &BlackBox| one.is_running == Some(true);
+        let has_failed = |one: &BlackBox| {
+            let last = one.records.last();
+            last.is_some_and(|last| last.outcome == Outcome::Failed)
+        };
+        // Of processes that cannot be seen from here a failure tells that they have ended.
+        self.boxes.iter().any(runs)
+            || self.boxes.iter().any(BlackBox::may_run) && !self.boxes.iter().any(has_failed)
     }
 }
 

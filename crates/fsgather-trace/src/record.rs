@@ -209,8 +209,10 @@ fn short(site: &str, room: usize) -> &str {
     }
     let from = site.ceil_char_boundary(site.len() - room);
     let end = &site[from..];
+    let line = site.rsplit(':').next().unwrap_or_default();
+    let is_of_file = !line.is_empty() && line.bytes().all(|byte| byte.is_ascii_digit());
     match end.find('/') {
-        Some(at) if !site.contains(char::is_whitespace) => &end[at + 1..],
+        Some(at) if is_of_file => &end[at + 1..],
         _ => &site[..site.floor_char_boundary(room)],
     }
 }

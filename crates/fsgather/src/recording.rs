@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use fsgather_config::settings::Trace;
+use fsgather_config::settings::{Trace, Transport};
 use fsgather_core::{Error, Onlooker, Rank, StorageCause, lock};
 use fsgather_store::{
     FileSystem, Rules,
@@ -191,7 +191,10 @@ fn shared_place(inner: &GroupState) -> Option<PathBuf> {
     }
     let context = &inner.world.context;
     let known = context.known.first().map(|(place, _)| place.clone());
-    known.or_else(|| context.named.as_deref().map(layout::rendezvous_path))
+    // Who has payloads go through memory wants nothing in a directory that ranks do not meet in.
+    let uses_files = inner.world.request().transport != Transport::Memory;
+    let named = context.named.as_deref().filter(|_| uses_files);
+    known.or_else(|| named.map(layout::rendezvous_path))
 }
 
 fn is_first_of_host(inner: &GroupState) -> bool {

@@ -67,20 +67,18 @@ def measure(way: str, ranks: int, length: int, program: str, directory: str) -> 
         rank = Path(__file__).with_name("rank.py")
         job = [sys.executable, str(rank), way, str(length), str(ITERATIONS), str(table)]
         started = [
-            subprocess.Popen(command, env={**os.environ, **own}, cwd=place, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            subprocess.Popen(command, env={**os.environ, **own}, cwd=place, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
             for command, own in commands(way, ranks, program, job)
         ]
-        printed = b""
         for process in started:
-            out, complaint = process.communicate(timeout=600)
+            _, complaint = process.communicate(timeout=600)
             if process.returncode != 0:
                 for other in started:
                     other.kill()
                 last = complaint.decode(errors="replace").strip().splitlines()[-1:]
                 print(f"SKIPPED: {TITLES[way]}: {''.join(last)}", file=sys.stderr)
                 return None
-            printed += out
-        times: list[float] = json.loads(printed)
+        times: list[float] = json.loads(Path(f"{table}.json").read_text())
         return times
 
 

@@ -1,7 +1,7 @@
 """One process of a job that gathers arrays in one way, again and again: ``rank.py WAY BYTES ITERATIONS TABLE``.
 
 Every rank hands in a new array of numpy each time; rank 0 gets all and adds one number of each page up, so that nothing is
-measured that was not brought. Prints on rank 0 a JSON list of milliseconds: of each iteration the longest of any rank.
+measured that was not brought. Rank 0 writes beside the table a JSON list of milliseconds: of each iteration the longest of any rank.
 
 The start of an iteration is agreed on in ``TABLE``, a file that all ranks map, and not by what is measured.
 """
@@ -166,7 +166,8 @@ def main() -> None:
         if turn >= 2:
             times.append(starts.slowest() * 1000)
     if rank == 0:
-        print(json.dumps(times), flush=True)
+        with open(f"{table}.json", "w") as file:
+            json.dump(times, file)
     # Whoever ends first may take what others still need.
     starts.together()
 

@@ -21,6 +21,8 @@ def gather(communicator: Communicator, data: Any, dst: Optional[int], default: A
     """Agrees on the keys first, so that all ranks know alike who lacks one; then hands over the values alone."""
     is_mapping = isinstance(data, Mapping)
     keys = list(data) if is_mapping else None
+    # What is wrong with a mapping of the program's own comes up before the others wait for this rank.
+    own = [data[key] for key in keys or ()]
     member = communicator._member
     # A key that has been pickled need not be equal to that of another rank. Nor may a rank that is wrong leave the others waiting.
     keys_of: list[Any] = member.all_gather(type(data).__name__ if keys is None else keys, {**how, "allow_pickle": False})
@@ -29,7 +31,6 @@ def gather(communicator: Communicator, data: Any, dst: Optional[int], default: A
         wrong = _lacks(keys_of)
     if wrong:
         raise _make("Mismatch", f"the dictionaries to be joined differ between ranks: {_told(wrong)}", {"table": wrong})
-    own = [data[key] for key in keys or ()]
     parts = member.all_gather(own, how) if dst is None else member.gather(own, dst, how)
     if parts is None:
         return None

@@ -58,6 +58,8 @@ class Directory:
         self.path = os.path.join(_fsgather.make_rendezvous(place), f"torchrun-{key}")
         self.clock_offset = 0.0
         """How many seconds the clock of the file server is ahead of that of this host."""
+        self._uid = os.geteuid()
+        """To whom the file server says that files of this user belong."""
         self._here = f"here-{secrets.token_hex(16)}"
         self._enter()
 
@@ -76,9 +78,9 @@ class Directory:
     def follow(self, number: int, content: bytes) -> bool:
         """Writes the version after this one; ``False`` if somebody else has."""
         is_ours = self._write(_state(number + 1), content)
-        # Who was stopped for long may have written one that was there long ago, and has been removed.
-        newest = self._newest()
-        is_ours = is_ours and newest <= number + 1
+        # Who was stopped for long may have written one that was there long ago, and has been removed: then there are many later
+        # ones. A few may have followed ours in this moment.
+        is_ours = is_ours and self._newest() <= number + _KEPT
         if is_ours and number % _KEPT == 0:
             self._remove(name for name in self._names() if name.startswith("state-") and _number(name) < number - _KEPT)
         return is_ours
@@ -108,18 +110,23 @@ class Directory:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(self.path, 0o700)
             try:
-                self._check()
-                self._make(self._here, b"")
+                self._check(os.geteuid() != 0)
+                self._uid = self._make(self._here, b"")
+                self._check(True)
                 return
             except FileNotFoundError:
                 # The last agent of an earlier job is removing it.
                 time.sleep(_PAUSE)
         raise Unusable(f"{self.path}: it vanishes as soon as it is made")
 
-    def _check(self) -> None:
+    def _check(self, is_known: bool) -> None:
+        """Whether the directory is this user's alone. Servers may show files of root as somebody else's: as whose is known once one is there."""
         found = os.lstat(self.path)
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-            raise Unusable(f"{self.path}: it is no directory of this user (uid {os.geteuid()}) alone; remove it, or name another place")
+        is_own = found.st_uid == self._uid or not is_known
+        if not stat.S_ISDIR(found.st_mode) or not is_own or found.st_mode & 0o077:
+            with contextlib.suppress(OSError):
+                self._remove([self._here])
+            raise Unusable(f"{self.path}: it is no directory of this user (uid {self._uid}) alone; remove it, or name another place")
 
     def _names(self) -> list[str]:
         return _fsgather.list_afresh(self.path)
@@ -127,15 +134,17 @@ class Directory:
     def _newest(self) -> int:
         return max((_number(name) for name in self._names() if name.startswith("state-")), default=0)
 
-    def _make(self, name: str, content: bytes) -> None:
-        """Makes a file that nobody looks for yet."""
+    def _make(self, name: str, content: bytes) -> int:
+        """Makes a file that nobody looks for yet; the uid that it has."""
         descriptor = os.open(os.path.join(self.path, name), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             whole = _MAGIC + hashlib.sha256(content).digest() + content
             while whole:
                 whole = whole[os.write(descriptor, whole) :]
             os.fsync(descriptor)
-            self.clock_offset = os.fstat(descriptor).st_mtime - time.time()
+            made = os.fstat(descriptor)
+            self.clock_offset = made.st_mtime - time.time()
+            return made.st_uid
         finally:
             os.close(descriptor)
 
@@ -169,8 +178,8 @@ class Directory:
             raise
         try:
             found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
-                raise Unusable(f"{self.path}/{name}: it is no file of this user (uid {os.geteuid()})")
+            if not stat.S_ISREG(found.st_mode) or found.st_uid != self._uid:
+                raise Unusable(f"{self.path}/{name}: it is no file of this user (uid {self._uid})")
             with open(descriptor, "rb", closefd=False) as file:
                 whole = file.read()
         except OSError as error:

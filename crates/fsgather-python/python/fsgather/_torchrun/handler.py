@@ -61,6 +61,7 @@ class DirectoryRendezvous(RendezvousHandler):
         _name_interface(self._addresses[0])
         self._directory = _tried(lambda: Directory(place, _job(params.run_id)))
         # An agent that is ended by a signal does not close the rendezvous, since another one may take its place.
+        self._process = os.getpid()
         atexit.register(self._leave)
         _before_termination(self._leave)
         self._backend = _DirectoryBackend(self._directory)
@@ -131,6 +132,9 @@ class DirectoryRendezvous(RendezvousHandler):
 
     def _leave(self) -> None:
         atexit.unregister(self._leave)
+        if os.getpid() != self._process:
+            # A forked child has no part of its own.
+            return
         try:
             self._directory.leave()
         except OSError:
