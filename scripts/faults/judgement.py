@@ -91,7 +91,8 @@ def _judge_what_is_left(case, played):
     is_good = case.scenario not in TOOLS and all(ended.code == 0 for ended in played.ended)
     # Who hangs at its end cannot take back what proves nothing, nor what others have left.
     is_late = case.kind == "hang" and (case.scenario == "sweep" or all(name.startswith(("rendezvous-", "probe-")) for name in played.left))
-    left = [] if is_late else played.left
+    # The last calls of ranks that were killed stay for a day.
+    left = [] if is_late else [name for name in played.left if name not in played.last_calls]
     if is_good and left and case.kind in ("stop", "hang", "short"):
         wrong.append(f"a job that succeeds leaves {' '.join(left[:4])}")
     return wrong

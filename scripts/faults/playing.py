@@ -61,6 +61,8 @@ class Played:
     next_took: float = 0.0
     # Paths below the rendezvous directory: after the run; after cleaning by what is proved; and once all of it looks old.
     left: list = field(default_factory=list)
+    # What an earlier world's ranks have left of their calls.
+    last_calls: list = field(default_factory=list)
     left_after_clean: list = field(default_factory=list)
     changed: bool = False
 
@@ -86,6 +88,7 @@ class Stage:
                 self._leave_remains(work, directory)
             log = work / "injected"
             before = listing(directory)
+            played.last_calls = [name for name in before if name.startswith("calls-")]
             injector = [self.injector, log, case.call, case.nth, case.injected, f"{directory}:{self.prefixes}", "--"]
             began = time.monotonic()
             if case.scenario in TOOLS:

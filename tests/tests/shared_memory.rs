@@ -84,28 +84,70 @@ fn more_than_there_is_room_for_goes_another_way() {
     assert_nothing_left(place.path());
 }
 
-#[test]
-fn every_kind_of_call_is_right_again_and_again() {
-    let place = place();
-    let world = World::new(5, place.path()).sharing_memory();
-    let mut stage = Stage::new();
+/// Every kind of call of five ranks, with payloads of several lengths, in four jobs, and in groups.
+fn every_kind_of_call() -> String {
     let every = |job: u32, len: &str| {
         format!(
             "job:{job} all_gather_bytes:{len} all_gather:{len} all_gather_from:{len} gather:0:{len} gather_bytes:3:{len} \
              gather_from:4:{len} broadcast:2:{len} all_gather_pieces:{len} gather_pieces:1:{len} broadcast_pieces:3:{len} "
         )
     };
-    let all = |jobs: std::ops::RangeInclusive<u32>, lens: &[&str]| -> String {
-        jobs.flat_map(|job| lens.iter().map(move |len| every(job, len)))
-            .collect()
-    };
-    let steps = all(1..=4, &["5000*", "70000*", "300000*", "0"]);
+    let lens = ["5000*", "70000*", "300000*", "0"];
+    let all: String = (1..=4)
+        .flat_map(|job| lens.map(|len| every(job, len)))
+        .collect();
     let few = calls(3, LEN);
-    stage.start_all(&world, |_| {
-        format!("join {steps} split:2 {few} close_group {few} storm:40:7 close")
-    });
+    format!(
+        "{all} split:2 {few} gather_bytes:0:{LEN} gather_bytes:1:{LEN} close_group {few} storm:40:7"
+    )
+}
+
+#[test]
+fn every_kind_of_call_is_right_again_and_again() {
+    let place = place();
+    let world = World::new(5, place.path()).sharing_memory();
+    let mut stage = Stage::new();
+    stage.start_all(&world, |_| format!("join {} close", every_kind_of_call()));
     stage.succeed(everybody(5));
     assert_nothing_left(place.path());
+}
+
+/// How much memory a process has mapped that others share, in bytes.
+fn shared_by(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("RssShmem:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
+    kib.and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) * 1024
+}
+
+#[test]
+fn of_several_hosts_those_of_the_root_share_memory_with_it() {
+    for transport in ["auto", "memory"] {
+        let Some(hosts) = Hosts::new(2) else { return };
+        let place = place();
+        let world = World::new(5, place.path())
+            .sharing_memory()
+            .with("FSGATHER_TRANSPORT", transport);
+        let mut stage = Stage::new();
+        for rank in 0..5 {
+            let steps = format!(
+                "join job:9 gather_bytes:4:{LEN} gather_bytes:4:{LEN} at:gathered {} close",
+                every_kind_of_call()
+            );
+            stage.start(&mut hosts.rank(rank % 2 + 1, &world, rank, &steps));
+        }
+        stage.wait_at(everybody(5), "gathered");
+        // Ranks 0, 2 and 4 run on the first host.
+        for rank in 0..5 {
+            let shares = shared_by(stage.pid(rank)) > u64::from(LEN);
+            assert_eq!(shares, rank % 2 == 0, "rank {rank}: {}", stage.transcript());
+        }
+        stage.go_all(everybody(5));
+        stage.succeed(everybody(5));
+        assert_nothing_left(place.path());
+    }
 }
 
 #[test]

@@ -115,8 +115,9 @@ impl OwnMemory {
     pub(crate) fn write(&self, start: u64, bytes: &[u8]) -> Option<()> {
         let range = range(start, bytes.len(), self.len.load(Ordering::Acquire))?;
         // SAFETY: the range lies in the file and in the mapping, which is as long at least (checked above, and where memory is
-        // taken up); that is writable and lives as long as `self`. `bytes` cannot overlap with it: nobody has a reference into a slot that is being written to, as it is leased to readers
-        // only afterwards, and given to a payload only when all readers have let go of the one before.
+        // taken up); that is writable and lives as long as `self`. `bytes` cannot overlap with it: nobody has a reference into
+        // a slot that is being written to, as it is leased to readers only afterwards, and given to a payload only when all
+        // readers have let go of the one before.
         unsafe {
             let to = self.map.as_mut_ptr().add(range.start);
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());

@@ -287,6 +287,12 @@ impl GroupState {
             .get_or_init(|| shared_memory.is_shared_by(&self.members))
     }
 
+    /// Whether this rank and `rank` of this group share memory; a rank does so with itself if it does with anybody.
+    pub(crate) fn shares_memory_with(&self, rank: Rank) -> bool {
+        let both = [self.world.rank, self.in_world(rank)];
+        self.world.shared_memory.is_shared_by(&both)
+    }
+
     /// The request of calls that ask for nothing else.
     pub(crate) fn default_request(&self) -> &PathRequest {
         self.world.request()

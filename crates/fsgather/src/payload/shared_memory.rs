@@ -77,9 +77,16 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// That of a call whose members share memory, if they do.
+    /// That of a call in which all who receive anything share memory with this rank, if they do.
+    ///
+    /// So the ranks of a root's host hand a gather over in memory, and those of other hosts go another way.
     pub(crate) fn of(inner: &GroupState, request: &PathRequest, ticket: &Ticket) -> Option<Self> {
-        let is_shared = request.transport != Transport::Filesys && inner.shares_memory();
+        let is_shared = request.transport != Transport::Filesys
+            && match ticket.call.recipients() {
+                Recipients::All => inner.shares_memory(),
+                Recipients::Only(root) => inner.shares_memory_with(root),
+                Recipients::Nobody => false,
+            };
         let arenas = inner.world.shared_memory.arenas().filter(|_| is_shared)?;
         Some(Self {
             arenas,
