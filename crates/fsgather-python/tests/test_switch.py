@@ -45,7 +45,7 @@ def test_the_list_is_read() -> None:
     assert selection.parse("torch+internal").internal
     assert selection.parse("mdetr").families == {"sam"}
     everything = selection.parse("all")
-    assert everything.torch and everything.families == {"mmengine", "sam", "dpr"} and not everything.internal
+    assert everything.torch and everything.families == {"mmengine", "torchmetrics", "sam", "dpr"} and not everything.internal
 
 
 @pytest.mark.parametrize("word", ["toch", "mmengine.dist", "a:b:c", "a-b:c", ":", "1a:b", "Torch"])

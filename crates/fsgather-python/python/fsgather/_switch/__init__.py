@@ -18,6 +18,7 @@ processes that never call one, as workers that load data, do not notice it.
 ``elastic``               what torchrun is told of a rank that ends by an exception
 ``collectives``           the object functions of torch
 ``mmengine``, ``mdetr``,  functions of other libraries, and single ones
+``torchmetrics``,
 ``dpr``, ``custom``
 ``backend``,              the backend ``fsgather`` and ``init_method="fsgather:///directory"``
 ``rendezvous``
@@ -47,7 +48,7 @@ def install(selected: str) -> None:
     if _installed is not None or not selected.strip():
         return
     _installed = selected
-    from fsgather._switch import collectives, dpr, finder, groups, mdetr, mmengine, notices, selection
+    from fsgather._switch import collectives, dpr, finder, groups, mdetr, mmengine, notices, selection, torchmetrics
 
     chosen = selection.parse(selected)
     if chosen.problem:
@@ -56,7 +57,7 @@ def install(selected: str) -> None:
     for name in (groups.C10D, "torch.distributed", "torch.distributed.device_mesh"):
         finder.when_imported(name, functools.partial(collectives.install, chosen))
     finder.when_imported("torch.distributed.rendezvous", _register_scheme)
-    families = {"mmengine": mmengine, "sam": mdetr, "dpr": dpr}
+    families = {"mmengine": mmengine, "torchmetrics": torchmetrics, "sam": mdetr, "dpr": dpr}
     for family in sorted(chosen.families):
         for name in families[family].MODULES:
             finder.when_imported(name, functools.partial(families[family].install, chosen))

@@ -7,7 +7,8 @@ import sys
 
 __all__ = ["is_torch", "site"]
 
-_LIBRARIES = ("accelerate", "fsgather", "mmengine", "torch", "torchmetrics")
+#: And what stands between them where they use it as a context.
+_LIBRARIES = ("accelerate", "contextlib", "fsgather", "mmengine", "torch", "torchmetrics")
 
 _MOST_FRAMES = 20
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 __all__ = ["Selection", "parse"]
 
 #: The words, as messages list them.
-WORDS = ("torch", "torch+internal", "mmengine", "sam", "mdetr", "dpr", "all")
+WORDS = ("torch", "torch+internal", "mmengine", "torchmetrics", "sam", "mdetr", "dpr", "all")
 
 _FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
@@ -24,7 +24,7 @@ class Selection(NamedTuple):
     internal: bool = False
     """Those also where torch itself calls them."""
     families: frozenset[str] = frozenset()
-    """Of ``mmengine``, ``sam`` and ``dpr``."""
+    """Of ``mmengine``, ``torchmetrics``, ``sam`` and ``dpr``."""
     functions: tuple[tuple[str, str], ...] = ()
     """Single functions: module and name."""
     problem: str = ""
@@ -44,8 +44,8 @@ def parse(text: str) -> Selection:
             internal = internal or word != "torch"
         elif word == "all":
             torch = True
-            families.update(("mmengine", "sam", "dpr"))
-        elif word in ("mmengine", "dpr"):
+            families.update(("mmengine", "torchmetrics", "sam", "dpr"))
+        elif word in ("mmengine", "torchmetrics", "dpr"):
             families.add(word)
         elif word in ("sam", "mdetr"):
             families.add("sam")
