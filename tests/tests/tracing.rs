@@ -53,6 +53,15 @@ fn calls_in(directory: &Path) -> Vec<PathBuf> {
     calls
 }
 
+/// The questions to jobs that lie in a directory.
+fn questions_in(directory: &Path) -> usize {
+    let entries = fs::read_dir(directory.join("all_gather_via_filesys")).expect("a directory");
+    let names = entries.map(|entry| entry.expect("an entry").file_name());
+    names
+        .filter(|name| name.to_string_lossy().starts_with("asked-"))
+        .count()
+}
+
 /// A world of three, of which rank 1 stands still between two barriers.
 fn with_one_late(stage: &mut Stage, world: &World) {
     for rank in 0..3 {
@@ -137,6 +146,111 @@ fn a_rank_that_is_stopped_is_told_as_such_by_a_neighbour() {
     );
     stage.go(1);
     stage.succeed(everybody(3));
+}
+
+#[test]
+fn a_question_goes_with_whoever_has_asked() {
+    let place = place();
+    let mut stage = Stage::new();
+    with_one_late(&mut stage, &World::new(3, place.path()));
+    // Rank 0, which would answer, cannot.
+    stage.signal(0, Signal::STOP);
+    let asking = stage.start(&mut tool(&["ps", "--stacks"], place.path()));
+    stage.wait_until("a question", || questions_in(place.path()) == 1);
+    stage.signal(asking, Signal::INT);
+    let ended = stage.end(asking);
+    assert_eq!(ended.code, 130, "{}", stage.transcript());
+    assert_eq!(questions_in(place.path()), 0);
+    stage.signal(0, Signal::CONT);
+    stage.go(1);
+    stage.succeed(everybody(3));
+}
+
+#[test]
+fn a_call_that_was_started_before_shows_for_whom_it_waits() {
+    let place = place();
+    let world = World::new(3, place.path());
+    let mut stage = Stage::new();
+    for rank in 0..3 {
+        let late = if rank == 1 { "at:here " } else { "" };
+        let script = format!("join barrier {late}start_all_gather:9 at:started wait:0 close");
+        stage.start(&mut world.rank(rank, &script));
+    }
+    stage.wait_at([0, 2], "started");
+    stage.wait_at([1], "here");
+    let seen = document(&["ps", "--json"], place.path());
+    assert_eq!(
+        seen["jobs"][0]["ranks"][0]["doing"], "overlapping",
+        "{seen}"
+    );
+    stage.go_all([0, 2]);
+    let seen = ps(&mut stage, place.path(), &["ps", "--json"]);
+    for rank in [0, 2] {
+        let rank = &seen["jobs"][0]["ranks"][rank];
+        assert_eq!(rank["call"]["name"], "start_all_gather #2", "{rank}");
+        assert_eq!(rank["waits_for"], serde_json::json!([1]));
+    }
+    stage.go(1);
+    stage.wait_at([1], "started");
+    stage.go(1);
+    stage.succeed(everybody(3));
+}
+
+#[test]
+fn a_rank_that_keeps_no_calls_is_not_blamed() {
+    let place = place();
+    let world = World::new(3, place.path());
+    let mut stage = Stage::new();
+    for rank in 0..3 {
+        let script = if rank == 1 {
+            "join barrier at:here barrier close"
+        } else {
+            "join barrier barrier close"
+        };
+        let mut command = world.rank(rank, script);
+        if rank != 0 {
+            command.env("FSGATHER_TRACE", "off");
+        }
+        stage.start(&mut command);
+    }
+    stage.wait_at([1], "here");
+    stage.wait_until("a rank that waits", || {
+        let seen = document(&["ps", "--json"], place.path());
+        seen["jobs"][0]["ranks"][0]["call"]["name"] == "barrier #2"
+    });
+    let seen = document(&["ps", "--json"], place.path());
+    let rank = &seen["jobs"][0]["ranks"][0];
+    assert_eq!(rank["waits_for"], serde_json::json!([]), "{seen}");
+    assert_eq!(rank["may_wait_for"], serde_json::json!([1, 2]), "{seen}");
+    let text = said(&["ps"], place.path());
+    assert!(text.contains("  1? 2?\n"), "{text}");
+    stage.go(1);
+    stage.succeed(everybody(3));
+}
+
+#[test]
+fn a_program_that_gets_over_an_error_leaves_nothing() {
+    let place = place();
+    let world = World::new(2, place.path()).with("FSGATHER_TIMEOUT", "1s");
+    let in_a_group = "join group:0,1 HERE fails:barrier leave_group close";
+    let of_the_world = "join HERE fails:barrier drop join barrier close";
+    for (script, stays) in [
+        (in_a_group, false),
+        (of_the_world, false),
+        ("join HERE fails:barrier drop", true),
+    ] {
+        let mut stage = Stage::new();
+        stage.start_all(&world, |rank| {
+            script.replace("HERE ", if rank == 1 { "at:here " } else { "" })
+        });
+        stage.wait_at([1], "here");
+        stage.wait_for_where(0, "a failure", |line| line.starts_with("failed "));
+        assert_eq!(calls_in(place.path()).len(), 2, "{}", stage.transcript());
+        stage.go(1);
+        stage.succeed(everybody(2));
+        let left = calls_in(place.path());
+        assert_eq!(left.len(), if stays { 2 } else { 0 }, "{script}: {left:?}");
+    }
 }
 
 #[test]
@@ -242,6 +356,51 @@ fn run_draws_its_ranks_and_leaves_nothing_else() {
             .contains("barrier #2")
     );
     assert_eq!(calls_in(place.path()), [""; 0].map(PathBuf::from));
+}
+
+#[test]
+fn a_job_that_has_met_twice_is_one_picture_and_nothing_of_it_is_left() {
+    let place = place();
+    let picture = place.path().join("calls.json");
+    let tool = command_line_tool().to_str().expect("text");
+    let mut command = Command::new(tool);
+    command
+        .args(["run", "-n", "2", "--dir"])
+        .arg(place.path())
+        .arg("--trace")
+        .arg(&picture)
+        .args(["--", "sh", "-c", "\"$0\" barrier && \"$0\" barrier", tool])
+        .env_clear()
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    let output = process::output(&mut command).expect("a program");
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains(", 2 ranks on ") && said.contains(", which have met 2 times: "),
+        "{said}"
+    );
+    let trace: Value = serde_json::from_slice(&fs::read(&picture).expect("a file")).expect("JSON");
+    let events = trace["traceEvents"].as_array().expect("events");
+    let of = |name: &str| events.iter().filter(|event| event["name"] == name).count();
+    assert_eq!((of("process_name"), of("barrier #2")), (2, 4), "{trace}");
+    assert_eq!(calls_in(place.path()), [""; 0].map(PathBuf::from));
+}
+
+#[test]
+fn a_job_that_is_not_there_is_answered_with_those_that_are() {
+    let place = place();
+    let world = World::new(2, place.path()).with("FSGATHER_TRACE", "always");
+    let mut stage = Stage::new();
+    stage.start_all(&world, |_| "join barrier close".into());
+    stage.succeed(everybody(2));
+    let output = process::output(&mut tool(&["trace", "--job", "absent"], place.path()));
+    let output = output.expect("a program");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    assert!(
+        said.contains("no calls of job absent lie in ") && said.contains("; there are calls of: "),
+        "{said}"
+    );
 }
 
 #[test]

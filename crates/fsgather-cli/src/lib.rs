@@ -104,7 +104,7 @@ fn act(arguments: &Arguments, invocation: &Invocation) -> u8 {
             "barrier",
             verbs::barrier::barrier(barrier, json, invocation),
         ),
-        Verb::Ps(ps) => ("ps", verbs::ps::ps(ps, json)),
+        Verb::Ps(ps) => ("ps", verbs::ps::ps(ps, json, invocation)),
         Verb::Trace(trace) => ("trace", verbs::trace::trace(trace, json)),
         Verb::Inspect(inspect) => ("inspect", verbs::inspect::inspect(inspect, json)),
         Verb::Clean(clean) => ("clean", verbs::clean::clean(clean, json, invocation)),

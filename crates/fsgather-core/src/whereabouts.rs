@@ -219,36 +219,48 @@ pub type Look = dyn Fn(Option<&Neighbour>) -> Option<Whereabouts> + Send + Sync;
 pub struct RollCall {
     /// Ranks in ascending order, and what they are doing; in the order of their first ranks.
     pub groups: Vec<(Vec<Rank>, Arc<Whereabouts>)>,
+    /// How many ranks more do something else, for which there was no room.
+    pub left_out: u32,
 }
 
 impl RollCall {
     /// How many different doings are told. A thousand ranks fit into so many lines.
     const MOST_GROUPS: usize = 32;
 
-    /// Folds what is known of each rank. Of too many that differ the last are left out.
+    /// Folds what is known of each rank. Of too many that differ the last are left out, and counted.
     #[must_use]
     pub fn of(ranks: impl IntoIterator<Item = (Rank, Arc<Whereabouts>)>) -> Self {
         let mut groups: Vec<(Vec<Rank>, Arc<Whereabouts>)> = Vec::new();
+        let mut left_out = 0_u32;
         for (rank, whereabouts) in ranks {
             let has_room = groups.len() < Self::MOST_GROUPS;
             match groups.iter_mut().find(|(_, its)| *its == whereabouts) {
                 Some((alike, _)) => alike.push(rank),
                 None if has_room => groups.push((vec![rank], whereabouts)),
-                None => {}
+                None => left_out = left_out.saturating_add(1),
             }
         }
-        Self { groups }
+        Self { groups, left_out }
+    }
+
+    /// Leaves the last group out.
+    pub fn leave_out(&mut self) {
+        let ranks = self.groups.pop().map_or(0, |(ranks, _)| ranks.len());
+        let ranks = u32::try_from(ranks).unwrap_or(u32::MAX);
+        self.left_out = self.left_out.saturating_add(ranks);
     }
 
     /// Whether nothing is known of anybody.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
-        self.groups.is_empty()
+        self.groups.is_empty() && self.left_out == 0
     }
 
     /// The same, within the bounds that hold for what travels.
     pub(crate) fn cut(&mut self) {
-        self.groups.truncate(Self::MOST_GROUPS);
+        while self.groups.len() > Self::MOST_GROUPS {
+            self.leave_out();
+        }
         for (_, whereabouts) in &mut self.groups {
             *whereabouts = Arc::new(Whereabouts::clone(whereabouts).cut_to_size());
         }
@@ -264,7 +276,11 @@ impl fmt::Display for RollCall {
             let ranks = crate::rank_ranges(&ranks);
             write!(f, "\n  rank{s} {ranks}: {whereabouts}")?;
         }
-        Ok(())
+        match self.left_out {
+            0 => Ok(()),
+            1 => f.write_str("\n  1 more rank does something else"),
+            more => write!(f, "\n  {more} more ranks do something else"),
+        }
     }
 }
 

@@ -197,7 +197,7 @@ mod tests {
             let said = error.to_string();
             assert!(said.contains("no record of rank 0"), "{said}");
         }
-        let other_version = begin(answering(&[9, 0, 1, 2, 3]), 3).err().unwrap();
+        let other_version = begin(answering(&[200, 0, 1, 2, 3]), 3).err().unwrap();
         assert!(matches!(other_version, Error::Incompatible { .. }));
     }
 

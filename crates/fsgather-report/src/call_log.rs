@@ -200,6 +200,11 @@ impl CallLog {
         });
     }
 
+    /// A thread of the program waits from now on for a call that was started before, or does so no more.
+    pub fn awaited(&self, ticket: &Ticket, is_awaited: bool) {
+        self.record(|recorder| recorder.awaited(ticket, is_awaited));
+    }
+
     /// The call has ended well, where all is read that it brings.
     pub fn end(&self, ticket: &Ticket, me: Rank, processes: &[ProcessId]) {
         self.record(|recorder| recorder.end(ticket, Outcome::Done));

@@ -11,10 +11,12 @@
 //! | 12 | 4 | length n of what follows |
 //! | 16 | n | whose it is, [`CallsHeader`] in postcard |
 //! | 16 + n | 16 | xxh3-128 of all bytes before |
+//! | 4088 | 8 | how many calls have begun, if that is not 0; it changes, and no checksum covers it |
 
 use std::{
     fs::File,
     io::{self, IoSlice},
+    ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
@@ -33,7 +35,9 @@ use crate::{
     layout::{self, RendezvousEntry},
     os::{
         directory::{self, OwnUid},
-        file, listing, remove,
+        file, listing,
+        process::{Liveness, liveness},
+        remove,
     },
 };
 
@@ -45,8 +49,14 @@ const CHECKSUM_LEN: usize = 16;
 /// How long the part before the records is, in bytes.
 pub const HEADER_LEN: usize = 4096;
 
+/// Where the header tells how many calls have begun.
+pub const COUNT_AT: usize = HEADER_LEN - size_of::<u64>();
+
 /// The longest file that is read, in bytes.
 const MAX_LEN: u64 = 1 << 20;
+
+/// The longest answer to a question, in bytes, without the end of its line.
+pub const LONGEST_ANSWER: usize = (1 << 20) - 1;
 
 /// The longest job id that is kept, in bytes.
 const LONGEST_JOB: usize = 512;
@@ -92,7 +102,7 @@ impl CallsHeader {
         bytes.extend_from_slice(&u32::try_from(body.len()).ok()?.to_le_bytes());
         bytes.extend_from_slice(&body);
         bytes.extend_from_slice(&XxHash3_128::oneshot(&bytes).to_le_bytes());
-        (bytes.len() <= HEADER_LEN).then(|| {
+        (bytes.len() <= COUNT_AT).then(|| {
             bytes.resize(HEADER_LEN, 0);
             bytes
         })
@@ -187,9 +197,14 @@ pub struct CallsFile {
     pub path: PathBuf,
     /// Whose calls it has.
     pub header: CallsHeader,
-    /// Its records, as they lie.
+    /// How many calls have begun; 0 where it does not say so.
+    pub count: u64,
+    /// Its records, as they lie, or those that were asked for.
     pub records: Vec<u8>,
 }
+
+/// Which records are read: where they lie, given how many calls have begun.
+pub type Which<'a> = &'a dyn Fn(u64) -> Vec<Range<usize>>;
 
 /// Reads the file of a rank; nothing through a link, and none of another user.
 ///
@@ -197,14 +212,57 @@ pub struct CallsFile {
 ///
 /// Why it cannot be read, in words.
 pub fn read(path: &Path) -> Result<CallsFile, String> {
+    let file = open(path)?;
+    let bytes = file::read_bounded(&file, MAX_LEN).map_err(|why| why.to_string())?;
+    from_bytes(path, &bytes)
+}
+
+/// The same of a part of the records, where the file tells how many there are; else of all.
+///
+/// # Errors
+///
+/// Why it cannot be read, in words.
+pub fn read_some(path: &Path, which: Which<'_>) -> Result<CallsFile, String> {
+    let file = open(path)?;
+    let told = |error: io::Error| error.to_string();
+    let mut bytes = vec![0; HEADER_LEN];
+    file.read_exact_at(&mut bytes, 0).map_err(told)?;
+    let count = count(&bytes);
+    if count == 0 {
+        bytes = file::read_bounded(&file, MAX_LEN).map_err(told)?;
+        return from_bytes(path, &bytes);
+    }
+    for range in which(count) {
+        let at = bytes.len();
+        bytes.resize(at + range.len(), 0);
+        let from = (HEADER_LEN + range.start) as u64;
+        file.read_exact_at(&mut bytes[at..], from).map_err(told)?;
+    }
+    from_bytes(path, &bytes)
+}
+
+fn count(bytes: &[u8]) -> u64 {
+    let count = bytes.get(COUNT_AT..).and_then(<[u8]>::first_chunk);
+    count.copied().map_or(0, u64::from_ne_bytes)
+}
+
+/// Tells in a copy how many calls have begun.
+///
+/// # Errors
+///
+/// What the file system says.
+pub fn write_count(copy: &File, count: u64) -> io::Result<()> {
+    copy.write_all_at(&count.to_ne_bytes(), COUNT_AT as u64)
+}
+
+fn open(path: &Path) -> Result<File, String> {
     listing::refresh(path);
     let me = rustix::process::geteuid().as_raw();
     let owner = listing::examine_path(path).map_err(|error| error.to_string())?;
     // Servers may show others as the owner of what is ours; root may look at everybody's.
     let trusted = [me, owner.uid];
     let allowed = if me == 0 { &trusted[..] } else { &trusted[..1] };
-    let bytes = file::read_small(path, allowed, MAX_LEN).map_err(|why| why.to_string())?;
-    from_bytes(path, &bytes)
+    file::open_small(path, allowed, MAX_LEN).map_err(|why| why.to_string())
 }
 
 /// Reads the bytes of such a file. Pure.
@@ -217,6 +275,7 @@ pub fn from_bytes(path: &Path, bytes: &[u8]) -> Result<CallsFile, String> {
     Ok(CallsFile {
         path: path.to_owned(),
         header,
+        count: count(bytes),
         records: bytes.get(HEADER_LEN..).unwrap_or_default().to_vec(),
     })
 }
@@ -338,7 +397,7 @@ impl Question {
         self.rendezvous.join(name.to_string())
     }
 
-    /// Answers, unless nobody wants to know any more. The text is one line.
+    /// Answers, unless nobody wants to know any more. The text is one line, no longer than [`LONGEST_ANSWER`].
     pub fn answer(&self, text: &str) {
         let is_asked = listing::examine_path(&self.path()).is_ok();
         let path = self.path_of_answer();
@@ -367,6 +426,30 @@ fn owner_if_trusted(path: &Path) -> Option<u32> {
     let me = rustix::process::geteuid().as_raw();
     let owner = listing::examine_path(path).ok()?.uid;
     (me == 0 || me == owner).then_some(owner)
+}
+
+/// Has a file look as if it had just changed: that is how those who cannot see its process know that it runs.
+///
+/// # Errors
+///
+/// What the file system says.
+pub fn touch(file: &File) -> io::Result<()> {
+    Ok(files::touch(file)?)
+}
+
+/// The same for all ranks of a world in a rendezvous directory that are seen to run.
+pub fn touch_all(rendezvous: &Path, world: Uuid, me: &ProcessId) {
+    let of_world = |found: &(Uuid, Rank, PathBuf)| found.0 == world;
+    let all = list(rendezvous).unwrap_or_default();
+    for (_, _, path) in all.into_iter().filter(of_world) {
+        let runs = |file: &CallsFile| liveness(&file.header.process, me) == Liveness::Running;
+        if read_some(&path, &|_| Vec::new()).is_ok_and(|file| runs(&file))
+            && let Err(error) =
+                open(&path).and_then(|file| touch(&file).map_err(|error| error.to_string()))
+        {
+            tracing::debug!(path = %path.display(), error, "not touched");
+        }
+    }
 }
 
 /// Removes the file of a rank.
@@ -415,6 +498,25 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn some_records_are_read_where_the_file_tells_how_many_there_are() {
+        let place = tempfile::tempdir().unwrap();
+        let (made, path) = create(place.path(), &header(3, ProcessId::default()), 8192).unwrap();
+        made.write_all_at(b"first second third ", HEADER_LEN as u64)
+            .unwrap();
+        let last_two = |count: u64| {
+            assert_eq!(count, 3);
+            vec![13..18, 0..5]
+        };
+        assert_eq!(read_some(&path, &last_two).unwrap().records.len(), 19);
+        write_count(&made, 3).unwrap();
+        let some = read_some(&path, &last_two).unwrap();
+        assert_eq!(some.records, b"thirdfirst");
+        assert_eq!(some.header, read(&path).unwrap().header);
+        let beyond = |_| vec![13..18, 0..5000];
+        read_some(&path, &beyond).unwrap_err();
+    }
+
+    #[test]
     fn what_the_same_process_has_made_is_opened_and_nothing_else() {
         let place = tempfile::tempdir().unwrap();
         let own = header(3, crate::this_process().unwrap());
@@ -435,6 +537,35 @@ pub(crate) mod tests {
         )
         .unwrap();
         create_or_open(place.path(), &linked, 8192).unwrap_err();
+    }
+
+    #[test]
+    fn what_is_touched_is_kept_although_nothing_was_called_for_a_day() {
+        let place = tempfile::tempdir().unwrap();
+        // One that runs here, which others do not see, and one that ran elsewhere.
+        let me = crate::this_process().unwrap();
+        let elsewhere = ProcessId {
+            boot_id: "another".into(),
+            ..me.clone()
+        };
+        let paths = [(0, &me), (1, &elsewhere)].map(|(rank, process)| {
+            let (made, path) = create(place.path(), &header(rank, process.clone()), 8192).unwrap();
+            let day = std::time::Duration::from_hours(25);
+            made.set_modified(std::time::SystemTime::now() - day)
+                .unwrap();
+            path
+        });
+        touch_all(place.path(), Uuid::from_u128(8), &me);
+        let age = |path: &Path| path.metadata().unwrap().modified().unwrap().elapsed();
+        assert!(
+            paths
+                .iter()
+                .all(|path| age(path).unwrap().as_secs() > 86_400)
+        );
+        touch_all(place.path(), Uuid::from_u128(7), &me);
+        assert!(age(&paths[0]).unwrap().as_secs() < 60);
+        crate::sweep_calls(place.path(), crate::Rules::default());
+        assert_eq!(paths.map(|path| path.exists()), [true, false]);
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! Reads what ranks have left of their calls: [`BlackBox`], [`worlds`].
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io,
     path::{Path, PathBuf},
 };
 
-use fsgather_core::{ProcessId, Rank};
+use fsgather_core::{Error, ProcessId, Rank};
 use fsgather_store::{
     Liveness,
     calls::{self, CallsFile, CallsHeader},
@@ -14,7 +14,22 @@ use fsgather_store::{
 };
 use uuid::Uuid;
 
-use crate::record::{CallRecord, Outcome};
+use crate::{
+    record::{CallRecord, Outcome},
+    recorder::places_of_last,
+};
+
+/// How many calls are looked at where the last ones are enough.
+const LAST: u64 = 128;
+
+/// How many calls of each rank are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// All that are kept.
+    All,
+    /// The last ones: what it takes to tell what a rank is at.
+    Last,
+}
 
 /// The calls of one rank.
 #[derive(Clone, Debug)]
@@ -112,9 +127,39 @@ pub struct World {
     pub boxes: Vec<BlackBox>,
     /// What could not be read, and why.
     pub unread: Vec<String>,
+    /// Where all of it lies, copies as well.
+    pub paths: Vec<PathBuf>,
 }
 
 impl World {
+    /// One of which nothing is known yet.
+    #[must_use]
+    pub const fn new(communicator: Uuid) -> Self {
+        Self {
+            communicator,
+            boxes: Vec::new(),
+            unread: Vec::new(),
+            paths: Vec::new(),
+        }
+    }
+
+    /// When the first of its ranks began, in nanoseconds since 1970.
+    #[must_use]
+    pub fn began(&self) -> Option<u64> {
+        self.boxes.iter().map(|one| one.header.began).min()
+    }
+
+    /// Takes what a rank has left, ranks in ascending order; of what it has left in several places the latest.
+    fn add(&mut self, found: BlackBox) {
+        let last = |one: &BlackBox| one.records.last().map_or(0, |last| last.count);
+        let known = self.boxes.last_mut();
+        match known.filter(|one| one.rank() == found.rank()) {
+            Some(known) if last(&found) >= last(known) => *known = found,
+            Some(_) => {}
+            None => self.boxes.push(found),
+        }
+    }
+
     /// The job, where it has an id.
     #[must_use]
     pub fn job(&self) -> Option<&str> {
@@ -142,54 +187,60 @@ impl World {
     }
 }
 
-/// What the ranks of all worlds have left in a rendezvous directory, and in this host's own one what they have left there
-/// later; oldest world first.
+/// What the ranks of all worlds have left in rendezvous directories, and in this host's own one what the same ranks have left
+/// there later, or with `all_here` what any have; oldest world first. Each file is read once.
 ///
 /// # Errors
 ///
-/// When the directory cannot be listed.
-pub fn worlds(rendezvous: &Path, me: &ProcessId) -> io::Result<Vec<World>> {
-    let mut found = calls::list(rendezvous)?;
+/// [`Error::Storage`] when a directory cannot be listed.
+pub fn worlds(
+    places: &[PathBuf],
+    all_here: bool,
+    me: &ProcessId,
+    extent: Extent,
+) -> Result<Vec<World>, Error> {
+    let mut found = Vec::new();
+    for place in places {
+        let told = |error: io::Error| Error::storage("list", place, &error);
+        found.extend(calls::list(place).map_err(told)?);
+    }
     let local = calls::known_local_rendezvous();
-    if local != rendezvous {
-        let known: Vec<Uuid> = found.iter().map(|(world, ..)| *world).collect();
+    if !places.contains(&local) {
+        let known: BTreeSet<Uuid> = found.iter().map(|(world, ..)| *world).collect();
         // A copy in a directory of a file server is some seconds old.
         let here = calls::list(&local).unwrap_or_default().into_iter();
-        found.extend(here.filter(|(world, ..)| known.contains(world)));
+        found.extend(here.filter(|(world, ..)| all_here || known.contains(world)));
     }
+    // Of each rank what lies in several places is side by side.
+    found.sort();
+    found.dedup();
     let mut worlds: BTreeMap<Uuid, World> = BTreeMap::new();
     for (communicator, rank, path) in found {
-        let world = worlds.entry(communicator).or_insert_with(|| World {
-            communicator,
-            boxes: Vec::new(),
-            unread: Vec::new(),
-        });
-        let read = calls::read(&path).and_then(|file| {
-            let header = &file.header;
-            if (header.communicator, header.rank) == (communicator, rank) {
-                Ok(file)
-            } else {
-                Err("it was moved here from another world".into())
+        let world = worlds
+            .entry(communicator)
+            .or_insert_with(|| World::new(communicator));
+        match read(&path, extent) {
+            Ok(file) if (file.header.communicator, file.header.rank) == (communicator, rank) => {
+                world.add(BlackBox::of(&file, me));
+                world.paths.push(path);
             }
-        });
-        match read {
-            Ok(file) => {
-                let read = BlackBox::of(&file, me);
-                let last = |one: &BlackBox| one.records.last().map_or(0, |last| last.count);
-                match world.boxes.iter_mut().find(|one| one.rank() == rank) {
-                    Some(known) if last(&read) >= last(known) => *known = read,
-                    Some(_) => {}
-                    None => world.boxes.push(read),
-                }
-            }
+            Ok(_) => world.unread.push(format!(
+                "{}: it was moved here from another world",
+                path.display()
+            )),
             Err(why) => world.unread.push(format!("{}: {why}", path.display())),
         }
     }
     let mut worlds: Vec<World> = worlds.into_values().collect();
-    for world in &mut worlds {
-        world.boxes.sort_by_key(BlackBox::rank);
-    }
     worlds.retain(|world| !(world.boxes.is_empty() && world.unread.is_empty()));
-    worlds.sort_by_key(|world| world.boxes.iter().map(|one| one.header.began).min());
+    worlds.sort_by_key(World::began);
     Ok(worlds)
+}
+
+/// Reads a file of calls, or the last of them.
+fn read(path: &Path, extent: Extent) -> Result<CallsFile, String> {
+    match extent {
+        Extent::All => calls::read(path),
+        Extent::Last => calls::read_some(path, &|count| places_of_last(count, LAST)),
+    }
 }

@@ -33,14 +33,11 @@ pub fn drawing_of(file: &Path, ranks: &[(u64, Vec<u8>)]) -> Option<(String, Stri
         })
         .collect();
     let communicator = boxes.first()?.header.communicator;
-    let world = World {
-        communicator,
-        boxes: boxes.clone(),
-        unread: Vec::new(),
-    };
+    let mut world = World::new(communicator);
+    world.boxes.clone_from(&boxes);
     let timeline = Timeline::new(boxes);
     let end = timeline.end();
-    let summary = summary(&world, &timeline, end);
+    let summary = summary(&[world], &timeline, end);
     let text = drawing(file, &timeline, end, &summary);
     Some((text, summary))
 }

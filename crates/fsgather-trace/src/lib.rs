@@ -5,6 +5,7 @@
 //! | [`recorder`] | writes a rank's calls as they go on |
 //! | [`record`] | one call, as it lies in the file |
 //! | [`black_box`] | what a rank has left, read |
+//! | [`jobs`] | which of that belongs to one job |
 //! | [`timeline`] | the calls of all ranks on one time axis |
 //! | [`losses`] | who came last how often, and what that cost the others |
 //! | [`now`] | what each rank is at, and whom it waits for |
@@ -17,6 +18,7 @@
 pub mod black_box;
 pub mod chrome;
 pub mod drawing;
+pub mod jobs;
 pub mod losses;
 pub mod now;
 pub mod page;

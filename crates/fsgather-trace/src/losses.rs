@@ -4,10 +4,7 @@ use std::collections::BTreeMap;
 
 use fsgather_core::Rank;
 
-use crate::{
-    record::CallRecord,
-    timeline::{CallKey, Timeline},
-};
+use crate::{record::CallRecord, timeline::Timeline};
 
 /// What a rank has cost the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,8 +39,7 @@ type Places = BTreeMap<(String, String), u64>;
 pub fn losses(timeline: &Timeline) -> Losses {
     let mut compared = 0;
     let mut ranks: BTreeMap<Rank, (usize, Places)> = BTreeMap::new();
-    let before = places_before(timeline);
-    for (call, records) in timeline.calls() {
+    for (_, records) in timeline.calls() {
         let decided: Vec<_> = records
             .iter()
             .filter_map(|(line, record)| Some((*line, *record, record.waited()?)))
@@ -55,10 +51,7 @@ pub fn losses(timeline: &Timeline) -> Losses {
         let others = decided.iter().filter(|(other, ..)| *other != line);
         let least = others.map(|(.., waited)| *waited).min().unwrap_or_default();
         let others = u64::from(latest.ranks.saturating_sub(1));
-        let place = (
-            before.get(&(line, call)).cloned().unwrap_or_default(),
-            latest.site.clone(),
-        );
+        let place = (place_before(timeline, line, latest), latest.site.clone());
         let rank = timeline.lines[line].of.rank();
         let (count, places) = ranks.entry(rank).or_default();
         *count += 1;
@@ -108,17 +101,12 @@ fn last_of<'a>(
     Some((*line, record))
 }
 
-/// Where each rank was before each call: the place of the call before.
-fn places_before(timeline: &Timeline) -> BTreeMap<(usize, CallKey), String> {
-    let lines = timeline.lines.iter().enumerate();
-    lines
-        .flat_map(|(at, line)| {
-            line.of.records.windows(2).filter_map(move |pair| {
-                let [before, call] = pair else { return None };
-                Some(((at, crate::timeline::key(call)), before.site.clone()))
-            })
-        })
-        .collect()
+/// Where a rank was before a call: the place of the call before, if there is one.
+fn place_before(timeline: &Timeline, line: usize, call: &CallRecord) -> String {
+    let records = &timeline.lines[line].of.records;
+    let at = records.partition_point(|record| record.count < call.count);
+    let before = at.checked_sub(1).and_then(|before| records.get(before));
+    before.map_or_else(String::new, |before| before.site.clone())
 }
 
 #[cfg(test)]

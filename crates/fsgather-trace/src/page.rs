@@ -9,14 +9,18 @@ const TEMPLATE: &str = include_str!("page.html");
 /// The page of a trace. What is open lasts until `end`, on the axis; `summary` stands above the picture.
 #[must_use]
 pub fn page(timeline: &Timeline, end: i64, summary: &str) -> String {
-    let ranks = timeline.lines.iter().enumerate().map(|(at, line)| {
-        let header = &line.of.header;
-        let calls = line.of.records.iter();
-        json!({
-            "rank": header.rank.get(),
-            "name": format!("rank {} on {}", header.rank, header.process.host),
-            "calls": calls.map(|record| row(timeline, at, record)).collect::<Vec<_>>(),
-        })
+    let ranks = timeline.rows().into_iter().map(|of| {
+        let mut calls: Vec<(i64, Value)> = Vec::new();
+        for line in &of.lines {
+            let records = timeline.lines[*line].of.records.iter();
+            calls.extend(records.map(|record| {
+                let begun = timeline.at(*line, record.begun);
+                (begun, row(timeline, *line, record))
+            }));
+        }
+        calls.sort_by_key(|(begun, _)| *begun);
+        let calls: Vec<Value> = calls.into_iter().map(|(_, call)| call).collect();
+        json!({"rank": of.rank.get(), "name": timeline.name(&of), "calls": calls})
     });
     let data = json!({"end": end / 1000, "ranks": ranks.collect::<Vec<_>>()});
     // In a script, only `</` could end it, and `<!--` change what ends it.

@@ -101,6 +101,8 @@ pub struct CallRecord {
     pub handed_in: Option<u64>,
     /// When all had.
     pub decided: Option<u64>,
+    /// Since when a thread of the program waits for that, where the call was started before and goes on beside the program.
+    pub awaited: Option<u64>,
     /// When it returned.
     pub ended: Option<u64>,
     /// How many bytes this rank has handed in.
@@ -137,6 +139,7 @@ pub(crate) enum Field {
     Number = 3,
     Begun = 5,
     HandedIn = 6,
+    /// While the call is awaited: since when.
     Decided = 7,
     Ended = 8,
     Bytes = 9,
@@ -150,6 +153,7 @@ pub(crate) enum Field {
 const SEVERAL: usize = 4;
 const OUTCOME_BYTE: usize = 4;
 const WAY_BYTE: usize = 5;
+const AWAITED_BYTE: usize = 6;
 
 impl RecordWords {
     /// One of a call of so many ranks.
@@ -177,6 +181,22 @@ impl RecordWords {
 
     pub(crate) fn set_outcome(&mut self, outcome: Outcome) {
         self.set_byte(OUTCOME_BYTE, outcome as u8);
+    }
+
+    /// Notes since when a thread waits for a call that was started before; none if that is over.
+    pub(crate) fn set_awaited(&mut self, since: Option<u64>) {
+        self.set_byte(AWAITED_BYTE, u8::from(since.is_some()));
+        self.set(Field::Decided, since.unwrap_or_default());
+    }
+
+    /// Notes when all had come.
+    pub(crate) fn set_decided(&mut self, at: u64) {
+        self.set_awaited(None);
+        self.set(Field::Decided, at);
+    }
+
+    pub(crate) fn is_decided(&self) -> bool {
+        self.get(Field::Decided) != 0 && self.0[SEVERAL].to_le_bytes()[AWAITED_BYTE] == 0
     }
 
     pub(crate) fn set_way(&mut self, way: Way) {
@@ -234,6 +254,7 @@ impl CallRecord {
         let time = |field| Some(get(field)).filter(|time| *time != 0);
         let several = words[SEVERAL].to_le_bytes();
         let ranks = several.first_chunk().copied().unwrap_or_default();
+        let is_awaited = several[AWAITED_BYTE] != 0;
         let text: Vec<u8> = words[TEXT_AT..CHECKSUM_AT]
             .iter()
             .flat_map(|word| word.to_ne_bytes())
@@ -252,7 +273,8 @@ impl CallRecord {
             way: known(&Way::ALL, several[WAY_BYTE]),
             begun: get(Field::Begun),
             handed_in: time(Field::HandedIn),
-            decided: time(Field::Decided),
+            decided: time(Field::Decided).filter(|_| !is_awaited),
+            awaited: time(Field::Decided).filter(|_| is_awaited),
             ended: time(Field::Ended),
             bytes: get(Field::Bytes),
             moved: get(Field::Moved),
@@ -269,6 +291,21 @@ impl CallRecord {
     #[must_use]
     pub fn waited(&self) -> Option<u64> {
         Some(self.decided?.saturating_sub(self.handed_in?))
+    }
+
+    /// Whether a thread of the program is in it, and waits for others; of a call that goes on beside the program, whether one
+    /// waits for it.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        let is_open = self.outcome == Outcome::Open && self.handed_in.is_some();
+        let is_beside = self.is_beside() && self.awaited.is_none();
+        is_open && self.decided.is_none() && !is_beside
+    }
+
+    /// Whether it was started to go on beside the program.
+    #[must_use]
+    pub fn is_beside(&self) -> bool {
+        self.operation.starts_with("start_")
     }
 
     /// Whether it has failed before all had come.
@@ -319,6 +356,25 @@ mod tests {
             (Way::SharedMemory, Outcome::Done)
         );
         assert_eq!((record.waited(), record.ended), (Some(6_000), None));
+    }
+
+    #[test]
+    fn since_when_a_call_is_awaited_is_told_until_it_is_decided() {
+        let mut words = RecordWords::new("start_gather", "eval.py:42", 4);
+        words.set(Field::Count, 7);
+        words.set(Field::HandedIn, 3_000);
+        let read = |words: &RecordWords| CallRecord::from_words(&words.sealed()).unwrap();
+        assert!(!read(&words).is_waiting());
+        words.set_awaited(Some(5_000));
+        let awaited = read(&words);
+        assert_eq!((awaited.awaited, awaited.decided), (Some(5_000), None));
+        assert!(awaited.is_waiting() && !words.is_decided());
+        words.set_awaited(None);
+        assert!(!read(&words).is_waiting());
+        words.set_awaited(Some(6_000));
+        words.set_decided(9_000);
+        let decided = read(&words);
+        assert_eq!((decided.awaited, decided.decided), (None, Some(9_000)));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io,
+    ops::Range,
     os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
     sync::{
@@ -37,6 +38,13 @@ enum Place {
 }
 
 impl Place {
+    /// How many calls have begun, where that costs no call of the system more; who reads looks at all places else.
+    fn write_count(&self, count: u64) {
+        if let Self::Mapped(all) = self {
+            let _ = all.store(calls::COUNT_AT / size_of::<u64>(), &[count]);
+        }
+    }
+
     /// One record, from this word of the file on.
     fn write(&self, first: usize, words: &[u64; CallRecord::WORDS]) {
         match self {
@@ -157,6 +165,7 @@ impl Recorder {
         words.set(Field::Count, state.count);
         words.set(Field::MovedBefore, state.moved);
         self.write(&words, state.count);
+        self.place.write_count(state.count);
         if state.open.len() < MOST_OPEN {
             state.open.push(Open {
                 key: (ticket.channel, ticket.epoch),
@@ -207,11 +216,20 @@ impl Recorder {
     /// All have, `last` of the world's ranks the last of them.
     pub fn decided(&self, ticket: &Ticket, last: Option<Rank>) {
         self.change(ticket, |words, now| {
-            words.set(Field::Decided, now);
+            words.set_decided(now);
             words.set(
                 Field::Last,
                 last.map_or(0, |last| u64::from(last.get()) + 1),
             );
+        });
+    }
+
+    /// A thread of the program waits from now on for a call that was started before, or does so no more.
+    pub fn awaited(&self, ticket: &Ticket, is_awaited: bool) {
+        self.change(ticket, |words, now| {
+            if !words.is_decided() {
+                words.set_awaited(is_awaited.then_some(now));
+            }
         });
     }
 
@@ -220,7 +238,7 @@ impl Recorder {
         let mut state = lock(&self.state);
         if let Some(mut open) = take(&mut state, ticket) {
             let now = self.time(Instant::now());
-            open.words.set(Field::Decided, now);
+            open.words.set_decided(now);
             open.words.set(
                 Field::Last,
                 last.map_or(0, |last| u64::from(last.get()) + 1),
@@ -271,6 +289,21 @@ impl Recorder {
     }
 }
 
+/// Where the last `most` of so many calls lie in the part of a file that holds records. Pure.
+#[must_use]
+pub fn places_of_last(count: u64, most: u64) -> Vec<Range<usize>> {
+    let most = most.min(KEPT).min(count);
+    let end = (count - most) % KEPT + most;
+    let range = |from: u64, to: u64| {
+        let at = |place: u64| usize::try_from(place).unwrap_or_default() * CallRecord::SIZE;
+        at(from)..at(to)
+    };
+    match end.checked_sub(KEPT) {
+        None | Some(0) => vec![range(end - most, end)],
+        Some(around) => vec![range(end - most, KEPT), range(0, around)],
+    }
+}
+
 /// How long the part of a file that holds records is, in bytes.
 pub const LEN_OF_RECORDS: usize = KEPT_LEN * CallRecord::SIZE;
 /// And the whole.
@@ -289,4 +322,26 @@ fn take(state: &mut State, ticket: &Ticket) -> Option<Open> {
     let key = (ticket.channel, ticket.epoch);
     let found = state.open.iter().position(|open| open.key == key)?;
     Some(state.open.swap_remove(found))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_calls_lie_where_they_were_written() {
+        let written = |count: u64| usize::try_from((count - 1) % KEPT).unwrap() * CallRecord::SIZE;
+        for count in [
+            0, 1, 5, 127, 128, 999, 1000, 1001, 1050, 1127, 1128, 2000, 5003,
+        ] {
+            let ranges = places_of_last(count, 128);
+            let places: Vec<usize> = ranges
+                .into_iter()
+                .flat_map(|range| range.step_by(CallRecord::SIZE))
+                .collect();
+            let first = count.saturating_sub(128) + 1;
+            let expected: Vec<usize> = (first..=count).map(written).collect();
+            assert_eq!(places, expected, "{count}");
+        }
+    }
 }

@@ -2,10 +2,17 @@
 
 use fsgather_core::{RollCall, plain_line};
 
-/// As one line.
+/// As one line of so many bytes at most: of what does not fit it tells how many ranks that is.
 #[must_use]
-pub fn to_text(told: &RollCall) -> Option<String> {
-    serde_json::to_string(told).ok()
+pub fn to_text(told: &RollCall, most: usize) -> Option<String> {
+    let mut told = told.clone();
+    loop {
+        let text = serde_json::to_string(&told).ok()?;
+        if text.len() <= most || told.groups.is_empty() {
+            return Some(text);
+        }
+        told.leave_out();
+    }
 }
 
 /// Reads such a line; none if it is something else. Its texts may go to a terminal.
@@ -49,12 +56,36 @@ mod tests {
             let doing = Whereabouts::own(vec![frame(function)], None);
             RollCall::of([(Rank::new(1), Arc::new(doing))])
         };
-        let text = to_text(&told("load")).unwrap();
+        let text = to_text(&told("load"), 1000).unwrap();
         assert_eq!(from_text(&text), Some(told("load")));
         let steered = text.replace("load", r"lo\u001b[2J\nad");
         assert_ne!(steered, text);
         assert_eq!(from_text(&steered), Some(told("lo?[2J?ad")));
         assert_eq!(from_text("no"), None);
         assert!(!text.contains('\n'));
+    }
+    #[test]
+    fn what_does_not_fit_is_counted() {
+        let frame = |line| StackFrame {
+            file: "/home/ada/eval.py".into(),
+            line: Some(line),
+            function: "load".into(),
+            is_own: true,
+        };
+        let doing = |rank: u32| Arc::new(Whereabouts::own(vec![frame(rank / 2)], None));
+        let all = RollCall::of((0..20).map(|rank| (Rank::new(rank), doing(rank))));
+        let whole = to_text(&all, 1 << 20).unwrap();
+        assert_eq!(from_text(&whole).unwrap(), all);
+        let cut = to_text(&all, whole.len() / 2).unwrap();
+        assert!(cut.len() <= whole.len() / 2);
+        let read = from_text(&cut).unwrap();
+        assert_eq!(read.groups, all.groups[..read.groups.len()]);
+        assert!(!read.groups.is_empty());
+        let lines = read.to_string();
+        let last = format!(
+            "\n  {} more ranks do something else",
+            20 - 2 * read.groups.len()
+        );
+        assert!(lines.ends_with(&last), "{lines}");
     }
 }

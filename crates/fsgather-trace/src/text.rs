@@ -31,21 +31,22 @@ pub fn nanoseconds_text(nanoseconds: u64) -> String {
     }
 }
 
-/// What the calls of a world come to, in some lines. `now` is the time on the axis; for a job that is over, its end.
+/// What the calls of a job come to, in some lines: of one world, or of several that it has met in. `now` is the time on the
+/// axis; for a job that is over, its end.
 #[must_use]
-pub fn summary(world: &World, timeline: &Timeline, now: i64) -> String {
-    let mut text = head(world, timeline);
+pub fn summary(worlds: &[World], timeline: &Timeline, now: i64) -> String {
+    let mut text = head(worlds, timeline);
     text += &open(&standings(timeline, now));
     text += &lost(&losses(timeline));
-    for why in &world.unread {
+    for why in worlds.iter().flat_map(|world| &world.unread) {
         // Writing to a `String` cannot fail.
         let _ = writeln!(text, "  not read: {why}");
     }
     text
 }
 
-fn head(world: &World, timeline: &Timeline) -> String {
-    let job = world.job().map_or_else(
+fn head(worlds: &[World], timeline: &Timeline) -> String {
+    let job = worlds.iter().find_map(World::job).map_or_else(
         || "a job without an id".to_owned(),
         |job| format!("job {job}"),
     );
@@ -60,28 +61,31 @@ fn head(world: &World, timeline: &Timeline) -> String {
         [one] => format!("on {one}"),
         hosts => format!("on {} hosts", hosts.len()),
     };
-    let (present, size) = (timeline.lines.len(), world.size());
-    let ranks = if u32::try_from(present) == Ok(size) {
-        format!("{size} ranks")
-    } else if u32::try_from(present).is_ok_and(|present| present < size) {
+    let size = worlds.iter().map(World::size).max().unwrap_or_default();
+    let present = timeline.rows().len();
+    let ranks = if u32::try_from(present).is_ok_and(|present| present < size) {
         format!("{present} of {size} ranks have left their calls")
     } else {
-        format!("{present} ranks of several worlds")
+        format!("{size} ranks")
+    };
+    let met = match timeline.worlds() {
+        0 | 1 => String::new(),
+        times => format!(", which have met {times} times"),
     };
     let span = nanoseconds_text(u64::try_from(timeline.end()).unwrap_or_default());
     let calls = timeline.calls().len();
-    format!("{job}, {ranks} {place}: the last {calls} calls, over {span}\n")
+    format!("{job}, {ranks} {place}{met}: the last {calls} calls, over {span}\n")
 }
 
 /// Calls that are not over, or have failed, and who is missing in them.
 fn open(standings: &[Standing]) -> String {
     let mut text = String::new();
-    let mut waiting: BTreeMap<(u64, u64), Vec<&Standing>> = BTreeMap::new();
+    let mut waiting: BTreeMap<(usize, u64, u64), Vec<&Standing>> = BTreeMap::new();
     for one in standings {
         if let Some(call) = &one.call
             && (one.doing == Doing::Waiting || call.failed_waiting())
         {
-            let key = (call.channel, call.epoch);
+            let key = (one.world, call.channel, call.epoch);
             waiting.entry(key).or_default().push(one);
         }
     }
@@ -117,11 +121,14 @@ fn open(standings: &[Standing]) -> String {
             writeln!(text, "{place}: {who_text} {verb} for {whom}, since {since}")
         };
         for missing in &first.waits_for {
-            let Some(one) = standings.iter().find(|one| one.rank == *missing) else {
-                let _ = writeln!(text, "  rank {missing}: has left nothing");
-                continue;
-            };
-            let _ = writeln!(text, "  rank {missing}: {}", standing_text(one));
+            let of_world = |one: &&Standing| one.world == first.world && one.rank == *missing;
+            if let Some(one) = standings.iter().find(of_world) {
+                let _ = writeln!(text, "  rank {missing}: {}", standing_text(one));
+            }
+        }
+        if !first.may_wait_for.is_empty() {
+            let unknown = named_ranks(&first.may_wait_for);
+            let _ = writeln!(text, "  nothing is known of {unknown}");
         }
     }
     text
@@ -152,7 +159,8 @@ fn lost(losses: &Losses) -> String {
         return "no call can be compared\n".to_owned();
     }
     let mut text = String::new();
-    for loss in losses.ranks.iter().filter(|loss| loss.cost > 0).take(MOST) {
+    let mut ranks = losses.ranks.iter().filter(|loss| loss.cost > 0);
+    for loss in ranks.by_ref().take(MOST) {
         let _ = write!(
             text,
             "rank {} came last in {} of {} calls and cost the others {}",
@@ -177,9 +185,12 @@ fn lost(losses: &Losses) -> String {
             }
         };
     }
-    let more = losses.ranks.len().saturating_sub(MOST);
-    if more > 0 {
-        let _ = writeln!(text, "{more} more ranks cost less");
+    match ranks.count() {
+        0 => {}
+        1 => text += "1 more rank cost less\n",
+        more => {
+            let _ = writeln!(text, "{more} more ranks cost less");
+        }
     }
     text
 }
@@ -203,19 +214,47 @@ mod tests {
         let late = left(1, 1, vec![call(0, "eval.py:80", [1, 390, 400])]);
         let boxes = vec![waiting(0), late, waiting(2)];
         let timeline = Timeline::new(boxes.clone());
-        let world = World {
-            communicator: Uuid::from_u128(7),
-            boxes,
-            unread: Vec::new(),
-        };
+        let mut world = World::new(Uuid::from_u128(7));
+        world.boxes = boxes;
         let now = timeline.at(0, 21_000) + 2_460_000_000_000;
         assert_eq!(
-            summary(&world, &timeline, now),
+            summary(&[world], &timeline, now),
             "a job without an id, 3 ranks on 3 hosts: the last 2 calls, over 400 us\n\
              barrier #2 at eval.py:95: ranks 0 2 wait for rank 1, since 41 min\n  \
              rank 1: computing after barrier #1 at eval.py:80, since 40 min 59 s\n\
              rank 1 came last in 1 of 1 calls and cost the others 796 us\n"
         );
+    }
+
+    #[test]
+    fn of_ranks_that_have_left_nothing_nothing_is_said_but_that() {
+        let mut waits = call(1, "eval.py:95", [20, 21, 0]);
+        (waits.decided, waits.ended, waits.outcome) = (None, None, Outcome::Open);
+        let timeline = Timeline::new(vec![left(1, 1, vec![waits])]);
+        assert_eq!(
+            open(&standings(&timeline, 60_000_000_000 + timeline.end())),
+            "barrier #2 at eval.py:95: rank 1 waits for others, since 1 min\n  nothing is known of ranks 0 2\n"
+        );
+    }
+
+    #[test]
+    fn those_who_are_not_named_are_counted() {
+        let loss = |rank| crate::losses::Loss {
+            rank: Rank::new(rank),
+            last: 1,
+            cost: u64::from(rank != 0),
+            between: None,
+        };
+        let of = |count: u32| {
+            let losses = Losses {
+                calls: 20,
+                ranks: (0..=count).map(loss).collect(),
+            };
+            lost(&losses).lines().nth(10).map(str::to_owned)
+        };
+        assert_eq!(of(10), None);
+        assert_eq!(of(11).as_deref(), Some("1 more rank cost less"));
+        assert_eq!(of(12).as_deref(), Some("2 more ranks cost less"));
     }
 
     #[test]

@@ -2,13 +2,30 @@
 //!
 //! Clocks of hosts differ. A call is decided for all its ranks at nearly the same moment, so that moments of calls which two
 //! ranks were both in tell by how much their clocks differ, and how that changes.
+//!
+//! A job may have met several times: in a process after the other, or when it was started again. Those worlds have no calls
+//! in common, but hosts, and with them clocks.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap},
+};
+
+use fsgather_core::Rank;
+use uuid::Uuid;
 
 use crate::{black_box::BlackBox, record::CallRecord};
 
-/// A call, whoever is in it: communicator and number.
-pub type CallKey = (u64, u64);
+/// A call, whoever is in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallKey {
+    /// Which of the worlds, the oldest first.
+    pub world: usize,
+    /// The communicator.
+    pub channel: u64,
+    /// The number.
+    pub epoch: u64,
+}
 
 /// The calls of some ranks.
 #[derive(Clone, Debug)]
@@ -19,15 +36,28 @@ pub struct Timeline {
     pub origin: i128,
 }
 
-/// The calls of one rank.
+/// The calls of one rank in one world.
 #[derive(Clone, Debug)]
 pub struct Line {
     /// Whose they are, and what they were.
     pub of: BlackBox,
+    /// Which of the worlds that is, the oldest first.
+    pub world: usize,
+    /// When it began by its own calendar, after the first of all, in nanoseconds.
+    since: f64,
     clock: Clock,
 }
 
-/// What is to be added to a rank's time: so much, and so much for each nanosecond.
+/// What one rank has called in all worlds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The rank.
+    pub rank: Rank,
+    /// The numbers of its lines, the oldest first.
+    pub lines: Vec<usize>,
+}
+
+/// What is to be added to the time by a calendar: so much, and so much for each nanosecond.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Clock {
     offset: f64,
@@ -50,8 +80,18 @@ impl Line {
             clippy::cast_precision_loss,
             reason = "clocks of hosts agree to microseconds at best"
         )]
-        let shift = (self.clock.offset + self.clock.rate * at as f64) as i128;
+        let shift = self.clock.at(self.since + at as f64) as i128;
         i64::try_from(local + shift - origin).unwrap_or(i64::MAX)
+    }
+
+    /// Which call a record of it is of.
+    #[must_use]
+    pub const fn key(&self, record: &CallRecord) -> CallKey {
+        CallKey {
+            world: self.world,
+            channel: record.channel,
+            epoch: record.epoch,
+        }
     }
 }
 
@@ -59,11 +99,19 @@ impl Timeline {
     /// Puts the calls of some ranks on one axis.
     #[must_use]
     pub fn new(boxes: Vec<BlackBox>) -> Self {
+        let base = boxes.iter().map(|one| one.header.began).min();
+        let worlds = worlds(&boxes);
         let mut lines: Vec<Line> = boxes
             .into_iter()
             .map(|of| Line {
-                of,
+                world: worlds
+                    .get(&of.header.communicator)
+                    .copied()
+                    .unwrap_or_default(),
+                #[expect(clippy::cast_precision_loss, reason = "differences of calendars")]
+                since: (of.header.began - base.unwrap_or_default()) as f64,
                 clock: Clock::default(),
+                of,
             })
             .collect();
         align(&mut lines);
@@ -101,78 +149,159 @@ impl Timeline {
         last.max().unwrap_or_default()
     }
 
+    /// The lines of each rank, by rank.
+    #[must_use]
+    pub fn rows(&self) -> Vec<Row> {
+        let mut rows: BTreeMap<Rank, Vec<usize>> = BTreeMap::new();
+        for (at, line) in self.lines.iter().enumerate() {
+            rows.entry(line.of.rank()).or_default().push(at);
+        }
+        let rows = rows.into_iter().map(|(rank, mut lines)| {
+            lines.sort_by_key(|line| self.lines.get(*line).map(|line| line.world));
+            Row { rank, lines }
+        });
+        rows.collect()
+    }
+
+    /// A rank, and the hosts that it was on: `rank 3 on n1`.
+    #[must_use]
+    pub fn name(&self, row: &Row) -> String {
+        let mut hosts: Vec<&str> = Vec::new();
+        for line in row.lines.iter().filter_map(|line| self.lines.get(*line)) {
+            let host = line.of.header.process.host.as_str();
+            if !hosts.contains(&host) {
+                hosts.push(host);
+            }
+        }
+        format!("rank {} on {}", row.rank, hosts.join(", "))
+    }
+
+    /// How many worlds there are.
+    #[must_use]
+    pub fn worlds(&self) -> usize {
+        let last = self.lines.iter().map(|line| line.world).max();
+        last.map_or(0, |last| last + 1)
+    }
+
     /// All calls, and which records of which ranks they are: number of the line, and the record.
     #[must_use]
     pub fn calls(&self) -> BTreeMap<CallKey, Vec<(usize, &CallRecord)>> {
         let mut calls: BTreeMap<CallKey, Vec<(usize, &CallRecord)>> = BTreeMap::new();
         for (at, line) in self.lines.iter().enumerate() {
             for record in &line.of.records {
-                calls.entry(key(record)).or_default().push((at, record));
+                calls
+                    .entry(line.key(record))
+                    .or_default()
+                    .push((at, record));
             }
         }
         calls
     }
 }
 
-/// Which call a record is of.
-#[must_use]
-pub const fn key(record: &CallRecord) -> CallKey {
-    (record.channel, record.epoch)
+/// The worlds of what ranks have left, the oldest first.
+fn worlds(boxes: &[BlackBox]) -> HashMap<Uuid, usize> {
+    let mut began: HashMap<Uuid, u64> = HashMap::new();
+    for header in boxes.iter().map(|one| &one.header) {
+        let first = began.entry(header.communicator).or_insert(header.began);
+        *first = header.began.min(*first);
+    }
+    let mut worlds: Vec<(u64, Uuid)> = began.into_iter().map(|(id, at)| (at, id)).collect();
+    worlds.sort_unstable();
+    let numbered = worlds.into_iter().enumerate();
+    numbered.map(|(number, (_, id))| (id, number)).collect()
 }
 
-/// When calls were decided for a rank, by its own calendar.
-#[expect(clippy::cast_precision_loss, reason = "to a fraction of a microsecond")]
-fn decisions(line: &Line) -> impl Iterator<Item = (CallKey, f64)> {
-    let records = line.of.records.iter();
-    records.filter_map(|record| Some((key(record), record.decided? as f64)))
+/// Which calls were decided, by numbers that begin at 0.
+struct Decisions {
+    /// For each rank its calls, and when they were decided by its own calendar.
+    of: Vec<Vec<(usize, f64)>>,
+    /// For each call the lines of its ranks.
+    lines: Vec<Vec<usize>>,
+}
+
+impl Decisions {
+    fn new(lines: &[Line]) -> Self {
+        let mut numbers: HashMap<CallKey, usize> = HashMap::new();
+        let mut all = Self {
+            of: vec![Vec::new(); lines.len()],
+            lines: Vec::new(),
+        };
+        for ((at, line), own) in lines.iter().enumerate().zip(&mut all.of) {
+            for record in &line.of.records {
+                let Some(decided) = record.decided else {
+                    continue;
+                };
+                let next = numbers.len();
+                let call = *numbers.entry(line.key(record)).or_insert(next);
+                if call == next {
+                    all.lines.push(Vec::new());
+                }
+                if let Some(lines) = all.lines.get_mut(call) {
+                    lines.push(at);
+                }
+                #[expect(clippy::cast_precision_loss, reason = "to a fraction of a microsecond")]
+                own.push((call, line.since + decided as f64));
+            }
+        }
+        all
+    }
 }
 
 /// Gives each rank its clock: the one that has most calls in common with those that have theirs is next.
-#[expect(clippy::cast_precision_loss, reason = "differences of calendars")]
+///
+/// Each record is looked at three times, however many ranks there are. Ranks of one kernel have one clock, in all worlds.
 fn align(lines: &mut [Line]) {
-    let Some(base) = lines.iter().map(|line| line.of.header.began).min() else {
-        return;
-    };
-    let since = |line: &Line| (line.of.header.began - base) as f64;
-    let mut known: HashMap<CallKey, f64> = HashMap::new();
+    let decisions = Decisions::new(lines);
+    // When each call was decided on the axis, as far as that is known, and how many of those each rank is in.
+    let mut known: Vec<Option<f64>> = vec![None; decisions.lines.len()];
+    let mut common = vec![0_usize; lines.len()];
+    // The first of each kernel that has its clock.
+    let mut of_kernel: Vec<Option<usize>> = vec![None; lines.len()];
     let mut left: Vec<usize> = (0..lines.len()).collect();
-    let mut aligned: Vec<usize> = Vec::new();
-    while !left.is_empty() {
-        let common = |at: &usize| {
-            let line = &lines[*at];
-            let calls = decisions(line).filter(|(call, _)| known.contains_key(call));
-            (calls.count(), usize::MAX - *at)
-        };
-        let Some(next) = left.iter().copied().max_by_key(common) else {
-            break;
-        };
-        left.retain(|at| *at != next);
-        let line = &lines[next];
-        let pairs: Vec<(f64, f64)> = decisions(line)
-            .filter_map(|(call, at)| Some((at, known.get(&call)? - (since(line) + at))))
+    while let Some(place) = (0..left.len()).max_by_key(|place| {
+        let line = left[*place];
+        (common[line], of_kernel[line].is_some(), Reverse(line))
+    }) {
+        let next = left.swap_remove(place);
+        let own = &decisions.of[next];
+        let pairs: Vec<(f64, f64)> = own
+            .iter()
+            .filter_map(|(call, at)| Some((*at, known[*call]? - at)))
             .collect();
-        let clock = Clock::through(&pairs);
-        let shares_kernel = aligned.first().is_some_and(|first| {
-            let first = &lines[*first].of.header.process;
-            first.shares_kernel_with(&line.of.header.process)
-        });
-        let is_one_calendar = shares_kernel && clock.offset.abs() < SAME_CALENDAR;
-        let clock = if is_one_calendar {
-            Clock::default()
-        } else {
-            clock
+        let fitted = Clock::through(&pairs);
+        let clock = of_kernel[next].map(|line| lines[line].clock);
+        let is_same = |clock: &Clock| {
+            let last = pairs.last();
+            last.is_none_or(|(at, _)| (clock.at(*at) - fitted.at(*at)).abs() < SAME_CALENDAR)
         };
+        let clock = clock.filter(is_same).unwrap_or(fitted);
         lines[next].clock = clock;
-        let line = &lines[next];
-        for (call, at) in decisions(line) {
-            let time = since(line) + at + clock.offset + clock.rate * at;
-            known.entry(call).or_insert(time);
+        if of_kernel[next].is_none() {
+            let process = &lines[next].of.header.process;
+            for (line, of_kernel) in lines.iter().zip(&mut of_kernel) {
+                if line.of.header.process.shares_kernel_with(process) {
+                    *of_kernel = Some(next);
+                }
+            }
         }
-        aligned.push(next);
+        for (call, at) in own {
+            if known[*call].is_none() {
+                known[*call] = Some(at + clock.at(*at));
+                for line in &decisions.lines[*call] {
+                    common[*line] += 1;
+                }
+            }
+        }
     }
 }
 
 impl Clock {
+    /// What is to be added at a moment.
+    fn at(self, time: f64) -> f64 {
+        self.rate.mul_add(time, self.offset)
+    }
+
     /// The clock that such pairs show: a moment, and by how much the other clock is ahead there.
     fn through(pairs: &[(f64, f64)]) -> Self {
         let offset = median(pairs.iter().map(|pair| pair.1));
@@ -287,6 +416,69 @@ pub(crate) mod tests {
             );
         }
         assert_eq!(timeline.at(0, timeline.lines[0].of.records[0].begun), 0);
+    }
+
+    #[test]
+    fn a_thousand_ranks_are_put_on_one_axis_in_time_that_grows_with_their_calls() {
+        let calls = |rank: u64| {
+            // Calendars are up to a second apart.
+            let one = move |epoch: u64| {
+                let at = (epoch + 2) * SECOND - rank * 1000;
+                call(epoch, "eval.py:1", [at - 9, at - 8, at])
+            };
+            (0..100).map(one).collect::<Vec<_>>()
+        };
+        let boxes = (0..1000).map(|rank| left(rank, 5 + u64::from(rank), calls(rank.into())));
+        let boxes: Vec<BlackBox> = boxes.collect();
+        let begun = std::time::Instant::now();
+        let timeline = Timeline::new(boxes);
+        let of = |line: usize| {
+            let record = &timeline.lines[line].of.records[70];
+            timeline.at(line, record.decided.unwrap())
+        };
+        assert!((1..1000).all(|line| (of(line) - of(0)).abs() < 1000));
+        assert_eq!(timeline.calls().len(), 100);
+        let all = crate::now::standings(&timeline, timeline.end());
+        assert_eq!(all.len(), 1000);
+        assert_eq!(crate::losses::losses(&timeline).calls, 100);
+        // Each with each other, it would be minutes.
+        let took = begun.elapsed();
+        assert!(took < std::time::Duration::from_secs(10), "{took:?}");
+    }
+
+    #[test]
+    fn worlds_of_a_job_follow_each_other_and_have_their_own_calls() {
+        let began = 1_800_000_000_000_000_000;
+        // Rank 1's calendar is two hours ahead; in the second world its calls tell nothing of that.
+        let ahead = 7200 * SECOND * 1000;
+        let first = |rank, began| left(rank, began, vec![call(0, "a", [1, 2, 30])]);
+        let second = |rank, began| {
+            let mut left = left(rank, began, vec![call(0, "b", [1, 2, 60])]);
+            left.header.communicator = Uuid::from_u128(3);
+            if rank == 1 {
+                left.records[0].decided = None;
+            }
+            left
+        };
+        let later = 40 * SECOND * 1000;
+        let timeline = Timeline::new(vec![
+            second(0, began + later),
+            second(1, began + later + ahead),
+            first(0, began),
+            first(1, began + ahead),
+        ]);
+        assert_eq!((timeline.worlds(), timeline.calls().len()), (2, 2));
+        let rows = timeline.rows();
+        assert_eq!(rows.len(), 2);
+        assert_eq!(
+            (rows[0].rank, &rows[0].lines),
+            (Rank::ZERO, &vec![2, 0]),
+            "the oldest first"
+        );
+        for line in [0, 1] {
+            assert_eq!(timeline.at(line, 1000), i64::try_from(later).unwrap());
+            assert_eq!(timeline.at(line + 2, 1000), 0);
+        }
     }
 
     #[test]

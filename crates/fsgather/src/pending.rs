@@ -136,7 +136,15 @@ impl<R> Pending<R> {
         limit: Option<Duration>,
     ) -> Result<Option<DecidedCall<R>>, Error> {
         let mut call = self.state.take().ok_or_else(taken)?;
-        let Some(decision) = call.started.decide(limit)? else {
+        let is_look = limit == Some(Duration::ZERO);
+        if !is_look {
+            call.started.guard().record_awaited(true);
+        }
+        let decided = call.started.decide(limit);
+        if !is_look && matches!(decided, Ok(None)) {
+            call.started.guard().record_awaited(false);
+        }
+        let Some(decision) = decided? else {
             self.state = Some(call);
             return Ok(None);
         };

@@ -3,7 +3,7 @@
 //! They lie in a mapped file, on a file system of this host, so that they survive the process and cost no call of the
 //! system: beside the rank's other files, or, where those are on a file server, in this host's private directory. From there a
 //! thread copies them to the server: after half a minute, every 10 seconds while something changes, and when something has
-//! failed. Rank 0's thread also answers who asks what all ranks are doing.
+//! failed. Rank 0's thread also answers who asks what all ranks are doing, and a thread of each host has the files look young.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,13 +22,15 @@ use fsgather_config::settings::{Trace, Transport};
 use fsgather_core::{Error, Onlooker, Rank, StorageCause, lock};
 use fsgather_store::{
     FileSystem, Rules,
-    calls::{self, CallsHeader, HEADER_LEN, Question},
+    calls::{self, CallsHeader, HEADER_LEN, LONGEST_ANSWER, Question},
     free_bytes, layout, liveness, make_rendezvous, sweep_calls,
 };
 use fsgather_trace::{
     recorder::{self, Recorder},
     roll_call,
 };
+
+use uuid::Uuid;
 
 use crate::{group_state::GroupState, payload::path::PayloadPath};
 
@@ -40,6 +42,25 @@ const ROOM: u64 = 64 << 20;
 
 /// How often they are copied then, if something has changed.
 const COPY_EVERY: Duration = Duration::from_secs(10);
+
+/// How often files are touched, so that nobody who cannot see their processes takes them for left behind while a program
+/// computes for days.
+const TOUCH_EVERY: Duration = Duration::from_hours(1);
+
+/// How many worlds that have failed a process leaves the calls of: who tries again and again leaves those of the last ones.
+const MOST_FAILED: usize = 3;
+
+/// What this process has left of worlds that have failed.
+static LEFT: Mutex<Vec<Left>> = Mutex::new(Vec::new());
+
+/// What a world has left that has failed.
+struct Left {
+    /// Of which process: a forked child inherits what it has not left.
+    process: u32,
+    communicator: Uuid,
+    /// The file, and its copy.
+    paths: [PathBuf; 2],
+}
 
 /// How often rank 0 looks for questions, on a file system of its host and elsewhere.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -60,6 +81,9 @@ pub(crate) struct Recording {
     /// What names the calls of all ranks to `fsgather trace`.
     shown: PathBuf,
     keep: Trace,
+    communicator: Uuid,
+    /// What had failed in this process when this world was made: if all ends well, the program has got over it.
+    got_over: Vec<Uuid>,
     is_told: AtomicBool,
     worker: Option<Arc<Orders>>,
 }
@@ -143,6 +167,10 @@ impl Recording {
             recorder,
             shown,
             keep,
+            communicator: world.communicator,
+            got_over: own_left(&lock(&LEFT))
+                .map(|left| left.communicator)
+                .collect(),
             is_told: AtomicBool::new(false),
             worker: worker.start(),
         })
@@ -165,11 +193,12 @@ impl Recording {
         }
     }
 
-    /// Ends it with the world.
-    pub(crate) fn end(&self) {
+    /// Ends it with the world. `closed`: all ranks have closed it together.
+    pub(crate) fn end(&self, closed: bool) {
         let stays = match self.keep {
             Trace::Always => true,
-            Trace::Failed => self.recorder.has_failed(),
+            // What has failed before, in a group or in an earlier world, the program has got over.
+            Trace::Failed => self.recorder.has_failed() && !closed,
             Trace::Off => false,
         };
         // Nothing that fails from here on has anything to do with its calls.
@@ -181,7 +210,41 @@ impl Recording {
         if !stays {
             calls::remove(self.recorder.path());
         }
+        if self.keep == Trace::Failed {
+            self.settle(stays, closed);
+        }
     }
+
+    /// Notes what this world leaves, and removes what earlier ones have left in vain.
+    fn settle(&self, stays: bool, closed: bool) {
+        let mut left = lock(&LEFT);
+        if stays {
+            left.push(Left {
+                process: std::process::id(),
+                communicator: self.communicator,
+                paths: [self.recorder.path().to_owned(), self.shown.clone()],
+            });
+        }
+        let mut more = own_left(&left).count().saturating_sub(MOST_FAILED);
+        let removed: Vec<Left> = left
+            .extract_if(.., |one| {
+                let is_own = one.process == std::process::id();
+                let is_more = is_own && more > 0;
+                more -= usize::from(is_more);
+                is_more || is_own && closed && self.got_over.contains(&one.communicator)
+            })
+            .collect();
+        drop(left);
+        for path in removed.iter().flat_map(|one| &one.paths) {
+            calls::remove(path);
+        }
+    }
+}
+
+/// Those of this process.
+fn own_left(left: &[Left]) -> impl Iterator<Item = &Left> {
+    let process = std::process::id();
+    left.iter().filter(move |one| one.process == process)
 }
 
 /// The rendezvous directory in which ranks hand over payloads, have met, or could do so.
@@ -262,7 +325,7 @@ struct Worker {
     recorder: Arc<Recorder>,
     header: CallsHeader,
     file: File,
-    /// Where old calls of others are removed, if that is for this rank.
+    /// Where old calls of others are removed, and those of this host kept young, if that is for this rank.
     swept: Option<PathBuf>,
     copy: Option<Copying>,
     /// Where questions are left, on rank 0.
@@ -310,38 +373,56 @@ impl Worker {
         if let Some(place) = &self.swept {
             sweep_calls(place, Rules::default());
         }
-        if self.copy.is_none() && self.asked.is_empty() {
-            return;
-        }
         let begun = Instant::now();
-        let mut copy_at = begun + FIRST_COPY;
-        let look_every = if self.copy.is_some() {
+        let mut copy_at = self.copy.is_some().then(|| begun + self.first_copy());
+        let mut touch_at = begun + TOUCH_EVERY;
+        let look_every = if self.asked.is_empty() {
+            TOUCH_EVERY
+        } else if self.copy.is_some() {
             LOOK_AFAR_EVERY
         } else {
             LOOK_EVERY
         };
-        let pause = if self.asked.is_empty() {
-            COPY_EVERY
-        } else {
-            look_every
-        };
         loop {
             let now = Instant::now();
-            match orders.take(
-                pause
-                    .min(copy_at.saturating_duration_since(now))
-                    .max(LOOK_EVERY),
-            ) {
+            let next = copy_at.map_or(touch_at, |copy_at| copy_at.min(touch_at));
+            let pause = next.saturating_duration_since(now).min(look_every);
+            match orders.take(pause.max(LOOK_EVERY)) {
                 Some(Order::End { stays }) => return self.end(stays),
                 Some(Order::HasEnded) => return,
                 Some(Order::CopyNow) => self.copy(),
                 Some(Order::Work) | None => {
                     self.answer(orders);
-                    if Instant::now() >= copy_at {
+                    let now = Instant::now();
+                    if copy_at.is_some_and(|copy_at| now >= copy_at) {
                         self.copy();
-                        copy_at = Instant::now() + COPY_EVERY;
+                        copy_at = Some(Instant::now() + COPY_EVERY);
+                    }
+                    if now >= touch_at {
+                        self.touch();
+                        touch_at = Instant::now() + TOUCH_EVERY;
                     }
                 }
+            }
+        }
+    }
+
+    /// After what time calls are copied for the first time. Ranks take turns, so that a server is not asked for all of their
+    /// files at once.
+    fn first_copy(&self) -> Duration {
+        let (rank, ranks) = (self.header.rank.get(), self.header.world_size.max(1));
+        FIRST_COPY + COPY_EVERY.mul_f64((f64::from(rank) / f64::from(ranks)).min(1.0))
+    }
+
+    /// Has the files look as if something had changed.
+    fn touch(&self) {
+        if let Some(place) = &self.swept {
+            calls::touch_all(place, self.header.communicator, &self.header.process);
+        }
+        let copy = self.copy.as_ref().and_then(|copy| copy.made.as_ref());
+        for file in [Some(&self.file), copy.map(|(copy, _)| copy)] {
+            if let Some(Err(error)) = file.map(calls::touch) {
+                tracing::debug!("calls cannot be touched: {error}");
             }
         }
     }
@@ -394,6 +475,7 @@ impl Worker {
             let copied = calls::create_or_open(&copy.place, &left.header, recorder::LEN);
             let copied = copied.and_then(|made| {
                 made.write_all_at(&left.records, HEADER_LEN as u64)
+                    .and_then(|()| calls::write_count(&made, left.count))
                     .and_then(|()| calls::sync(&made))
                     .map_err(|error| Error::storage("copy to", &copy.place, &error))
             });
@@ -425,7 +507,7 @@ impl Worker {
             pause(orders, ANSWERS);
             onlooker.roll_call(&all)
         };
-        if let Some(text) = roll_call::to_text(&told) {
+        if let Some(text) = roll_call::to_text(&told, LONGEST_ANSWER) {
             for question in &questions {
                 question.answer(&text);
                 if let Some((_, is_answered)) = self.known.get_mut(&question.nonce()) {
@@ -476,6 +558,8 @@ impl Copying {
             return Ok(());
         }
         let told = |error: std::io::Error| Error::storage("copy to", &self.place, &error);
+        // All that have begun by now are read after this.
+        let count = recorder.count();
         let mut records = vec![0; self.copied.len()];
         file.read_exact_at(&mut records, HEADER_LEN as u64)
             .map_err(told)?;
@@ -501,6 +585,7 @@ impl Copying {
                 copy.write_all_at(part, at).map_err(told)?;
             }
         }
+        calls::write_count(copy, count).map_err(told)?;
         calls::sync(copy).map_err(told)?;
         (self.copied, self.changes) = (records, changes);
         Ok(())

@@ -213,7 +213,7 @@ impl WorldState {
         });
         self.shared_memory.release();
         if let Some(recording) = self.recording.get() {
-            recording.end();
+            recording.end(closed);
         }
     }
 }

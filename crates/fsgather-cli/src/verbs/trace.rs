@@ -10,8 +10,9 @@ use fsgather::Error;
 use fsgather_core::ProcessId;
 use fsgather_store::{calls, has_rendezvous, layout::rendezvous_path, this_process};
 use fsgather_trace::{
-    black_box::{self, BlackBox, World},
+    black_box::{self, BlackBox, Extent, World},
     drawing::drawing,
+    jobs::Jobs,
     losses::{Loss, losses},
     now::standings,
     text,
@@ -43,13 +44,15 @@ Examples:
 Each rank keeps its last 1000 calls in a file, while its job runs; with
 FSGATHER_TRACE=failed, the default, the files stay when the job fails. An error
 says where. DIR is the directory that the job gathered through, or one of those
-files. Without --job it is the job that was started last.
+files, whose ranks alone are shown then. Without --job it is the job that was
+started last. Where the ranks of a job have met several times, it is all of it.
 
 Clocks of hosts are compared by the calls that their ranks have in common.
 `fsgather run --trace FILE` makes such a file when its ranks have ended.
 
 With --json, standard output carries
-  {schema_version, job, world_size, ranks, compared_calls, losses}";
+  {schema_version, job, world_size, worlds, ranks, compared_calls, losses}
+with the ranks of the last of the worlds that they have met in.";
 
 /// Show who came last in a job's calls, how long that took, and draw it.
 #[derive(Args, Debug)]
@@ -81,6 +84,9 @@ pub(crate) fn trace_file(name: &str) -> Result<PathBuf, String> {
 struct TraceReport {
     job: Option<String>,
     world_size: u32,
+    /// How often its ranks have met.
+    worlds: usize,
+    /// Those of the last time.
     ranks: Vec<StandingReport>,
     compared_calls: usize,
     losses: Vec<LossReport>,
@@ -103,20 +109,17 @@ struct LossReport {
 pub(crate) fn trace(arguments: &TraceArguments, json: bool) -> Result<u8, Failure> {
     let me = this_process()?;
     let named = directories(&arguments.directories, &settings()?)?;
-    let worlds = worlds_of(&named, &arguments.directories, &me)?;
-    let found = chosen(worlds, arguments.job.as_deref());
-    let Some((world, others)) = found else {
+    let worlds = worlds_of(&named, &arguments.directories, &me, Extent::All)?;
+    let jobs = Jobs::of(worlds);
+    let Some((worlds, others)) = jobs.chosen(arguments.job.as_deref()) else {
         let places: Vec<String> = named
             .iter()
             .map(|place| word(&place.display().to_string()))
             .collect();
-        return Err(Error::config(format!(
-            "no calls of ranks lie in {}; they stay where a job fails, or with FSGATHER_TRACE=always",
-            places.join(", ")
-        ))
-        .into());
+        let text = none_of(&jobs, arguments.job.as_deref(), &places.join(", "));
+        return Err(Error::config(text).into());
     };
-    let trace = Trace::of(&world, &me);
+    let trace = Trace::of(worlds, &me);
     for file in &arguments.to {
         trace.write(file)?;
     }
@@ -129,12 +132,40 @@ pub(crate) fn trace(arguments: &TraceArguments, json: bool) -> Result<u8, Failur
     if !json && arguments.to.is_empty() {
         output::say("`fsgather trace --to trace.html` draws a picture of it");
     }
-    if others > 0 {
-        output::say(&format!(
+    match others {
+        0 => {}
+        1 => output::say("an earlier job has left calls there; --job names one"),
+        others => output::say(&format!(
             "{others} earlier jobs have left calls there; --job names one"
-        ));
+        )),
     }
     Ok(exit::DONE)
+}
+
+/// How many jobs are named in a message.
+const MOST_NAMED: usize = 10;
+
+/// What is said where there is no job to show.
+fn none_of(jobs: &Jobs, job: Option<&str>, places: &str) -> String {
+    let ids = jobs.ids();
+    let more = ids.len().saturating_sub(MOST_NAMED);
+    let ids = ids.into_iter().rev().take(MOST_NAMED);
+    let mut named: Vec<String> = ids
+        .map(|id| id.map_or_else(|| "one without an id".to_owned(), word))
+        .collect();
+    if more > 0 {
+        named.push(format!("{more} more"));
+    }
+    match (job, named.as_slice()) {
+        (Some(job), [_, ..]) => format!(
+            "no calls of job {} lie in {places}; there are calls of: {}",
+            word(job),
+            named.join(", ")
+        ),
+        _ => format!(
+            "no calls of ranks lie in {places}; they stay where a job fails, or with FSGATHER_TRACE=always"
+        ),
+    }
 }
 
 /// The worlds whose calls lie in these directories, each once; and, where the user has named none, those of this host whose
@@ -143,67 +174,58 @@ pub(super) fn worlds_of(
     directories: &[PathBuf],
     given: &[PathBuf],
     me: &ProcessId,
+    extent: Extent,
 ) -> Result<Vec<World>, Failure> {
     let mut worlds: Vec<World> = Vec::new();
-    let own = calls::known_local_rendezvous();
-    let own = Some(own).filter(|own| given.is_empty() && own.is_dir());
-    for directory in directories.iter().cloned().chain(own) {
-        for world in worlds_in(&directory, me)? {
-            let known = worlds
-                .iter_mut()
-                .find(|known| known.communicator == world.communicator);
-            match known {
-                Some(known) if known.boxes.len() >= world.boxes.len() => {}
-                Some(known) => *known = world,
-                None => worlds.push(world),
-            }
+    let mut places: Vec<PathBuf> = Vec::new();
+    for directory in directories {
+        if let Some((parent, world)) = file_of_calls(directory) {
+            let mut of_file = black_box::worlds(&[parent], false, me, extent)?;
+            of_file.retain(|found| found.communicator.simple().to_string() == world);
+            worlds.extend(of_file);
+        } else {
+            places.extend(rendezvous_of(directory)?);
+        }
+    }
+    let found = black_box::worlds(&places, given.is_empty(), me, extent)?;
+    for world in found {
+        let is_known = |known: &World| known.communicator == world.communicator;
+        if !worlds.iter().any(is_known) {
+            worlds.push(world);
         }
     }
     Ok(worlds)
 }
 
-/// The worlds whose calls lie in a directory; of a file, its own.
-fn worlds_in(directory: &Path, me: &ProcessId) -> Result<Vec<World>, Failure> {
-    let told = |error: std::io::Error| Error::storage("list", directory, &error);
-    if directory.is_file()
-        && let (Some(parent), Some(name)) = (directory.parent(), directory.file_name())
-    {
-        let parent = if parent.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            parent
-        };
-        let mut worlds = black_box::worlds(parent, me).map_err(told)?;
-        worlds.retain(|world| {
-            let its = format!("calls-{}-", world.communicator.simple());
-            name.to_str().is_some_and(|name| name.starts_with(&its))
-        });
-        return Ok(worlds);
-    }
-    let rendezvous = if directory.file_name() == rendezvous_path(Path::new("")).file_name() {
-        directory.to_owned()
-    } else if has_rendezvous(directory) {
-        rendezvous_path(directory)
+/// Where a file lies, and the world that its name tells; nothing if it is none.
+fn file_of_calls(path: &Path) -> Option<(PathBuf, String)> {
+    let (parent, name) = (path.parent()?, path.file_name()?.to_str()?);
+    let world = name.strip_prefix("calls-")?.split('-').next()?;
+    let parent = if parent.as_os_str().is_empty() {
+        Path::new(".")
     } else {
-        // That it is no directory is worth a word; that nobody has gathered through it is not.
-        std::fs::metadata(directory).map_err(told)?;
-        return Ok(Vec::new());
+        parent
     };
-    Ok(black_box::worlds(&rendezvous, me).map_err(told)?)
+    path.is_file()
+        .then(|| (parent.to_owned(), world.to_owned()))
 }
 
-/// The world to show, the last one, and how many jobs there are besides.
-fn chosen(worlds: Vec<World>, job: Option<&str>) -> Option<(World, usize)> {
-    let mut worlds: Vec<World> = worlds
-        .into_iter()
-        .filter(|world| !world.boxes.is_empty() && (job.is_none() || world.job() == job))
-        .collect();
-    worlds.sort_by_key(|world| world.boxes.iter().map(|one| one.header.began).min());
-    let last = worlds.pop()?;
-    Some((last, worlds.len()))
+/// The rendezvous directory that a user means by a directory, if anybody has gathered through it.
+fn rendezvous_of(directory: &Path) -> Result<Option<PathBuf>, Failure> {
+    if directory.file_name() == rendezvous_path(Path::new("")).file_name() {
+        return Ok(Some(directory.to_owned()));
+    }
+    if has_rendezvous(directory) {
+        return Ok(Some(rendezvous_path(directory)));
+    }
+    // That it is no directory is worth a word; that nobody has gathered through it is not.
+    match std::fs::metadata(directory) {
+        Ok(_) => Ok(None),
+        Err(error) => Err(Error::storage("list", directory, &error).into()),
+    }
 }
 
-/// A world's calls, and what they come to.
+/// The calls of a job's worlds, and what they come to.
 pub(crate) struct Trace {
     timeline: Timeline,
     job: Option<String>,
@@ -214,19 +236,21 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// That of a world, as this process sees it now.
-    pub(crate) fn of(world: &World, me: &ProcessId) -> Self {
-        let timeline = Timeline::new(world.boxes.clone());
-        let end = if world.boxes.iter().any(BlackBox::may_run) {
+    /// That of some worlds, the oldest first, as this process sees it now.
+    pub(crate) fn of(worlds: &[World], me: &ProcessId) -> Self {
+        let boxes = worlds.iter().flat_map(|world| world.boxes.clone());
+        let timeline = Timeline::new(boxes.collect());
+        let last = worlds.last();
+        let end = if last.is_some_and(|last| last.boxes.iter().any(BlackBox::may_run)) {
             timeline.now(me, calendar()).max(timeline.end())
         } else {
             timeline.end()
         };
         Self {
-            job: world.job().map(str::to_owned),
-            world_size: world.size(),
+            job: last.and_then(World::job).map(str::to_owned),
+            world_size: last.map_or(0, World::size),
             end,
-            summary: text::summary(world, &timeline, end),
+            summary: text::summary(worlds, &timeline, end),
             timeline,
         }
     }
@@ -253,8 +277,10 @@ impl Trace {
         TraceReport {
             job: self.job.clone(),
             world_size: self.world_size,
+            worlds: self.timeline.worlds(),
             ranks: standings(&self.timeline, self.end)
                 .iter()
+                .filter(|one| one.world + 1 == self.timeline.worlds())
                 .map(standing)
                 .collect(),
             compared_calls: losses.calls,
@@ -270,35 +296,20 @@ impl Trace {
 /// When the directory cannot be read, or the file not be written.
 pub(crate) fn write_trace(directory: &Path, job: &str, file: &Path) -> Result<(), Failure> {
     let me = this_process()?;
-    let mut worlds = worlds_in(directory, &me)?;
-    let local = calls::known_local_rendezvous();
-    if local.is_dir() {
-        worlds.extend(worlds_in(&local, &me)?);
-    }
+    let places: Vec<PathBuf> = rendezvous_of(directory)?.into_iter().collect();
+    let mut worlds = black_box::worlds(&places, true, &me, Extent::All)?;
     worlds.retain(|world| world.job() == Some(job));
-    let mut boxes: Vec<BlackBox> = Vec::new();
-    for found in worlds.into_iter().flat_map(|world| world.boxes) {
-        if boxes.iter().all(|known| known.header != found.header) {
-            boxes.push(found);
-        }
-    }
-    let Some(communicator) = boxes.first().map(|one| one.header.communicator) else {
+    if worlds.is_empty() {
         output::say("fsgather run: no rank has left its calls; there is no trace");
         return Ok(());
-    };
-    let left: Vec<PathBuf> = boxes.iter().map(|one| one.path.clone()).collect();
-    let world = World {
-        communicator,
-        boxes,
-        unread: Vec::new(),
-    };
-    let trace = Trace::of(&world, &me);
+    }
+    let trace = Trace::of(&worlds, &me);
     trace.write(file)?;
     for line in trace.summary.lines() {
         output::say(&format!("fsgather run: {line}"));
     }
-    for path in left {
-        calls::remove(&path);
+    for path in worlds.iter().flat_map(|world| &world.paths) {
+        calls::remove(path);
     }
     Ok(())
 }

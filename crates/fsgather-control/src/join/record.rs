@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn another_version_is_explained() {
         let mut bytes = record([0; 32], 1).to_bytes();
-        bytes[0] = 9;
+        bytes[0] = bytes[0].wrapping_add(1);
         let error = RendezvousRecord::from_bytes(&bytes).unwrap_err();
         assert!(matches!(error, Error::Incompatible { .. }), "{error}");
     }

@@ -145,6 +145,12 @@ pub(crate) enum NotRead {
 /// Whoever may write beside it may put a pipe, a device, a link or a huge file there: nothing of another user is read, and
 /// nothing can keep this process.
 pub(crate) fn read_small(path: &Path, owners: &[u32], bound: u64) -> Result<Vec<u8>, NotRead> {
+    let file = open_small(path, owners, bound)?;
+    Ok(read_bounded(&file, bound)?)
+}
+
+/// The same file, open.
+pub(crate) fn open_small(path: &Path, owners: &[u32], bound: u64) -> Result<File, NotRead> {
     let file = open(path).map_err(not_opened)?;
     let opened = examine(&file)?;
     if !opened.is_regular {
@@ -156,7 +162,7 @@ pub(crate) fn read_small(path: &Path, owners: &[u32], bound: u64) -> Result<Vec<
     if opened.len > bound {
         return Err(NotRead::TooLong(opened.len));
     }
-    Ok(read_bounded(&file, bound)?)
+    Ok(file)
 }
 
 /// Links and sockets are told by how they refuse to be opened.

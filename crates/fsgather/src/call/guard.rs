@@ -74,6 +74,11 @@ impl CallGuard {
         self.inner.world.call_log.moved(&self.ticket, bytes);
     }
 
+    /// Notes that the program waits for this call, which was started before, or does so no more.
+    pub(crate) fn record_awaited(&self, is_awaited: bool) {
+        self.inner.world.call_log.awaited(&self.ticket, is_awaited);
+    }
+
     /// Notes how many bytes this rank hands in, where that is known before.
     pub(crate) fn expect(&self, bytes: u64) {
         self.inner.world.call_log.expect(&self.ticket, bytes);

@@ -147,7 +147,7 @@ pub(super) fn is_read(shown: io::Result<()>) -> Result<bool, Failure> {
     clippy::disallowed_methods,
     reason = "nothing tells when another host changes a directory"
 )]
-pub(super) fn pause(interval: Duration) {
+pub(in crate::verbs) fn pause(interval: Duration) {
     thread::sleep(interval);
 }
 

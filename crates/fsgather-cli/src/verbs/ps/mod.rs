@@ -1,5 +1,6 @@
 //! The verb `ps`: what the ranks of jobs that run are at, from any host that sees their directory.
 
+mod patience;
 pub(super) mod report;
 mod text;
 
@@ -13,20 +14,22 @@ use fsgather::Rank;
 use fsgather_core::{ProcessId, RollCall};
 use fsgather_store::{calls::Question, this_process};
 use fsgather_trace::{
-    black_box::{BlackBox, World},
+    black_box::{BlackBox, Extent, World},
     now::{Standing, standings},
     roll_call,
     timeline::Timeline,
 };
 
+use self::patience::Patience;
 use super::{
-    inspect::{directories, frames::Frames, is_read, pause, settings, word},
+    inspect::{directories, frames::Frames, is_read, settings, word},
     trace::{calendar, worlds_of},
 };
 use crate::{
     arguments::positive_duration,
     exit,
     failure::Failure,
+    invocation::Invocation,
     output,
     table::{TableStyle, plain},
 };
@@ -43,8 +46,9 @@ Examples:
       for programs
 
 It needs to see the directory and to be the same user, on a login node or on a
-rank's host. Where the directory is on a file server, calls of the first 30
-seconds are not seen from elsewhere, and later ones up to 10 seconds old.
+rank's host. Where the directory is on a file server, calls of the first 30 to
+40 seconds are not seen from elsewhere, and later ones up to 10 seconds old.
+`5?` is a rank that others may wait for: nothing is known of it from here.
 
 --stacks asks rank 0, which asks all: that takes 2 to 10 seconds. The job goes
 on meanwhile. FSGATHER_TRACE=off in a job hides it, FSGATHER_STACKS=0 its
@@ -97,16 +101,37 @@ struct Seen {
 /// # Errors
 ///
 /// When a directory cannot be read, or nothing can be shown.
-pub(crate) fn ps(arguments: &PsArguments, json: bool) -> Result<u8, Failure> {
+pub(crate) fn ps(
+    arguments: &PsArguments,
+    json: bool,
+    invocation: &Invocation,
+) -> Result<u8, Failure> {
     let me = this_process()?;
     let named = directories(&arguments.directories, &settings()?)?;
     let mut frames = Frames::new(arguments.watch.then_some(arguments.interval));
-    loop {
-        let worlds = worlds_of(&named, &arguments.directories, &me)?;
+    let patience = if arguments.stacks {
+        // A question is not to be left behind.
+        Patience::that_heeds_signals(invocation)?
+    } else {
+        Patience::default()
+    };
+    let look_at = |extent| -> Result<Vec<Seen>, Failure> {
+        let worlds = worlds_of(&named, &arguments.directories, &me, extent)?;
         let running = worlds.into_iter().filter(World::may_run);
-        let mut seen: Vec<Seen> = running.map(|world| look(world, &me)).collect();
+        Ok(running.map(|world| look(world, &me)).collect())
+    };
+    loop {
+        let mut seen = look_at(Extent::Last)?;
+        let is_unclear = |seen: &Seen| seen.standings.iter().any(|one| one.is_unclear);
+        if seen.iter().any(is_unclear) {
+            // Who is in a group, calls of long ago may tell.
+            seen = look_at(Extent::All)?;
+        }
         if arguments.stacks {
-            ask(&mut seen);
+            ask(&mut seen, &patience);
+            if let Some(code) = patience.ended() {
+                return Ok(code);
+            }
         }
         let shown = if json {
             output::json(&report::report(&seen))
@@ -124,15 +149,17 @@ pub(crate) fn ps(arguments: &PsArguments, json: bool) -> Result<u8, Failure> {
         if !(is_read(shown)? && arguments.watch) {
             return Ok(exit::DONE);
         }
-        pause(arguments.interval);
+        patience.pause(arguments.interval);
+        if let Some(code) = patience.ended() {
+            return Ok(code);
+        }
     }
 }
 
 fn look(world: World, me: &ProcessId) -> Seen {
     let timeline = Timeline::new(world.boxes.clone());
     let now = timeline.now(me, calendar());
-    let began = world.boxes.iter().map(|one| one.header.began).min();
-    let age = calendar() - began.map_or(0, i128::from);
+    let age = calendar() - world.began().map_or(0, i128::from);
     Seen {
         standings: standings(&timeline, now),
         age: u64::try_from(age).unwrap_or_default(),
@@ -142,9 +169,18 @@ fn look(world: World, me: &ProcessId) -> Seen {
     }
 }
 
+/// A question that is taken back however its asking ends.
+struct Asked(Question);
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.0.withdraw();
+    }
+}
+
 /// Asks all jobs at the same time what their ranks are doing.
-fn ask(seen: &mut [Seen]) {
-    let mut asked: Vec<(&mut Seen, Question)> = Vec::new();
+fn ask(seen: &mut [Seen], patience: &Patience) {
+    let mut asked: Vec<(&mut Seen, Asked)> = Vec::new();
     for job in seen {
         let root = job.world.boxes.iter().find(|one| one.rank() == Rank::ZERO);
         let place = root.and_then(|root: &BlackBox| Some((root, root.path.parent()?)));
@@ -155,7 +191,7 @@ fn ask(seen: &mut [Seen]) {
             }
             Some((_, place)) => match Question::ask(place, job.world.communicator) {
                 Ok(question) => {
-                    asked.push((job, question));
+                    asked.push((job, Asked(question)));
                     continue;
                 }
                 Err(error) => Some(plain(&error.to_string())),
@@ -165,19 +201,20 @@ fn ask(seen: &mut [Seen]) {
     let begun = Instant::now();
     while !asked.is_empty() && begun.elapsed() < ANSWER {
         asked.retain_mut(|(job, question)| {
-            let Some(answer) = question.look_for_answer() else {
+            let Some(answer) = question.0.look_for_answer() else {
                 return true;
             };
-            question.withdraw();
             job.stacks = roll_call::from_text(&answer);
             false
         });
         if !asked.is_empty() {
-            pause(Duration::from_millis(100));
+            patience.pause(Duration::from_millis(100));
+            if patience.ended().is_some() {
+                return;
+            }
         }
     }
-    for (job, question) in asked {
-        question.withdraw();
+    for (job, _) in asked {
         job.problem = Some("rank 0 does not answer: it may be stopped".into());
     }
 }

@@ -33,6 +33,8 @@ pub(in crate::verbs) struct StandingReport {
     since_seconds: f64,
     moved_bytes: u64,
     waits_for: Vec<u32>,
+    /// Of these nothing is known.
+    may_wait_for: Vec<u32>,
 }
 
 #[derive(Serialize)]
@@ -85,6 +87,7 @@ pub(in crate::verbs) fn standing(one: &Standing) -> StandingReport {
         since_seconds: Duration::from_nanos(one.since).as_secs_f64(),
         moved_bytes: one.moved,
         waits_for: one.waits_for.iter().map(|rank| rank.get()).collect(),
+        may_wait_for: one.may_wait_for.iter().map(|rank| rank.get()).collect(),
     }
 }
 

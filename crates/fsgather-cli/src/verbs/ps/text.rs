@@ -59,6 +59,7 @@ struct Alike<'a> {
     doing: Doing,
     call: Option<(String, &'a str)>,
     waits_for: &'a [Rank],
+    may_wait_for: &'a [Rank],
 }
 
 fn table(standings: &[Standing], long: bool, look: &TableStyle) -> String {
@@ -83,6 +84,7 @@ fn table(standings: &[Standing], long: bool, look: &TableStyle) -> String {
                 .as_ref()
                 .map(|call| (call.name(), call.site.as_str())),
             waits_for: &one.waits_for,
+            may_wait_for: &one.may_wait_for,
         };
         let own = if is_each { at } else { 0 };
         rows.entry((own, alike)).or_default().push(one);
@@ -135,6 +137,11 @@ fn row(alike: &Alike<'_>, all: &[&Standing]) -> Vec<Cell> {
         Doing::Computing if !call.is_empty() => format!("after {call}"),
         _ => call,
     };
+    let mut whom = numbers(alike.waits_for);
+    for rank in numbers(alike.may_wait_for).split_whitespace() {
+        let space = if whom.is_empty() { "" } else { " " };
+        let _ = write!(whom, "{space}{rank}?");
+    }
     let short = site.rsplit('/').next().unwrap_or_default().to_owned();
     vec![
         numbers(&ranks).into(),
@@ -145,7 +152,7 @@ fn row(alike: &Alike<'_>, all: &[&Standing]) -> Vec<Cell> {
         plain(&call).into(),
         Cell::or(site, short),
         bytes_text(moved).into(),
-        numbers(alike.waits_for).into(),
+        whom.into(),
     ]
 }
 
