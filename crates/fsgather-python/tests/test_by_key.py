@@ -78,7 +78,7 @@ def test_dictionaries_in_any_order_are_joined_by_key(world: World) -> None:
 
 def test_a_rank_that_lacks_a_key_is_named_on_all_and_the_communicator_lives_on(world: World) -> None:
     told = world.start(
-        3,
+        4,
         """
         own = {"bleu": rank, "rouge": -rank}
         if rank == 1:
@@ -97,12 +97,12 @@ def test_a_rank_that_lacks_a_key_is_named_on_all_and_the_communicator_lives_on(w
         fsgather.close()
         """,
     ).told()
-    assert told[0] == told[1] == told[2]
+    assert told[0] == told[1] == told[2] == told[3]
     (text, table), joined, other = told[0]
-    assert text == "the dictionaries to be joined differ between ranks: rank 0 lacks 'meteor'; rank 1 lacks 'rouge', 'meteor'"
-    assert table == [[0, "lacks 'meteor'"], [1, "lacks 'rouge', 'meteor'"]]
-    assert joined == {"bleu": [0, 1, 2], "rouge": [0, -9, -2], "meteor": [-9, -9, 0]}
-    assert other == "the dictionaries to be joined differ between ranks: rank 1 has a list, which is no dictionary"
+    assert text == "the dictionaries to be joined differ between ranks: ranks 0, 3 lack 'meteor'; rank 1 lacks 'rouge', 'meteor'"
+    assert table == [[0, "lacks 'meteor'"], [1, "lacks 'rouge', 'meteor'"], [3, "lacks 'meteor'"]]
+    assert joined == {"bleu": [0, 1, 2, 3], "rouge": [0, -9, -2, -3], "meteor": [-9, -9, 0, -9]}
+    assert other == "the dictionaries to be joined differ between ranks: rank 1 handed in list, which is no dictionary"
 
 
 def test_a_key_that_is_not_plain_data_is_refused_with_its_type() -> None:

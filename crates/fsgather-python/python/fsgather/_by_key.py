@@ -26,7 +26,7 @@ def gather(communicator: Communicator, data: Any, dst: Optional[int], default: A
     member = communicator._member
     # A key that has been pickled need not be equal to that of another rank. Nor may a rank that is wrong leave the others waiting.
     keys_of: list[Any] = member.all_gather(type(data).__name__ if keys is None else keys, {**how, "allow_pickle": False})
-    wrong = {rank: f"has a {keys}, which is no dictionary" for rank, keys in enumerate(keys_of) if isinstance(keys, str)}
+    wrong = {rank: f"handed in {keys}, which is no dictionary" for rank, keys in enumerate(keys_of) if isinstance(keys, str)}
     if not wrong and default is MUST_BE_THERE:
         wrong = _lacks(keys_of)
     if wrong:
@@ -59,7 +59,10 @@ def _told(wrong: dict[int, str]) -> str:
     ranks: dict[str, list[str]] = {}
     for rank, text in wrong.items():
         ranks.setdefault(text, []).append(str(rank))
-    told = [f"rank{'s' if len(which) > 1 else ''} {_some(which)} {text}" for text, which in ranks.items()]
+    told = [
+        f"rank {which[0]} {text}" if len(which) == 1 else f"ranks {_some(which)} {text.replace('lacks', 'lack', 1)}"
+        for text, which in ranks.items()
+    ]
     return _some(told, "; ")
 
 
