@@ -6,7 +6,7 @@
 use std::{
     net::IpAddr,
     path::Path,
-    sync::Arc,
+    sync::{Arc, Mutex},
     thread,
     time::{Duration, Instant},
 };
@@ -141,12 +141,13 @@ fn assert_only_a_refusal_is_left_in(directory: &Path) {
 
 #[test]
 fn markers_conform() {
-    let place = tempfile::tempdir().unwrap();
+    // Several worlds are there at the same time, each in a place of its own.
+    let places = Mutex::new(Vec::new());
     let make = |ranks, timeout| {
-        join(place.path(), ranks, &Setting::markers(timeout))
-            .into_iter()
-            .map(Result::unwrap)
-            .collect()
+        let place = tempfile::tempdir().unwrap();
+        let joined = join(place.path(), ranks, &Setting::markers(timeout));
+        places.lock().unwrap().push(place);
+        joined.into_iter().map(Result::unwrap).collect()
     };
     exchange_conformance::run(&make, 3);
 }

@@ -16,7 +16,7 @@ use fsgather_testkit::{
 
 use crate::bed::{Bed, on_threads};
 
-fn conform(post: impl Fn() -> std::sync::Arc<MemoryMailbox>, ranks: u32) {
+fn conform(post: impl Fn() -> std::sync::Arc<MemoryMailbox> + Sync, ranks: u32) {
     let make = |ranks: u32, timeout: Duration| {
         let bed = Bed {
             timeout,

@@ -17,34 +17,36 @@ use fsgather_core::{
 use crate::pace::patience;
 
 use super::{
-    MakeWorld, RankExchange, all_gather, body, hasty, on_all,
+    Check, MakeWorld, RankExchange, all_gather, body, hasty, on_all,
     pending::{payload, record_reclaims, start, until},
     site, wait_for_failure,
 };
 
-/// Runs all checks on a world of this size.
-pub(super) fn run(make: &MakeWorld<'_>, ranks: u32) {
-    a_group_has_its_own_numbers_in_its_own_order(make, ranks);
-    groups_may_be_made_of_groups(make, ranks);
-    only_lists_of_different_members_are_groups(make, ranks);
-    each_channel_fails_on_its_own(make, ranks);
-    an_interrupted_world_takes_its_groups_along(make, ranks);
-    channels_may_be_used_at_the_same_time(make, ranks);
-    groups_end_with_their_world(make, ranks);
-    groups_come_and_go(make, ranks);
-    payloads_of_a_group_are_reclaimed(make, ranks);
-    if ranks > 1 {
-        closing_a_group_waits_until_all_has_been_read(make, ranks);
-        who_drops_a_group_is_named_and_the_world_goes_on(make, ranks);
-        a_rank_that_leaves_fails_only_its_groups(make, ranks);
-        calls_of_a_group_are_compared(make, ranks);
-        closing_a_group_while_others_call_is_told(make, ranks);
-        a_late_member_of_a_group_is_named_by_its_rank_in_the_world(make, ranks);
-    }
-    if ranks > 2 {
-        a_group_needs_neither_rank_0_nor_the_others(make, ranks);
-    }
-}
+/// On worlds of any size.
+pub(super) const ALONE: &[Check] = &[
+    a_group_has_its_own_numbers_in_its_own_order,
+    groups_may_be_made_of_groups,
+    only_lists_of_different_members_are_groups,
+    each_channel_fails_on_its_own,
+    an_interrupted_world_takes_its_groups_along,
+    channels_may_be_used_at_the_same_time,
+    groups_end_with_their_world,
+    groups_come_and_go,
+    payloads_of_a_group_are_reclaimed,
+];
+
+/// On worlds of several ranks.
+pub(super) const TOGETHER: &[Check] = &[
+    closing_a_group_waits_until_all_has_been_read,
+    who_drops_a_group_is_named_and_the_world_goes_on,
+    a_rank_that_leaves_fails_only_its_groups,
+    calls_of_a_group_are_compared,
+    closing_a_group_while_others_call_is_told,
+    a_late_member_of_a_group_is_named_by_its_rank_in_the_world,
+];
+
+/// On worlds of three ranks and more.
+pub(super) const OF_THREE: &[Check] = &[a_group_needs_neither_rank_0_nor_the_others];
 
 /// A group of these ranks of `exchange`, used for the `use_number`th time.
 fn group(exchange: &RankExchange, members: &[u32], use_number: u64) -> RankExchange {

@@ -9,7 +9,7 @@ mod pending;
 use std::{
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc,
     },
     thread,
@@ -28,7 +28,7 @@ use crate::pace::{allowed, is_quick, patience, rest, up_to, within_patience};
 pub type RankExchange = Box<dyn Exchange>;
 
 /// Makes a world of so many ranks whose time-out is so long.
-pub type MakeWorld<'a> = dyn Fn(u32, Duration) -> Vec<RankExchange> + 'a;
+pub type MakeWorld<'a> = dyn Fn(u32, Duration) -> Vec<RankExchange> + Sync + 'a;
 
 /// Short enough to be waited for.
 const HASTY: Duration = Duration::from_millis(400);
@@ -38,38 +38,72 @@ fn hasty() -> Duration {
     allowed(HASTY).min(up_to(2 * HASTY, Duration::MAX))
 }
 
+/// One thing that is checked, on a world of so many ranks.
+type Check = fn(&MakeWorld<'_>, u32);
+
+/// How many are checked at a time: most wait for something most of the time.
+const AT_ONCE: usize = 6;
+
 /// Runs all checks on worlds of 1 to `largest` ranks; quick tests are content with 2.
+///
+/// Several worlds are there at the same time.
 pub fn run(make: &MakeWorld<'_>, largest: u32) {
     let largest = largest.min(up_to(2, largest));
-    for ranks in 1..=largest {
-        a_barrier_holds_everybody_until_the_last_has_come(make, ranks);
-        an_exchange_delivers_all_bodies_in_rank_order(make, ranks);
-        a_gather_delivers_to_its_root_only(make, ranks);
-        calls_are_numbered_in_order(make, ranks);
-        further_rounds_belong_to_their_call(make, ranks);
-        payloads_are_reclaimed_once_everybody_has_read(make, ranks);
-        closing_together_succeeds_and_nothing_works_after(make, ranks);
-        a_failure_is_the_same_on_all_ranks_and_poisons(make, ranks);
-        an_interrupt_ends_everything(make, ranks);
-        a_time_out_may_be_as_long_as_durations_go(make, ranks);
-        pending::run(make, ranks);
-        groups::run(make, ranks);
-    }
-    for ranks in 2..=largest {
-        a_text_of_any_length_reaches_all_ranks(make, ranks);
-        different_calls_are_told_with_both_sites(make, ranks);
-        different_roots_are_told(make, ranks);
-        a_late_rank_is_named_by_all_others(make, ranks);
-        a_rank_that_left_is_named(make, ranks);
-        who_leaves_stays_until_others_have_read(make, ranks);
-        closing_while_others_call_is_told(make, ranks);
-        a_failure_after_the_verdict_reaches_others_at_their_next_call(make, ranks);
-    }
+    let mut checks: Vec<(Check, u32)> = Vec::new();
     // Takes seconds whatever the size.
     if largest > 1 && !is_quick() {
-        progress_postpones_the_time_out(make, largest);
+        checks.push((progress_postpones_the_time_out, largest));
     }
+    for ranks in (1..=largest).rev() {
+        let all = ALONE.iter().chain(pending::ALONE).chain(groups::ALONE);
+        let several = [
+            (2, TOGETHER),
+            (2, pending::TOGETHER),
+            (2, groups::TOGETHER),
+            (3, groups::OF_THREE),
+        ];
+        let several = several.into_iter().filter(|(least, _)| ranks >= *least);
+        let all = all.chain(several.flat_map(|(_, checks)| checks));
+        checks.extend(all.map(|check| (*check, ranks)));
+    }
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some((check, ranks)) = checks.get(next.fetch_add(1, Ordering::Relaxed)) {
+            check(make, *ranks);
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(work);
+        }
+    });
 }
+
+/// On worlds of any size.
+const ALONE: &[Check] = &[
+    a_barrier_holds_everybody_until_the_last_has_come,
+    an_exchange_delivers_all_bodies_in_rank_order,
+    a_gather_delivers_to_its_root_only,
+    calls_are_numbered_in_order,
+    further_rounds_belong_to_their_call,
+    payloads_are_reclaimed_once_everybody_has_read,
+    closing_together_succeeds_and_nothing_works_after,
+    a_failure_is_the_same_on_all_ranks_and_poisons,
+    an_interrupt_ends_everything,
+    a_time_out_may_be_as_long_as_durations_go,
+];
+
+/// On worlds of several ranks.
+const TOGETHER: &[Check] = &[
+    a_text_of_any_length_reaches_all_ranks,
+    different_calls_are_told_with_both_sites,
+    different_roots_are_told,
+    a_late_rank_is_named_by_all_others,
+    a_rank_that_left_is_named,
+    who_leaves_stays_until_others_have_read,
+    closing_while_others_call_is_told,
+    a_failure_after_the_verdict_reaches_others_at_their_next_call,
+];
 
 fn site(text: &str) -> Site {
     Site::named(text)

@@ -16,25 +16,27 @@ use fsgather_core::{
 
 use crate::pace::{patience, rest};
 
-use super::{MakeWorld, RankExchange, all_gather, body, hasty, on_all, site};
+use super::{Check, MakeWorld, RankExchange, all_gather, body, hasty, on_all, site};
 
-/// Runs all checks on a world of this size.
-pub(super) fn run(make: &MakeWorld<'_>, ranks: u32) {
-    several_calls_may_be_pending(make, ranks);
-    several_threads_may_wait_at_once(make, ranks);
-    whoever_only_looks_gets_the_verdict(make, ranks);
-    an_abandoned_call_counts_for_the_others(make, ranks);
-    an_abandoned_call_goes_on_in_further_rounds(make, ranks);
-    a_failure_of_an_abandoned_call_is_kept(make, ranks);
-    a_failure_ends_all_pending_calls(make, ranks);
-    a_payload_for_one_reader_is_reclaimed_by_its_owner(make, ranks);
-    if ranks > 1 {
-        a_limit_that_passes_changes_nothing(make, ranks);
-        abandoning_what_others_still_need_fails_the_call(make, ranks);
-        pending_calls_in_another_order_are_told(make, ranks);
-        a_late_rank_fails_only_what_it_is_late_for(make, ranks);
-    }
-}
+/// On worlds of any size.
+pub(super) const ALONE: &[Check] = &[
+    several_calls_may_be_pending,
+    several_threads_may_wait_at_once,
+    whoever_only_looks_gets_the_verdict,
+    an_abandoned_call_counts_for_the_others,
+    an_abandoned_call_goes_on_in_further_rounds,
+    a_failure_of_an_abandoned_call_is_kept,
+    a_failure_ends_all_pending_calls,
+    a_payload_for_one_reader_is_reclaimed_by_its_owner,
+];
+
+/// On worlds of several ranks.
+pub(super) const TOGETHER: &[Check] = &[
+    a_limit_that_passes_changes_nothing,
+    abandoning_what_others_still_need_fails_the_call,
+    pending_calls_in_another_order_are_told,
+    a_late_rank_fails_only_what_it_is_late_for,
+];
 
 /// Waits for something that is certain to come.
 pub(super) fn until(mut it_is_so: impl FnMut() -> bool) {
