@@ -100,6 +100,8 @@ def level(drawing: Drawing, groups: list[list[int]], depth: int, most: int) -> N
             drawing.call(groups, f"{rng.choice(['gather', 'gather_bytes', 'gather_from', 'stream', 'gather_pieces'])}:{root}:{size}")
         elif kind == "array":
             drawing.call(groups, f"array:{rng.choice([str(root), 'all'])}:{rng.randrange(2)}")
+        elif kind == "early":
+            drawing.call(groups, early(rng, root, size))
         elif kind == "records":
             drawing.call(groups, f"records:{root}:{rng.choice([1, 300])}")
         elif kind == "broadcast":
@@ -130,6 +132,7 @@ KINDS = {
     "gather": 18,
     "array": 3,
     "records": 3,
+    "early": 10,
     "broadcast": 6,
     "barrier": 6,
     "by": 8,
@@ -140,6 +143,15 @@ KINDS = {
     "split": 6,
     "group": 8,
 }
+
+
+def early(rng: random.Random, root: int, size: str) -> str:
+    """A call whose root gets parts as they come, perhaps with a deadline that some miss."""
+    kind = rng.choice(["completed", "completed", "drop_completed", "partial"])
+    if kind == "drop_completed":
+        return f"{kind}:{root}:{size}:{rng.randrange(3)}"
+    deadlines = ["20", "200", "60000"] if kind == "partial" else ["never", "never", "50"]
+    return f"{kind}:{root}:{size}:{rng.choice(deadlines)}"
 
 
 def start(drawing: Drawing, groups: list[list[int]], step: str) -> tuple[dict[int, int], dict[int, int]]:

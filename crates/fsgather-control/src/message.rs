@@ -5,8 +5,8 @@
 
 use bytes::Bytes;
 use fsgather_core::{
-    Activity, Call, ChannelId, Epoch, Error, Leaves, Neighbour, Peer, ProcessId, Rank, Site, Start,
-    Step, Whereabouts, WorldSize,
+    Activity, Call, ChannelId, Epoch, Error, Leaves, Missing, Neighbour, Peer, ProcessId, Rank,
+    Site, Start, Step, Whereabouts, WorldSize,
 };
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -195,6 +195,8 @@ pub enum ToMember {
         further_rounds: u32,
         /// Who has contributed last, by its number in the world.
         last: Option<Rank>,
+        /// Who had not contributed when the deadline of the call passed.
+        missing: Vec<Missing>,
     },
     /// A communicator has failed: no exchange of it that is undecided will be released.
     Abort {
@@ -249,4 +251,36 @@ pub enum ToMember {
         /// The warning.
         text: String,
     },
+    /// A rank has contributed to a call whose root is told at once.
+    Arrived {
+        /// Which exchange.
+        step: Step,
+        /// Who, by its place in the communicator.
+        from: Rank,
+        /// What.
+        body: Bytes,
+    },
+}
+
+impl ToMember {
+    /// The communicator that it is about.
+    pub(crate) fn channel(&self) -> Option<ChannelId> {
+        match self {
+            Self::Release { step, .. } | Self::Arrived { step, .. } => Some(step.channel),
+            Self::Abort { channel, .. }
+            | Self::Reclaim { channel, .. }
+            | Self::KeepWaiting { channel } => Some(*channel),
+            Self::Forming { .. }
+            | Self::Formed { .. }
+            | Self::Elsewhere { .. }
+            | Self::Welcome(_)
+            | Self::Bye { .. }
+            | Self::Moved
+            | Self::Ask
+            | Self::Here
+            | Self::Look { .. }
+            | Self::Notice { .. }
+            | Self::Needed { .. } => None,
+        }
+    }
 }

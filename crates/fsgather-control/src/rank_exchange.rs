@@ -10,8 +10,9 @@ use std::{
 };
 
 use fsgather_core::{
-    Call, ChannelId, Contribution, Departure, Error, Exchange, Interrupt, IsDecided, Onlooker,
-    Operation, Peer, Phase, Rank, ReclaimSink, Round, Site, Ticket, Verdict, WorldSize, lock,
+    Arrival, Call, ChannelId, Contribution, Departure, Error, Exchange, Interrupt, IsDecided,
+    Onlooker, Operation, Peer, Phase, Rank, ReclaimSink, Round, Site, Ticket, Verdict, WorldSize,
+    lock,
 };
 use fsgather_system::clock;
 
@@ -385,6 +386,27 @@ impl<D: Carrier> Exchange for RankExchange<D> {
                     self.carrier().settle(SETTLE_LIMIT);
                 }
                 Ok(Some(verdict))
+            }
+            Some(Err(failure)) => Err(self.report(failure)),
+            None if limit.is_some() => Ok(None),
+            None => Err(Error::closed()),
+        }
+    }
+
+    fn next_arrival(
+        &self,
+        ticket: &Ticket,
+        limit: Option<Duration>,
+    ) -> Result<Option<Arrival>, Error> {
+        self.check()?;
+        let step = ticket.step(Round::VERDICT);
+        match self.wait_until(limit, |member| member.take_arrival(step)) {
+            Some(Ok(arrival)) => {
+                if self.world.rank == Rank::ZERO && matches!(arrival, Arrival::Decided(_)) {
+                    // As with any verdict.
+                    self.carrier().settle(SETTLE_LIMIT);
+                }
+                Ok(Some(arrival))
             }
             Some(Err(failure)) => Err(self.report(failure)),
             None if limit.is_some() => Ok(None),

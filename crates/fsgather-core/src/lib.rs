@@ -55,8 +55,8 @@ pub use epoch::{ChannelId, Epoch, Round, Step};
 pub use error::{Error, PeerFailure, StorageCause};
 pub use error_kind::ErrorKind;
 pub use exchange::{
-    Contribution, Departure, Exchange, IsDecided, Leaves, Onlooker, Progress, ReclaimSink, Table,
-    Ticket, Verdict,
+    Arrival, Contribution, Departure, Exchange, IsDecided, Leaves, Onlooker, Progress, ReclaimSink,
+    Table, Ticket, Verdict,
 };
 pub use id::{GatherId, ParseGatherIdError, Salt};
 pub use interrupt::Interrupt;

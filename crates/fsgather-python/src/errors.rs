@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use fsgather::Error;
-use fsgather_core::{Peer, PeerFailure, Rank, Whereabouts};
+use fsgather_core::{Missing, Peer, PeerFailure, Rank, Whereabouts};
 use pyo3::{
     prelude::*,
     types::{PyDict, PyTuple},
@@ -39,6 +39,28 @@ fn exception<'py>(py: Python<'py>, error: &Error) -> PyResult<Bound<'py, PyAny>>
     make.call1((kind, error.to_string(), fields))
 }
 
+/// What is told of a rank that others waited for in vain: rank, host, pid, what it did, and how many seconds ago it said so.
+pub(crate) type MissingPeer = (
+    u32,
+    Option<String>,
+    Option<u32>,
+    Option<String>,
+    Option<f64>,
+);
+
+/// The ranks that others waited for in vain, as Python sees them.
+pub(crate) fn missing_peers(missing: &[Missing]) -> Vec<MissingPeer> {
+    let peers = missing.iter().map(|missing| {
+        let (host, pid) = missing.process.clone().unzip();
+        let last_seen = missing.last_seen.as_ref();
+        let (doing, ago) = last_seen
+            .map(|(activity, ago)| (activity.to_string(), ago.as_secs_f64()))
+            .unzip();
+        (missing.rank.get(), host, pid, doing, ago)
+    });
+    peers.collect()
+}
+
 /// The name of the class; its attributes go into `fields`.
 fn describe(py: Python<'_>, error: &Error, fields: &Bound<'_, PyDict>) -> PyResult<&'static str> {
     Ok(match error {
@@ -53,15 +75,7 @@ fn describe(py: Python<'_>, error: &Error, fields: &Bound<'_, PyDict>) -> PyResu
         } => {
             fields.set_item("during", during)?;
             fields.set_item("timeout", timeout.as_secs_f64())?;
-            let missing = missing.iter().map(|missing| {
-                let (host, pid) = missing.process.clone().unzip();
-                let last_seen = missing.last_seen.as_ref();
-                let (doing, ago) = last_seen
-                    .map(|(activity, ago)| (activity.to_string(), ago.as_secs_f64()))
-                    .unzip();
-                (missing.rank.get(), host, pid, doing, ago)
-            });
-            fields.set_item("missing", PyTuple::new(py, missing.collect::<Vec<_>>())?)?;
+            fields.set_item("missing", PyTuple::new(py, missing_peers(missing))?)?;
             let stacks = stacks.groups.iter();
             let stacks = stacks.map(|(ranks, whereabouts)| stack(py, ranks, whereabouts));
             let stacks = stacks.collect::<PyResult<Vec<_>>>()?;

@@ -15,6 +15,7 @@ pub(crate) struct How {
     site: Option<String>,
     tag: Option<String>,
     timeout: Option<Said>,
+    deadline: Option<Said>,
     allow_pickle: bool,
     like: Option<String>,
     transport: Option<Said>,
@@ -41,6 +42,10 @@ impl How {
             timeout: self.timeout.map(|said| word("timeout", said)).transpose()?,
             bound: self.max_size,
             tag: self.tag,
+            deadline: self
+                .deadline
+                .map(|said| word("deadline", said))
+                .transpose()?,
             site: self.site,
         };
         let pickling = if self.allow_pickle {

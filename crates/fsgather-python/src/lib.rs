@@ -7,6 +7,7 @@ mod bootstrap;
 mod buffer;
 mod command;
 mod communicator;
+mod completed;
 mod errors;
 mod how;
 mod like;

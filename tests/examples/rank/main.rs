@@ -22,6 +22,10 @@
 //! | `await:EXECUTOR:LEN` | awaits several calls by `current`, `multi` (tokio) or `pollster` |
 //! | `await_many:COUNT` | starts and polls so many calls, prints `at awaiting` and waits for a line, then awaits them all |
 //! | `unawaited:EXECUTOR` | polls a call, prints `dropped` once it has dropped it |
+//! | `completed:ROOT:LEN:MS` | a gather as completed, with a deadline or `never`; prints `part RANK` for each, and `missing RANKS`; with `:each` stops `at part` after each |
+//! | `two_completed:LEN`, `drop_completed:ROOT:LEN:COUNT` | two at a time; gives up after so many parts |
+//! | `partial:ROOT:LEN:MS` | what is there at a deadline; prints `parts RANKS` and `missing RANKS` |
+//! | `slow_gather:ROOT:LEN` | a gather; as the others of these it prints `took N`, in milliseconds |
 //! | `barriers` | barriers until rank 0 reads a line |
 //! | `timed_barriers:COUNT` | prints `median N`: how many microseconds half of so many barriers take at most |
 //! | `panic`, `encode_panics`, `encode_fails`, `source_fails` | fails in that way |
@@ -50,6 +54,7 @@
 mod awaiting;
 mod calls;
 mod codecs;
+mod completed;
 mod family;
 mod functions;
 mod introductions;
@@ -156,6 +161,14 @@ fn run(state: &mut State, steps: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Takes a step that needs nothing but a communicator.
+fn on(communicator: &Communicator, words: &[&str]) -> Result<(), Failure> {
+    if pieces::take(communicator, words)? || completed::take(communicator, words)? {
+        return Ok(());
+    }
+    calls::call(communicator, words)
+}
+
 fn take(state: &mut State, step: &str) -> Result<(), Failure> {
     let words: Vec<&str> = step.split(':').collect();
     match words.as_slice() {
@@ -249,10 +262,8 @@ fn take(state: &mut State, step: &str) -> Result<(), Failure> {
         ["function_close"] => fsgather::close()?,
         _ => {
             let world = state.joined.as_ref().ok_or_else(not_joined)?;
-            if !state.family.take(world, &words)?
-                && !pieces::take(state.family.current(world), &words)?
-            {
-                calls::call(state.family.current(world), &words)?;
+            if !state.family.take(world, &words)? {
+                on(state.family.current(world), &words)?;
             }
         }
     }

@@ -11,6 +11,8 @@ mod agreement;
 mod attempts;
 #[path = "../awaiting.rs"]
 mod awaiting;
+#[path = "../completed.rs"]
+mod completed;
 #[path = "../decided.rs"]
 mod decided;
 #[path = "../lost_ranks.rs"]

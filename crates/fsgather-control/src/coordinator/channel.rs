@@ -5,7 +5,10 @@ use std::{
     time::Instant,
 };
 
-use fsgather_core::{ChannelId, Epoch, Error, Leaves, Operation, Rank, Recipients, Step};
+use fsgather_core::{
+    Call, ChannelId, Epoch, Error, Leaves, Missing, Operation, Rank, Recipients,
+    Round as RoundNumber, Step,
+};
 
 use super::{hearsay::Hearsay, round::Round, stalls::Stalls};
 
@@ -14,6 +17,28 @@ use super::{hearsay::Hearsay, round::Round, stalls::Stalls};
 pub(super) struct Reading {
     pub(super) owners: Vec<(Rank, Leaves)>,
     pub(super) readers: BTreeSet<Rank>,
+}
+
+/// A call that was decided without some ranks when its deadline passed.
+#[derive(Clone, Debug)]
+pub(super) struct PartialCall {
+    /// Who came first, by its place, and the call it made.
+    pub(super) first: (usize, Call),
+    /// What all are told of those who had not come.
+    pub(super) missing: Vec<Missing>,
+    /// The places of those.
+    pub(super) places: Vec<usize>,
+    /// Those of them that are still to come, and then to be told.
+    pub(super) to_come: BTreeSet<Rank>,
+    /// The last round of the call, until it is decided.
+    pub(super) last_round: Option<RoundNumber>,
+}
+
+impl PartialCall {
+    /// Whether nobody needs to know of it any more.
+    fn is_over(&self) -> bool {
+        self.to_come.is_empty() && self.last_round.is_none()
+    }
 }
 
 /// How a rank takes part in a communicator.
@@ -47,6 +72,8 @@ pub(super) struct Channel {
     remaining: usize,
     pub(super) undecided: BTreeMap<Step, Round>,
     pub(super) reading: BTreeMap<Epoch, Reading>,
+    /// Calls that were decided before all had come.
+    pub(super) partial: BTreeMap<Epoch, PartialCall>,
     pub(super) failure: Option<Error>,
     /// What members have said of others, as long as these may still speak for themselves.
     pub(super) hearsay: Option<Hearsay>,
@@ -84,6 +111,7 @@ impl Channel {
             places,
             undecided: BTreeMap::new(),
             reading: BTreeMap::new(),
+            partial: BTreeMap::new(),
             failure: None,
             hearsay: None,
             stalls: Stalls::default(),
@@ -161,12 +189,64 @@ impl Channel {
     /// Notes that `rank` has left; whether it had not before.
     pub(super) fn dismiss(&mut self, rank: Rank) -> bool {
         self.untold.remove(&rank);
+        for call in self.partial.values_mut() {
+            call.to_come.remove(&rank);
+        }
+        self.forget_partial();
         let Some(member) = self.member_mut(rank) else {
             return false;
         };
         let was_in = std::mem::replace(&mut member.part, Attendance::Over) != Attendance::Over;
         self.remaining -= usize::from(was_in);
         was_in
+    }
+
+    /// Keeps of calls that have failed what their roots have been told of and are still there to read; what nobody will
+    /// read of calls of that kind.
+    pub(super) fn keep_told(
+        &mut self,
+        failed: &BTreeMap<Step, Round>,
+    ) -> Vec<(Epoch, Rank, Leaves)> {
+        let mut unread = Vec::new();
+        for (step, round) in failed.iter().filter(|(_, round)| round.is_early()) {
+            let left = round.left();
+            let owners: Vec<(Rank, Leaves)> = left
+                .filter_map(|(place, leaves)| Some((self.rank_at(place)?, leaves)))
+                .collect();
+            let root = round.early_root().and_then(|place| self.rank_at(place));
+            match root.filter(|root| self.is_here(*root)) {
+                Some(root) if !owners.is_empty() => {
+                    let readers = BTreeSet::from([root]);
+                    self.reading.insert(step.epoch, Reading { owners, readers });
+                }
+                Some(_) => {}
+                None => {
+                    let owners = owners.into_iter();
+                    unread.extend(owners.map(|(rank, leaves)| (step.epoch, rank, leaves)));
+                }
+            }
+        }
+        unread
+    }
+
+    /// Notes that a step is decided, whose call has so many further rounds; who is missing in it.
+    pub(super) fn follow_partial(&mut self, step: Step, further_rounds: u32) -> Vec<Missing> {
+        let Some(partial) = self.partial.get_mut(&step.epoch) else {
+            return Vec::new();
+        };
+        if step.round == RoundNumber::VERDICT {
+            partial.last_round = (further_rounds > 0).then(|| RoundNumber::new(further_rounds));
+        } else if partial.last_round == Some(step.round) {
+            partial.last_round = None;
+        }
+        let missing = partial.missing.clone();
+        self.forget_partial();
+        missing
+    }
+
+    /// Forgets partial calls that everybody has been told of.
+    pub(super) fn forget_partial(&mut self) {
+        self.partial.retain(|_, call| !call.is_over());
     }
 
     /// Whether some member has left.

@@ -1,9 +1,12 @@
 //! The arrivals of one exchange: [`Round`].
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
-use fsgather_core::{Call, FIRST_WARNING, Leaves, Operation, warning_after};
+use fsgather_core::{Call, Deadline, FIRST_WARNING, Leaves, Operation, Rank, warning_after};
 
 /// What one rank has handed in.
 #[derive(Clone, Debug)]
@@ -19,9 +22,14 @@ pub(super) struct RoundArrival {
 pub(super) struct Round {
     /// One place for each member.
     arrivals: Vec<Option<RoundArrival>>,
-    arrived: usize,
-    /// The place of who has come last.
-    last: Option<usize>,
+    /// The places of those who have come, in the order in which they have.
+    order: Vec<usize>,
+    /// Of how many of these the root of an early call has been told.
+    told: usize,
+    /// The places of those who are not waited for: the call was decided without them.
+    excused: BTreeSet<usize>,
+    /// When it is decided whoever has not come, once the root has.
+    deadline: Option<Instant>,
     pub(super) clock: Clock,
     /// The time-out of ranks that say nothing of it.
     default: Duration,
@@ -48,6 +56,8 @@ pub(super) struct Clock {
 pub(super) enum Due {
     /// Nothing has moved for as long as timeout lasts.
     Late,
+    /// The deadline has passed.
+    Deadline,
     /// Nothing has moved for this long: the user should know for whom we wait.
     Warning(Duration),
     /// Those who wait should know that rank 0 is alive: something has moved, or they expect an answer earlier
@@ -150,8 +160,10 @@ impl Round {
     ) -> Self {
         Self {
             arrivals: vec![None; members],
-            arrived: 0,
-            last: None,
+            order: Vec::new(),
+            told: 0,
+            excused: BTreeSet::new(),
+            deadline: None,
             clock: Clock::started(now, lead),
             default: timeout,
             timeout,
@@ -159,9 +171,13 @@ impl Round {
         }
     }
 
-    /// How long nothing may move before it fails.
+    /// How long nothing may move before it fails; it does not where a deadline decides it.
     pub(super) const fn timeout(&self) -> Duration {
-        self.timeout
+        if self.deadline.is_some() {
+            Duration::MAX
+        } else {
+            self.timeout
+        }
     }
 
     /// Whether a rank has given it a time-out of its own.
@@ -171,17 +187,21 @@ impl Round {
 
     /// Whether those who are waited for are to be asked now what they are doing, which is so once.
     pub(super) fn take_look(&mut self, now: Instant) -> bool {
-        self.clock.take_look(self.timeout, now)
+        self.clock.take_look(self.timeout(), now)
     }
 
     /// What is due now; a warning or notice is due once.
     pub(super) fn take_due(&mut self, now: Instant) -> Option<Due> {
-        self.clock.take_due(self.timeout, self.is_uneven, now)
+        if self.deadline.is_some_and(|deadline| now >= deadline) {
+            return Some(Due::Deadline);
+        }
+        self.clock.take_due(self.timeout(), self.is_uneven, now)
     }
 
     /// When something will be due.
     pub(super) fn next_due(&self) -> Instant {
-        self.clock.next_due(self.timeout, self.is_uneven)
+        let due = self.clock.next_due(self.timeout(), self.is_uneven);
+        self.deadline.map_or(due, |deadline| deadline.min(due))
     }
 
     /// The first call that arrived, by which the others are measured, and the place of who made it.
@@ -198,31 +218,70 @@ impl Round {
     pub(super) fn arrive(&mut self, place: usize, arrival: RoundArrival, now: Instant) {
         if let Some(free @ None) = self.arrivals.get_mut(place) {
             let timeout = arrival.call.timeout.unwrap_or(self.default);
-            if self.arrived == 0 {
+            if self.order.is_empty() {
                 self.timeout = timeout;
             } else {
                 self.is_uneven |= self.timeout != timeout;
                 self.timeout = self.timeout.max(timeout);
             }
+            let call = &arrival.call;
+            if let Some(deadline) = call.deadline {
+                // Those who wait do so for as long as it takes.
+                self.is_uneven = true;
+                if call.root.map(Rank::index) == Some(place) {
+                    self.deadline = Some(Deadline::after(now, deadline).at());
+                }
+            }
             *free = Some(arrival);
-            self.arrived += 1;
-            self.last = Some(place);
+            self.order.push(place);
             self.clock.moved(now);
         }
     }
 
     /// The place of who has come last.
-    pub(super) const fn last(&self) -> Option<usize> {
-        self.last
+    pub(super) fn last(&self) -> Option<usize> {
+        self.order.last().copied()
     }
 
     /// How many have handed in something.
-    pub(super) const fn arrived(&self) -> usize {
-        self.arrived
+    pub(super) fn arrived(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Waits for these places no more, of those that have not handed in anything.
+    pub(super) fn excuse(&mut self, places: impl IntoIterator<Item = usize>) {
+        let arrivals = &self.arrivals;
+        let has_not_come = |place: &usize| arrivals.get(*place).is_some_and(Option::is_none);
+        let excused = places.into_iter().filter(has_not_come);
+        self.excused.extend(excused);
     }
 
     pub(super) fn is_complete(&self) -> bool {
-        self.arrived == self.arrivals.len()
+        self.order.len() + self.excused.len() == self.arrivals.len()
+    }
+
+    /// The place of the root that is told of contributions as they come, once it has come itself.
+    pub(super) fn early_root(&self) -> Option<usize> {
+        let (_, call) = self.first().filter(|(_, call)| call.is_early())?;
+        let root = call.root.map(Rank::index)?;
+        self.has(root).then_some(root)
+    }
+
+    /// Whether its root is told of contributions as they come.
+    pub(super) fn is_early(&self) -> bool {
+        self.first().is_some_and(|(_, call)| call.is_early())
+    }
+
+    /// Contributions that the root has not been told of, with their places, and not any more.
+    pub(super) fn take_news(&mut self) -> Vec<(usize, Bytes)> {
+        let news = self.order.get(self.told..).unwrap_or_default().to_vec();
+        self.told = self.order.len();
+        news.into_iter()
+            .filter_map(|place| {
+                let arrival = self.arrivals.get_mut(place)?.as_mut()?;
+                Some((place, std::mem::take(&mut arrival.body)))
+            })
+            .collect()
     }
 
     /// The places of those who have published something, and what.
@@ -241,7 +300,7 @@ impl Round {
 
     /// The places of those who have not handed in anything.
     pub(super) fn missing(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..self.arrivals.len()).filter(|place| !self.has(*place))
+        (0..self.arrivals.len()).filter(|place| !self.has(*place) && !self.excused.contains(place))
     }
 
     /// The places of those who have, and now wait.
@@ -249,8 +308,8 @@ impl Round {
         (0..self.arrivals.len()).filter(|place| self.has(*place))
     }
 
-    /// All contributions in the order of places.
-    pub(super) fn into_arrivals(self) -> Vec<RoundArrival> {
-        self.arrivals.into_iter().flatten().collect()
+    /// All contributions in the order of places, and nothing of those who were not waited for.
+    pub(super) fn into_arrivals(self) -> Vec<Option<RoundArrival>> {
+        self.arrivals
     }
 }

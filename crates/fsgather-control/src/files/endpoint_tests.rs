@@ -29,6 +29,7 @@ fn release(epoch: u64, len: usize) -> ToMember {
         acknowledge: false,
         further_rounds: 0,
         last: None,
+        missing: Vec::new(),
     }
 }
 

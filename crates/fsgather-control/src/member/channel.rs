@@ -1,15 +1,15 @@
 //! One communicator as its member sees it: [`Channel`].
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
 use fsgather_core::{
-    Activity, Call, CallName, ChannelId, Contribution, Deadline, Epoch, Error, Operation, Phase,
-    Round, Step, Ticket, Verdict,
+    Activity, Arrival, Call, CallName, ChannelId, Contribution, Deadline, Epoch, Error, Operation,
+    Phase, Rank, Round, Step, Ticket, Verdict,
 };
 
 use crate::message::ToCoordinator;
@@ -97,6 +97,8 @@ pub(super) struct Channel {
     is_settled: bool,
     failure: Option<Error>,
     verdicts: BTreeMap<Step, Verdict>,
+    /// Contributions to early calls that this rank has been told of and has not taken.
+    arrived: BTreeMap<Step, VecDeque<(Rank, Bytes)>>,
     /// Contributions on their way, on which rank 0 may have decided already.
     awaited: BTreeMap<Step, Awaited>,
     started: BTreeMap<Epoch, ContributedCall>,
@@ -121,6 +123,7 @@ impl Channel {
             is_settled: false,
             failure: None,
             verdicts: BTreeMap::new(),
+            arrived: BTreeMap::new(),
             awaited: BTreeMap::new(),
             started: BTreeMap::new(),
             bytes: 0,
@@ -265,12 +268,36 @@ impl Channel {
         Some(Ok(verdict))
     }
 
+    /// Keeps a contribution for the root of an early call, unless nobody wants it any more.
+    pub(super) fn arrived(&mut self, step: Step, from: Rank, body: Bytes) {
+        let started = self.started.get(&step.epoch);
+        if started.is_some_and(|started| !started.is_abandoned) {
+            self.arrived
+                .entry(step)
+                .or_default()
+                .push_back((from, body));
+        }
+    }
+
+    /// The next of them, or else the verdict; each is handed out once.
+    pub(super) fn take_arrival(&mut self, step: Step) -> Option<Result<Arrival, Error>> {
+        if let Some(arrived) = self.arrived.get_mut(&step) {
+            if let Some((from, body)) = arrived.pop_front() {
+                return Some(Ok(Arrival::Part { from, body }));
+            }
+            self.arrived.remove(&step);
+        }
+        let verdict = self.take_verdict(step)?;
+        Some(verdict.map(Arrival::Decided))
+    }
+
     /// Whether there is a verdict on one round, or a failure instead.
     pub(super) fn has_verdict(&self, step: Step) -> bool {
         self.failure.is_some() || self.verdicts.contains_key(&step)
     }
 
-    /// Keeps a verdict for whoever waits for it; what to say to rank 0 if nobody does.
+    /// Keeps a verdict for whoever waits for it; what to say to rank 0 if nobody does, or for the root of an early call, which
+    /// may come for it much later.
     pub(super) fn release(
         &mut self,
         step: Step,
@@ -289,8 +316,18 @@ impl Channel {
                 return self.go_on_without(step.epoch, now);
             }
         }
+        let receives = verdict.table.is_some();
         self.verdicts.insert(step, verdict);
-        None
+        let started = self.started.get_mut(&step.epoch)?;
+        let goes_on = receives && started.call.is_early();
+        if !goes_on || started.round != step.round || Some(step.round.get()) >= started.rounds {
+            return None;
+        }
+        // It has nothing to hand over itself.
+        started.round = step.round.next();
+        let (call, round) = (Arc::clone(&started.call), started.round);
+        let step = Step { round, ..step };
+        Some(self.hand_in(&call, step, Contribution::inline(Bytes::new()), now))
     }
 
     /// Notes that nobody here wants what comes of a call; what to say to rank 0 now. With `cause` the call
@@ -310,6 +347,7 @@ impl Channel {
             epoch,
             round: started.round,
         };
+        self.arrived.remove(&step);
         if self.failure.is_none() && started.round.get() < started.own_rounds {
             let call = CallName::of(&started.call, epoch);
             let activity = Activity::within(Phase::Publishing, call);
@@ -321,7 +359,7 @@ impl Channel {
                 activity,
             });
         }
-        self.verdicts.remove(&step);
+        self.verdicts.retain(|step, _| step.epoch != epoch);
         if self.awaited.contains_key(&step) {
             return None;
         }
@@ -378,7 +416,9 @@ impl Channel {
         }
         let started = self.started.remove(&epoch)?;
         let done = ToCoordinator::Done { channel, epoch };
-        started.acknowledge.then_some(done)
+        // Of an early call that has failed others may keep what this rank was told of.
+        let is_awaited = self.failure.is_some() && started.call.is_early();
+        (started.acknowledge || is_awaited).then_some(done)
     }
 
     /// Fails all calls that are not decided, and all later ones; what to say to rank 0.

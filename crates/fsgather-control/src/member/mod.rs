@@ -14,8 +14,8 @@ use std::{
 };
 
 use fsgather_core::{
-    Activity, Call, CallName, ChannelId, Contribution, Epoch, Error, Neighbour, Peer, PeerFailure,
-    Phase, Rank, Round, Site, Step, Table, Ticket, Verdict, Whereabouts,
+    Activity, Arrival, Call, CallName, ChannelId, Contribution, Epoch, Error, Neighbour, Peer,
+    PeerFailure, Phase, Rank, Round, Site, Step, Table, Ticket, Verdict, Whereabouts,
 };
 
 use self::{
@@ -239,7 +239,9 @@ impl Member {
         let leaves = contribution.leaves;
         let channel = self.channel(ticket.channel)?;
         let message = channel.contribute(ticket, round, contribution, now)?;
-        self.keeping.publish(ticket.channel, ticket.epoch, leaves);
+        let is_early = ticket.call.is_early();
+        self.keeping
+            .publish(ticket.channel, ticket.epoch, leaves, is_early);
         self.doing = ticket.activity(Phase::Waiting);
         self.actions.push(MemberAction::Send(message));
         Ok(())
@@ -249,6 +251,15 @@ impl Member {
     pub fn take_verdict(&mut self, step: Step) -> Option<Result<Verdict, Error>> {
         match self.channel(step.channel) {
             Ok(channel) => channel.take_verdict(step),
+            Err(closed) => Some(Err(closed)),
+        }
+    }
+
+    /// The next contribution to an early call that this rank has been told of, or else its verdict; each is handed
+    /// out once.
+    pub fn take_arrival(&mut self, step: Step) -> Option<Result<Arrival, Error>> {
+        match self.channel(step.channel) {
+            Ok(channel) => channel.take_arrival(step),
             Err(closed) => Some(Err(closed)),
         }
     }
@@ -276,7 +287,7 @@ impl Member {
     pub fn on_message(&mut self, message: ToMember, now: Instant) {
         self.now = now;
         self.heard = now;
-        if let Some(channel) = about(&message).and_then(|id| self.channels.get_mut(&id)) {
+        if let Some(channel) = message.channel().and_then(|id| self.channels.get_mut(&id)) {
             channel.mark_heard(now);
         }
         match message {
@@ -286,6 +297,7 @@ impl Member {
                 acknowledge,
                 further_rounds,
                 last,
+                missing,
             } => {
                 let table = bodies.map(|bodies| Table {
                     bodies,
@@ -297,12 +309,18 @@ impl Member {
                         table,
                         further_rounds,
                         last,
+                        missing,
                     },
                     now,
                 );
             }
+            ToMember::Arrived { step, from, body } => {
+                if let Some(channel) = self.channels.get_mut(&step.channel) {
+                    channel.arrived(step, from, body);
+                }
+            }
             ToMember::Abort { channel, cause } => {
-                self.forget_undecided(channel);
+                self.forget_undecided(channel, true);
                 self.fail_channel(channel, &cause);
                 self.send(ToCoordinator::AbortSeen { channel });
             }
@@ -560,26 +578,5 @@ impl Member {
             };
             self.actions.push(MemberAction::Send(message));
         }
-    }
-}
-
-/// The communicator that a message is about.
-fn about(message: &ToMember) -> Option<ChannelId> {
-    match message {
-        ToMember::Release { step, .. } => Some(step.channel),
-        ToMember::Abort { channel, .. }
-        | ToMember::Reclaim { channel, .. }
-        | ToMember::KeepWaiting { channel } => Some(*channel),
-        ToMember::Forming { .. }
-        | ToMember::Formed { .. }
-        | ToMember::Elsewhere { .. }
-        | ToMember::Welcome(_)
-        | ToMember::Bye { .. }
-        | ToMember::Moved
-        | ToMember::Ask
-        | ToMember::Here
-        | ToMember::Look { .. }
-        | ToMember::Notice { .. }
-        | ToMember::Needed { .. } => None,
     }
 }

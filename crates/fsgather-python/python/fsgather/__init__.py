@@ -40,18 +40,21 @@ from fsgather._functions import (
     close,
     default_communicator,
     gather,
+    gather_as_completed,
     gather_by_key,
     gather_iter,
     gather_object,
+    gather_partial,
     gather_records,
     start_all_gather,
     start_gather,
 )
-from fsgather._results import Gathering, Pending, Records
+from fsgather._results import Completed, Gathering, Partial, Pending, Records
 from fsgather._tracing import trace
 
 __all__ = [
     "Communicator",
+    "Completed",
     "Config",
     "Corrupt",
     "Desync",
@@ -61,6 +64,7 @@ __all__ = [
     "Mismatch",
     "Missing",
     "NotShared",
+    "Partial",
     "PeerFailed",
     "Pending",
     "Poisoned",
@@ -80,9 +84,11 @@ __all__ = [
     "close",
     "default_communicator",
     "gather",
+    "gather_as_completed",
     "gather_by_key",
     "gather_iter",
     "gather_object",
+    "gather_partial",
     "gather_records",
     "start_all_gather",
     "start_gather",

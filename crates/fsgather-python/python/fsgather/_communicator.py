@@ -10,6 +10,7 @@ from typing import Any, Callable, Iterable, Mapping, NoReturn, Optional, Sequenc
 
 from fsgather import _arguments, _arrays, _by_key, _errors, _fsgather, _leaving, _trust, _workers
 from fsgather._arguments import PathLike, Seconds, Transport
+from fsgather._early import EarlyGathers
 from fsgather._results import Gathering, Pending, Records
 from fsgather.bootstraps import Bootstrap, choose
 from fsgather.bootstraps.key_value import KeyValue
@@ -26,7 +27,7 @@ _MOST_RANKS = 2**32 - 1
 """What the library counts to; it says itself how many a world may have."""
 
 
-class Communicator:
+class Communicator(EarlyGathers):
     """One rank's membership of a group of ranks.
 
     Every method that communicates is *collective*: all ranks call it, in the same order. A call that returns has
@@ -534,6 +535,7 @@ class Communicator:
             "transport": _arguments.text("transport", transport),
             "directory": _arguments.path("directory", directory),
             "max_size": None,
+            "deadline": None,
         }
 
     def __copy__(self) -> NoReturn:

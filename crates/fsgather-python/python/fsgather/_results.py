@@ -1,4 +1,5 @@
-"""What calls give back that is not there as a whole: :class:`Gathering`, :class:`Records` and :class:`Pending`."""
+"""What calls give back that is not there as a whole: :class:`Gathering`, :class:`Completed`, :class:`Partial`, :class:`Records` and
+:class:`Pending`."""
 
 from __future__ import annotations
 
@@ -6,8 +7,9 @@ import threading
 from typing import Any, Generator, Generic, Iterator, Optional, TypeVar
 
 from fsgather import _arguments, _fsgather
+from fsgather._errors import Missing
 
-__all__ = ["Gathering", "Pending", "Records"]
+__all__ = ["Completed", "Gathering", "Partial", "Pending", "Records"]
 
 T = TypeVar("T")
 
@@ -54,6 +56,64 @@ class Gathering(Iterator[T]):
         if self._parts is None:
             return "<fsgather.Gathering, received by another rank>"
         return f"<fsgather.Gathering, {self._left} of {self._ranks} ranks to be read>"
+
+
+class Completed(Iterator["tuple[int, T]"]):
+    """The objects of all ranks, each with its rank, in the order in which they are handed in.
+
+    What it gives is whole and right. It ends when the call is decided: with :class:`StopIteration` if that has succeeded, else with the
+    error that all ranks raise. What is not looked at is thrown away by :meth:`close`, by leaving a ``with`` block, or with the iterator.
+    """
+
+    def __init__(self, completed: _fsgather.Completed) -> None:
+        self._completed = completed
+        self._missing: Optional[tuple[Missing, ...]] = None
+
+    def __iter__(self) -> Completed[T]:
+        return self
+
+    def __next__(self) -> tuple[int, T]:
+        return next(self._completed)
+
+    @property
+    def missing(self) -> tuple[Missing, ...]:
+        """The ranks that had not handed in when the deadline passed, the same on all ranks; where objects are received it is known once the
+        iteration has ended. A rank that finds itself there was too late, and goes on with its next call."""
+        if self._missing is None:
+            return tuple(Missing(*peer) for peer in self._completed.missing)
+        return self._missing
+
+    def close(self) -> None:
+        """Throws away what has not been looked at yet."""
+        self._missing = self.missing
+        self._completed.close()
+
+    def __enter__(self) -> Completed[T]:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+class Partial(Generic[T]):
+    """What was there when the deadline of a call passed: a value on every rank, with the same ``missing`` on all."""
+
+    def __init__(self, parts: Optional[dict[int, T]], missing: tuple[Missing, ...]) -> None:
+        self.parts = parts
+        """On the rank that receives, a dictionary from ranks to their objects, in rank order; ``None`` elsewhere."""
+        self.missing = missing
+        """The ranks that were not in time, with where they run and what they were last known to be doing. A rank that finds itself there
+        was too late: its object goes to nobody, and it goes on with its next call."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all ranks were in time."""
+        return not self.missing
+
+    def __repr__(self) -> str:
+        if self.is_complete:
+            return "<fsgather.Partial, all ranks in time>"
+        return f"<fsgather.Partial, without ranks {', '.join(str(peer.rank) for peer in self.missing)}>"
 
 
 class Records(Iterator["tuple[int, T]"]):

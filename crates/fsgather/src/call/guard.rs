@@ -7,7 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use fsgather_core::{Call, Contribution, Error, Phase, Rank, Round, Ticket, Verdict};
+use fsgather_core::{Arrival, Call, Contribution, Error, Phase, Rank, Round, Ticket, Verdict};
 
 use crate::group_state::GroupState;
 use crate::payload::header::PayloadHeader;
@@ -138,20 +138,40 @@ impl CallGuard {
             .wait_for(&self.ticket, Round::VERDICT, limit)
             .map_err(|failure| self.over(failure))?;
         if let Some(verdict) = &verdict {
+            let own = self.inner.exchange.rank();
             let table = verdict.table.as_ref();
-            let acknowledge = table.is_some_and(|table| table.acknowledge);
-            self.acknowledge.set(acknowledge);
-            self.phase.set(Phase::Reading);
-            let call_log = &self.inner.world.call_log;
-            let last = verdict.last.map(|last| self.inner.in_world(last));
-            call_log.all_in(&self.ticket, last);
-            if !call_log.is_empty() {
-                let own = self.inner.exchange.rank();
-                let brought = table.map(|table| brought(&table.bodies, own));
-                call_log.decided(&self.ticket, verdict.last, brought);
-            }
+            self.decided(verdict, || table.map(|table| brought(&table.bodies, own)));
         }
         Ok(verdict)
+    }
+
+    /// Waits for the next contribution, or for the verdict; so many bytes have come so far.
+    pub(crate) fn arrival(&self, bytes: u64) -> Result<Arrival, Error> {
+        let arrival = self
+            .inner
+            .exchange
+            .next_arrival(&self.ticket, None)
+            .and_then(|arrival| arrival.ok_or_else(Error::closed))
+            .map_err(|failure| self.over(failure))?;
+        if let Arrival::Decided(verdict) = &arrival {
+            let to_move = 0;
+            self.decided(verdict, || Some(Brought { bytes, to_move }));
+        }
+        Ok(arrival)
+    }
+
+    /// Notes the verdict of a call, and what it brings to this rank, if it does.
+    fn decided(&self, verdict: &Verdict, brought: impl FnOnce() -> Option<Brought>) {
+        let table = verdict.table.as_ref();
+        let acknowledge = table.is_some_and(|table| table.acknowledge);
+        self.acknowledge.set(acknowledge);
+        self.phase.set(Phase::Reading);
+        let call_log = &self.inner.world.call_log;
+        let last = verdict.last.map(|last| self.inner.in_world(last));
+        call_log.all_in(&self.ticket, last);
+        if !call_log.is_empty() {
+            call_log.decided(&self.ticket, verdict.last, brought());
+        }
     }
 
     /// Gives up what this rank would receive: the call goes on without it.

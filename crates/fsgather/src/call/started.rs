@@ -3,12 +3,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use fsgather_core::{Call, Error, Rank, Verdict};
+use bytes::Bytes;
+use fsgather_core::{Arrival, Call, Error, Missing, Rank, Verdict};
 use fsgather_rendezvous::local_context::is_dispensable;
 use fsgather_store::Payload;
+use fsgather_trace::record::Way;
 
-#[cfg(feature = "async")]
-use crate::payload::header::PayloadHeader;
 #[cfg(feature = "ndarray")]
 use crate::payload::stream::PayloadStream;
 use crate::{
@@ -16,9 +16,10 @@ use crate::{
     group_state::GroupState,
     parts::{Parts, Take},
     payload::{
+        header::PayloadHeader,
         input::{HeldInput, PayloadInput},
         mesh,
-        part::{self, IncomingPart},
+        part::{self, Announced, IncomingPart},
         path::PayloadPath,
         path_request::PathRequest,
         relay,
@@ -40,6 +41,8 @@ pub(crate) struct StartedCall<'a> {
     share: Option<Share>,
     /// Through rank 0 ranks hand over together, so that the call has come to its verdict already.
     early: Option<ReceivedParts>,
+    /// Who had not handed in when the deadline passed.
+    missing: Vec<Missing>,
 }
 
 /// What a call has come to before anything large is read.
@@ -48,6 +51,28 @@ pub(crate) struct ReceivedParts {
     pub(crate) incoming: Option<Vec<IncomingPart>>,
     /// Whether the owners of payloads have to be told when all has been read.
     pub(crate) acknowledge: bool,
+}
+
+/// What a root that gets parts as they come has seen of them.
+#[derive(Default)]
+pub(crate) struct Seen {
+    /// How long they are together, in bytes.
+    bytes: u64,
+    /// Those that come with further rounds, once all are decided on.
+    relayed: Vec<(Rank, Bytes)>,
+}
+
+/// What comes next of a call whose root gets parts as they come.
+pub(crate) enum Coming {
+    /// A rank's part.
+    Part(Rank, IncomingPart),
+    /// The verdict.
+    End {
+        /// Parts that came with it.
+        rest: Vec<(Rank, IncomingPart)>,
+        /// Whether the owners of payloads have to be told when all has been read.
+        acknowledge: bool,
+    },
 }
 
 /// What all ranks have come to.
@@ -111,12 +136,14 @@ impl<'a> StartedCall<'a> {
             retention,
             share,
             early: None,
+            missing: Vec::new(),
         };
         if retention == Retention::Kept {
             // Nobody waits yet, so that the announcement has to be sent on its way. All may have come by now, and one
             // of them may be gone already: only the verdict tells whether the call has failed.
             drop(started.guard.moved(0));
             if matches!(started.payload_path, PayloadPath::Relay)
+                && !started.guard.ticket.call.is_early()
                 && let Some(decision) = started.decide(None)?
             {
                 started.early = Some(started.follow(decision)?);
@@ -140,13 +167,18 @@ impl<'a> StartedCall<'a> {
             Decision::Verdict(verdict) => verdict,
             Decision::Followed(received) => return Ok(received),
         };
+        self.missing = verdict.missing;
+        if self.is_too_late() {
+            self.take_back();
+        }
         let guard = &self.guard;
+        let call_log = &guard.inner.world.call_log;
         let relayed = relay::run(
             &*guard.inner.exchange,
             &guard.ticket,
             self.own.as_slice(),
             verdict.further_rounds,
-            |bytes| guard.inner.world.call_log.moved(&guard.ticket, bytes),
+            |bytes| call_log.moved(&guard.ticket, bytes),
         )
         .map_err(|failure| guard.over(failure))?;
         let acknowledge = verdict
@@ -160,14 +192,14 @@ impl<'a> StartedCall<'a> {
         let incoming = verdict
             .table
             .map(|table| {
-                let bodies = table.bodies.clone();
+                let bodies = table.bodies;
                 let mut incoming = IncomingPart::sort(
                     &guard.inner,
                     &self.payload_path,
                     self.share.as_ref(),
                     matches!(own, HeldInput::Shared(_)),
                     &guard.ticket,
-                    table,
+                    &bodies,
                     relayed,
                 )
                 .map_err(|cause| guard.fail(cause))?;
@@ -193,6 +225,105 @@ impl<'a> StartedCall<'a> {
             incoming,
             acknowledge,
         })
+    }
+
+    /// Who had not handed in when the deadline of the call passed.
+    pub(crate) fn missing(&self) -> &[Missing] {
+        &self.missing
+    }
+
+    /// Whether the call was decided without this rank.
+    pub(crate) fn is_too_late(&self) -> bool {
+        let me = self.guard.inner.world.rank;
+        self.missing.iter().any(|missing| missing.rank == me)
+    }
+
+    /// Removes this rank's payload, of which nobody will hear.
+    fn take_back(&self) {
+        let ticket = &self.guard.ticket;
+        self.payload_path.reclaim_own(ticket.channel, ticket.epoch);
+        if let Some(share) = &self.share {
+            share.withdraw();
+        }
+    }
+
+    /// Waits for the next part of a call whose root gets them as they come, or for its end; `seen` has the
+    /// announcements so far.
+    pub(crate) fn next_part(&mut self, seen: &mut Seen) -> Result<Coming, Error> {
+        loop {
+            let arrival = self.guard.arrival(seen.bytes)?;
+            let verdict = match arrival {
+                Arrival::Part { from, body } => {
+                    if PayloadHeader::way(&body) == Way::Relay {
+                        seen.relayed.push((from, body));
+                        continue;
+                    }
+                    let part = self.incoming(from, &body, Vec::new())?;
+                    seen.bytes = seen.bytes.saturating_add(part.len());
+                    return Ok(Coming::Part(from, part));
+                }
+                Arrival::Decided(verdict) => verdict,
+            };
+            self.missing = verdict.missing;
+            let guard = &self.guard;
+            let call_log = &guard.inner.world.call_log;
+            let moved = |bytes| call_log.moved(&guard.ticket, bytes);
+            let exchange = &*guard.inner.exchange;
+            let mut pieces = relay::receive(exchange, &guard.ticket, verdict.further_rounds, moved)
+                .map_err(|failure| guard.over(failure))?;
+            let relayed = std::mem::take(&mut seen.relayed).into_iter();
+            let rest: Result<_, Error> = relayed
+                .map(|(from, body)| {
+                    let pieces = pieces.get_mut(from.index()).map(std::mem::take);
+                    let part = self.incoming(from, &body, pieces.unwrap_or_default())?;
+                    Ok((from, part))
+                })
+                .collect();
+            if let Some(share) = &mut self.share {
+                share.close();
+            }
+            return Ok(Coming::End {
+                rest: rest?,
+                acknowledge: verdict.table.is_some_and(|table| table.acknowledge),
+            });
+        }
+    }
+
+    /// What one rank has announced, with what further rounds have brought of it.
+    fn incoming(
+        &mut self,
+        from: Rank,
+        body: &Bytes,
+        pieces: Vec<u8>,
+    ) -> Result<IncomingPart, Error> {
+        let guard = &self.guard;
+        let is_own = from == guard.inner.exchange.rank();
+        let announced = Announced {
+            inner: &guard.inner,
+            payload_path: &self.payload_path,
+            share: self.share.as_ref(),
+            keeps: matches!(self.own, HeldInput::Shared(_)),
+            ticket: &guard.ticket,
+        };
+        let mut part = announced
+            .part(from, body, pieces)
+            .map_err(|cause| guard.fail(cause))?;
+        if is_own && self.own.is_own_part() {
+            part.take_own(std::mem::replace(&mut self.own, HeldInput::Gone));
+        }
+        Ok(part)
+    }
+
+    /// Gives up what is still to come of a call whose root gets parts as they come; also after it has failed, when its
+    /// owners keep what this rank was told of.
+    pub(crate) fn give_up(&self) {
+        self.guard.abandon();
+        self.guard.inner.exchange.abandon(&self.guard.ticket);
+    }
+
+    /// Ends a call whose root gets parts as they come.
+    pub(crate) fn end_early(&self, acknowledge: bool) {
+        self.end(acknowledge);
     }
 
     /// Reads everything that a call brings to all of its recipients, in the order that spreads the load.
@@ -304,6 +435,7 @@ impl<'a> StartedCall<'a> {
             retention: self.retention,
             share: self.share,
             early: self.early,
+            missing: self.missing,
         }
     }
 

@@ -105,7 +105,7 @@ impl PayloadOrigin {
 mod tests {
     use std::{sync::Arc, thread};
 
-    use fsgather_core::{Call, Operation, ProcessId, Site, Table};
+    use fsgather_core::{Call, Operation, ProcessId, Site};
     use proptest::prelude::*;
 
     use super::*;
@@ -233,17 +233,13 @@ mod tests {
             let (bodies, relayed): (Vec<_>, Vec<_>) = announced
                 .map(|(announced, payload)| (announced.into_body().unwrap(), payload))
                 .unzip();
-            let table = Table {
-                bodies,
-                acknowledge: false,
-            };
             IncomingPart::sort(
                 inner,
                 &PayloadPath::Relay,
                 None,
                 false,
                 &now,
-                table,
+                &bodies,
                 relayed,
             )
             .map(drop)

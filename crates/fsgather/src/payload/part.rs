@@ -5,7 +5,7 @@ use std::{io::Read, sync::Arc, time::Duration};
 use bytes::Bytes;
 use fsgather_arena::Leased;
 use fsgather_control::mesh::{CallId, Pull};
-use fsgather_core::{Error, Peer, Rank, Recipients, Table, Ticket};
+use fsgather_core::{Error, Peer, Rank, Recipients, Ticket};
 use fsgather_store::Payload;
 
 use crate::{
@@ -61,22 +61,34 @@ impl Linked {
     }
 }
 
-impl IncomingPart {
-    /// Sorts a table of announcements, and what further rounds have brought, by rank. `keeps`: this rank has
-    /// its own part, and takes it. What is here is verified,
-    /// and nothing announced is another rank's or another call's.
-    pub(crate) fn sort(
-        inner: &GroupState,
-        payload_path: &PayloadPath,
-        share: Option<&Share>,
-        keeps: bool,
-        ticket: &Ticket,
-        table: Table,
-        relayed: Vec<Vec<u8>>,
-    ) -> Result<Vec<Self>, Error> {
-        let mut relayed = relayed.into_iter();
+/// What the announcements of a call are understood by.
+pub(crate) struct Announced<'a> {
+    pub(crate) inner: &'a GroupState,
+    pub(crate) payload_path: &'a PayloadPath,
+    pub(crate) share: Option<&'a Share>,
+    /// Whether this rank has its own part, and takes it.
+    pub(crate) keeps: bool,
+    pub(crate) ticket: &'a Ticket,
+}
+
+impl Announced<'_> {
+    /// The part that `rank` has announced, and `pieces` of it that further rounds have brought. What is here is verified, and
+    /// nothing announced is another rank's or another call's.
+    pub(crate) fn part(
+        &self,
+        rank: Rank,
+        body: &Bytes,
+        pieces: Vec<u8>,
+    ) -> Result<IncomingPart, Error> {
+        let Self {
+            inner,
+            payload_path,
+            share,
+            keeps,
+            ticket,
+        } = *self;
         let linked = |rank: Rank, len| match payload_path {
-            PayloadPath::Mesh(mesh) => Ok(Self::Linked(Linked {
+            PayloadPath::Mesh(mesh) => Ok(IncomingPart::Linked(Linked {
                 mesh: mesh.clone(),
                 call: call_id(ticket),
                 len,
@@ -87,65 +99,82 @@ impl IncomingPart {
                  same directory and transport"
             ))),
         };
+        let origin = PayloadOrigin::of(inner, ticket, rank);
+        let broken = |what: &str| Err(origin.broken(inner, ticket, rank, what));
+        match PayloadHeader::from_body(body) {
+            Some(PayloadHeader::Inline { seal, payload }) => {
+                if origin.seal(inner, std::slice::from_ref(&payload)) != seal {
+                    return broken("a payload sent with the control messages");
+                }
+                Ok(IncomingPart::Here(payload))
+            }
+            Some(PayloadHeader::File(file)) => {
+                if !origin.is_of(&file.locator.name) {
+                    return broken(&file.locator.name.to_string());
+                }
+                Ok(IncomingPart::File(file))
+            }
+            Some(PayloadHeader::Relayed(announced)) => {
+                let is_whole = pieces.len() as u64 == announced.len;
+                if !is_whole || origin.digest(&pieces) != announced.digest {
+                    return broken("a payload sent through rank 0");
+                }
+                if let (Some(why), PayloadPath::Files(files)) = (&announced.instead, payload_path)
+                    && warns(inner, ticket)
+                    && let Some(whose) = inner.peer(rank)
+                {
+                    files.warn_of_fallback(whose, why);
+                }
+                Ok(IncomingPart::Here(pieces.into()))
+            }
+            Some(PayloadHeader::Linked { len }) => linked(rank, len),
+            // It is replaced by what this rank has kept.
+            Some(PayloadHeader::Shared(_) | PayloadHeader::Kept { .. })
+                if rank == inner.exchange.rank() && keeps =>
+            {
+                Ok(IncomingPart::Here(Bytes::new()))
+            }
+            Some(PayloadHeader::Kept { .. }) => broken("a payload that is for its owner alone"),
+            Some(PayloadHeader::Shared(location)) => {
+                let leased = share.and_then(|share| share.lease(inner.in_world(rank), &location));
+                leased.map_or_else(
+                    || broken("a payload in shared memory"),
+                    |leased| Ok(IncomingPart::Shared(leased)),
+                )
+            }
+            None => Err(Error::Incompatible {
+                what: format!("the announcement of rank {rank}"),
+                ours: "the kinds 0 to 5".into(),
+                theirs: format!("{:?}", body.first()),
+            }),
+        }
+    }
+}
+
+impl IncomingPart {
+    /// Sorts a table of announcements, and what further rounds have brought, by rank. `keeps`: this rank has
+    /// its own part, and takes it.
+    pub(crate) fn sort(
+        inner: &GroupState,
+        payload_path: &PayloadPath,
+        share: Option<&Share>,
+        keeps: bool,
+        ticket: &Ticket,
+        bodies: &[Bytes],
+        relayed: Vec<Vec<u8>>,
+    ) -> Result<Vec<Self>, Error> {
+        let announced = Announced {
+            inner,
+            payload_path,
+            share,
+            keeps,
+            ticket,
+        };
+        let mut relayed = relayed.into_iter();
         (0..)
             .map(Rank::new)
-            .zip(table.bodies)
-            .map(|(rank, body)| {
-                let pieces = relayed.next().unwrap_or_default();
-                let origin = PayloadOrigin::of(inner, ticket, rank);
-                let broken = |what: &str| Err(origin.broken(inner, ticket, rank, what));
-                match PayloadHeader::from_body(&body) {
-                    Some(PayloadHeader::Inline { seal, payload }) => {
-                        if origin.seal(inner, std::slice::from_ref(&payload)) != seal {
-                            return broken("a payload sent with the control messages");
-                        }
-                        Ok(Self::Here(payload))
-                    }
-                    Some(PayloadHeader::File(file)) => {
-                        if !origin.is_of(&file.locator.name) {
-                            return broken(&file.locator.name.to_string());
-                        }
-                        Ok(Self::File(file))
-                    }
-                    Some(PayloadHeader::Relayed(announced)) => {
-                        let is_whole = pieces.len() as u64 == announced.len;
-                        if !is_whole || origin.digest(&pieces) != announced.digest {
-                            return broken("a payload sent through rank 0");
-                        }
-                        if let (Some(why), PayloadPath::Files(files)) =
-                            (&announced.instead, payload_path)
-                            && warns(inner, ticket)
-                            && let Some(whose) = inner.peer(rank)
-                        {
-                            files.warn_of_fallback(whose, why);
-                        }
-                        Ok(Self::Here(pieces.into()))
-                    }
-                    Some(PayloadHeader::Linked { len }) => linked(rank, len),
-                    // It is replaced by what this rank has kept.
-                    Some(PayloadHeader::Shared(_) | PayloadHeader::Kept { .. })
-                        if rank == inner.exchange.rank() && keeps =>
-                    {
-                        Ok(Self::Here(Bytes::new()))
-                    }
-                    Some(PayloadHeader::Kept { .. }) => {
-                        broken("a payload that is for its owner alone")
-                    }
-                    Some(PayloadHeader::Shared(location)) => {
-                        let leased =
-                            share.and_then(|share| share.lease(inner.in_world(rank), &location));
-                        leased.map_or_else(
-                            || broken("a payload in shared memory"),
-                            |leased| Ok(Self::Shared(leased)),
-                        )
-                    }
-                    None => Err(Error::Incompatible {
-                        what: format!("the announcement of rank {rank}"),
-                        ours: "the kinds 0 to 5".into(),
-                        theirs: format!("{:?}", body.first()),
-                    }),
-                }
-            })
+            .zip(bodies)
+            .map(|(rank, body)| announced.part(rank, body, relayed.next().unwrap_or_default()))
             .collect()
     }
 

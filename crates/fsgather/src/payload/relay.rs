@@ -5,7 +5,7 @@
 //! and correct rather than fast, since everything passes through rank 0.
 
 use bytes::Bytes;
-use fsgather_core::{Contribution, Error, Exchange, Leaves, Round, Ticket};
+use fsgather_core::{Contribution, Error, Exchange, Leaves, Recipients, Round, Ticket, Verdict};
 
 use crate::{
     call::guard::CallGuard,
@@ -25,6 +25,19 @@ pub(super) fn announced<'b>(
     own: HeldInput<'b>,
     instead: Option<&Error>,
 ) -> Result<Ready<'b>, Error> {
+    let call = &guard.ticket.call;
+    let me = guard.inner.exchange.rank();
+    if call.is_early() && call.recipients() == Recipients::Only(me) {
+        // It stays here, and the root goes on in further rounds without having to do anything.
+        let len = own.len();
+        let own = HeldInput::Shared(own.to_bytes());
+        let announcement = body(guard, PayloadHeader::Kept { len })?;
+        return Ok(Ready {
+            contribution: Contribution::inline(announcement),
+            own,
+            len,
+        });
+    }
     let bytes = own.as_slice();
     let announcement = PayloadHeader::Relayed(RelayHeader {
         len: bytes.len() as u64,
@@ -53,6 +66,34 @@ fn rounds(len: usize, piece: usize) -> Result<u32, Error> {
     })
 }
 
+/// What further rounds of an early call have brought its root, in which this rank's member takes part by itself. `moved` is told
+/// how many bytes have come with each.
+pub(crate) fn receive(
+    exchange: &dyn Exchange,
+    ticket: &Ticket,
+    rounds: u32,
+    moved: impl Fn(u64),
+) -> Result<Vec<Vec<u8>>, Error> {
+    let mut received = Vec::new();
+    for round in (1..=rounds).map(Round::new) {
+        let verdict = exchange.wait(ticket, round)?;
+        append(&mut received, verdict, &moved);
+    }
+    Ok(received)
+}
+
+/// Puts what a round has brought to what earlier ones have.
+fn append(received: &mut Vec<Vec<u8>>, verdict: Verdict, moved: impl Fn(u64)) {
+    let Some(table) = verdict.table else {
+        return;
+    };
+    moved(table.bodies.iter().map(|body| body.len() as u64).sum());
+    received.resize_with(table.bodies.len(), Vec::new);
+    for (so_far, body) in received.iter_mut().zip(table.bodies) {
+        so_far.extend_from_slice(&body);
+    }
+}
+
 /// Takes part in all further rounds of a call; what each rank has handed over, on recipients. `moved` is told how many bytes
 /// have come with each.
 pub(crate) fn run(
@@ -72,14 +113,7 @@ pub(crate) fn run(
             .map(Bytes::copy_from_slice)
             .unwrap_or_default();
         exchange.contribute(ticket, round, Contribution::inline(body))?;
-        let Some(table) = exchange.wait(ticket, round)?.table else {
-            continue;
-        };
-        moved(table.bodies.iter().map(|body| body.len() as u64).sum());
-        received.resize_with(table.bodies.len(), Vec::new);
-        for (so_far, body) in received.iter_mut().zip(table.bodies) {
-            so_far.extend_from_slice(&body);
-        }
+        append(&mut received, exchange.wait(ticket, round)?, &moved);
     }
     Ok(received)
 }

@@ -107,7 +107,7 @@ impl World {
             promise!(
                 !(is_well && process.has_settled())
                     || text
-                        .matches("verdicts: {}, awaited: {}, started: {}")
+                        .matches("verdicts: {}, arrived: {}, awaited: {}, started: {}")
                         .count()
                         == channels,
                 "P9: rank {} keeps calls that are over: {text}",
