@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Stage, World, place};
+use common::{Stage, World, double_mount::DoubleMount, place};
 use rustix::process::Signal;
 
 /// What rank 0 is told of rank 1, which stands still in its program or was stopped.
@@ -52,6 +52,64 @@ fn a_rank_that_is_stopped_is_told_as_such_by_its_neighbour() {
         let place = place();
         let told = told_of_rank_1(&world(control, place.path()), true);
         assert_eq!(told, "does not answer; its process is stopped", "{control}");
+    }
+}
+
+#[test]
+fn a_rank_that_is_in_a_call_of_a_group_is_told_with_that_call() {
+    let place = place();
+    let world = World::new(3, place.path()).with("FSGATHER_TIMEOUT", "3s");
+    let mut stage = Stage::new();
+    stage.start(&mut world.rank(0, "join barrier barrier barrier"));
+    stage.start(&mut world.rank(1, "join barrier barrier group:1,2 barrier"));
+    stage.start(&mut world.rank(2, "join barrier barrier group:1,2 at:here"));
+    let end = stage.end(0);
+    let group = |line: &&str| {
+        line.contains("rank 1 on ")
+            && line.contains(", last known waiting for the others in barrier #1 at ")
+    };
+    assert!(
+        Some(end.error()).filter(group).is_some(),
+        "{}",
+        stage.transcript()
+    );
+    let mut lines = end.stderr.iter();
+    assert!(
+        lines.any(|line| line.starts_with("  rank 1: waiting, in ")),
+        "{}",
+        stage.transcript()
+    );
+    stage.end_input(2);
+}
+
+#[test]
+fn a_rank_whose_file_server_hangs_is_told_with_the_file() {
+    let Some(mount) = DoubleMount::new() else {
+        return;
+    };
+    for control in ["tcp", "markers"] {
+        let file = mount.directory().join("data.h5");
+        std::fs::write(mount.behind().join("data.h5"), "data").expect("a file");
+        mount.rules(2, "read data.h5 hang");
+        let world = mount
+            .world()
+            .with("FSGATHER_TIMEOUT", "3s")
+            .with("FSGATHER_CONTROL", control);
+        let mut stage = Stage::new();
+        let steps = format!("join barrier read:{} barrier", file.display());
+        stage.start(&mut mount.rank(&world, 0, "join barrier barrier"));
+        stage.start(&mut mount.rank(&world, 1, &steps));
+        let end = stage.end(0);
+        mount.rules(2, "");
+        let late = stage.end(1);
+        assert_eq!(late.error(), end.error(), "{}", stage.transcript());
+        let told = format!("in read on {}", file.display());
+        let mut lines = end.stderr.iter();
+        assert!(
+            lines.any(|line| line.starts_with("  rank 1: waiting, ") && line.ends_with(&told)),
+            "{}",
+            stage.transcript()
+        );
     }
 }
 

@@ -115,8 +115,14 @@ fn ps_tells_who_waits_for_whom_and_what_they_are_doing() {
             .find(|stack| stack["ranks"] == serde_json::json!([1]));
         let of_late = of_late.expect("the stack of rank 1");
         assert_eq!(of_late["text"], "waiting, in read on a pipe", "{control}");
-        let text = said(&["ps"], place.path());
-        assert!(text.contains("after all_gather #2"), "{text}");
+        let text = said(&["ps", "--stacks"], place.path());
+        let line = text.lines().find(|line| line.starts_with("  rank 1: "));
+        let after =
+            line.and_then(|line| line.strip_prefix("  rank 1: waiting, in read on a pipe, "));
+        assert!(
+            after.is_some_and(|after| after.contains(" after all_gather #2 at ")),
+            "{text}"
+        );
         stage.go(1);
         stage.succeed(everybody(3));
         assert_eq!(calls_in(place.path()), [""; 0].map(PathBuf::from));

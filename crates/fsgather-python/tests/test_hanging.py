@@ -135,7 +135,7 @@ def test_stacks_go_with_a_pickled_error() -> None:
 
 
 MANY = """
-import ctypes, platform, socket, threading, time
+import ctypes, pickle, platform, socket, threading, time, zlib
 
 def nap():
     time.sleep(120)
@@ -184,7 +184,23 @@ def waits_for_another():
 def runs_python_elsewhere():
     os.execv(sys.executable, [sys.executable, os.environ["FSGATHER_DIR"] + "/elsewhere.py"])
 
+def compresses():
+    begin()
+    while True:
+        zlib.compress(large, 9)
+
+def pickles():
+    begin()
+    while True:
+        pickle.dumps(many)
+
+def in_another_pid_namespace():
+    os.execvp("unshare", ["unshare", "--pid", "--fork", "--kill-child", sys.executable, os.environ["FSGATHER_DIR"] + "/apart.py"])
+
+large = os.urandom(1 << 20) * 64 if rank == 9 else None
+many = [[number] for number in range(1 << 20)] if rank == 10 else None
 ways = [None, without_main_thread, in_a_thread, forged, long_name, listening, waits_for_another, runs_python_elsewhere, by_a_pool]
+ways += [compresses, pickles, in_another_pid_namespace]
 if ways[rank]:
     ways[rank]()
 else:
@@ -226,17 +242,33 @@ wait_for_it()
 """
 
 
+APART = """
+import time
+import fsgather
+
+def nap():
+    time.sleep(120)
+
+communicator = fsgather.Communicator()
+communicator.barrier()
+nap()
+"""
+
+
 def test_each_rank_is_told_by_the_thread_that_counts_and_in_one_line(world: World) -> None:
     (world.directory / "elsewhere.py").write_text(ELSEWHERE)
-    world.start(9, MANY, FSGATHER_TIMEOUT=TIMEOUT)
+    (world.directory / "apart.py").write_text(APART)
+    apart = subprocess.run(["unshare", "--pid", "--fork", "true"], capture_output=True).returncode == 0
+    ranks = 12 if apart else 11
+    world.start(ranks, MANY, FSGATHER_TIMEOUT=TIMEOUT)
     port = world.hear(5)
     text, stacks = world.hear(0)
     world.kill()
     told = {rank: (line, frames) for ranks, line, frames in stacks for rank in ranks}
-    assert sorted(told) == list(range(1, 9)), stacks
+    assert sorted(told) == list(range(1, ranks)), stacks
     # Each rank has a line of its own, and nothing else begins one.
     lines = text.splitlines()[1:]
-    assert [line.split(":")[0].strip() for line in lines] == [f"rank {rank}" for rank in range(1, 9)], text
+    assert [line.split(":")[0].strip() for line in lines] == [f"rank {rank}" for rank in range(1, ranks)], text
     napping = r"(?:program|elsewhere).py:\d+ in nap \(waiting, in (clock_nanosleep|pselect6|select)\)"
     # Before 3.11 Python does not say which thread of the kernel it is.
     assert re.fullmatch(r"program.py:\d+ in nap( \(waiting, in \w+\))?; its main thread has ended", told[1][0]), told[1]
@@ -253,6 +285,11 @@ def test_each_rank_is_told_by_the_thread_that_counts_and_in_one_line(world: Worl
     # The function and the system call are of one thread, whichever Python takes for its main one.
     elsewhere = r"elsewhere.py:\d+ in wait_for_it \(waiting, in futex\)"
     assert re.fullmatch(f"{napping}|{elsewhere}", told[7][0]), told[7]
+    # What runs machine code is told with the function of Python that has called it.
+    assert re.fullmatch(r"program.py:\d+ in compresses \(running\)", told[9][0]), told[9]
+    assert re.fullmatch(r"program.py:\d+ in pickles \(running\)(, holding the interpreter's lock)?", told[10][0]), told[10]
+    if apart:
+        assert re.fullmatch(napping.replace("program", "apart"), told[11][0]), told[11]
 
 
 def test_the_place_of_a_call_that_a_thread_was_told_to_make_is_that_thread() -> None:

@@ -41,6 +41,7 @@
 //! | `misshapen` | arrays that do not fit together |
 //! | `job:NUMBER` | hands over and expects the bytes of that job; groups have their own |
 //! | `slow:MS`, `pause:MS` | pauses so long between parts that are read from now on; once |
+//! | `read:FILE` | reads a file, as a program of its own does |
 //! | `peak` | prints `peak N`: the most memory it ever had resident, in KiB |
 //! | `multi`, `current` | does the rest inside of a tokio runtime of that kind |
 //!
@@ -217,14 +218,7 @@ fn take(state: &mut State, step: &str) -> Result<(), Failure> {
             Err(wrong) => return Err(wrong),
             Ok(()) => return Err(Failure::Wrong(format!("{step} did not fail"))),
         },
-        ["unread", len] => {
-            let communicator = state.joined.take().ok_or_else(not_joined)?;
-            let own = values::value(communicator.rank().get(), len);
-            let unread = communicator.gather(&own, 0)?;
-            let closed = communicator.close();
-            drop(unread);
-            closed?;
-        }
+        ["unread", len] => unread(state, len)?,
         ["hold", len] => {
             let communicator = state.joined.as_ref().ok_or_else(not_joined)?;
             let own = values::value(communicator.rank().get(), len);
@@ -243,6 +237,7 @@ fn take(state: &mut State, step: &str) -> Result<(), Failure> {
         ["job", number] => drop(fsgather_tests::generate_for(values::number(number).into())),
         ["slow", milliseconds] => values::read_slowly(values::number(milliseconds)),
         ["pause", milliseconds] => values::pause(values::number(milliseconds)),
+        ["read", file] => read(file)?,
         ["peak"] => peak()?,
         ["routes", order, way] => {
             let world = state.joined.as_ref().ok_or_else(not_joined)?;
@@ -281,6 +276,21 @@ fn main_ends(state: &mut State, text: &str) -> Failure {
 
 fn not_joined() -> Failure {
     Failure::Wrong("this step needs `join` before it".into())
+}
+
+/// Closes before what was gathered has been read.
+fn unread(state: &mut State, len: &str) -> Result<(), Failure> {
+    let communicator = state.joined.take().ok_or_else(not_joined)?;
+    let own = values::value(communicator.rank().get(), len);
+    let unread = communicator.gather(&own, 0)?;
+    let closed = communicator.close();
+    drop(unread);
+    Ok(closed?)
+}
+
+fn read(file: &str) -> Result<(), Failure> {
+    let read = std::fs::read(file).map(drop);
+    read.map_err(|error| Failure::Wrong(error.to_string()))
 }
 
 fn peak() -> Result<(), Failure> {

@@ -55,7 +55,8 @@ on meanwhile. FSGATHER_TRACE=off in a job hides it, FSGATHER_STACKS=0 its
 stacks.
 
 With --json, standard output carries
-  {schema_version, jobs: [{job, communicator, world_size, ranks, stacks}]}";
+  {schema_version, jobs: [{job, communicator, world_size, ranks, stacks,
+    stacks_left_out}]}";
 
 /// Show what the ranks of running jobs are at, and whom they wait for.
 #[derive(Args, Debug)]

@@ -20,6 +20,8 @@ struct JobReport {
     world_size: u32,
     ranks: Vec<StandingReport>,
     stacks: Option<Vec<StackReport>>,
+    /// How many ranks do something else, for which there was no room.
+    stacks_left_out: u32,
 }
 
 /// What a rank is at.
@@ -63,6 +65,7 @@ pub(super) fn report(seen: &[Seen]) -> PsReport {
             world_size: world.size(),
             ranks: seen.standings.iter().map(standing).collect(),
             stacks: seen.stacks.as_ref().map(stacks),
+            stacks_left_out: seen.stacks.as_ref().map_or(0, |told| told.left_out),
         }
     };
     PsReport {

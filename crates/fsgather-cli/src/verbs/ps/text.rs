@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Write, time::Duration};
 
-use fsgather_core::{Rank, bytes_text, duration_text, rank_ranges};
+use fsgather_core::{Rank, RollCall, bytes_text, duration_text, rank_ranges};
 use fsgather_trace::now::{Doing, Standing};
 
 use super::Seen;
@@ -43,7 +43,7 @@ fn job(seen: &Seen, long: bool, look: &TableStyle) -> String {
             text += "  no rank says what it is doing; FSGATHER_STACKS=0 may be set\n";
         }
         (Some(told), _) => {
-            let _ = writeln!(text, "{}", told.to_string().trim_start_matches('\n'));
+            text += &stacks(told, &seen.standings);
         }
         (None, Some(problem)) => {
             let _ = writeln!(text, "  {problem}");
@@ -53,6 +53,40 @@ fn job(seen: &Seen, long: bool, look: &TableStyle) -> String {
     text
 }
 
+/// What ranks are doing, and since when those that are outside of calls.
+fn stacks(told: &RollCall, standings: &[Standing]) -> String {
+    let mut text = String::new();
+    // A line for each group, and one for what is left out.
+    let lines = told.to_string();
+    let mut groups = told.groups.iter();
+    for line in lines.lines().filter(|line| !line.is_empty()) {
+        let ranks = groups.next().map_or(&[][..], |(ranks, _)| ranks);
+        let after = after(ranks, standings).unwrap_or_default();
+        let _ = writeln!(text, "{line}{after}");
+    }
+    text
+}
+
+/// After which call some ranks have gone on with their program, and for how long, if that is the same call for all of them:
+/// `, 41 min after all_gather #312 at eval.py:95`.
+fn after(ranks: &[Rank], standings: &[Standing]) -> Option<String> {
+    let of = |rank: &Rank| standings.iter().find(|one| one.rank == *rank);
+    let all: Option<Vec<&Standing>> = ranks.iter().map(of).collect();
+    let all = all?;
+    let call = all.first()?.call.as_ref()?;
+    let is_alike = |one: &&Standing| {
+        let its = one.call.as_ref();
+        one.doing == Doing::Computing
+            && its.is_some_and(|its| its.name() == call.name() && its.site == call.site)
+    };
+    let since = all.iter().map(|one| one.since).max()?;
+    let place = plain(&format!("{} at {}", call.name(), call.site));
+    let since = coarse(since);
+    all.iter()
+        .all(is_alike)
+        .then(|| format!(", {since} after {place}"))
+}
+
 /// What ranks that are alike have in common.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Alike<'a> {
@@ -60,6 +94,7 @@ struct Alike<'a> {
     call: Option<(String, &'a str)>,
     waits_for: &'a [Rank],
     may_wait_for: &'a [Rank],
+    is_unclear: bool,
 }
 
 fn table(standings: &[Standing], long: bool, look: &TableStyle) -> String {
@@ -85,6 +120,7 @@ fn table(standings: &[Standing], long: bool, look: &TableStyle) -> String {
                 .map(|call| (call.name(), call.site.as_str())),
             waits_for: &one.waits_for,
             may_wait_for: &one.may_wait_for,
+            is_unclear: one.is_unclear,
         };
         let own = if is_each { at } else { 0 };
         rows.entry((own, alike)).or_default().push(one);
@@ -141,6 +177,9 @@ fn row(alike: &Alike<'_>, all: &[&Standing]) -> Vec<Cell> {
     for rank in numbers(alike.may_wait_for).split_whitespace() {
         let space = if whom.is_empty() { "" } else { " " };
         let _ = write!(whom, "{space}{rank}?");
+    }
+    if alike.is_unclear && whom.is_empty() {
+        whom += "others";
     }
     let short = site.rsplit('/').next().unwrap_or_default().to_owned();
     vec![
