@@ -64,15 +64,11 @@ fn a_rank_that_is_in_a_call_of_a_group_is_told_with_that_call() {
     stage.start(&mut world.rank(1, "join barrier barrier group:1,2 barrier"));
     stage.start(&mut world.rank(2, "join barrier barrier group:1,2 at:here"));
     let end = stage.end(0);
-    let group = |line: &&str| {
+    let names_it = |line: &str| {
         line.contains("rank 1 on ")
             && line.contains(", last known waiting for the others in barrier #1 at ")
     };
-    assert!(
-        Some(end.error()).filter(group).is_some(),
-        "{}",
-        stage.transcript()
-    );
+    assert!(names_it(end.error()), "{}", stage.transcript());
     let mut lines = end.stderr.iter();
     assert!(
         lines.any(|line| line.starts_with("  rank 1: waiting, in ")),

@@ -1,4 +1,5 @@
-//! The file in which a rank keeps its last calls: [`create`], [`read`], [`CallsHeader`].
+//! The file in which a rank keeps its last calls: [`create`], [`read`], [`CallsHeader`]; and questions to those who write
+//! them, [`Question`] in `question.rs`.
 //!
 //! A header of [`HEADER_LEN`] bytes, then records, which `fsgather-trace` lays out; each has a checksum of its own, so
 //! that they can be written over while somebody reads. The header, little-endian:
@@ -12,6 +13,8 @@
 //! | 16 | n | whose it is, [`CallsHeader`] in postcard |
 //! | 16 + n | 16 | xxh3-128 of all bytes before |
 //! | 4088 | 8 | how many calls have begun, if that is not 0; it changes, and no checksum covers it |
+
+mod question;
 
 use std::{
     fs::File,
@@ -41,6 +44,8 @@ use crate::{
     },
 };
 
+pub use question::{LONGEST_ANSWER, Question};
+
 const MAGIC: [u8; 8] = *b"\x89FSB\r\n\x1a\n";
 const VERSION: u16 = 1;
 const FIXED_LEN: usize = 16;
@@ -54,9 +59,6 @@ pub const COUNT_AT: usize = HEADER_LEN - size_of::<u64>();
 
 /// The longest file that is read, in bytes.
 const MAX_LEN: u64 = 1 << 20;
-
-/// The longest answer to a question, in bytes, without the end of its line.
-pub const LONGEST_ANSWER: usize = (1 << 20) - 1;
 
 /// The longest job id that is kept, in bytes.
 const LONGEST_JOB: usize = 512;
@@ -325,107 +327,6 @@ pub fn local_rendezvous() -> Result<PathBuf, Error> {
 #[must_use]
 pub fn known_local_rendezvous() -> PathBuf {
     layout::rendezvous_path(&directory::local_path(rustix::process::geteuid().as_raw()))
-}
-
-/// A question to a world what its ranks are doing, which lies in a rendezvous directory where rank 0 looks for it.
-#[derive(Clone, Debug)]
-pub struct Question {
-    rendezvous: PathBuf,
-    world: Uuid,
-    nonce: u32,
-}
-
-impl Question {
-    /// Asks.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Storage`] when the question cannot be left.
-    pub fn ask(rendezvous: &Path, world: Uuid) -> Result<Self, Error> {
-        let question = Self {
-            rendezvous: rendezvous.to_owned(),
-            world,
-            nonce: fsgather_system::random::fresh(),
-        };
-        let path = question.path();
-        file::write_new(&path, 0o600, b"", true)
-            .map_err(|error| Error::storage("make", &path, &error))?;
-        Ok(question)
-    }
-
-    /// The questions to a world in a rendezvous directory.
-    #[must_use]
-    pub fn to(rendezvous: &Path, world: Uuid) -> Vec<Self> {
-        let is_one = |name: &str| name.starts_with(layout::ASKED_STEM);
-        let names = listing::names_if(rendezvous, &is_one).unwrap_or_default();
-        let asked = names
-            .iter()
-            .filter_map(|name| match RendezvousEntry::parse(name)? {
-                RendezvousEntry::Asked { world: of, nonce } if of == world => Some(Self {
-                    rendezvous: rendezvous.to_owned(),
-                    world,
-                    nonce,
-                }),
-                _ => None,
-            });
-        asked
-            .filter(|question| owner_if_trusted(&question.path()).is_some())
-            .collect()
-    }
-
-    /// Tells it from others.
-    #[must_use]
-    pub const fn nonce(&self) -> u32 {
-        self.nonce
-    }
-
-    /// Takes the question back, and its answer away.
-    pub fn withdraw(&self) {
-        remove::or_leave(&self.path());
-        remove::or_leave(&self.path_of_answer());
-    }
-
-    fn path(&self) -> PathBuf {
-        let (world, nonce) = (self.world, self.nonce);
-        let name = RendezvousEntry::Asked { world, nonce };
-        self.rendezvous.join(name.to_string())
-    }
-
-    fn path_of_answer(&self) -> PathBuf {
-        let (world, nonce) = (self.world, self.nonce);
-        let name = RendezvousEntry::Answer { world, nonce };
-        self.rendezvous.join(name.to_string())
-    }
-
-    /// Answers, unless nobody wants to know any more. The text is one line, no longer than [`LONGEST_ANSWER`].
-    pub fn answer(&self, text: &str) {
-        let is_asked = listing::examine_path(&self.path()).is_ok();
-        let path = self.path_of_answer();
-        let line = format!("{text}\n");
-        if is_asked && let Err(error) = file::write_new(&path, 0o600, line.as_bytes(), true) {
-            tracing::debug!(path = %path.display(), %error, "a question cannot be answered");
-        }
-    }
-
-    /// The answer, once it is there as a whole.
-    #[must_use]
-    pub fn look_for_answer(&self) -> Option<String> {
-        // A client that remembers what is in the directory asks again.
-        let stem = layout::ANSWER_STEM;
-        listing::names_if(&self.rendezvous, &|name| name.starts_with(stem)).ok()?;
-        let path = self.path_of_answer();
-        let owner = owner_if_trusted(&path)?;
-        let bytes = file::read_small(&path, &[owner], MAX_LEN).ok()?;
-        let text = String::from_utf8(bytes).ok()?;
-        Some(text.strip_suffix('\n')?.to_owned())
-    }
-}
-
-/// Whose a file is, if it is this user's; servers may show files of root as somebody else's.
-fn owner_if_trusted(path: &Path) -> Option<u32> {
-    let me = rustix::process::geteuid().as_raw();
-    let owner = listing::examine_path(path).ok()?.uid;
-    (me == 0 || me == owner).then_some(owner)
 }
 
 /// Has a file look as if it had just changed: that is how those who cannot see its process know that it runs.

@@ -1,0 +1,320 @@
+//! The thread that looks after a rank's last calls: [`Worker`], and what it is told, [`Orders`].
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs::File,
+    os::unix::fs::FileExt as _,
+    path::PathBuf,
+    sync::{Arc, Condvar, Mutex, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use fsgather_core::{Error, Onlooker, Rank, lock};
+use fsgather_store::{
+    Rules,
+    calls::{self, CallsHeader, HEADER_LEN, LONGEST_ANSWER, Question},
+    liveness, sweep_calls,
+};
+use fsgather_trace::{
+    recorder::{self, Recorder},
+    roll_call,
+};
+
+use super::copying::Copying;
+
+/// After what time calls are copied for the first time: what is over by then costs the server nothing.
+const FIRST_COPY: Duration = Duration::from_secs(30);
+
+/// How often they are copied then, if something has changed.
+const COPY_EVERY: Duration = Duration::from_secs(10);
+
+/// How often files are touched, so that nobody who cannot see their processes takes them for left behind while a program
+/// computes for days.
+const TOUCH_EVERY: Duration = Duration::from_hours(1);
+
+/// How often rank 0 looks for questions, on a file system of its host and elsewhere.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+const LOOK_AFAR_EVERY: Duration = Duration::from_secs(5);
+
+/// How long ranks have to say what they are doing, and then others of their hosts to say it of them.
+const ANSWERS: Duration = Duration::from_millis(1500);
+
+/// After what time nobody waits for an answer any more.
+const LEFT_BEHIND: Duration = Duration::from_mins(1);
+
+/// How long the end of a world waits for the last copy: the server may hang.
+const LAST_COPY: Duration = Duration::from_secs(2);
+
+/// What the thread is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    Work,
+    CopyNow,
+    End { stays: bool },
+    HasEnded,
+}
+
+pub(super) struct Orders {
+    order: Mutex<Order>,
+    changed: Condvar,
+}
+
+impl Orders {
+    pub(super) fn give(&self, order: Order) {
+        let mut current = lock(&self.order);
+        if !matches!(*current, Order::End { .. } | Order::HasEnded) {
+            *current = order;
+        }
+        self.changed.notify_all();
+    }
+
+    fn end(&self) {
+        *lock(&self.order) = Order::HasEnded;
+        self.changed.notify_all();
+    }
+
+    pub(super) fn wait_for_end(&self) {
+        let waits = |order: &mut Order| *order != Order::HasEnded;
+        let ended = self
+            .changed
+            .wait_timeout_while(lock(&self.order), LAST_COPY, waits);
+        drop(ended.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Takes an order, once there is one; none after this time.
+    fn take(&self, pause: Duration) -> Option<Order> {
+        let waits = |order: &mut Order| *order == Order::Work;
+        let waited = self
+            .changed
+            .wait_timeout_while(lock(&self.order), pause, waits);
+        let (mut order, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let taken = *order;
+        if taken == Order::CopyNow {
+            *order = Order::Work;
+        }
+        (taken != Order::Work).then_some(taken)
+    }
+}
+
+/// What the thread works with.
+pub(super) struct Worker {
+    pub(super) recorder: Arc<Recorder>,
+    pub(super) header: CallsHeader,
+    pub(super) file: File,
+    /// Where old calls of others are removed, and those of this host kept young, if that is for this rank.
+    pub(super) swept: Option<PathBuf>,
+    pub(super) copy: Option<Copying>,
+    /// Where questions are left, on rank 0.
+    pub(super) asked: Vec<PathBuf>,
+    /// Questions that have come, since when, and whether they have been answered.
+    pub(super) known: BTreeMap<u32, (Instant, bool)>,
+    pub(super) onlooker: Option<Arc<dyn Onlooker>>,
+}
+
+impl Worker {
+    /// Starts the thread, if there is something for it to do.
+    pub(super) fn start(self) -> Option<Arc<Orders>> {
+        if self.copy.is_none() && self.asked.is_empty() && self.swept.is_none() {
+            return None;
+        }
+        let orders = Arc::new(Orders {
+            order: Mutex::new(Order::Work),
+            changed: Condvar::new(),
+        });
+        let taken = Arc::clone(&orders);
+        let started = thread::Builder::new()
+            .name("fsgather-calls".into())
+            .spawn(move || {
+                self.work(&taken);
+                taken.end();
+            });
+        match started {
+            Ok(_) => Some(orders),
+            Err(error) => {
+                tracing::debug!("no thread looks after calls: {error}");
+                None
+            }
+        }
+    }
+
+    fn work(mut self, orders: &Orders) {
+        if let Some(place) = &self.swept {
+            sweep_calls(place, Rules::default());
+        }
+        let begun = Instant::now();
+        let mut copy_at = self.copy.is_some().then(|| begun + self.first_copy());
+        let mut touch_at = begun + TOUCH_EVERY;
+        let look_every = if self.asked.is_empty() {
+            TOUCH_EVERY
+        } else if self.copy.is_some() {
+            LOOK_AFAR_EVERY
+        } else {
+            LOOK_EVERY
+        };
+        loop {
+            let now = Instant::now();
+            let next = copy_at.map_or(touch_at, |copy_at| copy_at.min(touch_at));
+            let pause = next.saturating_duration_since(now).min(look_every);
+            match orders.take(pause.max(LOOK_EVERY)) {
+                Some(Order::End { stays }) => return self.end(stays),
+                Some(Order::HasEnded) => return,
+                Some(Order::CopyNow) => self.copy(),
+                Some(Order::Work) | None => {
+                    self.answer(orders);
+                    let now = Instant::now();
+                    if copy_at.is_some_and(|copy_at| now >= copy_at) {
+                        self.copy();
+                        copy_at = Some(Instant::now() + COPY_EVERY);
+                    }
+                    if now >= touch_at {
+                        self.touch();
+                        touch_at = Instant::now() + TOUCH_EVERY;
+                    }
+                }
+            }
+        }
+    }
+
+    /// After what time calls are copied for the first time. Ranks take turns, so that a server is not asked for all of their
+    /// files at once.
+    fn first_copy(&self) -> Duration {
+        let (rank, ranks) = (self.header.rank.get(), self.header.world_size.max(1));
+        FIRST_COPY + COPY_EVERY.mul_f64((f64::from(rank) / f64::from(ranks)).min(1.0))
+    }
+
+    /// Has the files look as if something had changed.
+    fn touch(&self) {
+        if let Some(place) = &self.swept {
+            calls::touch_all(place, self.header.communicator, &self.header.process);
+        }
+        let copy = self.copy.as_ref().and_then(|copy| copy.made.as_ref());
+        for file in [Some(&self.file), copy.map(|(copy, _)| copy)] {
+            if let Some(Err(error)) = file.map(calls::touch) {
+                tracing::debug!("calls cannot be touched: {error}");
+            }
+        }
+    }
+
+    fn copy(&mut self) {
+        if let Some(copy) = &mut self.copy {
+            let is_first = copy.made.is_none();
+            if let Err(error) = copy.run(&self.recorder, &self.file) {
+                tracing::debug!("calls cannot be copied: {error}");
+            } else if is_first && self.header.rank == Rank::ZERO {
+                sweep_calls(&copy.place, Rules::default());
+            }
+        }
+    }
+
+    fn end(mut self, stays: bool) {
+        let Some(copy) = &mut self.copy else {
+            return;
+        };
+        if stays {
+            // One of both is enough, if it is whole.
+            match copy.run(&self.recorder, &self.file) {
+                Ok(()) => calls::remove(self.recorder.path()),
+                Err(error) => tracing::debug!("calls cannot be copied: {error}"),
+            }
+            self.copy_of_lost();
+        } else if let Some((_, path)) = &copy.made {
+            calls::remove(path);
+        }
+    }
+
+    /// Copies what ranks of this host have left that cannot do so any more.
+    fn copy_of_lost(&self) {
+        let (Some(copy), Some(own)) = (&self.copy, self.recorder.path().parent()) else {
+            return;
+        };
+        for (world, rank, path) in calls::list(own).unwrap_or_default() {
+            if (world, rank) == (self.header.communicator, self.header.rank)
+                || world != self.header.communicator
+            {
+                continue;
+            }
+            let Ok(left) = calls::read(&path) else {
+                continue;
+            };
+            if !liveness(&left.header.process, &self.header.process).has_ended() {
+                continue;
+            }
+            // Several ranks that try it write the same. It may have copied some itself.
+            let copied = calls::create_or_open(&copy.place, &left.header, recorder::LEN);
+            let copied = copied.and_then(|made| {
+                made.write_all_at(&left.records, HEADER_LEN as u64)
+                    .and_then(|()| calls::write_count(&made, left.count))
+                    .and_then(|()| calls::sync(&made))
+                    .map_err(|error| Error::storage("copy to", &copy.place, &error))
+            });
+            match copied {
+                Ok(()) => calls::remove(&path),
+                Err(error) => tracing::debug!("calls of rank {rank} cannot be copied: {error}"),
+            }
+        }
+    }
+
+    /// Tells who has asked what all ranks are doing.
+    fn answer(&mut self, orders: &Orders) {
+        let questions = self.new_questions();
+        let Some(onlooker) = self.onlooker.as_ref().filter(|_| !questions.is_empty()) else {
+            return;
+        };
+        let all: Vec<Rank> = (0..self.header.world_size).map(Rank::new).collect();
+        onlooker.look_at(&all);
+        pause(orders, ANSWERS);
+        let told = onlooker.roll_call(&all);
+        let silent = told.groups.iter().filter(|(_, its)| !its.is_own_word);
+        let silent: BTreeSet<Rank> = silent.flat_map(|(ranks, _)| ranks.clone()).collect();
+        let told = if silent.is_empty() {
+            told
+        } else {
+            // Others of their hosts can tell whether they are stopped.
+            let silent: Vec<Rank> = silent.into_iter().collect();
+            onlooker.look_at(&silent);
+            pause(orders, ANSWERS);
+            onlooker.roll_call(&all)
+        };
+        if let Some(text) = roll_call::to_text(&told, LONGEST_ANSWER) {
+            for question in &questions {
+                question.answer(&text);
+                if let Some((_, is_answered)) = self.known.get_mut(&question.nonce()) {
+                    *is_answered = true;
+                }
+            }
+        }
+    }
+
+    /// The questions that have no answer. Whoever asks waits for seconds; what lies there for longer was left behind, and
+    /// goes.
+    fn new_questions(&mut self) -> Vec<Question> {
+        let now = Instant::now();
+        let (world, known) = (self.header.communicator, &mut self.known);
+        let all = self
+            .asked
+            .iter()
+            .flat_map(|place| Question::to(place, world));
+        let (mut there, mut open) = (BTreeSet::new(), Vec::new());
+        for question in all {
+            there.insert(question.nonce());
+            let (since, is_answered) = *known.entry(question.nonce()).or_insert((now, false));
+            if now.saturating_duration_since(since) > LEFT_BEHIND {
+                question.withdraw();
+            } else if !is_answered {
+                open.push(question);
+            }
+        }
+        known.retain(|nonce, _| there.contains(nonce));
+        open
+    }
+}
+
+/// Waits for answers, unless the world ends.
+fn pause(orders: &Orders, pause: Duration) {
+    let goes_on = |order: &mut Order| *order == Order::Work;
+    let waited = orders
+        .changed
+        .wait_timeout_while(lock(&orders.order), pause, goes_on);
+    drop(waited.unwrap_or_else(PoisonError::into_inner));
+}
