@@ -1,4 +1,4 @@
-//! What this process has left of worlds that have failed: [`Failed`].
+//! Remembers what this process has left of worlds that have failed: [`Failed`].
 
 use std::{path::PathBuf, sync::Mutex};
 
