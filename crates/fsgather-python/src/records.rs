@@ -6,6 +6,7 @@ use std::{
     collections::VecDeque,
     io::{self, BufReader, Read},
     sync::Mutex,
+    time::{Duration, Instant},
 };
 
 use bytes::{Buf, Bytes};
@@ -27,6 +28,9 @@ const HEAD: [u8; 8] = *b"fsg-rec\x01";
 
 /// How many bytes of records are made, or taken, at a time: the interpreter's lock is changed hands for all of them.
 const AT_ONCE: usize = 256 << 10;
+
+/// How long records are collected before they are taken, so that an iterator that is slow is seen to get on.
+const A_MOMENT: Duration = Duration::from_millis(250);
 
 /// The bytes of the records that an iterator of Python gives, each asked for when the ones before it have been taken.
 pub(crate) struct RecordSource {
@@ -54,7 +58,7 @@ impl RecordSource {
         self.raised.take()
     }
 
-    /// Makes more bytes; none at the end.
+    /// Makes more bytes, as many as come within a moment; none at the end.
     fn fill(&mut self, py: Python<'_>) -> PyResult<()> {
         if let Some(iterable) = self.iterable.take() {
             self.iterator = Some(iterable.bind(py).try_iter()?.unbind());
@@ -64,7 +68,8 @@ impl RecordSource {
         };
         let mut iterator = iterator.bind(py).clone();
         let mut made = 0;
-        while made < AT_ONCE {
+        let began = Instant::now();
+        while made < AT_ONCE && (made == 0 || began.elapsed() < A_MOMENT) {
             let Some(record) = iterator.next().transpose()? else {
                 self.iterator = None;
                 break;

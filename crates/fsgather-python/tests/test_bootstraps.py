@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import sys
 import threading
 from pathlib import Path
@@ -66,21 +68,69 @@ def test_a_communicator_says_its_rank_after_it_was_closed() -> None:
     assert (world.rank, world.world_size, world.closed) == (0, 1, True)
 
 
-def test_a_bootstrap_of_another_package_is_found_by_its_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "their_engine.py").write_text("class Alone:\n    rank, world_size = 0, 1\n\n\ndef find():\n    return Alone()\n")
-    about = tmp_path / "their_engine-1.0.dist-info"
+def announce(directory: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> None:
+    """Installs a package with a bootstrap."""
+    (directory / "their_engine.py").write_text(source)
+    about = directory / "their_engine-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: their-engine\nVersion: 1.0\n")
     (about / "entry_points.txt").write_text("[fsgather.bootstraps]\ntheir-engine = their_engine:find\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.syspath_prepend(str(directory))
+    monkeypatch.delitem(sys.modules, "their_engine", raising=False)
+
+
+def test_a_bootstrap_of_another_package_is_found_by_its_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    announce(tmp_path, monkeypatch, "class Alone:\n    rank, world_size = 0, 1\n\n\ndef find():\n    return Alone()\n")
     assert bootstraps.names() == [*bootstraps.ORDER, "their-engine"]
     for found in (bootstraps.find("their-engine"), bootstraps.find()):
         assert type(found).__module__ == "their_engine"
-    del sys.modules["their_engine"]
+    with pytest.raises(fsgather.Config, match="their_engine.Alone is no bootstrap: it has no method publish"):
+        fsgather.Communicator(rendezvous="their-engine:")
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module'"),
+        ("def find():\n    raise RuntimeError('\\x1b[31mred')", r"RuntimeError: \\x1b\[31mred"),
+        ("def find():\n    raise SystemExit(5)", "SystemExit: 5"),
+        ("def find():\n    return 7", "rank None, world_size None, which are to be integers"),
+        ("class Odd:\n    rank, world_size = True, 2\n\n\ndef find():\n    return Odd()", "rank True, world_size 2, which are to be"),
+    ],
+)
+def test_one_that_fails_is_named_and_stands_in_nobodys_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, source: str, told: str
+) -> None:
+    announce(tmp_path, monkeypatch, source)
+    with pytest.raises(fsgather.Config, match=told):
+        bootstraps.find("their-engine")
+    assert bootstraps.find() is None
+    assert re.search(told, caplog.text) and "their-engine" in caplog.text and "passed over" in caplog.text
+
+
+def test_who_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(bootstraps, "_SLOW", 0.05)
+    is_told = threading.Event()
+    monkeypatch.setattr(logging.getLogger("fsgather"), "warning", lambda text, *rest: (told.append(text), is_told.set()))
+    told: list[str] = []
+
+    class Slow:
+        rank, world_size = 1, 2
+
+        def publish(self, record: bytes) -> None:
+            pass
+
+        def fetch(self, seconds: float) -> bytes:
+            is_told.wait(LIMIT)
+            raise TimeoutError("nobody is there")
+
+    with pytest.raises(fsgather.Rendezvous, match="nobody is there"):
+        fsgather.Communicator(bootstrap=Slow(), join_timeout=LIMIT)
+    assert ["waiting for fetch of the bootstrap" in text and ".Slow" in text for text in told] == [True]
 
 
 def test_an_engine_that_is_none_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(fsgather.Config, match="there is no bootstrap 'slrum'.*there are spark, ray"):
+    with pytest.raises(fsgather.Config, match="there is no bootstrap 'slrum'.*there are spark:, ray:"):
         fsgather.Communicator(rendezvous="slrum:")
     monkeypatch.setenv("FSGATHER_RENDEZVOUS", "dask:")
     with pytest.raises(fsgather.Config, match="dask: was to introduce the ranks.*none of its ranks"):

@@ -105,9 +105,24 @@ def test_a_rank_that_lacks_a_key_is_named_on_all_and_the_communicator_lives_on(w
     assert other == "the dictionaries to be joined differ between ranks: rank 1 handed in list, which is no dictionary"
 
 
-def test_a_key_that_is_not_plain_data_is_refused_with_its_type() -> None:
-    class Key:
-        pass
+def test_keys_that_are_not_plain_data_and_defaults_of_some_ranks_are_told_on_all(world: World) -> None:
+    told = world.start(
+        2,
+        """
+        import pathlib
 
-    with pytest.raises(fsgather.PeerFailed, match="Key, which is not plain data"):
-        fsgather.Communicator(rank=0, world_size=1).gather_by_key({Key(): 1})
+        def attempt(*given, **how):
+            try:
+                tell(fsgather.gather_by_key(*given, **how))
+            except fsgather.Mismatch as error:
+                tell(str(error))
+
+        attempt({"a": 1, pathlib.PurePosixPath("b"): 2} if rank else {"a": 1})
+        attempt({"a": 1} if rank else {}, **({"default": 0} if rank else {}))
+        attempt({"a": rank}, dst=None)
+        fsgather.close()
+        """,
+    ).told()
+    beginning = "the dictionaries to be joined differ between ranks: "
+    key = "rank 1 handed in a key of type pathlib.PurePosixPath, and keys are plain data, such as strings"
+    assert told == [[beginning + key, beginning + "rank 0 gave no default; rank 1 gave a default", {"a": [0, 1]}]] * 2

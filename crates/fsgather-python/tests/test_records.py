@@ -96,6 +96,47 @@ def test_an_interruption_while_a_record_is_made_is_one(world: World) -> None:
     assert told[1] == ["interrupted"]
 
 
+def test_an_iterator_that_is_slow_is_not_late_as_long_as_records_come(world: World) -> None:
+    told = world.start(
+        3,
+        """
+        import time
+
+        def own():
+            for n in range(8 if rank == 2 else 1):
+                time.sleep(0.7 if rank == 2 else 0)
+                yield n
+
+        tell(list(fsgather.gather_records(own(), timeout=3.5)))
+        fsgather.close()
+        """,
+    ).told()
+    assert told == [[[[0, 0], [1, 0], *([2, n] for n in range(8))]], [[]], [[]]]
+
+
+def test_a_rank_that_is_lost_while_it_makes_records_is_told_so(world: World) -> None:
+    ended = world.start(
+        2,
+        """
+        import signal
+        import time
+
+        def own():
+            yield 1
+            if rank == 1:
+                time.sleep(1)
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        try:
+            fsgather.gather_records(own())
+        except fsgather.PeerFailed as error:
+            tell(str(error))
+        """,
+    ).ends()
+    (text,) = ended[0].told
+    assert "was lost" in text and "while publishing its payload in gather #1" in text
+
+
 def test_a_rank_that_hands_in_something_else_is_named(world: World) -> None:
     told = world.start(
         2,

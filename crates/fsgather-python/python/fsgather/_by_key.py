@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Optional
 
+from fsgather import _fsgather
 from fsgather._errors import _make
 
 if TYPE_CHECKING:
@@ -19,15 +20,19 @@ _SHOWN = 5
 
 def gather(communicator: Communicator, data: Any, dst: Optional[int], default: Any, how: dict[str, Any]) -> Optional[dict[Any, list[Any]]]:
     """Agrees on the keys first, so that all ranks know alike who lacks one; then hands over the values alone."""
-    is_mapping = isinstance(data, Mapping)
-    keys = list(data) if is_mapping else None
+    keys = list(data) if isinstance(data, Mapping) else []
     # What is wrong with a mapping of the program's own comes up before the others wait for this rank.
-    own = [data[key] for key in keys or ()]
+    own = [data[key] for key in keys]
+    has_default = default is not MUST_BE_THERE
     member = communicator._member
-    # A key that has been pickled need not be equal to that of another rank. Nor may a rank that is wrong leave the others waiting.
-    keys_of: list[Any] = member.all_gather(type(data).__name__ if keys is None else keys, {**how, "allow_pickle": False})
-    wrong = {rank: f"handed in {keys}, which is no dictionary" for rank, keys in enumerate(keys_of) if isinstance(keys, str)}
-    if not wrong and default is MUST_BE_THERE:
+    # A rank that is wrong must not leave the others waiting.
+    own_word = _unfit(data, keys) or (keys, has_default)
+    words: list[Any] = member.all_gather(own_word, {**how, "allow_pickle": False})
+    wrong = {rank: word for rank, word in enumerate(words) if isinstance(word, str)}
+    if not wrong and any(word[1] != words[0][1] for word in words):
+        wrong = {rank: f"gave {'a' if word[1] else 'no'} default" for rank, word in enumerate(words)}
+    keys_of = [word[0] for word in words if not isinstance(word, str)]
+    if not wrong and not has_default:
         wrong = _lacks(keys_of)
     if wrong:
         raise _make("Mismatch", f"the dictionaries to be joined differ between ranks: {_told(wrong)}", {"table": wrong})
@@ -39,6 +44,25 @@ def gather(communicator: Communicator, data: Any, dst: Optional[int], default: A
         for key, value in zip(its_keys, values):
             joined.setdefault(key, [default] * len(keys_of))[rank] = value
     return joined
+
+
+def _unfit(data: Any, keys: list[Any]) -> Optional[str]:
+    """Why this rank cannot take part, in words."""
+    if not isinstance(data, Mapping):
+        return f"handed in {type(data).__name__}, which is no dictionary"
+    if _is_plain(keys):
+        return None
+    # Once it has been pickled it need not be equal to that of another rank.
+    kind = next(type(key) for key in keys if not _is_plain(key))
+    return f"handed in a key of type {kind.__module__}.{kind.__qualname__}, and keys are plain data, such as strings"
+
+
+def _is_plain(data: Any) -> bool:
+    try:
+        _fsgather._plain_encode(data)
+    except TypeError:
+        return False
+    return True
 
 
 def _lacks(keys_of: list[list[Any]]) -> dict[int, str]:

@@ -12,7 +12,7 @@ from fsgather import _arguments, _arrays, _by_key, _errors, _fsgather, _leaving,
 from fsgather._arguments import PathLike, Seconds, Transport
 from fsgather._early import EarlyGathers
 from fsgather._results import Gathering, Pending, Records
-from fsgather.bootstraps import Bootstrap, choose
+from fsgather.bootstraps import Bootstrap, carriers, choose
 from fsgather.bootstraps.key_value import KeyValue
 
 __all__ = ["Communicator"]
@@ -101,7 +101,7 @@ class Communicator(EarlyGathers):
             bootstrap = _bootstrap(bootstrap, comm, rendezvous, may_look=is_told and not _workers.is_told_rank())
         if bootstrap is not None:
             rank, world_size = bootstrap.rank, bootstrap.world_size
-            _publish, _fetch, rendezvous = bootstrap.publish, bootstrap.fetch, None
+            (_publish, _fetch), rendezvous = carriers(bootstrap), None
         allow_pickle = _trust.allows_pickle(rendezvous, is_introduced=_publish is not None)
         try:
             member = _fsgather.Communicator.join(

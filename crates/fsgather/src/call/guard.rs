@@ -69,6 +69,11 @@ impl CallGuard {
         }
     }
 
+    /// Notes that more of what this rank hands in has come, so that it is not too late; it is counted elsewhere.
+    pub(crate) fn came(&self, bytes: u64) -> Result<(), Error> {
+        self.inner.progress(&self.ticket, self.phase.get(), bytes)
+    }
+
     /// Notes that bytes have been taken into memory, for whoever shows that.
     pub(crate) fn record_taken(&self, bytes: u64) {
         self.inner.world.call_log.moved(&self.ticket, bytes);

@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use bytes::Bytes;
-use fsgather_core::Error;
+use fsgather_core::{Error, bytes_text, room_for};
 use fsgather_store::Encoding;
 
 use crate::{
@@ -116,4 +116,23 @@ impl HeldInput<'_> {
             Self::Spooled(spool) => HeldInput::Spooled(spool),
         }
     }
+}
+
+/// One payload of all pieces; a single one is taken as it is.
+pub(super) fn joined(guard: &CallGuard, pieces: &[Bytes], len: u64) -> Result<Bytes, Error> {
+    let mut filled = pieces.iter().filter(|piece| !piece.is_empty());
+    if let (Some(only), None) = (filled.next(), filled.next()) {
+        return Ok(only.clone());
+    }
+    let Some(mut bytes) = room_for(len) else {
+        return Err(guard.raised(format!(
+            "there is not enough memory to join a payload of {}, which goes from memory to memory; a shared \
+             directory takes it in pieces",
+            bytes_text(len)
+        )));
+    };
+    for piece in pieces {
+        bytes.extend_from_slice(piece);
+    }
+    Ok(bytes.into())
 }

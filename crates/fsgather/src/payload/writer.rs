@@ -3,18 +3,19 @@
 use std::{
     io::{self, ErrorKind, Read, Write},
     sync::Arc,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
 use fsgather_arena::Location;
-use fsgather_core::{Contribution, Error, Progress, bytes_text, room_for};
+use fsgather_core::{Contribution, Error, Progress};
 use fsgather_store::{Encoding, FileCalls, Locator, PayloadId, PayloadWriter};
 
 use crate::{
     call::guard::CallGuard,
     payload::{
         header::{FileHeader, INLINE_OVERHEAD, PayloadHeader, inline_body},
-        input::{HeldInput, InputSource},
+        input::{HeldInput, InputSource, joined},
         mesh,
         origin::PayloadOrigin,
         path::{FilesPath, PayloadPath},
@@ -30,6 +31,9 @@ const HELD: usize = 8 << 20;
 
 /// What is taken into memory in pieces of at least this length, in bytes, is shown as it comes.
 const NOTED: usize = 64 << 10;
+
+/// How often what comes of a stream is shown to those who wait.
+const SHOWN_EVERY: Duration = Duration::from_millis(250);
 
 /// How much of a stream is read at once, in bytes.
 const AT_ONCE: usize = 1 << 20;
@@ -225,10 +229,21 @@ impl<'a> InputWriter<'a> {
     /// Takes what a stream reads, a chunk at a time.
     fn take_stream(&mut self, stream: &mut dyn Read) -> Result<(), Error> {
         let mut chunk = vec![0; AT_ONCE];
+        // A rank that is lost before anything has come is known to have been here.
+        self.guard.came(0)?;
+        let (mut shown_at, mut came) = (Instant::now(), 0);
         loop {
             match stream.read(&mut chunk) {
                 Ok(0) => return Ok(()),
-                Ok(read) => self.take(&chunk[..read])?,
+                Ok(read) => {
+                    self.take(&chunk[..read])?;
+                    came += read as u64;
+                    // Who waits is to know that something comes, however little.
+                    if shown_at.elapsed() >= SHOWN_EVERY {
+                        self.guard.came(std::mem::take(&mut came))?;
+                        shown_at = Instant::now();
+                    }
+                }
                 // A source that has nothing for long says so: time to see whether the call still stands.
                 Err(error) if error.kind() == ErrorKind::Interrupted => self.guard.moved(0)?,
                 Err(error) => return Err(self.guard.raised(error.to_string())),
@@ -557,25 +572,6 @@ impl Write for InputWriter<'_> {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
-}
-
-/// One payload of all pieces; a single one is taken as it is.
-fn joined(guard: &CallGuard, pieces: &[Bytes], len: u64) -> Result<Bytes, Error> {
-    let mut filled = pieces.iter().filter(|piece| !piece.is_empty());
-    if let (Some(only), None) = (filled.next(), filled.next()) {
-        return Ok(only.clone());
-    }
-    let Some(mut bytes) = room_for(len) else {
-        return Err(guard.raised(format!(
-            "there is not enough memory to join a payload of {}, which goes from memory to memory; a shared \
-             directory takes it in pieces",
-            bytes_text(len)
-        )));
-    };
-    for piece in pieces {
-        bytes.extend_from_slice(piece);
-    }
-    Ok(bytes.into())
 }
 
 pub(super) fn body(guard: &CallGuard, announcement: PayloadHeader) -> Result<Bytes, Error> {

@@ -22,14 +22,17 @@ An engine of your own is 30 lines: ``docs/guide/engines.md``.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import logging
 import os
 import re
-from typing import Any, Callable, Optional, Protocol
+import threading
+from typing import Any, Callable, Iterator, Optional, Protocol
 
 from fsgather._errors import Config
 
-__all__ = ["ORDER", "Bootstrap", "Find", "choose", "find", "names"]
+__all__ = ["ORDER", "Bootstrap", "Find", "carriers", "choose", "find", "names"]
 
 ORDER = ("spark", "ray", "dask", "jax", "mpi4py")
 """The engines that are known here, in the order in which they are asked."""
@@ -70,16 +73,26 @@ def names() -> list[str]:
 def find(name: Optional[str] = None) -> Optional[Bootstrap]:
     """The bootstrap with this name; without one the first that finds this process to be a rank.
 
+    One that fails to look is passed over with a warning, unless it is the one that is named.
+
     Raises:
-        fsgather.Config: there is none with this name, or it does not find this process to be a rank.
+        fsgather.Config: there is none with this name, it fails, or it does not find this process to be a rank.
     """
     if name is None:
-        found = (_finder(other)() for other in names())
-        return next((bootstrap for bootstrap in found if bootstrap is not None), None)
+        for other in names():
+            try:
+                bootstrap = _ask(other)
+            except Config as error:
+                logging.getLogger("fsgather").warning("%s; it is passed over", error)
+                continue
+            if bootstrap is not None:
+                return bootstrap
+        return None
     name = _ALIASES.get(name, name)
     if name not in names():
-        raise Config(f"there is no bootstrap {name!r} (FSGATHER_RENDEZVOUS, rendezvous=); there are {', '.join(names())}")
-    bootstrap = _finder(name)()
+        known = ", ".join(f"{other}:" for other in names())
+        raise Config(f"there is no bootstrap {name!r} (FSGATHER_RENDEZVOUS, rendezvous=); there are {known}")
+    bootstrap = _ask(name)
     if bootstrap is None:
         raise Config(f"{name}: was to introduce the ranks (FSGATHER_RENDEZVOUS, rendezvous=), but this process is none of its ranks")
     return bootstrap
@@ -94,12 +107,76 @@ def choose(rendezvous: Optional[str], may_look: bool) -> Optional[Bootstrap]:
     return find() if may_look and not text else None
 
 
-def _finder(name: str) -> Find:
-    if name in ORDER:
-        finder: Find = importlib.import_module(f"{__name__}.{name}").find
-        return finder
-    loaded: Any = _announced()[name].load()
-    return loaded
+def _ask(name: str) -> Optional[Bootstrap]:
+    """Whether this process is a rank of an engine; whatever goes wrong there is a :class:`fsgather.Config` that names it."""
+    point = None if name in ORDER else _announced()[name]
+    which = f"the bootstrap {name!r}" if point is None else f"the bootstrap {name!r} ({_whose(point)})"
+    bootstrap: Optional[Bootstrap]
+    try:
+        if point is None:
+            bootstrap = importlib.import_module(f"{__name__}.{name}").find()
+        else:
+            with _told_if_slow(f"{which} to say whether this process is a rank"):
+                bootstrap = point.load()()
+    except (Exception, SystemExit) as error:
+        raise Config(f"{which} fails: {type(error).__name__}: {_plain(str(error))}; mend it, or remove that package") from error
+    if bootstrap is None:
+        return None
+    numbers = [getattr(bootstrap, field, None) for field in ("rank", "world_size")]
+    if any(type(number) is not int for number in numbers):
+        what = f"is no bootstrap: rank {_plain(repr(numbers[0]))}, world_size {_plain(repr(numbers[1]))}, which are to be integers"
+        raise Config(f"what {which} has found {what}; mend it, or remove that package")
+    return bootstrap
+
+
+def _whose(point: Any) -> str:
+    """What an entry point names, and which package has announced it; Python 3.9 does not know that."""
+    package = getattr(getattr(point, "dist", None), "name", None)
+    return _plain(point.value if package is None else f"{point.value} of the package {package}")
+
+
+def _plain(text: str) -> str:
+    """One line that does nothing to a terminal."""
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
+
+
+_SLOW = 30.0
+"""After how many seconds somebody who is waited for is named."""
+
+
+def carriers(bootstrap: Bootstrap) -> tuple[Callable[[bytes], object], Callable[[float], bytes]]:
+    """Its ``publish`` and ``fetch``, which say for whom this process waits once they take long.
+
+    Raises:
+        fsgather.Config: it has none.
+    """
+    whose = f"{type(bootstrap).__module__}.{type(bootstrap).__qualname__}"
+
+    def carrier(name: str) -> Callable[[Any], Any]:
+        call = getattr(bootstrap, name, None)
+        if not callable(call):
+            raise Config(f"{whose} is no bootstrap: it has no method {name}")
+
+        def told(argument: Any) -> Any:
+            with _told_if_slow(f"{name} of the bootstrap {whose}"):
+                return call(argument)
+
+        return told
+
+    return carrier("publish"), carrier("fetch")
+
+
+@contextlib.contextmanager
+def _told_if_slow(what: str) -> Iterator[None]:
+    """Says for what this process waits, once that takes long; an engine cannot be ended from here."""
+    tell = logging.getLogger("fsgather").warning
+    timer = threading.Timer(_SLOW, tell, (f"waiting for {what} for {_SLOW:.0f} s so far",))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _announced() -> dict[str, Any]:
