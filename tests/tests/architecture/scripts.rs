@@ -7,7 +7,7 @@ use fsgather_testkit::process;
 use super::source::root;
 
 /// What has no arguments of its own: it is read by others, or stands before every program that cargo runs.
-const NOT_CALLED: [&str; 2] = ["arguments.sh", "within-limit.sh"];
+const NOT_CALLED: [&str; 3] = ["arguments.sh", "staged.sh", "within-limit.sh"];
 
 /// Those that hand on what they do not know, to a test program or to Python, which refuses it there.
 const HANDS_ON: [&str; 6] = [
