@@ -32,9 +32,11 @@ def test_parts_come_as_ranks_finish_and_all_hear_who_is_missing(world: World, tr
                 open(os.environ["FSGATHER_DIR"] + "/go.py", "w").close()
         tell(ranks)
         communicator.barrier()
-        if rank == 1:
-            time.sleep(1)
-        partial = fsgather.gather_partial(own, dst=2, deadline=0.3)
+        decided = os.environ["FSGATHER_DIR"] + "/decided.py"
+        while rank == 1 and not os.path.exists(decided):
+            time.sleep(0.01)
+        partial = fsgather.gather_partial(own, dst=2, deadline=2)
+        open(decided, "w").close()
         assert not partial.is_complete
         tell([[peer.rank, peer.pid, peer.host is not None] for peer in partial.missing])
         assert (partial.parts is not None) == (rank == 2)
