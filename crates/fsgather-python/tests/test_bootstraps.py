@@ -11,7 +11,7 @@ from typing import Optional
 
 import fsgather
 import pytest
-from fsgather import bootstraps
+from fsgather import _slowness, bootstraps
 from fsgather.bootstraps.key_value import KeyValue
 
 LIMIT = 60.0
@@ -43,6 +43,15 @@ def test_a_store_that_an_earlier_attempt_has_used_misleads_nobody() -> None:
 def test_who_is_not_answered_says_so() -> None:
     with pytest.raises(TimeoutError, match="rank 0 has not answered within"):
         Store(1, 2, {}).fetch(0.1)
+
+
+def test_a_store_that_gives_text_is_told_so() -> None:
+    class Decoding(Store):
+        def get(self, key: str) -> Optional[bytes]:
+            return "text"  # type: ignore[return-value]
+
+    with pytest.raises(TypeError, match="gives str, not the bytes that were set"):
+        Decoding(1, 2, {}).fetch(LIMIT)
 
 
 def test_ranks_that_a_bootstrap_introduces_gather() -> None:
@@ -109,9 +118,9 @@ def test_one_that_fails_is_named_and_stands_in_nobodys_way(
 
 
 def test_who_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(bootstraps, "_SLOW", 0.05)
+    monkeypatch.setattr(_slowness, "SLOW", 0.05)
     is_told = threading.Event()
-    monkeypatch.setattr(logging.getLogger("fsgather"), "warning", lambda text, *rest: (told.append(text), is_told.set()))
+    monkeypatch.setattr(logging.getLogger("fsgather"), "warning", lambda text, *rest: (told.append(text % rest), is_told.set()))
     told: list[str] = []
 
     class Slow:
@@ -126,11 +135,11 @@ def test_who_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch, caplog: p
 
     with pytest.raises(fsgather.Rendezvous, match="nobody is there"):
         fsgather.Communicator(bootstrap=Slow(), join_timeout=LIMIT)
-    assert ["waiting for fetch of the bootstrap" in text and ".Slow" in text for text in told] == [True]
+    assert told and all("waiting for fetch of the bootstrap" in text and ".Slow" in text for text in told)
 
 
 def test_an_engine_that_is_none_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(fsgather.Config, match="there is no bootstrap 'slrum'.*there are spark:, ray:"):
+    with pytest.raises(fsgather.Config, match="there is no bootstrap 'slrum'.*there are spark:, ray:, dask:, jax:, mpi:"):
         fsgather.Communicator(rendezvous="slrum:")
     monkeypatch.setenv("FSGATHER_RENDEZVOUS", "dask:")
     with pytest.raises(fsgather.Config, match="dask: was to introduce the ranks.*none of its ranks"):

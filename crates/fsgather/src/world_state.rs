@@ -179,7 +179,8 @@ impl WorldState {
         {
             lock(&self.lost).insert(peer.rank);
         }
-        if let Some(recording) = self.recording.get() {
+        // What fails in a forked child has not failed in the world.
+        if let Some(recording) = self.recording.get().filter(|_| !self.is_foreign()) {
             recording.fail(self.speaks());
         }
     }

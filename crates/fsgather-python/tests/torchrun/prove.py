@@ -154,6 +154,21 @@ def the_host_of_the_first_rank_is_replaced(bed: Bed) -> None:
 
 
 @proof
+def a_host_that_is_lost_before_others_come_is_replaced(bed: Bed) -> None:
+    gone = bed.start(1)
+    while not list(bed.shared.rglob("torchrun-*/state-*")):
+        bed.pause()
+    bed.agents[gone].kill()
+    # They come before it counts as lost, so that one of them meets it.
+    for host in (2, 3):
+        bed.start(host)
+    bed.met(2, 3)
+    bed.end(but=(gone,))
+    left = sorted(path.name.partition("-")[0] for path in bed.shared.rglob("torchrun-*/here-*"))
+    assert left == ["here"], left
+
+
+@proof
 def a_host_that_comes_later_is_taken_in(bed: Bed) -> None:
     elastic = ("--rdzv-conf", "last_call_timeout=2")
     bed.start(1, nodes="1:2", options=elastic)

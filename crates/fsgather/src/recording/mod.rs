@@ -71,7 +71,11 @@ pub(crate) fn begin(inner: &GroupState, keep: Trace) {
                 .record_with(Arc::clone(&recording.recorder));
             inner.world.recording.get_or_init(|| recording);
         }
-        Err(error) => tracing::debug!("calls are not written down: {error}"),
+        // Who has asked for them is to know.
+        Err(error) if keep == Trace::Always && is_first_of_host(inner) => {
+            tracing::warn!("the last calls are not kept: {error}");
+        }
+        Err(error) => tracing::debug!("the last calls are not kept: {error}"),
     }
 }
 

@@ -145,6 +145,9 @@ class Directory:
             made = os.fstat(descriptor)
             self.clock_offset = made.st_mtime - time.time()
             return made.st_uid
+        except OSError as error:
+            self._remove([name])
+            raise OSError(error.errno, error.strerror, os.path.join(self.path, name)) from error
         finally:
             os.close(descriptor)
 

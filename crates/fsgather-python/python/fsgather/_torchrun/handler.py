@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import ipaddress
 import json
+import logging
 import os
 import secrets
 import signal
@@ -27,7 +28,9 @@ from torch.distributed.elastic.rendezvous.api import (
 )
 from torch.distributed.elastic.rendezvous.dynamic_rendezvous import RendezvousBackend, create_handler
 
+from fsgather import _errors as _fsgather_errors
 from fsgather import _fsgather
+from fsgather._slowness import told_if_slow
 from fsgather._torchrun import state
 from fsgather._torchrun.directory import Directory, Unusable
 
@@ -38,8 +41,14 @@ R = TypeVar("R")
 _LOOK_EVERY = 0.05
 _PATIENCE = 60.0
 """How long one agent waits for what another one does next, and for a file server that fails, in seconds."""
+_MOMENT = 3.0
+"""How long the main thread has to handle a signal, in seconds."""
 _REACH = 3.0
 """How long an address may take to answer, in seconds."""
+
+
+class _Gone(Exception):
+    """An agent that this one waits for is gone."""
 
 
 def create(params: RendezvousParameters) -> RendezvousHandler:
@@ -59,13 +68,18 @@ class DirectoryRendezvous(RendezvousHandler):
         self._addresses = [params.local_addr] if params.local_addr else _fsgather.own_addresses(os.environ.get("FSGATHER_INTERFACE", ""))
         params.local_addr = self._addresses[0]
         _name_interface(self._addresses[0])
-        self._directory = _tried(lambda: Directory(place, _job(params.run_id)))
+        try:
+            self._directory = _tried(lambda: Directory(place, _job(params.run_id)))
+        except _fsgather_errors.Storage as error:
+            # Whoever starts torchrun has named it so.
+            raise ValueError(str(error).replace("FSGATHER_DIR", "--rdzv-endpoint")) from error
         # An agent that is ended by a signal does not close the rendezvous, since another one may take its place.
         self._process = os.getpid()
         atexit.register(self._leave)
         _before_termination(self._leave)
         self._backend = _DirectoryBackend(self._directory)
-        self._inner: Any = create_handler(_Values(self._directory, self._backend), self._backend, params)
+        values = _Values(self._directory, self._backend, lambda: self._check_is_here(0))
+        self._inner: Any = create_handler(values, self._backend, params)
 
     def get_backend(self) -> str:
         return "fsgather"
@@ -75,12 +89,17 @@ class DirectoryRendezvous(RendezvousHandler):
         return True
 
     def next_rendezvous(self) -> RendezvousInfo:
-        # Else an agent goes on with the address of one that is gone.
-        self._inner._bootstrap_store_info = None
-        info = self._inner.next_rendezvous()
-        port = info.bootstrap_store_info.master_port
-        address, store = self._meet(info.store, info.rank, info.world_size, port)
-        return RendezvousInfo(store, info.rank, info.world_size, RendezvousStoreInfo(address, port))
+        while True:
+            # Else an agent goes on with the address of one that is gone.
+            self._inner._bootstrap_store_info = None
+            try:
+                with told_if_slow(self._how_it_stands):
+                    info = self._inner.next_rendezvous()
+                    port = info.bootstrap_store_info.master_port
+                    address, store = self._meet(info.store, info.rank, info.world_size, port)
+                return RendezvousInfo(store, info.rank, info.world_size, RendezvousStoreInfo(address, port))
+            except _Gone as gone:
+                logging.getLogger("fsgather").warning("%s; the rendezvous begins anew", gone)
 
     def _meet(self, values: Store, rank: int, world_size: int, port: int) -> tuple[str, Store]:
         """The address of the first agent that all can reach, and a connection to its store."""
@@ -89,10 +108,11 @@ class DirectoryRendezvous(RendezvousHandler):
             store = TCPStore(self._addresses[0], port, is_master=False)
             store.set("fsgather/nonce", nonce)
             values.set("addresses", json.dumps([self._addresses, nonce]))
-            reached = [set(json.loads(store.get(f"fsgather/reached/{other}"))) for other in range(1, world_size)]
+            others = range(1, world_size)
+            reached = [set(json.loads(self._word(store, f"fsgather/{nonce}/reached/{other}", other))) for other in others]
             common = [address for address in self._addresses if all(address in one for one in reached)]
             # Where there is none, each uses its own.
-            store.set("fsgather/master", common[0] if common else "")
+            store.set(f"fsgather/{nonce}/master", common[0] if common else "")
         else:
             addresses, nonce = json.loads(values.get("addresses"))
             stores = {}
@@ -101,14 +121,54 @@ class DirectoryRendezvous(RendezvousHandler):
                 if found is not None:
                     stores[address] = found
             if not stores:
+                self._wait_until_gone(0)
                 raise RendezvousConnectionError(
                     f"this host reaches the first agent at none of {', '.join(addresses)} (port {port}); name the network that all hosts "
                     "share by FSGATHER_INTERFACE, or the address of each host by --local-addr"
                 )
             store = next(iter(stores.values()))
-            store.set(f"fsgather/reached/{rank}", json.dumps(list(stores)))
-        address = store.get("fsgather/master").decode() or (self._addresses[0] if rank == 0 else next(iter(stores)))
+            store.set(f"fsgather/{nonce}/reached/{rank}", json.dumps(list(stores)))
+        master = self._word(store, f"fsgather/{nonce}/master", 0)
+        address = master.decode() or (self._addresses[0] if rank == 0 else next(iter(stores)))
         return address, PrefixStore("fsgather/agents", store)
+
+    def _word(self, store: Store, key: str, rank: int) -> bytes:
+        """What the agent of a rank says to all in the first one's store."""
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                store.wait([key], timedelta(seconds=1))
+                return store.get(key)
+            except RuntimeError as error:
+                # It has not said it yet, or the first agent, which has the store, is gone.
+                for awaited in {0, rank}:
+                    self._check_is_here(awaited)
+                if time.monotonic() > deadline:
+                    raise RendezvousConnectionError(f"the agent of rank {rank} has not said {key} within {_PATIENCE:.0f} s") from error
+                time.sleep(_LOOK_EVERY)
+
+    def _check_is_here(self, rank: int) -> None:
+        """Whether the agent of a rank still takes part, as this one has last heard.
+
+        Raises:
+            _Gone: it was lost, or has left for another round.
+        """
+        if rank not in self._inner._state_holder.state.participants.values():
+            raise _Gone(f"{self._directory.path}: the agent of rank {rank} is gone")
+
+    def _wait_until_gone(self, rank: int) -> None:
+        """Waits as long as it may take until all know that an agent was lost."""
+        settings = self._inner._settings
+        deadline = time.monotonic() + (settings.keep_alive_interval * (settings.keep_alive_max_attempt + 2)).total_seconds()
+        while time.monotonic() < deadline:
+            self._check_is_here(rank)
+            time.sleep(_LOOK_EVERY)
+
+    def _how_it_stands(self) -> str:
+        state, settings = self._inner._state_holder.state, self._inner._settings
+        wanted = f"{settings.min_nodes}" if settings.min_nodes == settings.max_nodes else f"{settings.min_nodes} to {settings.max_nodes}"
+        waiting = f", and {len(state.wait_list)} wait for the next round" if state.wait_list else ""
+        return f"agents in the rendezvous {self._directory.path}: {len(state.participants)} of {wanted} take part{waiting}"
 
     def is_closed(self) -> bool:
         closed: bool = self._inner.is_closed()
@@ -190,10 +250,11 @@ class _DirectoryBackend(RendezvousBackend):
 class _Values(Store):
     """What agents tell each other before they have a store: the port of the first one's, and its addresses."""
 
-    def __init__(self, directory: Directory, backend: _DirectoryBackend) -> None:
+    def __init__(self, directory: Directory, backend: _DirectoryBackend, check: Callable[[], None]) -> None:
         super().__init__()
         self._directory = directory
         self._backend = backend
+        self._check_first = check
 
     def set(self, key: str, value: Any) -> None:
         content = value.encode() if isinstance(value, str) else bytes(value)
@@ -205,6 +266,7 @@ class _Values(Store):
             value = _tried(lambda: self._directory.told(self._key(key)))
             if value is not None:
                 return value
+            self._check_first()
             time.sleep(_LOOK_EVERY)
         raise RendezvousConnectionError(f"{self._directory.path}: the first agent has not said {key} within {_PATIENCE:.0f} s")
 
@@ -237,13 +299,31 @@ def _before_termination(act: Callable[[], None]) -> None:
     """Does something before SIGTERM ends this process, where nobody else has said what it does: torch does so once it has workers."""
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         return
+    is_handled = threading.Event()
 
     def terminate(number: int, frame: Any) -> None:
+        is_handled.set()
         act()
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 
     signal.signal(signal.SIGTERM, terminate)
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    other = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    if other != -1:
+        signal.set_wakeup_fd(other)
+        return
+
+    def watch() -> None:
+        # The main thread handles no signal while torch connects.
+        while os.read(reading, 1) != bytes([signal.SIGTERM]) or signal.getsignal(signal.SIGTERM) is not terminate:
+            pass
+        if not is_handled.wait(_MOMENT):
+            act()
+            os._exit(128 + signal.SIGTERM)
+
+    threading.Thread(target=watch, name="fsgather-signals", daemon=True).start()
 
 
 def _connect(address: str, port: int, nonce: str) -> Optional[TCPStore]:
@@ -266,7 +346,8 @@ def _tried(act: Callable[[], R]) -> R:
         except Unusable as error:
             raise RendezvousConnectionError(str(error)) from error
         except FileNotFoundError as error:
-            raise RendezvousClosedError(f"{error.filename} is gone: the rendezvous has ended") from error
+            gone = error.filename or "the directory of the rendezvous"
+            raise RendezvousClosedError(f"{gone} is gone: the rendezvous has ended") from error
         except OSError as error:
             if time.monotonic() > deadline:
                 raise RendezvousConnectionError(f"the directory of the rendezvous cannot be used: {error}") from error

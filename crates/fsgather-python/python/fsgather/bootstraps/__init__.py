@@ -22,15 +22,14 @@ An engine of your own is 30 lines: ``docs/guide/engines.md``.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import logging
 import os
 import re
-import threading
-from typing import Any, Callable, Iterator, Optional, Protocol
+from typing import Any, Callable, Optional, Protocol
 
 from fsgather._errors import Config
+from fsgather._slowness import told_if_slow
 
 __all__ = ["ORDER", "Bootstrap", "Find", "carriers", "choose", "find", "names"]
 
@@ -90,7 +89,8 @@ def find(name: Optional[str] = None) -> Optional[Bootstrap]:
         return None
     name = _ALIASES.get(name, name)
     if name not in names():
-        known = ", ".join(f"{other}:" for other in names())
+        called = {full: short for short, full in _ALIASES.items()}
+        known = ", ".join(f"{called.get(other, other)}:" for other in names())
         raise Config(f"there is no bootstrap {name!r} (FSGATHER_RENDEZVOUS, rendezvous=); there are {known}")
     bootstrap = _ask(name)
     if bootstrap is None:
@@ -116,7 +116,7 @@ def _ask(name: str) -> Optional[Bootstrap]:
         if point is None:
             bootstrap = importlib.import_module(f"{__name__}.{name}").find()
         else:
-            with _told_if_slow(f"{which} to say whether this process is a rank"):
+            with told_if_slow(lambda: f"{which} to say whether this process is a rank"):
                 bootstrap = point.load()()
     except (Exception, SystemExit) as error:
         raise Config(f"{which} fails: {type(error).__name__}: {_plain(str(error))}; mend it, or remove that package") from error
@@ -129,6 +129,16 @@ def _ask(name: str) -> Optional[Bootstrap]:
     return bootstrap
 
 
+def _announced() -> dict[str, Any]:
+    # Reading what is installed takes a while, which most processes need not.
+    from importlib import metadata
+
+    points: Any = metadata.entry_points()
+    # Python 3.9 has a dictionary.
+    chosen = points.select(group=_GROUP) if hasattr(points, "select") else points.get(_GROUP, ())
+    return {point.name: point for point in chosen}
+
+
 def _whose(point: Any) -> str:
     """What an entry point names, and which package has announced it; Python 3.9 does not know that."""
     package = getattr(getattr(point, "dist", None), "name", None)
@@ -138,10 +148,6 @@ def _whose(point: Any) -> str:
 def _plain(text: str) -> str:
     """One line that does nothing to a terminal."""
     return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
-
-
-_SLOW = 30.0
-"""After how many seconds somebody who is waited for is named."""
 
 
 def carriers(bootstrap: Bootstrap) -> tuple[Callable[[bytes], object], Callable[[float], bytes]]:
@@ -158,32 +164,9 @@ def carriers(bootstrap: Bootstrap) -> tuple[Callable[[bytes], object], Callable[
             raise Config(f"{whose} is no bootstrap: it has no method {name}")
 
         def told(argument: Any) -> Any:
-            with _told_if_slow(f"{name} of the bootstrap {whose}"):
+            with told_if_slow(lambda: f"{name} of the bootstrap {whose}"):
                 return call(argument)
 
         return told
 
     return carrier("publish"), carrier("fetch")
-
-
-@contextlib.contextmanager
-def _told_if_slow(what: str) -> Iterator[None]:
-    """Says for what this process waits, once that takes long; an engine cannot be ended from here."""
-    tell = logging.getLogger("fsgather").warning
-    timer = threading.Timer(_SLOW, tell, (f"waiting for {what} for {_SLOW:.0f} s so far",))
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
-def _announced() -> dict[str, Any]:
-    # Reading what is installed takes a while, which most processes need not.
-    from importlib import metadata
-
-    points: Any = metadata.entry_points()
-    # Python 3.9 has a dictionary.
-    chosen = points.select(group=_GROUP) if hasattr(points, "select") else points.get(_GROUP, ())
-    return {point.name: point for point in chosen}

@@ -44,7 +44,7 @@ class KeyValue:
         self.set(f"{self._prefix}/ask/{self.rank}", nonce.encode())
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            record = self.get(f"{self._prefix}/answer/{self.rank}/{nonce}")
+            record = _bytes(self.get(f"{self._prefix}/answer/{self.rank}/{nonce}"))
             if record:
                 return record
             time.sleep(_LOOK_EVERY)
@@ -59,10 +59,19 @@ class KeyValue:
         pause = _LOOK_EVERY
         while not self._is_over.wait(pause):
             for rank in range(1, self.world_size):
-                nonce = self.get(f"{self._prefix}/ask/{rank}")
+                nonce = _bytes(self.get(f"{self._prefix}/ask/{rank}"))
                 if nonce and answered.get(rank) != nonce and not self._is_over.is_set():
                     self.set(f"{self._prefix}/answer/{rank}/{nonce.decode()}", record)
                     answered[rank] = nonce
             if len(answered) == self.world_size - 1:
                 # What has been answered may have been asked by an attempt before this one.
                 pause = min(2 * pause, _SELDOM)
+
+
+def _bytes(found: object) -> Optional[bytes]:
+    """What a store has given; clients that decode it would damage the record."""
+    if found is None:
+        return None
+    if isinstance(found, (bytes, bytearray, memoryview)):
+        return bytes(found)
+    raise TypeError(f"get of this store of keys gives {type(found).__name__}, not the bytes that were set")

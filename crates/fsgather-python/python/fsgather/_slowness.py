@@ -1,0 +1,31 @@
+"""Waiting for what fsgather cannot end, not in silence: :func:`told_if_slow`."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from typing import Callable, Iterator
+
+__all__ = ["SLOW", "told_if_slow"]
+
+SLOW = 30.0
+"""After how many seconds it is told for what this process waits, and how often from then on."""
+
+
+@contextlib.contextmanager
+def told_if_slow(what: Callable[[], str]) -> Iterator[None]:
+    """Says for what this process waits, as it stands then, once that takes long."""
+    is_over = threading.Event()
+
+    def tell() -> None:
+        waited = 0.0
+        while not is_over.wait(SLOW):
+            waited += SLOW
+            logging.getLogger("fsgather").warning("waiting for %s, for %.0f s so far", what(), waited)
+
+    threading.Thread(target=tell, name="fsgather-slow", daemon=True).start()
+    try:
+        yield
+    finally:
+        is_over.set()
