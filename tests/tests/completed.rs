@@ -135,6 +135,40 @@ fn parts_before_a_loss(way: (&str, &str)) -> Vec<String> {
 }
 
 #[test]
+fn a_part_that_went_with_its_owner_does_not_hide_those_after_it() {
+    if OVER_MARKERS {
+        return;
+    }
+    let place = place();
+    let mut stage = Stage::new();
+    stage.start_all(&world(4, place.path(), WAYS[1]), |rank| match rank {
+        0 => format!("join completed:0:{LEN}:never:each close"),
+        _ => format!("join at:go{rank} completed:0:{LEN}:never close"),
+    });
+    stage.wait_at([0], "part");
+    for rank in [1, 2] {
+        stage.wait_at([rank], &format!("go{rank}"));
+        stage.go(rank);
+        // Nobody says when it has handed in.
+        stage.let_pass(Duration::from_secs(1));
+    }
+    stage.wait_at([3], "go3");
+    stage.kill(1);
+    let lost = name_of(1, stage.pid(1));
+    stage.wait_for(2, "kind: PeerFailed");
+    stage.end_input(0);
+    stage.go(3);
+    let (error, ends) = stage.fail_alike([0, 2, 3], PEER_FAILED);
+    assert!(error.starts_with(&lost), "{error}");
+    assert_eq!(
+        said(&ends[0], "part "),
+        ["0", "2"],
+        "{}",
+        stage.transcript()
+    );
+}
+
+#[test]
 fn a_rank_killed_after_it_has_handed_in_fails_the_call() {
     for way in WAYS {
         let place = place();
@@ -218,6 +252,30 @@ fn at_the_deadline_all_are_told_who_is_missing_and_a_late_rank_goes_on() {
         assert_eq!(said(&ends[0], "parts "), ["0,1,2,3"]);
         assert_nothing_left(place.path());
     }
+}
+
+#[test]
+fn who_is_missing_in_a_group_has_the_rank_that_it_has_there() {
+    let place = place();
+    let mut stage = Stage::new();
+    stage.start_all(&world(3, place.path(), WAYS[0]), |rank| {
+        let late = if rank == 1 { " at:late" } else { "" };
+        format!(
+            "join group:2,0,1 barrier{late} partial:0:10:500 completed:1:10:never close_group close"
+        )
+    });
+    stage.wait_at([1], "late");
+    for rank in [0, 2] {
+        stage.wait_for(rank, "missing 2");
+    }
+    stage.go(1);
+    let ends = stage.end_all(everybody(3));
+    for end in &ends {
+        assert_eq!(end.code, 0, "{}", stage.transcript());
+        assert_eq!(said(end, "missing "), ["2", "none"]);
+    }
+    assert_eq!(said(&ends[2], "parts "), ["0,1"]);
+    assert_nothing_left(place.path());
 }
 
 #[test]

@@ -66,7 +66,7 @@ class EarlyGathers:
 
         Returns:
             On ``dst`` an iterator over pairs of a rank and its object; elsewhere one that is empty. Its ``missing`` names those who were
-            not in at the deadline. A failure is raised after what was in before it.
+            not in at the deadline. A failure is raised after what was in before it and can still be read.
         """
         how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle, transport=transport, directory=directory)
         how["deadline"] = _arguments.seconds("deadline", deadline)

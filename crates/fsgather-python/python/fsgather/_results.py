@@ -102,8 +102,8 @@ class Partial(Generic[T]):
         self.parts = parts
         """On the rank that receives, a dictionary from ranks to their objects, in rank order; ``None`` elsewhere."""
         self.missing = missing
-        """The ranks that were not in time, with where they run and what they were last known to be doing. A rank that finds itself there
-        was too late: its object goes to nobody, and it goes on with its next call."""
+        """The ranks that were not in time, by their ranks in this communicator, with where they run and what they were last known to be
+        doing. A rank that finds itself there was too late: its object goes to nobody, and it goes on with its next call."""
 
     @property
     def is_complete(self) -> bool:
@@ -113,7 +113,8 @@ class Partial(Generic[T]):
     def __repr__(self) -> str:
         if self.is_complete:
             return "<fsgather.Partial, all ranks in time>"
-        return f"<fsgather.Partial, without ranks {', '.join(str(peer.rank) for peer in self.missing)}>"
+        ranks = ", ".join(str(peer.rank) for peer in self.missing)
+        return f"<fsgather.Partial, without rank{'s' if len(self.missing) > 1 else ''} {ranks}>"
 
 
 class Records(Iterator["tuple[int, T]"]):

@@ -167,7 +167,7 @@ impl<'a> StartedCall<'a> {
             Decision::Verdict(verdict) => verdict,
             Decision::Followed(received) => return Ok(received),
         };
-        self.missing = verdict.missing;
+        self.keep_missing(verdict.missing);
         if self.is_too_late() {
             self.take_back();
         }
@@ -227,6 +227,18 @@ impl<'a> StartedCall<'a> {
         })
     }
 
+    /// Notes who was not in time, by the ranks that they have in this group, as parts have.
+    fn keep_missing(&mut self, mut missing: Vec<Missing>) {
+        let members = &self.guard.inner.members;
+        for one in &mut missing {
+            let place = members.iter().position(|member| *member == one.rank);
+            one.rank = place
+                .and_then(|place| u32::try_from(place).ok())
+                .map_or(one.rank, Rank::new);
+        }
+        self.missing = missing;
+    }
+
     /// Who had not handed in when the deadline of the call passed.
     pub(crate) fn missing(&self) -> &[Missing] {
         &self.missing
@@ -234,7 +246,7 @@ impl<'a> StartedCall<'a> {
 
     /// Whether the call was decided without this rank.
     pub(crate) fn is_too_late(&self) -> bool {
-        let me = self.guard.inner.world.rank;
+        let me = self.guard.inner.exchange.rank();
         self.missing.iter().any(|missing| missing.rank == me)
     }
 
@@ -264,7 +276,7 @@ impl<'a> StartedCall<'a> {
                 }
                 Arrival::Decided(verdict) => verdict,
             };
-            self.missing = verdict.missing;
+            self.keep_missing(verdict.missing);
             let guard = &self.guard;
             let call_log = &guard.inner.world.call_log;
             let moved = |bytes| call_log.moved(&guard.ticket, bytes);

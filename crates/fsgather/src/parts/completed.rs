@@ -1,6 +1,10 @@
 //! Hands a gather's root each rank's part as soon as it is handed in: [`Completed`], and all that came in time: [`Partial`].
 
-use std::{fmt, vec};
+use std::{
+    fmt,
+    time::{Duration, Instant},
+    vec,
+};
 
 use fsgather_core::{Error, Missing, Rank};
 use fsgather_trace::record::Outcome;
@@ -18,6 +22,9 @@ use crate::{
 
 use super::gathered::Take;
 
+/// A part that cannot be read hides none of the others if that is known within this time.
+const AT_ONCE: Duration = Duration::from_secs(5);
+
 /// What [`gather_as_completed`](crate::Communicator::gather_as_completed) gives its root: every rank with its part, in the order
 /// in which they have handed in. On other ranks there is nothing to iterate over.
 ///
@@ -32,6 +39,8 @@ pub struct Completed<T> {
     state: State,
     /// As long as there may be more.
     open: Option<OpenCall>,
+    /// Why a part cannot be read, since its owner is gone or it is damaged; those of others come before that.
+    unreadable: Option<Error>,
 }
 
 enum State {
@@ -63,6 +72,7 @@ impl<T> Completed<T> {
             seen: Seen::default(),
             state: if is_root { State::Coming } else { State::Over },
             open,
+            unreadable: None,
         })
     }
 
@@ -75,32 +85,53 @@ impl<T> Completed<T> {
 
     /// The next part, or nothing once all is read.
     fn advance(&mut self) -> Result<Option<(Rank, T)>, Error> {
-        let (rank, part) = loop {
+        while let Some((rank, part)) = self.next_part()? {
+            let guard = self.started.guard();
+            let began = Instant::now();
+            let mut moved = |bytes| record_read(&guard.inner, &guard.ticket, bytes);
+            let read = part
+                .read(&guard.inner, rank, &mut moved)
+                .and_then(|payload| (self.take)(&guard.inner, rank, payload));
+            match read {
+                Ok(value) => return Ok(Some((rank, value))),
+                // What takes long, or is to end, would do so with each part.
+                Err(cause)
+                    if began.elapsed() < AT_ONCE
+                        && guard.inner.world.interrupt.reason().is_none() =>
+                {
+                    self.unreadable.get_or_insert(cause);
+                }
+                Err(cause) => return Err(guard.fail(cause)),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The next part that is in, not read yet.
+    fn next_part(&mut self) -> Result<Option<(Rank, IncomingPart)>, Error> {
+        loop {
             match &mut self.state {
                 State::Failed | State::Over => return Ok(None),
                 State::Decided(rest, acknowledge) => {
-                    let Some(next) = rest.next() else {
-                        self.started.end_early(*acknowledge);
-                        self.state = State::Over;
-                        self.open = None;
-                        return Ok(None);
-                    };
-                    break next;
+                    if let Some(next) = rest.next() {
+                        return Ok(Some(next));
+                    }
+                    if let Some(cause) = self.unreadable.take() {
+                        return Err(self.started.guard().fail(cause));
+                    }
+                    self.started.end_early(*acknowledge);
+                    self.state = State::Over;
+                    self.open = None;
+                    return Ok(None);
                 }
                 State::Coming => match self.started.next_part(&mut self.seen)? {
-                    Coming::Part(rank, part) => break (rank, part),
+                    Coming::Part(rank, part) => return Ok(Some((rank, part))),
                     Coming::End { rest, acknowledge } => {
                         self.state = State::Decided(rest.into_iter(), acknowledge);
                     }
                 },
             }
-        };
-        let guard = self.started.guard();
-        let mut moved = |bytes| record_read(&guard.inner, &guard.ticket, bytes);
-        part.read(&guard.inner, rank, &mut moved)
-            .and_then(|payload| (self.take)(&guard.inner, rank, payload))
-            .map(|value| Some((rank, value)))
-            .map_err(|cause| guard.fail(cause))
+        }
     }
 
     /// Everything that has come in time, once that is decided.
@@ -172,8 +203,9 @@ impl<T> fmt::Debug for Completed<T> {
 pub struct Partial<T> {
     /// On the root, the ranks that were in time, each with its part, in rank order.
     pub parts: Option<Vec<(Rank, T)>>,
-    /// The ranks that were not, in rank order, each with where it runs and what it was last known to be doing. A rank that
-    /// finds itself here was too late: what it would have handed in goes to nobody, and it goes on with its next call.
+    /// The ranks that were not, by their ranks in this communicator and in that order, each with where it runs and what it was
+    /// last known to be doing. A rank that finds itself here was too late: what it would have handed in goes to nobody, and it
+    /// goes on with its next call.
     pub missing: Vec<Missing>,
 }
 
