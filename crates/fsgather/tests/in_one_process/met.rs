@@ -6,7 +6,7 @@ use std::{
     path::Path,
     sync::{Arc, Condvar, Mutex},
     thread,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use fsgather::{
@@ -147,6 +147,49 @@ fn one_call_may_go_another_way_than_the_others() {
         },
     );
     assert_eq!(gather_directories(place.path()), Vec::<String>::new());
+}
+
+#[test]
+fn a_root_gets_every_part_once_whatever_way_it_takes() {
+    for transport in [Transport::Filesys, Transport::Memory] {
+        let place = tempfile::tempdir().unwrap();
+        let directory = place.path().to_owned();
+        on_all(
+            move |builder| builder.directory(&directory).transport(transport),
+            |communicator| {
+                let communicator = communicator.unwrap();
+                let me = communicator.rank().get();
+                let mine = bytes_of(me, 1);
+                let mut parts = communicator
+                    .gather_bytes_as_completed(&mine[..], 1)
+                    .unwrap();
+                let mut came: Vec<_> = parts.by_ref().map(Result::unwrap).collect();
+                assert_eq!(parts.missing(), []);
+                drop(parts);
+                came.sort_by_key(|(rank, _)| *rank);
+                let (ranks, payloads): (Vec<_>, Vec<_>) = came.into_iter().unzip();
+                if me == 1 {
+                    assert!(ranks.into_iter().map(fsgather::Rank::get).eq(0..RANKS));
+                    assert!(plain(payloads) == everything(1));
+                } else {
+                    assert!(ranks.is_empty());
+                }
+                let deadline = Duration::from_mins(10);
+                let partial = communicator
+                    .call()
+                    .deadline(deadline)
+                    .gather_partial(&me, 0);
+                let partial = partial.unwrap();
+                assert!(partial.is_complete());
+                let values = partial
+                    .parts
+                    .map(|parts| parts.into_iter().map(|(_, value)| value));
+                assert_eq!(values.is_some(), me == 0);
+                assert!(values.is_none_or(|values| values.eq(0..RANKS)));
+                communicator.close().unwrap();
+            },
+        );
+    }
 }
 
 #[test]
