@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Evaluations of real projects, unmodified, on three ranks with tiny random models: the same result without fsgather and with FSGATHER_PATCH, how
-# long it takes and how much memory, and what the other ranks are told of one that is killed, or alive and silent. 20 minutes for all.
+# long it takes and how much memory, and what the other ranks are told of one that is killed, or alive and silent. 15 minutes for all.
 # Installs into the environment of scripts/test-torch.sh what is missing. Arguments name some of the projects (crates/fsgather-python/tests/projects/of_NAME.py).
 # With --table what was found, now and since `cargo clean`, becomes the tables of docs/works-with.md.
 set -euo pipefail
