@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, TypeVar
+from typing import Any, Callable, Optional, TypeVar
 
 from fsgather import _arguments, _fsgather
 from fsgather._arguments import PathLike, Seconds, Transport
@@ -19,21 +19,8 @@ class EarlyGathers:
 
     _member: _fsgather.Communicator
 
-    def _rank(self, name: str, value: Any) -> int:
-        raise NotImplementedError
-
-    def _how(
-        self,
-        site: Optional[str] = None,
-        timeout: Seconds = None,
-        *,
-        tag: Optional[str] = None,
-        allow_pickle: Optional[bool] = None,
-        transport: Optional[str] = None,
-        directory: Optional[PathLike] = None,
-        like: Optional[str] = None,
-    ) -> dict[str, Any]:
-        raise NotImplementedError
+    _rank: Callable[[str, Any], int]
+    _how: Callable[..., dict[str, Any]]
 
     def gather_as_completed(
         self,

@@ -306,6 +306,8 @@ def _before_termination(act: Callable[[], None]) -> None:
         act()
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
+        # The first process of a container is not ended by that.
+        os._exit(128 + number)
 
     signal.signal(signal.SIGTERM, terminate)
     reading, writing = os.pipe()
