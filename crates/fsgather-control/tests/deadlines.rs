@@ -68,6 +68,22 @@ impl Room {
         ticket
     }
 
+    /// A rank comes to a call with a payload that goes through rank 0 in so many further rounds.
+    fn hand_in_rounds(&mut self, rank: usize, call: &Call, further_rounds: u32) -> Ticket {
+        let member = &mut self.members[rank];
+        let ticket = member.begin(ChannelId::WORLD, call.clone()).unwrap();
+        let part = Contribution {
+            further_rounds,
+            ..Contribution::inline(body(rank))
+        };
+        let now = self.now;
+        member
+            .contribute(&ticket, Round::VERDICT, part, now)
+            .unwrap();
+        self.pump();
+        ticket
+    }
+
     fn arrival(&mut self, ticket: &Ticket) -> Option<Result<Arrival, Error>> {
         self.members[ROOT].take_arrival(ticket.step(Round::VERDICT))
     }
@@ -359,24 +375,48 @@ fn a_rank_that_is_lost_is_no_missing_one() {
 }
 
 #[test]
+fn what_was_handed_in_before_the_deadline_comes_whole_however_long_it_takes() {
+    let mut room = Room::new();
+    let call = partial(seconds(5));
+    let ticket = room.hand_in_rounds(ROOT, &call, 0);
+    let others = [0, 2, 3].map(|rank| (rank, room.hand_in_rounds(rank, &call, 1)));
+    // The root's member has come to the further round; the deadline passes there, and long after it the others come.
+    room.pass(seconds(30));
+    let round = Round::new(1);
+    for (rank, other) in &others {
+        let (now, part) = (room.now, Contribution::inline(body(*rank)));
+        room.members[*rank]
+            .contribute(other, round, part, now)
+            .unwrap();
+        room.pump();
+        room.pass(room.now - room.start + seconds(30));
+    }
+    assert_eq!(room.missing(ROOT, &ticket), [0; 0]);
+    let verdict = room.members[ROOT].take_verdict(ticket.step(round));
+    let bodies = verdict.unwrap().unwrap().table.unwrap().bodies;
+    assert_eq!(bodies, [body(0), Bytes::new(), body(2), body(3)]);
+}
+
+#[test]
+fn who_does_not_hand_over_what_it_has_announced_is_told_by_the_time_out() {
+    let mut room = Room::new();
+    let call = partial(seconds(5));
+    let ticket = room.hand_in_rounds(ROOT, &call, 0);
+    for rank in [0, 2, 3] {
+        room.hand_in_rounds(rank, &call, 1);
+    }
+    room.pass(WORLD);
+    let step = ticket.step(Round::new(1));
+    let failure = room.members[ROOT].take_verdict(step).unwrap().unwrap_err();
+    assert!(matches!(failure, Error::Timeout { .. }), "{failure}");
+}
+
+#[test]
 fn further_rounds_go_on_without_those_who_were_late() {
     let mut room = Room::new();
     let call = partial(seconds(5));
-    let mut tickets = Vec::new();
-    for (rank, further_rounds) in [(ROOT, 0), (0, 2)] {
-        let member = &mut room.members[rank];
-        let ticket = member.begin(ChannelId::WORLD, call.clone()).unwrap();
-        let part = Contribution {
-            further_rounds,
-            ..Contribution::inline(body(rank))
-        };
-        let now = room.now;
-        member
-            .contribute(&ticket, Round::VERDICT, part, now)
-            .unwrap();
-        room.pump();
-        tickets.push(ticket);
-    }
+    let tickets =
+        [(ROOT, 0), (0, 2)].map(|(rank, rounds)| room.hand_in_rounds(rank, &call, rounds));
     room.pass(seconds(5));
     let verdict = room.verdict(0, &tickets[1]).unwrap().unwrap();
     assert_eq!((verdict.further_rounds, verdict.missing.len()), (2, 2));

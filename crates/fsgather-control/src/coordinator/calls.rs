@@ -48,7 +48,7 @@ impl Coordinator {
         let (size, timeout, lead) = (channel.size(), self.world.timeout, self.world.lead);
         let partial = channel.partial.get(&step.epoch);
         let round = channel.undecided.entry(step).or_insert_with(|| {
-            let mut round = Round::new(size, timeout, lead, now);
+            let mut round = Round::new(step.round, size, timeout, lead, now);
             // Who was too late for a call has no part in what follows of it.
             round.excuse(partial.iter().flat_map(|partial| partial.places.clone()));
             round

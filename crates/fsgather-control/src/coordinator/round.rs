@@ -6,7 +6,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use fsgather_core::{Call, Deadline, FIRST_WARNING, Leaves, Operation, Rank, warning_after};
+use fsgather_core::{
+    Call, Deadline, FIRST_WARNING, Leaves, Operation, Rank, Round as RoundNumber, warning_after,
+};
 
 /// What one rank has handed in.
 #[derive(Clone, Debug)]
@@ -28,6 +30,8 @@ pub(super) struct Round {
     told: usize,
     /// The places of those who are not waited for: the call was decided without them.
     excused: BTreeSet<usize>,
+    /// Whether it decides the call: what further rounds bring is waited for, whenever the call's deadline was.
+    is_verdict: bool,
     /// When it is decided whoever has not come, once the root has.
     deadline: Option<Instant>,
     pub(super) clock: Clock,
@@ -153,6 +157,7 @@ pub(super) const NOTICE_EVERY: Duration = Duration::from_secs(2);
 impl Round {
     /// One that nobody has come to; `timeout` is that of ranks that say nothing of it.
     pub(super) fn new(
+        number: RoundNumber,
         members: usize,
         timeout: Duration,
         lead: Option<Duration>,
@@ -163,6 +168,7 @@ impl Round {
             order: Vec::new(),
             told: 0,
             excused: BTreeSet::new(),
+            is_verdict: number == RoundNumber::VERDICT,
             deadline: None,
             clock: Clock::started(now, lead),
             default: timeout,
@@ -225,7 +231,7 @@ impl Round {
                 self.timeout = self.timeout.max(timeout);
             }
             let call = &arrival.call;
-            if let Some(deadline) = call.deadline {
+            if let Some(deadline) = call.deadline.filter(|_| self.is_verdict) {
                 // Those who wait do so for as long as it takes.
                 self.is_uneven = true;
                 if call.root.map(Rank::index) == Some(place) {
