@@ -6,7 +6,8 @@
 4. All survivors that fail say the same, and it names one that was ended, by its rank and process id. After rank 0 has been ended, or several have,
    they may say different things, each of which names one of them. Who is started when the meeting has failed already cannot tell that from
    the next attempt, and misses rank 0, which has failed and said why.
-5. A call has one verdict: where one survivor's has succeeded, nobody's fails, unless it reads from the memory of a process that is gone.
+5. A call has one verdict: where one survivor's has succeeded, nobody's fails, unless it reads from the memory of a process that is gone, or was
+   too late for the call and comes after the loss.
 6. Where nobody was ended nothing is left; and otherwise nothing that `fsgather clean --execute` does not remove at once, or a little later
    where a thing names nobody and holds nothing.
 7. No process is left.
@@ -124,6 +125,9 @@ def judge_verdicts(job: Job, survivors: dict[int, Seen], ended: dict[int, Seen])
         made = job.script.calls[call]
         from_memory = job.mode != "files" or made.step.startswith("by:memory")
         if made.moves_payloads and from_memory and any(member in ended for member in made.members):
+            continue
+        was_late = re.compile(rf"^late rank \d+ on \S+ \(pid {its.pid}\b", re.MULTILINE)
+        if ended and made.step.startswith(("completed", "partial")) and was_late.search(survivors[succeeded[call]].out):
             continue
         problems.append(f"5: {made.step} of {made.members} succeeded on rank {succeeded[call]}, on rank {rank}: {its.error}")
     return problems
