@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Looks for memory errors in the Python package: its tests, with the extension module under AddressSanitizer and CPython's debug allocator.
+#
+#   scripts/test-memory-errors.sh
+#
+# Seven minutes on two cores, most of it building, into target/memory-errors. Needs gcc, whose copy of the sanitizer the interpreter loads, and what
+# the tests of the package need. Leaks are not looked for: an interpreter that ends keeps much. Two tests are left out:
+# - one starts programs without this script's environment, in which they would not find the sanitizer;
+# - one measures memory, of which the sanitizer keeps what was freed.
+# Exits with 1 if an error is found or a test fails.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. scripts/arguments.sh
+at_most 0 "$@"
+root=$PWD target=${CARGO_TARGET_DIR:-$PWD/target}
+host=$(rustc -vV | sed -n 's/^host: //p')
+
+# It makes the environment that the tests run in; that they pass as they are shows that what is found below is the sanitizer's.
+cargo build --quiet --workspace --lib
+PYTEST_ADDOPTS="-k test_arguments" cargo test --quiet --workspace --test python
+python=$target/debug/python-tests/venv/bin/python
+
+# The option that turns the sanitizer on is one that only this compiler's own developers are promised.
+RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=address -Cforce-frame-pointers=yes" CARGO_TARGET_DIR=$target/memory-errors CARGO_INCREMENTAL=0 \
+    CARGO_PROFILE_DEV_DEBUG=1 CARGO_PROFILE_DEV_OPT_LEVEL=1 cargo build --quiet --target "$host" -p fsgather-python --lib
+
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+cp -r crates/fsgather-python/python/. "$place"
+cp "$target/memory-errors/$host/debug/lib_fsgather.so" "$place/fsgather/_fsgather.abi3.so"
+sanitized() {
+    env PYTHONPATH="$place" PYTHONDONTWRITEBYTECODE=1 PYTHONMALLOC=debug HYPOTHESIS_STORAGE_DIRECTORY="$place/hypothesis" \
+        LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libstdc++.so)" \
+        ASAN_OPTIONS="detect_leaks=0:halt_on_error=1:exitcode=66:log_path=$place/found" "$python" "$@"
+}
+
+# It has to find what is there.
+if sanitized -c 'import ctypes, fsgather
+c = ctypes.CDLL(None)
+c.malloc.restype = ctypes.c_void_p
+ctypes.memset(c.malloc(8), 0, 9)' 2>"$place/mistake"; then
+    echo "a byte behind its memory was written, and the sanitizer has not seen it" >&2
+    exit 1
+fi
+grep -q heap-buffer-overflow "$place"/found.* || { cat "$place/mistake" && exit 1; }
+rm -f "$place"/found.*
+
+ended=0
+(cd crates/fsgather-python && sanitized -m pytest -q -p no:cacheprovider tests -n "$(nproc)" --ignore tests/switch --ignore tests/engines \
+    --ignore tests/torchrun --ignore tests/test_types.py --deselect tests/test_workers.py::test_ranks_that_a_program_starts_itself \
+    --deselect tests/test_buffers.py::test_memory_lives_as_long_as_a_view_of_a_part) || ended=1
+# Also of processes that a test has not looked at.
+if compgen -G "$place/found.*" >/dev/null; then
+    cat "$place"/found.*
+    ended=1
+fi
+[ "$ended" = 0 ] && echo "no memory error was found"
+exit "$ended"
