@@ -5,11 +5,12 @@
 //! in a log file or a pipe it is whole.
 
 use std::{
+    fmt::Write,
     io,
     os::fd::{AsFd, BorrowedFd},
 };
 
-use fsgather_core::plain_text;
+use fsgather_core::{plain_text, steers};
 use rustix::event::{PollFd, PollFlags};
 use serde::Serialize;
 
@@ -62,18 +63,34 @@ pub(crate) fn say(line: &str) {
     let _ = write(Stream::Stderr, format!("{}\n", plain_text(line)).as_bytes());
 }
 
-/// Writes a document as one line of JSON on standard output, with its `schema_version` first.
+/// Writes a document as one line of JSON on standard output, with its `schema_version` first. Nothing in it steers a terminal.
 ///
 /// # Errors
 ///
 /// When standard output cannot be written.
 pub(crate) fn json<T: Serialize>(document: &T) -> io::Result<()> {
-    let mut line = serde_json::to_vec(&Versioned {
+    let mut line = json_text(document)?;
+    line.push('\n');
+    write(Stream::Stdout, line.as_bytes())
+}
+
+/// The line, in which what would steer a terminal is written as the JSON escape of the same character.
+fn json_text<T: Serialize>(document: &T) -> serde_json::Result<String> {
+    let text = serde_json::to_string(&Versioned {
         schema_version: SCHEMA_VERSION,
         document,
     })?;
-    line.push(b'\n');
-    write(Stream::Stdout, &line)
+    let mut line = String::with_capacity(text.len() + 1);
+    for character in text.chars() {
+        // Outside strings there are none, and none of these is longer than one unit.
+        if steers(character) {
+            // Texts take everything.
+            let _ = write!(line, "\\u{:04x}", u32::from(character));
+        } else {
+            line.push(character);
+        }
+    }
+    Ok(line)
 }
 
 fn write_all(fd: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
@@ -133,11 +150,20 @@ mod tests {
         struct Document {
             rank: u32,
         }
-        let text = serde_json::to_string(&Versioned {
-            schema_version: SCHEMA_VERSION,
-            document: &Document { rank: 3 },
-        })
-        .unwrap();
+        let text = json_text(&Document { rank: 3 }).unwrap();
         assert_eq!(text, r#"{"schema_version":1,"rank":3}"#);
+    }
+
+    #[test]
+    fn names_steer_no_terminal_and_are_read_as_they_are() {
+        #[derive(Serialize)]
+        struct Document<'n> {
+            name: &'n str,
+        }
+        let name = "a\u{202e}b\u{9b}2J\u{1b}[2J\u{7f}\n\\ü";
+        let text = json_text(&Document { name }).unwrap();
+        assert!(!text.chars().any(steers), "{text}");
+        let read: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(read["name"], name);
     }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use fsgather_core::steers;
+
 use crate::{
     colour::{Hue, Paint},
     output::{self, Stream},
@@ -241,9 +243,7 @@ pub(crate) fn wrapped(first: &str, later: &str, text: &str, width: Option<usize>
 pub(crate) fn plain(text: &str) -> String {
     let mut plain = String::new();
     for character in text.chars() {
-        let is_odd = character.is_control()
-            || matches!(character, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        if is_odd {
+        if steers(character) || matches!(character, '\n' | '\t') {
             plain.extend(character.escape_unicode());
         } else {
             plain.push(character);

@@ -159,7 +159,8 @@ pub(crate) fn name<'de, D: Deserializer<'de>, T: From<String>>(source: D) -> Res
 }
 
 /// Whether terminals do something else with a character than to show it or to go on to the next line.
-fn steers(character: char) -> bool {
+#[must_use]
+pub fn steers(character: char) -> bool {
     let turns = matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     turns || character.is_control() && !matches!(character, '\n' | '\t')
 }
