@@ -12,8 +12,8 @@ use fsgather_control::{
     message::{ToCoordinator, ToMember},
 };
 use fsgather_core::{
-    Activity, Call, ChannelId, Contribution, Epoch, Error, Leaves, Operation, Phase, Rank, Round,
-    Site, Step, Ticket,
+    Activity, Call, ChannelId, Contribution, Epoch, Error, Leaves, Operation, PeerFailure, Phase,
+    Rank, Round, Site, Step, Ticket,
 };
 use fsgather_testkit::pace::up_to;
 
@@ -422,6 +422,34 @@ fn who_is_left_in_a_group_by_rank_0_learns_what_rank_0_has_failed_with() {
         assert_eq!(
             failure.is_some_and(|failure| failure.to_string() == text),
             of_world.is_some()
+        );
+    }
+}
+
+#[test]
+fn who_waits_for_a_rank_that_has_left_a_failed_world_learns_what_has_failed_it() {
+    for is_lost in [true, false] {
+        let mut room = Room::new(4);
+        let channel = ChannelId::new(7);
+        room.open(1, channel, &[1, 2]);
+        room.open(2, channel, &[1, 2]);
+        let ticket = room.call(1, channel, Leaves::Nothing);
+        if is_lost {
+            room.coordinator.lost(Rank::new(3), "its connection closed");
+            room.pump();
+        }
+        assert_eq!(room.members[1].failure(channel), None, "groups go on");
+        room.says(2, ToCoordinator::Leave { cause: None });
+        let verdict = room.members[1].take_verdict(ticket.step(Round::VERDICT));
+        let learnt = verdict.unwrap().unwrap_err();
+        let Error::PeerFailed { peer, failure, .. } = &learnt else {
+            unreachable!("{learnt}")
+        };
+        let left = *failure == PeerFailure::Departed;
+        assert_eq!(
+            (peer.rank.get(), left),
+            if is_lost { (3, false) } else { (2, true) },
+            "{learnt}"
         );
     }
 }

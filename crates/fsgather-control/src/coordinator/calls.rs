@@ -366,10 +366,15 @@ impl Coordinator {
                 other: other.into(),
                 other_call,
             },
-            (Some(Standing::Staying(failure) | Standing::Gone(failure)), _) => {
+            (Some(Standing::Staying(failure) | Standing::Gone(failure)), _)
+                if *failure != PeerFailure::Departed =>
+            {
                 Error::peer_failed(peer, activity, failure.clone())
             }
-            _ => Error::peer_failed(peer, activity, PeerFailure::Departed),
+            // Whoever leaves a world that has failed does so for that.
+            _ => self
+                .failure()
+                .unwrap_or_else(|| Error::peer_failed(peer, activity, PeerFailure::Departed)),
         }
     }
 }
