@@ -12,9 +12,10 @@ use fsgather_core::{Error, Rank, lock};
 use memmap2::MmapMut;
 
 use crate::{
-    arena::{Arena, Location},
+    arena::Arena,
     forks,
     ledger::{CallKey, Ledger},
+    location::Location,
     memory::{ForeignMemory, Words},
     slots::SPREAD,
 };

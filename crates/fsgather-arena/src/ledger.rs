@@ -14,13 +14,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fsgather_core::{ChannelId, Epoch, Rank};
 
-use crate::{arena::Location, memory::Words, slots::MOST_SLOTS};
+use crate::{location::Location, memory::Words};
 
 /// How many words say what a slot holds.
 const SLOT_WORDS: usize = 4;
 
 /// How many calls a reader can have given up that an owner has not heard of. What is beyond that keeps its slot until the end.
 const GIVEN_UP: usize = 16;
+
+/// How many slots an arena may have.
+pub(crate) const MOST_SLOTS: usize = 64;
 
 /// What a reader has to itself.
 const READER_WORDS: usize = MOST_SLOTS + 2 * GIVEN_UP;

@@ -19,15 +19,17 @@ mod arena;
 mod foreign;
 mod forks;
 mod ledger;
+mod location;
 mod meeting;
 mod memory;
 mod ranges;
 mod room;
 mod slots;
 
-pub use arena::{Arena, Location, Placement};
+pub use arena::{Arena, Placement};
 pub use foreign::{Arenas, Leased, PrivatePayload};
 pub use ledger::CallKey;
+pub use location::Location;
 pub use meeting::{Heed, Host, MOST_RANKS, MeetingPoint, Visitor};
 pub use memory::Words;
 pub use room::budget;

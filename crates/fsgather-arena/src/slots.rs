@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 
 use fsgather_core::Rank;
 
-use crate::{ledger::CallKey, ranges::Ranges};
-
-/// How many slots an arena may have.
-pub(crate) const MOST_SLOTS: usize = 64;
+use crate::{
+    ledger::{CallKey, MOST_SLOTS},
+    ranges::Ranges,
+};
 
 /// The smallest slot, in bytes; a multiple of all page sizes in use.
 const SMALLEST: u64 = 64 << 10;

@@ -11,6 +11,7 @@ mod alike;
 mod arguments;
 mod colour;
 mod delivery;
+mod duration;
 mod exit;
 mod failure;
 mod heeded;
@@ -114,10 +115,14 @@ fn act(arguments: &Arguments, invocation: &Invocation) -> u8 {
         ),
         Verb::Bench(bench) => ("bench", verbs::bench::bench(bench, json, invocation)),
         Verb::Licences(_) => ("licences", verbs::licences::licences(json)),
-        Verb::Completions(completions) => {
-            ("completions", verbs::completions::completions(completions))
-        }
-        Verb::Manual(manual) => ("manual", verbs::manual::manual(manual)),
+        Verb::Completions(completions) => (
+            "completions",
+            verbs::completions::completions(completions, arguments::command()),
+        ),
+        Verb::Manual(manual) => (
+            "manual",
+            verbs::manual::manual(manual, arguments::command()),
+        ),
         // To the user a part of the same command.
         Verb::BenchRank(rank) => ("bench", verbs::bench::bench_rank(rank, json, invocation)),
         Verb::DemoRank(rank) => ("demo-rank", verbs::demo::demo_rank(rank)),

@@ -10,7 +10,7 @@ use fsgather::{Builder, Communicator, Interrupt, Transport};
 use fsgather_report::last_error;
 
 use crate::{
-    arguments::positive_duration, failure::Failure, interruption::Interruption,
+    duration::positive_duration, failure::Failure, interruption::Interruption,
     invocation::Invocation, log, purpose::CommandPurpose,
 };
 

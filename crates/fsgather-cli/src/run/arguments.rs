@@ -7,7 +7,7 @@ use fsgather::{Error, WorldSize};
 use rustix::process::{Resource, getrlimit};
 
 use crate::{
-    arguments::{duration, positive_duration},
+    duration::{duration, positive_duration},
     verbs::trace::trace_file,
 };
 

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     alike::{Alike, Counts, One, Size},
-    arguments::positive_duration,
+    duration::positive_duration,
     exit,
     failure::Failure,
     interruption::Interruption,

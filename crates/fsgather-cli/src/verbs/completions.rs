@@ -1,10 +1,10 @@
 //! The verb `completions`: what a shell has to know to complete command lines.
 
-use clap::Args;
+use clap::{Args, Command};
 use clap_complete::Shell;
 
 use crate::{
-    arguments, exit,
+    exit,
     failure::Failure,
     output::{self, Stream},
 };
@@ -25,14 +25,16 @@ pub(crate) struct CompletionsArguments {
     shell: Shell,
 }
 
-/// Prints it.
+/// Prints it, for the whole command line as it is parsed.
 ///
 /// # Errors
 ///
 /// When standard output cannot be written.
-pub(crate) fn completions(arguments: &CompletionsArguments) -> Result<u8, Failure> {
+pub(crate) fn completions(
+    arguments: &CompletionsArguments,
+    mut command: Command,
+) -> Result<u8, Failure> {
     let mut script = Vec::new();
-    let mut command = arguments::command();
     clap_complete::generate(arguments.shell, &mut command, "fsgather", &mut script);
     output::write(Stream::Stdout, &script).map_err(Failure::system("write to standard output"))?;
     Ok(exit::DONE)

@@ -7,7 +7,7 @@ use clap_mangen::Man;
 
 use super::inspect::is_read;
 use crate::{
-    arguments, exit,
+    exit,
     failure::Failure,
     output::{self, Stream},
 };
@@ -40,8 +40,8 @@ pub(crate) struct ManualArguments {
 /// # Errors
 ///
 /// When there is no such verb, or something cannot be written.
-pub(crate) fn manual(arguments: &ManualArguments) -> Result<u8, Failure> {
-    let pages = pages();
+pub(crate) fn manual(arguments: &ManualArguments, command: Command) -> Result<u8, Failure> {
+    let pages = pages(command);
     if let Some(directory) = &arguments.out {
         for (name, page) in &pages {
             let path = directory.join(format!("{name}.1"));
@@ -68,8 +68,8 @@ pub(crate) fn manual(arguments: &ManualArguments) -> Result<u8, Failure> {
 }
 
 /// All pages, with their names.
-fn pages() -> Vec<(String, Vec<u8>)> {
-    let command = arguments::command().disable_help_subcommand(true);
+fn pages(command: Command) -> Vec<(String, Vec<u8>)> {
+    let command = command.disable_help_subcommand(true);
     let visible = command.get_subcommands().filter(|verb| !verb.is_hide_set());
     let verbs = visible.map(|verb| {
         let name = format!("fsgather-{}", verb.get_name());
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn there_is_a_page_for_the_command_and_for_each_verb_with_its_exit_codes() {
-        let pages = pages();
+        let pages = pages(crate::arguments::command());
         for name in [
             "fsgather",
             "fsgather-gather",

@@ -12,7 +12,7 @@ use fsgather_config::{arguments::Arguments, environment::Variables, settings::Se
 use fsgather_doctor::{Conclusion, diagnose};
 
 use crate::{
-    arguments::positive_duration,
+    duration::positive_duration,
     exit,
     failure::Failure,
     interruption::Interruption,

@@ -18,7 +18,7 @@ use fsgather_config::{environment::Variables, settings::Settings};
 use fsgather_store::Rules;
 
 use crate::{
-    arguments::positive_duration,
+    duration::positive_duration,
     exit,
     failure::Failure,
     log, output,

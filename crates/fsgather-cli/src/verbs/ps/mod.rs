@@ -26,7 +26,7 @@ use super::{
     trace::{calendar, worlds_of},
 };
 use crate::{
-    arguments::positive_duration,
+    duration::positive_duration,
     exit,
     failure::Failure,
     invocation::Invocation,
