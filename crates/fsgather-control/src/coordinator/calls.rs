@@ -371,10 +371,11 @@ impl Coordinator {
             {
                 Error::peer_failed(peer, activity, failure.clone())
             }
-            // Whoever leaves a world that has failed does so for that.
-            _ => self
-                .failure()
-                .unwrap_or_else(|| Error::peer_failed(peer, activity, PeerFailure::Departed)),
+            // Whoever leaves a world that has lost somebody does so for that.
+            _ => match self.failure() {
+                Some(lost @ Error::PeerFailed { .. }) => lost,
+                _ => Error::peer_failed(peer, activity, PeerFailure::Departed),
+            },
         }
     }
 }
