@@ -6,7 +6,10 @@ use std::{
 
 use super::*;
 use crate::{
-    directory::{owner::tests::record, rendezvous_directory::check_writable},
+    directory::{
+        owner::{OwnerRecord, tests::record},
+        rendezvous_directory::check_writable,
+    },
     os::{file, filesystem::FileSystem},
     payload::writer::tests::SmallDisk,
 };
@@ -22,10 +25,15 @@ fn host(label: u64) -> ProcessId {
     }
 }
 
+/// One for each test: what a world leaves beside its place, in the private directory of this host, is found by its id.
+fn fresh_record() -> OwnerRecord {
+    record(fsgather_system::random::fresh())
+}
+
 fn made() -> (tempfile::TempDir, GatherDir) {
     let place = tempfile::tempdir().unwrap();
     let own = check_writable(place.path()).unwrap();
-    let made = GatherDir::create_for_messages(place.path(), 0o700, record(1), own).unwrap();
+    let made = GatherDir::create_for_messages(place.path(), 0o700, fresh_record(), own).unwrap();
     (place, made)
 }
 
@@ -151,7 +159,7 @@ fn messages_that_were_moved_from_another_world_are_not_taken_for_those_of_this_o
 fn where_a_group_may_make_names_those_of_others_are_neither_counted_nor_an_error() {
     let place = tempfile::tempdir().unwrap();
     let own = check_writable(place.path()).unwrap();
-    let made = GatherDir::create_for_messages(place.path(), 0o770, record(1), own).unwrap();
+    let made = GatherDir::create_for_messages(place.path(), 0o770, fresh_record(), own).unwrap();
     // Everything there is another user's to this one.
     let member = MessageDir::new(
         made.clone().owned_by(own.0 + 1),
@@ -235,7 +243,7 @@ fn on_a_full_disk_the_last_messages_still_find_room() {
         return;
     };
     let own = check_writable(disk.0.path()).unwrap();
-    let made = GatherDir::create_for_messages(disk.0.path(), 0o700, record(1), own).unwrap();
+    let made = GatherDir::create_for_messages(disk.0.path(), 0o700, fresh_record(), own).unwrap();
     let (root, member) = (root(&made), member(&made, 1));
     let filler = fs::File::create(disk.0.path().join("filler")).unwrap();
     let block = [1; 4096];
@@ -433,7 +441,8 @@ fn messages_and_signs_of_life_go_on_where_no_file_can_be_made() {
         return;
     };
     let own = check_writable(disk.0.path()).unwrap();
-    let directory = GatherDir::create_for_messages(disk.0.path(), 0o700, record(1), own).unwrap();
+    let directory =
+        GatherDir::create_for_messages(disk.0.path(), 0o700, fresh_record(), own).unwrap();
     let (root, member) = (root(&directory), member(&directory, 1));
     member.beat(b"all well").unwrap();
     assert!(use_up_inodes(disk.0.path()) > 0);
