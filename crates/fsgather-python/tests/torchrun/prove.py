@@ -5,6 +5,7 @@ Arguments name some of the proofs.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -227,11 +228,37 @@ def an_agent_that_is_terminated_while_it_waits_leaves_nothing(bed: Bed) -> None:
         name = bed.start(1)
         while not list(bed.shared.rglob("state-*")):
             bed.pause()
-        # The agent has no parent in its namespace that would hand the signal on.
-        (agent,) = [int(pid.name) for pid in Path("/proc").glob("[0-9]*") if is_agent(pid, bed.shared)]
+        (agent,) = agents(bed)
         os.kill(agent, signaled)
         assert bed.agents[name].wait(LIMIT) != 0
         bed.nothing_is_left()
+
+
+@proof
+def an_agent_is_terminated_while_torch_connects(bed: Bed) -> None:
+    for signaled in (signal.SIGTERM, signal.SIGINT):
+        name = bed.start(1, nodes="1", options=("--local-addr", "10.99.99.99"))
+        # Its store of keys is there, to which torch connects by an address that leads nowhere.
+        while not any(thread.startswith("pt_tcpstore") for agent in agents(bed) for thread in threads(agent)):
+            bed.pause()
+        (agent,) = agents(bed)
+        os.kill(agent, signaled)
+        assert bed.agents[name].wait(30) != 0
+        bed.nothing_is_left()
+
+
+def agents(bed: Bed) -> list[int]:
+    """The processes that are agents themselves, rather than what has started them and hands no signal on."""
+    return [int(pid.name) for pid in Path("/proc").glob("[0-9]*") if is_agent(pid, bed.shared)]
+
+
+def threads(process: int) -> list[str]:
+    """What the threads of a process are called."""
+    names = []
+    for thread in Path(f"/proc/{process}/task").glob("*/comm"):
+        with contextlib.suppress(OSError):
+            names.append(thread.read_text())
+    return names
 
 
 def is_agent(process: Path, shared: Path) -> bool:

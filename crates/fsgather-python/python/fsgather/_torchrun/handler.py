@@ -296,7 +296,10 @@ def _name_interface(address: str) -> None:
 
 
 def _before_termination(act: Callable[[], None]) -> None:
-    """Does something before SIGTERM ends this process, where nobody else has said what it does: torch does so once it has workers."""
+    """Does something before SIGTERM ends this process, and has Ctrl-C end it while torch connects.
+
+    Only where nobody else has said what these signals do: torch does so once it has workers.
+    """
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         return
     is_handled = threading.Event()
@@ -309,7 +312,15 @@ def _before_termination(act: Callable[[], None]) -> None:
         # The first process of a container is not ended by that.
         os._exit(128 + number)
 
-    signal.signal(signal.SIGTERM, terminate)
+    def interrupt(number: int, frame: Any) -> None:
+        is_handled.set()
+        signal.default_int_handler(number, frame)
+
+    handlers: dict[int, Any] = {signal.SIGTERM: terminate}
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        handlers[signal.SIGINT] = interrupt
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     other = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
@@ -318,12 +329,15 @@ def _before_termination(act: Callable[[], None]) -> None:
         return
 
     def watch() -> None:
-        # The main thread handles no signal while torch connects.
-        while os.read(reading, 1) != bytes([signal.SIGTERM]) or signal.getsignal(signal.SIGTERM) is not terminate:
-            pass
-        if not is_handled.wait(_MOMENT):
-            act()
-            os._exit(128 + signal.SIGTERM)
+        while True:
+            (number,) = os.read(reading, 1)
+            if number not in handlers or signal.getsignal(number) is not handlers[number]:
+                continue
+            # The main thread handles no signal while torch connects, and that lasts until its time-out.
+            if not is_handled.wait(_MOMENT):
+                act()
+                os._exit(128 + number)
+            is_handled.clear()
 
     threading.Thread(target=watch, name="fsgather-signals", daemon=True).start()
 
