@@ -41,7 +41,7 @@ mod _fsgather {
         places::{interface_of, list_afresh, make_rendezvous, own_addresses},
         records::Records,
         stacks::sample_stacks,
-        switches::{choose_path, warn_of_empty_lists},
+        switches::{choose_path, join_timeout, warn_of_empty_lists},
         tracing::draw_trace,
         waiting::Stop,
     };

@@ -1,9 +1,11 @@
-//! Chooses the way that the function `all_gather` goes: [`choose_path`].
+//! What variables say to Python code: the way that the function `all_gather` goes, [`choose_path`], and [`join_timeout`].
 
 use std::sync::OnceLock;
 
-use fsgather::Rank;
-use fsgather_config::{path_choice::GatherPath, switches::Switches};
+use fsgather::{Rank, WorldSize};
+use fsgather_config::{
+    environment::Variables, path_choice::GatherPath, settings::Settings, switches::Switches,
+};
 use pyo3::prelude::*;
 
 use crate::{communicator::Communicator, errors};
@@ -42,4 +44,13 @@ pub(crate) fn choose_path(
 #[pyfunction]
 pub(crate) fn warn_of_empty_lists(rank: u32) {
     GatherPath::FilesysRootOnly.warn_of_empty_lists(Rank::new(rank));
+}
+
+/// How long ranks may take to meet where the program says nothing, in seconds.
+#[pyfunction]
+pub(crate) fn join_timeout(py: Python<'_>) -> PyResult<f64> {
+    // Whoever asks does not know the rank yet, and no launcher is to be asked for it.
+    let settings = Settings::resolve_as(Rank::ZERO, WorldSize::ONE, &Variables::of_process());
+    let settings = settings.map_err(|error| errors::raise(py, &error))?;
+    Ok(settings.join_timeout.value.as_secs_f64())
 }

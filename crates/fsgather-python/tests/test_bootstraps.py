@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import re
+import signal
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -12,6 +14,7 @@ from typing import Optional
 import fsgather
 import pytest
 from fsgather import _slowness, bootstraps
+from fsgather.bootstraps import _limits
 from fsgather.bootstraps.key_value import KeyValue
 
 LIMIT = 60.0
@@ -136,6 +139,91 @@ def test_who_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch, caplog: p
     with pytest.raises(fsgather.Rendezvous, match="nobody is there"):
         fsgather.Communicator(bootstrap=Slow(), join_timeout=LIMIT)
     assert told and all("waiting for fetch of the bootstrap" in text and ".Slow" in text for text in told)
+
+
+@pytest.mark.parametrize(("rank", "function"), [(0, "publish"), (1, "fetch")])
+def test_what_an_engine_never_ends_is_left_to_itself_by_name(monkeypatch: pytest.MonkeyPatch, rank: int, function: str) -> None:
+    monkeypatch.setattr(_limits, "GRACE", 0.1)
+    hang = threading.Event()
+
+    class Hanging:
+        world_size = 2
+
+        def __init__(self) -> None:
+            self.rank = rank
+
+        def publish(self, record: bytes) -> None:
+            hang.wait()
+
+        def fetch(self, seconds: float) -> bytes:
+            hang.wait()
+            return b""
+
+    monkeypatch.setenv("FSGATHER_JOIN_TIMEOUT", "1s")
+    with pytest.raises(fsgather.Error, match=rf"{function} of the bootstrap test_bootstraps.*\.Hanging has not come back within .* s"):
+        fsgather.Communicator(bootstrap=Hanging())
+    hang.set()
+
+
+@pytest.mark.parametrize("is_main", [True, False])
+@pytest.mark.parametrize("how", ["time.sleep(0.01)", "threading.Event().wait(0.01)", "pass"])
+def test_an_engine_that_looks_for_ever_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_main: bool, how: str) -> None:
+    announce(tmp_path, monkeypatch, f"import threading, time\n\n\ndef find():\n    while True:\n        {how}\n")
+    told: list[str] = []
+
+    def look() -> None:
+        with pytest.raises(fsgather.Config) as raised:
+            fsgather.Communicator(rendezvous="their-engine:", join_timeout=0.2)
+        told.append(str(raised.value))
+
+    if is_main:
+        look()
+    else:
+        thread = threading.Thread(target=look)
+        thread.start()
+        thread.join()
+    assert len(told) == 1
+    assert "find of the bootstrap 'their-engine' (their_engine:find of the package their-engine) has not come back within 0.2 s" in told[0]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_engine_that_waits_in_the_system_is_ended_in_the_main_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    announce(tmp_path, monkeypatch, "import time\n\n\ndef find():\n    time.sleep(1000)\n")
+    with pytest.raises(fsgather.Config, match="has not come back within"):
+        bootstraps.find("their-engine", 0.2)
+
+
+def test_ctrl_c_ends_an_engine_that_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    announce(tmp_path, monkeypatch, "import signal\n\n\ndef find():\n    signal.raise_signal(signal.SIGINT)\n    while True:\n        pass\n")
+    with pytest.raises(KeyboardInterrupt):
+        bootstraps.find("their-engine", LIMIT)
+
+
+ENDLESS = """
+import fsgather
+
+class Endless:
+    rank, world_size = 1, 2
+
+    def publish(self, record):
+        pass
+
+    def fetch(self, seconds):
+        print("here", flush=True)
+        while True:
+            pass
+
+fsgather.Communicator(bootstrap=Endless())
+"""
+
+
+def test_ctrl_c_ends_an_engine_that_fetches() -> None:
+    with subprocess.Popen([sys.executable, "-c", ENDLESS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "here\n"
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=LIMIT)[1]
+    assert process.returncode == -signal.SIGINT, said
+    assert "Fatal" not in said
 
 
 def test_an_engine_that_is_none_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

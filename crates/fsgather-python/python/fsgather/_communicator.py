@@ -97,11 +97,12 @@ class Communicator(EarlyGathers):
         is_told = rank is None and world_size is None
         if is_told:
             _workers.check_environment()
+        joining = _arguments.seconds("join_timeout", join_timeout)
         if _publish is None:
-            bootstrap = _bootstrap(bootstrap, comm, rendezvous, may_look=is_told and not _workers.is_told_rank())
+            bootstrap = _bootstrap(bootstrap, comm, rendezvous, is_told and not _workers.is_told_rank(), joining)
         if bootstrap is not None:
             rank, world_size = bootstrap.rank, bootstrap.world_size
-            (_publish, _fetch), rendezvous = carriers(bootstrap), None
+            (_publish, _fetch), rendezvous = carriers(bootstrap, joining), None
         allow_pickle = _trust.allows_pickle(rendezvous, is_introduced=_publish is not None)
         try:
             member = _fsgather.Communicator.join(
@@ -113,7 +114,7 @@ class Communicator(EarlyGathers):
                     "transport": _arguments.text("transport", transport),
                     "control": _arguments.text("control", control),
                     "timeout": _arguments.seconds("timeout", timeout),
-                    "join_timeout": _arguments.seconds("join_timeout", join_timeout),
+                    "join_timeout": joining,
                     "inline_limit": inline_limit,
                     "verify": _arguments.text("verify", verify),
                     "job": _arguments.text("job", job),
@@ -564,8 +565,10 @@ class Communicator(EarlyGathers):
         return f"<fsgather.Communicator, rank {self.rank} of {self.world_size}>"
 
 
-def _bootstrap(given: Optional[Bootstrap], comm: Any, rendezvous: Optional[str], may_look: bool) -> Optional[Bootstrap]:
-    """What introduces the ranks, if not a directory or an address."""
+def _bootstrap(
+    given: Optional[Bootstrap], comm: Any, rendezvous: Optional[str], may_look: bool, seconds: Optional[float]
+) -> Optional[Bootstrap]:
+    """What introduces the ranks, if not a directory or an address; an engine may look for it for so many seconds."""
     if given is not None and comm is not None:
         raise _errors.Config("bootstrap= and comm= both introduce the ranks; give one of them")
     if comm is not None:
@@ -573,7 +576,7 @@ def _bootstrap(given: Optional[Bootstrap], comm: Any, rendezvous: Optional[str],
 
         given = Mpi(comm)
     elif given is None:
-        given = choose(rendezvous, may_look)
+        given = choose(rendezvous, may_look, seconds)
     return given
 
 

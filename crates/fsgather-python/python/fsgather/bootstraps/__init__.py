@@ -28,8 +28,9 @@ import os
 import re
 from typing import Any, Callable, Optional, Protocol
 
+from fsgather import _fsgather
 from fsgather._errors import Config
-from fsgather._slowness import told_if_slow
+from fsgather.bootstraps import _limits
 
 __all__ = ["ORDER", "Bootstrap", "Find", "carriers", "choose", "find", "names"]
 
@@ -69,10 +70,11 @@ def names() -> list[str]:
     return [*ORDER, *sorted(set(_announced()) - set(ORDER))]
 
 
-def find(name: Optional[str] = None) -> Optional[Bootstrap]:
+def find(name: Optional[str] = None, seconds: Optional[float] = None) -> Optional[Bootstrap]:
     """The bootstrap with this name; without one the first that finds this process to be a rank.
 
-    One that fails to look is passed over with a warning, unless it is the one that is named.
+    One that fails to look is passed over with a warning, unless it is the one that is named. One of another package is ended that
+    looks for more than so many seconds, by default ``FSGATHER_JOIN_TIMEOUT``.
 
     Raises:
         fsgather.Config: there is none with this name, it fails, or it does not find this process to be a rank.
@@ -80,7 +82,7 @@ def find(name: Optional[str] = None) -> Optional[Bootstrap]:
     if name is None:
         for other in names():
             try:
-                bootstrap = _ask(other)
+                bootstrap = _ask(other, seconds)
             except Config as error:
                 logging.getLogger("fsgather").warning("%s; it is passed over", error)
                 continue
@@ -92,22 +94,22 @@ def find(name: Optional[str] = None) -> Optional[Bootstrap]:
         called = {full: short for short, full in _ALIASES.items()}
         known = ", ".join(f"{called.get(other, other)}:" for other in names())
         raise Config(f"there is no bootstrap {name!r} (FSGATHER_RENDEZVOUS, rendezvous=); there are {known}")
-    bootstrap = _ask(name)
+    bootstrap = _ask(name, seconds)
     if bootstrap is None:
         raise Config(f"{name}: was to introduce the ranks (FSGATHER_RENDEZVOUS, rendezvous=), but this process is none of its ranks")
     return bootstrap
 
 
-def choose(rendezvous: Optional[str], may_look: bool) -> Optional[Bootstrap]:
+def choose(rendezvous: Optional[str], may_look: bool, seconds: Optional[float] = None) -> Optional[Bootstrap]:
     """The bootstrap that a rendezvous names; where nobody names one, and one ``may_look``, the one that finds this process to be a rank."""
     text = rendezvous or os.environ.get("FSGATHER_RENDEZVOUS", "")
     named = _NAMED.fullmatch(text)
     if named is not None:
-        return find(named.group(1))
-    return find() if may_look and not text else None
+        return find(named.group(1), seconds)
+    return find(None, seconds) if may_look and not text else None
 
 
-def _ask(name: str) -> Optional[Bootstrap]:
+def _ask(name: str, seconds: Optional[float]) -> Optional[Bootstrap]:
     """Whether this process is a rank of an engine; whatever goes wrong there is a :class:`fsgather.Config` that names it."""
     point = None if name in ORDER else _announced()[name]
     which = f"the bootstrap {name!r}" if point is None else f"the bootstrap {name!r} ({_whose(point)})"
@@ -116,8 +118,8 @@ def _ask(name: str) -> Optional[Bootstrap]:
         if point is None:
             bootstrap = importlib.import_module(f"{__name__}.{name}").find()
         else:
-            with told_if_slow(lambda: f"{which} to say whether this process is a rank"):
-                bootstrap = point.load()()
+            limit = _fsgather.join_timeout() if seconds is None else seconds
+            bootstrap = _limits.within(lambda: point.load()(), limit, f"find of {which}")
     except (Exception, SystemExit) as error:
         raise Config(f"{which} fails: {type(error).__name__}: {_plain(str(error))}; mend it, or remove that package") from error
     if bootstrap is None:
@@ -150,8 +152,10 @@ def _plain(text: str) -> str:
     return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
 
 
-def carriers(bootstrap: Bootstrap) -> tuple[Callable[[bytes], object], Callable[[float], bytes]]:
-    """Its ``publish`` and ``fetch``, which say for whom this process waits once they take long.
+def carriers(bootstrap: Bootstrap, seconds: Optional[float] = None) -> tuple[Callable[[bytes], object], Callable[[float], bytes]]:
+    """Its ``publish`` and ``fetch``, which are named once they take long, and left to themselves once they take too long.
+
+    That is after the seconds that ``fetch`` is given, and so many for ``publish``, by default ``FSGATHER_JOIN_TIMEOUT``.
 
     Raises:
         fsgather.Config: it has none.
@@ -163,10 +167,10 @@ def carriers(bootstrap: Bootstrap) -> tuple[Callable[[bytes], object], Callable[
         if not callable(call):
             raise Config(f"{whose} is no bootstrap: it has no method {name}")
 
-        def told(argument: Any) -> Any:
-            with told_if_slow(lambda: f"{name} of the bootstrap {whose}"):
-                return call(argument)
+        def limited(argument: Any) -> Any:
+            limit = argument if name == "fetch" else _fsgather.join_timeout() if seconds is None else seconds
+            return _limits.apart(lambda: call(argument), limit, f"{name} of the bootstrap {whose}")
 
-        return told
+        return limited
 
     return carrier("publish"), carrier("fetch")
