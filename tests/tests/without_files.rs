@@ -135,6 +135,18 @@ fn payloads_that_do_not_fit_go_through_memory_with_one_warning() {
 }
 
 #[test]
+fn a_long_stream_that_grows_in_memory_is_told_of_where_it_grows() {
+    let Some(warnings) = in_little_room("gather_from:1:20000000") else {
+        return;
+    };
+    let told = warnings.iter().filter(|warning| {
+        let grows = "holds what it hands in bit by bit in memory, ";
+        warning.contains(grows) && warning.contains("o space left")
+    });
+    assert_eq!(told.count(), RANKS as usize, "{warnings:?}");
+}
+
+#[test]
 fn payloads_that_do_not_fit_go_through_memory_beside_others_that_do() {
     let calls =
         "all_gather_bytes:900000* all_gather_bytes:300000 gather:2:900000* start_pieces:2:900000";

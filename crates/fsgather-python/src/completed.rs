@@ -65,6 +65,14 @@ impl Completed {
         errors::missing_peers(missing.unwrap_or_default())
     }
 
+    /// Whether it is known who had not handed in.
+    #[getter]
+    fn is_decided(&self) -> bool {
+        let left = lock(&self.left);
+        left.as_ref()
+            .is_some_and(fsgather::parts::Completed::is_decided)
+    }
+
     /// Throws away what has not been looked at yet.
     fn close(&self, py: Python<'_>) {
         py.detach(|| {

@@ -80,13 +80,13 @@ def test_a_communicator_says_its_rank_after_it_was_closed() -> None:
     assert (world.rank, world.world_size, world.closed) == (0, 1, True)
 
 
-def announce(directory: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> None:
+def announce(directory: Path, monkeypatch: pytest.MonkeyPatch, source: str, name: str = "their-engine") -> None:
     """Installs a package with a bootstrap."""
     (directory / "their_engine.py").write_text(source)
     about = directory / "their_engine-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: their-engine\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text("[fsgather.bootstraps]\ntheir-engine = their_engine:find\n")
+    (about / "entry_points.txt").write_text(f"[fsgather.bootstraps]\n{name} = their_engine:find\n")
     monkeypatch.syspath_prepend(str(directory))
     monkeypatch.delitem(sys.modules, "their_engine", raising=False)
 
@@ -118,6 +118,18 @@ def test_one_that_fails_is_named_and_stands_in_nobodys_way(
         bootstraps.find("their-engine")
     assert bootstraps.find() is None
     assert re.search(told, caplog.text) and "their-engine" in caplog.text and "passed over" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["ray", "mpi"])
+def test_one_with_the_name_of_ours_is_told_of_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    monkeypatch.setattr(bootstraps, "_told", set())
+    announce(tmp_path, monkeypatch, "def find():\n    raise RuntimeError\n", name)
+    assert bootstraps.names() == list(bootstraps.ORDER)
+    assert bootstraps.find() is None
+    (record,) = caplog.records
+    assert f"the bootstrap '{name}' (their_engine:find of the package their-engine) is never used" in record.getMessage()
 
 
 def test_who_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

@@ -119,10 +119,15 @@ def test_keys_that_are_not_plain_data_and_defaults_of_some_ranks_are_told_on_all
 
         attempt({"a": 1, pathlib.PurePosixPath("b"): 2} if rank else {"a": 1})
         attempt({"a": 1} if rank else {}, **({"default": 0} if rank else {}))
+        attempt({("a", float("nan")): rank})
+        attempt({"x" * 10_000: rank} if rank else {})
         attempt({"a": rank}, dst=None)
         fsgather.close()
         """,
     ).told()
     beginning = "the dictionaries to be joined differ between ranks: "
     key = "rank 1 handed in a key of type pathlib.PurePosixPath, and keys are plain data, such as strings"
-    assert told == [[beginning + key, beginning + "rank 0 gave no default; rank 1 gave a default", {"a": [0, 1]}]] * 2
+    default = "rank 0 gave no default; rank 1 gave a default"
+    nan = "ranks 0, 1 handed in the key ('a', nan), which equals no other rank's (as nan does not)"
+    long = "rank 0 lacks '" + "x" * 99 + "... (10002 characters)"
+    assert told == [[*(beginning + text for text in (key, default, nan, long)), {"a": [0, 1]}]] * 2

@@ -90,6 +90,10 @@ def test_alone_all_is_there_at_once() -> None:
         partial = alone.gather_partial(b"x" * 100_000, deadline=1)
         assert partial.parts == {0: b"x" * 100_000} and partial.is_complete
         assert repr(partial) == "<fsgather.Partial, all ranks in time>"
+        closed = alone.gather_as_completed(1, deadline=5)
+        closed.close()
+        with pytest.raises(RuntimeError, match="closed before its deadline, so who is missing is not known"):
+            closed.missing
         unread = alone.gather_as_completed(1)
         with pytest.raises(fsgather.Config, match="close"):
             alone.close()

@@ -172,7 +172,8 @@ impl<C> Communicator<C> {
     ) -> Result<Call, Error> {
         if self.settings.options.deadline.is_some() {
             return Err(Error::config(format!(
-                "{operation} has no deadline; gather_as_completed and gather_partial have"
+                "{operation} has no deadline; gather_partial and gather_as_completed have: one rank gets what is there by \
+                 then, and can hand it to all with broadcast"
             )));
         }
         self.described(operation, location)

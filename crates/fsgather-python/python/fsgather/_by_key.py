@@ -16,6 +16,8 @@ MUST_BE_THERE: Any = object()
 
 _SHOWN = 5
 """How many keys, and how many ranks, a message names before it only counts them."""
+_LONGEST = 100
+"""How many characters of a key a message shows."""
 
 
 def gather(communicator: Communicator, data: Any, dst: Optional[int], default: Any, how: dict[str, Any]) -> Optional[dict[Any, list[Any]]]:
@@ -50,11 +52,16 @@ def _unfit(data: Any, keys: list[Any]) -> Optional[str]:
     """Why this rank cannot take part, in words."""
     if not isinstance(data, Mapping):
         return f"handed in {type(data).__name__}, which is no dictionary"
-    if _is_plain(keys):
+    if _travels(keys):
         return None
-    # Once it has been pickled it need not be equal to that of another rank.
-    kind = next(type(key) for key in keys if not _is_plain(key))
-    return f"handed in a key of type {kind.__module__}.{kind.__qualname__}, and keys are plain data, such as strings"
+    for key in keys:
+        if not _is_plain(key):
+            # Once it has been pickled it need not be equal to that of another rank.
+            kind = type(key)
+            return f"handed in a key of type {kind.__module__}.{kind.__qualname__}, and keys are plain data, such as strings"
+        if not _travels(key):
+            return f"handed in the key {_cut(key)}, which equals no other rank's (as nan does not)"
+    return None
 
 
 def _is_plain(data: Any) -> bool:
@@ -65,6 +72,14 @@ def _is_plain(data: Any) -> bool:
     return True
 
 
+def _travels(data: Any) -> bool:
+    """Whether this is plain data, and equals what another rank gets of it."""
+    try:
+        return bool(_fsgather._plain_decode(*_fsgather._plain_encode(data)) == data)
+    except (TypeError, ValueError, RuntimeError):
+        return False
+
+
 def _lacks(keys_of: list[list[Any]]) -> dict[int, str]:
     """What each rank lacks that another one has, in words."""
     # The order is that of the first rank that has a key, the same for all who look.
@@ -73,9 +88,15 @@ def _lacks(keys_of: list[list[Any]]) -> dict[int, str]:
     for rank, keys in enumerate(keys_of):
         if len(keys) < len(everything):
             own = frozenset(keys)
-            lacking = [repr(key) for key in everything if key not in own]
+            lacking = [_cut(key) for key in everything if key not in own]
             lacks[rank] = f"lacks {_some(lacking)}"
     return lacks
+
+
+def _cut(key: Any) -> str:
+    """A key, or its beginning."""
+    text = repr(key)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text)} characters)"
 
 
 def _told(wrong: dict[int, str]) -> str:

@@ -57,7 +57,8 @@ class EarlyGathers:
         """
         how = self._how(site, timeout, tag=tag, allow_pickle=allow_pickle, transport=transport, directory=directory)
         how["deadline"] = _arguments.seconds("deadline", deadline)
-        return Completed(self._member.gather_as_completed(data, self._rank("dst", dst), how))
+        completed = self._member.gather_as_completed(data, self._rank("dst", dst), how)
+        return Completed(completed, deadline is not None)
 
     def gather_partial(
         self,

@@ -65,9 +65,12 @@ class Completed(Iterator["tuple[int, T]"]):
     error that all ranks raise. What is not looked at is thrown away by :meth:`close`, by leaving a ``with`` block, or with the iterator.
     """
 
-    def __init__(self, completed: _fsgather.Completed) -> None:
+    def __init__(self, completed: _fsgather.Completed, has_deadline: bool) -> None:
         self._completed = completed
+        self._has_deadline = has_deadline
         self._missing: Optional[tuple[Missing, ...]] = None
+        self._is_unknown = False
+        """Whether this was closed before it was known who is missing."""
 
     def __iter__(self) -> Completed[T]:
         return self
@@ -78,14 +81,22 @@ class Completed(Iterator["tuple[int, T]"]):
     @property
     def missing(self) -> tuple[Missing, ...]:
         """The ranks that had not handed in when the deadline passed, the same on all ranks; where objects are received it is known once the
-        iteration has ended. A rank that finds itself there was too late, and goes on with its next call."""
+        iteration has ended. A rank that finds itself there was too late, and goes on with its next call.
+
+        Raises:
+            RuntimeError: it was closed before that.
+        """
+        if self._is_unknown:
+            raise RuntimeError("this gather was closed before its deadline, so who is missing is not known here; iterate to its end for that")
         if self._missing is None:
             return tuple(Missing(*peer) for peer in self._completed.missing)
         return self._missing
 
     def close(self) -> None:
         """Throws away what has not been looked at yet."""
-        self._missing = self.missing
+        if self._missing is None:
+            self._is_unknown = self._has_deadline and not self._completed.is_decided
+            self._missing = tuple(Missing(*peer) for peer in self._completed.missing)
         self._completed.close()
 
     def __enter__(self) -> Completed[T]:

@@ -83,6 +83,12 @@ impl<T> Completed<T> {
         self.started.missing()
     }
 
+    /// Whether that is known.
+    #[must_use]
+    pub const fn is_decided(&self) -> bool {
+        matches!(self.state, State::Decided(..) | State::Over)
+    }
+
     /// The next part, or nothing once all is read.
     fn advance(&mut self) -> Result<Option<(Rank, T)>, Error> {
         while let Some((rank, part)) = self.next_part()? {

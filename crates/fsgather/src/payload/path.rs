@@ -13,7 +13,7 @@ use fsgather_core::{ChannelId, Epoch, Error, GatherId, Peer, Rank, Ticket};
 use fsgather_store::{Care, CollectPolicy, GatherDir, PayloadId, PayloadName, free_bytes};
 use serde::{Deserialize, Serialize};
 
-use fsgather_core::lock;
+use fsgather_core::{bytes_text, lock};
 
 use crate::payload::mesh::MeshPath;
 
@@ -88,6 +88,8 @@ pub(crate) struct FilesPath {
     refused: Mutex<Option<Error>>,
     /// Whether the user has been told that payloads go another way.
     has_warned: AtomicBool,
+    /// Whether this rank has said that what it hands in grows in memory.
+    has_told_of_memory: AtomicBool,
 }
 
 impl FilesPath {
@@ -108,6 +110,7 @@ impl FilesPath {
             ours_to_read: Mutex::default(),
             refused: Mutex::default(),
             has_warned: AtomicBool::new(false),
+            has_told_of_memory: AtomicBool::new(false),
         }
     }
 
@@ -164,6 +167,16 @@ impl FilesPath {
             tracing::warn!(
                 "a payload of {whose} goes through memory, by way of rank 0, which is slower than through files: {why}; \
                  FSGATHER_TRANSPORT=memory has payloads go from rank to rank"
+            );
+        }
+    }
+
+    /// Warns, the first time, of a payload of this rank's that was to go to a file bit by bit and grows in memory instead.
+    pub(crate) fn warn_of_memory(&self, whose: &Peer, held: usize, why: &Error) {
+        if !self.has_told_of_memory.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "{whose} holds what it hands in bit by bit in memory, {} so far, since it can be written to no file: {why}",
+                bytes_text(held as u64)
             );
         }
     }

@@ -29,6 +29,9 @@ use crate::{
 /// Streams that have to be kept until they are asked for are held in memory up to this length, in bytes.
 const HELD: usize = 8 << 20;
 
+/// A stream that goes through no file, and was to, is warned of once so much of it is held in memory, in bytes.
+const MUCH: usize = 2 * HELD;
+
 /// What is taken into memory in pieces of at least this length, in bytes, is shown as it comes.
 const NOTED: usize = 64 << 10;
 
@@ -359,6 +362,11 @@ impl<'a> InputWriter<'a> {
                 self.buffer.extend_from_slice(bytes);
                 if bytes.len() >= NOTED {
                     self.guard.record_taken(bytes.len() as u64);
+                }
+                if let (PayloadPath::Files(files), Some(why)) = (self.payload_path, &self.instead)
+                    && self.buffer.len() >= MUCH
+                {
+                    files.warn_of_memory(&self.guard.inner.me(), self.buffer.len(), why);
                 }
             }
             Beyond::File(_, writer) => {

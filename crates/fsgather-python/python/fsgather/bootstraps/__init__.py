@@ -39,6 +39,12 @@ ORDER = ("spark", "ray", "dask", "jax", "mpi4py")
 
 _ALIASES = {"mpi": "mpi4py"}
 
+_TAKEN = {*ORDER, *_ALIASES}
+"""Names that another package cannot give."""
+
+_told: set[str] = set()
+"""Of whom it was told that they have given one of those."""
+
 _GROUP = "fsgather.bootstraps"
 _NAMED = re.compile(r"([A-Za-z][A-Za-z0-9_-]*):")
 
@@ -67,7 +73,7 @@ Find = Callable[[], Optional[Bootstrap]]
 
 def names() -> list[str]:
     """All bootstraps that are there, in the order in which they are asked."""
-    return [*ORDER, *sorted(set(_announced()) - set(ORDER))]
+    return [*ORDER, *sorted(_announced())]
 
 
 def find(name: Optional[str] = None, seconds: Optional[float] = None) -> Optional[Bootstrap]:
@@ -138,7 +144,14 @@ def _announced() -> dict[str, Any]:
     points: Any = metadata.entry_points()
     # Python 3.9 has a dictionary.
     chosen = points.select(group=_GROUP) if hasattr(points, "select") else points.get(_GROUP, ())
-    return {point.name: point for point in chosen}
+    announced = {point.name: point for point in chosen}
+    for name in _TAKEN & announced.keys():
+        point = announced.pop(name)
+        if _whose(point) not in _told:
+            _told.add(_whose(point))
+            text = "the bootstrap %r (%s) is never used, since fsgather has one of that name: its package has to announce it under another name"
+            logging.getLogger("fsgather").warning(text, name, _whose(point))
+    return announced
 
 
 def _whose(point: Any) -> str:
