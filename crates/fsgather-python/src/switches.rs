@@ -1,4 +1,4 @@
-//! What variables say to Python code: the way that the function `all_gather` goes, [`choose_path`], and [`join_timeout`].
+//! Asks variables for Python code: the way that the function `all_gather` goes, [`choose_path`], and [`join_timeout`].
 
 use std::sync::OnceLock;
 

@@ -67,8 +67,8 @@ def start(job: str, output: Path, succeeds: bool = True, ranks: int = RANKS, **v
     return said
 
 
-def launched(output: Path, job: str, case: str, **variables: str) -> list[str]:
-    """Runs a job without a launcher that would end all ranks with the first; what each has said. Rank 2 may end as it likes."""
+def launched(output: Path, job: str, case: str, code: int = 0, **variables: str) -> list[str]:
+    """Runs a job without a launcher that would end all ranks with the first; what each has said. Rank 2 may end as it likes, others with ``code``."""
     output.mkdir(parents=True)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("FSGATHER_", "MDETR_"))}
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -88,7 +88,7 @@ def launched(output: Path, job: str, case: str, **variables: str) -> list[str]:
     ]
     try:
         for rank in (0, 1, 3):
-            assert ranks[rank].wait(timeout=LIMIT) == 0, (rank, case, (output / f"said-{rank}").read_text()[-4000:])
+            assert ranks[rank].wait(timeout=LIMIT) == code, (rank, case, (output / f"said-{rank}").read_text()[-4000:])
     finally:
         for process in ranks:
             process.kill()
@@ -254,6 +254,18 @@ def ends(directory: Path, *moments: str) -> None:
                 assert kind == "PeerFailed" and re.match(rf"rank 2 on \S+ \(pid \d+\) {reason}", said), (name, said)
                 assert took < allowed(6), (when, how, name, took)
                 print(f"     {when}, {how}: {name} after {took:.1f} s", flush=True)
+
+
+@proof
+def a_rank_that_is_missed_in_a_collective_of_tensors_is_named(directory: Path) -> None:
+    """Torch's own error names nobody; each rank that ends by it says who has gone, after it."""
+    for how, reason in (("killed", "was lost"), ("raises", "failed (MemoryError: out of luck")):
+        output = directory / how
+        said = launched(output, "tensors.py", how, code=1, FSGATHER_PATCH="torch", FSGATHER_DIR=str(directory))
+        for rank in (0, 1, 3):
+            (line,) = [line for line in said[rank].splitlines() if line.endswith("which fsgather does not carry")]
+            assert "rank 2 on " in line and reason in line, line
+            assert f"; rank {rank} was in torch's own all_reduce at tensors.py:" in line, line
 
 
 @proof

@@ -28,7 +28,8 @@ class Ground:
         self.users = 0
         """How many process groups have a part of it, or may be about to."""
         self._communicator = communicator
-        self._own_rank = ranks[communicator.rank]
+        self.own_rank = ranks[communicator.rank]
+        """The number in the job of this one."""
 
     def can_carry(self, ranks: Sequence[int]) -> bool:
         """Whether a group of these ranks of the job can be a channel of it."""
@@ -39,7 +40,7 @@ class Ground:
         from fsgather import Communicator
 
         member = self._communicator._member.group_agreed_on(self._places(ranks), number)
-        channel = Communicator._of(member, _trust.allows_pickle(None, is_introduced=True), self._own_rank)
+        channel = Communicator._of(member, _trust.allows_pickle(None, is_introduced=True), self.own_rank)
         channel._timeout = timeout
         return channel
 

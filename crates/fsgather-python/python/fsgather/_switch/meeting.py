@@ -385,8 +385,19 @@ def _at_exit() -> None:
         elastic.leave_word_of_end()
     elif _was_in_a_job:
         elastic.leave_word(error)
-    if formation is not None:
-        formation.end(None if error is None else last_words(error, os.environ.get("RANK")))
+    if formation is None:
+        return
+    if error is None:
+        formation.end(None)
+        return
+    words, ground = last_words(error, os.environ.get("RANK")), formation.ground
+    if ground is not None:
+        from fsgather._switch.blame import name_lost
+
+        known = name_lost(error, ground)
+        # By that others know that this rank is not the first.
+        words += f"; {known}" if known else ""
+    formation.end(words)
 
 
 def _after_fork() -> None:
