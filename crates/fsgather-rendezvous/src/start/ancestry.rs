@@ -116,6 +116,7 @@ pub(super) fn starter(claim: &Claim, me: u32, look: &impl ProcessTable) -> Found
         return FoundStart::Nobody;
     };
     let mut marks = BTreeMap::new();
+    let mut is_beyond = false;
     let mut pid = own.parent;
     // Parents are older than their children, but pids are used again while one looks.
     for _ in 0..all.len() {
@@ -129,6 +130,9 @@ pub(super) fn starter(claim: &Claim, me: u32, look: &impl ProcessTable) -> Found
         });
         if DAEMONS.iter().any(|name| seen.name.starts_with(name)) {
             return job_of(claim.family, &look.arguments(pid)).map_or(found, FoundStart::Job);
+        }
+        if is_beyond {
+            break;
         }
         if seen.session != own.session {
             return found;
@@ -154,9 +158,8 @@ pub(super) fn starter(claim: &Claim, me: u32, look: &impl ProcessTable) -> Found
         if ranks.len() >= claim.ranks_here {
             return found;
         }
-        if pid == own.session {
-            break;
-        }
+        // A shell that a launcher has given a session: whoever else has started it starts others as well.
+        is_beyond = pid == own.session;
         pid = seen.parent;
     }
     FoundStart::Nobody

@@ -181,6 +181,12 @@ fn hydra_says_which_job_it_is_and_other_daemons_are_starters() {
     assert_eq!(starter(&pmi(1), 21, &tree), by(16));
     // Somebody else's variables inside of it.
     assert_eq!(starter(&claim(0), 20, &tree), by(15));
+    // A shell for each rank, which has the session.
+    let tree = tree.with(30, 15, 30, "sh").rank(31, 30, 30, 0);
+    assert_eq!(
+        starter(&pmi(0), 31, &tree),
+        FoundStart::Job("n1:36735.0".into())
+    );
 }
 
 #[test]
