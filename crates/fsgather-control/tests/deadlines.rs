@@ -457,3 +457,28 @@ fn further_rounds_go_on_without_those_who_were_late() {
     let late = room.hand_in(2, &call);
     assert_eq!(room.missing(2, &late), [2, 3]);
 }
+
+#[test]
+fn who_was_late_may_end_while_the_others_are_in_further_rounds() {
+    let mut room = Room::new();
+    let call = partial(seconds(5));
+    let ticket = room.hand_in_rounds(ROOT, &call, 0);
+    let others = [0, 2].map(|rank| (rank, room.hand_in_rounds(rank, &call, 1)));
+    room.pass(seconds(5));
+    let late = room.hand_in(3, &call);
+    assert_eq!(room.missing(3, &late), [3]);
+    let now = room.now;
+    room.members[3].close(Site::named("the end"), now);
+    room.pump();
+    let round = Round::new(1);
+    for (rank, other) in &others {
+        let part = Contribution::inline(body(*rank));
+        room.members[*rank]
+            .contribute(other, round, part, now)
+            .unwrap();
+        room.pump();
+    }
+    let verdict = room.members[ROOT].take_verdict(ticket.step(round));
+    let bodies = verdict.unwrap().unwrap().table.unwrap().bodies;
+    assert_eq!(bodies, [body(0), Bytes::new(), body(2), Bytes::new()]);
+}

@@ -68,7 +68,7 @@ impl Coordinator {
         let needed = self.channels.get(&id).and_then(|channel| {
             let place = channel.place_of(rank)?;
             let mut steps = channel.undecided.iter();
-            steps.find_map(|(step, round)| (!round.has(place)).then_some(*step))
+            steps.find_map(|(step, round)| round.needs(place).then_some(*step))
         });
         if let Some(step) = needed {
             let cause = self.absence(step, rank);

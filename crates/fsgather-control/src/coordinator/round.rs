@@ -304,9 +304,14 @@ impl Round {
             .is_some_and(|(_, call)| call.operation == Operation::Close)
     }
 
-    /// The places of those who have not handed in anything.
+    /// Whether it waits for the member at this place.
+    pub(super) fn needs(&self, place: usize) -> bool {
+        !self.has(place) && !self.excused.contains(&place)
+    }
+
+    /// The places of those for whom it waits.
     pub(super) fn missing(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..self.arrivals.len()).filter(|place| !self.has(*place) && !self.excused.contains(place))
+        (0..self.arrivals.len()).filter(|place| self.needs(*place))
     }
 
     /// The places of those who have, and now wait.

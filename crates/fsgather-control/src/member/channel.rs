@@ -347,7 +347,8 @@ impl Channel {
             epoch,
             round: started.round,
         };
-        self.arrived.remove(&step);
+        // Told before the verdict, whatever round this rank is in by now.
+        self.arrived.retain(|step, _| step.epoch != epoch);
         if self.failure.is_none() && started.round.get() < started.own_rounds {
             let call = CallName::of(&started.call, epoch);
             let activity = Activity::within(Phase::Publishing, call);

@@ -3,7 +3,7 @@
 use crate::script::{Fault, Harm, Line, Parting, Script, Twist, Verb, What};
 
 /// The same as words, as a failing test prints them.
-pub(crate) const WORDS: [(&str, &str); 10] = [
+pub(crate) const WORDS: [(&str, &str); 12] = [
     (
         "rank 0 hears late of a time-out, and has moved something since",
         "040506002e000002020001000600550000040000010d0801530100000a0100030000",
@@ -40,6 +40,15 @@ pub(crate) const WORDS: [(&str, &str); 10] = [
     (
         "a group decides a call while rank 0 goes",
         "0404060066000002360201000400000100042200010000010e03000a4c3adc73970190ac5cdc",
+    ),
+    (
+        "a rank that was late for a deadline closes while others are in further rounds",
+        "05040000070000000de2f5c18c03000101000000004610c0000481081f151414001302022c78000019000b840207270000001b0d0401e407002f\
+         14003280096ad87e4a39bc8d5abe8f36bb69e90c31121b0300003f09000000000000",
+    ),
+    (
+        "the root of an early call drops it when it has come to a further round",
+        "04020600c900000d869890d80800010001000100010c00080200142a42394e33",
     ),
     (
         "a rank that has waited for rank 0 in vain stays for others",

@@ -1,12 +1,13 @@
 //! The machines of the control plane in a simulated world: whatever order events come in, the promises hold.
 //!
-//! `script` says what ranks do and what happens to them, `program` what that means for one of them, `rank`
+//! `script` says what ranks do and what happens to them, `mixtures` what random ones are made of, `program` what that means for one of them, `rank`
 //! does it, `network` runs all in virtual time, `promises` checks every step, `meeting` is about joining, `schedules`
 //! tries all that can happen in small worlds. A failing test of scripts prints the smallest one that it has found. Every run checks everything that `promises` knows; the tests differ in what
 //! their scripts are made of and in what is asked at the end.
 
 mod kept;
 mod meeting;
+mod mixtures;
 mod network;
 mod program;
 mod promises;
@@ -18,10 +19,11 @@ use std::time::{Duration, Instant};
 
 use fsgather_core::{Error, PeerFailure, Rank};
 use fsgather_testkit::pace::{allowed, up_to};
+use mixtures::scripts;
 use network::{run as run_script, run_in_turn};
 use promises::Ledger;
 use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
-use script::{Fault, Harm, Line, Parting, Script, Twist, Verb, What, scripts};
+use script::{Fault, Harm, Line, Parting, Script, Twist, Verb, What};
 
 /// How many scripts each property is tried with, if `SIMULATION_SCRIPTS` does not say; tens of thousands
 /// take a minute each.
@@ -60,7 +62,14 @@ fn is_peaceful(script: &Script, ledger: &Ledger) -> Result<(), TestCaseError> {
         "P4: payloads stay: {:?}",
         ledger.kept_payloads()
     );
-    prop_assert_eq!(ledger.releases, script.exchanges());
+    // Where the ranks come late that need further rounds, there are none.
+    let exchanges = script.exchanges();
+    prop_assert!(
+        exchanges.contains(&ledger.releases),
+        "{} releases instead of {:?}",
+        ledger.releases,
+        exchanges
+    );
     Ok(())
 }
 
@@ -69,21 +78,21 @@ proptest! {
 
     #[test]
     fn p1_each_step_has_at_most_one_verdict_and_no_two_ranks_learn_different_ones(
-        script in scripts(script::TROUBLED)
+        script in scripts(mixtures::TROUBLED)
     ) {
         run(&script)?;
     }
 
     #[test]
     fn p2_a_release_has_n_agreeing_contributions_and_delivers_them_in_rank_order(
-        script in scripts(script::STEADY)
+        script in scripts(mixtures::STEADY)
     ) {
         run(&script)?;
     }
 
     #[test]
     fn p3_after_a_failure_nothing_is_released_and_all_learn_the_same_error(
-        script in scripts(script::STEADY)
+        script in scripts(mixtures::STEADY)
     ) {
         let ledger = run(&script)?;
         if ledger.abort().is_some() {
@@ -92,28 +101,28 @@ proptest! {
     }
 
     #[test]
-    fn p4_payloads_stay_while_they_are_read_and_go_after_that(script in scripts(script::READING)) {
+    fn p4_payloads_stay_while_they_are_read_and_go_after_that(script in scripts(mixtures::READING)) {
         run(&script)?;
     }
 
     #[test]
-    fn p5_equal_programs_succeed_in_any_order_of_events(script in scripts(script::PEACEFUL)) {
+    fn p5_equal_programs_succeed_in_any_order_of_events(script in scripts(mixtures::PEACEFUL)) {
         let ledger = run(&script)?;
         is_peaceful(&script, &ledger)?;
     }
 
     #[test]
-    fn p6_everybody_who_waits_gets_an_answer_in_time(script in scripts(script::SILENT)) {
+    fn p6_everybody_who_waits_gets_an_answer_in_time(script in scripts(mixtures::SILENT)) {
         run(&script)?;
     }
 
     #[test]
-    fn p7_time_outs_come_when_due_and_name_exactly_the_missing(script in scripts(script::LATE)) {
+    fn p7_time_outs_come_when_due_and_name_exactly_the_missing(script in scripts(mixtures::LATE)) {
         run(&script)?;
     }
 
     #[test]
-    fn p7_moving_bytes_postpone_time_outs(script in scripts(script::SLOW)) {
+    fn p7_moving_bytes_postpone_time_outs(script in scripts(mixtures::SLOW)) {
         let ledger = run(&script)?;
         is_peaceful(&script, &ledger)?;
     }
@@ -152,7 +161,7 @@ proptest! {
     }
 
     #[test]
-    fn p9_nothing_is_kept_once_all_is_decided_and_done(script in scripts(script::FINISHING)) {
+    fn p9_nothing_is_kept_once_all_is_decided_and_done(script in scripts(mixtures::FINISHING)) {
         run(&script)?;
     }
 }
@@ -253,11 +262,11 @@ fn scripts_that_once_failed_keep_all_promises() {
 #[test]
 fn simulated_worlds_end_in_every_possible_way() {
     let mut runner = TestRunner::deterministic();
-    let strategy = scripts(script::TROUBLED);
+    let strategy = scripts(mixtures::TROUBLED);
     let mut endings = std::collections::BTreeMap::new();
-    for _ in 0..400 {
+    for _ in 0..800 {
         let script = strategy.new_tree(&mut runner).unwrap().current();
-        let ledger = run(&script).unwrap();
+        let ledger = run(&script).unwrap_or_else(|broken| panic!("{broken}\n{script:?}"));
         for ending in ledger.endings() {
             *endings.entry(ending).or_insert(0) += 1;
         }
@@ -278,8 +287,11 @@ fn simulated_worlds_end_in_every_possible_way() {
         "a group failed alone",
         "a group went on after the world had failed",
         "reclaimed although abandoned",
+        "decided at its deadline",
+        "told too late",
+        "kept for the root of a failed call",
     ] {
         let runs = endings.get(ending).copied().unwrap_or(0);
-        assert!(runs >= 4, "{ending}: only {runs} of 400 runs; {endings:?}");
+        assert!(runs >= 4, "{ending}: only {runs} of 800 runs; {endings:?}");
     }
 }

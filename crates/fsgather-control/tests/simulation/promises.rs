@@ -3,10 +3,12 @@
 //! The ledger sees everything that is said and learned. It keeps a model of its own of what has arrived and
 //! when something last moved, and compares what the machines do with it.
 
+mod early;
 mod endings;
 mod failures;
 mod lanes;
 mod payloads;
+mod releases;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,14 +16,13 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use fsgather_control::message::{ToCoordinator, ToMember};
 use fsgather_core::{
-    Call, ChannelId, Contribution, Epoch, Error, Leaves, Operation, PeerFailure, Rank, Step,
-    Verdict,
+    Call, ChannelId, Contribution, Epoch, Error, PeerFailure, Rank, Step, Verdict,
 };
 
 use self::{
+    early::Early,
     failures::Failure,
     lanes::Lane,
     payloads::{CallId, Payloads},
@@ -72,6 +73,8 @@ struct Exchange {
     released: bool,
     /// Who has been sent the release.
     told: BTreeSet<Rank>,
+    /// What is special about a call whose root hears of parts as they come.
+    early: Early,
 }
 
 /// How far the coordinator's view of a rank goes.
@@ -90,6 +93,8 @@ pub(crate) struct Ledger {
     pub(crate) last_progress: Duration,
     /// When rank 0 last said that it is there; whoever asked goes on waiting for its judgement.
     pub(crate) answered: Duration,
+    /// When it last told somebody to wait.
+    kept_waiting: Duration,
     bytes: BTreeMap<(ChannelId, Rank), u64>,
     /// When each rank last handed in something or moved bytes.
     moved: BTreeMap<Rank, Duration>,
@@ -125,6 +130,13 @@ pub(crate) struct Ledger {
     reclaims: usize,
     reclaims_for_others: usize,
     reclaims_of_abandoned: usize,
+    /// Calls that were decided when their deadline had passed, and ranks that came to them later.
+    partials: usize,
+    lates: usize,
+    /// Whose payloads came so late that nobody was to read them.
+    reclaimed_late: BTreeSet<(CallId, Rank)>,
+    /// Calls that have failed, of which payloads stay for their roots.
+    kept_for_roots: usize,
 }
 
 impl Ledger {
@@ -154,6 +166,7 @@ impl Ledger {
     /// Rank 0 is out of order: all are excused, and nothing happens at its time.
     pub(crate) fn disturbs_rank_0(&mut self) {
         self.rank_0_was_disturbed = true;
+        self.answered = self.answered.max(self.kept_waiting);
         self.excused.extend(self.all());
     }
 
@@ -203,12 +216,16 @@ impl Ledger {
             &[rank],
             verdict.table.as_ref().map(|table| &table.bodies),
         )?;
+        self.check_learned(rank, step, verdict)?;
         let needed = self.exchanges.get(&step).map_or(0, |exchange| {
-            let contributions = exchange.handed_in.values();
-            contributions
-                .map(|(_, contribution)| contribution.further_rounds)
-                .max()
-                .unwrap_or(0)
+            let of_all = exchange.taken_part().map(|(_, part)| part.further_rounds);
+            let needed = of_all.max().unwrap_or(0);
+            // Who comes late has no part in them.
+            if exchange.early.missing.contains(&rank) {
+                0
+            } else {
+                needed
+            }
         });
         promise!(
             verdict.further_rounds == needed,
@@ -226,7 +243,9 @@ impl Ledger {
         failure: &Error,
     ) -> Checked {
         if let Some(step) = step {
-            let released = self.exchanges.get(&step).is_some_and(|e| e.released);
+            // Who comes late for a deadline may come with another call, or when something else has failed.
+            let is_told = |e: &Exchange| e.released && !e.early.missing.contains(&rank);
+            let released = self.exchanges.get(&step).is_some_and(is_told);
             promise!(
                 !released || self.excused.contains(&rank),
                 "P1: rank {rank} learns a failure of {step:?}, which rank 0 has released: {failure}"
@@ -287,18 +306,7 @@ impl Ledger {
             ToCoordinator::Contribute {
                 step, call, body, ..
             } if self.abort_of(step.channel).is_none() => {
-                let is_abandoned = self.is_abandoned(from, *step);
-                let exchange = self.exchanges.entry(*step).or_default();
-                exchange.arrived.insert(from);
-                self.moved.insert(from, now);
-                self.movements.insert(now);
-                if is_abandoned && !exchange.handed_in.contains_key(&from) {
-                    promise!(body.is_empty(), "P2: rank {from} hands in {body:?} unasked");
-                    let nothing = Contribution::default();
-                    exchange.handed_in.insert(from, (call.clone(), nothing));
-                }
-                exchange.last_progress = now;
-                self.last_progress = now;
+                self.arrives(from, *step, call, body, now)?;
             }
             ToCoordinator::Status { channel, bytes, .. } => {
                 let before = self.bytes.entry((*channel, from)).or_default();
@@ -310,8 +318,10 @@ impl Ledger {
                 }
             }
             ToCoordinator::Done { channel, epoch } => {
-                let payloads = self.payloads.entry((*channel, *epoch)).or_default();
-                payloads.done.insert(from);
+                // A root that has given rank 0 up says so before the call is decided, and then leaves.
+                if let Some(payloads) = self.payloads.get_mut(&(*channel, *epoch)) {
+                    payloads.done.insert(from);
+                }
                 self.last_progress = now;
             }
             ToCoordinator::SiblingExited { rank } => {
@@ -328,7 +338,7 @@ impl Ledger {
                     self.breaks_all_of(from);
                 }
                 if matches!(message, ToCoordinator::Stay { .. }) {
-                    self.stays(from, connected);
+                    self.stays_on(from, connected);
                 }
                 promise!(
                     !self.interrupted.contains(&from)
@@ -389,8 +399,18 @@ impl Ledger {
                 step,
                 bodies,
                 acknowledge,
+                missing,
                 ..
-            } => self.releases(to, *step, bodies.as_ref(), *acknowledge, connected),
+            } => {
+                let missing = missing.iter().map(|missing| missing.rank).collect();
+                let has_bodies = bodies.is_some();
+                if self.is_told_late(to, *step, has_bodies, &missing, now, connected)? {
+                    return Ok(());
+                }
+                self.misses(*step, missing, now)?;
+                self.releases(to, *step, bodies.as_ref(), *acknowledge, connected)
+            }
+            ToMember::Arrived { step, from, body } => self.tells_of(to, *step, *from, body),
             ToMember::Abort { channel, cause } => self.aborts(to, *channel, cause, now, connected),
             ToMember::Reclaim { channel, epoch } => {
                 for owner in to {
@@ -410,6 +430,14 @@ impl Ledger {
                 self.answered = now;
                 Ok(())
             }
+            // Who waits for a deadline is told so whatever moves, and need not ask.
+            ToMember::KeepWaiting { .. } => {
+                self.kept_waiting = now;
+                if self.rank_0_was_disturbed {
+                    self.answered = now;
+                }
+                Ok(())
+            }
             ToMember::Bye { orderly } => {
                 for rank in to {
                     self.goodbyes.insert(*rank, *orderly);
@@ -422,122 +450,6 @@ impl Ledger {
             }
             _ => Ok(()),
         }
-    }
-
-    fn releases(
-        &mut self,
-        to: &[Rank],
-        step: Step,
-        bodies: Option<&Vec<Bytes>>,
-        acknowledge: bool,
-        connected: Connected<'_>,
-    ) -> Checked {
-        promise!(
-            self.abort_of(step.channel).is_none(),
-            "P3: {step:?} is released after the abort"
-        );
-        self.late_releases += usize::from(self.abort().is_some());
-        let members = self.members(step.channel).to_vec();
-        let exchange = self.exchanges.entry(step).or_default();
-        self.releases += usize::from(!exchange.released);
-        exchange.released = true;
-        for rank in to {
-            promise!(
-                exchange.told.insert(*rank),
-                "P1: rank {rank} is told twice of {step:?}"
-            );
-        }
-        promise!(
-            !self.given_up.contains(&(step.channel, step.epoch)),
-            "P3: {step:?} is released after a payload of it was given up"
-        );
-        promise!(
-            exchange.arrived.len() == members.len(),
-            "P2: {step:?} is released with contributions of {:?} only",
-            exchange.arrived
-        );
-        let calls: Vec<&Call> = exchange.handed_in.values().map(|(call, _)| call).collect();
-        let different = calls.iter().any(|call| call.difference(calls[0]).is_some());
-        promise!(!different, "P2: {step:?} is released for different calls");
-        let who_leaves = |leaves: Leaves| -> BTreeSet<Rank> {
-            let handed_in = exchange.handed_in.iter();
-            handed_in
-                .filter(|(_, (_, contribution))| contribution.leaves == leaves)
-                .map(|(rank, _)| *rank)
-                .collect()
-        };
-        let mut owners = who_leaves(Leaves::ForOwner);
-        let keepers = who_leaves(Leaves::WithOwner);
-        owners.extend(&keepers);
-        let expected = !owners.is_empty() && bodies.is_some();
-        promise!(
-            acknowledge == expected,
-            "P4: {step:?} is released with acknowledge {acknowledge}"
-        );
-        // Whoever could not hear rank 0 may have failed by itself.
-        let known_failed = self
-            .failures
-            .iter()
-            .find(|((rank, _), failed)| failed.step == Some(step) && !self.excused.contains(rank));
-        promise!(
-            known_failed.is_none(),
-            "P1: {step:?} is released after it failed for {known_failed:?}"
-        );
-        let ends = calls
-            .first()
-            .is_some_and(|call| call.operation == Operation::Close);
-        let recipients = calls.first().map(|call| call.recipients());
-        let numbered = (0..).map(Rank::new).zip(members);
-        let recipients: BTreeSet<Rank> = numbered
-            .filter(|(number, _)| recipients.is_some_and(|r| r.include(*number)))
-            .map(|(_, rank)| rank)
-            .collect();
-        if !owners.is_empty() {
-            let payloads = self.payloads.entry((step.channel, step.epoch)).or_default();
-            payloads.owners = owners;
-            payloads.keepers = keepers;
-            payloads.recipients = recipients;
-        }
-        promise!(
-            !ends || !self.is_read(step.channel, connected),
-            "P4: a group ends while payloads of it are read"
-        );
-        self.check_table(step, to, bodies)
-    }
-
-    fn check_table(&self, step: Step, to: &[Rank], bodies: Option<&Vec<Bytes>>) -> Checked {
-        let Some(exchange) = self.exchanges.get(&step) else {
-            return Err(Broken(format!("P2: nobody has contributed to {step:?}")));
-        };
-        let Some((call, _)) = exchange.handed_in.values().next() else {
-            return Err(Broken(format!("P2: nobody has contributed to {step:?}")));
-        };
-        let members = self.members(step.channel);
-        let number_of = |rank: &Rank| (0..).map(Rank::new).zip(members).find(|(_, m)| *m == rank);
-        for rank in to {
-            let number = number_of(rank).map(|(number, _)| number);
-            let receives = number.is_some_and(|number| call.recipients().include(number));
-            promise!(
-                bodies.is_some() == receives,
-                "P2: rank {rank} gets {bodies:?} of {step:?}"
-            );
-        }
-        if let Some(bodies) = bodies {
-            let same = if exchange.handed_in.keys().eq(members) {
-                let contributed = exchange.handed_in.values();
-                bodies.iter().eq(contributed.map(|(_, part)| &part.body))
-            } else {
-                let contributed = members.iter().map(|rank| exchange.handed_in.get(rank));
-                let contributed = contributed.map(|part| part.map(|(_, part)| &part.body));
-                bodies.iter().map(Some).eq(contributed)
-            };
-            promise!(
-                same,
-                "P2: {step:?} delivers {bodies:?}, contributed were {:?}",
-                exchange.handed_in
-            );
-        }
-        Ok(())
     }
 
     /// To be asked when time has passed: nobody whose end was reported counts as alive for long.
@@ -566,10 +478,11 @@ impl Ledger {
             let Some(lane) = lane.filter(|lane| is_undecided && lane.abort.is_none()) else {
                 continue;
             };
+            let absent = self.absent(*step);
             let mut missing = lane
                 .members
                 .iter()
-                .filter(|rank| !exchange.arrived.contains(rank));
+                .filter(|rank| !exchange.arrived.contains(rank) && !absent.contains(rank));
             let never = missing.find(|rank| {
                 !connected(**rank) || self.came_to_close.contains(rank) || lane.left.contains(rank)
             });
@@ -579,7 +492,7 @@ impl Ledger {
                 never.is_none() || !is_heard,
                 "P6: {step:?} waits for rank {never:?}, which has left or come to the end"
             );
-            let is_complete = exchange.arrived.len() == lane.members.len();
+            let is_complete = exchange.arrived.len() + absent.len() == lane.members.len();
             promise!(
                 !is_complete || !is_heard || self.is_read(step.channel, connected),
                 "P6: {step:?} has all it needs and is not released"
@@ -591,7 +504,7 @@ impl Ledger {
             let left: Vec<_> = left.filter(|owner| !is_gone(owner)).collect();
             promise!(
                 left.is_empty() || !self.readers(*call, connected).is_empty(),
-                "P4: nobody reads call {call:?} any more, but the payloads of {left:?} stay"
+                "P4: nobody reads call {call:?} any more, but the payloads of {left:?} stay; {payloads:?}"
             );
         }
         Ok(())

@@ -40,6 +40,7 @@ impl World {
             if let Some(since) = process.blocked_since.filter(|_| process.is_running()) {
                 let since = since
                     .max(self.ledger.last_progress)
+                    .max(self.ledger.last_deadline())
                     .max(self.ledger.answered);
                 promise!(
                     self.clock.now <= since + limit,

@@ -26,7 +26,8 @@ use self::{
     meetings::Gathering,
     small::Trial,
     trials::{
-        HARMS, STOPS, calls, delayed, groups, harmed, pairs, plain, programs, started, twisted,
+        HARMS, STOPS, calls, delayed, early, groups, harmed, pairs, plain, programs, started,
+        twisted,
     },
 };
 use crate::{
@@ -165,6 +166,44 @@ fn every_schedule_with_a_rank_that_goes_its_own_way_keeps_all_promises() {
 }
 
 #[test]
+fn every_schedule_of_early_calls_keeps_all_promises() {
+    let twisted = |ranks, programs: Vec<Vec<Line>>| {
+        let trials = programs.iter().flat_map(|program| twisted(ranks, program));
+        trials.collect::<Vec<Trial>>()
+    };
+    let few = || early().into_iter().skip(2).take(2).collect();
+    let mut counts = try_all("2 ranks, a delay", delayed(plain(2, early(), &[], 0), 1));
+    counts.add(&try_all("2 ranks, a loss", plain(2, few(), HARMS, 1)));
+    counts.add(&try_all("2 ranks, a twist", twisted(2, few())));
+    if is_all_asked_for() {
+        let two = delayed(twisted(2, early()), 1);
+        counts.add(&try_all("2 ranks, a twist, a delay", two));
+        let two = delayed(plain(2, early(), HARMS, 1), 2);
+        counts.add(&try_all("2 ranks, a loss, 2 delays", two));
+        counts.add(&try_all("2 ranks, a stop", plain(2, early(), STOPS, 1)));
+        let two = twisted(2, early()).into_iter().map(harmed).collect();
+        counts.add(&try_all("2 ranks, a twist, a loss", two));
+        let three = delayed(plain(3, early(), &[], 0), 1);
+        counts.add(&try_all("3 ranks, a delay", three));
+        counts.add(&try_all("3 ranks, a twist", twisted(3, early())));
+        let three = plain(3, early(), &[Harm::Crash], 1);
+        counts.add(&try_all("3 ranks, a crash", three));
+    }
+    let ends = [
+        "good",
+        "decided at its deadline",
+        "told too late",
+        "kept for the root of a failed call",
+        "reclaimed",
+        "reclaimed although abandoned",
+        "gone before its payload was",
+        "desync",
+        "lost",
+    ];
+    is_reached(&counts, &ends);
+}
+
+#[test]
 fn every_order_of_a_meeting_opens_the_world_or_says_why_not() {
     let mut counts = Counts::default();
     let sizes: &[(u32, u8, u8)] = if is_all_asked_for() {
@@ -197,6 +236,7 @@ fn every_order_of_a_meeting_opens_the_world_or_says_why_not() {
 #[test]
 fn every_lie_is_found() {
     let twists = || twisted(2, &pairs()[0]);
+    let early_calls = plain(2, early(), &[], 0);
     let plain = || plain(3, pairs(), &[], 0);
     let lies = [
         (Lie::SaysVerdictsTwice, "P1", plain()),
@@ -207,6 +247,9 @@ fn every_lie_is_found() {
         (Lie::LosesFailures, "P3", twists()),
         (Lie::HearsThatAllIsRead, "P4", plain()),
         (Lie::ForgetsTimers, "what happens here", twists()),
+        (Lie::TellsOfPartsTwice, "P2", early_calls.clone()),
+        (Lie::LosesParts, "P2", early_calls.clone()),
+        (Lie::LosesWhoIsMissing, "P1", delayed(early_calls, 1)),
     ];
     for (lie, promise, trials) in lies {
         let found = trials.into_iter().find_map(|trial| {

@@ -1,0 +1,135 @@
+//! Checks what is released: when, to whom, and what is in it.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use fsgather_core::{Call, Leaves, Operation, Rank, Round, Step};
+
+use super::{Broken, Checked, Connected, Ledger, promise};
+
+impl Ledger {
+    pub(super) fn releases(
+        &mut self,
+        to: &[Rank],
+        step: Step,
+        bodies: Option<&Vec<Bytes>>,
+        acknowledge: bool,
+        connected: Connected<'_>,
+    ) -> Checked {
+        promise!(
+            self.abort_of(step.channel).is_none(),
+            "P3: {step:?} is released after the abort"
+        );
+        self.late_releases += usize::from(self.abort().is_some());
+        let members = self.members(step.channel).to_vec();
+        let absent = self.absent(step);
+        let exchange = self.exchanges.entry(step).or_default();
+        self.releases += usize::from(!exchange.released);
+        exchange.released = true;
+        for rank in to {
+            promise!(
+                exchange.told.insert(*rank),
+                "P1: rank {rank} is told twice of {step:?}"
+            );
+        }
+        promise!(
+            !self.given_up.contains(&(step.channel, step.epoch)),
+            "P3: {step:?} is released after a payload of it was given up"
+        );
+        let is_whole = |rank: &Rank| exchange.arrived.contains(rank) != absent.contains(rank);
+        promise!(
+            members.iter().all(is_whole),
+            "P2: {step:?} is released with contributions of {:?}, without {absent:?}",
+            exchange.arrived
+        );
+        let calls: Vec<&Call> = exchange.taken_part().map(|(call, _)| call).collect();
+        let different = calls.iter().any(|call| call.difference(calls[0]).is_some());
+        promise!(!different, "P2: {step:?} is released for different calls");
+        let who_leaves = |leaves: Leaves| -> BTreeSet<Rank> {
+            let left = exchange.arrived.iter().filter(|rank| {
+                let part = exchange.handed_in.get(rank);
+                part.is_some_and(|(_, part)| part.leaves == leaves)
+            });
+            left.copied().collect()
+        };
+        let mut owners = who_leaves(Leaves::ForOwner);
+        let keepers = who_leaves(Leaves::WithOwner);
+        owners.extend(&keepers);
+        let expected = !owners.is_empty() && bodies.is_some();
+        promise!(
+            acknowledge == expected,
+            "P4: {step:?} is released with acknowledge {acknowledge}"
+        );
+        // Whoever could not hear rank 0 may have failed by itself.
+        let known_failed = self
+            .failures
+            .iter()
+            .find(|((rank, _), failed)| failed.step == Some(step) && !self.excused.contains(rank));
+        promise!(
+            known_failed.is_none(),
+            "P1: {step:?} is released after it failed for {known_failed:?}"
+        );
+        let ends = calls
+            .first()
+            .is_some_and(|call| call.operation == Operation::Close);
+        let recipients = calls.first().map(|call| call.recipients());
+        let numbered = (0..).map(Rank::new).zip(members);
+        let recipients: BTreeSet<Rank> = numbered
+            .filter(|(number, _)| recipients.is_some_and(|r| r.include(*number)))
+            .map(|(_, rank)| rank)
+            .collect();
+        if !owners.is_empty() {
+            let payloads = self.payloads.entry((step.channel, step.epoch)).or_default();
+            payloads.owners = owners;
+            payloads.keepers = keepers;
+            payloads.recipients = recipients;
+        }
+        promise!(
+            !ends || !self.is_read(step.channel, connected),
+            "P4: a group ends while payloads of it are read"
+        );
+        self.check_table(step, to, bodies)
+    }
+
+    pub(super) fn check_table(
+        &self,
+        step: Step,
+        to: &[Rank],
+        bodies: Option<&Vec<Bytes>>,
+    ) -> Checked {
+        let Some(exchange) = self.exchanges.get(&step) else {
+            return Err(Broken(format!("P2: nobody has contributed to {step:?}")));
+        };
+        let Some(call) = exchange.call() else {
+            return Err(Broken(format!("P2: nobody has contributed to {step:?}")));
+        };
+        let members = self.members(step.channel);
+        let number_of = |rank: &Rank| (0..).map(Rank::new).zip(members).find(|(_, m)| *m == rank);
+        for rank in to {
+            let number = number_of(rank).map(|(number, _)| number);
+            let receives = number.is_some_and(|number| call.recipients().include(number));
+            promise!(
+                bodies.is_some() == receives,
+                "P2: rank {rank} gets {bodies:?} of {step:?}"
+            );
+        }
+        if let Some(bodies) = bodies {
+            // The root of an early call has been told of the parts before.
+            let is_told = step.round == Round::VERDICT && call.is_early();
+            let came = |rank: &Rank| exchange.arrived.contains(rank) && !is_told;
+            let of = |rank: &Rank| exchange.handed_in.get(rank).filter(|_| came(rank));
+            let mut pairs = bodies.iter().zip(members);
+            let same = bodies.len() == members.len()
+                && pairs.all(|(body, rank)| {
+                    let part = of(rank).map(|(_, part)| &part.body);
+                    part.map_or(body.is_empty(), |part| part == body)
+                });
+            promise!(
+                same,
+                "P2: {step:?} delivers {bodies:?}, contributed were {:?}",
+                exchange.handed_in
+            );
+        }
+        Ok(())
+    }
+}
