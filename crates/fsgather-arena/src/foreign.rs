@@ -106,8 +106,10 @@ impl Arenas {
     /// Says to all owners that this rank will never ask for payloads of a call.
     pub fn give_up(&self, call: CallKey) {
         let reader = self.own.owner();
+        // Of several threads that give something up one after the other says so.
+        let others = lock(&self.others);
         self.own.ledger.give_up(reader, call);
-        for arena in lock(&self.others).values() {
+        for arena in others.values() {
             arena.ledger.give_up(reader, call);
         }
     }

@@ -6,15 +6,22 @@
 //! |---|---|---|
 //! | 4 for each slot | the owner | number, length, channel and epoch of its payload, before it is announced |
 //! | 1 for each slot, for each reader | the reader | the number of the latest payload that it has let go of |
-//! | 2 for each of 16 calls, for each reader | the reader | channel and epoch of calls whose payloads it will never ask for |
+//! | 3 for each of 16 calls, for each reader | the reader | [version, channel and epoch](GivenUp) of calls whose payloads it will never ask for |
 //!
 //! Numbers of payloads only grow, so a word that has been written stays true.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use fsgather_core::{ChannelId, Epoch, Rank};
 
-use crate::{location::Location, memory::Words};
+use crate::{
+    given_up::{GivenUp, Word},
+    location::Location,
+    memory::Words,
+};
+
+/// An entry in words that are really shared.
+type Entry<'words> = GivenUp<'words, AtomicU64>;
 
 /// How many words say what a slot holds.
 const SLOT_WORDS: usize = 4;
@@ -26,7 +33,7 @@ const GIVEN_UP: usize = 16;
 pub(crate) const MOST_SLOTS: usize = 64;
 
 /// What a reader has to itself.
-const READER_WORDS: usize = MOST_SLOTS + 2 * GIVEN_UP;
+const READER_WORDS: usize = MOST_SLOTS + Entry::WORDS * GIVEN_UP;
 
 /// One call of one communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +79,7 @@ impl Ledger {
     pub(crate) fn describe(&self, location: &Location, call: CallKey) {
         for (index, value) in description(location, call).into_iter().enumerate() {
             if let Some(word) = self.slot_word(location.slot(), index) {
-                word.store(value, Ordering::Release);
+                word.write(value);
             }
         }
     }
@@ -82,7 +89,7 @@ impl Ledger {
         let expected = description(location, call).into_iter().enumerate();
         expected.into_iter().all(|(index, value)| {
             self.slot_word(location.slot(), index)
-                .is_some_and(|word| word.load(Ordering::Acquire) == value)
+                .is_some_and(|word| word.read() == value)
         })
     }
 
@@ -93,31 +100,17 @@ impl Ledger {
             && let Some(word) = self.reader_word(reader, slot)
         {
             // A payload that was held for longer than a later one of the same slot cannot be.
-            word.fetch_max(location.generation, Ordering::Release);
+            word.raise(location.generation);
         }
     }
 
-    /// Says that `reader` will never ask for payloads of a call.
+    /// Says that `reader` will never ask for payloads of a call; one thread at a time.
     pub(crate) fn give_up(&self, reader: Rank, call: CallKey) {
         let [channel, epoch] = call.words();
-        let entries = (0..GIVEN_UP).map(|entry| MOST_SLOTS + 2 * entry);
         // The oldest goes: epochs of one channel grow, others count as old.
-        let age = |entry: &usize| {
-            let of_this_channel = self.load(reader, *entry) == channel;
-            (of_this_channel, self.load(reader, *entry + 1))
-        };
-        let Some(oldest) = entries.min_by_key(age) else {
-            return;
-        };
-        let words = (
-            self.reader_word(reader, oldest),
-            self.reader_word(reader, oldest + 1),
-        );
-        if let (Some(of), Some(number)) = words {
-            // Never half of one call and half of another.
-            number.store(0, Ordering::Release);
-            of.store(channel, Ordering::Release);
-            number.store(epoch, Ordering::Release);
+        let age = |entry: &Entry| (entry.channel.read() == channel, entry.epoch.read());
+        if let Some(oldest) = self.entries(reader).min_by_key(age) {
+            oldest.say(channel, epoch);
         }
     }
 
@@ -130,23 +123,25 @@ impl Ledger {
         call: CallKey,
     ) -> bool {
         let word = self.reader_word(reader, slot).filter(|_| slot < MOST_SLOTS);
-        word.is_some_and(|word| word.load(Ordering::Acquire) >= generation)
-            || self.has_given_up(reader, call)
+        word.is_some_and(|word| word.read() >= generation) || self.has_given_up(reader, call)
     }
 
     fn has_given_up(&self, reader: Rank, call: CallKey) -> bool {
         let [channel, epoch] = call.words();
-        let mut entries = (0..GIVEN_UP).map(|entry| MOST_SLOTS + 2 * entry);
-        entries.any(|entry| {
-            self.load(reader, entry + 1) == epoch
-                && self.load(reader, entry) == channel
-                && self.load(reader, entry + 1) == epoch
-        })
+        let mut entries = self.entries(reader);
+        entries.any(|entry| entry.says(channel, epoch))
     }
 
-    fn load(&self, reader: Rank, index: usize) -> u64 {
-        let word = self.reader_word(reader, index);
-        word.map_or(0, |word| word.load(Ordering::Acquire))
+    /// Where `reader` says what it has given up.
+    fn entries(&self, reader: Rank) -> impl Iterator<Item = Entry<'_>> {
+        (0..GIVEN_UP).filter_map(move |entry| {
+            let word = |index| self.reader_word(reader, MOST_SLOTS + Entry::WORDS * entry + index);
+            Some(GivenUp {
+                version: word(0)?,
+                channel: word(1)?,
+                epoch: word(2)?,
+            })
+        })
     }
 
     fn slot_word(&self, slot: usize, index: usize) -> Option<&AtomicU64> {

@@ -7,7 +7,7 @@
 //! - [`arena`]: the own arena, in which payloads are placed; [`slots`] says where, [`ranges`] what of it is free.
 //! - [`foreign`]: the arenas of others, from which payloads are leased.
 //! - [`forks`]: which of them forked children may read as well.
-//! - [`ledger`]: the words by which readers say that they have let go.
+//! - [`ledger`]: the words by which readers say that they have let go; [`given_up`] those of calls that nobody will read.
 //! - [`meeting`]: how ranks get to map each other's arenas; a descriptor that has arrived proves that they share a kernel.
 //! - [`memory`]: the one owner of mappings.
 //! - [`room`]: how much memory there is to spare.
@@ -18,6 +18,7 @@
 mod arena;
 mod foreign;
 mod forks;
+mod given_up;
 mod ledger;
 mod location;
 mod meeting;
