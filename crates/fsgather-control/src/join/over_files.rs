@@ -80,7 +80,7 @@ impl Seeker<'_> {
         started: Instant,
     ) -> Result<Joined, Error> {
         let mut pauses = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
-        let mut is_in = false;
+        let (mut is_in, mut look_at) = (false, started);
         loop {
             let waited = clock::since(started);
             let grace = if is_in {
@@ -91,13 +91,19 @@ impl Seeker<'_> {
             if waited >= self.config.join_timeout + grace {
                 return Err(Error::rendezvous("rank 0 was not found in time"));
             }
-            match self.board.records() {
-                Ok(records) => self.ask(&records)?,
-                // It is only a second rank 0 that might be missed.
-                Err(error) if is_in => tracing::debug!("cannot look for another rank 0: {error}"),
-                Err(error) => return Err(leave_word(self.config, error)),
+            // Whatever is heard, a world that has failed is not asked again before that.
+            if clock::now() >= look_at {
+                match self.board.records() {
+                    Ok(records) => self.ask(&records)?,
+                    // It is only a second rank 0 that might be missed.
+                    Err(error) if is_in => {
+                        tracing::debug!("cannot look for another rank 0: {error}");
+                    }
+                    Err(error) => return Err(leave_word(self.config, error)),
+                }
+                look_at = clock::now() + pauses.next_pause();
             }
-            match heard.recv_timeout(pauses.next_pause()) {
+            match heard.recv_timeout(look_at.saturating_duration_since(clock::now())) {
                 Ok((_, JoinEvent::WelcomeOverFiles(entered))) => {
                     return files::enter(self.config, *entered);
                 }
