@@ -13,7 +13,7 @@ use crate::{
     },
     layout::RendezvousEntry,
     lifecycle::{janitor::Janitor, judgement::BEAT_PERIOD},
-    messages::message_dir::{MessageDir, Role},
+    messages::{message_dir::MessageDir, role::Role},
     os::listing,
     rendezvous::file_backend::BackendDirectory,
 };

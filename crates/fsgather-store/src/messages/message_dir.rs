@@ -25,6 +25,7 @@ use crate::{
         message_file::{self, Unread},
         names::{HostName, MarkerName},
         reserved_space::ReservedSpace,
+        role::Role,
         torn_files::TornFiles,
     },
     os::{directory, file, filesystem::Class, listing, remove, retry_budget::RetryBudget},
@@ -42,15 +43,6 @@ const LINGER: Duration = Duration::from_millis(2500);
 /// The pauses between two looks, at least and at most.
 const LOCAL_PACE: (Duration, Duration) = (Duration::from_micros(100), Duration::from_millis(50));
 const NETWORK_PACE: (Duration, Duration) = (Duration::from_millis(2), Duration::from_secs(1));
-
-/// Who uses a box.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    /// Rank 0.
-    Coordinator,
-    /// Another rank, and which of the processes that say they are it.
-    Member { rank: Rank, sender: u64 },
-}
 
 /// One rank's messages in a gather directory.
 ///
@@ -131,7 +123,7 @@ impl MessageDir {
     /// Sets room aside, so that the others can still be told that the disk is full.
     fn set_aside(&self) {
         self.reserved_space
-            .fill(&self.directory, &self.outbox(), self.rank());
+            .fill(&self.directory, &self.outbox(), self.role.rank());
     }
 
     /// A new name for a message; every try has its own.
@@ -145,13 +137,6 @@ impl MessageDir {
                 number,
                 nonce,
             },
-        }
-    }
-
-    fn rank(&self) -> Rank {
-        match self.role {
-            Role::Coordinator => Rank::ZERO,
-            Role::Member { rank, .. } => rank,
         }
     }
 
@@ -188,17 +173,17 @@ impl MessageDir {
         self.directory.facts().mode & 0o020 != 0
     }
 
-    /// The names in a directory of messages; a directory that is gone for good is an error.
-    fn list(&self, path: &Path) -> Result<Vec<String>, Error> {
+    /// The names in a directory of messages, if it can be seen now; one that is gone for good is an error.
+    fn list(&self, path: &Path) -> Result<Option<Vec<String>>, Error> {
         match listing::names(path) {
             Ok(names) => {
                 self.lock().absent = None;
-                Ok(names)
+                Ok(Some(names))
             }
             Err(error) if is_not_seen(&error) => {
                 let since = *self.lock().absent.get_or_insert_with(clock::now);
                 if !self.is_local() && clock::since(since) < ABSENCE {
-                    return Ok(Vec::new());
+                    return Ok(None);
                 }
                 Err(Error::storage(
                     "read messages in",
@@ -212,7 +197,9 @@ impl MessageDir {
 
     /// Hands out the messages in a directory that were not before.
     fn receive_in(&self, path: &Path, listed: &mut Listed) -> Result<(), Error> {
-        for name in self.list(path)? {
+        let names = self.list(path)?;
+        listed.is_partial |= names.is_none();
+        for name in names.unwrap_or_default() {
             let Some((mut message, is_for_us)) = self.incoming(&name) else {
                 continue;
             };
@@ -256,7 +243,7 @@ impl MessageDir {
             Role::Coordinator => {
                 let path = self.directory.path().join(layout::IN);
                 if newcomers {
-                    let names = self.list(&path)?;
+                    let names = self.list(&path)?.unwrap_or_default();
                     let hosts = names.iter().filter_map(|name| HostName::parse(name));
                     self.lock().hosts.extend(hosts);
                 }
@@ -266,7 +253,11 @@ impl MessageDir {
                 }
             }
         }
-        self.lock().read = listed.seen;
+        let mut state = self.lock();
+        if !listed.is_partial {
+            state.read.clear();
+        }
+        state.read.extend(listed.seen);
         Ok(listed.messages)
     }
 
@@ -397,6 +388,8 @@ impl MessageDir {
 struct Listed {
     seen: BTreeSet<String>,
     messages: Vec<InboundMessage>,
+    /// Whether a directory could not be seen, so that what was read there may be listed again, also when it is gone.
+    is_partial: bool,
 }
 
 impl Mailbox for MessageDir {
@@ -499,7 +492,7 @@ impl Mailbox for MessageDir {
     fn beat(&self, body: &[u8]) -> Result<(), Error> {
         let number = self.lock().beat.as_ref().map_or(1, |(last, _)| last + 1);
         let name = MarkerName::Beat {
-            from: self.rank(),
+            from: self.role.rank(),
             number,
             nonce: fsgather_system::random::fresh(),
         };

@@ -85,6 +85,24 @@ fn letters_of_all_hosts_reach_rank_0_once() {
 }
 
 #[test]
+fn what_was_read_is_not_read_again_when_its_directory_could_not_be_seen_for_a_while() {
+    let (_place, directory) = made();
+    let network = directory.clone().on(FileSystem::from_magic(NETWORK));
+    let (root, member) = (root(&network), member(&network, 1));
+    member.send(1, None, b"first").unwrap();
+    assert_eq!(root.receive(true).unwrap().len(), 1);
+    let aside = directory.path().join("aside");
+    fs::rename(member.outbox(), &aside).unwrap();
+    assert!(root.receive(false).unwrap().is_empty());
+    fs::rename(&aside, member.outbox()).unwrap();
+    // A client may list it for ever after it has been taken back, so that it could never be read.
+    assert_eq!(bodies(&root.receive(false).unwrap()), [None; 0]);
+    member.send(2, None, b"second").unwrap();
+    let letters = root.receive(false).unwrap();
+    assert_eq!(bodies(&letters), [Some(&b"second"[..])]);
+}
+
+#[test]
 fn hosts_that_have_never_written_are_looked_for_when_asked_to() {
     let (_place, directory) = made();
     let root = root(&directory);
