@@ -308,7 +308,7 @@ def test_of_a_thread_that_goes_down_and_up_the_functions_are_told_that_it_does_n
     if python is None or subprocess.run([python, "-c", ""], capture_output=True).returncode != 0:
         pytest.skip(f"there is no Python 3.{minor}")
     recursing = Path(__file__).with_name("recursing.py")
-    ended = subprocess.run([python, str(recursing), "60"], capture_output=True, text=True, timeout=170)
+    ended = subprocess.run([python, str(recursing), "30"], capture_output=True, text=True, timeout=170)
     assert ended.returncode == 0, ended.stderr
     # A look that finds no five readings that begin alike tells nothing, rather than what may be wrong.
     assert int(ended.stdout) >= 30, ended.stdout
