@@ -4,7 +4,7 @@ use std::io;
 
 use super::{
     error,
-    layout::{Frames, Layout, LineCounts, OWNED_BY_C, OWNED_BY_GENERATOR},
+    layout::{Frames, GENERATES, Layout, LineCounts, OWNED_BY_C, OWNED_BY_GENERATOR},
 };
 use crate::memory::Memory;
 
@@ -57,6 +57,14 @@ pub(super) fn read(
             return Err(error("a frame does not lie where frames do"));
         }
         let (frame, back) = one(memory, layout, at)?;
+        if let Some(frame) = frame.filter(|_| back == 0) {
+            let flags = i32::from_ne_bytes(memory.bytes(frame.code + layout.code.flags)?);
+            // A generator that runs has a caller: this one was left, or not entered yet, when it was read, and where the thread is has
+            // not been seen.
+            if flags & GENERATES != 0 {
+                return Err(error("a generator was left meanwhile"));
+            }
+        }
         chain.extend(frame);
         at = back;
     }

@@ -68,6 +68,9 @@ pub(super) const OWNED_BY_GENERATOR: u8 = 1;
 /// A frame that stands between two of the interpreter's own in C.
 pub(super) const OWNED_BY_C: u8 = 3;
 
+/// Of the flags of a code object: that it is a generator's, coroutine's or both.
+pub(super) const GENERATES: i32 = 0x20 | 0x80 | 0x200;
+
 /// The kinds of tables of lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lines {
@@ -87,6 +90,8 @@ pub(super) struct Code {
     pub(super) first_line: u64,
     pub(super) table: u64,
     pub(super) lines: Lines,
+    /// What kind of function it is, in bits.
+    pub(super) flags: u64,
     /// Where the instructions begin, and the number of the first that counts; where frames have addresses.
     pub(super) instructions: Option<(u64, u64)>,
 }
@@ -125,6 +130,7 @@ const OLD_CODE: Code = Code {
     first_line: 40,
     table: 120,
     lines: Lines::Lnotab,
+    flags: 36,
     instructions: None,
 };
 
@@ -233,6 +239,7 @@ const fn code(instructions: u64, first_traceable: u64) -> Code {
         first_line: 68,
         table: 136,
         lines: Lines::Locations,
+        flags: 48,
         instructions: Some((instructions, first_traceable)),
     }
 }
