@@ -29,6 +29,7 @@ pub mod reach;
 
 mod carrier;
 mod files;
+mod group_members;
 mod machines;
 mod node;
 mod onlooker;

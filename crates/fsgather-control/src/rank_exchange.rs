@@ -18,6 +18,7 @@ use fsgather_system::clock;
 
 use crate::{
     carrier::Carrier,
+    group_members::chosen,
     member::{Farewell, Member},
     onlooker::CoordinatorEyes,
     waiting::wait_asking,
@@ -336,6 +337,12 @@ impl<D: Carrier> Exchange for RankExchange<D> {
         table_limit.map_or(usize::MAX, |limit| limit / self.size.count())
     }
 
+    fn has_failed(&self) -> bool {
+        let channel = self.channel;
+        self.carrier()
+            .act(|member, _| member.failure(channel).is_some())
+    }
+
     fn begin(&self, call: Call) -> Result<Ticket, Error> {
         self.check()?;
         if call.operation != Operation::Meet {
@@ -554,27 +561,6 @@ impl<D: Carrier> Exchange for RankExchange<D> {
             self.leave_world(cause)
         }
     }
-}
-
-/// Those of `peers` that `members` lists, in that order.
-fn chosen(peers: &[Peer], members: &[Rank]) -> Result<Vec<Peer>, Error> {
-    let mut is_chosen = vec![false; peers.len()];
-    let choose = |member: &Rank| {
-        let outside = || {
-            Error::config(format!(
-                "rank {member} is outside a communicator of {} ranks",
-                peers.len()
-            ))
-        };
-        let chosen = is_chosen.get_mut(member.index()).ok_or_else(outside)?;
-        if std::mem::replace(chosen, true) {
-            return Err(Error::config(format!(
-                "rank {member} is in the list of a group twice"
-            )));
-        }
-        peers.get(member.index()).cloned().ok_or_else(outside)
-    };
-    members.iter().map(choose).collect()
 }
 
 impl<D: Carrier> Drop for RankExchange<D> {

@@ -214,6 +214,9 @@ pub trait Exchange: Send + Sync {
     /// The largest body a contribution may have, in bytes.
     fn body_limit(&self) -> usize;
 
+    /// Whether a failure has come of which this rank knows: no call succeeds any more.
+    fn has_failed(&self) -> bool;
+
     /// Numbers a call. What follows must be [`contribute`](Exchange::contribute) or
     /// [`fail`](Exchange::fail).
     ///

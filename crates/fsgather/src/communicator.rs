@@ -162,6 +162,14 @@ impl<C> Communicator<C> {
         self.inner.exchange.world_size()
     }
 
+    /// Whether a call has failed, or this rank has been told of a failure: all later calls return an error. Asks nobody.
+    ///
+    /// A program that tries again makes another communicator then, as all other ranks have to.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.inner.exchange.has_failed()
+    }
+
     /// How large payloads travel unless a call says otherwise, as all ranks have agreed: where they were told different
     /// ways, rank 0's counts.
     #[must_use]
@@ -239,6 +247,7 @@ impl<C> Communicator<C> {
     /// let told = first.barrier().unwrap_err();
     /// assert!(matches!(told, Error::PeerFailed { .. }));
     /// assert!(told.to_string().contains("out of memory on the device"));
+    /// assert!(first.has_failed());
     /// left.join().unwrap();
     /// # Ok::<(), Error>(())
     /// ```

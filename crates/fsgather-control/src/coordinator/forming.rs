@@ -23,7 +23,7 @@ impl Coordinator {
         if join.fingerprint.secret != self.world.fingerprint.secret {
             return JoinAnswer::Refused(self.report_mismatch(&join));
         }
-        if let Err(cause) = self.check_join(&join) {
+        if let Err(cause) = self.check_key(&join) {
             return refused(cause);
         }
         match self.roster.stranger_to(&join) {
@@ -32,6 +32,9 @@ impl Coordinator {
             // On a host without rank 0 nothing says which of the two belongs to it.
             Some(other) if !self.open => return self.reject_mixture(&join, other),
             Some(_) => return self.answer_latecomer(&join),
+        }
+        if join.world_size != self.world.world_size || !join.world_size.contains(rank) {
+            return self.reject_size(&join);
         }
         if let Some(member) = self.roster.get(rank) {
             let same = member.nonce == join.nonce;
@@ -168,7 +171,8 @@ impl Coordinator {
 
     /// What may be done about ranks that do not come.
     pub(super) fn missing_hint(&self) -> String {
-        self.strangers_text().unwrap_or_else(|| {
+        let others = self.misfits_text().or_else(|| self.strangers_text());
+        others.unwrap_or_else(|| {
             let earlier = self.earlier_failure.as_ref();
             let earlier = earlier.map_or_else(String::new, |earlier| format!("; {earlier}"));
             format!(
@@ -189,28 +193,53 @@ impl Coordinator {
         }
     }
 
-    fn check_join(&self, join: &Join) -> Result<(), Error> {
-        if join.fingerprint.key != self.world.fingerprint.key {
-            return Err(Error::rendezvous(format!(
-                "rank {} ({}) is of another job than rank 0 ({}), whose record or messages somebody has moved",
+    fn check_key(&self, join: &Join) -> Result<(), Error> {
+        if join.fingerprint.key == self.world.fingerprint.key {
+            return Ok(());
+        }
+        Err(Error::rendezvous(format!(
+            "rank {} ({}) is of another job than rank 0 ({}), whose record or messages somebody has moved",
+            join.rank,
+            text_of(&join.process),
+            self.name_of(Rank::ZERO),
+        )))
+    }
+
+    /// Answers a process that was told another number of ranks. This world cannot form without it, so that all are told; unless it may
+    /// be of another job, or of another attempt at this one.
+    fn reject_size(&mut self, join: &Join) -> JoinAnswer {
+        if let Some(zero) = self.roster.get(Rank::ZERO)
+            && let Some((its, later)) = counts_of(join, zero)
+            && its < later
+        {
+            return refused(Error::rendezvous(format!(
+                "rank {} ({}) belongs to an attempt after {its} restarts, rank 0 ({}) to one after {later}; that one goes on",
                 join.rank,
                 text_of(&join.process),
-                self.name_of(Rank::ZERO),
+                self.name_of(Rank::ZERO)
             )));
         }
-        let ours = self.world.world_size;
-        if join.world_size != ours || !ours.contains(join.rank) {
-            return Err(Error::rendezvous(format!(
-                "rank {} on {} (pid {}) belongs to a world of {} ranks, rank 0 ({}) to one of {ours}; \
-                 all ranks must be told the same world size",
-                join.rank,
-                join.process.host,
-                join.process.pid,
-                join.world_size,
-                self.name_of(Rank::ZERO),
-            )));
+        let told = format!(
+            "rank {} ({}) was told that there are {} ranks, rank 0 ({}) that there are {}",
+            join.rank,
+            text_of(&join.process),
+            join.world_size,
+            self.name_of(Rank::ZERO),
+            self.world.world_size
+        );
+        let cause = Error::rendezvous(format!(
+            "{told}; give all ranks the same world size, or FSGATHER_JOB a different name for each job"
+        ));
+        if self.open || self.failure().is_some() {
+            return refused(cause);
         }
-        Ok(())
+        if self.roster.is_kin(join) {
+            self.give_up(&cause);
+        } else if self.misfits.insert(join.rank, told.clone()).is_none() {
+            self.actions
+                .push(Action::Warn(format!("{told}; ranks are still waited for")));
+        }
+        refused(cause)
     }
 
     /// Answers the same process over another of our addresses, or after a reply that was lost.
@@ -294,6 +323,15 @@ impl Coordinator {
         ));
         self.give_up(&cause);
         refused(cause)
+    }
+
+    /// Which rank was told another number of ranks, unless another process is that rank by now.
+    fn misfits_text(&self) -> Option<String> {
+        let mut absent = self.misfits.iter();
+        let (_, told) = absent.find(|(rank, _)| self.roster.get(**rank).is_none())?;
+        Some(format!(
+            "{told}; if they belong together, give all ranks the same world size"
+        ))
     }
 
     /// Which ranks are still to come although processes of other starts have asked to be them.

@@ -156,3 +156,95 @@ fn who_has_another_secret_is_told_and_who_was_started_by_somebody_else_belongs_e
     coordinator.report_mismatch(&join(1, 200, "n1", None));
     assert_eq!(coordinator.failure(), None);
 }
+
+fn told_of(ranks: u32, join: Join) -> Join {
+    Join {
+        world_size: WorldSize::new(ranks).unwrap(),
+        ..join
+    }
+}
+
+#[test]
+fn ranks_that_were_told_different_world_sizes_all_fail_at_once() {
+    let now = Instant::now();
+    // More, fewer, and a rank that there is not here.
+    for (asks, ranks) in [(1, 4), (1, 2), (3, 4)] {
+        for starter in [None, Some(7)] {
+            let mut coordinator = world(now, starter);
+            let answer = coordinator.join(told_of(ranks, join(asks, 200, "n1", starter)), now);
+            let failure = coordinator.failure().unwrap();
+            let wanted = format!(
+                "was told that there are {ranks} ranks, rank 0 (n1, pid 100) that there are 3"
+            );
+            assert!(failure.to_string().contains(&wanted), "{failure}");
+            assert_eq!(answer, refused(failure));
+        }
+    }
+}
+
+#[test]
+fn another_world_size_where_it_may_be_another_job_is_told_and_ranks_are_waited_for() {
+    let now = Instant::now();
+    let other = || told_of(4, join(1, 200, "n2", Some(7)));
+    let mut coordinator = world(now, Some(7));
+    assert!(matches!(
+        coordinator.join(other(), now),
+        JoinAnswer::Refused(ToMember::Abort { .. })
+    ));
+    assert_eq!(coordinator.failure(), None);
+    let warnings = |coordinator: &mut Coordinator| {
+        let actions = coordinator.take_actions();
+        actions
+            .iter()
+            .filter(
+                |action| matches!(action, Action::Warn(text) if text.contains("there are 4 ranks")),
+            )
+            .count()
+    };
+    assert_eq!(warnings(&mut coordinator), 1);
+    coordinator.join(other(), now);
+    assert_eq!(warnings(&mut coordinator), 0);
+    coordinator.tick(now + Duration::from_secs(9));
+    let failure = coordinator.failure().unwrap().to_string();
+    assert!(
+        failure.contains("there are 4 ranks") && failure.contains("rank 2"),
+        "{failure}"
+    );
+}
+
+#[test]
+fn another_world_size_of_an_earlier_attempt_or_after_the_world_has_formed_harms_nobody() {
+    let now = Instant::now();
+    let mut coordinator = world(now, None);
+    coordinator.join(
+        Join {
+            attempt: Some(2),
+            ..join(0, 100, "n1", None)
+        },
+        now,
+    );
+    for rank in [1, 2] {
+        coordinator.join(join(rank, 200 + u128::from(rank), "n1", None), now);
+    }
+    coordinator.join(told_of(4, join(3, 300, "n1", None)), now);
+    assert!(coordinator.is_open() && coordinator.failure().is_none());
+    let mut coordinator = Coordinator::new(world(now, None).world, now);
+    coordinator.join(
+        Join {
+            attempt: Some(2),
+            ..join(0, 100, "n1", None)
+        },
+        now,
+    );
+    coordinator.join(
+        told_of(
+            4,
+            Join {
+                attempt: Some(1),
+                ..join(1, 200, "n1", None)
+            },
+        ),
+        now,
+    );
+    assert_eq!(coordinator.failure(), None);
+}

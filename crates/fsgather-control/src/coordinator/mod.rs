@@ -115,6 +115,8 @@ pub struct Coordinator {
     latecomers: BTreeSet<Rank>,
     /// What came from another start than rank 0 and asked to be these ranks.
     strangers: BTreeMap<Rank, String>,
+    /// What processes of other jobs or starts, as far as is known, were told of the number of ranks.
+    misfits: BTreeMap<Rank, String>,
     /// What an earlier meeting of this job has come to.
     earlier_failure: Option<String>,
     /// Ranks whose process is reported to have ended, and until when their last words may arrive.
@@ -153,6 +155,7 @@ impl Coordinator {
             next_forming_warning: FIRST_WARNING,
             latecomers: BTreeSet::new(),
             strangers: BTreeMap::new(),
+            misfits: BTreeMap::new(),
             earlier_failure: None,
             suspects: BTreeMap::new(),
             missed: BTreeMap::new(),

@@ -139,17 +139,23 @@ impl Roster {
 
     /// The first member, rank 0 before all others, that comes from another start than a process that asks to join.
     pub(super) fn stranger_to(&self, join: &Join) -> Option<Rank> {
-        let start = join.start?;
-        let kinship = |rank: &Rank| {
-            let member = self.get(*rank)?;
-            let its = member.start?;
-            Some(start.kinship(&join.process, &its, &member.process))
-        };
-        if kinship(&Rank::ZERO) == Some(Kinship::Same) {
+        if self.kinship(join, Rank::ZERO) == Some(Kinship::Same) {
             return None;
         }
         let mut ranks = self.world_size.ranks();
-        ranks.find(|rank| kinship(rank) == Some(Kinship::Foreign))
+        ranks.find(|rank| self.kinship(join, *rank) == Some(Kinship::Foreign))
+    }
+
+    /// Whether a process that asks to join is known to be of this job: its job has an id, or it comes from the same start as rank 0.
+    pub(super) fn is_kin(&self, join: &Join) -> bool {
+        join.start.is_none() || self.kinship(join, Rank::ZERO) == Some(Kinship::Same)
+    }
+
+    /// Where a process that asks to join and a member come from, where their job has no id.
+    fn kinship(&self, join: &Join, rank: Rank) -> Option<Kinship> {
+        let member = self.get(rank)?;
+        let (start, its) = join.start.zip(member.start)?;
+        Some(start.kinship(&join.process, &its, &member.process))
     }
 
     /// All ranks that have not joined yet.
