@@ -34,7 +34,10 @@ for engine in "$@"; do packages "$engine" >/dev/null; done
 cargo build --quiet --workspace --lib
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
-place=${FSGATHER_ENGINES_CACHE:-$stage/environments}
+cache=${FSGATHER_ENGINES_CACHE:-}
+# Ranks would tell that it means nothing to them.
+unset FSGATHER_ENGINES_CACHE
+place=${cache:-$stage/environments}
 mkdir -p "$place" "$stage/package"
 cp -r crates/fsgather-python/python/. "$stage/package"
 cp "${CARGO_TARGET_DIR:-target}/debug/lib_fsgather.so" "$stage/package/fsgather/_fsgather.abi3.so"
@@ -46,7 +49,7 @@ for engine in "$@"; do
     read -r name needed <<<"$(packages "$engine")"
     environment=$place/$name
     if [ -z "$why" ] && [ ! -e "$environment/complete" ]; then
-        [ -n "${FSGATHER_ENGINES_CACHE:-}" ] || rm -rf "${place:?}"/*
+        [ -n "$cache" ] || rm -rf "${place:?}"/*
         # shellcheck disable=SC2086
         if "${PYTHON:-python3}" -m venv "$environment" &&
             timeout 600 "$environment/bin/python" -m pip install --quiet --disable-pip-version-check $needed numpy; then

@@ -94,6 +94,11 @@ impl Communicator {
         self.member().is_err()
     }
 
+    #[getter]
+    fn failed(&self) -> bool {
+        self.member().is_ok_and(|member| member.has_failed())
+    }
+
     /// How many calls this rank has begun, and the file that has the last of them; nothing where they are not written down.
     fn last_calls<'py>(&self, py: Python<'py>) -> PyResult<Option<(u64, Bound<'py, PyBytes>)>> {
         let last = self.member()?.last_calls();

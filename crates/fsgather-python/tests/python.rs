@@ -19,12 +19,13 @@ use fsgather_testkit::process;
 use tempfile::TempDir;
 
 /// What the tests need besides the package.
-const NEEDED: [&str; 6] = [
+const NEEDED: [&str; 7] = [
     "pytest>=8,<10",
     "pytest-xdist>=3",
     "hypothesis>=6.100",
     "numpy",
     "joblib",
+    "distributed",
     "mypy>=1.10",
 ];
 

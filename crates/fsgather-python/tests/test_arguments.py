@@ -103,7 +103,7 @@ def test_nothing_is_sent_and_the_communicator_goes_on(world: World) -> None:
     names += ["max_size", "max_size", "max_size", "timeout", "timeout", "filesys_save_dir"]
     assert [text.partition("=")[0] for text in said] == names
     assert said[0] == "dst=-1 is no rank of a world of 2; give 0 to 1"
-    assert said[9] == "max_size=-1 is not a whole number from 0 to 9223372036854775807"
+    assert said[9] == "max_size=-1 is out of range; give a whole number from 0 to 9223372036854775807"
     assert told[1] == [[[], first, second]]
     assert first == second == [0, 1]
 

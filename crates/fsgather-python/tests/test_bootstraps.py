@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Optional
 
@@ -55,6 +56,96 @@ def test_a_store_that_gives_text_is_told_so() -> None:
 
     with pytest.raises(TypeError, match="gives str, not the bytes that were set"):
         Decoding(1, 2, {}).fetch(LIMIT)
+
+
+def join_all(stores: list[Store]) -> list[object]:
+    """What comes of it when all of these try to meet, each in a thread."""
+    outcomes: list[object] = [None] * len(stores)
+
+    def join(place: int) -> None:
+        try:
+            world = fsgather.Communicator(bootstrap=stores[place], timeout=LIMIT, join_timeout=LIMIT)
+            outcomes[place] = world.all_gather(world.rank)
+            world.close()
+        except fsgather.Error as error:
+            outcomes[place] = error
+
+    threads = [threading.Thread(target=join, args=(place,)) for place in range(len(stores))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return outcomes
+
+
+def test_processes_that_all_say_they_are_rank_0_are_told_so_but_the_last() -> None:
+    values: dict[str, bytes] = {}
+    roots = [Store(0, 2, values) for _ in range(2)]
+    is_told = threading.Event()
+    told: list[str] = []
+    roots[0].tell_failure = lambda reason: (told.append(reason), is_told.set())
+    for root in roots:
+        root.publish(b"record")
+    assert is_told.wait(LIMIT)
+    assert "another process says that it is rank 0 as well" in told[0]
+    assert Store(1, 2, values).fetch(LIMIT) == b"record"
+    for root in roots:
+        root.close()
+
+
+def test_a_process_whose_rank_another_one_has_taken_is_told_so() -> None:
+    values: dict[str, bytes] = {}
+    earlier = Store(1, 3, values)
+    failed: list[BaseException] = []
+
+    def fetch() -> None:
+        try:
+            earlier.fetch(LIMIT)
+        except RuntimeError as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=fetch)
+    thread.start()
+    while not values:
+        time.sleep(0.001)
+    values[next(iter(values))] = b"nonce vm, pid 7"
+    thread.join()
+    assert "another process says that it is rank 1 as well: vm, pid 7" in str(failed[0])
+
+
+def test_a_store_that_fails_on_rank_0_ends_its_waiting() -> None:
+    class Failing(Store):
+        def get(self, key: str) -> Optional[bytes]:
+            raise ConnectionError("the scheduler has gone")
+
+    began = time.monotonic()
+    (outcome,) = join_all([Failing(0, 2, {})])
+    assert "rank 0 cannot introduce the ranks: ConnectionError: the scheduler has gone" in str(outcome)
+    assert time.monotonic() < began + LIMIT / 2
+
+
+def test_ranks_that_were_told_different_world_sizes_are_all_told() -> None:
+    values: dict[str, bytes] = {}
+    outcomes = join_all([Store(0, 2, values), Store(1, 3, values)])
+    for outcome in outcomes:
+        assert isinstance(outcome, fsgather.Rendezvous)
+        assert "was told that there are 3 ranks" in str(outcome) and "that there are 2" in str(outcome)
+
+
+def test_what_ranks_have_met_by_does_not_stay_where_the_store_can_remove_it() -> None:
+    class Removing(Store):
+        def delete(self, key: str) -> None:
+            del self.values[key]
+
+    values: dict[str, bytes] = {}
+    assert join_all([Removing(rank, 3, values) for rank in range(3)]) == [[0, 1, 2]] * 3
+    assert values == {}
+
+
+@pytest.mark.parametrize("given", ["dask", 7, object()])
+def test_what_is_no_bootstrap_is_told(given: object) -> None:
+    with pytest.raises(fsgather.Config, match=r"bootstrap=.* is no bootstrap: rank None, world_size None"):
+        fsgather.Communicator(bootstrap=given)  # type: ignore[arg-type]
 
 
 def test_ranks_that_a_bootstrap_introduces_gather() -> None:

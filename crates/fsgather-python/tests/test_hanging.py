@@ -295,11 +295,11 @@ def test_each_rank_is_told_by_the_thread_that_counts_and_in_one_line(world: Worl
 def test_the_place_of_a_call_that_a_thread_was_told_to_make_is_that_thread() -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    from fsgather._communicator import _caller
+    from fsgather._sites import caller
 
     with ThreadPoolExecutor(1, "loader") as pool:
-        assert pool.submit(_caller).result() == "thread loader_0"
-        assert pool.submit(lambda: _caller()).result().startswith("test_hanging.py:")
+        assert pool.submit(caller).result() == "thread loader_0"
+        assert pool.submit(lambda: caller()).result().startswith("test_hanging.py:")
 
 
 @pytest.mark.parametrize("minor", range(9, 14))

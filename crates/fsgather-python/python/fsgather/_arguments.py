@@ -37,23 +37,25 @@ SHORTEST = 1e-9
 
 
 def whole(name: str, value: Any, low: int = 0, high: int = LARGEST) -> int:
-    """A whole number, of any type that counts as one."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = None
+    """A whole number, of any type that counts as one, but not ``True``."""
+    number = _index(value)
     if number is None or not low <= number <= high:
-        raise _wrong(name, value, f"a whole number from {low} to {high}")
+        what = "is not a whole number; give one" if number is None else "is out of range; give a whole number"
+        raise Config(f"{name}={_shown(value)} {what} from {low} to {high}")
     return number
+
+
+def _index(value: Any) -> Optional[int]:
+    try:
+        return None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        return None
 
 
 def rank(name: str, value: Any, world_size: int) -> int:
     """A rank of a world of this size."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = -1
-    if not 0 <= number < world_size:
+    number = _index(value)
+    if number is None or not 0 <= number < world_size:
         raise Config(f"{name}={_shown(value)} is no rank of a world of {world_size}; give 0 to {world_size - 1}")
     return number
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
-import threading
 from types import TracebackType
 from typing import Any, Callable, Iterable, Mapping, NoReturn, Optional, Sequence, TypeVar, Union
 
@@ -12,7 +10,8 @@ from fsgather import _arguments, _arrays, _by_key, _errors, _fsgather, _leaving,
 from fsgather._arguments import PathLike, Seconds, Transport
 from fsgather._early import EarlyGathers
 from fsgather._results import Gathering, Pending, Records
-from fsgather.bootstraps import Bootstrap, carriers, choose
+from fsgather._sites import caller
+from fsgather.bootstraps import Bootstrap, carriers, introducing
 from fsgather.bootstraps.key_value import KeyValue
 
 __all__ = ["Communicator"]
@@ -95,14 +94,18 @@ class Communicator(EarlyGathers):
             inline_limit = _arguments.whole("inline_limit", inline_limit)
         rendezvous = _arguments.text("rendezvous", rendezvous)
         is_told = rank is None and world_size is None
-        if is_told:
-            _workers.check_environment()
         joining = _arguments.seconds("join_timeout", join_timeout)
         if _publish is None:
-            bootstrap = _bootstrap(bootstrap, comm, rendezvous, is_told and not _workers.is_told_rank(), joining)
+            bootstrap = introducing(bootstrap, comm, rendezvous, is_told, joining)
         if bootstrap is not None:
             rank, world_size = bootstrap.rank, bootstrap.world_size
             (_publish, _fetch), rendezvous = carriers(bootstrap, joining), None
+            is_told = False
+        if is_told:
+            _workers.check_environment()
+        if isinstance(bootstrap, KeyValue):
+            _stop = _stop or _fsgather.Stop()
+            bootstrap.tell_failure = _stop.end
         allow_pickle = _trust.allows_pickle(rendezvous, is_introduced=_publish is not None)
         try:
             member = _fsgather.Communicator.join(
@@ -119,15 +122,18 @@ class Communicator(EarlyGathers):
                     "verify": _arguments.text("verify", verify),
                     "job": _arguments.text("job", job),
                 },
-                site=_caller(),
+                site=caller(),
                 publish=_publish,
                 fetch=_fetch,
                 set_up_later=_set_up_later,
                 stop=_stop,
             )
-        finally:
+        except BaseException:
             if isinstance(bootstrap, KeyValue):
                 bootstrap.close()
+            raise
+        if isinstance(bootstrap, KeyValue):
+            bootstrap.close(have_met=True)
         self._adopt(member, allow_pickle)
         if is_told and self.world_size > 1:
             _workers.leave_mark(self.rank)
@@ -197,6 +203,14 @@ class Communicator(EarlyGathers):
     def closed(self) -> bool:
         """Whether it has been closed or given up here."""
         return self._member.closed
+
+    @property
+    def failed(self) -> bool:
+        """Whether a call has failed, or this rank has been told of a failure: all later calls raise. Asks nobody.
+
+        A program that tries again makes another communicator then, as all other ranks have to.
+        """
+        return self._member.failed
 
     def barrier(self, *, timeout: Seconds = None, tag: Optional[str] = None, site: Optional[str] = None) -> None:
         """Waits until every rank has come here.
@@ -491,6 +505,12 @@ class Communicator(EarlyGathers):
         if self._pid == os.getpid():
             self._member.leave(cause if isinstance(cause, str) else _leaving.text(cause))
 
+    def _leave(self) -> None:
+        """Leaves without the others, as the end of the process does."""
+        _leaving.living.discard(self)
+        if self._pid == os.getpid():
+            self._member.leave(None)
+
     def _call_like(
         self, like: str, name: str, *arguments: Any, site: Optional[str] = None, max_size: Optional[int] = None
     ) -> Any:
@@ -528,7 +548,7 @@ class Communicator(EarlyGathers):
         return {
             "like": like,
             "tag": _arguments.text("tag", tag),
-            "site": _caller() if site is None else _arguments.text("site", site),
+            "site": caller() if site is None else _arguments.text("site", site),
             "timeout": self._timeout if timeout is None else _arguments.seconds("timeout", timeout),
             "allow_pickle": self._allow_pickle
             if allow_pickle is None
@@ -563,32 +583,3 @@ class Communicator(EarlyGathers):
         if self.closed:
             return "<fsgather.Communicator, closed>"
         return f"<fsgather.Communicator, rank {self.rank} of {self.world_size}>"
-
-
-def _bootstrap(
-    given: Optional[Bootstrap], comm: Any, rendezvous: Optional[str], may_look: bool, seconds: Optional[float]
-) -> Optional[Bootstrap]:
-    """What introduces the ranks, if not a directory or an address; an engine may look for it for so many seconds."""
-    if given is not None and comm is not None:
-        raise _errors.Config("bootstrap= and comm= both introduce the ranks; give one of them")
-    if comm is not None:
-        from fsgather.bootstraps.mpi4py import Mpi
-
-        given = Mpi(comm)
-    elif given is None:
-        given = choose(rendezvous, may_look, seconds)
-    return given
-
-
-_PASSED_OVER = {"concurrent", "fsgather", "multiprocessing", "threading"}
-"""Modules that stand between a program and its call: their lines are the same in all."""
-
-
-def _caller() -> str:
-    """The place in the program that has called us; the name of the thread where that was told to call us itself."""
-    frame: Any = sys._getframe(1)
-    while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _PASSED_OVER:
-        frame = frame.f_back
-    if frame is None:
-        return f"thread {threading.current_thread().name}"
-    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
-import threading
 from typing import Any, Iterable, Mapping, Optional, TypedDict, TypeVar
 
-from fsgather import _arguments, _by_key, _fsgather
+from fsgather import _arguments, _by_key, _fsgather, _own
 from fsgather._arguments import PathLike, Seconds
 from fsgather._communicator import Communicator
 from fsgather._results import Completed, Gathering, Partial, Pending, Records
@@ -43,14 +42,10 @@ class _How(TypedDict):
     allow_pickle: Optional[bool]
 
 
-_lock = threading.Lock()
-_own: Optional[Communicator] = None
-
-
 def default_communicator() -> Communicator:
     """The process's own communicator, on which the functions of this module work; the first call makes it.
 
-    In a job in which ``torch.distributed`` is initialised its ranks are that job's, and meet through that job's
+    Where an engine such as Dask has this process take part in several runs, each has its own. In a job in which ``torch.distributed`` is initialised its ranks are that job's, and meet through that job's
     store. Else they are what the launcher and the variables ``FSGATHER_*`` say.
     """
     return _communicator_of(None)
@@ -64,11 +59,7 @@ def _communicator_of(group: Any) -> Communicator:
         from fsgather._switch import meeting
 
         return meeting.communicator_of(group)
-    global _own
-    with _lock:
-        if _own is None or _own.closed:
-            _own = Communicator.from_env()
-        return _own
+    return _own.communicator()
 
 
 def _torch_is_up() -> bool:
@@ -427,8 +418,4 @@ def close() -> None:
 
     Does nothing when no function of this module has been called. A later call joins anew.
     """
-    global _own
-    with _lock:
-        communicator, _own = _own, None
-    if communicator is not None:
-        communicator.close()
+    _own.close()

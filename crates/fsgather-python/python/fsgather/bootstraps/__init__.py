@@ -4,8 +4,9 @@ A *bootstrap* knows which rank this process is and carries one record from rank 
 other directly. :func:`find` looks for one in this order:
 
 1. the one that is named: ``FSGATHER_RENDEZVOUS=ray:``, or ``Communicator(rendezvous="ray:")``; ``mpi:`` is ``mpi4py:``;
-2. unless variables of a launcher say a rank, those below, in the order of :data:`ORDER`;
-3. those that installed packages announce in the entry-point group ``fsgather.bootstraps``, by name.
+2. ``spark``, ``ray`` and ``dask`` say which rank the task is that runs here, whatever a launcher has said of the process;
+3. unless variables of a launcher say a rank, ``jax`` and ``mpi4py``, and then those that installed packages announce in the entry-point
+   group ``fsgather.bootstraps``, by name.
 
 ========== ======================================================================== ================================
 name       finds ranks in                                                           rank is
@@ -26,13 +27,14 @@ import importlib
 import logging
 import os
 import re
+import reprlib
 from typing import Any, Callable, Optional, Protocol
 
-from fsgather import _fsgather
+from fsgather import _fsgather, _workers
 from fsgather._errors import Config
-from fsgather.bootstraps import _limits
+from fsgather.bootstraps import _limits, _runs
 
-__all__ = ["ORDER", "Bootstrap", "Find", "carriers", "choose", "find", "names"]
+__all__ = ["ORDER", "Bootstrap", "Find", "carriers", "choose", "find", "introducing", "names"]
 
 ORDER = ("spark", "ray", "dask", "jax", "mpi4py")
 """The engines that are known here, in the order in which they are asked."""
@@ -106,13 +108,55 @@ def find(name: Optional[str] = None, seconds: Optional[float] = None) -> Optiona
     return bootstrap
 
 
+def introducing(
+    given: Any, comm: Any, rendezvous: Optional[str], may_look: bool, seconds: Optional[float] = None
+) -> Optional[Bootstrap]:
+    """What introduces the ranks of a communicator, if not a directory or an address.
+
+    Args:
+        given: a bootstrap that the program hands over.
+        comm: a communicator of mpi4py instead.
+        rendezvous: what the program says; it may name a bootstrap.
+        may_look: whether to look for an engine where nobody names one.
+        seconds: how long an engine may look for its rank.
+
+    Raises:
+        fsgather.Config: both are given, or none is what it should be.
+    """
+    if given is not None and comm is not None:
+        raise Config("bootstrap= and comm= both introduce the ranks; give one of them")
+    if comm is not None:
+        from fsgather.bootstraps.mpi4py import Mpi
+
+        return Mpi(comm)
+    return choose(rendezvous, may_look, seconds) if given is None else _checked(given)
+
+
 def choose(rendezvous: Optional[str], may_look: bool, seconds: Optional[float] = None) -> Optional[Bootstrap]:
-    """The bootstrap that a rendezvous names; where nobody names one, and one ``may_look``, the one that finds this process to be a rank."""
+    """The bootstrap that a rendezvous names; where nobody names one, and one ``may_look``, the one that finds this task or process to be a rank."""
     text = rendezvous or os.environ.get("FSGATHER_RENDEZVOUS", "")
     named = _NAMED.fullmatch(text)
     if named is not None:
         return find(named.group(1), seconds)
-    return find(None, seconds) if may_look and not text else None
+    if text or not may_look:
+        return None
+    return _runs.introduced() or (None if _workers.is_told_rank() else find(None, seconds))
+
+
+def _checked(given: Any) -> Bootstrap:
+    wrong = _wrong_numbers(given)
+    if wrong is not None:
+        named = f'; rendezvous="{given}:" names one' if isinstance(given, str) else ""
+        raise Config(f"bootstrap={_plain(reprlib.repr(given))} is no bootstrap: {wrong}{named}")
+    bootstrap: Bootstrap = given
+    return bootstrap
+
+
+def _wrong_numbers(bootstrap: Any) -> Optional[str]:
+    numbers = [getattr(bootstrap, field, None) for field in ("rank", "world_size")]
+    if all(type(number) is int for number in numbers):
+        return None
+    return f"rank {_plain(repr(numbers[0]))}, world_size {_plain(repr(numbers[1]))}, which are to be integers"
 
 
 def _ask(name: str, seconds: Optional[float]) -> Optional[Bootstrap]:
@@ -130,10 +174,9 @@ def _ask(name: str, seconds: Optional[float]) -> Optional[Bootstrap]:
         raise Config(f"{which} fails: {type(error).__name__}: {_plain(str(error))}; mend it, or remove that package") from error
     if bootstrap is None:
         return None
-    numbers = [getattr(bootstrap, field, None) for field in ("rank", "world_size")]
-    if any(type(number) is not int for number in numbers):
-        what = f"is no bootstrap: rank {_plain(repr(numbers[0]))}, world_size {_plain(repr(numbers[1]))}, which are to be integers"
-        raise Config(f"what {which} has found {what}; mend it, or remove that package")
+    wrong = _wrong_numbers(bootstrap)
+    if wrong is not None:
+        raise Config(f"what {which} has found is no bootstrap: {wrong}; mend it, or remove that package")
     return bootstrap
 
 

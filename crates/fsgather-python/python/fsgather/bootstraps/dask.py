@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import uuid
 from typing import Any, Callable, Optional, Sequence
 
+from fsgather import _own
+from fsgather._errors import Config
+from fsgather.bootstraps._runs import Said
 from fsgather.bootstraps.key_value import KeyValue
 
-__all__ = ["Dask", "find", "run"]
+__all__ = ["Dask", "find", "run", "run_here"]
 
-_said = threading.local()
+_here = threading.local()
 
 
 def run(client: Any, function: Callable[..., Any], *args: Any, workers: Optional[Sequence[str]] = None, retries: int = 0) -> list[Any]:
     """Calls a function on one worker for each rank, at the same time, and returns what each has returned.
 
-    In it ``fsgather.Communicator()`` and the functions of ``fsgather`` find the other ranks.
+    In it ``fsgather.Communicator()`` and the functions of ``fsgather`` find the other ranks of this run, and of no other. The communicator
+    that those functions make ends with the run.
 
     Args:
         client: a ``distributed.Client``.
@@ -24,8 +29,11 @@ def run(client: Any, function: Callable[..., Any], *args: Any, workers: Optional
         args: what it is called with, the same on all ranks.
         workers: addresses of workers, rank 0's first; by default all. Each needs a thread that is free.
         retries: how often Dask tries again when a rank fails or its worker is lost; the ranks meet anew then.
+
+    Raises:
+        fsgather.Config: there is no worker with such an address, or none at all.
     """
-    chosen = list(workers) if workers is not None else sorted(client.nthreads())
+    chosen = _chosen(sorted(client.nthreads()), workers)
     name = uuid.uuid4().hex
     where = [{"workers": [worker], "allow_other_workers": retries > 0} for worker in chosen]
     futures = [
@@ -34,16 +42,49 @@ def run(client: Any, function: Callable[..., Any], *args: Any, workers: Optional
         )
         for rank, place in enumerate(where)
     ]
-    results: list[Any] = client.gather(futures)
-    return results
+    try:
+        results: list[Any] = client.gather(futures)
+        return results
+    finally:
+        # By what the ranks have met; nobody needs it any more. A scheduler that takes no functions keeps it.
+        with contextlib.suppress(Exception):
+            client.run_on_scheduler(_forget, name)
+
+
+def _chosen(there: Sequence[str], workers: Optional[Sequence[str]]) -> Sequence[str]:
+    if workers is None:
+        if not there:
+            raise Config("no worker has come to this Dask cluster; client.wait_for_workers(...) waits for them")
+        return there
+    if isinstance(workers, (str, bytes)):
+        raise Config(f"workers={workers!r} is one text; give a list of addresses, rank 0's first")
+    chosen = list(workers)
+    unknown = [worker for worker in chosen if worker not in there]
+    if unknown or not chosen:
+        what = f"there is no worker {unknown[0]!r}" if unknown else "workers= is empty"
+        known = ", ".join(there[:8]) + (f" and {len(there) - 8} more" if len(there) > 8 else "")
+        raise Config(f"{what}; this cluster has {known or 'none'}")
+    return chosen
 
 
 def _as_rank(rank: int, world_size: int, name: str, function: Callable[..., Any], args: Sequence[Any]) -> Any:
-    _said.bootstrap = (rank, world_size, name)
+    _here.said = said = Said.here(rank, world_size, name)
     try:
-        return function(*args)
+        result = function(*args)
+    except BaseException as error:
+        _own.end_run(("dask", said), error)
+        raise
+    else:
+        _own.end_run(("dask", said), None)
+        return result
     finally:
-        del _said.bootstrap
+        del _here.said
+
+
+def _forget(name: str, dask_scheduler: Any) -> None:
+    metadata = getattr(dask_scheduler, "task_metadata", {})
+    for key in [key for key in metadata if str(key).startswith(f"fsgather/{name}/")]:
+        del metadata[key]
 
 
 class Dask(KeyValue):
@@ -63,7 +104,15 @@ class Dask(KeyValue):
         return value
 
 
+def run_here() -> Optional[Said]:
+    """The run in which this thread is a rank."""
+    return getattr(_here, "said", None)
+
+
 def find() -> Optional[Dask]:
     """Whether this is a rank of :func:`run`."""
-    said = getattr(_said, "bootstrap", None)
-    return None if said is None else Dask(*said)
+    said = run_here()
+    if said is None:
+        return None
+    said.check()
+    return Dask(said.rank, said.world_size, said.name)

@@ -33,6 +33,9 @@ class Jax(KeyValue):
             raise
         return value
 
+    def delete(self, key: str) -> None:
+        self._client.key_value_delete(key)
+
 
 def find() -> Optional[Jax]:
     """Whether ``jax.distributed`` is initialised in this process."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import base64
 import sys
-from typing import Any, Optional
+from typing import Any, Hashable, Optional
 
-__all__ = ["Spark", "find"]
+__all__ = ["Spark", "find", "run_here"]
 
 
 class Spark:
@@ -26,12 +26,21 @@ class Spark:
         return base64.b64decode(self._context.allGather("")[0])
 
 
+def run_here() -> Optional[Hashable]:
+    """The task of a barrier stage that this is: Spark has the same process do one after the other."""
+    context = _context()
+    return None if context is None else int(context.taskAttemptId())
+
+
 def find() -> Optional[Spark]:
     """Whether this is a task of a barrier stage."""
-    spark = sys.modules.get("pyspark")
-    context = spark.BarrierTaskContext._getOrCreate() if spark is not None and _is_in_barrier(spark) else None
+    context = _context()
     return None if context is None else Spark(context)
 
 
-def _is_in_barrier(spark: Any) -> bool:
-    return isinstance(spark.TaskContext.get(), spark.BarrierTaskContext)
+def _context() -> Any:
+    spark = sys.modules.get("pyspark")
+    kind = getattr(spark, "BarrierTaskContext", None)
+    if spark is None or kind is None or not isinstance(spark.TaskContext.get(), kind):
+        return None
+    return kind._getOrCreate()

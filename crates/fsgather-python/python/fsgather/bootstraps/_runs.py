@@ -1,0 +1,69 @@
+"""Which run of an engine this thread takes part in, where the engine's processes go through several of them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Hashable, NamedTuple, Optional
+
+from fsgather import _workers
+
+if TYPE_CHECKING:
+    from fsgather.bootstraps import Bootstrap
+
+__all__ = ["SPEAKERS", "Said", "introduced", "taken_part_in"]
+
+SPEAKERS = {"spark": "pyspark", "ray": "ray", "dask": "fsgather.bootstraps.dask"}
+"""Engines that say which rank a *task* is, in the order in which they are asked, and the module without which there is no such task.
+
+What they say counts before what variables say of the process: one that Slurm has started to be a worker of Dask is a rank of Slurm's, too.
+"""
+
+
+class Said(NamedTuple):
+    """What a program or engine has said of a run."""
+
+    rank: int
+    world_size: int
+    name: str
+    pid: int
+    """The process in which it was said; a forked child inherits the words and is not the rank."""
+
+    @classmethod
+    def here(cls, rank: int, world_size: int, name: str) -> Said:
+        """Said in this process."""
+        return cls(rank, world_size, name, os.getpid())
+
+    def check(self) -> None:
+        """Refuses a process that was forked by the rank.
+
+        Raises:
+            fsgather.Config: names the rank.
+        """
+        if self.pid != os.getpid():
+            raise _workers.refusal(self.rank)
+
+
+def introduced() -> Optional[Bootstrap]:
+    """The bootstrap of the run that this thread takes part in."""
+    for name, needs in SPEAKERS.items():
+        if needs in sys.modules:
+            bootstrap: Optional[Bootstrap] = import_module(f"fsgather.bootstraps.{name}").find()
+            if bootstrap is not None:
+                return bootstrap
+    return None
+
+
+def taken_part_in() -> Optional[Hashable]:
+    """What tells the run that this thread takes part in from all others of this process; nothing where it takes part in none.
+
+    Cheap, since every call of a function of :mod:`fsgather` asks.
+    """
+    for name, needs in SPEAKERS.items():
+        if needs in sys.modules:
+            module = sys.modules.get(f"fsgather.bootstraps.{name}") or import_module(f"fsgather.bootstraps.{name}")
+            run: Optional[Hashable] = module.run_here()
+            if run is not None:
+                return name, run
+    return None

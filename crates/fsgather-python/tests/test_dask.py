@@ -1,0 +1,124 @@
+"""Ranks on the workers of a real Dask cluster on this machine: each run is a world of its own."""
+
+from __future__ import annotations
+
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Iterator
+
+import fsgather
+import pytest
+
+distributed = pytest.importorskip("distributed")
+
+from fsgather.bootstraps import dask  # noqa: E402
+
+LIMIT = 60.0
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    """A cluster of three processes, which Slurm seems to have started as jobs of one task."""
+    told = {"SLURM_PROCID": "0", "SLURM_NTASKS": "1", "SLURM_JOB_ID": "77", "SLURM_STEP_ID": "0"}
+    before = {name: os.environ.get(name) for name in told}
+    os.environ.update(told)
+    try:
+        with distributed.LocalCluster(n_workers=3, threads_per_worker=2, dashboard_address=None) as cluster:
+            with distributed.Client(cluster) as connected:
+                yield connected
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)
+
+
+def gathered(word: str) -> tuple[int, int, list[Any]]:
+    """What this rank is by the functions of the package, and what they gather."""
+    world = fsgather.default_communicator()
+    return world.rank, world.world_size, fsgather.all_gather((word, world.rank))
+
+
+def expected(word: str, ranks: int) -> list[tuple[int, int, list[Any]]]:
+    return [(rank, ranks, [(word, other) for other in range(ranks)]) for rank in range(ranks)]
+
+
+def test_each_run_has_its_own_ranks_whatever_was_before_and_whatever_slurm_has_said(client: Any) -> None:
+    workers = sorted(client.nthreads())
+    assert dask.run(client, gathered, "first") == expected("first", 3)
+    assert dask.run(client, gathered, "reversed", workers=workers[::-1]) == expected("reversed", 3)
+    assert dask.run(client, gathered, "fewer", workers=workers[1:]) == expected("fewer", 2)
+    assert dask.run(client, gathered, "again") == expected("again", 3)
+
+
+def test_two_runs_at_once_do_not_mix(client: Any) -> None:
+    workers = sorted(client.nthreads())[:2]
+    with ThreadPoolExecutor(2) as both:
+        runs = [both.submit(dask.run, client, gathered, word, workers=workers) for word in ("one", "other")]
+        assert [run.result(LIMIT) for run in runs] == [expected("one", 2), expected("other", 2)]
+
+
+def _fails_once(notes: str) -> list[int]:
+    world = fsgather.default_communicator()
+    fsgather.barrier()
+    if world.rank == 1 and not os.path.exists(notes):
+        open(notes, "w", encoding="utf-8").close()
+        raise ValueError("bad luck")
+    return fsgather.all_gather(world.rank)
+
+
+def test_a_rank_that_raises_is_named_by_the_others_and_all_meet_again(client: Any, tmp_path: Any) -> None:
+    began = time.monotonic()
+    with pytest.raises((ValueError, fsgather.PeerFailed), match="bad luck"):
+        dask.run(client, _fails_once, str(tmp_path / "without"))
+    assert dask.run(client, _fails_once, str(tmp_path / "with"), retries=2) == [[0, 1, 2]] * 3
+    assert time.monotonic() < began + LIMIT
+
+
+def _gets_over_it() -> str:
+    world = fsgather.default_communicator()
+    try:
+        if world.rank == 0:
+            raise RuntimeError("not today")
+        fsgather.barrier()
+    except RuntimeError as error:
+        world.fail(error)
+        return "left"
+    except fsgather.PeerFailed as error:
+        return "told" if "not today" in str(error) else str(error)
+    return "nothing"
+
+
+def test_who_gets_over_a_failure_returns_what_it_returns(client: Any) -> None:
+    assert dask.run(client, _gets_over_it) == ["left", "told", "told"]
+
+
+def _helped() -> list[int]:
+    rank = fsgather.default_communicator().rank
+    with ThreadPoolExecutor(1) as helper:
+        return helper.submit(fsgather.all_gather, rank).result()
+
+
+def test_a_thread_that_a_rank_starts_helps_it(client: Any) -> None:
+    assert dask.run(client, _helped) == [[0, 1, 2]] * 3
+
+
+def test_nothing_stays_with_the_scheduler(client: Any) -> None:
+    dask.run(client, gathered, "x")
+    left = client.run_on_scheduler(lambda dask_scheduler: [str(key) for key in dask_scheduler.task_metadata])
+    assert not [key for key in left if key.startswith("fsgather")]
+
+
+@pytest.mark.parametrize(
+    ("workers", "told"),
+    [("tcp://127.0.0.1:1", "is one text; give a list"), ([], "workers= is empty"), (["tcp://127.0.0.1:1"], "there is no worker 'tcp:")],
+)
+def test_workers_that_are_none_are_told(client: Any, workers: Any, told: str) -> None:
+    with pytest.raises(fsgather.Config, match=told):
+        dask.run(client, gathered, "x", workers=workers)
+
+
+def test_ranks_may_be_threads_of_one_process() -> None:
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster:
+        with distributed.Client(cluster) as client:
+            assert dask.run(client, gathered, "threads") == expected("threads", 2)
+            assert dask.run(client, gathered, "again") == expected("again", 2)
