@@ -37,6 +37,21 @@ def test_an_object_that_cannot_be_carried_is_the_same_error_on_all_ranks(world: 
         assert second[0] in ("Poisoned", "PeerFailed")
 
 
+def test_a_program_that_gets_over_a_failure_closes_and_meets_anew(world: World) -> None:
+    told = world.start(
+        3,
+        """
+        try:
+            fsgather.all_gather((x for x in []) if rank == 1 else rank)
+        except fsgather.PeerFailed:
+            failed = fsgather.default_communicator().failed
+            fsgather.close()
+        tell([failed, fsgather.all_gather(rank), fsgather.default_communicator().failed])
+        """,
+    ).told()
+    assert [said for (said,) in told] == [[True, [0, 1, 2], False]] * 3
+
+
 def test_a_killed_rank_is_named(world: World) -> None:
     world.start(
         3,

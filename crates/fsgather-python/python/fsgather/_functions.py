@@ -416,6 +416,7 @@ def start_gather(
 def close() -> None:
     """Ends the process's own communicator together with all other ranks, and leaves nothing behind.
 
-    Does nothing when no function of this module has been called. A later call joins anew.
+    Does nothing when no function of this module has been called. A later call joins anew; also after a failure, which is raised here only if
+    no call has raised it before.
     """
     _own.close()

@@ -35,12 +35,13 @@ def communicator() -> Communicator:
 
 
 def close() -> None:
-    """Ends that communicator together with all other ranks, if it was made."""
+    """Ends that communicator together with all other ranks, if it was made; one whose failure was told already is left."""
     place = _place()
     with place.lock:
         made, place.communicator = place.communicator, None
     if made is not None:
-        made.close()
+        with contextlib.suppress(_errors.Poisoned):
+            made.close()
 
 
 def end_run(run: Hashable, error: Optional[BaseException]) -> None:
