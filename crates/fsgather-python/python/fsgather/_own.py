@@ -10,7 +10,7 @@ from fsgather import _errors
 from fsgather._communicator import Communicator
 from fsgather.bootstraps import _runs
 
-__all__ = ["close", "communicator", "end_failed", "end_run"]
+__all__ = ["close", "communicator", "end_run"]
 
 
 class _Place:
@@ -64,14 +64,6 @@ def end_run(run: Hashable, error: Optional[BaseException]) -> None:
         made.close()
 
 
-def end_failed(run: Hashable) -> None:
-    """Ends the communicator of a run if it has failed, so that the next call makes another one."""
-    place = _places.get(run)
-    made = None if place is None else place.communicator
-    if made is not None and not made.closed and made.failed:
-        end_run(run, None)
-
-
 def _place() -> _Place:
     run = _runs.taken_part_in()
     with _lock:
@@ -103,5 +95,5 @@ def _of_a_helper() -> _Place:
 
 
 def _is_over(other: Optional[Hashable], run: Hashable) -> bool:
-    """Whether a process that does this run does not do the other one any more: only Dask has one do several at a time."""
-    return isinstance(other, tuple) and isinstance(run, tuple) and other != run and other[0] == run[0] != "dask"
+    """Whether a process that does this run does not do the other one any more: Dask and Ray end theirs by themselves."""
+    return isinstance(other, tuple) and isinstance(run, tuple) and other != run and other[0] == run[0] == "spark"

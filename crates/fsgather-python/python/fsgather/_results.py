@@ -84,11 +84,13 @@ class Completed(Iterator["tuple[int, T]"]):
         iteration has ended. A rank that finds itself there was too late, and goes on with its next call.
 
         Raises:
-            RuntimeError: it was closed before that.
+            RuntimeError: it is not known yet, or was closed before it was.
         """
         if self._is_unknown:
             raise RuntimeError("this gather was closed before its deadline, so who is missing is not known here; iterate to its end for that")
         if self._missing is None:
+            if self._has_deadline and not self._completed.is_decided:
+                raise RuntimeError("who is missing is known once the iteration has ended; iterate to its end for that")
             return tuple(Missing(*peer) for peer in self._completed.missing)
         return self._missing
 

@@ -18,9 +18,10 @@ import tempfile
 import time
 import traceback
 from pathlib import Path
-from typing import Callable
+from typing import Any, Callable
 
 import conformance
+import fsgather
 from conformance import EXPECTED, RANKS, VICTIM
 
 HERE = Path(__file__).resolve().parent
@@ -89,9 +90,32 @@ def ray(notes: Path) -> None:
         assert ray.get(said, timeout=LIMIT) == EXPECTED
         named(notes)
         for block in (True, False):
-            (notes / "killed").unlink()
+            (notes / "killed").unlink(missing_ok=True)
             said = [rank.by_functions.options(retry_exceptions=True).remote(str(notes), block) for rank in ranks]
             assert ray.get(said, timeout=LIMIT) == [list(range(RANKS))] * RANKS
+        for rank in ranks:
+            ray.kill(rank)
+        # Two runs at once in the same actors, and one in the block of another.
+        both = ray.remote(num_cpus=1, max_concurrency=2)(RayRank)
+        ranks = [both.remote(rank, "both") for rank in range(2)]
+        said = {word: [rank.gathered.remote(word) for rank in ranks] for word in ("one", "other")}
+        for word, results in said.items():
+            wanted = [[f"{word} {turn} of {rank}" for rank in range(2)] for turn in range(3)]
+            assert ray.get(results, timeout=LIMIT) == [wanted] * 2
+        assert ray.get([rank.nested.remote() for rank in ranks], timeout=LIMIT) == [[[0, 1], [1, 0], [0, 1], "told"], [[0, 1], [1, 0], [0, 1], "told"]]
+        # A method that raises, and the next one behind it.
+        for rank in ranks:
+            ray.kill(rank)
+        one_by_one = ray.remote(num_cpus=1)(RayRank)
+        ranks = [one_by_one.remote(rank, "epochs") for rank in range(2)]
+        behind = [(rank.epoch.remote(1), rank.epoch.remote(2)) for rank in ranks]
+        for first, second in behind:
+            try:
+                ray.get(first, timeout=LIMIT)
+                raise AssertionError("one rank has raised")
+            except ray.exceptions.RayTaskError as error:
+                assert "no such score" in str(error) or "has begun another run" in str(error), error
+            assert ray.get(second, timeout=LIMIT) == [[2, 0], [2, 1]]
     finally:
         ray.shutdown()
         cluster.shutdown()
@@ -134,6 +158,38 @@ class RayRank:
 
         bootstrap.be_rank(*self._who)
         return conformance.job(*arguments)
+
+    def gathered(self, word: str) -> list[list[str]]:
+        from fsgather.bootstraps import ray as bootstrap
+
+        rank = self._who[0]
+        with bootstrap.be_rank(rank, 2, word):
+            return [fsgather.all_gather(f"{word} {turn} of {rank}") for turn in range(3)]
+
+    def nested(self) -> list[Any]:
+        from fsgather.bootstraps import ray as bootstrap
+
+        rank = self._who[0]
+        with bootstrap.be_rank(rank, 2, "outer"):
+            found: list[Any] = [fsgather.all_gather(rank)]
+            with bootstrap.be_rank(1 - rank, 2, "inner"):
+                found.append(fsgather.all_gather(rank))
+            found.append(fsgather.all_gather(rank))
+        try:
+            fsgather.all_gather(rank)
+        except fsgather.Config:
+            found.append("told")
+        return found
+
+    def epoch(self, number: int) -> Any:
+        from fsgather.bootstraps import ray as bootstrap
+
+        rank = self._who[0]
+        bootstrap.be_rank(rank, 2, "epochs")
+        fsgather.barrier()
+        if (rank, number) == (1, 1):
+            raise KeyError("no such score")
+        return fsgather.all_gather([number, rank])
 
     def by_functions(self, notes: str, block: bool) -> list[int]:
         from fsgather.bootstraps import ray as bootstrap

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 import threading
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, NamedTuple, Optional
 
-from fsgather import _arguments, _own
+from fsgather import _arguments, _errors, _own
 from fsgather.bootstraps._runs import Said
 from fsgather.bootstraps.key_value import KeyValue
 
 __all__ = ["BeingRank", "Ray", "be_rank", "find", "run_here"]
-
-_said: Optional[tuple[Said, _Task]] = None
-"""What was said in this process, and by which actor or task. Ray has a process be one actor, or do one task at a time."""
 
 
 class Ray(KeyValue):
@@ -75,33 +75,25 @@ class _Store:
 
 
 class _Task(NamedTuple):
-    """Who has said a rank: an actor, which is one for all its methods and threads, or else a task."""
+    """What runs: an actor, which is one for all its methods and threads, or else a task."""
 
     actor: Optional[str]
     task: Optional[str]
-    attempt: int
 
     @classmethod
     def here(cls) -> _Task:
         """What runs in this thread."""
         ray = sys.modules.get("ray")
         if ray is None or not ray.is_initialized():
-            return cls(None, None, 0)
+            return cls(None, None)
         context = ray.get_runtime_context()
-        core = getattr(ray._private.worker.global_worker, "core_worker", None)
-        # Not said by all versions.
-        attempt = getattr(core, "get_current_task_attempt_number", int)()
-        return cls(context.get_actor_id(), context.get_task_id(), attempt)
+        return cls(context.get_actor_id(), context.get_task_id())
 
-    def is_same(self, said: _Task) -> bool:
-        """Whether what one has said counts for the other. What a thread of a task says and hears is the task's."""
-        if self.actor or said.actor:
-            return self.actor == said.actor
-        return self.task == said.task or threading.current_thread() is not threading.main_thread()
-
-    def is_tried_again(self, said: _Task) -> bool:
-        """Whether this is what has said it before, tried again since it had failed."""
-        return self.task == said.task and self.attempt > said.attempt
+    def is_same(self, other: _Task) -> bool:
+        """Whether what one has said counts for the other. A thread that a task has started is of that task."""
+        if self.actor or other.actor:
+            return self.actor == other.actor
+        return self.task == other.task or threading.current_thread() is not threading.main_thread()
 
 
 class BeingRank:
@@ -109,15 +101,30 @@ class BeingRank:
 
     def __init__(self, said: Said) -> None:
         self._said = said
+        self._task = _Task.here()
+        self._before: Optional[BeingRank] = None
+        self._is_block = False
 
     def __enter__(self) -> None:
-        return None
+        self._is_block = True
 
     def __exit__(self, kind: Optional[type[BaseException]], error: Optional[BaseException], traceback: Optional[TracebackType]) -> None:
-        global _said
-        if _said is not None and _said[0] == self._said:
-            _said = None
-        _own.end_run(("ray", self._said), error)
+        _here.set(self._before)
+        self._end(error)
+
+    def _end(self, error: Optional[BaseException]) -> None:
+        _active.discard(self)
+        _own.end_run(("ray", self), error)
+
+
+_here: ContextVar[Optional[BeingRank]] = ContextVar("fsgather_ray", default=None)
+"""What was said last in this thread, or coroutine, and has not ended."""
+
+_active: set[BeingRank] = set()
+"""All that was said in this process and has not ended."""
+
+_last: Optional[BeingRank] = None
+"""What was said last in this process."""
 
 
 def be_rank(rank: int, world_size: int, name: str = "world") -> BeingRank:
@@ -126,35 +133,52 @@ def be_rank(rank: int, world_size: int, name: str = "world") -> BeingRank:
     Best said in each method that gathers, as ``with be_rank(...):``. Then the communicator of the functions of ``fsgather`` ends with the
     block, and an exception that leaves it is told to all other ranks at once.
 
-    Without ``with`` the communicator stays for later methods that say the same. It is made anew where another rank, size or name is said,
-    where it has failed, and where Ray tries a method again.
+    Without ``with`` it holds until it is said again, which begins another run: ranks that are still in the one before are told.
     """
-    global _said
+    global _last
     rank = _arguments.whole("rank", rank)
     world_size = _arguments.whole("world_size", world_size, low=rank + 1)
-    now, task = Said.here(rank, world_size, name), _Task.here()
-    before, _said = _said, (now, task)
-    if before is not None and before[0] == now:
-        if task.is_tried_again(before[1]):
-            _own.end_run(("ray", now), RuntimeError("its task has failed, and is tried again"))
-        else:
-            _own.end_failed(("ray", now))
-    return BeingRank(now)
+    now = BeingRank(Said.here(rank, world_size, name))
+    before = _here.get()
+    for other in list(_active):
+        is_replaced = other is before and not other._is_block
+        if is_replaced or not now._task.is_same(other._task):
+            with contextlib.suppress(_errors.Error):
+                other._end(RuntimeError("its rank has begun another run"))
+    now._before = before if before in _active else None
+    _active.add(now)
+    _here.set(now)
+    _last = now
+    return now
 
 
-def run_here() -> Optional[Said]:
-    """What this actor or task has said; what another task had said in this process does not count."""
-    if _said is None or not _Task.here().is_same(_said[1]):
-        return None
-    return _said[0]
+def run_here() -> Optional[BeingRank]:
+    """The run that this thread takes part in, by itself or as the helper of the only one."""
+    here = _here.get()
+    if here not in _active:
+        if len(_active) != 1:
+            return None
+        (here,) = _active
+    return here if here is not None and _Task.here().is_same(here._task) else None
 
 
 def find() -> Optional[Ray]:
-    """Whether this actor or task has said its rank, or is a worker of Ray Train."""
-    said = run_here()
-    if said is not None:
+    """Whether this actor or task has said its rank, or is a worker of Ray Train.
+
+    Raises:
+        fsgather.Config: it has said it, but not for here: gathering alone would be no result.
+    """
+    run = run_here()
+    if run is not None:
+        said = run._said
         said.check()
         return Ray(said.rank, said.world_size, said.name)
+    if _last is not None and _last._said.pid == os.getpid() and _Task.here().is_same(_last._task):
+        said = _last._said
+        raise _errors.Config(
+            f"this actor or task was rank {said.rank} of {said.world_size} in {said.name!r}, and is not here; gather in the block of "
+            "`with be_rank(...):`, and in its own thread where there are several"
+        )
     train = sys.modules.get("ray.train")
     if train is None:
         return None
