@@ -22,11 +22,12 @@
 //!
 //! - `stream`, `header`: what goes over a link, as bytes (pure).
 //! - `link`: one connection. `pool`: those that are not used. `dial`, `attend`: the two sides of one.
-//! - `ring` and its two halves, `inflow` and `outflow`; `pull`; `offers`.
+//! - `ring`, `course` (pure): who receives what from whom in it; `inflow` and `outflow`, its two sides; `pull`; `offers`.
 //! - `stalls`: transfers in which nothing moves. `core`: what they share. `engine`: what runs them.
 
 mod call_id;
 mod config;
+mod course;
 mod header;
 mod idle;
 mod stream;
@@ -60,6 +61,13 @@ pub use config::{MeshAddress, MeshConfig};
 pub use offers::Source;
 pub use pull::Pull;
 pub use ring::RingPart;
+
+/// To whom the member of a ring at `place` sends, by their places; `hosts` are those of [`RingPart`].
+#[must_use]
+pub fn neighbours(place: usize, hosts: &[usize]) -> Vec<usize> {
+    let course = course::Course::of(place, hosts).unwrap_or_default();
+    course.sends.iter().map(|leg| leg.neighbour).collect()
+}
 
 use std::{
     fmt,
@@ -236,7 +244,7 @@ impl Mesh {
         Ok(())
     }
 
-    /// Brings the payloads of all `members` of a group to all of them; all must call this.
+    /// Brings the payloads of all `members` of a group, as if on one host, to all of them; all must call this.
     ///
     /// `members` are ranks of the world in the order of the group, `own` is this rank's payload, and `lens`
     /// says how long everybody's is, in the same order; all members must give the same. `progress` is
@@ -260,6 +268,7 @@ impl Mesh {
     ) -> Result<Vec<Vec<u8>>, Error> {
         let part = RingPart {
             members,
+            hosts: &vec![0; members.len()],
             own,
             lens,
             has_checksums: true,
@@ -268,8 +277,8 @@ impl Mesh {
             .map_err(|halted| halted.cause)
     }
 
-    /// The same for a call with a time-out of its own, with checksums or, where all members have agreed on that,
-    /// without. On an error the links to the neighbours are kept.
+    /// The same for a call with a time-out of its own, of members on several hosts, with checksums or, where all members
+    /// have agreed on that, without. On an error the links to the neighbours are kept.
     ///
     /// # Errors
     ///
@@ -299,8 +308,8 @@ impl Mesh {
         progress: &mut Progress<'_>,
     ) -> Result<(), Error> {
         let engine = &self.engine;
-        if let Some(right) = ring.needs_link_to() {
-            ring.send_over(engine.link_for(call, right, timeout, progress)?);
+        while let Some(to) = ring.needs_link_to() {
+            ring.send_over(engine.link_for(call, to, timeout, progress)?);
         }
         let core = engine.core();
         let mut eye = Eye::new(&core.stalls, call, timeout);

@@ -1,4 +1,4 @@
-//! Sends to the right neighbour in a ring: [`Outflow`].
+//! Sends to one neighbour in a ring: [`Outflow`].
 
 use std::{io::IoSlice, sync::Arc};
 
@@ -25,7 +25,7 @@ pub(super) enum RingPayload {
 /// What has to happen before more can be done.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Awaits {
-    /// Bytes from the left neighbour, or nothing at all.
+    /// Bytes that others send, or nothing at all.
     Nothing,
     /// The neighbour has to take what was sent.
     Room,
@@ -33,7 +33,7 @@ enum Awaits {
     LastWord,
 }
 
-/// The sending side of a ring.
+/// What goes to one neighbour in a ring.
 pub(super) struct Outflow<'a> {
     core: Arc<Core>,
     to: Rank,

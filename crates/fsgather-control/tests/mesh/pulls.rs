@@ -151,6 +151,7 @@ fn a_transfer_may_have_a_time_out_of_its_own() {
     let members = [0, 1].map(Rank::new);
     let part = RingPart {
         members: &members,
+        hosts: &[0, 1],
         own: b"a",
         lens: &[1, 1],
         has_checksums: true,

@@ -6,7 +6,7 @@ use fsgather_control::mesh::RingPart;
 use fsgather_core::Rank;
 use proptest::prelude::*;
 
-use crate::bed::{Bed, call, check, ignore, on_all, on_channel, payload, ring};
+use crate::bed::{Bed, call, check, ignore, on_all, on_channel, payload, ranks, ring};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
@@ -33,6 +33,7 @@ fn a_ring_without_checksums_brings_the_same() {
     let got = on_all(&meshes, |rank, mesh| {
         let part = RingPart {
             members: &members,
+            hosts: &[0; 3],
             own: &payload(rank, lens[rank as usize]),
             lens: &announced,
             has_checksums: false,
@@ -41,6 +42,51 @@ fn a_ring_without_checksums_brings_the_same() {
     });
     for (rank, got) in got.into_iter().enumerate() {
         check(rank, &lens, &got.unwrap());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn a_ring_of_hosts_brings_everything_to_everybody_and_enters_each_host_once(
+        hosts in proptest::collection::vec(
+            proptest::collection::vec(
+                prop_oneof![Just(0), 1..1000_usize, 1_048_570..1_048_580_usize, 0..3_000_000_usize],
+                1..=3,
+            ),
+            1..=4,
+        ),
+    ) {
+        let lens: Vec<usize> = hosts.concat();
+        let hosts = (0..).zip(&hosts).flat_map(|(host, its)| vec![host; its.len()]);
+        let hosts: Vec<usize> = hosts.collect();
+        let meshes = Bed::new(u32::try_from(lens.len()).unwrap()).meshes();
+        let (members, announced) = (ranks(lens.len()), lens.iter().map(|len| *len as u64));
+        let announced: Vec<u64> = announced.collect();
+        for epoch in 0..2 {
+            let got = on_all(&meshes, |rank, mesh| {
+                let part = RingPart {
+                    members: &members,
+                    hosts: &hosts,
+                    own: &payload(rank, lens[rank as usize]),
+                    lens: &announced,
+                    has_checksums: true,
+                };
+                mesh.ring_within(mesh.timeout(), call(epoch), &part, &mut ignore)
+            });
+            for (rank, got) in got.into_iter().enumerate() {
+                check(rank, &lens, &got.unwrap());
+            }
+        }
+        // One link from the host before, one from a member of its own.
+        for (place, mesh) in meshes.iter().enumerate() {
+            let is_first = place == 0 || hosts[place - 1] != hosts[place];
+            let has_others = hosts.iter().filter(|host| **host == hosts[place]).count() > 1;
+            let has_other_hosts = hosts[0] != hosts[hosts.len() - 1];
+            let most = u64::from(has_others) + u64::from(is_first && has_other_hosts);
+            prop_assert!(mesh.links_accepted() <= most);
+        }
     }
 }
 
@@ -168,4 +214,14 @@ fn a_call_that_does_not_fit_is_refused() {
     assert!(refused(&[0, 1], &[3]).contains("does not belong"));
     assert!(refused(&[1, 7], &[3, 3]).contains("does not belong"));
     assert!(refused(&[0, 1], &[3, 4]).contains("announced 4 bytes"));
+    let mixed = RingPart {
+        members: &[0, 1, 2].map(Rank::new),
+        hosts: &[0, 1, 0],
+        own: b"abc",
+        lens: &[3; 3],
+        has_checksums: true,
+    };
+    let halted = mesh.ring_within(mesh.timeout(), call(0), &mixed, &mut ignore);
+    let refused = halted.unwrap_err().cause.to_string();
+    assert!(refused.contains("host by host"), "{refused}");
 }
