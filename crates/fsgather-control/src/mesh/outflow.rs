@@ -7,7 +7,7 @@ use fsgather_core::{Error, Rank};
 use super::{
     CallId, PIECE, TransferStep,
     core::Core,
-    header::{Header, RECEIVED, TransferKind},
+    header::{Header, TransferKind},
     inflow::Incoming,
     link::Link,
     stream::{Checksum, Sending, StreamOrigin},
@@ -29,13 +29,12 @@ enum Awaits {
     Nothing,
     /// The neighbour has to take what was sent.
     Room,
-    /// The neighbour has to say that everything was right.
-    LastWord,
 }
 
 /// What goes to one neighbour in a ring.
 pub(super) struct Outflow<'a> {
     core: Arc<Core>,
+    call: CallId,
     to: Rank,
     own: &'a [u8],
     /// Gone once it is not needed any more.
@@ -67,6 +66,7 @@ impl<'a> Outflow<'a> {
         };
         Self {
             core,
+            call,
             to,
             own,
             link: None,
@@ -112,14 +112,6 @@ impl<'a> Outflow<'a> {
         self.awaits == Awaits::Room
     }
 
-    /// Does not wait any longer for the neighbour to say that everything was right. The link ends; what
-    /// is on its way arrives all the same.
-    pub(super) fn give_up_last_word(&mut self) {
-        if self.awaits == Awaits::LastWord {
-            self.link = None;
-        }
-    }
-
     /// Sends up to [`PIECE`] bytes of what has come.
     pub(super) fn step(&mut self, incoming: &[Incoming]) -> Result<TransferStep, Error> {
         self.awaits = Awaits::Nothing;
@@ -137,7 +129,7 @@ impl<'a> Outflow<'a> {
             return Ok(TransferStep::Moved(sent));
         }
         let Some(&outgoing) = self.outgoing.get(self.at) else {
-            return self.hear_last_word();
+            return self.release_link();
         };
         let origin = match outgoing {
             RingPayload::Own(origin) => origin,
@@ -173,8 +165,9 @@ impl<'a> Outflow<'a> {
         }
     }
 
-    /// After the last byte.
-    fn hear_last_word(&mut self) -> Result<TransferStep, Error> {
+    /// After the last byte. That the neighbour has got everything it says when it has; nobody waits for that, since only
+    /// whether the link can be used again depends on it.
+    fn release_link(&mut self) -> Result<TransferStep, Error> {
         let Some(link) = &mut self.link else {
             return Ok(TransferStep::Nothing);
         };
@@ -185,33 +178,20 @@ impl<'a> Outflow<'a> {
             self.awaits = Awaits::Room;
             return Ok(TransferStep::Blocked);
         }
-        let mut word = [0; 1];
-        match link.try_receive(&mut word.as_mut_slice(), 1) {
-            Ok(None) => {
-                self.awaits = Awaits::LastWord;
-                return Ok(TransferStep::Blocked);
-            }
-            Ok(Some(_)) if word == [RECEIVED] => {
-                if let Some(link) = self.link.take() {
-                    self.core.idle.put(link);
-                }
-            }
-            // All we had to do is done; the neighbour's trouble is its own.
-            Ok(Some(_)) | Err(_) => self.link = None,
+        // What has come of earlier words need not lie in the socket.
+        let works = link.try_settle().is_ok();
+        if let Some(mut link) = self.link.take().filter(|_| works) {
+            link.expect_word(self.call.channel);
+            self.core.idle.put(link);
         }
         Ok(TransferStep::Moved(0))
     }
 
     /// Waits until more may be sent; for ever when it does not depend on the neighbour.
     pub(super) async fn ready(&self) {
-        // What is wrong shows when sending.
         match (&self.link, self.awaits) {
-            (Some(link), Awaits::Room) => {
-                let _ = link.writable().await;
-            }
-            (Some(link), Awaits::LastWord) => {
-                let _ = link.readable().await;
-            }
+            // What is wrong shows when sending.
+            (Some(link), Awaits::Room) => drop(link.writable().await),
             _ => std::future::pending().await,
         }
     }

@@ -3,10 +3,7 @@
 //! Each rank sends its own payload and hands on what it receives while that is still arriving; [`Course`] says from whom to
 //! whom. A payload comes to each rank once, and to each host once from another one.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::sync::Arc;
 
 use fsgather_core::{Error, Rank};
 
@@ -19,10 +16,6 @@ use super::{
     outflow::{Outflow, RingPayload},
     stream::StreamOrigin,
 };
-
-/// How long a rank that has got and sent everything waits for its neighbour to say that it has, too.
-/// Only whether the link is used again depends on it.
-const LAST_WORD: Duration = Duration::from_millis(500);
 
 /// What a rank has to say of a ring; the same on all members but for `own`.
 #[derive(Clone, Copy, Debug)]
@@ -48,8 +41,6 @@ pub(super) struct Ring<'a> {
     /// From one neighbour, or from two where one of them is on another host.
     inflows: Vec<Inflow>,
     outflows: Vec<Outflow<'a>>,
-    /// When nothing was left but to hear the neighbours' last words.
-    done_at: Option<Instant>,
 }
 
 impl<'a> Ring<'a> {
@@ -102,7 +93,6 @@ impl<'a> Ring<'a> {
             outflows: outflows.collect(),
             incoming,
             inflows,
-            done_at: None,
         })
     }
 
@@ -122,11 +112,8 @@ impl<'a> Ring<'a> {
 
     /// Whether everything has arrived and has been handed on.
     pub(super) fn is_complete(&self) -> bool {
-        self.has_all() && self.outflows.iter().all(Outflow::is_complete)
-    }
-
-    fn has_all(&self) -> bool {
-        self.inflows.iter().all(Inflow::is_complete)
+        let has_all = self.inflows.iter().all(Inflow::is_complete);
+        has_all && self.outflows.iter().all(Outflow::is_complete)
     }
 
     /// Who keeps this rank from getting on.
@@ -187,7 +174,6 @@ impl<'a> Ring<'a> {
                 return Ok(moved);
             }
             if is_stuck && tokio::time::timeout_at(until, self.ready()).await.is_err() {
-                self.mind_last_word();
                 return Ok(moved);
             }
         }
@@ -203,17 +189,6 @@ impl<'a> Ring<'a> {
             () = can_receive(inflows.next()) => {}
             () = can_send(outflows.next()) => {}
             () = can_send(outflows.next()) => {}
-        }
-    }
-
-    fn mind_last_word(&mut self) {
-        if self.has_all() && self.outflows.iter().all(Outflow::is_sent) {
-            let done_at = *self.done_at.get_or_insert_with(Instant::now);
-            if done_at.elapsed() >= LAST_WORD {
-                for flow in &mut self.outflows {
-                    flow.give_up_last_word();
-                }
-            }
         }
     }
 }

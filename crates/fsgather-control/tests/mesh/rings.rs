@@ -105,6 +105,46 @@ fn links_are_used_again() {
 }
 
 #[test]
+fn who_has_sent_everything_does_not_wait_for_it_to_be_taken() {
+    let meshes = Bed::new(2).meshes();
+    let lens = [1_200_000, 10];
+    let has_returned = std::sync::Barrier::new(2);
+    let got = on_all(&meshes, |rank, mesh| {
+        let own = payload(rank, lens[rank as usize]);
+        let (members, announced) = (ranks(2), lens.map(|len| len as u64));
+        let mut has_stopped = false;
+        let got = mesh.ring(call(0), &members, &own, &announced, &mut |moved| {
+            // It has sent what it has, and not taken all that comes.
+            if rank == 1 && moved > 0 && !has_stopped {
+                has_stopped = true;
+                has_returned.wait();
+            }
+            Ok(())
+        });
+        if rank == 0 {
+            has_returned.wait();
+        }
+        got
+    });
+    for (rank, got) in got.into_iter().enumerate() {
+        check(rank, &lens, &got.unwrap());
+    }
+    for (rank, got) in ring(&meshes, call(1), &lens).into_iter().enumerate() {
+        check(rank, &lens, &got.unwrap());
+    }
+    // The link was given up by nobody, and a call of another channel finds it as well.
+    let others = on_all(&meshes, |rank, mesh| {
+        let own = payload(rank, lens[rank as usize]);
+        let announced = lens.map(|len| len as u64);
+        mesh.ring(on_channel(1, 0), &ranks(2), &own, &announced, &mut ignore)
+    });
+    for (rank, got) in others.into_iter().enumerate() {
+        check(rank, &lens, &got.unwrap());
+    }
+    assert!(meshes.iter().all(|mesh| mesh.links_accepted() == 1));
+}
+
+#[test]
 fn empty_payloads_need_no_links() {
     let meshes = Bed::new(3).meshes();
     for (rank, got) in ring(&meshes, call(0), &[0, 0, 0]).into_iter().enumerate() {
