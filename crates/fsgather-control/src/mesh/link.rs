@@ -237,12 +237,18 @@ impl Link {
 
     /// Whether a link on which nothing is expected to arrive, but last words that are due, can still be used.
     pub(super) fn is_fresh(&self) -> bool {
+        self.is_fresh_or_heard(false)
+    }
+
+    /// The same, where something may have arrived as well if `may_be_heard`.
+    pub(super) fn is_fresh_or_heard(&self, may_be_heard: bool) -> bool {
+        let may_be_heard = may_be_heard || self.due.is_some();
         let mut nothing = [MaybeUninit::uninit()];
         // Asks the kernel rather than the runtime, which nobody may have run for a while.
         let peeked = SockRef::from(&*self.stream).peek(&mut nothing);
         match unless_blocked(peeked) {
             Ok(None) => true,
-            Ok(Some(bytes)) => bytes > 0 && self.due.is_some(),
+            Ok(Some(bytes)) => bytes > 0 && may_be_heard,
             Err(_) => false,
         }
     }

@@ -59,6 +59,7 @@ pub(crate) fn try_reading(bytes: &[u8]) {
 pub use call_id::CallId;
 pub use config::{MeshAddress, MeshConfig};
 pub use offers::Source;
+pub use outflow::Begun;
 pub use pull::Pull;
 pub use ring::RingPart;
 
@@ -81,8 +82,10 @@ use crate::join::addresses;
 
 use engine::Engine;
 use link::Link;
+use outflow::{Outflow, RingPayload};
 use ring::Ring;
 use stalls::Eye;
+use stream::StreamOrigin;
 
 /// How many bytes are received or sent, and hashed, at a time: few enough to be in the cache still.
 const PIECE: usize = 256 << 10;
@@ -273,12 +276,12 @@ impl Mesh {
             lens,
             has_checksums: true,
         };
-        self.ring_within(self.timeout(), call, &part, progress)
+        self.ring_within(self.timeout(), call, &part, Vec::new(), progress)
             .map_err(|halted| halted.cause)
     }
 
     /// The same for a call with a time-out of its own, of members on several hosts, with checksums or, where all members
-    /// have agreed on that, without. On an error the links to the neighbours are kept.
+    /// have agreed on that, without, and with what this rank has [begun](Self::begin_ring). On an error the links to the neighbours are kept.
     ///
     /// # Errors
     ///
@@ -288,15 +291,47 @@ impl Mesh {
         timeout: Duration,
         call: CallId,
         part: &RingPart<'_>,
+        begun: Vec<Begun>,
         progress: &mut Progress<'_>,
     ) -> Result<Vec<Vec<u8>>, Halted> {
-        let mut ring = Ring::new(self.engine.core(), call, part)?;
+        let mut ring = Ring::new(self.engine.core(), call, part, begun)?;
         if let Err(cause) = self.turn(&mut ring, timeout, call, progress) {
             let links = ring.into_links();
             return Err(Halted { cause, links });
         }
         self.engine.leave_to_itself();
         Ok(ring.into_payloads())
+    }
+
+    /// Sends the beginning of this rank's own payload to a neighbour in a ring, as much as goes without waiting, before all
+    /// members are known to take part: what fits into a window is there by then. Nothing where there is no link yet, as
+    /// [`prepare_for`](Self::prepare_for) makes one.
+    #[must_use]
+    pub fn begin_ring(
+        &self,
+        call: CallId,
+        to: Rank,
+        own: &[u8],
+        has_checksums: bool,
+    ) -> Option<Begun> {
+        let core = self.engine.core();
+        let link = core.idle.take(to, Some(call.channel))?;
+        let origin = StreamOrigin {
+            communicator: core.communicator(),
+            call,
+            rank: core.rank,
+            len: own.len() as u64,
+            has_checksums,
+        };
+        let outgoing = vec![RingPayload::Own(origin)];
+        let mut outflow = Outflow::new(Arc::clone(core), call, to, own, outgoing);
+        outflow.send_over(link);
+        let begun = self.engine.run(async {
+            // So that it is known what the socket takes.
+            tokio::task::yield_now().await;
+            outflow.begin()
+        });
+        begun.ok().flatten()
     }
 
     /// Goes round until everything has arrived and has been handed on.

@@ -1,6 +1,6 @@
 //! Sends to one neighbour in a ring: [`Outflow`].
 
-use std::{io::IoSlice, sync::Arc};
+use std::{fmt, io::IoSlice, sync::Arc};
 
 use fsgather_core::{Error, Rank};
 
@@ -29,6 +29,41 @@ enum Awaits {
     Nothing,
     /// The neighbour has to take what was sent.
     Room,
+}
+
+/// This rank's own payload on its way to a neighbour in a ring of which it is not decided yet whether it will turn.
+///
+/// It holds nothing but the link; dropping it ends that.
+#[must_use = "what was sent is in vain when it is dropped"]
+pub struct Begun {
+    link: Link,
+    /// How much of the header is sent,
+    header: usize,
+    /// whether all of the payload is,
+    is_sent: bool,
+    /// and how far it is otherwise.
+    sending: Option<Sending>,
+}
+
+impl Begun {
+    /// To whom it goes.
+    pub(super) const fn to(&self) -> Rank {
+        self.link.peer
+    }
+
+    /// Whether its link still works: a rank that does not come to the call for long gives it up. Where all has been sent, the
+    /// neighbour may have said that it has got it.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.link.is_fresh_or_heard(self.is_sent)
+    }
+}
+
+impl fmt::Debug for Begun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Begun")
+            .field("to", &self.to())
+            .finish_non_exhaustive()
+    }
 }
 
 /// What goes to one neighbour in a ring.
@@ -90,6 +125,33 @@ impl<'a> Outflow<'a> {
 
     pub(super) fn send_over(&mut self, link: Link) {
         self.link = Some(link);
+    }
+
+    /// Goes on with what was begun before, which is the first that is to be sent.
+    pub(super) fn go_on(&mut self, begun: Begun) {
+        self.link = Some(begun.link);
+        self.begun = begun.header;
+        self.at = usize::from(begun.is_sent);
+        self.sending = begun.sending;
+    }
+
+    /// Sends what can be sent without waiting; nothing if the link has ended.
+    pub(super) fn begin(mut self) -> Option<Begun> {
+        while !self.is_sent() {
+            match self.step(&[]).ok()? {
+                TransferStep::Moved(_) => {}
+                TransferStep::Blocked | TransferStep::Nothing => break,
+            }
+        }
+        let is_sent = self.is_sent();
+        let mut link = self.link?;
+        link.try_flush().ok()?;
+        Some(Begun {
+            link,
+            header: self.begun,
+            is_sent,
+            sending: self.sending,
+        })
     }
 
     /// The link, if there is one.

@@ -13,7 +13,7 @@ use super::{
     course::Course,
     inflow::{Incoming, Inflow},
     link::Link,
-    outflow::{Outflow, RingPayload},
+    outflow::{Begun, Outflow, RingPayload},
     stream::StreamOrigin,
 };
 
@@ -44,8 +44,13 @@ pub(super) struct Ring<'a> {
 }
 
 impl<'a> Ring<'a> {
-    /// Prepares a rank's part; nothing moves.
-    pub(super) fn new(core: &Arc<Core>, call: CallId, part: &RingPart<'a>) -> Result<Self, Error> {
+    /// Prepares a rank's part, of which something may have been begun; nothing moves.
+    pub(super) fn new(
+        core: &Arc<Core>,
+        call: CallId,
+        part: &RingPart<'a>,
+        begun: Vec<Begun>,
+    ) -> Result<Self, Error> {
         let RingPart {
             members,
             own,
@@ -77,7 +82,8 @@ impl<'a> Ring<'a> {
             let from = members[leg.neighbour];
             inflows.push(Inflow::new(Arc::clone(core), call, from, expected));
         }
-        let outflows = course.sends.into_iter().map(|leg| {
+        let mut outflows = Vec::new();
+        for leg in course.sends {
             let to_send = leg.payloads.into_iter().filter(|place| lens[*place] > 0);
             let outgoing = to_send.filter_map(|sent| {
                 if sent == place {
@@ -86,11 +92,18 @@ impl<'a> Ring<'a> {
                 index_of[sent].map(RingPayload::HandedOn)
             });
             let to = members[leg.neighbour];
-            Outflow::new(Arc::clone(core), call, to, own, outgoing.collect())
-        });
+            let outgoing = outgoing.collect();
+            outflows.push(Outflow::new(Arc::clone(core), call, to, own, outgoing));
+        }
+        // Each stream begins with the own payload.
+        for begun in begun.into_iter().filter(Begun::is_fresh) {
+            if let Some(flow) = outflows.iter_mut().find(|flow| flow.to() == begun.to()) {
+                flow.go_on(begun);
+            }
+        }
         Ok(Self {
             members: members.len(),
-            outflows: outflows.collect(),
+            outflows,
             incoming,
             inflows,
         })

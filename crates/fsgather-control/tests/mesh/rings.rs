@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use fsgather_control::mesh::RingPart;
+use fsgather_control::mesh::{Mesh, RingPart, neighbours};
 use fsgather_core::Rank;
 use proptest::prelude::*;
 
@@ -38,7 +38,7 @@ fn a_ring_without_checksums_brings_the_same() {
             lens: &announced,
             has_checksums: false,
         };
-        mesh.ring_within(mesh.timeout(), call(0), &part, &mut ignore)
+        mesh.ring_within(mesh.timeout(), call(0), &part, Vec::new(), &mut ignore)
     });
     for (rank, got) in got.into_iter().enumerate() {
         check(rank, &lens, &got.unwrap());
@@ -73,7 +73,7 @@ proptest! {
                     lens: &announced,
                     has_checksums: true,
                 };
-                mesh.ring_within(mesh.timeout(), call(epoch), &part, &mut ignore)
+                mesh.ring_within(mesh.timeout(), call(epoch), &part, Vec::new(), &mut ignore)
             });
             for (rank, got) in got.into_iter().enumerate() {
                 check(rank, &lens, &got.unwrap());
@@ -101,6 +101,56 @@ fn links_are_used_again() {
     }
     for mesh in &meshes {
         assert_eq!(mesh.links_accepted(), 1);
+    }
+}
+
+#[test]
+fn what_was_begun_before_all_were_known_to_come_is_gone_on_with() {
+    let meshes = Bed::new(4).meshes();
+    let (lens, hosts) = ([3_000_000, 100, 1_048_576, 1], [7, 7, 7, 8]);
+    let announced = lens.map(|len| len as u64);
+    for epoch in 0..3 {
+        let all_have_begun = std::sync::Barrier::new(4);
+        let got = on_all(&meshes, |rank, mesh| {
+            let own = payload(rank, lens[rank as usize]);
+            let begun = neighbours(rank as usize, &hosts).into_iter().map(|to| {
+                let to = ranks(4)[to];
+                let prepared = mesh.prepare_for(call(epoch), to, mesh.timeout(), &mut ignore);
+                prepared.unwrap();
+                mesh.begin_ring(call(epoch), to, &own, true).unwrap()
+            });
+            let begun = begun.collect();
+            all_have_begun.wait();
+            let part = RingPart {
+                members: &ranks(4),
+                hosts: &hosts,
+                own: &own,
+                lens: &announced,
+                has_checksums: true,
+            };
+            mesh.ring_within(mesh.timeout(), call(epoch), &part, begun, &mut ignore)
+        });
+        for (rank, got) in got.into_iter().enumerate() {
+            check(rank, &lens, &got.unwrap());
+        }
+    }
+    let accepted: u64 = meshes.iter().map(Mesh::links_accepted).sum();
+    assert_eq!(accepted, 5);
+}
+
+#[test]
+fn what_was_begun_in_vain_costs_a_link_and_nothing_else() {
+    let meshes = Bed::new(2).meshes();
+    let (members, lens) = (ranks(2), [2_000_000, 70]);
+    for mesh in &meshes {
+        let to = members[1 - usize::from(mesh.address() == meshes[1].address())];
+        let own = payload(1 - to.get(), lens[1 - to.index()]);
+        mesh.prepare_for(call(0), to, mesh.timeout(), &mut ignore)
+            .unwrap();
+        drop(mesh.begin_ring(call(0), to, &own, true).unwrap());
+    }
+    for (rank, got) in ring(&meshes, call(1), &lens).into_iter().enumerate() {
+        check(rank, &lens, &got.unwrap());
     }
 }
 
@@ -261,7 +311,7 @@ fn a_call_that_does_not_fit_is_refused() {
         lens: &[3; 3],
         has_checksums: true,
     };
-    let halted = mesh.ring_within(mesh.timeout(), call(0), &mixed, &mut ignore);
+    let halted = mesh.ring_within(mesh.timeout(), call(0), &mixed, Vec::new(), &mut ignore);
     let refused = halted.unwrap_err().cause.to_string();
     assert!(refused.contains("host by host"), "{refused}");
 }

@@ -3,7 +3,9 @@
 use std::{ops::Deref, sync::Arc};
 
 use bytes::Bytes;
-use fsgather_control::mesh::{CallId, Halted, Mesh, RingPart, Source as Offered, neighbours};
+use fsgather_control::mesh::{
+    Begun, CallId, Halted, Mesh, RingPart, Source as Offered, neighbours,
+};
 use fsgather_core::{Contribution, Error, Leaves, Recipients};
 
 use crate::{
@@ -132,12 +134,28 @@ pub(crate) fn prepare(guard: &CallGuard, mesh: &MeshPath) -> Result<(), Error> {
     })
 }
 
+/// Sends the beginning of a payload that has been announced to those that this rank is connected to, which have it sooner if
+/// the call goes well. What of that does not work is done when it has.
+pub(crate) fn begin(guard: &CallGuard, mesh: &MeshPath, own: &[u8]) -> Vec<Begun> {
+    // The announcement goes first: others wait for it.
+    if guard.moved(0).is_err() {
+        return Vec::new();
+    }
+    let inner = &guard.inner;
+    let next = mesh.order.after(inner.exchange.rank().index());
+    let next = next.into_iter().filter_map(|next| inner.members.get(next));
+    let call = call_id(&guard.ticket);
+    next.filter_map(|next| mesh.begin_ring(call, *next, own, mesh.has_checksums))
+        .collect()
+}
+
 /// Moves the payloads of a call in which all wait for each other, from neighbour to neighbour.
 pub(crate) fn pass_on(
     guard: &CallGuard,
     mesh: &MeshPath,
     bodies: &[Bytes],
     own: &HeldInput<'_>,
+    begun: Vec<Begun>,
     incoming: &mut [IncomingPart],
 ) -> Result<(), Halted> {
     let inner = &guard.inner;
@@ -163,6 +181,7 @@ pub(crate) fn pass_on(
         timeout.unwrap_or(mesh.timeout()),
         call_id(&guard.ticket),
         &part,
+        begun,
         &mut guard.turning(),
     )?;
     for (place, passed) in mesh.order.places.iter().zip(passed) {
