@@ -33,8 +33,15 @@ impl Coordinator {
             Some(other) if !self.open => return self.reject_mixture(&join, other),
             Some(_) => return self.answer_latecomer(&join),
         }
-        if join.world_size != self.world.world_size || !join.world_size.contains(rank) {
+        if join.world_size != self.world.world_size {
             return self.reject_size(&join);
+        }
+        if !join.world_size.contains(rank) {
+            return refused(Error::rendezvous(format!(
+                "rank {rank} ({}) is none of a world of {} ranks",
+                text_of(&join.process),
+                join.world_size
+            )));
         }
         if let Some(member) = self.roster.get(rank) {
             let same = member.nonce == join.nonce;

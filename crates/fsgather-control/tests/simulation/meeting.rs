@@ -216,6 +216,16 @@ impl Run {
         request.process.pid = pid_of(rank, nonce);
         let answer = self.coordinator.join(request, self.instant());
         let (said, notes) = self.take();
+        if wrong_size && !self.model.open && self.model.failure.is_none() {
+            let cause = self.coordinator.failure();
+            let text = cause.as_ref().map(ToString::to_string).unwrap_or_default();
+            promise!(
+                text.contains(&format!("there are {} ranks", self.ranks + 1))
+                    && is_abort(&answer, cause.as_ref()),
+                "P8: rank {rank} was told another world size, gets {answer:?}, and the world fails with {text}"
+            );
+            return self.fails(cause, &said);
+        }
         if wrong_size || rank >= self.ranks {
             promise!(
                 said.is_empty() && is_abort(&answer, None),
