@@ -182,6 +182,14 @@ def announce(directory: Path, monkeypatch: pytest.MonkeyPatch, source: str, name
     monkeypatch.delitem(sys.modules, "their_engine", raising=False)
 
 
+def test_engines_are_there_by_the_names_that_the_guide_uses() -> None:
+    program = "import fsgather; print(fsgather.bootstraps.ray.be_rank.__name__, 'distributed' in __import__('sys').modules)"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=LIMIT)
+    assert ended.stdout.split() == ["be_rank", "False"], ended.stderr
+    with pytest.raises(AttributeError, match="no attribute 'slurm'"):
+        bootstraps.slurm  # noqa: B018
+
+
 def test_a_bootstrap_of_another_package_is_found_by_its_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     announce(tmp_path, monkeypatch, "class Alone:\n    rank, world_size = 0, 1\n\n\ndef find():\n    return Alone()\n")
     assert bootstraps.names() == [*bootstraps.ORDER, "their-engine"]

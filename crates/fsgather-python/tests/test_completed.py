@@ -94,6 +94,10 @@ def test_alone_all_is_there_at_once() -> None:
         closed.close()
         with pytest.raises(RuntimeError, match="closed before its deadline, so who is missing is not known"):
             closed.missing
+        begun = alone.gather_as_completed(1, deadline=5)
+        with pytest.raises(RuntimeError, match="known once the iteration has ended"):
+            begun.missing
+        assert list(begun) == [(0, 1)] and begun.missing == ()
         unread = alone.gather_as_completed(1)
         with pytest.raises(fsgather.Config, match="close"):
             alone.close()

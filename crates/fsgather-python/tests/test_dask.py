@@ -24,7 +24,7 @@ def client() -> Iterator[Any]:
     before = {name: os.environ.get(name) for name in told}
     os.environ.update(told)
     try:
-        with distributed.LocalCluster(n_workers=3, threads_per_worker=2, dashboard_address=None) as cluster:
+        with distributed.LocalCluster(n_workers=3, threads_per_worker=2, dashboard_address="127.0.0.1:0") as cluster:
             with distributed.Client(cluster) as connected:
                 yield connected
     finally:
@@ -118,7 +118,7 @@ def test_workers_that_are_none_are_told(client: Any, workers: Any, told: str) ->
 
 
 def test_ranks_may_be_threads_of_one_process() -> None:
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster:
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0") as cluster:
         with distributed.Client(cluster) as client:
             assert dask.run(client, gathered, "threads") == expected("threads", 2)
             assert dask.run(client, gathered, "again") == expected("again", 2)

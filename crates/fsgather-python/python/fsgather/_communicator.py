@@ -107,6 +107,7 @@ class Communicator(EarlyGathers):
             _stop = _stop or _fsgather.Stop()
             bootstrap.tell_failure = _stop.end
         allow_pickle = _trust.allows_pickle(rendezvous, is_introduced=_publish is not None)
+        have_met = False
         try:
             member = _fsgather.Communicator.join(
                 {
@@ -128,12 +129,10 @@ class Communicator(EarlyGathers):
                 set_up_later=_set_up_later,
                 stop=_stop,
             )
-        except BaseException:
+            have_met = True
+        finally:
             if isinstance(bootstrap, KeyValue):
-                bootstrap.close()
-            raise
-        if isinstance(bootstrap, KeyValue):
-            bootstrap.close(have_met=True)
+                bootstrap.close(have_met)
         self._adopt(member, allow_pickle)
         if is_told and self.world_size > 1:
             _workers.leave_mark(self.rank)

@@ -1,4 +1,4 @@
-"""The communicators that the functions of :mod:`fsgather` work on: one for each run of an engine that this process takes part in, else one."""
+"""The communicators that the functions of :mod:`fsgather` work on: one for each run of an engine in this process, else one."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _place() -> _Place:
         place = _places.get(run)
         if place is None:
             place = _places[run] = _Place()
-            over = [other for other in _places if _is_over(other, run)]
+            over = [other for other in _places if _runs.replaces(run, other)]
         else:
             over = []
     for other in over:
@@ -92,8 +92,3 @@ def _of_a_helper() -> _Place:
         f"this thread takes part in none of the {len(_places)} runs of this process; "
         "make a communicator in the thread of the run, by fsgather.Communicator(), and hand it over"
     )
-
-
-def _is_over(other: Optional[Hashable], run: Hashable) -> bool:
-    """Whether a process that does this run does not do the other one any more: Dask and Ray end theirs by themselves."""
-    return isinstance(other, tuple) and isinstance(run, tuple) and other != run and other[0] == run[0] == "spark"

@@ -102,7 +102,7 @@ def ray(notes: Path) -> None:
         for word, results in said.items():
             wanted = [[f"{word} {turn} of {rank}" for rank in range(2)] for turn in range(3)]
             assert ray.get(results, timeout=LIMIT) == [wanted] * 2
-        assert ray.get([rank.nested.remote() for rank in ranks], timeout=LIMIT) == [[[0, 1], [1, 0], [0, 1], "told"], [[0, 1], [1, 0], [0, 1], "told"]]
+        assert ray.get([rank.nested.remote() for rank in ranks], timeout=LIMIT) == [[[0, 1], [1, 0], [0, 1], "told"]] * 2
         # A method that raises, and the next one behind it.
         for rank in ranks:
             ray.kill(rank)
@@ -116,6 +116,12 @@ def ray(notes: Path) -> None:
             except ray.exceptions.RayTaskError as error:
                 assert "no such score" in str(error) or "has begun another run" in str(error), error
             assert ray.get(second, timeout=LIMIT) == [[2, 0], [2, 1]]
+        # Other ranks under the same name, of which the middle one stays.
+        ranks = [*ranks, one_by_one.remote(2, "turned")]
+        for order in ((0, 1, 2), (2, 1, 0)):
+            said = [actor.turned.remote(order.index(place)) for place, actor in enumerate(ranks)]
+            wanted = [order.index(place) for place in range(3)]
+            assert ray.get(said, timeout=LIMIT) == [sorted(wanted)] * 3
     finally:
         ray.shutdown()
         cluster.shutdown()
@@ -180,6 +186,12 @@ class RayRank:
         except fsgather.Config:
             found.append("told")
         return found
+
+    def turned(self, rank: int) -> list[int]:
+        from fsgather.bootstraps import ray as bootstrap
+
+        bootstrap.be_rank(rank, 3, "turned")
+        return fsgather.all_gather(rank)
 
     def epoch(self, number: int) -> Any:
         from fsgather.bootstraps import ray as bootstrap

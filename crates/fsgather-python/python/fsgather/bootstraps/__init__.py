@@ -73,6 +73,13 @@ Find = Callable[[], Optional[Bootstrap]]
 """What an entry point names: looks whether this process is a rank of its engine, without importing the engine."""
 
 
+def __getattr__(name: str) -> Any:
+    """Imports what an engine needs where it is named, as in ``fsgather.bootstraps.ray.be_rank(...)``."""
+    if name in ORDER:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def names() -> list[str]:
     """All bootstraps that are there, in the order in which they are asked."""
     return [*ORDER, *sorted(_announced())]
@@ -133,7 +140,7 @@ def introducing(
 
 
 def choose(rendezvous: Optional[str], may_look: bool, seconds: Optional[float] = None) -> Optional[Bootstrap]:
-    """The bootstrap that a rendezvous names; where nobody names one, and one ``may_look``, the one that finds this task or process to be a rank."""
+    """The bootstrap that a rendezvous names; where nobody names one, and one ``may_look``, the one that finds this to be a rank."""
     text = rendezvous or os.environ.get("FSGATHER_RENDEZVOUS", "")
     named = _NAMED.fullmatch(text)
     if named is not None:

@@ -12,7 +12,7 @@ from fsgather import _workers
 if TYPE_CHECKING:
     from fsgather.bootstraps import Bootstrap
 
-__all__ = ["SPEAKERS", "Said", "introduced", "taken_part_in"]
+__all__ = ["SPEAKERS", "Said", "introduced", "replaces", "taken_part_in"]
 
 SPEAKERS = {"spark": "pyspark", "ray": "ray", "dask": "fsgather.bootstraps.dask"}
 """Engines that say which rank a *task* is, in the order in which they are asked, and the module without which there is no such task.
@@ -67,3 +67,8 @@ def taken_part_in() -> Optional[Hashable]:
             if run is not None:
                 return name, run
     return None
+
+
+def replaces(run: Hashable, other: Optional[Hashable]) -> bool:
+    """Whether a process that has begun this run is no longer in the other one. Dask and Ray end theirs themselves; Spark does not tell."""
+    return isinstance(run, tuple) and isinstance(other, tuple) and run != other and run[0] == other[0] == "spark"
