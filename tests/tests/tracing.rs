@@ -13,8 +13,8 @@ use std::{
 };
 
 use common::{
-    PEER_FAILED, Stage, World, build::command_line_tool, double_mount::DoubleMount, everybody,
-    others, place,
+    DESYNC, PEER_FAILED, Stage, World, build::command_line_tool, double_mount::DoubleMount,
+    everybody, others, place,
 };
 use fsgather_testkit::process;
 use rustix::process::Signal;
@@ -288,7 +288,7 @@ fn calls_survive_their_processes_and_the_error_names_them() {
     );
     let text = said(&["trace"], &left[0]);
     assert!(
-        text.contains(" has failed: ranks 0 2 waited for rank 1, "),
+        text.contains(" has failed (a rank was lost): ranks 0 2 waited for rank 1, "),
         "{text}"
     );
     assert!(
@@ -448,4 +448,70 @@ fn calls_are_written_on_this_host_and_copied_to_a_server_when_something_fails() 
         text.contains("rank 1: has ended after barrier #1 at "),
         "{text}"
     );
+}
+
+#[test]
+fn a_rank_that_was_late_for_a_deadline_is_told_as_late_and_nobody_as_the_last() {
+    for control in ["tcp", "markers"] {
+        let place = place();
+        let world = World::new(3, place.path())
+            .with("FSGATHER_CONTROL", control)
+            .with("FSGATHER_TRACE", "always");
+        let mut stage = Stage::new();
+        stage.start_all(&world, |rank| {
+            let late = if rank == 1 { "at:here " } else { "" };
+            format!("join barrier {late}partial:0:100:300 at:over barrier close")
+        });
+        stage.wait_at([1], "here");
+        stage.wait_at([0, 2], "over");
+        stage.go(1);
+        stage.wait_at([1], "over");
+        for rank in 0..3 {
+            stage.go(rank);
+        }
+        stage.succeed(everybody(3));
+        let text = said(&["trace"], place.path());
+        let late = "rank 1 was too late for 1 of 1 calls that were over at their deadline; the others waited ";
+        assert!(text.contains(late), "{control}: {text}");
+        let report = document(&["trace", "--json"], place.path());
+        // The two barriers and the closing are compared.
+        assert_eq!(report["compared_calls"], 3, "{report}");
+        assert_eq!(report["calls_over_at_deadline"], 1, "{report}");
+        assert_eq!(report["late"][0]["rank"], 1, "{report}");
+        let waited = report["late"][0]["waited_seconds"].as_f64();
+        assert!(waited >= Some(0.3), "{report}");
+        said(&["clean", "--execute"], place.path());
+    }
+}
+
+#[test]
+fn ranks_in_different_calls_are_told_with_each_of_them() {
+    for control in ["tcp", "markers"] {
+        let place = place();
+        let world = World::new(3, place.path()).with("FSGATHER_CONTROL", control);
+        let mut stage = Stage::new();
+        stage.start_all(&world, |rank| {
+            let last = if rank == 1 {
+                "all_gather_bytes:50"
+            } else {
+                "barrier"
+            };
+            format!("join barrier {last}")
+        });
+        stage.fail_alike(everybody(3), DESYNC);
+        let text = said(&["trace"], place.path());
+        let lines: Vec<&str> = text
+            .lines()
+            .skip_while(|line| *line != "ranks were in different calls:")
+            .collect();
+        assert!(
+            lines[1].starts_with("  ranks 0 2: barrier #2 at "),
+            "{control}: {text}"
+        );
+        assert!(
+            lines[2].starts_with("  rank 1: all_gather #2 at "),
+            "{control}: {text}"
+        );
+        said(&["clean", "--execute"], place.path());
+    }
 }

@@ -85,6 +85,7 @@ mod tests {
             one_call: "gather".into(),
             other: peer().into(),
             other_call: "gather".into(),
+            stacks: Box::default(),
         }
     }
 

@@ -87,8 +87,17 @@ impl Machines {
             .processes
             .first()
             .ok_or_else(|| Error::rendezvous("rank 0 named no processes in its welcome"))?;
-        let root = coordinator_peer(root);
-        let member = Member::new(root, welcome.timeout, clock::now());
+        let member = Member::new(coordinator_peer(root), welcome.timeout, clock::now());
+        let own = welcome.processes.get(rank.index());
+        let sees = |own: &&ProcessId| own.sees_pids_of(root) && own.shares_clock_with(root);
+        let member = match own.filter(sees) {
+            None => member,
+            Some(_) => member.beside(Neighbour {
+                rank: Rank::ZERO,
+                pid: root.pid,
+                start_time: root.start_time,
+            }),
+        };
         Ok(Self::new(rank, vec![member], None))
     }
 

@@ -353,6 +353,8 @@ fn a_late_rank_that_makes_another_call_is_told_as_ever() {
     assert_eq!(room.missing(ROOT, &ticket), [3]);
     let barrier = Call::new(Operation::Barrier, Site::named("elsewhere"));
     let late = room.hand_in(3, &barrier);
+    // So long it is asked what it was called from, and does not say it here.
+    room.pass(seconds(5) + machines::LEAD);
     let failure = room.verdict(3, &late).unwrap().unwrap_err();
     assert!(matches!(failure, Error::Desync { .. }), "{failure}");
     assert!(

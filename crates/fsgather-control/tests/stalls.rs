@@ -14,7 +14,8 @@ use fsgather_control::{
     message::{ToCoordinator, ToMember},
 };
 use fsgather_core::{
-    Activity, Call, CallName, ChannelId, Contribution, Epoch, Operation, Phase, Rank, Round, Site,
+    Activity, Call, CallName, ChannelId, Contribution, Epoch, Neighbour, Operation, Phase, Rank,
+    Round, Site, ThreadState, Whereabouts,
 };
 use proptest::prelude::*;
 
@@ -197,6 +198,52 @@ fn who_waits_for_a_rank_0_that_does_not_answer_warns_itself() {
                  whether it is stopped or its host unreachable"
             )
         );
+    }
+}
+
+#[test]
+fn a_neighbour_of_a_rank_0_that_does_not_answer_looks_at_it_and_says_what_it_sees() {
+    let root = Neighbour {
+        rank: Rank::ZERO,
+        pid: 1,
+        start_time: 7,
+    };
+    for (wait, what) in WAITS {
+        let start = Instant::now();
+        let (_, mut members) = machines::formed(2, Duration::from_mins(30), start);
+        let mut member = members.swap_remove(1).beside(root);
+        let (mut looks, mut told) = (Vec::new(), Vec::new());
+        for second in 0..=70 {
+            let passed = Duration::from_secs(second);
+            wait(&mut member, passed, start + passed);
+            member.tick(start + passed);
+            for action in member.take_actions() {
+                match action {
+                    MemberAction::Look { number, neighbour } => {
+                        assert_eq!(neighbour, Some(root));
+                        let state = if second < 40 {
+                            ThreadState::Stopped
+                        } else {
+                            ThreadState::Running
+                        };
+                        let seen = Whereabouts::silent(Some(state));
+                        member.seen(number, Rank::ZERO, Some(seen));
+                        looks.push(second);
+                    }
+                    MemberAction::Warn(text) => told.push(text),
+                    _ => {}
+                }
+            }
+        }
+        assert_eq!(looks, [29, 59], "{what}");
+        let seen: Vec<&str> = told
+            .iter()
+            .filter_map(|text| text.split_once('\n'))
+            .map(|(_, seen)| seen)
+            .collect();
+        let stopped = "  rank 0: does not answer; its process is stopped";
+        let runs = "  rank 0: does not answer; its process is running";
+        assert_eq!(seen, [stopped, runs], "{what}: {told:?}");
     }
 }
 

@@ -79,7 +79,7 @@ pub enum Error {
 
     /// Two ranks entered different collective calls. Nothing was moved.
     #[error(
-        "ranks are in different calls ({difference}) at call #{number}: {one} called {one_call}, {other} called {other_call}"
+        "ranks are in different calls ({difference}) at call #{number}: {one} called {one_call}, {other} called {other_call}{stacks}"
     )]
     Desync {
         /// The number of the call; see [`Call::number`](crate::Call::number).
@@ -96,6 +96,8 @@ pub enum Error {
         /// and what it called, and where in its program.
         #[serde(deserialize_with = "name")]
         other_call: String,
+        /// What these and others that wait in the call were called from, of those that it is known of.
+        stacks: Box<RollCall>,
     },
 
     /// A file operation failed: no space, no permission, not there. See [`Error::is_transient`].
@@ -407,11 +409,13 @@ impl Error {
                 difference,
                 one_call,
                 other_call,
+                stacks,
                 ..
             } => {
                 cut(difference);
                 cut(one_call);
                 cut(other_call);
+                stacks.cut();
             }
             Self::Storage {
                 path,

@@ -129,6 +129,7 @@ fn texts_of_any_length_fit_into_a_message() {
             one_call: long(),
             other: peer().into(),
             other_call: long(),
+            stacks: Box::default(),
         },
         Error::storage(long(), long(), StorageCause::described(long())),
         Error::NotShared {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use fsgather::Error;
-use fsgather_core::{Missing, Peer, PeerFailure, Rank, Whereabouts};
+use fsgather_core::{Missing, Peer, PeerFailure, Rank, RollCall, Whereabouts};
 use pyo3::{
     prelude::*,
     types::{PyDict, PyTuple},
@@ -76,10 +76,7 @@ fn describe(py: Python<'_>, error: &Error, fields: &Bound<'_, PyDict>) -> PyResu
             fields.set_item("during", during)?;
             fields.set_item("timeout", timeout.as_secs_f64())?;
             fields.set_item("missing", PyTuple::new(py, missing_peers(missing))?)?;
-            let stacks = stacks.groups.iter();
-            let stacks = stacks.map(|(ranks, whereabouts)| stack(py, ranks, whereabouts));
-            let stacks = stacks.collect::<PyResult<Vec<_>>>()?;
-            fields.set_item("stacks", PyTuple::new(py, stacks)?)?;
+            set_stacks(py, fields, stacks)?;
             "Timeout"
         }
         Error::PeerFailed {
@@ -102,8 +99,10 @@ fn describe(py: Python<'_>, error: &Error, fields: &Bound<'_, PyDict>) -> PyResu
             one_call,
             other,
             other_call,
+            stacks,
             ..
         } => {
+            set_stacks(py, fields, stacks)?;
             fields.set_item("ranks", (one.rank.get(), other.rank.get()))?;
             fields.set_item("calls", (one_call, other_call))?;
             "Desync"
@@ -132,6 +131,13 @@ fn describe(py: Python<'_>, error: &Error, fields: &Bound<'_, PyDict>) -> PyResu
         }
         _ => "Error",
     })
+}
+
+fn set_stacks(py: Python<'_>, fields: &Bound<'_, PyDict>, stacks: &RollCall) -> PyResult<()> {
+    let stacks = stacks.groups.iter();
+    let stacks = stacks.map(|(ranks, whereabouts)| stack(py, ranks, whereabouts));
+    let stacks = stacks.collect::<PyResult<Vec<_>>>()?;
+    fields.set_item("stacks", PyTuple::new(py, stacks)?)
 }
 
 /// What some ranks were doing, as `Stack` of `_errors.py` takes it.

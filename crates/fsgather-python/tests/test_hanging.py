@@ -116,6 +116,36 @@ def test_a_rank_that_is_stopped_is_told_as_such_by_its_neighbours(world: World) 
         assert "does not answer; its process is stopped" in text
 
 
+@pytest.mark.parametrize("control", ["tcp", "markers"])
+def test_a_rank_0_that_is_stopped_is_told_as_such_by_all_of_its_host(world: World, control: str) -> None:
+    # Who is rank 0 here says nothing in the end.
+    job = JOB.replace("if rank == 1:", "if rank == 0:").replace("DO()", "nap()")
+    world.start(3, job, FSGATHER_TIMEOUT="2s", FSGATHER_CONTROL=control)
+    assert world.hear(0) == "here"
+    world.signal(0, signal.SIGSTOP)
+    told = [world.hear(rank) for rank in (1, 2)]
+    world.signal(0, signal.SIGCONT)
+    world.kill()
+    for text, stacks in told:
+        assert "waiting for rank 0 on " in text, text
+        assert stacks == [[[0], "does not answer; its process is stopped", [], "stopped", False]], stacks
+
+
+@pytest.mark.parametrize("control", ["tcp", "markers"])
+@pytest.mark.parametrize("what", ["nap", "count", "locked", "keep_interpreter"])
+def test_a_rank_0_that_does_not_come_is_told_as_any_other(world: World, what: str, control: str) -> None:
+    job = JOB.replace("if rank == 1:", "if rank == 0:").replace("DO()", what + "()")
+    world.start(3, job, FSGATHER_TIMEOUT=TIMEOUT, FSGATHER_CONTROL=control)
+    assert world.hear(0) == "here"
+    told = [world.hear(rank) for rank in (1, 2)]
+    world.kill()
+    assert told[0] == told[1]
+    text, [[ranks, line, frames, _, answered]] = told[0]
+    assert ranks == [0] and answered, text
+    assert [function for _, _, function in frames] == ["<module>", what], frames
+    assert text.endswith(f"\n  rank 0: {line}"), text
+
+
 @pytest.mark.parametrize("silent", [0, 1])
 def test_nothing_is_told_where_that_is_turned_off(world: World, silent: int) -> None:
     job = f"import os\nif os.environ['FSGATHER_RANK'] == '{silent}':\n    os.environ['FSGATHER_STACKS'] = '0'\n" + JOB
@@ -124,6 +154,49 @@ def test_nothing_is_told_where_that_is_turned_off(world: World, silent: int) -> 
     text, stacks = world.hear(0)
     world.kill()
     assert stacks == [] and "\n" not in text
+
+
+BRANCHES = """
+def save():
+    world.all_gather("state")
+
+def evaluate():
+    world.barrier()
+
+def branch():
+    save() if rank == 1 else evaluate()
+
+communicator = fsgather.Communicator()
+world = communicator.group([1, 2]) if GROUP and rank else communicator
+communicator.barrier()
+if GROUP and rank == 0:
+    communicator.barrier()
+else:
+    try:
+        branch()
+    except fsgather.Desync as error:
+        tell([str(error), list(error.ranks), [[list(stack.ranks), stack.text, stack.frames] for stack in error.stacks]])
+"""
+
+
+@pytest.mark.parametrize("control", ["tcp", "markers"])
+@pytest.mark.parametrize("group", [False, True])
+def test_ranks_in_another_branch_of_the_program_are_told_with_its_functions(world: World, group: bool, control: str) -> None:
+    world.start(3, BRANCHES.replace("GROUP", str(group)), FSGATHER_CONTROL=control)
+    members = [1, 2] if group else [0, 1, 2]
+    told = [world.hear(rank) for rank in members]
+    world.kill()
+    assert told[1:] == told[:-1]
+    text, ranks, stacks = told[0]
+    assert 1 in ranks and set(ranks) <= set(members)
+    lines = (world.directory / "program.py").read_text().splitlines()
+    place = {name: f"program.py:{lines.index(call) + 1}" for name, call in (("save", '    world.all_gather("state")'), ("evaluate", "    world.barrier()"))}
+    functions = {rank: [function for _, _, function in frames] for ranks, _, frames in stacks for rank in ranks}
+    assert functions[1][:3] == ["<module>", "branch", "save"], stacks
+    other = next(rank for rank in ranks if rank != 1)
+    assert functions[other][:3] == ["<module>", "branch", "evaluate"], stacks
+    assert f"called from {place['save']} in save" in text, text
+    assert f"called from {place['evaluate']} in evaluate" in text, text
 
 
 def test_stacks_go_with_a_pickled_error() -> None:

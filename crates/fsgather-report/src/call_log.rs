@@ -12,10 +12,11 @@ use std::{
 };
 
 use fsgather_core::{
-    ChannelId, Epoch, Phase, ProcessId, Rank, Ticket, bytes_text, duration_text, lock,
+    ChannelId, Epoch, Error, Phase, ProcessId, Rank, Ticket, bytes_text, duration_text, lock,
 };
 
 use fsgather_trace::{
+    cause::Cause,
     record::{Outcome, Way},
     recorder::Recorder,
 };
@@ -180,9 +181,9 @@ impl CallLog {
         });
     }
 
-    /// All have, `last` of the world's ranks the last of them.
-    pub fn all_in(&self, ticket: &Ticket, last: Option<Rank>) {
-        self.record(|recorder| recorder.decided(ticket, last));
+    /// All have, `last` of the world's ranks the last of them; or, if there is a cause, those who were in time.
+    pub fn all_in(&self, ticket: &Ticket, last: Option<Rank>, cause: Cause) {
+        self.record(|recorder| recorder.decided(ticket, last, cause));
     }
 
     /// The same, for reports: `last` is a rank of the group; this rank receives so many bytes in all, of which some have still
@@ -236,9 +237,19 @@ impl CallLog {
         self.leave(&entry);
     }
 
-    /// The call has ended otherwise.
-    pub fn forget(&self, ticket: &Ticket, outcome: Outcome) {
-        self.record(|recorder| recorder.end(ticket, outcome));
+    /// The program does not want the result of a call any more.
+    pub fn give_up(&self, ticket: &Ticket) {
+        self.record(|recorder| recorder.end(ticket, Outcome::GivenUp));
+        self.forget(ticket);
+    }
+
+    /// The call has ended with this error.
+    pub fn fail(&self, ticket: &Ticket, failure: &Error) {
+        self.record(|recorder| recorder.failed(ticket, Cause::of(failure)));
+        self.forget(ticket);
+    }
+
+    fn forget(&self, ticket: &Ticket) {
         if let Some(mut entry) = self.remove(ticket) {
             entry.enter(Phase::Computing, None);
             self.leave(&entry);

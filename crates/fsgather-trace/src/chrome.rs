@@ -108,6 +108,7 @@ fn add(
         "way": record.way.word(),
         "last_rank": record.last,
         "outcome": record.outcome.word(),
+        "cause": record.cause.words(),
     });
     slice(&record.name(), start, over, details);
     let handed_in = record.handed_in.map(|time| on_axis(Some(time)));

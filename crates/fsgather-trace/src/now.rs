@@ -229,7 +229,7 @@ fn missing(
 
 /// Whether a call that is not among those of a rank is older than they are: each rank makes the calls of a communicator in
 /// their order.
-fn has_passed(line: &Line, call: &CallKey) -> bool {
+pub(crate) fn has_passed(line: &Line, call: &CallKey) -> bool {
     let records = &line.of.records;
     let are_all = records.first().is_none_or(|first| first.count <= 1);
     let mut of_channel = records

@@ -49,7 +49,7 @@ fn row(timeline: &Timeline, line: usize, record: &CallRecord) -> Value {
         record.bytes,
         record.way.word(),
         record.last.map_or(-1, i64::from),
-        record.outcome.word(),
+        record.ending(),
     ])
 }
 

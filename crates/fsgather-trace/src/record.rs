@@ -3,6 +3,8 @@
 use fsgather_core::plain_text;
 use twox_hash::XxHash3_64;
 
+use crate::cause::Cause;
+
 /// How a call has ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Outcome {
@@ -93,6 +95,8 @@ pub struct CallRecord {
     pub ranks: u32,
     /// How it has ended.
     pub outcome: Outcome,
+    /// Why it was not decided with all its ranks, or not well.
+    pub cause: Cause,
     /// Which way this rank's payload has gone.
     pub way: Way,
     /// When it was called.
@@ -149,11 +153,12 @@ pub(crate) enum Field {
     Last = 12,
 }
 
-/// The word that holds several things: ranks, and in these bytes outcome and way.
+/// The word that holds several things: ranks, and in these bytes outcome, way and cause.
 const SEVERAL: usize = 4;
 const OUTCOME_BYTE: usize = 4;
 const WAY_BYTE: usize = 5;
 const AWAITED_BYTE: usize = 6;
+const CAUSE_BYTE: usize = 7;
 
 impl RecordWords {
     /// One of a call of so many ranks.
@@ -197,6 +202,10 @@ impl RecordWords {
 
     pub(crate) fn is_decided(&self) -> bool {
         self.get(Field::Decided) != 0 && self.0[SEVERAL].to_le_bytes()[AWAITED_BYTE] == 0
+    }
+
+    pub(crate) fn set_cause(&mut self, cause: Cause) {
+        self.set_byte(CAUSE_BYTE, cause as u8);
     }
 
     pub(crate) fn set_way(&mut self, way: Way) {
@@ -271,6 +280,7 @@ impl CallRecord {
             ranks: u32::from_le_bytes(ranks),
             outcome: known(&Outcome::ALL, several[OUTCOME_BYTE]),
             way: known(&Way::ALL, several[WAY_BYTE]),
+            cause: known(&Cause::ALL, several[CAUSE_BYTE]),
             begun: get(Field::Begun),
             handed_in: time(Field::HandedIn),
             decided: time(Field::Decided).filter(|_| !is_awaited),
@@ -287,10 +297,20 @@ impl CallRecord {
         })
     }
 
-    /// How long this rank has waited for others, if all have come.
+    /// How long this rank has waited for others, if all have come, or those who were in time.
     #[must_use]
     pub fn waited(&self) -> Option<u64> {
-        Some(self.decided?.saturating_sub(self.handed_in?))
+        let decided = self.decided.filter(|_| self.cause != Cause::TooLate)?;
+        Some(decided.saturating_sub(self.handed_in?))
+    }
+
+    /// How it has ended, in a few words, with the cause where there is one.
+    #[must_use]
+    pub fn ending(&self) -> String {
+        match (self.outcome.word(), self.cause.words()) {
+            (outcome, "") => outcome.to_owned(),
+            (outcome, cause) => format!("{outcome}: {cause}"),
+        }
     }
 
     /// Whether a thread of the program is in it, and waits for others; of a call that goes on beside the program, whether one
@@ -342,6 +362,7 @@ mod tests {
         words.set(Field::Last, 3);
         words.set_way(Way::SharedMemory);
         words.set_outcome(Outcome::Done);
+        words.set_cause(Cause::Deadline);
         words
     }
 
@@ -356,6 +377,7 @@ mod tests {
             (Way::SharedMemory, Outcome::Done)
         );
         assert_eq!((record.waited(), record.ended), (Some(6_000), None));
+        assert_eq!(record.cause, Cause::Deadline);
     }
 
     #[test]

@@ -17,7 +17,10 @@ use fsgather_arena::Words;
 use fsgather_core::{ChannelId, Epoch, Rank, Ticket, lock};
 use fsgather_store::{FileSystem, calls};
 
-use crate::record::{CallRecord, Field, Outcome, RecordWords, Way};
+use crate::{
+    cause::Cause,
+    record::{CallRecord, Field, Outcome, RecordWords, Way},
+};
 
 /// How many calls are kept.
 pub const KEPT: u64 = 1000;
@@ -213,10 +216,11 @@ impl Recorder {
         state.moved = state.moved.saturating_add(more);
     }
 
-    /// All have, `last` of the world's ranks the last of them.
-    pub fn decided(&self, ticket: &Ticket, last: Option<Rank>) {
+    /// All have, `last` of the world's ranks the last of them; or, if there is a cause, those who were in time.
+    pub fn decided(&self, ticket: &Ticket, last: Option<Rank>, cause: Cause) {
         self.change(ticket, |words, now| {
             words.set_decided(now);
+            words.set_cause(cause);
             words.set(
                 Field::Last,
                 last.map_or(0, |last| u64::from(last.get()) + 1),
@@ -251,10 +255,22 @@ impl Recorder {
 
     /// The call is over.
     pub fn end(&self, ticket: &Ticket, outcome: Outcome) {
+        self.close(ticket, |words| words.set_outcome(outcome));
+    }
+
+    /// The call is over, with an error of this cause.
+    pub fn failed(&self, ticket: &Ticket, cause: Cause) {
+        self.close(ticket, |words| {
+            words.set_outcome(Outcome::Failed);
+            words.set_cause(cause);
+        });
+    }
+
+    fn close(&self, ticket: &Ticket, change: impl FnOnce(&mut RecordWords)) {
         let mut state = lock(&self.state);
         if let Some(mut open) = take(&mut state, ticket) {
             open.words.set(Field::Ended, self.time(Instant::now()));
-            open.words.set_outcome(outcome);
+            change(&mut open.words);
             self.write(&open.words, state.count);
         }
     }

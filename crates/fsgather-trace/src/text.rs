@@ -6,6 +6,8 @@ use fsgather_core::{Rank, duration_text};
 
 use crate::{
     black_box::World,
+    cause::Cause,
+    lateness::{Late, Lateness, late},
     losses::{Losses, losses},
     now::{Doing, Standing, named_ranks, standings},
     timeline::Timeline,
@@ -38,6 +40,7 @@ pub fn summary(worlds: &[World], timeline: &Timeline, now: i64) -> String {
     let mut text = head(worlds, timeline);
     text += &open(&standings(timeline, now));
     text += &lost(&losses(timeline));
+    text += &too_late(&late(timeline));
     for why in worlds.iter().flat_map(|world| &world.unread) {
         // Writing to a `String` cannot fail.
         let _ = writeln!(text, "  not read: {why}");
@@ -81,13 +84,22 @@ fn head(worlds: &[World], timeline: &Timeline) -> String {
 fn open(standings: &[Standing]) -> String {
     let mut text = String::new();
     let mut waiting: BTreeMap<(usize, u64, u64), Vec<&Standing>> = BTreeMap::new();
+    let mut apart: BTreeMap<(usize, u64, u64), Vec<&Standing>> = BTreeMap::new();
     for one in standings {
+        if let Some(call) = one.call.as_ref().filter(|call| call.cause == Cause::Desync) {
+            let key = (one.world, call.channel, call.epoch);
+            apart.entry(key).or_default().push(one);
+            continue;
+        }
         if let Some(call) = &one.call
             && (one.doing == Doing::Waiting || call.failed_waiting())
         {
             let key = (one.world, call.channel, call.epoch);
             waiting.entry(key).or_default().push(one);
         }
+    }
+    for ranks in apart.values() {
+        text += &different_calls(ranks);
     }
     for ranks in waiting.values() {
         let is_first = |one: &&&Standing| (!one.waits_for.is_empty(), one.since);
@@ -111,9 +123,13 @@ fn open(standings: &[Standing]) -> String {
                 .unwrap_or_default()
                 .saturating_sub(call.handed_in.unwrap_or_default());
             let waited = nanoseconds_text(waited);
+            let why = match call.cause.words() {
+                "" => String::new(),
+                cause => format!(" ({cause})"),
+            };
             writeln!(
                 text,
-                "{place} has failed: {who_text} waited for {whom}, {waited}"
+                "{place} has failed{why}: {who_text} waited for {whom}, {waited}"
             )
         } else {
             let verb = if who.len() == 1 { "waits" } else { "wait" };
@@ -129,6 +145,30 @@ fn open(standings: &[Standing]) -> String {
         if !first.may_wait_for.is_empty() {
             let unknown = named_ranks(&first.may_wait_for);
             let _ = writeln!(text, "  nothing is known of {unknown}");
+        }
+    }
+    text
+}
+
+/// The calls of ranks that were in different ones.
+fn different_calls(ranks: &[&Standing]) -> String {
+    let mut places: BTreeMap<String, Vec<Rank>> = BTreeMap::new();
+    for one in ranks {
+        if let Some(call) = &one.call {
+            let place = format!("{} at {}", call.name(), call.site);
+            places.entry(place).or_default().push(one.rank);
+        }
+    }
+    let mut text = "ranks were in different calls:\n".to_owned();
+    let mut places: Vec<(String, Vec<Rank>)> = places.into_iter().collect();
+    places.sort_by_key(|(_, ranks)| ranks.first().copied());
+    for (place, ranks) in places.iter().take(MOST) {
+        let _ = writeln!(text, "  {}: {place}", named_ranks(ranks));
+    }
+    match places.len().saturating_sub(MOST) {
+        0 => {}
+        more => {
+            let _ = writeln!(text, "  {more} more of their calls differ");
         }
     }
     text
@@ -152,6 +192,32 @@ pub fn standing_text(one: &Standing) -> String {
         (doing @ Doing::Computing, _) => format!("{} after {place}, since {since}", doing.word()),
         (doing, _) => format!("{} in {place}, since {since}", doing.word()),
     }
+}
+
+/// Who was late for deadlines.
+fn too_late(lateness: &Lateness) -> String {
+    let mut text = String::new();
+    for Late {
+        rank,
+        calls,
+        waited,
+    } in lateness.ranks.iter().take(MOST)
+    {
+        let _ = writeln!(
+            text,
+            "rank {rank} was too late for {calls} of {} calls that were over at their deadline; the others waited {} until then",
+            lateness.calls,
+            nanoseconds_text(*waited)
+        );
+    }
+    match lateness.ranks.len().saturating_sub(MOST) {
+        0 => {}
+        1 => text += "1 more rank was too late for such calls\n",
+        more => {
+            let _ = writeln!(text, "{more} more ranks were too late for such calls");
+        }
+    }
+    text
 }
 
 fn lost(losses: &Losses) -> String {
@@ -235,6 +301,47 @@ mod tests {
             open(&standings(&timeline, 60_000_000_000 + timeline.end())),
             "barrier #2 at eval.py:95: rank 1 waits for others, since 1 min\n  nothing is known of ranks 0 2\n"
         );
+    }
+
+    #[test]
+    fn ranks_in_different_calls_are_told_with_each_of_them() {
+        let apart = |rank, operation: &str, site| {
+            let mut second = call(1, site, [20, 21, 0]);
+            (second.decided, second.outcome) = (None, Outcome::Failed);
+            (second.cause, second.operation) = (Cause::Desync, operation.into());
+            left(rank, 1, vec![call(0, "eval.py:80", [1, 2, 400]), second])
+        };
+        let timeline = Timeline::new(vec![
+            apart(0, "barrier", "eval.py:95"),
+            apart(1, "all_gather", "save.py:7"),
+            apart(2, "barrier", "eval.py:95"),
+        ]);
+        assert_eq!(
+            open(&standings(&timeline, timeline.end())),
+            "ranks were in different calls:\n  \
+             ranks 0 2: barrier #2 at eval.py:95\n  \
+             rank 1: all_gather #2 at save.py:7\n"
+        );
+    }
+
+    #[test]
+    fn those_who_were_late_are_told_with_how_often() {
+        let late = |rank| Late {
+            rank: Rank::new(rank),
+            calls: 3,
+            waited: 6_000_000_000,
+        };
+        let of = |ranks: u32| {
+            too_late(&Lateness {
+                calls: 5,
+                ranks: (0..ranks).map(late).collect(),
+            })
+        };
+        assert_eq!(
+            of(1),
+            "rank 0 was too late for 3 of 5 calls that were over at their deadline; the others waited 6.0 s until then\n"
+        );
+        assert!(of(11).ends_with("\n1 more rank was too late for such calls\n"));
     }
 
     #[test]

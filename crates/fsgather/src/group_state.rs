@@ -14,7 +14,7 @@ use fsgather_core::{
     Phase, ProcessId, Rank, Round, Site, Ticket, lock,
 };
 use fsgather_store::PayloadId;
-use fsgather_trace::record::Outcome;
+use fsgather_trace::cause::Cause;
 use uuid::Uuid;
 
 #[cfg(feature = "async")]
@@ -219,7 +219,7 @@ impl GroupState {
                 Ok(())
             }
             Err(failure) => {
-                call_log.forget(&ticket, Outcome::Failed);
+                call_log.fail(&ticket, &failure);
                 Err(failure)
             }
         }
@@ -317,7 +317,7 @@ impl GroupState {
         let recorded = self.record_closing(&site);
         let closed = self.exchange.close(site);
         if let Some(ticket) = recorded {
-            self.record_closed(&ticket, closed.is_ok());
+            self.record_closed(&ticket, closed.as_ref().err());
         }
         if let Err(failure) = &closed {
             self.world.record_failure(failure);
@@ -340,12 +340,11 @@ impl GroupState {
         Some(ticket)
     }
 
-    fn record_closed(&self, ticket: &Ticket, closed: bool) {
+    fn record_closed(&self, ticket: &Ticket, failure: Option<&Error>) {
         if let Some(recorder) = self.world.call_log.recorder() {
-            if closed {
-                recorder.decided_and_done(ticket, None);
-            } else {
-                recorder.end(ticket, Outcome::Failed);
+            match failure {
+                None => recorder.decided_and_done(ticket, None),
+                Some(failure) => recorder.failed(ticket, Cause::of(failure)),
             }
         }
     }

@@ -73,7 +73,7 @@ impl Coordinator {
             first.and_then(|first| self.difference(step, &first, from, &arrival.call))
         };
         if let Some(cause) = cause {
-            self.fail_channel(id, &cause);
+            self.refute(id, cause, now);
         }
     }
 
@@ -165,7 +165,7 @@ impl Coordinator {
             let first = partial.first.clone();
             let cause = self.difference(step, &first, from, &arrival.call);
             if let Some(cause) = cause {
-                self.fail_channel(step.channel, &cause);
+                self.refute(step.channel, cause, now);
             }
             return;
         }
@@ -224,6 +224,7 @@ impl Coordinator {
             one_call,
             other: other.into(),
             other_call,
+            stacks: Box::default(),
         })
     }
 
@@ -232,6 +233,9 @@ impl Coordinator {
         let Some(channel) = self.channels.get_mut(&step.channel) else {
             return;
         };
+        if channel.disagreement.is_some() {
+            return;
+        }
         // A group has come to its end only when all its payloads have been read.
         let is_early = |round: &Round| round.is_end() && !channel.reading.is_empty();
         if channel.undecided.get(&step).is_none_or(is_early) {
@@ -308,7 +312,13 @@ impl Coordinator {
         if channel.failure.is_some() {
             return;
         }
-        let cause = &cause.clone().cut_to_size();
+        // That came first, whatever has happened since.
+        let disagreement = channel.disagreement.take();
+        let cause = disagreement.map_or_else(|| cause.clone(), |its| self.resolve(its));
+        let cause = &cause.cut_to_size();
+        let Some(channel) = self.channels.get_mut(&id) else {
+            return;
+        };
         channel.failure = Some(cause.clone());
         channel.hearsay = None;
         channel.stalls = Stalls::default();
@@ -365,6 +375,7 @@ impl Coordinator {
                 one_call: Call::new(Operation::Close, site.clone()).to_string(),
                 other: other.into(),
                 other_call,
+                stacks: Box::default(),
             },
             (Some(Standing::Staying(failure) | Standing::Gone(failure)), _)
                 if *failure != PeerFailure::Departed =>

@@ -10,7 +10,7 @@ use fsgather_core::{
     Round as RoundNumber, Step,
 };
 
-use super::{hearsay::Hearsay, round::Round, stalls::Stalls};
+use super::{disagreement::Disagreement, hearsay::Hearsay, round::Round, stalls::Stalls};
 
 /// Payloads of a decided call that somebody still reads.
 #[derive(Clone, Debug)]
@@ -75,6 +75,8 @@ pub(super) struct Channel {
     /// Calls that were decided before all had come.
     pub(super) partial: BTreeMap<Epoch, PartialCall>,
     pub(super) failure: Option<Error>,
+    /// Why it will have failed in a moment, once those have answered whom it is about.
+    pub(super) disagreement: Option<Disagreement>,
     /// What members have said of others, as long as these may still speak for themselves.
     pub(super) hearsay: Option<Hearsay>,
     /// Calls whose payloads go from rank to rank and do not get on.
@@ -113,6 +115,7 @@ impl Channel {
             reading: BTreeMap::new(),
             partial: BTreeMap::new(),
             failure: None,
+            disagreement: None,
             hearsay: None,
             stalls: Stalls::default(),
             untold: BTreeSet::new(),

@@ -16,7 +16,9 @@ impl Coordinator {
             .get_or_insert_with(|| Clock::started(now, lead))
             .moved(now);
         for id in self.channels_of(from) {
-            self.fail_call_that_needs(from, id);
+            if let Some(cause) = self.absence_from(id, from) {
+                self.refute(id, cause, now);
+            }
         }
     }
 
@@ -65,15 +67,18 @@ impl Coordinator {
 
     /// Aborts the calls of a communicator if `rank`, which will not contribute any more, is missing in one.
     pub(super) fn fail_call_that_needs(&mut self, rank: Rank, id: ChannelId) {
-        let needed = self.channels.get(&id).and_then(|channel| {
-            let place = channel.place_of(rank)?;
-            let mut steps = channel.undecided.iter();
-            steps.find_map(|(step, round)| round.needs(place).then_some(*step))
-        });
-        if let Some(step) = needed {
-            let cause = self.absence(step, rank);
+        if let Some(cause) = self.absence_from(id, rank) {
             self.fail_channel(id, &cause);
         }
+    }
+
+    /// What to say of a rank that will not contribute any more, if a call of a communicator waits for it.
+    fn absence_from(&self, id: ChannelId, rank: Rank) -> Option<Error> {
+        let channel = self.channels.get(&id)?;
+        let place = channel.place_of(rank)?;
+        let mut steps = channel.undecided.iter();
+        let step = steps.find_map(|(step, round)| round.needs(place).then_some(*step))?;
+        Some(self.absence(step, rank))
     }
 
     /// Takes a rank off all lists of those we wait for; the communicators that it was in.
@@ -99,6 +104,7 @@ impl Coordinator {
             .values()
             .all(|channel| channel.reading.is_empty());
         if all_left && all_read {
+            self.settle_disagreements();
             self.gone = true;
             // What has failed in a group is the business of that group.
             let orderly = self.failure().is_none();

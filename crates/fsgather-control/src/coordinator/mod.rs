@@ -15,6 +15,7 @@
 
 mod calls;
 mod channel;
+mod disagreement;
 mod forming;
 mod groups;
 mod hearsay;
@@ -227,7 +228,8 @@ impl Coordinator {
     #[must_use]
     pub fn all_told(&self) -> bool {
         let mut channels = self.channels.values();
-        self.gone || channels.all(|channel| channel.untold.iter().all(|rank| *rank == Rank::ZERO))
+        let is_told = |channel: &Channel| channel.untold.iter().all(|rank| *rank == Rank::ZERO);
+        self.gone || (!self.is_about_to_fail() && channels.all(is_told))
     }
 
     /// Handles what a member says. Members that are gone are not heard any more, and after goodbye nobody
@@ -251,7 +253,8 @@ impl Coordinator {
             whereabouts,
         } = message
         {
-            return self.seen(from, number, who, whereabouts);
+            self.seen(from, number, who, whereabouts);
+            return self.tell_disagreements(now);
         }
         if let Some(member) = self.roster.get_mut(from) {
             member.heard = now;
@@ -375,6 +378,7 @@ impl Coordinator {
     /// Ends the world from rank 0's side without waiting for the others.
     pub fn abandon(&mut self) {
         if !self.gone {
+            self.settle_disagreements();
             self.gone = true;
             let to = self.members_to_inform();
             self.send(to, ToMember::Bye { orderly: false });

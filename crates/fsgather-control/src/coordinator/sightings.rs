@@ -51,15 +51,20 @@ impl Coordinator {
         if self.world.lead.is_none() {
             return;
         }
-        self.looks += 1;
-        let number = self.looks;
         let is_due = |member: &RosterEntry| {
             let before = member.sighting.as_ref();
             before.is_none_or(|before| now.saturating_duration_since(before.asked) >= AGAIN)
         };
         let mut asked = ranks.to_vec();
-        asked.retain(|rank| self.roster.is_connected(*rank));
         asked.retain(|rank| self.roster.get(*rank).is_some_and(is_due));
+        self.ask_what_they_do(asked, now);
+    }
+
+    /// The same, also where they were asked just now: they may have gone on since. `asked` is in ascending order.
+    pub(super) fn ask_what_they_do(&mut self, mut asked: Vec<Rank>, now: Instant) {
+        asked.retain(|rank| self.roster.is_connected(*rank));
+        self.looks += 1;
+        let number = self.looks;
         let witnesses = self.witnesses(&asked);
         for rank in &asked {
             if let Some(member) = self.roster.get_mut(*rank) {
@@ -125,6 +130,24 @@ impl Coordinator {
             sighting.own = whereabouts.map_or(Answer::Silence, |its| Answer::Word(Arc::new(its)));
         } else {
             sighting.witnessed = whereabouts;
+        }
+    }
+
+    /// Whether nothing is to be heard any more of what a rank was doing since then.
+    pub(super) fn has_answered(&self, rank: Rank, since: Instant) -> bool {
+        let member = self.roster.get(rank);
+        let sighting = member.and_then(|member| member.sighting.as_ref());
+        let sighting = sighting.filter(|sighting| sighting.asked >= since);
+        let is_silent = sighting.is_some_and(|its| matches!(its.own, Answer::None));
+        !is_silent || !self.roster.is_connected(rank)
+    }
+
+    /// What a rank has said itself that it was doing since then.
+    pub(super) fn answer_of(&self, rank: Rank, since: Instant) -> Option<Arc<Whereabouts>> {
+        let sighting = self.roster.get(rank)?.sighting.as_ref()?;
+        match &sighting.own {
+            Answer::Word(whereabouts) if sighting.asked >= since => Some(Arc::clone(whereabouts)),
+            _ => None,
         }
     }
 

@@ -46,6 +46,7 @@ impl Coordinator {
         // First who is gone: nobody has to wait for them, and no time-out names them.
         self.tick_suspects(now);
         self.tick_hearsay(now);
+        self.tell_disagreements(now);
         if self.gone {
             return;
         }
@@ -245,6 +246,9 @@ impl Coordinator {
         let missed = self.missed.values().map(|(until, _)| *until);
         let hearsay = self.channels.values();
         let hearsay = hearsay.filter_map(|channel| Some(channel.hearsay.as_ref()?.due()));
+        let disagreements = self.channels.values();
+        let disagreements =
+            disagreements.filter_map(|channel| Some(channel.disagreement.as_ref()?.due()));
         let due = forming
             .into_iter()
             .chain(rounds)
@@ -252,6 +256,7 @@ impl Coordinator {
             .chain(suspects)
             .chain(missed)
             .chain(hearsay)
+            .chain(disagreements)
             .chain(self.staying_due())
             .min();
         // Where nothing is due at any time, nobody waits.

@@ -6,6 +6,7 @@ mod leaving;
 mod silence;
 mod staying;
 mod time;
+mod watching;
 
 use std::{
     collections::BTreeMap,
@@ -23,6 +24,7 @@ use self::{
     keeping::Keeping,
     silence::{Silence, StalledCall},
     staying::Staying,
+    watching::{OWN_LOOK, Watching},
 };
 use crate::message::{ToCoordinator, ToMember};
 
@@ -93,6 +95,7 @@ pub struct Member {
     /// What nothing moves in, of what goes from rank to rank.
     stall: Option<StalledCall>,
     silence: Silence,
+    watching: Watching,
     actions: Vec<MemberAction>,
 }
 
@@ -117,7 +120,17 @@ impl Member {
             staying: None,
             stall: None,
             silence: Silence::new(now),
+            watching: Watching::default(),
             actions: Vec::new(),
+        }
+    }
+
+    /// The same, where it can see the process of rank 0.
+    #[must_use]
+    pub fn beside(self, root: Neighbour) -> Self {
+        Self {
+            watching: Watching::of(root),
+            ..self
         }
     }
 
@@ -482,6 +495,9 @@ impl Member {
 
     /// Says what this rank has seen when it was told to look: at `who`, itself or a neighbour.
     pub fn seen(&mut self, number: u64, who: Rank, whereabouts: Option<Whereabouts>) {
+        if number == OWN_LOOK {
+            return self.watching.see(whereabouts);
+        }
         self.send(ToCoordinator::Seen {
             number,
             who,

@@ -94,6 +94,12 @@ impl Silence {
         Some(Due::Warning(silent))
     }
 
+    /// When the next warning will be due, once rank 0 has not answered.
+    pub(super) fn warns(&self, since: Instant, heard: Instant) -> Option<Instant> {
+        let is_silent = self.is_asked && heard <= self.heard;
+        is_silent.then(|| since.max(self.heard) + self.next_warning)
+    }
+
     /// When something will be due, for who has waited `since` then.
     pub(super) fn due(&self, since: Instant) -> Instant {
         let pause = if self.is_asked {

@@ -2,15 +2,14 @@
 
 use std::time::Instant;
 
-use fsgather_core::{
-    Activity, ChannelId, Deadline, Error, Missing, Phase, Rank, RollCall, duration_text,
-};
+use fsgather_core::{Activity, ChannelId, Deadline, Error, Missing, Phase, Rank, duration_text};
 
 use super::{
     GRACE, Member, MemberAction,
     channel::Channel,
     silence::{Due, StalledCall},
     staying::Staying,
+    watching::OWN_LOOK,
 };
 use crate::message::ToCoordinator;
 
@@ -47,7 +46,7 @@ impl Member {
                 during,
                 timeout: timeout.saturating_add(GRACE),
                 missing: vec![missing],
-                stacks: RollCall::default(),
+                stacks: self.watching.roll_call(),
                 hint: "see whether rank 0 is stopped or its host unreachable; set FSGATHER_TIMEOUT to \
                        wait longer"
                     .into(),
@@ -68,7 +67,20 @@ impl Member {
         let silence = self.waiting_since().map(|since| self.silence.due(since));
         due.chain(staying.and_then(Staying::next_tick))
             .chain(silence)
+            .chain(
+                self.tells_of_coordinator()
+                    .and_then(|told| self.watching.due(told)),
+            )
             .min()
+    }
+
+    /// When it is told next that rank 0 says nothing, if it goes on saying nothing.
+    fn tells_of_coordinator(&self) -> Option<Instant> {
+        let channels = self.channels.values();
+        let overdue = channels.filter_map(|channel| self.due(channel));
+        let warning = self.waiting_since();
+        let warning = warning.and_then(|since| self.silence.warns(since, self.heard));
+        overdue.chain(warning).min()
     }
 
     /// Since when this rank waits for word of rank 0, if it does.
@@ -93,6 +105,14 @@ impl Member {
     /// could tell whom all wait for.
     pub(super) fn look_at_silence(&mut self, now: Instant) {
         self.now = now;
+        if let Some(told) = self.tells_of_coordinator()
+            && let Some(root) = self.watching.take_look(told, now)
+        {
+            self.actions.push(MemberAction::Look {
+                number: OWN_LOOK,
+                neighbour: Some(root),
+            });
+        }
         let Some(since) = self.waiting_since() else {
             return;
         };
@@ -106,9 +126,10 @@ impl Member {
                 let during = call.map_or_else(|| "close".into(), |call| call.to_string());
                 self.actions.push(MemberAction::Warn(format!(
                     "{during} is still waiting for {}, which has not said for {} that it is there; see whether it \
-                     is stopped or its host unreachable",
+                     is stopped or its host unreachable{}",
                     self.coordinator,
-                    duration_text(silent)
+                    duration_text(silent),
+                    self.watching.roll_call()
                 )));
             }
         }

@@ -10,6 +10,10 @@ use fsgather_control::{
 use fsgather_core::{Peer, ProcessId, Rank, WorldSize};
 use uuid::Uuid;
 
+/// How long an answer of a rank may take to what it is doing.
+#[allow(dead_code, reason = "not every test needs it")]
+pub(crate) const LEAD: Duration = Duration::from_secs(2);
+
 /// The coordinator and the members of a world that has just formed, with nothing between them.
 pub(crate) fn formed(ranks: u32, timeout: Duration, now: Instant) -> (Coordinator, Vec<Member>) {
     let world_size = WorldSize::new(ranks).unwrap();
@@ -20,7 +24,7 @@ pub(crate) fn formed(ranks: u32, timeout: Duration, now: Instant) -> (Coordinato
         timeout,
         join_timeout: timeout,
         fingerprint: fsgather_control::job_credentials::JobFingerprint::default(),
-        lead: Some(Duration::from_secs(2)),
+        lead: Some(LEAD),
     };
     let mut coordinator = Coordinator::new(world, now);
     for rank in world_size.ranks() {

@@ -130,6 +130,8 @@ class Desync(Error):
     """The two ranks."""
     calls: tuple[str, str] = ("", "")
     """What each of them called, and where."""
+    stacks: tuple[Stack, ...] = ()
+    """What the ranks in that call were called from, where that is known."""
 
 
 class Storage(Error):

@@ -7,7 +7,7 @@
 //! | offset | size | field |
 //! | --- | --- | --- |
 //! | 0 | 8 | magic `89 46 53 42 0d 0a 1a 0a` |
-//! | 8 | 2 | version, 1 |
+//! | 8 | 2 | version, 2: records have the cause of their ending |
 //! | 10 | 2 | zero |
 //! | 12 | 4 | length n of what follows |
 //! | 16 | n | whose it is, [`CallsHeader`] in postcard |
@@ -47,7 +47,8 @@ use crate::{
 pub use question::{LONGEST_ANSWER, Question};
 
 const MAGIC: [u8; 8] = *b"\x89FSB\r\n\x1a\n";
-const VERSION: u16 = 1;
+/// 1: the first. 2: why a call was not decided with all its ranks.
+const VERSION: u16 = 2;
 const FIXED_LEN: usize = 16;
 const CHECKSUM_LEN: usize = 16;
 

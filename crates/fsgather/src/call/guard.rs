@@ -14,7 +14,7 @@ use crate::payload::header::PayloadHeader;
 #[cfg(feature = "ndarray")]
 use crate::payload::stream::OwnMoved;
 use fsgather_report::call_log::Brought;
-use fsgather_trace::record::Outcome;
+use fsgather_trace::cause::Cause;
 
 /// How long nothing may move in a ring once the communicator has failed.
 const LAST_BYTES: Duration = Duration::from_secs(3);
@@ -173,7 +173,13 @@ impl CallGuard {
         self.phase.set(Phase::Reading);
         let call_log = &self.inner.world.call_log;
         let last = verdict.last.map(|last| self.inner.in_world(last));
-        call_log.all_in(&self.ticket, last);
+        let own = self.inner.in_world(self.inner.exchange.rank());
+        let cause = match verdict.missing.as_slice() {
+            [] => Cause::None,
+            missing if missing.iter().any(|late| late.rank == own) => Cause::TooLate,
+            _ => Cause::Deadline,
+        };
+        call_log.all_in(&self.ticket, last, cause);
         if !call_log.is_empty() {
             call_log.decided(&self.ticket, verdict.last, brought());
         }
@@ -184,7 +190,7 @@ impl CallGuard {
         if !self.finished.replace(true) {
             self.inner.exchange.abandon(&self.ticket);
             let call_log = &self.inner.world.call_log;
-            call_log.forget(&self.ticket, Outcome::GivenUp);
+            call_log.give_up(&self.ticket);
         }
     }
 
@@ -196,10 +202,7 @@ impl CallGuard {
         let exchange = &self.inner.exchange;
         let failure = exchange.fail(&self.ticket, self.phase.get(), cause);
         self.inner.world.record_failure(&failure);
-        self.inner
-            .world
-            .call_log
-            .forget(&self.ticket, Outcome::Failed);
+        self.inner.world.call_log.fail(&self.ticket, &failure);
         if self.acknowledge.get() {
             // What could not be read is not needed any more.
             exchange.done(&self.ticket);
@@ -210,10 +213,7 @@ impl CallGuard {
     /// Notes that the call has ended with an error that all ranks know.
     pub(crate) fn over(&self, failure: Error) -> Error {
         self.inner.world.record_failure(&failure);
-        self.inner
-            .world
-            .call_log
-            .forget(&self.ticket, Outcome::Failed);
+        self.inner.world.call_log.fail(&self.ticket, &failure);
         self.finished.set(true);
         failure
     }

@@ -7,7 +7,6 @@ use std::{
 };
 
 use fsgather_core::{Error, Missing, Rank};
-use fsgather_trace::record::Outcome;
 
 use crate::{
     call::{
@@ -181,7 +180,7 @@ impl<T> Completed<T> {
                     guard.inner.exchange.done(&guard.ticket);
                 }
                 let call_log = &guard.inner.world.call_log;
-                call_log.forget(&guard.ticket, Outcome::GivenUp);
+                call_log.give_up(&guard.ticket);
                 guard.hand_over();
             }
         }

@@ -3,7 +3,6 @@
 use std::{sync::Arc, vec};
 
 use fsgather_core::{Error, Phase, Rank, Ticket};
-use fsgather_trace::record::Outcome;
 
 use crate::{
     call::{guard::record_read, open_call::OpenCall, open_calls::Open},
@@ -104,6 +103,7 @@ impl UnreadParts {
         let exchange = &self.inner.exchange;
         let failure = exchange.fail(&self.ticket, Phase::Reading, cause);
         self.inner.world.record_failure(&failure);
+        self.inner.world.call_log.fail(&self.ticket, &failure);
         failure
     }
 }
@@ -116,12 +116,7 @@ impl Drop for UnreadParts {
         if self.acknowledge {
             self.inner.exchange.done(&self.ticket);
         }
-        if self.failed {
-            self.inner
-                .world
-                .call_log
-                .forget(&self.ticket, Outcome::Failed);
-        } else {
+        if !self.failed {
             self.inner.record_end(&self.ticket);
         }
     }

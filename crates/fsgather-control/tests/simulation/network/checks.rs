@@ -21,7 +21,8 @@ const NOTICE: Duration = Duration::from_secs(2);
 impl World {
     pub(super) fn check_rest(&self) -> Checked {
         let coordinator = &self.coordinator;
-        if coordinator.is_gone() {
+        // What is going to fail in a moment has not had its consequences.
+        if coordinator.is_gone() || coordinator.is_about_to_fail() {
             return Ok(());
         }
         let connected = |rank| coordinator.is_connected(rank);

@@ -1,0 +1,152 @@
+//! Ranks in different calls are asked what they were called from before all are told, on the bare machines.
+
+#![expect(clippy::unwrap_used, reason = "a check reports by panicking")]
+
+mod machines;
+
+use std::time::{Duration, Instant};
+
+use fsgather_control::{
+    coordinator::{Action, Coordinator},
+    member::{Member, MemberAction},
+    message::ToMember,
+};
+use fsgather_core::{
+    Call, ChannelId, Contribution, Error, Operation, Rank, Round, Site, StackFrame, ThreadState,
+    Whereabouts,
+};
+
+struct Room {
+    now: Instant,
+    coordinator: Coordinator,
+    members: Vec<Member>,
+    /// Who says what it is called from.
+    telling: Vec<usize>,
+}
+
+impl Room {
+    fn new(telling: &[usize]) -> Self {
+        let now = Instant::now();
+        let (coordinator, members) = machines::formed(3, Duration::from_mins(1), now);
+        Self {
+            now,
+            coordinator,
+            members,
+            telling: telling.to_vec(),
+        }
+    }
+
+    fn call(&mut self, rank: usize, operation: Operation, site: &str) {
+        let call = Call::new(operation, Site::named(site));
+        let member = &mut self.members[rank];
+        let ticket = member.begin(ChannelId::WORLD, call).unwrap();
+        let part = Contribution::inline(bytes::Bytes::new());
+        member
+            .contribute(&ticket, Round::VERDICT, part, self.now)
+            .unwrap();
+        self.pump();
+    }
+
+    fn pump(&mut self) {
+        loop {
+            let mut is_idle = true;
+            for (rank, member) in self.members.iter_mut().enumerate() {
+                for action in member.take_actions() {
+                    is_idle = false;
+                    match action {
+                        MemberAction::Send(message) => {
+                            let from = Rank::new(u32::try_from(rank).unwrap());
+                            self.coordinator.on_message(from, message, self.now);
+                        }
+                        MemberAction::Look { number, .. } if self.telling.contains(&rank) => {
+                            let who = Rank::new(u32::try_from(rank).unwrap());
+                            member.seen(number, who, Some(called_from(rank)));
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            for action in self.coordinator.take_actions() {
+                is_idle = false;
+                if let Action::Send { to, message } = action {
+                    let is_asking = matches!(message, ToMember::Look { .. });
+                    assert!(!is_asking || to.len() <= 2, "rank 2 has made no call");
+                    for rank in to {
+                        self.members[rank.index()].on_message(message.clone(), self.now);
+                    }
+                }
+            }
+            if is_idle {
+                return;
+            }
+        }
+    }
+
+    fn failure(&self, rank: usize) -> Option<&Error> {
+        self.members[rank].failure(ChannelId::WORLD)
+    }
+}
+
+fn called_from(rank: usize) -> Whereabouts {
+    let frame = StackFrame {
+        file: "job.py".into(),
+        line: Some(10 + u32::try_from(rank).unwrap()),
+        function: format!("branch_{rank}"),
+        is_own: true,
+    };
+    Whereabouts::own(vec![frame], Some(ThreadState::Running))
+}
+
+#[test]
+fn all_are_told_what_ranks_in_different_calls_were_called_from() {
+    let mut room = Room::new(&[0, 1]);
+    room.call(0, Operation::Barrier, "job.py:10");
+    room.call(1, Operation::AllGather, "job.py:11");
+    let text = room.failure(2).unwrap().to_string();
+    let told = "\n  rank 0: job.py:10 in branch_0\n  rank 1: job.py:11 in branch_1";
+    assert!(text.ends_with(told), "{text}");
+    assert!((0..2).all(|rank| room.failure(rank) == room.failure(2)));
+}
+
+#[test]
+fn who_does_not_say_it_is_waited_for_shortly_and_nothing_is_decided_meanwhile() {
+    let mut room = Room::new(&[1]);
+    room.call(0, Operation::Barrier, "job.py:10");
+    room.call(1, Operation::AllGather, "job.py:11");
+    assert!(room.coordinator.is_about_to_fail() && !room.coordinator.all_told());
+    room.call(2, Operation::Barrier, "job.py:12");
+    assert_eq!(room.failure(2), None);
+    let due = room.coordinator.next_tick().unwrap();
+    assert!(due <= room.now + machines::LEAD, "nobody looks in time");
+    room.now = due;
+    room.coordinator.tick(due);
+    room.pump();
+    let text = room.failure(2).unwrap().to_string();
+    assert!(
+        text.ends_with("\n  rank 1: job.py:11 in branch_1"),
+        "{text}"
+    );
+    assert!(room.coordinator.all_told());
+}
+
+#[test]
+fn what_happens_while_they_are_asked_is_not_told_instead() {
+    let mut room = Room::new(&[]);
+    room.call(0, Operation::Barrier, "job.py:10");
+    room.call(1, Operation::AllGather, "job.py:11");
+    room.coordinator.lost(Rank::new(1), "its process has ended");
+    room.pump();
+    let error = room.failure(2).unwrap();
+    assert!(matches!(error, Error::Desync { .. }), "{error}");
+}
+
+#[test]
+fn a_world_that_rank_0_gives_up_is_told_before() {
+    let mut room = Room::new(&[]);
+    room.call(0, Operation::Barrier, "job.py:10");
+    room.call(1, Operation::AllGather, "job.py:11");
+    room.coordinator.abandon();
+    room.pump();
+    let error = room.failure(2).unwrap();
+    assert!(matches!(error, Error::Desync { .. }), "{error}");
+}

@@ -1,0 +1,117 @@
+//! The reason for which a call was not decided with all its ranks: [`Cause`]. Pure.
+
+use fsgather_core::{Error, PeerFailure};
+
+/// What a call met with, as the record of it has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Cause {
+    /// Nothing: all have come, or may still do so.
+    #[default]
+    None,
+    /// Its deadline had passed, so that it was decided without those who had not come.
+    Deadline,
+    /// The same, and this rank is one of those.
+    TooLate,
+    /// Ranks were in different calls.
+    Desync,
+    /// Nothing moved for too long.
+    Timeout,
+    /// A rank was lost, or could not be reached.
+    Lost,
+    /// A rank had left before.
+    Departed,
+    /// The program of a rank has raised an error.
+    Raised,
+    /// Another error; the error itself tells which.
+    Other,
+}
+
+impl Cause {
+    pub(crate) const ALL: [Self; 9] = [
+        Self::None,
+        Self::Deadline,
+        Self::TooLate,
+        Self::Desync,
+        Self::Timeout,
+        Self::Lost,
+        Self::Departed,
+        Self::Raised,
+        Self::Other,
+    ];
+
+    /// That of a call which has ended with this error.
+    #[must_use]
+    pub fn of(error: &Error) -> Self {
+        match error.root_cause() {
+            Error::Desync { .. } => Self::Desync,
+            Error::Timeout { .. } => Self::Timeout,
+            Error::PeerFailed { failure, .. } => match failure {
+                PeerFailure::Raised { .. } => Self::Raised,
+                PeerFailure::Departed => Self::Departed,
+                _ => Self::Lost,
+            },
+            _ => Self::Other,
+        }
+    }
+
+    /// Words for it, which follow those for how the call has ended; empty where there is nothing to say.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::None | Self::Other => "",
+            Self::Deadline => "without those who were late for its deadline",
+            Self::TooLate => "too late for its deadline",
+            Self::Desync => "ranks were in different calls",
+            Self::Timeout => "timed out",
+            Self::Lost => "a rank was lost",
+            Self::Departed => "a rank had already left",
+            Self::Raised => "a rank has failed",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fsgather_core::{Activity, Peer, Phase, Rank};
+
+    use super::*;
+
+    #[test]
+    fn the_cause_of_an_error_is_that_of_the_first_one() {
+        let peer = || Peer {
+            rank: Rank::ZERO,
+            host: "n1".into(),
+            pid: 1,
+        };
+        let failed =
+            |failure| Error::peer_failed(peer(), Activity::outside(Phase::Computing), failure);
+        let how = || "gone".to_owned();
+        let errors = [
+            (failed(PeerFailure::Lost { how: how() }), Cause::Lost),
+            (
+                failed(PeerFailure::LinkLost {
+                    other: peer(),
+                    how: how(),
+                }),
+                Cause::Lost,
+            ),
+            (failed(PeerFailure::Departed), Cause::Departed),
+            (
+                failed(PeerFailure::Raised { message: how() }),
+                Cause::Raised,
+            ),
+            (Error::config("x"), Cause::Other),
+        ];
+        for (error, cause) in errors {
+            assert_eq!(Cause::of(&error), cause, "{error}");
+            assert_eq!(Cause::of(&error.poisoned()), cause, "{error}");
+        }
+    }
+
+    #[test]
+    fn each_has_its_number() {
+        for (number, cause) in Cause::ALL.into_iter().enumerate() {
+            assert_eq!(cause as usize, number);
+        }
+    }
+}
