@@ -59,28 +59,30 @@ impl Member {
     /// When [`tick`](Member::tick) has to be called next, if nothing else happens before.
     #[must_use]
     pub fn next_tick(&self) -> Option<Instant> {
-        let due = self
-            .channels
-            .values()
-            .filter_map(|channel| self.due(channel));
+        let overdue = self.overdue_at();
+        let since = self.waiting_since();
         let staying = self.staying.as_ref().filter(|_| self.is_needed());
-        let silence = self.waiting_since().map(|since| self.silence.due(since));
-        due.chain(staying.and_then(Staying::next_tick))
-            .chain(silence)
-            .chain(
-                self.tells_of_coordinator()
-                    .and_then(|told| self.watching.due(told)),
-            )
-            .min()
+        let silence = since.map(|since| self.silence.due(since));
+        let told = self.silence_told_at(overdue, since);
+        let look = told.and_then(|told| self.watching.due(told));
+        let due = overdue.into_iter().chain(silence).chain(look);
+        due.chain(staying.and_then(Staying::next_tick)).min()
     }
 
-    /// When it is told next that rank 0 says nothing, if it goes on saying nothing.
-    fn tells_of_coordinator(&self) -> Option<Instant> {
+    /// When the first of the communicators gives up on rank 0.
+    fn overdue_at(&self) -> Option<Instant> {
         let channels = self.channels.values();
-        let overdue = channels.filter_map(|channel| self.due(channel));
-        let warning = self.waiting_since();
-        let warning = warning.and_then(|since| self.silence.warns(since, self.heard));
-        overdue.chain(warning).min()
+        channels.filter_map(|channel| self.due(channel)).min()
+    }
+
+    /// When it is told next that rank 0 says nothing, if it goes on saying nothing to one who waits `since` then.
+    fn silence_told_at(
+        &self,
+        overdue: Option<Instant>,
+        since: Option<Instant>,
+    ) -> Option<Instant> {
+        let warning = since.and_then(|since| self.silence.warns(since, self.heard));
+        overdue.into_iter().chain(warning).min()
     }
 
     /// Since when this rank waits for word of rank 0, if it does.
@@ -105,7 +107,9 @@ impl Member {
     /// could tell whom all wait for.
     pub(super) fn look_at_silence(&mut self, now: Instant) {
         self.now = now;
-        if let Some(told) = self.tells_of_coordinator()
+        let since = self.waiting_since();
+        if self.watching.is_worth_a_look(self.heard, now)
+            && let Some(told) = self.silence_told_at(self.overdue_at(), since)
             && let Some(root) = self.watching.take_look(told, now)
         {
             self.actions.push(MemberAction::Look {
@@ -113,7 +117,7 @@ impl Member {
                 neighbour: Some(root),
             });
         }
-        let Some(since) = self.waiting_since() else {
+        let Some(since) = since else {
             return;
         };
         match self.silence.look(since, self.heard, now) {

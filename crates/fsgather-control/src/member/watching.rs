@@ -35,6 +35,11 @@ impl Watching {
         }
     }
 
+    /// Whether rank 0, last heard of then, has been silent for so long that something may be told of it soon.
+    pub(super) fn is_worth_a_look(&self, heard: Instant, now: Instant) -> bool {
+        self.root.is_some() && now.saturating_duration_since(heard) >= LEAD
+    }
+
     /// When to look, if something is told then.
     pub(super) fn due(&self, told: Instant) -> Option<Instant> {
         self.root?;
