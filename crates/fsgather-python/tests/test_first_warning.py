@@ -1,0 +1,172 @@
+"""What every rank hears at the first warning, 30 s after it came, of ranks that do not come for each reason that there is."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import threading
+from pathlib import Path
+from typing import Iterator, Optional
+
+import pytest
+
+from conftest import World
+
+BED = Path(__file__).parents[3] / "scripts/beds/fuse-double.sh"
+
+JOB = """
+import ctypes, pickle, threading, time, zlib
+from pathlib import Path
+
+def wait():
+    communicator.barrier()
+
+def begin():
+    global communicator, pair
+    communicator = fsgather.Communicator()
+    pair = communicator.group([7, 8]) if rank in (7, 8) else None
+    communicator.barrier()
+
+def count():
+    while True:
+        pass
+
+def nap():
+    time.sleep(150)
+
+def stopped():
+    nap()
+
+def locked():
+    lock = threading.Lock()
+    lock.acquire()
+    lock.acquire()
+
+def keep_interpreter():
+    ctypes.PyDLL(None).sleep(150)
+
+def read():
+    Path(os.environ["HANGING_FILE"]).read_bytes() if "HANGING_FILE" in os.environ else nap()
+
+def save():
+    pair.all_gather("state")
+
+def branch():
+    save() if rank == 7 else nap()
+
+def load():
+    data = Path(os.environ["FSGATHER_DIR"] + "/model.pt.py")
+    data.write_bytes(zlib.compress(pickle.dumps([[number] for number in range(1 << 18)])))
+    begin()
+    while True:
+        pickle.loads(zlib.decompress(data.read_bytes()))
+
+def in_another_pid_namespace():
+    os.execvp("unshare", ["unshare", "--pid", "--fork", "--kill-child", sys.executable, os.environ["FSGATHER_DIR"] + "/apart.py"])
+
+ways = [wait, count, nap, stopped, locked, keep_interpreter, read, branch, branch, load, wait, in_another_pid_namespace]
+begins_itself = (load, in_another_pid_namespace)
+if ways[rank] not in begins_itself:
+    begin()
+    if rank == 3:
+        tell("here")
+ways[rank]()
+"""
+
+APART = """
+import time
+import fsgather
+
+def nap():
+    time.sleep(150)
+
+communicator = fsgather.Communicator()
+communicator.barrier()
+nap()
+"""
+
+
+@pytest.fixture
+def hanging_file(tmp_path: Path) -> Iterator[Optional[Path]]:
+    """A file on a mount whose reads hang, where one can be made."""
+    state = tmp_path / "bed"
+    environment = {**os.environ, "BED_STATE": str(state)}
+
+    def bed(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([str(BED), *arguments], env=environment, capture_output=True, text=True)
+
+    if not BED.exists() or bed("up").returncode != 0:
+        yield None
+        return
+    (state / "back/x.h5").write_bytes(b"data" * 1000)
+    bed("rules", "1", "read x.h5 hang")
+    yield state / "host1/x.h5"
+    bed("rules", "1", "")
+    bed("down")
+
+
+def first_warning(world: World, rank: int, patience: float) -> str:
+    """What a rank writes of the first warning, the lines of the ranks included."""
+    stderr = world.ranks[rank].stderr
+    assert stderr is not None
+    guard = threading.Timer(patience, world.kill)
+    guard.start()
+    lines: list[str] = []
+    for line in stderr:
+        if lines and not line.startswith("  rank"):
+            break
+        if lines or "is still waiting for" in line:
+            lines.append(line.rstrip("\n"))
+        if sum(line.startswith("  rank") for line in lines) >= len(set(told_of(world))):
+            break
+    guard.cancel()
+    return "\n".join(lines)
+
+
+def told_of(world: World) -> list[int]:
+    """The ranks that do not come, each of which does something else."""
+    return [rank for rank in range(1, len(world.ranks)) if rank != 10]
+
+
+@pytest.mark.parametrize("control", ["tcp", "markers"])
+def test_every_rank_hears_at_the_first_warning_what_each_of_the_others_does(world: World, hanging_file: Optional[Path], control: str) -> None:
+    (world.directory / "apart.py").write_text(APART)
+    apart = subprocess.run(["unshare", "--pid", "--fork", "true"], capture_output=True).returncode == 0
+    variables = {"HANGING_FILE": str(hanging_file)} if hanging_file else {}
+    world.start(12 if apart else 11, JOB, FSGATHER_CONTROL=control, FSGATHER_LOG="info", FSGATHER_TIMEOUT="100s", **variables)
+    assert world.hear(3) == "here"
+    world.signal(3, signal.SIGSTOP)
+    heard = [first_warning(world, rank, 120) for rank in (0, 10)]
+    world.signal(3, signal.SIGCONT)
+    world.kill()
+    napping = r"program.py:\d+ in nap \(waiting, in (clock_nanosleep|pselect6|select)\)"
+    lock = r"(, holding the interpreter's lock)?"
+    expected = {
+        1: r"program.py:\d+ in count \(running\)" + lock,
+        2: napping,
+        3: "does not answer; its process is stopped",
+        4: r"program.py:\d+ in locked \(waiting, in futex\)",
+        5: r"program.py:\d+ in keep_interpreter \(waiting, in (clock_nanosleep|nanosleep)\)" + lock,
+        6: napping,
+        7: r"_communicator.py:\d+ in \w+, called from program.py:\d+ in save \(waiting, in \w+.*\)",
+        8: napping,
+        9: r"program.py:\d+ in load \(running\)" + lock,
+        11: napping.replace("program", "apart"),
+    }
+    if hanging_file:
+        read = rf"waiting(, deaf to signals)?, in p?read(64)? on {re.escape(str(hanging_file))}"
+        expected[6] = rf"pathlib\S*.py:\d+ in read_bytes, called from program.py:\d+ in read \({read}\)"
+    for text in heard:
+        lines = dict(re.findall(r"^  ranks? ([\d -]+): (.*)$", text, re.MULTILINE))
+        told: dict[int, str] = {}
+        for ranks, line in lines.items():
+            for part in ranks.split():
+                first, _, last = part.partition("-")
+                told.update({rank: line for rank in range(int(first), int(last or first) + 1)})
+        assert sorted(told) == told_of(world), text
+        for rank, line in told.items():
+            assert re.fullmatch(expected[rank], line), (rank, line, text)
+    # The same words for all.
+    assert heard[0].splitlines()[1:] == heard[1].splitlines()[1:]
