@@ -108,7 +108,7 @@ def hanging_file(tmp_path: Path) -> Iterator[Optional[Path]]:
 
 
 def first_warning(world: World, rank: int, patience: float) -> str:
-    """What a rank writes of the first warning, the lines of the ranks included."""
+    """The first warning about the call that all wait for, as a rank writes it, with a line for those who do the same."""
     stderr = world.ranks[rank].stderr
     assert stderr is not None
     guard = threading.Timer(patience, world.kill)
@@ -117,16 +117,27 @@ def first_warning(world: World, rank: int, patience: float) -> str:
     for line in stderr:
         if lines and not line.startswith("  rank"):
             break
-        if lines or "is still waiting for" in line:
+        if lines or "barrier #2 " in line and "is still waiting for" in line:
             lines.append(line.rstrip("\n"))
-        if sum(line.startswith("  rank") for line in lines) >= len(set(told_of(world))):
+        if sorted(told_in(lines)) == late(world):
             break
     guard.cancel()
     return "\n".join(lines)
 
 
-def told_of(world: World) -> list[int]:
-    """The ranks that do not come, each of which does something else."""
+def told_in(lines: list[str]) -> dict[int, str]:
+    """What is told of each rank."""
+    told: dict[int, str] = {}
+    for line in lines:
+        of = re.fullmatch(r"  ranks? ([\d -]+): (.*)", line)
+        for part in of[1].split() if of else ():
+            first, _, last = part.partition("-")
+            told.update({rank: of[2] for rank in range(int(first), int(last or first) + 1)})
+    return told
+
+
+def late(world: World) -> list[int]:
+    """The ranks that do not come, each for a reason of its own."""
     return [rank for rank in range(1, len(world.ranks)) if rank != 10]
 
 
@@ -159,13 +170,8 @@ def test_every_rank_hears_at_the_first_warning_what_each_of_the_others_does(worl
         read = rf"waiting(, deaf to signals)?, in p?read(64)? on {re.escape(str(hanging_file))}"
         expected[6] = rf"pathlib\S*.py:\d+ in read_bytes, called from program.py:\d+ in read \({read}\)"
     for text in heard:
-        lines = dict(re.findall(r"^  ranks? ([\d -]+): (.*)$", text, re.MULTILINE))
-        told: dict[int, str] = {}
-        for ranks, line in lines.items():
-            for part in ranks.split():
-                first, _, last = part.partition("-")
-                told.update({rank: line for rank in range(int(first), int(last or first) + 1)})
-        assert sorted(told) == told_of(world), text
+        told = told_in(text.splitlines())
+        assert sorted(told) == late(world), text
         for rank, line in told.items():
             assert re.fullmatch(expected[rank], line), (rank, line, text)
     # The same words for all.
