@@ -14,13 +14,12 @@ use std::{
     fs,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
-    process::Command,
     time::{Duration, Instant},
 };
 
 use common::{
-    STORAGE, Stage, TIMED_OUT, World, assert_nothing_left, double_mount::DoubleMount, everybody,
-    left_in, place, report::tell,
+    STORAGE, Stage, TIMED_OUT, World, assert_nothing_left, clock::Clock, double_mount::DoubleMount,
+    everybody, left_in, place, report::tell,
 };
 use fsgather_testkit::pace::allowed;
 
@@ -29,45 +28,6 @@ const CALLS: &str = "all_gather_bytes:300000 gather_from:1:300000 barrier all_ga
 
 /// Both ways of talking.
 const CONTROLS: [&str; 2] = ["tcp", "markers"];
-
-/// The library that shifts a clock, and the file that says how far.
-struct Clock {
-    place: tempfile::TempDir,
-}
-
-impl Clock {
-    fn new() -> Option<Self> {
-        let place = place();
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/beds/clock.c");
-        let mut compiler = Command::new("gcc");
-        compiler.args(["-shared", "-fPIC", "-O2", "-o"]);
-        compiler.arg(place.path().join("clock.so")).arg(source);
-        let built = fsgather_testkit::process::output(&mut compiler);
-        if !built.is_ok_and(|built| built.status.success()) {
-            common::mounts::say("skipped: there is no gcc");
-            return None;
-        }
-        Some(Self { place })
-    }
-
-    fn set(&self, seconds: i64) {
-        fs::write(self.place.path().join("shift"), seconds.to_string()).expect("a file");
-    }
-
-    fn on(&self, world: World) -> World {
-        let path = |name: &str| {
-            self.place
-                .path()
-                .join(name)
-                .to_str()
-                .expect("text")
-                .to_owned()
-        };
-        world
-            .with("LD_PRELOAD", &path("clock.so"))
-            .with("SHIFTED_CLOCK", &path("shift"))
-    }
-}
 
 const HOUR: i64 = 3600;
 

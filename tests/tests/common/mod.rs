@@ -7,6 +7,7 @@
 )]
 
 pub(crate) mod build;
+pub(crate) mod clock;
 pub(crate) mod double_mount;
 pub(crate) mod hosts;
 pub(crate) mod leftovers;

@@ -1,0 +1,49 @@
+//! A clock that can be set, for some ranks alone: [`Clock`].
+
+use std::{fs, path::Path, process::Command};
+
+use fsgather_testkit::process;
+
+use super::{World, mounts::say, place};
+
+/// The library that shifts a clock, and the file that says how far.
+pub(crate) struct Clock {
+    place: tempfile::TempDir,
+}
+
+impl Clock {
+    /// One that is right; says why and is none where there is no compiler.
+    pub(crate) fn new() -> Option<Self> {
+        let place = place();
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/beds/clock.c");
+        let mut compiler = Command::new("gcc");
+        compiler.args(["-shared", "-fPIC", "-O2", "-o"]);
+        compiler.arg(place.path().join("clock.so")).arg(source);
+        let built = process::output(&mut compiler);
+        if !built.is_ok_and(|built| built.status.success()) {
+            say("skipped: there is no gcc");
+            return None;
+        }
+        Some(Self { place })
+    }
+
+    /// Puts it so many seconds ahead, or behind, from now on.
+    pub(crate) fn set(&self, seconds: i64) {
+        fs::write(self.place.path().join("shift"), seconds.to_string()).expect("a file");
+    }
+
+    /// Has ranks go by it.
+    pub(crate) fn on(&self, world: World) -> World {
+        let path = |name: &str| {
+            self.place
+                .path()
+                .join(name)
+                .to_str()
+                .expect("text")
+                .to_owned()
+        };
+        world
+            .with("LD_PRELOAD", &path("clock.so"))
+            .with("SHIFTED_CLOCK", &path("shift"))
+    }
+}
