@@ -303,6 +303,7 @@ def a_late_rank_is_told_what_the_others_were(directory: Path) -> None:
         assert len({told[f"rank-{rank}"] for rank in (0, 1, 3)}) == 1, told
         assert re.match(r"Timeout: timed out after 4 s .* waiting for rank 2 on \S+ \(pid \d+, last known computing", told["rank-0"]), told
         assert "init_process_group" in told["rank-0"], told
+        assert re.search(r"\n  rank 2: late.py:\d+ in main \((running|waiting, in clock_nanosleep)\)", told["rank-0"]), told
         if case == "here":
             assert told["rank-2"] == told["rank-0"], told
         else:
