@@ -75,7 +75,11 @@ pub fn bytes_text(bytes: u64) -> String {
     format!("{size:.1} {}", UNITS[unit])
 }
 
-/// Ranks in ascending order as messages list them: `0-3 7`. Two neighbours are two ranks, not a range.
+/// How many ranges of ranks a message lists: what one can read, in a line that is not too long.
+const MOST_RANGES: usize = 24;
+
+/// Ranks in ascending order as messages list them: `0-3 7`. Two neighbours are two ranks, not a range. After 24 ranges the ranks that
+/// are left are counted: `0 2 4 ... and 976 more`.
 #[must_use]
 pub fn rank_ranges(ranks: &[u32]) -> String {
     let mut ranges: Vec<(u32, u32)> = Vec::new();
@@ -85,12 +89,18 @@ pub fn rank_ranges(ranks: &[u32]) -> String {
             _ => ranges.push((rank, rank)),
         }
     }
+    let uncounted = ranges.split_off(ranges.len().min(MOST_RANGES));
     let texts = ranges.into_iter().map(|(first, last)| match last - first {
         0 => first.to_string(),
         1 => format!("{first} {last}"),
         _ => format!("{first}-{last}"),
     });
-    texts.collect::<Vec<String>>().join(" ")
+    let told = texts.collect::<Vec<String>>().join(" ");
+    let more = uncounted.iter().map(|(first, last)| u64::from(last - first) + 1);
+    match more.sum::<u64>() {
+        0 => told,
+        more => format!("{told} and {more} more"),
+    }
 }
 
 /// The text, or as much of its beginning as fits into so many bytes together with a note that it was cut.
@@ -259,6 +269,11 @@ mod tests {
         assert!(duration_text(Duration::MAX).ends_with(" d 7 h"));
         assert_eq!(rank_ranges(&[0, 1, 2, 3, 7, 9, 10]), "0-3 7 9 10");
         assert_eq!(rank_ranges(&[]), "");
+        let even: Vec<u32> = (0..500).map(|half| 2 * half).collect();
+        assert_eq!(rank_ranges(&even[..4]), "0 2 4 6");
+        let text = rank_ranges(&even);
+        assert!(text.starts_with("0 2 4 "), "{text}");
+        assert!(text.ends_with(" 44 46 and 476 more"), "{text}");
         assert_eq!(bytes_text(17), "17 bytes");
         assert_eq!(bytes_text(64 << 20), "64.0 MiB");
         assert_eq!(bytes_text(u64::MAX), "16384.0 PiB");
