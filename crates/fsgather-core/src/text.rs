@@ -96,7 +96,9 @@ pub fn rank_ranges(ranks: &[u32]) -> String {
         _ => format!("{first}-{last}"),
     });
     let told = texts.collect::<Vec<String>>().join(" ");
-    let more = uncounted.iter().map(|(first, last)| u64::from(last - first) + 1);
+    let more = uncounted
+        .iter()
+        .map(|(first, last)| u64::from(last - first) + 1);
     match more.sum::<u64>() {
         0 => told,
         more => format!("{told} and {more} more"),

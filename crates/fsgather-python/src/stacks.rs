@@ -40,6 +40,7 @@ fn describe(py: Python<'_>) -> PyResult<Registration> {
             .iter()
             .filter_map(|module| directory_of(py, module).ok())
             .collect(),
+        package: directory_of(py, "fsgather").ok(),
         frames,
     })
 }

@@ -161,7 +161,7 @@ def test_every_rank_hears_at_the_first_warning_what_each_of_the_others_does(worl
         4: r"program.py:\d+ in locked \(waiting, in futex\)",
         5: r"program.py:\d+ in keep_interpreter \(waiting, in (clock_nanosleep|nanosleep)\)" + lock,
         6: napping,
-        7: r"_communicator.py:\d+ in \w+, called from program.py:\d+ in save \(waiting, in \w+.*\)",
+        7: r"program.py:\d+ in save \(waiting, in \w+.*\)",
         8: napping,
         9: r"program.py:\d+ in load \(running\)" + lock,
         11: napping.replace("program", "apart"),

@@ -53,6 +53,9 @@ pub struct Registration {
     pub main_native_id: Option<u32>,
     /// Directories in which nothing is of the program.
     pub libraries: Vec<String>,
+    /// The directory of the package that asks. Where a thread is in functions of it, the one that has called them is told: which
+    /// call that is, is known.
+    pub package: Option<String>,
     /// The file, line and name of each function that this thread is in, the innermost last, as `sys._getframe()` and what
     /// follows from it tell them.
     pub frames: Vec<(String, Option<u32>, String)>,
@@ -66,6 +69,7 @@ struct Interpreter {
     layout: Layout,
     types: Types,
     libraries: Vec<String>,
+    package: Option<String>,
     main: Thread,
     main_thread: u64,
     /// Where the state of the main thread lies, which stays as long as the interpreter.
@@ -137,7 +141,9 @@ pub(crate) fn stack_of(thread: Thread) -> PythonStack {
         let state = interpreter.state_of_thread(thread, &memory)?;
         interpreter.read(thread, state, &memory)
     });
-    read.unwrap_or_default()
+    let mut stack = read.unwrap_or_default();
+    interpreter.leave_out_package(&mut stack.frames);
+    stack
 }
 
 fn error(what: &'static str) -> io::Error {
@@ -158,6 +164,7 @@ impl Interpreter {
             layout,
             types,
             libraries: registration.libraries.clone(),
+            package: registration.package.clone(),
             main: Thread {
                 id: registration.main_native_id,
                 handle: Some(registration.main_thread),
@@ -192,6 +199,20 @@ impl Interpreter {
         itself.main_state = itself.state_of(registration.main_thread, memory)?;
         itself.knows_lock = itself.holds_lock(state, memory).unwrap_or(false);
         Ok(itself)
+    }
+
+    /// Leaves the innermost functions out that are of the package that asks, unless there are no others.
+    fn leave_out_package(&self, frames: &mut Vec<StackFrame>) {
+        let Some(package) = &self.package else {
+            return;
+        };
+        let is_of_package = |frame: &StackFrame| {
+            let rest = frame.file.strip_prefix(package.as_str());
+            rest.is_some_and(|rest| rest.starts_with('/'))
+        };
+        if let Some(caller) = frames.iter().rposition(|frame| !is_of_package(frame)) {
+            frames.truncate(caller + 1);
+        }
     }
 
     /// Where the state of a thread lies.
