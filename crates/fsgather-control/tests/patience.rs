@@ -69,9 +69,13 @@ impl Room {
 
     /// A rank comes to the first or the next barrier.
     fn call(&mut self, rank: usize, timeout: Option<Duration>) -> Ticket {
+        self.make(rank, Operation::Barrier, timeout)
+    }
+
+    fn make(&mut self, rank: usize, operation: Operation, timeout: Option<Duration>) -> Ticket {
         let call = Call {
             timeout,
-            ..Call::new(Operation::Barrier, Site::named("here"))
+            ..Call::new(operation, Site::named("here"))
         };
         let member = &mut self.members[rank];
         let ticket = member.begin(ChannelId::WORLD, call).unwrap();
@@ -191,6 +195,19 @@ fn the_first_warning_says_how_many_are_in_who_is_missing_and_what_that_rank_does
         Some(Err(Error::Timeout { during, .. })) => assert_eq!(during, "barrier #1 at here"),
         other => unreachable!("{other:?}"),
     }
+}
+
+/// Those who wait there say themselves for whom; only rank 0 knows the rest.
+#[test]
+fn where_ranks_only_meet_a_warning_says_what_the_missing_one_does() {
+    let mut room = Room::new();
+    room.make(0, Operation::Meet, None);
+    room.make(1, Operation::Meet, None);
+    room.pass(just_before(seconds(30)));
+    assert_eq!(room.warnings, [""; 0]);
+    room.pass(seconds(30));
+    let told = "first call at here still waits:\n  rank 2: eval.py:42 in load (running)";
+    assert_eq!(room.warnings, [told]);
 }
 
 #[test]

@@ -74,10 +74,10 @@ impl Coordinator {
                 }
             }
         }
-        // Whoever waits where ranks meet says so itself.
-        warnings.retain(|(step, _)| !self.is_meeting(*step));
         for (step, idle) in warnings {
-            if let Some(waiting) = self.missing_in(step) {
+            if self.is_meeting(step) {
+                self.tell_doings(step, now);
+            } else if let Some(waiting) = self.missing_in(step) {
                 let what = match waiting.arrived {
                     None => waiting.during,
                     Some(arrived) => format!("{} ({arrived})", waiting.during),
@@ -369,6 +369,19 @@ impl Coordinator {
         );
         self.actions.push(Action::Warn(text.clone()));
         text
+    }
+
+    /// Whoever waits where ranks meet says itself for whom, but only here it is known what those are doing.
+    fn tell_doings(&mut self, step: Step, now: Instant) {
+        let Some(waiting) = self.missing_in(step) else {
+            return;
+        };
+        let stacks = self.roll_call(&waiting.missing, now);
+        if !stacks.is_empty() {
+            let text = format!("{} still waits:{stacks}", waiting.during);
+            self.actions.push(Action::Warn(text.clone()));
+            self.notify_waiting(step, text);
+        }
     }
 
     /// Hands a warning to the other ranks that wait in a step, for their logs.
