@@ -227,7 +227,7 @@ fn where_rank_0_is_missing_the_first_of_those_who_wait_says_so() {
             said.ends_with("\n  rank 0: eval.py:40 in load (running)"),
             "{said}"
         );
-        assert_eq!(room.warnings, [said.clone()]);
+        assert_eq!(room.warnings.as_slice(), std::slice::from_ref(said));
     }
 }
 
