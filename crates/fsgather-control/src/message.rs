@@ -260,6 +260,11 @@ pub enum ToMember {
         /// What.
         body: Bytes,
     },
+    /// What rank 0 warns of, to be said by this member: rank 0 itself is waited for, and may be unable to speak.
+    Warning {
+        /// The warning.
+        text: String,
+    },
 }
 
 impl ToMember {
@@ -280,6 +285,7 @@ impl ToMember {
             | Self::Here
             | Self::Look { .. }
             | Self::Notice { .. }
+            | Self::Warning { .. }
             | Self::Needed { .. } => None,
         }
     }

@@ -51,6 +51,8 @@ struct Room {
     is_heard: bool,
     /// What the user is told.
     warnings: Vec<String>,
+    /// What a rank other than rank 0 has been told to say, and which.
+    said_by_others: Vec<(u32, String)>,
 }
 
 impl Room {
@@ -64,14 +66,19 @@ impl Room {
             members,
             is_heard: true,
             warnings: Vec::new(),
+            said_by_others: Vec::new(),
         }
     }
 
     /// A rank comes to the first or the next barrier.
     fn call(&mut self, rank: usize, timeout: Option<Duration>) -> Ticket {
+        self.make(rank, Operation::Barrier, timeout)
+    }
+
+    fn make(&mut self, rank: usize, operation: Operation, timeout: Option<Duration>) -> Ticket {
         let call = Call {
             timeout,
-            ..Call::new(Operation::Barrier, Site::named("here"))
+            ..Call::new(operation, Site::named("here"))
         };
         let member = &mut self.members[rank];
         let ticket = member.begin(ChannelId::WORLD, call).unwrap();
@@ -101,6 +108,9 @@ impl Room {
                         }
                         MemberAction::Look { number, neighbour } => {
                             looks.push((rank, number, neighbour));
+                        }
+                        MemberAction::Warn(text) => {
+                            self.said_by_others.push((rank.get(), text));
                         }
                         _ => {}
                     }
@@ -191,6 +201,48 @@ fn the_first_warning_says_how_many_are_in_who_is_missing_and_what_that_rank_does
         Some(Err(Error::Timeout { during, .. })) => assert_eq!(during, "barrier #1 at here"),
         other => unreachable!("{other:?}"),
     }
+}
+
+/// A program that never comes back to a call says nothing of what rank 0 knows.
+#[test]
+fn where_rank_0_is_missing_the_first_of_those_who_wait_says_so() {
+    for (operation, waited_for) in [
+        (
+            Operation::Barrier,
+            "barrier #1 at here (2 of 3 ranks are in) is still waiting for rank 0 on ",
+        ),
+        (Operation::Meet, "first call at here still waits:"),
+    ] {
+        let mut room = Room::new();
+        room.make(2, operation, None);
+        room.make(1, operation, None);
+        room.pass(just_before(seconds(30)));
+        assert_eq!(room.said_by_others, []);
+        room.pass(seconds(30));
+        let [(1, said)] = room.said_by_others.as_slice() else {
+            unreachable!("{:?}", room.said_by_others);
+        };
+        assert!(said.starts_with(waited_for), "{said}");
+        assert!(
+            said.ends_with("\n  rank 0: eval.py:40 in load (running)"),
+            "{said}"
+        );
+        assert_eq!(room.warnings.as_slice(), std::slice::from_ref(said));
+    }
+}
+
+/// Those who wait there say themselves for whom; only rank 0 knows the rest.
+#[test]
+fn where_ranks_only_meet_a_warning_says_what_the_missing_one_does() {
+    let mut room = Room::new();
+    room.make(0, Operation::Meet, None);
+    room.make(1, Operation::Meet, None);
+    room.pass(just_before(seconds(30)));
+    assert_eq!(room.warnings, [""; 0]);
+    room.pass(seconds(30));
+    let told = "first call at here still waits:\n  rank 2: eval.py:42 in load (running)";
+    assert_eq!(room.warnings, [told]);
+    assert_eq!(room.said_by_others, []);
 }
 
 #[test]

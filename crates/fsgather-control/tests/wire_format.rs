@@ -160,6 +160,9 @@ fn every_message_to_members_has_its_documented_number() {
             from: Rank::ZERO,
             body: Bytes::new(),
         },
+        ToMember::Warning {
+            text: String::new(),
+        },
     ];
     let numbers: Vec<u8> = messages
         .iter()
@@ -167,7 +170,7 @@ fn every_message_to_members_has_its_documented_number() {
         .collect();
     assert_eq!(
         numbers,
-        [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]
+        [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]
     );
 }
 

@@ -183,9 +183,9 @@ def announce(directory: Path, monkeypatch: pytest.MonkeyPatch, source: str, name
 
 
 def test_engines_are_there_by_the_names_that_the_guide_uses() -> None:
-    program = "import fsgather; print(fsgather.bootstraps.ray.be_rank.__name__, 'distributed' in __import__('sys').modules)"
+    program = "import fsgather; print(fsgather.bootstraps.ray.be_rank.__name__, fsgather.torch.register.__name__, sorted(__import__('sys').modules))"
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=LIMIT)
-    assert ended.stdout.split() == ["be_rank", "False"], ended.stderr
+    assert ended.stdout.startswith("be_rank register [") and "'distributed'" not in ended.stdout and "'torch'" not in ended.stdout, ended
     with pytest.raises(AttributeError, match="no attribute 'slurm'"):
         bootstraps.slurm  # noqa: B018
 
@@ -343,6 +343,16 @@ def test_an_engine_that_is_none_is_refused_by_name(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("FSGATHER_RENDEZVOUS", "dask:")
     with pytest.raises(fsgather.Config, match="dask: was to introduce the ranks.*none of its ranks"):
         fsgather.Communicator()
+
+
+def test_a_variable_that_is_wrong_is_no_fault_of_a_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    announce(tmp_path, monkeypatch, "def find():\n    return None\n")
+    monkeypatch.setenv("FSGATHER_JOIN_TIMEOUT", "8")
+    with pytest.raises(fsgather.Config, match='^FSGATHER_JOIN_TIMEOUT="8" is not a duration'):
+        fsgather.Communicator()
+    assert "passed over" not in caplog.text
 
 
 def test_mpi_is_another_name_of_mpi4py() -> None:

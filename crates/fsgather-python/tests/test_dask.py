@@ -50,6 +50,32 @@ def test_each_run_has_its_own_ranks_whatever_was_before_and_whatever_slurm_has_s
     assert dask.run(client, gathered, "again") == expected("again", 3)
 
 
+def _alone() -> tuple[int, list[str]]:
+    """The world size of a task that ``dask.run`` has not sent, and what is said of that."""
+    import logging
+
+    told: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("fsgather")
+    logger.addHandler(handler)
+    # As where no launcher has started the worker.
+    slurm = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("SLURM_")}
+    try:
+        for _ in range(2):
+            with fsgather.Communicator() as world:
+                size = world.world_size
+    finally:
+        os.environ.update(slurm)
+        logger.removeHandler(handler)
+    return size, told
+
+
+def test_a_task_that_run_has_not_sent_says_that_it_is_alone(client: Any) -> None:
+    said = "this is a task of Dask that fsgather.bootstraps.dask.run has not sent, so it is a world of one"
+    assert client.submit(_alone, pure=False).result(LIMIT) == (1, [said])
+
+
 def test_two_runs_at_once_do_not_mix(client: Any) -> None:
     workers = sorted(client.nthreads())[:2]
     with ThreadPoolExecutor(2) as both:

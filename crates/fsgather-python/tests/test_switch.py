@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Iterator
 
 import pytest
-from fsgather._switch import callers, custom, finder, notices, replacing, selection
+from fsgather._switch import callers, custom, finder, meeting, notices, replacing, selection
 
 
 @pytest.fixture(autouse=True)
@@ -145,6 +145,15 @@ def test_functions_are_replaced_where_they_are_as_known(caplog: pytest.LogCaptur
 )
 def test_single_functions_are_told_by_their_parameters(name: str, parameters: tuple[str, ...], is_known: bool) -> None:
     assert (custom._recognise(name, parameters) is not None) == is_known
+
+
+def test_a_module_that_no_job_has_imported_is_named_at_its_end(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    named = ["mycod.dist", "sys", "mycod.dist"]
+    custom.tell_of_never_imported(named)
+    assert caplog.text == ""
+    monkeypatch.setattr(meeting, "_was_in_a_job", True)
+    custom.tell_of_never_imported(named)
+    assert "this job has never imported mycod.dist, so nothing of that was replaced" in caplog.text
 
 
 def test_calls_from_inside_torch_are_told_apart() -> None:

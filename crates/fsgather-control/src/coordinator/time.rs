@@ -75,16 +75,17 @@ impl Coordinator {
                 }
             }
         }
-        // Whoever waits where ranks meet says so itself.
-        warnings.retain(|(step, _)| !self.is_meeting(*step));
         for (step, idle) in warnings {
-            if let Some(waiting) = self.missing_in(step) {
+            if self.is_meeting(step) {
+                self.tell_doings(step, now);
+            } else if let Some(waiting) = self.missing_in(step) {
                 let what = match waiting.arrived {
                     None => waiting.during,
                     Some(arrived) => format!("{} ({arrived})", waiting.during),
                 };
+                let is_missing = waiting.missing.contains(&Rank::ZERO);
                 let text = self.warn_waiting(&what, waiting.missing, idle, now);
-                self.notify_waiting(step, text);
+                self.notify_waiting(step, is_missing, text);
             }
         }
         for (step, waiting) in notices {
@@ -376,15 +377,35 @@ impl Coordinator {
         text
     }
 
-    /// Hands a warning to the other ranks that wait in a step, for their logs.
-    fn notify_waiting(&mut self, step: Step, text: String) {
+    /// Whoever waits where ranks meet says itself for whom, but only here it is known what those are doing.
+    fn tell_doings(&mut self, step: Step, now: Instant) {
+        let Some(waiting) = self.missing_in(step) else {
+            return;
+        };
+        let stacks = self.roll_call(&waiting.missing, now);
+        if !stacks.is_empty() {
+            let text = format!("{} still waits:{stacks}", waiting.during);
+            self.actions.push(Action::Warn(text.clone()));
+            self.notify_waiting(step, waiting.missing.contains(&Rank::ZERO), text);
+        }
+    }
+
+    /// Hands a warning to the other ranks that wait in a step, for their logs. Where rank 0 is missing itself, one of them says it:
+    /// what rank 0 tells its program stays unheard until that comes back from what it is doing.
+    fn notify_waiting(&mut self, step: Step, is_rank_0_missing: bool, text: String) {
         let channel = self.channels.get(&step.channel);
         let ranks = channel.and_then(|channel| {
             let waiting = channel.undecided.get(&step)?.waiting();
             let waiting = waiting.filter_map(|place| channel.rank_at(place));
             Some(waiting.filter(|rank| *rank != Rank::ZERO).collect())
         });
-        self.send(ranks.unwrap_or_default(), ToMember::Notice { text });
+        let mut ranks: Vec<Rank> = ranks.unwrap_or_default();
+        if is_rank_0_missing && !ranks.is_empty() {
+            let speaker = ranks.remove(0);
+            let text = text.clone();
+            self.send(vec![speaker], ToMember::Warning { text });
+        }
+        self.send(ranks, ToMember::Notice { text });
     }
 
     /// Watches over the end: ranks that have come to it wait for those that have not, or still read.

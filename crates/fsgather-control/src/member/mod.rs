@@ -343,6 +343,7 @@ impl Member {
             }
             ToMember::Bye { orderly } => self.bye(orderly),
             ToMember::Notice { text } => self.actions.push(MemberAction::Note(text)),
+            ToMember::Warning { text } => self.actions.push(MemberAction::Warn(text)),
             ToMember::Ask => self.send(ToCoordinator::Here),
             ToMember::Look { number, neighbour } => {
                 self.actions.push(MemberAction::Look { number, neighbour });

@@ -11,6 +11,7 @@ results, and one or all of them need everything. Correct under failure, and need
 Existing jobs of torch can be switched without a change in them: ``FSGATHER_PATCH=torch torchrun ... eval.py``.
 """
 
+from fsgather import torch as torch
 from fsgather._communicator import Communicator
 from fsgather._errors import (
     Config,

@@ -85,6 +85,7 @@ class Communicator(EarlyGathers):
         _fetch: Optional[Callable[[float], bytes]] = None,
         _set_up_later: bool = False,
         _stop: Optional[_fsgather.Stop] = None,
+        _site: Optional[str] = None,
     ) -> None:
         if rank is not None:
             rank = _arguments.whole("rank", rank, high=_MOST_RANKS - 1)
@@ -123,7 +124,7 @@ class Communicator(EarlyGathers):
                     "verify": _arguments.text("verify", verify),
                     "job": _arguments.text("job", job),
                 },
-                site=caller(),
+                site=_site or caller(),
                 publish=_publish,
                 fetch=_fetch,
                 set_up_later=_set_up_later,

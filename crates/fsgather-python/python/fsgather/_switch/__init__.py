@@ -28,6 +28,7 @@ processes that never call one, as workers that load data, do not notice it.
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
 from types import ModuleType
@@ -66,6 +67,7 @@ def install(selected: str) -> None:
 
         for name, function in chosen.functions:
             finder.when_imported(name, functools.partial(custom.install, chosen, function))
+        atexit.register(custom.tell_of_never_imported, [name for name, _ in chosen.functions])
 
 
 def _register_scheme(module: ModuleType) -> None:

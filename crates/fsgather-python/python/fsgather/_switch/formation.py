@@ -137,7 +137,8 @@ class Formation:
     def _meet(self, own: Introduction) -> Ground:
         group = own.group
         size = len(group.ranks)
-        how = {"timeout": self._timeout, "_set_up_later": True, "_stop": self._stop}
+        # The thread is ours; this is what the program has called.
+        how = {"timeout": self._timeout, "_set_up_later": True, "_stop": self._stop, "_site": "init_process_group"}
         if group.rank == 0:
             hellos = own.gather_hellos(frozenset())
             name = own.nonce

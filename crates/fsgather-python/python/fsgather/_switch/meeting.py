@@ -223,6 +223,11 @@ def begin(began: float, problem: str) -> None:
     formation.start()
 
 
+def was_in_a_job() -> bool:
+    """Whether there was a default group in this process when functions had been replaced."""
+    return _was_in_a_job
+
+
 def failing() -> Optional[str]:
     """What the program fails by at this moment: many destroy the process group in a ``finally``, which an exception goes through."""
     error = sys.exc_info()[1]

@@ -45,7 +45,7 @@ _TAKEN = {*ORDER, *_ALIASES}
 """Names that another package cannot give."""
 
 _told: set[str] = set()
-"""Of whom it was told that they have given one of those."""
+"""What was told once: who has given one of those, and that nobody has introduced a task."""
 
 _GROUP = "fsgather.bootstraps"
 _NAMED = re.compile(r"([A-Za-z][A-Za-z0-9_-]*):")
@@ -95,6 +95,8 @@ def find(name: Optional[str] = None, seconds: Optional[float] = None) -> Optiona
         fsgather.Config: there is none with this name, it fails, or it does not find this process to be a rank.
     """
     if name is None:
+        # A variable that is wrong is no fault of a package.
+        seconds = _fsgather.join_timeout() if seconds is None else seconds
         for other in names():
             try:
                 bootstrap = _ask(other, seconds)
@@ -108,7 +110,10 @@ def find(name: Optional[str] = None, seconds: Optional[float] = None) -> Optiona
     if name not in names():
         called = {full: short for short, full in _ALIASES.items()}
         known = ", ".join(f"{called.get(other, other)}:" for other in names())
-        raise Config(f"there is no bootstrap {name!r} (FSGATHER_RENDEZVOUS, rendezvous=); there are {known}")
+        raise Config(
+            f"there is no bootstrap {name!r} (FSGATHER_RENDEZVOUS, rendezvous=); there are {known}; an installed package "
+            f"adds one by an entry point of the group {_GROUP}"
+        )
     bootstrap = _ask(name, seconds)
     if bootstrap is None:
         raise Config(f"{name}: was to introduce the ranks (FSGATHER_RENDEZVOUS, rendezvous=), but this process is none of its ranks")
@@ -147,7 +152,20 @@ def choose(rendezvous: Optional[str], may_look: bool, seconds: Optional[float] =
         return find(named.group(1), seconds)
     if text or not may_look:
         return None
-    return _runs.introduced() or (None if _workers.is_told_rank() else find(None, seconds))
+    introduced = _runs.introduced()
+    if introduced is not None or _workers.is_told_rank():
+        return introduced
+    found = find(None, seconds)
+    if found is None:
+        _warn_of_unintroduced()
+    return found
+
+
+def _warn_of_unintroduced() -> None:
+    what = _runs.unintroduced()
+    if what is not None and what not in _told:
+        _told.add(what)
+        logging.getLogger("fsgather").warning(what)
 
 
 def _checked(given: Any) -> Bootstrap:

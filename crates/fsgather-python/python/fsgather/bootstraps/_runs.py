@@ -5,20 +5,23 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Hashable, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, Hashable, NamedTuple, Optional
 
 from fsgather import _workers
 
 if TYPE_CHECKING:
     from fsgather.bootstraps import Bootstrap
 
-__all__ = ["SPEAKERS", "Said", "introduced", "replaces", "taken_part_in"]
+__all__ = ["SPEAKERS", "Said", "introduced", "replaces", "taken_part_in", "unintroduced"]
 
 SPEAKERS = {"spark": "pyspark", "ray": "ray", "dask": "fsgather.bootstraps.dask"}
 """Engines that say which rank a *task* is, in the order in which they are asked, and the module without which there is no such task.
 
 What they say counts before what variables say of the process: one that Slurm has started to be a worker of Dask is a rank of Slurm's, too.
 """
+
+_WORKER_OF_RAY = 1
+"""What Ray calls a process that runs tasks."""
 
 
 class Said(NamedTuple):
@@ -67,6 +70,25 @@ def taken_part_in() -> Optional[Hashable]:
             if run is not None:
                 return name, run
     return None
+
+
+def unintroduced() -> Optional[str]:
+    """What to say where this is a task of an engine that has not said which rank it is: gathering alone is no result."""
+    if getattr(getattr(_module("distributed.worker"), "thread_state", None), "execution_state", None) is not None:
+        return "this is a task of Dask that fsgather.bootstraps.dask.run has not sent, so it is a world of one"
+    ray = _module("ray")
+    # Asked for its task, a driver of Ray complains.
+    if ray is not None and ray.is_initialized() and getattr(ray.get_runtime_context().worker, "mode", None) == _WORKER_OF_RAY:
+        return "this actor or task of Ray has not said its rank (fsgather.bootstraps.ray.be_rank), so it is a world of one"
+    context = getattr(_module("pyspark"), "TaskContext", None)
+    if context is not None and context.get() is not None:
+        return "this is a task of Spark outside of a barrier stage (rdd.barrier().mapPartitions), so it is a world of one"
+    return None
+
+
+def _module(name: str) -> Any:
+    """A module that the engine has imported."""
+    return sys.modules.get(name)
 
 
 def replaces(run: Hashable, other: Optional[Hashable]) -> bool:
