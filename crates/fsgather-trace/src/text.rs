@@ -77,7 +77,11 @@ fn head(worlds: &[World], timeline: &Timeline) -> String {
     };
     let span = nanoseconds_text(u64::try_from(timeline.end()).unwrap_or_default());
     let calls = timeline.calls().len();
-    format!("{job}, {ranks} {place}{met}: the last {calls} calls, over {span}\n")
+    let last = match calls {
+        1 => "call".to_owned(),
+        calls => format!("{calls} calls"),
+    };
+    format!("{job}, {ranks} {place}{met}: the last {last}, over {span}\n")
 }
 
 /// Calls that are not over, or have failed, and who is missing in them.
