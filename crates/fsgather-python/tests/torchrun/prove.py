@@ -243,7 +243,7 @@ def an_agent_is_terminated_while_torch_connects(bed: Bed) -> None:
             bed.pause()
         (agent,) = agents(bed)
         os.kill(agent, signaled)
-        assert bed.agents[name].wait(30) != 0
+        assert bed.agents[name].wait(LIMIT) != 0
         bed.nothing_is_left()
 
 
