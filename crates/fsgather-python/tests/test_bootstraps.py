@@ -108,15 +108,102 @@ def test_a_process_whose_rank_another_one_has_taken_is_told_so() -> None:
     thread.start()
     while not values:
         time.sleep(0.001)
-    values[next(iter(values))] = b"nonce vm, pid 7"
+    with pytest.raises(TimeoutError):
+        Store(1, 3, values).fetch(0.001)
     thread.join()
-    assert "another process says that it is rank 1 as well: vm, pid 7" in str(failed[0])
+    assert re.search(r"another process says that it is rank 1 as well: .*, pid \d+;", str(failed[0]))
+
+
+class Late(Store):
+    """Shows what was under a key for some time after it was changed, to whoever has changed it as well."""
+
+    def __init__(self, rank: int, world_size: int, values: dict[str, bytes]) -> None:
+        super().__init__(rank, world_size, values)
+        self.seen: dict[str, list[tuple[float, Optional[bytes]]]] = {}
+
+    def get(self, key: str) -> Optional[bytes]:
+        seen = self.seen.setdefault(key, [])
+        if not seen or seen[-1][1] != self.values.get(key):
+            seen.append((time.monotonic(), self.values.get(key)))
+        return next((value for since, value in reversed(seen) if since < time.monotonic() - 1.2), None)
+
+
+class Partly(Store):
+    """Shows a part of a value every other time."""
+
+    def get(self, key: str) -> Optional[bytes]:
+        self.turn = getattr(self, "turn", 0) + 1
+        value = self.values.get(key)
+        return value[: len(value) // 2] if value is not None and self.turn % 2 else value
+
+
+class Losing(Store):
+    """Loses what is set the first time."""
+
+    def __init__(self, rank: int, world_size: int, values: dict[str, bytes]) -> None:
+        super().__init__(rank, world_size, values)
+        self.has: set[str] = set()
+
+    def set(self, key: str, value: bytes) -> None:
+        if key in self.has:
+            self.values[key] = value
+        self.has.add(key)
+
+
+@pytest.mark.parametrize("kind", [Late, Partly, Losing])
+def test_ranks_meet_by_a_store_that_is_late_or_shows_parts_or_loses(kind: type[Store]) -> None:
+    values: dict[str, bytes] = {}
+    for _ in range(2):
+        assert join_all([kind(rank, 3, values) for rank in range(3)]) == [[0, 1, 2]] * 3
+
+
+def test_a_store_that_damages_everything_is_told_as_such() -> None:
+    class Damaging(Store):
+        def get(self, key: str) -> Optional[bytes]:
+            value = self.values.get(key)
+            return None if value is None else value.strip(b"0123456789")
+
+    with pytest.raises(TimeoutError, match="this store of keys does not give back what was set"):
+        Damaging(1, 2, {}).fetch(0.1)
+
+
+def test_two_keys_for_each_rank_stay_however_often_ranks_meet() -> None:
+    values: dict[str, bytes] = {}
+    for _ in range(3):
+        assert join_all([Store(rank, 3, values) for rank in range(3)]) == [[0, 1, 2]] * 3
+    assert len(values) <= 2 * 3
+
+
+def test_ranks_meet_again_before_rank_0_knows_that_they_have_met() -> None:
+    class Slow(Store):
+        def close(self, have_met: bool = False) -> None:
+            if self.rank == 0 and have_met:
+                time.sleep(1.5)
+            super().close(have_met)
+
+    values: dict[str, bytes] = {}
+    gathered: list[list[int]] = []
+
+    def join(rank: int) -> None:
+        worlds = [fsgather.Communicator(bootstrap=Slow(rank, 2, values), timeout=LIMIT, join_timeout=LIMIT / 4) for _ in range(2)]
+        gathered.extend(world.all_gather(rank) for world in worlds)
+        for world in worlds:
+            world.close()
+
+    threads = [threading.Thread(target=join, args=(rank,)) for rank in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert gathered == [[0, 1]] * 4
 
 
 def test_a_store_that_fails_on_rank_0_ends_its_waiting() -> None:
     class Failing(Store):
         def get(self, key: str) -> Optional[bytes]:
-            raise ConnectionError("the scheduler has gone")
+            if threading.current_thread().name == "fsgather-bootstrap":
+                raise ConnectionError("the scheduler has gone")
+            return super().get(key)
 
     began = time.monotonic()
     (outcome,) = join_all([Failing(0, 2, {})])
