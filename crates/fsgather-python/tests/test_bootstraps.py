@@ -258,15 +258,32 @@ def test_a_communicator_says_its_rank_after_it_was_closed() -> None:
     assert (world.rank, world.world_size, world.closed) == (0, 1, True)
 
 
-def announce(directory: Path, monkeypatch: pytest.MonkeyPatch, source: str, name: str = "their-engine") -> None:
+ALONE = """
+class Alone:
+    rank, world_size = 0, 1
+
+    def publish(self, record):
+        pass
+
+    def fetch(self, seconds):
+        raise TimeoutError
+
+
+"""
+
+
+def announce(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, source: str, name: str = "their-engine", package: str = "their-engine"
+) -> None:
     """Installs a package with a bootstrap."""
-    (directory / "their_engine.py").write_text(source)
-    about = directory / "their_engine-1.0.dist-info"
+    module = package.replace("-", "_")
+    (directory / f"{module}.py").write_text(source)
+    about = directory / f"{module}-1.0.dist-info"
     about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: their-engine\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text(f"[fsgather.bootstraps]\n{name} = their_engine:find\n")
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(f"[fsgather.bootstraps]\n{name} = {module}:find\n")
     monkeypatch.syspath_prepend(str(directory))
-    monkeypatch.delitem(sys.modules, "their_engine", raising=False)
+    monkeypatch.delitem(sys.modules, module, raising=False)
 
 
 def test_engines_are_there_by_the_names_that_the_guide_uses() -> None:
@@ -277,13 +294,41 @@ def test_engines_are_there_by_the_names_that_the_guide_uses() -> None:
         bootstraps.slurm  # noqa: B018
 
 
-def test_a_bootstrap_of_another_package_is_found_by_its_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    announce(tmp_path, monkeypatch, "class Alone:\n    rank, world_size = 0, 1\n\n\ndef find():\n    return Alone()\n")
-    assert bootstraps.names() == [*bootstraps.ORDER, "their-engine"]
-    for found in (bootstraps.find("their-engine"), bootstraps.find()):
+@pytest.mark.parametrize("name", ["their-engine", "their.engine", "2nd_engine"])
+def test_a_bootstrap_of_another_package_is_found_by_its_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    announce(tmp_path, monkeypatch, f"{ALONE}def find():\n    return Alone()\n", name)
+    assert bootstraps.names() == [*bootstraps.ORDER, name]
+    for found in (bootstraps.find(name), bootstraps.find()):
         assert type(found).__module__ == "their_engine"
-    with pytest.raises(fsgather.Config, match="their_engine.Alone is no bootstrap: it has no method publish"):
-        fsgather.Communicator(rendezvous="their-engine:")
+    monkeypatch.setenv("FSGATHER_RENDEZVOUS", f"{name}:")
+    with fsgather.Communicator() as world:
+        assert world.all_gather(7) == [7]
+
+
+@pytest.mark.parametrize("other", ["return None", "raise RuntimeError('no context')"])
+@pytest.mark.parametrize("place", [0, 1])
+def test_of_two_packages_with_one_name_the_one_counts_that_finds_a_rank(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str, place: int
+) -> None:
+    sources = [f"def find():\n    {other}\n", f"{ALONE}def find():\n    return Alone()\n"]
+    for number, source in enumerate(sources if place else reversed(sources)):
+        (tmp_path / str(number)).mkdir()
+        announce(tmp_path / str(number), monkeypatch, source, package=f"engine-{number}")
+    assert bootstraps.names() == [*bootstraps.ORDER, "their-engine"]
+    for found in (bootstraps.find(), bootstraps.find("their-engine")):
+        assert type(found).__name__ == "Alone"
+
+
+def test_a_package_whose_entry_points_cannot_be_read_stands_in_nobodys_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(bootstraps, "_told", set())
+    for name in ("good", "bad"):
+        (tmp_path / name).mkdir()
+        announce(tmp_path / name, monkeypatch, f"{ALONE}def find():\n    return Alone()\n", package=name)
+    (tmp_path / "bad" / "bad-1.0.dist-info" / "entry_points.txt").write_text("[fsgather.bootstraps]\nno value\n")
+    assert type(bootstraps.find()).__module__ == "good"
+    assert "the entry points of the package bad cannot be read" in caplog.text or sys.version_info < (3, 11)
 
 
 @pytest.mark.parametrize(
@@ -294,6 +339,10 @@ def test_a_bootstrap_of_another_package_is_found_by_its_entry_point(tmp_path: Pa
         ("def find():\n    raise SystemExit(5)", "SystemExit: 5"),
         ("def find():\n    return 7", "rank None, world_size None, which are to be integers"),
         ("class Odd:\n    rank, world_size = True, 2\n\n\ndef find():\n    return Odd()", "rank True, world_size 2, which are to be"),
+        (f"{ALONE}def find():\n    Alone.rank = 1\n    return Alone()", "is no bootstrap: rank 1 of a world of 1"),
+        ("class Odd:\n    rank, world_size = 0, 2\n\n\ndef find():\n    return Odd()", "is no bootstrap: it has no method publish"),
+        ("class Odd:\n    @property\n    def rank(self):\n        raise KeyError('no context')\n\n\ndef find():\n    return Odd()", "KeyError"),
+        ("class Odd(BaseException):\n    def __str__(self):\n        return 7\n\n\ndef find():\n    raise Odd", "fails: Odd; mend"),
     ],
 )
 def test_one_that_fails_is_named_and_stands_in_nobodys_way(
