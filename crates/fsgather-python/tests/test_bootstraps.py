@@ -499,3 +499,28 @@ def test_nobody_is_asked_where_a_launcher_says_the_rank(monkeypatch: pytest.Monk
 def test_two_introductions_at_once_are_refused() -> None:
     with pytest.raises(fsgather.Config, match="give one of them"):
         fsgather.Communicator(bootstrap=Store(0, 1, {}), comm=object())
+    with pytest.raises(fsgather.Config, match="bootstrap= introduces the ranks and says which this is; leave out rank="):
+        fsgather.Communicator(bootstrap=Store(0, 1, {}), rank=0, world_size=2)
+    with pytest.raises(fsgather.Config, match="comm= introduces the ranks and says which this is; leave out rank="):
+        fsgather.Communicator(comm=object(), rendezvous="tcp://localhost:1")
+
+
+@pytest.mark.parametrize("comm", ["COMM_WORLD", 0, object()])
+def test_what_is_no_communicator_of_mpi_is_told(comm: object) -> None:
+    with pytest.raises(fsgather.Config, match="comm= cannot introduce the ranks: it is of type (str|int|object), no communicator of mpi4py"):
+        fsgather.Communicator(comm=comm)
+
+
+@pytest.mark.parametrize("found", [None, "record", 7])
+def test_what_fetches_no_bytes_is_told(found: object) -> None:
+    class Wrong:
+        rank, world_size = 1, 2
+
+        def publish(self, record: bytes) -> None:
+            pass
+
+        def fetch(self, seconds: float) -> object:
+            return found
+
+    with pytest.raises(fsgather.Rendezvous, match=r"Wrong gives (NoneType|str|int), not the bytes that rank 0 has published"):
+        fsgather.Communicator(bootstrap=Wrong(), join_timeout=LIMIT)  # type: ignore[arg-type]

@@ -287,6 +287,25 @@ def jax(notes: Path) -> None:
     named(notes)
 
 
+NO_RANKS = """
+from mpi4py import MPI
+import fsgather
+world = MPI.COMM_WORLD
+parity = world.Split(world.rank % 2)
+freed = world.Dup()
+freed.Free()
+between = parity.Create_intercomm(0, world, 1 - world.rank % 2)
+for comm in (freed, MPI.COMM_NULL, between):
+    try:
+        fsgather.Communicator(comm=comm)
+    except fsgather.Config:
+        print("refused")
+with fsgather.Communicator(comm=parity) as of_parity:
+    assert of_parity.all_gather(world.rank) == parity.allgather(world.rank)
+"""
+"""Communicators of MPI that introduce nobody, and one that does."""
+
+
 @engine
 def mpi4py(notes: Path) -> None:
     program = (
@@ -299,6 +318,8 @@ def mpi4py(notes: Path) -> None:
     ended = subprocess.run(launcher, cwd=HERE, env=variables, stdout=subprocess.PIPE, text=True, timeout=LIMIT, check=True)
     # The launcher may join the lines of different ranks.
     assert sorted(re.findall(r"rank \d of \d", ended.stdout)) == EXPECTED, ended.stdout
+    ended = subprocess.run([*launcher[:-1], NO_RANKS], cwd=HERE, stdout=subprocess.PIPE, text=True, timeout=LIMIT, check=True)
+    assert ended.stdout.count("refused") == 3 * RANKS, ended.stdout
     # MPI ends all ranks when one is killed; what they had heard by then is there, or nothing. Its own memory stays.
     before = set(Path("/dev/shm").glob("mpich_shm_*"))
     subprocess.run([*launcher, str(notes)], cwd=HERE, env=variables, timeout=LIMIT, check=False)

@@ -116,14 +116,17 @@ def introducing(
         given: a bootstrap that the program hands over.
         comm: a communicator of mpi4py instead.
         rendezvous: what the program says; it may name a bootstrap.
-        may_look: whether to look for an engine where nobody names one.
+        may_look: whether to look for an engine where nobody names one; not where the program says its rank.
         seconds: how long an engine may look for its rank.
 
     Raises:
-        fsgather.Config: both are given, or none is what it should be.
+        fsgather.Config: both are given, or one besides a rank or a rendezvous, or none is what it should be.
     """
     if given is not None and comm is not None:
         raise Config("bootstrap= and comm= both introduce the ranks; give one of them")
+    if (given is not None or comm is not None) and not (may_look and rendezvous is None):
+        which = "comm=" if given is None else "bootstrap="
+        raise Config(f"{which} introduces the ranks and says which this is; leave out rank=, world_size= and rendezvous=")
     if comm is not None:
         from fsgather.bootstraps.mpi4py import Mpi
 
@@ -284,7 +287,10 @@ def carriers(bootstrap: Bootstrap, seconds: Optional[float] = None) -> tuple[Cal
 
         def limited(argument: Any) -> Any:
             limit = argument if name == "fetch" else _fsgather.join_timeout() if seconds is None else seconds
-            return _limits.apart(lambda: call(argument), limit, f"{name} of the bootstrap {whose}")
+            result = _limits.apart(lambda: call(argument), limit, f"{name} of the bootstrap {whose}")
+            if name == "fetch" and not isinstance(result, (bytes, bytearray, memoryview)):
+                raise TypeError(f"fetch of the bootstrap {whose} gives {type(result).__name__}, not the bytes that rank 0 has published")
+            return bytes(result) if name == "fetch" else result
 
         return limited
 
