@@ -15,7 +15,7 @@ from typing import Optional
 import fsgather
 import pytest
 from fsgather import _slowness, bootstraps
-from fsgather.bootstraps import _limits
+from fsgather.bootstraps import _limits, key_value
 from fsgather.bootstraps.key_value import KeyValue
 
 LIMIT = 60.0
@@ -87,7 +87,7 @@ def test_processes_that_all_say_they_are_rank_0_are_told_so_but_the_last() -> No
     for root in roots:
         root.publish(b"record")
     assert is_told.wait(LIMIT)
-    assert "another process says that it is rank 0 as well" in told[0]
+    assert "another thread of this process meets as rank 0 as well" in told[0]
     assert Store(1, 2, values).fetch(LIMIT) == b"record"
     for root in roots:
         root.close()
@@ -111,7 +111,23 @@ def test_a_process_whose_rank_another_one_has_taken_is_told_so() -> None:
     with pytest.raises(TimeoutError):
         Store(1, 3, values).fetch(0.001)
     thread.join()
-    assert re.search(r"another process says that it is rank 1 as well: .*, pid \d+;", str(failed[0]))
+    assert "another thread of this process meets as rank 1 as well" in str(failed[0])
+
+
+def test_a_process_is_told_which_other_one_has_taken_its_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    values: dict[str, bytes] = {}
+    root = Store(0, 2, values)
+    is_told = threading.Event()
+    told: list[str] = []
+    root.tell_failure = lambda reason: (told.append(reason), is_told.set())
+    root.publish(b"record")
+    other = Store(0, 2, values)
+    monkeypatch.setattr(key_value.os, "getpid", lambda: 7)
+    other.publish(b"record")
+    monkeypatch.undo()
+    assert is_told.wait(LIMIT)
+    assert re.search(r"another process says that it is rank 0 as well: .*, pid 7;", told[0])
+    other.close()
 
 
 class Late(Store):

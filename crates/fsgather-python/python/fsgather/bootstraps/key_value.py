@@ -162,9 +162,13 @@ class KeyValue:
         if not self.__is_seen:
             self.__earlier.add(there)
             return self.set(self.__asking(self.rank), _sealed(self.__own))
-        who = there.partition(b" ")[2].decode(errors="replace")
+        who = there.partition(b" ")[2]
+        if who == self.__own.partition(b" ")[2]:
+            raise RuntimeError(
+                f"another thread of this process meets as rank {self.rank} as well; let one communicator be made after the other, or make groups"
+            )
         raise RuntimeError(
-            f"another process says that it is rank {self.rank} as well: {who}; give each rank one process, and each job a name of its own"
+            f"another process says that it is rank {self.rank} as well: {who.decode(errors='replace')}; give each rank one process, and each job a name of its own"
         )
 
     def __read(self, key: str) -> Optional[bytes]:
