@@ -61,6 +61,9 @@ def spark(notes: Path) -> None:
         assert ranks.mapPartitions(lambda _: [conformance.job()]).collect() == EXPECTED
         # The same processes again.
         assert ranks.mapPartitions(lambda _: [conformance.job()]).collect() == EXPECTED
+        # Tasks of another stage are in no run, also where the same processes were ranks before.
+        alone = session.sparkContext.parallelize(range(RANKS), RANKS).mapPartitions(lambda _: [fsgather.all_gather("alone", timeout=5)])
+        assert alone.collect() == [["alone"]] * RANKS
         # A stage is tried again as a whole, unless it is the last one.
         ranks = session.sparkContext.parallelize(range(RANKS), RANKS).barrier()
         said = ranks.mapPartitions(lambda _: [(conformance.job(str(notes)), None)]).groupByKey().keys()

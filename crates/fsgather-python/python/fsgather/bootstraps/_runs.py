@@ -12,13 +12,17 @@ from fsgather import _workers
 if TYPE_CHECKING:
     from fsgather.bootstraps import Bootstrap
 
-__all__ = ["SPEAKERS", "Said", "introduced", "replaces", "taken_part_in"]
+__all__ = ["ALONE", "SPEAKERS", "Said", "introduced", "replaces", "taken_part_in"]
 
 SPEAKERS = {"spark": "pyspark", "ray": "ray", "dask": "fsgather.bootstraps.dask"}
 """Engines that say which rank a *task* is, in the order in which they are asked, and the module without which there is no such task.
 
 What they say counts before what variables say of the process: one that Slurm has started to be a worker of Dask is a rank of Slurm's, too.
 """
+
+
+ALONE = "alone"
+"""The run of all tasks of a process that are in no run."""
 
 
 class Said(NamedTuple):
