@@ -6,7 +6,10 @@ use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::*;
-use crate::{Error as Failure, Missing, Peer, PeerFailure, Rank};
+use crate::{
+    Call, CallName, Epoch, Error as Failure, Missing, Operation, Peer, PeerFailure, Rank, Site,
+    plain_line,
+};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 enum Tree {
@@ -75,6 +78,27 @@ fn what_is_within_the_bounds_is_read_as_it_was_written() {
     assert_eq!(read_value(&more), Ok((everything(), b"more".as_slice())));
     let short = read_value::<Everything>(&bytes[..bytes.len() - 1]);
     assert!(matches!(short, Err(Unreadable::Malformed(_))), "{short:?}");
+}
+
+#[test]
+fn a_tag_is_read_as_it_was_written_and_steers_no_terminal() {
+    let tag = "a\n\u{1b}[31mred \u{202e}\u{9b}2J \u{2028}é";
+    let call = Call::new(Operation::Barrier, Site::default()).tagged(tag);
+    let name = CallName::of(&call, Epoch::new(1));
+    let read: Call = read_message(&postcard::to_stdvec(&call).unwrap()).unwrap();
+    // Else ranks that say the same would be in different calls.
+    assert_eq!(call.difference(&read), None);
+    assert_eq!(read, call);
+    let read: CallName = read_message(&postcard::to_stdvec(&name).unwrap()).unwrap();
+    assert_eq!(read, name);
+    for text in [read.to_string(), call.to_string()] {
+        assert_eq!(plain_line(&text), text);
+    }
+    let mut bytes = postcard::to_stdvec(&call).unwrap();
+    let place = bytes.iter().position(|byte| *byte == b'a').unwrap();
+    bytes[place] = 0xff;
+    let read = read_message::<Call>(&bytes);
+    assert!(matches!(read, Err(Unreadable::Malformed(_))), "{read:?}");
 }
 
 #[test]
@@ -170,10 +194,10 @@ fn texts_of_messages_are_plain_whatever_they_stand_for() {
     // The names that stand in a line stay there.
     let site = postcard::to_stdvec("eval\n.py:1").unwrap();
     assert_eq!(
-        read_message::<crate::Site>(&site).unwrap().to_string(),
+        read_message::<Site>(&site).unwrap().to_string(),
         "eval?.py:1"
     );
-    assert_eq!(crate::Site::named("eval\n.py:1").to_string(), "eval?.py:1");
+    assert_eq!(Site::named("eval\n.py:1").to_string(), "eval?.py:1");
     // What the program sends is its own.
     let (value, _) = read_value::<String>(b"\x02\x1b[").unwrap();
     assert_eq!(value, "\u{1b}[");

@@ -15,7 +15,7 @@ from typing import Optional
 import fsgather
 import pytest
 from fsgather import _slowness, bootstraps
-from fsgather.bootstraps import _limits
+from fsgather.bootstraps import _limits, key_value
 from fsgather.bootstraps.key_value import KeyValue
 
 LIMIT = 60.0
@@ -87,7 +87,7 @@ def test_processes_that_all_say_they_are_rank_0_are_told_so_but_the_last() -> No
     for root in roots:
         root.publish(b"record")
     assert is_told.wait(LIMIT)
-    assert "another process says that it is rank 0 as well" in told[0]
+    assert "another thread of this process meets as rank 0 as well" in told[0]
     assert Store(1, 2, values).fetch(LIMIT) == b"record"
     for root in roots:
         root.close()
@@ -108,15 +108,118 @@ def test_a_process_whose_rank_another_one_has_taken_is_told_so() -> None:
     thread.start()
     while not values:
         time.sleep(0.001)
-    values[next(iter(values))] = b"nonce vm, pid 7"
+    with pytest.raises(TimeoutError):
+        Store(1, 3, values).fetch(0.001)
     thread.join()
-    assert "another process says that it is rank 1 as well: vm, pid 7" in str(failed[0])
+    assert "another thread of this process meets as rank 1 as well" in str(failed[0])
+
+
+def test_a_process_is_told_which_other_one_has_taken_its_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    values: dict[str, bytes] = {}
+    root = Store(0, 2, values)
+    is_told = threading.Event()
+    told: list[str] = []
+    root.tell_failure = lambda reason: (told.append(reason), is_told.set())
+    root.publish(b"record")
+    other = Store(0, 2, values)
+    monkeypatch.setattr(key_value.os, "getpid", lambda: 7)
+    other.publish(b"record")
+    monkeypatch.undo()
+    assert is_told.wait(LIMIT)
+    assert re.search(r"another process says that it is rank 0 as well: .*, pid 7;", told[0])
+    other.close()
+
+
+class Late(Store):
+    """Shows what was under a key for some time after it was changed, to whoever has changed it as well."""
+
+    def __init__(self, rank: int, world_size: int, values: dict[str, bytes]) -> None:
+        super().__init__(rank, world_size, values)
+        self.seen: dict[str, list[tuple[float, Optional[bytes]]]] = {}
+
+    def get(self, key: str) -> Optional[bytes]:
+        seen = self.seen.setdefault(key, [])
+        if not seen or seen[-1][1] != self.values.get(key):
+            seen.append((time.monotonic(), self.values.get(key)))
+        return next((value for since, value in reversed(seen) if since < time.monotonic() - 1.2), None)
+
+
+class Partly(Store):
+    """Shows a part of a value every other time."""
+
+    def get(self, key: str) -> Optional[bytes]:
+        self.turn = getattr(self, "turn", 0) + 1
+        value = self.values.get(key)
+        return value[: len(value) // 2] if value is not None and self.turn % 2 else value
+
+
+class Losing(Store):
+    """Loses what is set the first time."""
+
+    def __init__(self, rank: int, world_size: int, values: dict[str, bytes]) -> None:
+        super().__init__(rank, world_size, values)
+        self.has: set[str] = set()
+
+    def set(self, key: str, value: bytes) -> None:
+        if key in self.has:
+            self.values[key] = value
+        self.has.add(key)
+
+
+@pytest.mark.parametrize("kind", [Late, Partly, Losing])
+def test_ranks_meet_by_a_store_that_is_late_or_shows_parts_or_loses(kind: type[Store]) -> None:
+    values: dict[str, bytes] = {}
+    for _ in range(2):
+        assert join_all([kind(rank, 3, values) for rank in range(3)]) == [[0, 1, 2]] * 3
+
+
+def test_a_store_that_damages_everything_is_told_as_such() -> None:
+    class Damaging(Store):
+        def get(self, key: str) -> Optional[bytes]:
+            value = self.values.get(key)
+            return None if value is None else value.strip(b"0123456789")
+
+    with pytest.raises(TimeoutError, match="this store of keys does not give back what was set"):
+        Damaging(1, 2, {}).fetch(0.1)
+
+
+def test_two_keys_for_each_rank_stay_however_often_ranks_meet() -> None:
+    values: dict[str, bytes] = {}
+    for _ in range(3):
+        assert join_all([Store(rank, 3, values) for rank in range(3)]) == [[0, 1, 2]] * 3
+    assert len(values) <= 2 * 3
+
+
+def test_ranks_meet_again_before_rank_0_knows_that_they_have_met() -> None:
+    class Slow(Store):
+        def close(self, have_met: bool = False) -> None:
+            if self.rank == 0 and have_met:
+                time.sleep(1.5)
+            super().close(have_met)
+
+    values: dict[str, bytes] = {}
+    gathered: list[list[int]] = []
+
+    def join(rank: int) -> None:
+        worlds = [fsgather.Communicator(bootstrap=Slow(rank, 2, values), timeout=LIMIT, join_timeout=LIMIT / 4) for _ in range(2)]
+        gathered.extend(world.all_gather(rank) for world in worlds)
+        for world in worlds:
+            world.close()
+
+    threads = [threading.Thread(target=join, args=(rank,)) for rank in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert gathered == [[0, 1]] * 4
 
 
 def test_a_store_that_fails_on_rank_0_ends_its_waiting() -> None:
     class Failing(Store):
         def get(self, key: str) -> Optional[bytes]:
-            raise ConnectionError("the scheduler has gone")
+            if threading.current_thread().name == "fsgather-bootstrap":
+                raise ConnectionError("the scheduler has gone")
+            return super().get(key)
 
     began = time.monotonic()
     (outcome,) = join_all([Failing(0, 2, {})])
@@ -171,15 +274,32 @@ def test_a_communicator_says_its_rank_after_it_was_closed() -> None:
     assert (world.rank, world.world_size, world.closed) == (0, 1, True)
 
 
-def announce(directory: Path, monkeypatch: pytest.MonkeyPatch, source: str, name: str = "their-engine") -> None:
+ALONE = """
+class Alone:
+    rank, world_size = 0, 1
+
+    def publish(self, record):
+        pass
+
+    def fetch(self, seconds):
+        raise TimeoutError
+
+
+"""
+
+
+def announce(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, source: str, name: str = "their-engine", package: str = "their-engine"
+) -> None:
     """Installs a package with a bootstrap."""
-    (directory / "their_engine.py").write_text(source)
-    about = directory / "their_engine-1.0.dist-info"
+    module = package.replace("-", "_")
+    (directory / f"{module}.py").write_text(source)
+    about = directory / f"{module}-1.0.dist-info"
     about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: their-engine\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text(f"[fsgather.bootstraps]\n{name} = their_engine:find\n")
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(f"[fsgather.bootstraps]\n{name} = {module}:find\n")
     monkeypatch.syspath_prepend(str(directory))
-    monkeypatch.delitem(sys.modules, "their_engine", raising=False)
+    monkeypatch.delitem(sys.modules, module, raising=False)
 
 
 def test_engines_are_there_by_the_names_that_the_guide_uses() -> None:
@@ -190,13 +310,41 @@ def test_engines_are_there_by_the_names_that_the_guide_uses() -> None:
         bootstraps.slurm  # noqa: B018
 
 
-def test_a_bootstrap_of_another_package_is_found_by_its_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    announce(tmp_path, monkeypatch, "class Alone:\n    rank, world_size = 0, 1\n\n\ndef find():\n    return Alone()\n")
-    assert bootstraps.names() == [*bootstraps.ORDER, "their-engine"]
-    for found in (bootstraps.find("their-engine"), bootstraps.find()):
+@pytest.mark.parametrize("name", ["their-engine", "their.engine", "2nd_engine"])
+def test_a_bootstrap_of_another_package_is_found_by_its_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    announce(tmp_path, monkeypatch, f"{ALONE}def find():\n    return Alone()\n", name)
+    assert bootstraps.names() == [*bootstraps.ORDER, name]
+    for found in (bootstraps.find(name), bootstraps.find()):
         assert type(found).__module__ == "their_engine"
-    with pytest.raises(fsgather.Config, match="their_engine.Alone is no bootstrap: it has no method publish"):
-        fsgather.Communicator(rendezvous="their-engine:")
+    monkeypatch.setenv("FSGATHER_RENDEZVOUS", f"{name}:")
+    with fsgather.Communicator() as world:
+        assert world.all_gather(7) == [7]
+
+
+@pytest.mark.parametrize("other", ["return None", "raise RuntimeError('no context')"])
+@pytest.mark.parametrize("place", [0, 1])
+def test_of_two_packages_with_one_name_the_one_counts_that_finds_a_rank(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: str, place: int
+) -> None:
+    sources = [f"def find():\n    {other}\n", f"{ALONE}def find():\n    return Alone()\n"]
+    for number, source in enumerate(sources if place else reversed(sources)):
+        (tmp_path / str(number)).mkdir()
+        announce(tmp_path / str(number), monkeypatch, source, package=f"engine-{number}")
+    assert bootstraps.names() == [*bootstraps.ORDER, "their-engine"]
+    for found in (bootstraps.find(), bootstraps.find("their-engine")):
+        assert type(found).__name__ == "Alone"
+
+
+def test_a_package_whose_entry_points_cannot_be_read_stands_in_nobodys_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(bootstraps, "_told", set())
+    for name in ("good", "bad"):
+        (tmp_path / name).mkdir()
+        announce(tmp_path / name, monkeypatch, f"{ALONE}def find():\n    return Alone()\n", package=name)
+    (tmp_path / "bad" / "bad-1.0.dist-info" / "entry_points.txt").write_text("[fsgather.bootstraps]\nno value\n")
+    assert type(bootstraps.find()).__module__ == "good"
+    assert "the entry points of the package bad cannot be read" in caplog.text or sys.version_info < (3, 11)
 
 
 @pytest.mark.parametrize(
@@ -207,6 +355,10 @@ def test_a_bootstrap_of_another_package_is_found_by_its_entry_point(tmp_path: Pa
         ("def find():\n    raise SystemExit(5)", "SystemExit: 5"),
         ("def find():\n    return 7", "rank None, world_size None, which are to be integers"),
         ("class Odd:\n    rank, world_size = True, 2\n\n\ndef find():\n    return Odd()", "rank True, world_size 2, which are to be"),
+        (f"{ALONE}def find():\n    Alone.rank = 1\n    return Alone()", "is no bootstrap: rank 1 of a world of 1"),
+        ("class Odd:\n    rank, world_size = 0, 2\n\n\ndef find():\n    return Odd()", "is no bootstrap: it has no method publish"),
+        ("class Odd:\n    @property\n    def rank(self):\n        raise KeyError('no context')\n\n\ndef find():\n    return Odd()", "KeyError"),
+        ("class Odd(BaseException):\n    def __str__(self):\n        return 7\n\n\ndef find():\n    raise Odd", "fails: Odd; mend"),
     ],
 )
 def test_one_that_fails_is_named_and_stands_in_nobodys_way(
@@ -373,3 +525,28 @@ def test_nobody_is_asked_where_a_launcher_says_the_rank(monkeypatch: pytest.Monk
 def test_two_introductions_at_once_are_refused() -> None:
     with pytest.raises(fsgather.Config, match="give one of them"):
         fsgather.Communicator(bootstrap=Store(0, 1, {}), comm=object())
+    with pytest.raises(fsgather.Config, match="bootstrap= introduces the ranks and says which this is; leave out rank="):
+        fsgather.Communicator(bootstrap=Store(0, 1, {}), rank=0, world_size=2)
+    with pytest.raises(fsgather.Config, match="comm= introduces the ranks and says which this is; leave out rank="):
+        fsgather.Communicator(comm=object(), rendezvous="tcp://localhost:1")
+
+
+@pytest.mark.parametrize("comm", ["COMM_WORLD", 0, object()])
+def test_what_is_no_communicator_of_mpi_is_told(comm: object) -> None:
+    with pytest.raises(fsgather.Config, match="comm= cannot introduce the ranks: it is of type (str|int|object), no communicator of mpi4py"):
+        fsgather.Communicator(comm=comm)
+
+
+@pytest.mark.parametrize("found", [None, "record", 7])
+def test_what_fetches_no_bytes_is_told(found: object) -> None:
+    class Wrong:
+        rank, world_size = 1, 2
+
+        def publish(self, record: bytes) -> None:
+            pass
+
+        def fetch(self, seconds: float) -> object:
+            return found
+
+    with pytest.raises(fsgather.Rendezvous, match=r"Wrong gives (NoneType|str|int), not the bytes that rank 0 has published"):
+        fsgather.Communicator(bootstrap=Wrong(), join_timeout=LIMIT)  # type: ignore[arg-type]

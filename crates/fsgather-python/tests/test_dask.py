@@ -148,3 +148,30 @@ def test_ranks_may_be_threads_of_one_process() -> None:
         with distributed.Client(cluster) as client:
             assert dask.run(client, gathered, "threads") == expected("threads", 2)
             assert dask.run(client, gathered, "again") == expected("again", 2)
+
+
+def _waits_for(notes: str) -> list[Any]:
+    gathered = fsgather.all_gather(fsgather.default_communicator().rank)
+    open(f"{notes}/here-{gathered}-{os.getpid()}", "w", encoding="utf-8").close()
+    while not os.path.exists(f"{notes}/go"):
+        time.sleep(0.01)
+    with ThreadPoolExecutor(1) as helper:
+        return [gathered, helper.submit(fsgather.all_gather, "helped").result()]
+
+
+def _alone() -> list[str]:
+    return fsgather.all_gather("beside", timeout=5)
+
+
+def test_a_task_beside_a_run_is_alone_and_the_threads_of_the_run_are_not(client: Any, tmp_path: Any) -> None:
+    workers = sorted(client.nthreads())[:2]
+    with ThreadPoolExecutor(1) as aside:
+        run = aside.submit(dask.run, client, _waits_for, str(tmp_path), workers=workers)
+        while len(list(tmp_path.glob("here-*"))) < 2 and not run.done():
+            time.sleep(0.01)
+        try:
+            beside = [client.submit(_alone, workers=[worker], pure=False) for worker in workers]
+            assert [task.result(LIMIT) for task in beside] == [["beside"]] * 2
+        finally:
+            (tmp_path / "go").touch()
+        assert run.result(LIMIT) == [[[0, 1], ["helped", "helped"]]] * 2

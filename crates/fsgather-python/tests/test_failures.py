@@ -6,7 +6,9 @@ import os
 import pickle
 import signal
 import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -87,6 +89,47 @@ def test_an_exception_that_leaves_the_block_is_told_to_the_others(world: World) 
     ).ends()
     assert ended[1].code == 1
     assert ended[0].told == ended[2].told == [[1, "MemoryError: the device has no more"]]
+
+
+BY_MULTIPROCESSING = """
+import multiprocessing, sys
+import fsgather
+
+
+def main(rank, directory, how):
+    world = fsgather.Communicator(rank=rank, world_size=2, directory=directory, job="by multiprocessing", timeout=60)
+    world.barrier()
+    if rank == 1 and how == "written down":
+        try:
+            raise KeyError("no such score")
+        except KeyError:
+            sys.exit(1)
+    if rank == 1:
+        raise KeyError("no such score")
+    try:
+        world.barrier()
+    except fsgather.PeerFailed as error:
+        print(error.reason, flush=True)
+
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context(sys.argv[1])
+    ranks = [context.Process(target=main, args=(rank, *sys.argv[2:])) for rank in range(2)]
+    for rank in ranks:
+        rank.start()
+    for rank in ranks:
+        rank.join()
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("how", ["uncaught", "written down"])
+def test_an_exception_of_a_process_of_multiprocessing_is_told_to_the_others(tmp_path: Path, method: str, how: str) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(BY_MULTIPROCESSING)
+    started = [sys.executable, str(program), method, str(tmp_path), how]
+    ended = subprocess.run(started, capture_output=True, text=True, timeout=120)
+    assert ended.stdout == "KeyError: 'no such score'\n", ended
 
 
 def test_an_uncaught_exception_is_told_to_the_others(world: World) -> None:

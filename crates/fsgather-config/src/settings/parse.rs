@@ -152,6 +152,7 @@ impl RendezvousSetting {
     /// let shared = RendezvousSetting::parse("file:///shared");
     /// assert_eq!(shared, Some(RendezvousSetting::File("/shared".into())));
     /// assert_eq!(RendezvousSetting::parse("ray:"), Some(RendezvousSetting::Engine("ray".into())));
+    /// assert_eq!(RendezvousSetting::parse("2nd.engine:"), Some(RendezvousSetting::Engine("2nd.engine".into())));
     /// assert_eq!(RendezvousSetting::parse("tcp://[::1]:0"), None);
     /// ```
     #[must_use]
@@ -171,11 +172,8 @@ impl RendezvousSetting {
 
 /// Whether a text may name an engine.
 fn is_name(text: &str) -> bool {
-    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-    text.bytes()
-        .next()
-        .is_some_and(|first| first.is_ascii_alphabetic())
-        && text.bytes().all(is_part)
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    !text.is_empty() && text.bytes().all(is_part)
 }
 
 /// Takes `HOST:PORT` apart. An address with colons is in brackets, for nobody could tell where it ends.

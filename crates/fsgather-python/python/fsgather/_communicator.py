@@ -148,6 +148,7 @@ class Communicator(EarlyGathers):
         self._rank_of_process = member.rank
         """What this process is called, in whatever group."""
         _leaving.living.add(self)
+        _leaving.watch()
 
     @classmethod
     def _of(cls, member: _fsgather.Communicator, allow_pickle: bool, rank_of_process: Optional[int] = None) -> Communicator:

@@ -6,7 +6,7 @@ import atexit
 import os
 import sys
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Optional
 
 from fsgather import _errors
 
@@ -33,12 +33,54 @@ living: weakref.WeakSet[Communicator] = weakref.WeakSet()
 """Those of this process that have not been left."""
 
 
+_failure: Optional[BaseException] = None
+"""By what a process ends that ``multiprocessing`` has started; there Python itself does not tell."""
+_watched = 0
+"""The process whose end has been asked for."""
+
+
+def ended_by() -> Optional[BaseException]:
+    """The exception by which this process ends, at its end."""
+    if _failure is not None:
+        return _failure
+    return None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
+
+
+def watch() -> None:
+    """Has a process that ``multiprocessing`` has started tell the other ranks why it ends: it forgets an exception before ``atexit``, if it gets
+    to that."""
+    global _watched
+    process = sys.modules.get("multiprocessing.process")
+    if process is None or _watched == os.getpid() or process.parent_process() is None:
+        return
+    _watched = os.getpid()
+    from multiprocessing import util
+
+    # Before what others have asked for.
+    util.Finalize(None, _end_of_child, exitpriority=1 << 30)
+
+
+def _end_of_child() -> None:
+    global _failure
+    error = sys.exc_info()[1]
+    if isinstance(error, SystemExit):
+        # As torch.multiprocessing.spawn, which writes down what it has caught.
+        error = error.__context__ if error.code else None
+    if error is None:
+        return
+    _failure = error
+    meeting = sys.modules.get("fsgather._switch.meeting")
+    if meeting is not None:
+        meeting.end_of_process()
+    _leave_all()
+
+
 def _leave_all() -> None:
     """At the end of the process: leaves every communicator, and says why if that was an exception.
 
     While others have still to read what only this process can give them it stays, and says for whom; Ctrl-C ends that.
     """
-    error = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
+    error = ended_by()
     for communicator in list(living):
         if communicator._pid == os.getpid():
             communicator._member.leave(None if error is None else last_words(error, communicator.rank))

@@ -84,11 +84,12 @@ def _place() -> _Place:
 
 def _of_a_helper() -> _Place:
     """What a thread works on that belongs to no run by itself: it helps in the only one."""
-    if len(_places) == 1:
-        return next(iter(_places.values()))
-    if not _places or None in _places:
+    places = {run: place for run, place in _places.items() if not (isinstance(run, tuple) and _runs.ALONE in run)}
+    if len(places) == 1:
+        return next(iter(places.values()))
+    if not places or None in places:
         return _places.setdefault(None, _Place())
     raise _errors.Config(
-        f"this thread takes part in none of the {len(_places)} runs of this process; "
+        f"this thread takes part in none of the {len(places)} runs of this process; "
         "make a communicator in the thread of the run, by fsgather.Communicator(), and hand it over"
     )

@@ -61,6 +61,9 @@ def spark(notes: Path) -> None:
         assert ranks.mapPartitions(lambda _: [conformance.job()]).collect() == EXPECTED
         # The same processes again.
         assert ranks.mapPartitions(lambda _: [conformance.job()]).collect() == EXPECTED
+        # Tasks of another stage are in no run, also where the same processes were ranks before.
+        alone = session.sparkContext.parallelize(range(RANKS), RANKS).mapPartitions(lambda _: [fsgather.all_gather("alone", timeout=5)])
+        assert alone.collect() == [["alone"]] * RANKS
         # A stage is tried again as a whole, unless it is the last one.
         ranks = session.sparkContext.parallelize(range(RANKS), RANKS).barrier()
         said = ranks.mapPartitions(lambda _: [(conformance.job(str(notes)), None)]).groupByKey().keys()
@@ -270,6 +273,8 @@ def jax(notes: Path) -> None:
     program = (
         "import sys, jax; short = dict(heartbeat_timeout_seconds=10, shutdown_timeout_seconds=10);"
         "jax.distributed.initialize(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), **short);"
+        # A rank that looks once more than the others meets them all the same.
+        "import fsgather; sys.argv[3] == '1' and fsgather.bootstraps.find();"
         "import conformance; print(conformance.job(*sys.argv[4:]))"
     )
 
@@ -287,6 +292,25 @@ def jax(notes: Path) -> None:
     named(notes)
 
 
+NO_RANKS = """
+from mpi4py import MPI
+import fsgather
+world = MPI.COMM_WORLD
+parity = world.Split(world.rank % 2)
+freed = world.Dup()
+freed.Free()
+between = parity.Create_intercomm(0, world, 1 - world.rank % 2)
+for comm in (freed, MPI.COMM_NULL, between):
+    try:
+        fsgather.Communicator(comm=comm)
+    except fsgather.Config:
+        print("refused")
+with fsgather.Communicator(comm=parity) as of_parity:
+    assert of_parity.all_gather(world.rank) == parity.allgather(world.rank)
+"""
+"""Communicators of MPI that introduce nobody, and one that does."""
+
+
 @engine
 def mpi4py(notes: Path) -> None:
     program = (
@@ -299,6 +323,8 @@ def mpi4py(notes: Path) -> None:
     ended = subprocess.run(launcher, cwd=HERE, env=variables, stdout=subprocess.PIPE, text=True, timeout=LIMIT, check=True)
     # The launcher may join the lines of different ranks.
     assert sorted(re.findall(r"rank \d of \d", ended.stdout)) == EXPECTED, ended.stdout
+    ended = subprocess.run([*launcher[:-1], NO_RANKS], cwd=HERE, stdout=subprocess.PIPE, text=True, timeout=LIMIT, check=True)
+    assert ended.stdout.count("refused") == 3 * RANKS, ended.stdout
     # MPI ends all ranks when one is killed; what they had heard by then is there, or nothing. Its own memory stays.
     before = set(Path("/dev/shm").glob("mpich_shm_*"))
     subprocess.run([*launcher, str(notes)], cwd=HERE, env=variables, timeout=LIMIT, check=False)

@@ -295,6 +295,20 @@ def groups_are_channels_of_a_world(directory: Path) -> None:
 
 
 @proof
+def a_rank_of_torch_multiprocessing_that_raises_is_told_with_its_reason(directory: Path) -> None:
+    """Torch catches the exception there, so that Python's own hook never hears of it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    variables = {**os.environ, "FSGATHER_PATCH": "torch", "OMP_NUM_THREADS": "1"}
+    ended = subprocess.run(
+        [sys.executable, str(HERE / "spawned.py"), port], env=variables, cwd=directory, capture_output=True, text=True, timeout=LIMIT
+    )
+    told = sorted(re.findall(r"^(\d): PeerFailed: rank 1 on \S+ \(pid \d+\) failed \(KeyError: 'no such score'\)", ended.stdout, re.M))
+    assert told == ["0", "2", "3"], ended
+
+
+@proof
 def a_late_rank_is_told_what_the_others_were(directory: Path) -> None:
     """Also when those who waited have ended since, one of them with the store; and all may call again if they have not."""
     for case in ("here", "gone"):

@@ -14,7 +14,7 @@ import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Optional
 
-from fsgather import _errors, _workers
+from fsgather import _errors, _leaving, _workers
 from fsgather._switch import groups, notices
 from fsgather._switch.ground import Ground
 from fsgather._switch.introduction import GRACE, TAKE_LONGER, Hello, Introduction, OnGround, Publishing
@@ -233,11 +233,10 @@ def failing() -> Optional[str]:
     error = sys.exc_info()[1]
     if error is None or (isinstance(error, SystemExit) and not error.code):
         return None
-    from fsgather._leaving import text
     from fsgather._switch import elastic
 
     elastic.note(error)
-    return text(error)
+    return _leaving.text(error)
 
 
 def forget_destroyed(failure: Optional[str] = None) -> None:
@@ -376,13 +375,13 @@ def _not_asked(*_arguments: Any) -> Any:
     raise AssertionError("rank 0 publishes its record, the others fetch it")
 
 
-def _at_exit() -> None:
-    """Leaves the world of all ranks, and says why if this process ends by an exception, to the launcher as well."""
-    error = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
+def end_of_process() -> None:
+    """Leaves the world of all ranks, and says why if this process ends by an exception, to the launcher as well. Once."""
+    atexit.unregister(end_of_process)
+    error = _leaving.ended_by()
     formation = _formation
     if formation is None and (error is None or not _was_in_a_job):
         return
-    from fsgather._leaving import last_words
     from fsgather._switch import elastic
 
     # Before anybody can hear of it.
@@ -395,7 +394,7 @@ def _at_exit() -> None:
     if error is None:
         formation.end(None)
         return
-    words, ground = last_words(error, os.environ.get("RANK")), formation.ground
+    words, ground = _leaving.last_words(error, os.environ.get("RANK")), formation.ground
     if ground is not None:
         from fsgather._switch.blame import name_lost
 
@@ -421,4 +420,4 @@ _inherited: list[Any] = []
 
 if sys.platform != "win32":
     os.register_at_fork(after_in_child=_after_fork)
-atexit.register(_at_exit)
+atexit.register(end_of_process)

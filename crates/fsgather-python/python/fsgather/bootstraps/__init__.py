@@ -48,7 +48,7 @@ _told: set[str] = set()
 """What was told once: who has given one of those, and that nobody has introduced a task."""
 
 _GROUP = "fsgather.bootstraps"
-_NAMED = re.compile(r"([A-Za-z][A-Za-z0-9_-]*):")
+_NAMED = re.compile(r"([A-Za-z0-9_.-]+):")
 
 
 class Bootstrap(Protocol):
@@ -97,15 +97,7 @@ def find(name: Optional[str] = None, seconds: Optional[float] = None) -> Optiona
     if name is None:
         # A variable that is wrong is no fault of a package.
         seconds = _fsgather.join_timeout() if seconds is None else seconds
-        for other in names():
-            try:
-                bootstrap = _ask(other, seconds)
-            except Config as error:
-                logging.getLogger("fsgather").warning("%s; it is passed over", error)
-                continue
-            if bootstrap is not None:
-                return bootstrap
-        return None
+        return next((found for found in (_first(other, seconds) for other in names()) if found is not None), None)
     name = _ALIASES.get(name, name)
     if name not in names():
         called = {full: short for short, full in _ALIASES.items()}
@@ -114,10 +106,10 @@ def find(name: Optional[str] = None, seconds: Optional[float] = None) -> Optiona
             f"there is no bootstrap {name!r} (FSGATHER_RENDEZVOUS, rendezvous=); there are {known}; an installed package "
             f"adds one by an entry point of the group {_GROUP}"
         )
-    bootstrap = _ask(name, seconds)
-    if bootstrap is None:
+    found = _first(name, seconds, is_named=True)
+    if found is None:
         raise Config(f"{name}: was to introduce the ranks (FSGATHER_RENDEZVOUS, rendezvous=), but this process is none of its ranks")
-    return bootstrap
+    return found
 
 
 def introducing(
@@ -129,14 +121,17 @@ def introducing(
         given: a bootstrap that the program hands over.
         comm: a communicator of mpi4py instead.
         rendezvous: what the program says; it may name a bootstrap.
-        may_look: whether to look for an engine where nobody names one.
+        may_look: whether to look for an engine where nobody names one; not where the program says its rank.
         seconds: how long an engine may look for its rank.
 
     Raises:
-        fsgather.Config: both are given, or none is what it should be.
+        fsgather.Config: both are given, or one besides a rank or a rendezvous, or none is what it should be.
     """
     if given is not None and comm is not None:
         raise Config("bootstrap= and comm= both introduce the ranks; give one of them")
+    if (given is not None or comm is not None) and not (may_look and rendezvous is None):
+        which = "comm=" if given is None else "bootstrap="
+        raise Config(f"{which} introduces the ranks and says which this is; leave out rank=, world_size= and rendezvous=")
     if comm is not None:
         from fsgather.bootstraps.mpi4py import Mpi
 
@@ -184,42 +179,102 @@ def _wrong_numbers(bootstrap: Any) -> Optional[str]:
     return f"rank {_plain(repr(numbers[0]))}, world_size {_plain(repr(numbers[1]))}, which are to be integers"
 
 
-def _ask(name: str, seconds: Optional[float]) -> Optional[Bootstrap]:
+def _wrong(bootstrap: Any) -> Optional[str]:
+    """Why what a package has found cannot introduce anybody."""
+    wrong = _wrong_numbers(bootstrap)
+    if wrong is None and not 0 <= bootstrap.rank < bootstrap.world_size:
+        wrong = f"rank {bootstrap.rank} of a world of {bootstrap.world_size}"
+    lacks = (name for name in ("publish", "fetch") if not callable(getattr(bootstrap, name, None)))
+    return wrong or next((f"it has no method {name}" for name in lacks), None)
+
+
+def _first(name: str, seconds: Optional[float], is_named: bool = False) -> Optional[Bootstrap]:
+    """The first of this name that finds this process to be a rank; several packages may have it. One that fails is passed over.
+
+    Raises:
+        fsgather.Config: the last of those that are asked for by name fails.
+    """
+    points = [None] if name in ORDER else _announced()[name]
+    for place, point in enumerate(points):
+        try:
+            found = _ask(name, point, seconds)
+        except Config as error:
+            if is_named and place == len(points) - 1:
+                raise
+            logging.getLogger("fsgather").warning("%s; it is passed over", error)
+        else:
+            if found is not None:
+                return found
+    return None
+
+
+def _ask(name: str, point: Any, seconds: Optional[float]) -> Optional[Bootstrap]:
     """Whether this process is a rank of an engine; whatever goes wrong there is a :class:`fsgather.Config` that names it."""
-    point = None if name in ORDER else _announced()[name]
     which = f"the bootstrap {name!r}" if point is None else f"the bootstrap {name!r} ({_whose(point)})"
-    bootstrap: Optional[Bootstrap]
     try:
         if point is None:
-            bootstrap = importlib.import_module(f"{__name__}.{name}").find()
+            bootstrap: Optional[Bootstrap] = importlib.import_module(f"{__name__}.{name}").find()
         else:
             limit = _fsgather.join_timeout() if seconds is None else seconds
             bootstrap = _limits.within(lambda: point.load()(), limit, f"find of {which}")
-    except (Exception, SystemExit) as error:
-        raise Config(f"{which} fails: {type(error).__name__}: {_plain(str(error))}; mend it, or remove that package") from error
-    if bootstrap is None:
-        return None
-    wrong = _wrong_numbers(bootstrap)
+        wrong = None if bootstrap is None else _wrong(bootstrap)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise Config(f"{which} fails: {_said(error)}; mend it, or remove that package") from error
     if wrong is not None:
         raise Config(f"what {which} has found is no bootstrap: {wrong}; mend it, or remove that package")
     return bootstrap
 
 
-def _announced() -> dict[str, Any]:
+def _said(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {_plain(str(error))}"
+    except Exception:
+        return type(error).__name__
+
+
+def _announced() -> dict[str, list[Any]]:
+    """What packages have announced: for each name the entry points that differ."""
+    announced: dict[str, list[Any]] = {}
+    for point in _points():
+        same = announced.setdefault(point.name, [])
+        if all(point.value != other.value for other in same):
+            same.append(point)
+    for name in _TAKEN & announced.keys():
+        for point in announced.pop(name):
+            text = "the bootstrap %r (%s) is never used, since fsgather has one of that name: its package has to announce it under another name"
+            _warn_once(_whose(point), text, name, _whose(point))
+    return announced
+
+
+def _points() -> list[Any]:
+    """The entry points of all packages but those that cannot be read."""
     # Reading what is installed takes a while, which most processes need not.
     from importlib import metadata
 
-    points: Any = metadata.entry_points()
-    # Python 3.9 has a dictionary.
-    chosen = points.select(group=_GROUP) if hasattr(points, "select") else points.get(_GROUP, ())
-    announced = {point.name: point for point in chosen}
-    for name in _TAKEN & announced.keys():
-        point = announced.pop(name)
-        if _whose(point) not in _told:
-            _told.add(_whose(point))
-            text = "the bootstrap %r (%s) is never used, since fsgather has one of that name: its package has to announce it under another name"
-            logging.getLogger("fsgather").warning(text, name, _whose(point))
-    return announced
+    try:
+        points: Any = metadata.entry_points()
+        # Python 3.9 has a dictionary.
+        return list(points.select(group=_GROUP) if hasattr(points, "select") else points.get(_GROUP, ()))
+    except Exception:
+        # One package damages those of all.
+        found: dict[str, list[Any]] = {}
+        for package in metadata.distributions():
+            name = str(package.metadata["Name"])
+            try:
+                found.setdefault(name, [point for point in package.entry_points if point.group == _GROUP])
+            except Exception as error:
+                found.setdefault(name, [])
+                text = "the entry points of the package %s cannot be read: %s; they are passed over"
+                _warn_once(name, text, _plain(name), _said(error))
+        return [point for points in found.values() for point in points]
+
+
+def _warn_once(whom: str, text: str, *about: str) -> None:
+    if whom not in _told:
+        _told.add(whom)
+        logging.getLogger("fsgather").warning(text, *about)
 
 
 def _whose(point: Any) -> str:
@@ -250,7 +305,10 @@ def carriers(bootstrap: Bootstrap, seconds: Optional[float] = None) -> tuple[Cal
 
         def limited(argument: Any) -> Any:
             limit = argument if name == "fetch" else _fsgather.join_timeout() if seconds is None else seconds
-            return _limits.apart(lambda: call(argument), limit, f"{name} of the bootstrap {whose}")
+            result = _limits.apart(lambda: call(argument), limit, f"{name} of the bootstrap {whose}")
+            if name == "fetch" and not isinstance(result, (bytes, bytearray, memoryview)):
+                raise TypeError(f"fetch of the bootstrap {whose} gives {type(result).__name__}, not the bytes that rank 0 has published")
+            return bytes(result) if name == "fetch" else result
 
         return limited
 

@@ -12,7 +12,7 @@ from fsgather import _workers
 if TYPE_CHECKING:
     from fsgather.bootstraps import Bootstrap
 
-__all__ = ["SPEAKERS", "Said", "introduced", "replaces", "taken_part_in", "unintroduced"]
+__all__ = ["ALONE", "SPEAKERS", "Said", "introduced", "replaces", "taken_part_in", "unintroduced"]
 
 SPEAKERS = {"spark": "pyspark", "ray": "ray", "dask": "fsgather.bootstraps.dask"}
 """Engines that say which rank a *task* is, in the order in which they are asked, and the module without which there is no such task.
@@ -22,6 +22,10 @@ What they say counts before what variables say of the process: one that Slurm ha
 
 _WORKER_OF_RAY = 1
 """What Ray calls a process that runs tasks."""
+
+
+ALONE = "alone"
+"""The run of all tasks of a process that are in no run."""
 
 
 class Said(NamedTuple):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 import uuid
-from typing import Any, Callable, Optional, Sequence
+from typing import Any, Callable, Hashable, Optional, Sequence
 
 from fsgather import _own
 from fsgather._errors import Config
-from fsgather.bootstraps._runs import Said
+from fsgather.bootstraps._runs import ALONE, Said
 from fsgather.bootstraps.key_value import KeyValue
 
 __all__ = ["Dask", "find", "run", "run_here"]
@@ -104,15 +105,20 @@ class Dask(KeyValue):
         return value
 
 
-def run_here() -> Optional[Said]:
-    """The run in which this thread is a rank."""
-    return getattr(_here, "said", None)
+def run_here() -> Optional[Hashable]:
+    """The run in which this thread is a rank; a task that :func:`run` has not sent is alone, and helps in no run beside it."""
+    said: Optional[Said] = getattr(_here, "said", None)
+    if said is not None:
+        return said
+    worker = sys.modules.get("distributed.worker")
+    is_task = hasattr(getattr(worker, "thread_state", None), "key")
+    return ALONE if is_task else None
 
 
 def find() -> Optional[Dask]:
     """Whether this is a rank of :func:`run`."""
     said = run_here()
-    if said is None:
+    if not isinstance(said, Said):
         return None
     said.check()
     return Dask(said.rank, said.world_size, said.name)

@@ -27,8 +27,11 @@ class Spark:
 
 
 def run_here() -> Optional[Hashable]:
-    """The task of a barrier stage that this is: Spark has the same process do one after the other."""
-    context = _context()
+    """The task that this is: Spark has the same process do one after the other. One of another stage than a barrier stage is no rank of the
+    stage before, either."""
+    spark = sys.modules.get("pyspark")
+    kind = getattr(spark, "TaskContext", None)
+    context = None if kind is None else kind.get()
     return None if context is None else int(context.taskAttemptId())
 
 
