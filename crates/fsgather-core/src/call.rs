@@ -9,7 +9,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Rank, plain_line, text};
+use crate::{Rank, plain_line, spelled_text, text};
 
 /// Which collective operation a call is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -294,10 +294,10 @@ impl Call {
         self
     }
 
-    /// The same call with a name of the program's own.
+    /// The same call with a name of the program's own, [as others are told it](spelled_text).
     #[must_use]
-    pub fn tagged(mut self, tag: impl Into<Arc<str>>) -> Self {
-        self.tag = Some(tag.into());
+    pub fn tagged(mut self, tag: &str) -> Self {
+        self.tag = Some(spelled_text(tag).into());
         self
     }
 

@@ -70,7 +70,8 @@ pub use rendezvous_backend::RendezvousBackend;
 pub use room::room_for;
 pub use start::{Kinship, Start, Starter};
 pub use text::{
-    bytes_text, duration_text, plain_line, plain_text, rank_ranges, steers, typed_duration_text,
+    bytes_text, duration_text, plain_line, plain_text, rank_ranges, spelled_text, steers,
+    typed_duration_text,
 };
 pub use warning::{FIRST_WARNING, warning_after};
 pub use whereabouts::{

@@ -163,6 +163,24 @@ pub fn plain_line(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(plain).collect())
 }
 
+/// A text of the program's own that ranks compare, as it is told to others: what would be made [plain](plain_text) on the way, and
+/// so be another text there, is spelled out.
+#[must_use]
+pub fn spelled_text(text: &str) -> Cow<'_, str> {
+    if !text.contains(steers) {
+        return Cow::Borrowed(text);
+    }
+    let spelled = |mut all: String, character: char| {
+        if steers(character) {
+            all.extend(character.escape_default());
+        } else {
+            all.push(character);
+        }
+        all
+    };
+    Cow::Owned(text.chars().fold(String::new(), spelled))
+}
+
 /// Reads names as [plain ones](plain_line): `#[serde(deserialize_with = "name")]`.
 pub(crate) fn name<'de, D: Deserializer<'de>, T: From<String>>(source: D) -> Result<T, D::Error> {
     let text = String::deserialize(source)?;
@@ -222,6 +240,16 @@ impl Visitor<'_> for Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_ranks_compare_is_the_same_text_after_the_way() {
+        assert!(matches!(spelled_text("a\n\tb ä €"), Cow::Borrowed(_)));
+        let odd = "\u{1b}[31m\u{202e}\u{0}x\n\u{7f}ü";
+        let told = spelled_text(odd);
+        assert_eq!(told, "\\u{1b}[31m\\u{202e}\\u{0}x\n\\u{7f}ü");
+        assert_eq!(plain_text(&told), told);
+        assert_ne!(spelled_text("\u{1}"), spelled_text("\u{2}"));
+    }
 
     #[test]
     fn plain_texts_steer_no_terminal_and_keep_their_lines() {

@@ -26,6 +26,20 @@ def test_ranks_that_come_to_one_line_with_different_tags_are_told_both(world: Wo
     assert text.count('all_gather "bleu" at program.py:') == text.count('all_gather "rouge" at program.py:') == 1
 
 
+@pytest.mark.parametrize("tag", ["right\\u202eleft", "\\x1b[1mbold", "a\\0b", "two\\nlines"])
+@pytest.mark.parametrize("in_group", [False, True])
+def test_a_tag_may_have_any_characters(world: World, tag: str, in_group: bool) -> None:
+    told = world.start(
+        2,
+        f"""
+        with fsgather.Communicator() as communicator:
+            used = communicator.group([0, 1]) if {in_group} else communicator
+            tell(used.all_gather(rank, tag="{tag}"))
+        """,
+    ).told()
+    assert told == [[[0, 1]], [[0, 1]]]
+
+
 def test_a_tag_that_is_the_same_everywhere_changes_nothing_and_late_ranks_are_missed_in_it(world: World) -> None:
     world.start(
         2,

@@ -163,7 +163,11 @@ fn different_calls(ranks: &[&Standing]) -> String {
             places.entry(place).or_default().push(one.rank);
         }
     }
-    let mut text = "ranks were in different calls:\n".to_owned();
+    // What else differs, such as a tag, is in their errors alone.
+    let mut text = match places.len() {
+        1 => "ranks were in calls that differ in what their errors say:\n".to_owned(),
+        _ => "ranks were in different calls:\n".to_owned(),
+    };
     let mut places: Vec<(String, Vec<Rank>)> = places.into_iter().collect();
     places.sort_by_key(|(_, ranks)| ranks.first().copied());
     for (place, ranks) in places.iter().take(MOST) {
@@ -325,6 +329,16 @@ mod tests {
             "ranks were in different calls:\n  \
              ranks 0 2: barrier #2 at eval.py:95\n  \
              rank 1: all_gather #2 at save.py:7\n"
+        );
+        // Tags are not kept.
+        let timeline = Timeline::new(vec![
+            apart(0, "barrier", "eval.py:95"),
+            apart(1, "barrier", "eval.py:95"),
+        ]);
+        assert_eq!(
+            open(&standings(&timeline, timeline.end())),
+            "ranks were in calls that differ in what their errors say:\n  \
+             ranks 0 1: barrier #2 at eval.py:95\n"
         );
     }
 

@@ -199,11 +199,14 @@ impl<C> Communicator<C> {
                 tag.len()
             )));
         }
-        Ok(Call {
-            tag: tag.map(Into::into),
+        let call = Call {
             bound: options.bound,
             timeout: options.timeout.map(|timeout| timeout.min(FOR_EVER)),
             ..Call::new(operation, self.place(location))
+        };
+        Ok(match tag {
+            Some(tag) => call.tagged(tag),
+            None => call,
         })
     }
 
