@@ -22,6 +22,8 @@ struct Room {
     members: Vec<Member>,
     /// Who says what it is called from.
     telling: Vec<usize>,
+    /// Who of them has other threads in calls as well.
+    threaded: Vec<usize>,
 }
 
 impl Room {
@@ -33,6 +35,7 @@ impl Room {
             coordinator,
             members,
             telling: telling.to_vec(),
+            threaded: Vec::new(),
         }
     }
 
@@ -60,7 +63,9 @@ impl Room {
                         }
                         MemberAction::Look { number, .. } if self.telling.contains(&rank) => {
                             let who = Rank::new(u32::try_from(rank).unwrap());
-                            member.seen(number, who, Some(called_from(rank)));
+                            let mut its = called_from(rank);
+                            its.is_only_caller = !self.threaded.contains(&rank);
+                            member.seen(number, who, Some(its));
                         }
                         _ => {}
                     }
@@ -106,6 +111,17 @@ fn all_are_told_what_ranks_in_different_calls_were_called_from() {
     let told = "\n  rank 0: job.py:10 in branch_0\n  rank 1: job.py:11 in branch_1";
     assert!(text.ends_with(told), "{text}");
     assert!((0..2).all(|rank| room.failure(rank) == room.failure(2)));
+}
+
+#[test]
+fn of_a_rank_with_several_threads_in_calls_nobody_knows_which_was_in_this_one() {
+    let mut room = Room::new(&[0, 1]);
+    room.threaded.push(0);
+    room.call(0, Operation::Barrier, "job.py:10");
+    room.call(1, Operation::AllGather, "job.py:11");
+    let text = room.failure(2).unwrap().to_string();
+    let (_, told) = text.split_once('\n').unwrap();
+    assert_eq!(told, "  rank 1: job.py:11 in branch_1");
 }
 
 #[test]

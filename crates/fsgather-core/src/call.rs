@@ -235,7 +235,6 @@ pub struct Call {
     /// The largest payload allowed, for bounded operations, in bytes.
     pub bound: Option<u64>,
     /// What the program calls it, beside the place: ranks that come to one line with different meanings are told.
-    #[serde(deserialize_with = "text::verbatim")]
     pub tag: Option<Arc<str>>,
     /// The type of the values, if they are typed.
     pub type_tag: Option<Box<TypeTag>>,

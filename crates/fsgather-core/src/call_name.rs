@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Call, Epoch, Operation, Site, text};
+use crate::{Call, Epoch, Operation, Site};
 
 /// A rank's call as messages name it: `all_gather #2 at eval.py:42`.
 ///
@@ -27,7 +27,6 @@ pub struct CallName {
     /// Its number among all exchanges of its communicator.
     pub epoch: Epoch,
     /// What the program calls it; see [`Call::tag`].
-    #[serde(deserialize_with = "text::verbatim")]
     pub tag: Option<Arc<str>>,
     /// Where in the program it was made.
     pub site: Site,

@@ -140,14 +140,6 @@ fn tags_are_compared_and_told() {
     assert_eq!(barrier.difference(&rouge), Some("different operations"));
 }
 
-#[test]
-fn a_tag_of_any_characters_is_the_same_on_the_rank_that_reads_it() {
-    let call = gather().tagged("right\u{202e}left\u{1b}\u{0}");
-    let bytes = postcard::to_allocvec(&call).unwrap();
-    let told: Call = crate::read_message(&bytes).unwrap();
-    assert_eq!(call.difference(&told), None);
-}
-
 fn typed(build: u64, name: &str, codec: &str) -> Call {
     gather().with_type(TypeTag {
         build,

@@ -1,11 +1,8 @@
 //! Writes quantities for messages, and makes texts of others plain.
 
-use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
+use std::{borrow::Cow, time::Duration};
 
-use serde::{
-    Deserialize, Deserializer,
-    de::{self, Visitor},
-};
+use serde::{Deserialize, Deserializer};
 
 /// A duration as people say it: `850 ms`, `1.5 s`, `3 s`, `2 min 5 s`, `1 d 4 h`. Two units at most, and nothing finer than a
 /// tenth of a second above one: what is left is dropped.
@@ -196,45 +193,6 @@ pub(crate) fn name<'de, D: Deserializer<'de>, T: From<String>>(source: D) -> Res
 pub fn steers(character: char) -> bool {
     let turns = matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     turns || character.is_control() && !matches!(character, '\n' | '\t')
-}
-
-/// Reads a text that is compared, and therefore stays as it was written, whatever it would do to a terminal: who shows it escapes
-/// it. `#[serde(deserialize_with = "verbatim")]`.
-pub(crate) fn verbatim<'de, D: Deserializer<'de>>(source: D) -> Result<Option<Arc<str>>, D::Error> {
-    let text: Option<Verbatim> = Option::deserialize(source)?;
-    Ok(text.map(|text| text.0.into()))
-}
-
-/// A text as it was written.
-struct Verbatim(String);
-
-impl<'de> Deserialize<'de> for Verbatim {
-    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
-        // What is read as bytes is not made plain on the way; it is written alike.
-        if source.is_human_readable() {
-            return String::deserialize(source).map(Self);
-        }
-        source.deserialize_byte_buf(Bytes).map(Self)
-    }
-}
-
-/// Takes the bytes of a text.
-struct Bytes;
-
-impl Visitor<'_> for Bytes {
-    type Value = String;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the bytes of a text")
-    }
-
-    fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<String, E> {
-        self.visit_byte_buf(bytes.to_owned())
-    }
-
-    fn visit_byte_buf<E: de::Error>(self, bytes: Vec<u8>) -> Result<String, E> {
-        String::from_utf8(bytes).map_err(E::custom)
-    }
 }
 
 #[cfg(test)]

@@ -114,6 +114,9 @@ pub struct Whereabouts {
     pub main_has_ended: bool,
     /// Whether the thread keeps the interpreter's lock, so that no other thread of the program gets on.
     pub holds_interpreter: bool,
+    /// Whether that thread is in a call of ours, and no other thread of the process is: then its functions are those that made the
+    /// call.
+    pub is_only_caller: bool,
 }
 
 impl Whereabouts {
@@ -126,6 +129,7 @@ impl Whereabouts {
             state,
             main_has_ended: false,
             holds_interpreter: false,
+            is_only_caller: false,
         }
         .cut_to_size()
     }
@@ -139,6 +143,7 @@ impl Whereabouts {
             state,
             main_has_ended: false,
             holds_interpreter: false,
+            is_only_caller: false,
         }
     }
 

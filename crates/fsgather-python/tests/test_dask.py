@@ -159,7 +159,7 @@ def _waits_for(notes: str) -> list[Any]:
         return [gathered, helper.submit(fsgather.all_gather, "helped").result()]
 
 
-def _alone() -> list[str]:
+def _gathers_beside() -> list[str]:
     return fsgather.all_gather("beside", timeout=5)
 
 
@@ -170,7 +170,7 @@ def test_a_task_beside_a_run_is_alone_and_the_threads_of_the_run_are_not(client:
         while len(list(tmp_path.glob("here-*"))) < 2 and not run.done():
             time.sleep(0.01)
         try:
-            beside = [client.submit(_alone, workers=[worker], pure=False) for worker in workers]
+            beside = [client.submit(_gathers_beside, workers=[worker], pure=False) for worker in workers]
             assert [task.result(LIMIT) for task in beside] == [["beside"]] * 2
         finally:
             (tmp_path / "go").touch()

@@ -199,6 +199,35 @@ def test_ranks_in_another_branch_of_the_program_are_told_with_its_functions(worl
     assert f": {place['evaluate']} in evaluate" in text, text
 
 
+def test_in_different_calls_no_other_thread_is_told_instead_of_the_one_that_called(world: World) -> None:
+    world.start(
+        2,
+        """
+        import threading
+
+        communicator = fsgather.Communicator()
+        pair = communicator.group([0, 1])
+        communicator.barrier()
+
+        def in_thread():
+            try:
+                pair.all_gather("state") if rank else pair.barrier()
+            except fsgather.Desync as error:
+                tell(str(error))
+
+        def in_main():
+            communicator.barrier()
+
+        # Only rank 0 is in two calls at once.
+        thread = threading.Thread(target=in_thread)
+        thread.start() if rank == 0 else in_thread()
+        in_main()
+        """,
+    )
+    text = world.hear(1)
+    assert "in in_main" not in text and "rank 1: program.py:" in text.splitlines()[-1], text
+
+
 def test_stacks_go_with_a_pickled_error() -> None:
     import pickle
 

@@ -15,6 +15,8 @@ use crate::{
 pub(crate) struct Interest {
     /// None where all are gone that are known.
     pub(crate) thread: Option<Thread>,
+    /// Whether it is in a call, and no other one is.
+    pub(crate) is_only_caller: bool,
     /// Whether the process goes on without the thread that it began with.
     pub(crate) main_has_ended: bool,
 }
@@ -28,9 +30,11 @@ pub(crate) fn find() -> Interest {
     let main = python::main_thread().unwrap_or(first);
     // A thread of a pool that waits for work has made the last call only because it was told to.
     let last = after_last_call().filter(|last| !python::is_idle(*last));
-    let candidates = within_calls().into_iter().chain(last).chain([main]);
+    let within: Vec<Thread> = within_calls().into_iter().filter(lives).collect();
+    let candidates = within.iter().copied().chain(last).chain([main]);
     let thread = candidates.into_iter().find(lives);
     Interest {
+        is_only_caller: !within.is_empty() && within.iter().all(|caller| Some(*caller) == thread),
         // The process's own main thread lives in a program that runs Python elsewhere, and waits for that.
         thread: thread
             .or_else(|| python::any_thread(lives))
@@ -75,10 +79,13 @@ mod tests {
         });
         let there = hear.recv().unwrap();
         assert_eq!(told(), there, "it came last");
+        assert!(!find().is_only_caller, "this one is in a call as well");
         go.send(()).unwrap();
         hear.recv().unwrap();
         assert_eq!(told(), here);
+        assert!(find().is_only_caller);
         drop(outer);
+        assert!(!find().is_only_caller);
         let again = Caller::enter();
         let inner = thread::spawn(|| drop(Caller::enter()));
         inner.join().unwrap();

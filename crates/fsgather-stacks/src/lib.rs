@@ -33,5 +33,6 @@ pub fn look(neighbour: Option<&Neighbour>) -> Option<Whereabouts> {
     let mut seen = Whereabouts::own(python.frames, id.and_then(thread::state_of_own));
     seen.holds_interpreter = python.holds_lock;
     seen.main_has_ended = interest.main_has_ended;
+    seen.is_only_caller = interest.is_only_caller;
     Some(seen)
 }

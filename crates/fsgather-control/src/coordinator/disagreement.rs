@@ -94,7 +94,7 @@ impl Coordinator {
 
     /// The error of a disagreement, with the functions that the ranks were in.
     ///
-    /// Of a rank that tells no functions there is nothing to say: that it waits in its call is clear.
+    /// Of a rank that tells no functions, or has several threads in calls, there is nothing to say: that it waits in its call is clear.
     pub(super) fn resolve(&self, disagreement: Disagreement) -> Error {
         let Disagreement {
             mut cause,
@@ -104,7 +104,7 @@ impl Coordinator {
         } = disagreement;
         if let Error::Desync { stacks, .. } = &mut cause {
             let answers = asked.into_iter().filter_map(|rank| {
-                let mut its = self.answer_of(rank, since)?;
+                let mut its = self.caller_of(rank, since)?;
                 std::sync::Arc::make_mut(&mut its).state = None;
                 (!its.frames.is_empty()).then_some((rank, its))
             });

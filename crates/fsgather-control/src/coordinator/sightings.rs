@@ -30,8 +30,8 @@ enum Answer {
     None,
     /// The rank tells nothing of itself.
     Silence,
-    /// What it is doing.
-    Word(Arc<Whereabouts>),
+    /// What it is doing, and whether that is the call that it is in.
+    Word(Arc<Whereabouts>, bool),
 }
 
 /// What came of the last question what a rank is doing.
@@ -127,7 +127,11 @@ impl Coordinator {
         };
         let whereabouts = whereabouts.map(Whereabouts::cut_to_size);
         if from == who {
-            sighting.own = whereabouts.map_or(Answer::Silence, |its| Answer::Word(Arc::new(its)));
+            sighting.own = whereabouts.map_or(Answer::Silence, |mut its| {
+                // Ranks that do the same are told together, whether others of their threads are in calls or not.
+                let is_only_caller = std::mem::take(&mut its.is_only_caller);
+                Answer::Word(Arc::new(its), is_only_caller)
+            });
         } else {
             sighting.witnessed = whereabouts;
         }
@@ -142,11 +146,14 @@ impl Coordinator {
         !is_silent || !self.roster.is_connected(rank)
     }
 
-    /// What a rank has said itself that it was doing since then.
-    pub(super) fn answer_of(&self, rank: Rank, since: Instant) -> Option<Arc<Whereabouts>> {
+    /// What made the call that a rank is in, as it has said itself since then. Of one with several threads in calls nobody knows
+    /// which of them that was.
+    pub(super) fn caller_of(&self, rank: Rank, since: Instant) -> Option<Arc<Whereabouts>> {
         let sighting = self.roster.get(rank)?.sighting.as_ref()?;
         match &sighting.own {
-            Answer::Word(whereabouts) if sighting.asked >= since => Some(Arc::clone(whereabouts)),
+            Answer::Word(whereabouts, true) if sighting.asked >= since => {
+                Some(Arc::clone(whereabouts))
+            }
             _ => None,
         }
     }
@@ -157,7 +164,7 @@ impl Coordinator {
             let sighting = self.roster.get(*rank)?.sighting.as_ref()?;
             let is_fresh = now.saturating_duration_since(sighting.asked) < FRESH;
             let known = match &sighting.own {
-                Answer::Word(whereabouts) => Some(Arc::clone(whereabouts)),
+                Answer::Word(whereabouts, _) => Some(Arc::clone(whereabouts)),
                 Answer::Silence => None,
                 Answer::None => {
                     let seen = sighting.witnessed.clone();

@@ -45,7 +45,7 @@ _TAKEN = {*ORDER, *_ALIASES}
 """Names that another package cannot give."""
 
 _told: set[str] = set()
-"""What was told once: who has given one of those, and that nobody has introduced a task."""
+"""What was told once."""
 
 _GROUP = "fsgather.bootstraps"
 _NAMED = re.compile(r"([A-Za-z0-9_.-]+):")
@@ -151,16 +151,10 @@ def choose(rendezvous: Optional[str], may_look: bool, seconds: Optional[float] =
     if introduced is not None or _workers.is_told_rank():
         return introduced
     found = find(None, seconds)
-    if found is None:
-        _warn_of_unintroduced()
+    unintroduced = _runs.unintroduced() if found is None else None
+    if unintroduced is not None:
+        _warn_once(unintroduced, "%s", unintroduced)
     return found
-
-
-def _warn_of_unintroduced() -> None:
-    what = _runs.unintroduced()
-    if what is not None and what not in _told:
-        _told.add(what)
-        logging.getLogger("fsgather").warning(what)
 
 
 def _checked(given: Any) -> Bootstrap:
@@ -271,9 +265,9 @@ def _points() -> list[Any]:
         return [point for points in found.values() for point in points]
 
 
-def _warn_once(whom: str, text: str, *about: str) -> None:
-    if whom not in _told:
-        _told.add(whom)
+def _warn_once(what: str, text: str, *about: str) -> None:
+    if what not in _told:
+        _told.add(what)
         logging.getLogger("fsgather").warning(text, *about)
 
 

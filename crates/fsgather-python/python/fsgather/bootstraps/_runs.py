@@ -12,7 +12,7 @@ from fsgather import _workers
 if TYPE_CHECKING:
     from fsgather.bootstraps import Bootstrap
 
-__all__ = ["ALONE", "SPEAKERS", "Said", "introduced", "replaces", "taken_part_in", "unintroduced"]
+__all__ = ["ALONE", "SPEAKERS", "Said", "introduced", "is_task_of_dask", "replaces", "taken_part_in", "unintroduced"]
 
 SPEAKERS = {"spark": "pyspark", "ray": "ray", "dask": "fsgather.bootstraps.dask"}
 """Engines that say which rank a *task* is, in the order in which they are asked, and the module without which there is no such task.
@@ -20,12 +20,11 @@ SPEAKERS = {"spark": "pyspark", "ray": "ray", "dask": "fsgather.bootstraps.dask"
 What they say counts before what variables say of the process: one that Slurm has started to be a worker of Dask is a rank of Slurm's, too.
 """
 
-_WORKER_OF_RAY = 1
-"""What Ray calls a process that runs tasks."""
-
-
 ALONE = "alone"
 """The run of all tasks of a process that are in no run."""
+
+_WORKER_OF_RAY = 1
+"""What Ray calls a process that runs tasks."""
 
 
 class Said(NamedTuple):
@@ -78,7 +77,7 @@ def taken_part_in() -> Optional[Hashable]:
 
 def unintroduced() -> Optional[str]:
     """What to say where this is a task of an engine that has not said which rank it is: gathering alone is no result."""
-    if getattr(getattr(_module("distributed.worker"), "thread_state", None), "execution_state", None) is not None:
+    if is_task_of_dask():
         return "this is a task of Dask that fsgather.bootstraps.dask.run has not sent, so it is a world of one"
     ray = _module("ray")
     # Asked for its task, a driver of Ray complains.
@@ -88,6 +87,11 @@ def unintroduced() -> Optional[str]:
     if context is not None and context.get() is not None:
         return "this is a task of Spark outside of a barrier stage (rdd.barrier().mapPartitions), so it is a world of one"
     return None
+
+
+def is_task_of_dask() -> bool:
+    """Whether this thread has run a task of Dask, sent by whatever."""
+    return hasattr(getattr(_module("distributed.worker"), "thread_state", None), "key")
 
 
 def _module(name: str) -> Any:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import threading
 import uuid
 from typing import Any, Callable, Hashable, Optional, Sequence
 
 from fsgather import _own
 from fsgather._errors import Config
-from fsgather.bootstraps._runs import ALONE, Said
+from fsgather.bootstraps._runs import ALONE, Said, is_task_of_dask
 from fsgather.bootstraps.key_value import KeyValue
 
 __all__ = ["Dask", "find", "run", "run_here"]
@@ -110,9 +109,7 @@ def run_here() -> Optional[Hashable]:
     said: Optional[Said] = getattr(_here, "said", None)
     if said is not None:
         return said
-    worker = sys.modules.get("distributed.worker")
-    is_task = hasattr(getattr(worker, "thread_state", None), "key")
-    return ALONE if is_task else None
+    return ALONE if is_task_of_dask() else None
 
 
 def find() -> Optional[Dask]:
