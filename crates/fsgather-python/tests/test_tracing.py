@@ -45,6 +45,25 @@ def test_where_calls_are_not_kept_nothing_is_drawn(world: World) -> None:
     assert told == [[[None, False]], [[None, False]]]
 
 
+def test_a_picture_that_cannot_be_written_is_no_reason_to_fail(world: World) -> None:
+    told = world.start(
+        2,
+        """
+        import logging
+        heard = []
+        handler = logging.Handler()
+        handler.emit = lambda record: heard.append(record.getMessage())
+        logging.getLogger("fsgather").addHandler(handler)
+        with fsgather.trace("/nonexistent/block.html"):
+            fsgather.barrier()
+        tell([fsgather.all_gather(rank), [text for text in heard if "/nonexistent/block.html" in text]])
+        """,
+    ).told()
+    (_, warnings), (gathered, others) = told[0][0], told[1][0]
+    assert gathered == [0, 1] and others == []
+    assert len(warnings) == 1 and "No such file or directory" in warnings[0], warnings
+
+
 def test_a_file_of_no_known_form_is_refused_before_anything_is_called() -> None:
     with pytest.raises(ValueError, match=r"must end in .html or .json"):
         fsgather.trace("block.png")

@@ -49,6 +49,22 @@ fn tests_that_the_documentation_names_exist() {
     assert!(wrong.is_empty(), "no such functions:\n{wrong}");
 }
 
+/// Of code the compiler sees to it.
+#[test]
+fn no_page_has_marks_of_a_merge_that_was_not_finished() {
+    let is_mark = |line: &str| {
+        ["<<<<<<< ", ">>>>>>> "]
+            .iter()
+            .any(|mark| line.starts_with(mark))
+    };
+    let pages = pages().into_iter();
+    let marked: Vec<String> = pages
+        .filter(|page| page.text.lines().any(is_mark))
+        .map(|page| page.path)
+        .collect();
+    assert_eq!(marked, [""; 0]);
+}
+
 #[test]
 fn files_that_the_documentation_names_exist() {
     let sources = rust_files();

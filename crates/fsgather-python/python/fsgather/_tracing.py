@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import Optional, Union
 
@@ -20,8 +21,9 @@ class trace:
     rank 5 came last in 312 of 400 calls and cost the others 41 min, between eval.py:80 and eval.py:95
 
     When the block ends, its ranks hand over what they have called in it, the last 1000 calls at most, and rank 0 writes the
-    file. All ranks have to come to its end, as to a call. If it ends with an exception nothing is drawn: the calls stay, and
-    ``fsgather trace`` draws them.
+    file. All ranks have to come to its end, as to a call: one that leaves it by an exception, and goes on, is missed there. If it ends
+    with an exception nothing is drawn: the calls stay, and ``fsgather trace`` draws them. A file that cannot be written is warned of on
+    rank 0, and fails nothing.
 
     Args:
         path: what rank 0 writes: a page with a picture if it ends in ``.html``, else JSON for Perfetto and Chrome.
@@ -60,5 +62,9 @@ class trace:
         drawn = _fsgather.draw_trace(self.path, [calls for calls in handed_over if calls])
         if drawn is not None:
             text, self.summary = drawn
-            with open(self.path, "w", encoding="utf-8") as file:
-                file.write(text)
+            try:
+                with open(self.path, "w", encoding="utf-8") as file:
+                    file.write(text)
+            except OSError as error:
+                # A picture is not worth a job.
+                logging.getLogger("fsgather").warning("the trace of these calls cannot be written: %s", error)
