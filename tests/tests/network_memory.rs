@@ -141,6 +141,78 @@ fn a_payload_enters_each_host_once_however_ranks_are_spread_over_them() {
     }
 }
 
+/// A group has other places than the world, and its members lie on hosts in another order.
+#[test]
+fn a_payload_of_a_group_enters_each_host_once_as_well() {
+    const LEN: u64 = 2_000_000;
+    // Of hosts 3, 3, 1, 2, 1, 2.
+    const GROUP: [u32; 6] = [8, 5, 6, 7, 3, 4];
+    let Some(hosts) = Hosts::with(3, "", PLAIN) else {
+        return;
+    };
+    for world_first in [true, false] {
+        let place = place();
+        let world = through_memory(9, place.path());
+        let before = hosts.all().map(|host| hosts.sent_by(host));
+        let before: Vec<u64> = before.collect();
+        let mut stage = Stage::new();
+        let join = if world_first {
+            "join"
+        } else {
+            "join_to_set_up_later"
+        };
+        for rank in 0..world.ranks {
+            let calls = if GROUP.contains(&rank) {
+                let group = GROUP.map(|member| member.to_string()).join(",");
+                // Then some of these, in an order of their own.
+                let nested = if [8, 3, 4].contains(&rank) {
+                    "group:5,0,4 all_gather_bytes:50000* gather_bytes:2:50000 close_group "
+                } else {
+                    ""
+                };
+                format!("group:{group} all_gather_bytes:{LEN} {nested}close_group ")
+            } else {
+                String::new()
+            };
+            let steps = format!("{join} {calls}barrier close");
+            stage.start(&mut hosts.rank(rank % 3 + 1, &world, rank, &steps));
+        }
+        stage.succeed(everybody(world.ranks));
+        stage.end_all(everybody(world.ranks));
+        for (host, before) in hosts.all().zip(before) {
+            let sent = hosts.sent_by(host) - before;
+            // To the next host what that lacks: the payloads of four members.
+            assert!(
+                sent > 4 * LEN && sent < 4 * LEN + LEN / 2,
+                "host {host}: {sent} bytes"
+            );
+        }
+    }
+}
+
+/// Every kind of call, the world first and groups first, from one thread and from two.
+#[test]
+fn groups_of_all_shapes_over_several_hosts_get_what_each_has_handed_in() {
+    let Some(hosts) = Hosts::with(3, "", PLAIN) else {
+        return;
+    };
+    for steps in [
+        "join routes:world_first:memory close",
+        "join routes:groups_first:default close",
+        "join_to_set_up_later numbered_groups close",
+    ] {
+        let place = place();
+        let world = through_memory(6, place.path());
+        let mut stage = Stage::new();
+        // Two of the first host, one of the second, three of the third, mixed.
+        for (rank, host) in (0..world.ranks).zip([3, 1, 3, 2, 1, 3]) {
+            stage.start(&mut hosts.rank(host, &world, rank, steps));
+        }
+        stage.succeed(everybody(world.ranks));
+        assert_nothing_left(place.path());
+    }
+}
+
 #[test]
 fn addresses_that_lead_nowhere_or_to_oneself_cost_no_time() {
     let swallow = (1..=3).map(|other| {

@@ -203,22 +203,41 @@ fn empty_payloads_need_no_links() {
     assert!(meshes.iter().all(|mesh| mesh.links_accepted() == 0));
 }
 
-#[test]
-fn a_group_has_its_own_order() {
-    let meshes = Bed::new(5).meshes();
-    let members = [4, 0, 3].map(Rank::new);
-    let lens = [5, 2_000_000, 1_048_576];
-    let announced = lens.map(|len| len as u64);
-    let got = on_all(&meshes, |rank, mesh| {
-        let place = members.iter().position(|member| member.get() == rank)?;
-        let own = payload(rank, lens[place]);
-        Some(mesh.ring(on_channel(9, 0), &members, &own, &announced, &mut ignore))
-    });
-    for (rank, got) in (0..).zip(got) {
-        let Some(got) = got else { continue };
-        for ((member, len), got) in members.iter().zip(lens).zip(got.unwrap()) {
-            let expected = if member.get() == rank { 0 } else { len };
-            assert!(got == payload(member.get(), expected));
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn a_group_has_its_own_order(
+        (members, hosts) in prop::collection::vec(0..4_usize, 1..=6).prop_flat_map(|mut hosts| {
+            hosts.sort_unstable();
+            let all: Vec<u32> = (0..7).collect();
+            (prop::sample::subsequence(all, hosts.len()).prop_shuffle(), Just(hosts))
+        }),
+        lens in prop::collection::vec(prop_oneof![Just(0), 1..1000_usize, 1_048_576..2_000_000_usize], 6),
+    ) {
+        let meshes = Bed::new(7).meshes();
+        let members: Vec<Rank> = members.into_iter().map(Rank::new).collect();
+        let lens = &lens[..members.len()];
+        let announced: Vec<u64> = lens.iter().map(|len| *len as u64).collect();
+        for epoch in 0..2 {
+            let got = on_all(&meshes, |rank, mesh| {
+                let place = members.iter().position(|member| member.get() == rank)?;
+                let part = RingPart {
+                    members: &members,
+                    hosts: &hosts,
+                    own: &payload(rank, lens[place]),
+                    lens: &announced,
+                    has_checksums: true,
+                };
+                Some(mesh.ring_within(mesh.timeout(), on_channel(9, epoch), &part, Vec::new(), &mut ignore))
+            });
+            for (rank, got) in (0..).zip(got) {
+                let Some(got) = got else { continue };
+                for ((member, len), got) in members.iter().zip(lens).zip(got.unwrap()) {
+                    let expected = if member.get() == rank { 0 } else { *len };
+                    prop_assert!(got == payload(member.get(), expected));
+                }
+            }
         }
     }
 }

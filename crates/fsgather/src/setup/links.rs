@@ -18,8 +18,9 @@ use fsgather_config::settings::{Transport, Verify};
 use fsgather_rendezvous::sharing::Talk;
 
 use crate::payload::{
-    mesh::{MeshPath, RingOrder},
+    mesh::MeshPath,
     path::PayloadPath,
+    ring_order::{RingOrder, numbered},
 };
 use crate::setup::{SetUp, checksums, warn_once};
 
@@ -80,6 +81,7 @@ impl SetUp<'_> {
             .iter()
             .map(|address| (address.boot_id.clone(), address.network_namespace))
             .collect();
+        let hosts = numbered(&hosts);
         let order = RingOrder::of(&hosts);
         let me = self.inner.exchange.rank().index();
         let tried = to_try(me, order.after(me), &hosts);
@@ -89,7 +91,7 @@ impl SetUp<'_> {
         match reached.into_iter().find_map(Result::err) {
             None => Ok(PayloadPath::Mesh(MeshPath {
                 mesh,
-                order: Arc::new(order),
+                hosts: Arc::new(self.inner.members.iter().copied().zip(hosts).collect()),
                 has_checksums: checksums::are_needed(
                     verify,
                     checksums::share_a_host(&self.processes),
