@@ -76,11 +76,7 @@ impl Member {
     }
 
     /// When it is told next that rank 0 says nothing, if it goes on saying nothing to one who waits `since` then.
-    fn silence_told_at(
-        &self,
-        overdue: Option<Instant>,
-        since: Option<Instant>,
-    ) -> Option<Instant> {
+    fn silence_told_at(&self, overdue: Option<Instant>, since: Option<Instant>) -> Option<Instant> {
         let warning = since.and_then(|since| self.silence.warns(since, self.heard));
         overdue.into_iter().chain(warning).min()
     }

@@ -65,7 +65,7 @@ pub(super) enum LineCounts {
 /// A frame of a generator.
 pub(super) const OWNED_BY_GENERATOR: u8 = 1;
 
-/// A frame that stands between two of the interpreter's own in C.
+/// A frame that stands between two of the interpreter's own in C, and all kinds after it, which are no functions either.
 pub(super) const OWNED_BY_C: u8 = 3;
 
 /// Of the flags of a code object: that it is a generator's, coroutine's or both.
@@ -223,6 +223,23 @@ impl Layout {
                     owner: 70,
                 },
                 code: code(200, 184),
+                text: TEXT,
+                lock: Some(lock(16)),
+                ..common
+            },
+            // As the interpreter itself tells them in `_PyRuntime`, apart from the first instruction that counts.
+            0x030e => Self {
+                thread_id: 152,
+                native_id: Some(160),
+                frames: Frames::Structures {
+                    innermost: 72,
+                    through: None,
+                    back: 8,
+                    code: 0,
+                    instruction: 56,
+                    owner: 74,
+                },
+                code: code(208, 192),
                 text: TEXT,
                 lock: Some(lock(16)),
                 ..common

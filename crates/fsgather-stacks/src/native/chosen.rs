@@ -1,0 +1,175 @@
+//! The functions of a stack that say something of the program: [`frames`].
+
+use std::{collections::BTreeMap, fs};
+
+use fsgather_core::{MOST_FRAMES, StackFrame};
+
+use super::{names::Name, symbols::Symbols, walk::Step};
+
+/// Of how many functions the names are looked for.
+const MOST_NAMED: usize = 64;
+
+/// How names of files begin of libraries that only carry out what they are told: those of the languages, and of this one.
+const OF_SYSTEM: [&str; 15] = [
+    "libc.so",
+    "libc-2.",
+    "ld-linux",
+    "ld-2.",
+    "ld-musl",
+    "libc.musl",
+    "libpthread",
+    "libm.so",
+    "librt",
+    "libdl",
+    "libgcc_s.",
+    "libstdc++.",
+    "libc++.",
+    "libffi.",
+    "_fsgather.",
+];
+
+/// How names of Python's extensions begin that call functions of any library.
+const CALLERS: [&str; 2] = ["_ctypes.", "_cffi_backend."];
+
+/// Where Python's own extensions lie.
+const OF_PYTHON: &str = "/lib-dynload/";
+
+/// A kind of file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Program,
+    Library,
+    /// Of the system, or of a language.
+    System,
+    Interpreter,
+}
+
+impl Kind {
+    fn of(path: &str, program: &str) -> Self {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let begins = |part: &&str| name.starts_with(*part);
+        let version = name.strip_prefix("python");
+        let is_version = |rest: &str| {
+            let is_part = |character: char| character.is_ascii_digit() || ".dt".contains(character);
+            rest.chars().all(is_part)
+        };
+        if name.starts_with("libpython") || version.is_some_and(is_version) {
+            Self::Interpreter
+        } else if OF_SYSTEM.iter().chain(&CALLERS).any(begins) || path.contains(OF_PYTHON) {
+            Self::System
+        } else if path == program {
+            Self::Program
+        } else {
+            Self::Library
+        }
+    }
+}
+
+/// A function of the program or of a library.
+#[derive(Debug)]
+struct Function {
+    kind: Kind,
+    path: String,
+    name: Option<Name>,
+}
+
+/// What is told of a stack, the innermost last.
+pub(super) fn frames(steps: &[Step<'_>], of_python: bool) -> Vec<StackFrame> {
+    let program = fs::read_link("/proc/self/exe").unwrap_or_default();
+    let program = program.to_string_lossy();
+    let kind = |step: &Step<'_>| Kind::of(undeleted(&step.mapping.path), &program);
+    let counts = |step: &&Step<'_>| matches!(kind(step), Kind::Program | Kind::Library);
+    let called: Vec<&Step<'_>> = if of_python {
+        let called = steps
+            .iter()
+            .take_while(|step| kind(step) != Kind::Interpreter);
+        called.filter(counts).take(1).collect()
+    } else {
+        steps.iter().filter(counts).take(MOST_NAMED).collect()
+    };
+    let mut files = BTreeMap::new();
+    let functions = called.into_iter().map(|step| {
+        let path = step.mapping.path.as_str();
+        let symbols = files
+            .entry(path)
+            .or_insert_with(|| Symbols::open(step.mapping, &step.module).ok());
+        let address = step.module.in_file(step.at);
+        let names = symbols.as_ref().map(|symbols| symbols.names_at(address));
+        Function {
+            kind: kind(step),
+            path: undeleted(path).to_owned(),
+            name: names
+                .and_then(Result::ok)
+                .and_then(|names| Name::of(&names)),
+        }
+    });
+    choose(functions.collect())
+}
+
+/// A path without what the kernel puts after those that are no more.
+fn undeleted(path: &str) -> &str {
+    path.strip_suffix(" (deleted)").unwrap_or(path)
+}
+
+/// Of functions, the innermost first, those that are told, the innermost last.
+fn choose(mut functions: Vec<Function>) -> Vec<StackFrame> {
+    functions.retain(|function| match &function.name {
+        Some(name) => !name.is_of_language(),
+        // The program itself need not be told that it is in it.
+        None => function.kind == Kind::Library,
+    });
+    // The crate that has called all others, in a program in Rust; what the language needs around it is not of it.
+    let of_rust = functions
+        .iter()
+        .rev()
+        .filter(|function| function.kind == Kind::Program);
+    let of_rust = of_rust.filter_map(|function| function.name.as_ref().filter(|name| name.is_rust));
+    let root = of_rust.filter_map(Name::root).next().map(str::to_owned);
+    if root.is_some() {
+        let is_around =
+            |name: &Name| !name.is_rust && ["main", "_start"].contains(&name.text.as_str());
+        functions.retain(|function| {
+            function.kind != Kind::Program || !function.name.as_ref().is_some_and(is_around)
+        });
+    }
+    let is_own = |function: &Function| match (&function.kind, &root, &function.name) {
+        (Kind::Program, Some(root), Some(name)) => name.is_rust && name.root() == Some(root),
+        (Kind::Program, ..) => true,
+        _ => is_own_library(&function.path),
+    };
+    // What this library does within a call is not of interest, as long as nothing of the program is called by it.
+    let own = functions.iter().position(is_own).unwrap_or(functions.len());
+    let is_ours = |function: &Function| function.name.as_ref().is_some_and(Name::is_of_fsgather);
+    let call = functions[..own]
+        .iter()
+        .rposition(is_ours)
+        .unwrap_or_default();
+    let told = functions[call..].iter().take(MOST_FRAMES).rev();
+    told.map(|function| StackFrame {
+        is_own: is_own(function),
+        // Of the program there is only one, and everybody knows its name.
+        file: match function.kind {
+            Kind::Program => String::new(),
+            _ => function.path.clone(),
+        },
+        line: None,
+        function: function
+            .name
+            .as_ref()
+            .map(|name| name.text.clone())
+            .unwrap_or_default(),
+    })
+    .collect()
+}
+
+/// Whether a library is a part of the program, as far as its place tells, and not of the system or something that was installed.
+fn is_own_library(path: &str) -> bool {
+    let of_system = ["/usr/", "/lib/", "/lib64/", "/opt/", "/nix/", "/gnu/"];
+    let of_packages = ["/site-packages/", "/dist-packages/", "/lib/python"];
+    !of_system.iter().any(|part| path.starts_with(part))
+        && !of_packages.iter().any(|part| path.contains(part))
+}
+
+#[cfg(test)]
+#[path = "chosen_tests.rs"]
+mod tests;

@@ -1,0 +1,83 @@
+//! The functions of machine code that a waiting thread is in: [`frames_of`].
+//!
+//! - `maps`, `module`: what lies where; `capture`: the stack as it is at one moment; `walk`: who has called whom.
+//! - `symbols`, `names`: what functions are called; `chosen`: which of them say something.
+
+mod capture;
+mod chosen;
+mod maps;
+mod module;
+mod names;
+mod symbols;
+mod walk;
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use fsgather_core::StackFrame;
+use fsgather_system::{channel::channel, thread};
+
+use crate::memory::OwnMemory;
+
+/// How long a look may take. Code and names are read of files that may hang as everything else does.
+const LIMIT: Duration = Duration::from_millis(500);
+
+/// Whether a look goes on.
+static LOOKS: AtomicBool = AtomicBool::new(false);
+
+/// A look that goes on, which is so until this is dropped.
+struct Look;
+
+impl Look {
+    /// Nothing, if another one goes on: it may never end.
+    fn begin() -> Option<Self> {
+        (!LOOKS.swap(true, Ordering::SeqCst)).then_some(Self)
+    }
+}
+
+impl Drop for Look {
+    fn drop(&mut self) {
+        LOOKS.store(false, Ordering::SeqCst);
+    }
+}
+
+/// The functions of a thread that has rested all the time since that was `rest` of it, the innermost last.
+///
+/// Of a thread `of_python` only the innermost, if Python has called it: the others are Python's.
+pub(crate) fn frames_of(thread: u32, rest: u64, of_python: bool) -> Vec<StackFrame> {
+    if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+        return Vec::new();
+    }
+    let Some(look) = Look::begin() else {
+        return Vec::new();
+    };
+    let (tell, told) = channel();
+    let started = thread::start("fsgather-machine-code".into(), move || {
+        let frames = read(thread, rest, of_python);
+        drop(look);
+        // Whoever has asked may not wait any more.
+        let _ = tell.send(frames);
+    });
+    if started.is_err() {
+        return Vec::new();
+    }
+    told.recv_timeout(LIMIT).ok().flatten().unwrap_or_default()
+}
+
+fn read(thread: u32, rest: u64, of_python: bool) -> Option<Vec<StackFrame>> {
+    let memory = OwnMemory::open().ok()?;
+    let maps = maps::Maps::read().ok()?;
+    let capture = capture::Capture::take(thread, rest, &maps, &memory).ok()??;
+    eprintln!("captured {:x} {:x}", capture.instruction, capture.top);
+    let t=std::time::Instant::now(); let steps = walk::walk(&memory, &maps, &capture); eprintln!("{:?} {:?}", t.elapsed(), steps.iter().map(|s| (s.at, s.mapping.path.clone())).collect::<Vec<_>>());
+    let frames = chosen::frames(&steps, of_python); eprintln!("{:?} {frames:?}", t.elapsed());
+    // What has been read may be that of a library that was there, and then another one.
+    let now = maps::Maps::read().ok()?;
+    let stays = |step: &walk::Step<'_>| {
+        now.at(step.at) == Some(step.mapping)
+            && now.start_of(step.mapping) == maps.start_of(step.mapping)
+    };
+    steps.iter().all(stays).then_some(frames)
+}
