@@ -4,9 +4,9 @@
 use std::{
     collections::BTreeMap,
     hint::black_box,
-    io::{PipeReader, Read, pipe},
+    io::{PipeReader, Read, Write, pipe},
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
         mpsc,
     },
@@ -21,7 +21,7 @@ use fsgather_stacks::{Caller, look};
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
-    ONE_AT_A_TIME.lock().unwrap()
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[inline(never)]
@@ -152,19 +152,18 @@ fn of_a_thread_that_goes_on_no_function_is_told_that_it_was_not_in() {
             }
         })
     };
-    let feeder = {
-        let goes = Arc::clone(&goes);
-        thread::spawn(move || {
-            while goes.load(Ordering::Relaxed) {
-                let held = lock.lock().unwrap();
-                thread::park_timeout(Duration::from_micros(300));
-                drop(held);
-                std::io::Write::write_all(&mut writer, &[1]).unwrap();
-                thread::park_timeout(Duration::from_micros(300));
+    // Until nobody reads any more.
+    let feeder = thread::spawn(move || {
+        loop {
+            let held = lock.lock().unwrap();
+            thread::park_timeout(Duration::from_micros(300));
+            drop(held);
+            if writer.write_all(&[1]).is_err() {
+                break;
             }
-            std::io::Write::write_all(&mut writer, &[1; 10]).unwrap();
-        })
-    };
+            thread::park_timeout(Duration::from_micros(300));
+        }
+    });
     hear.recv().unwrap();
     let mut seen = BTreeMap::new();
     for _ in 0..LOOKS {

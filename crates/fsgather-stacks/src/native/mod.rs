@@ -1,10 +1,11 @@
 //! The functions of machine code that a waiting thread is in: [`frames_of`].
 //!
-//! - `maps`, `module`: what lies where; `capture`: the stack as it is at one moment; `walk`: who has called whom.
+//! - `maps`, `module`: what lies where; `capture`: the stack as it is at one moment; `walk`, `depth`: who has called whom.
 //! - `symbols`, `names`: what functions are called; `chosen`: which of them say something.
 
 mod capture;
 mod chosen;
+mod depth;
 mod maps;
 mod module;
 mod names;
@@ -70,9 +71,8 @@ fn read(thread: u32, rest: u64, of_python: bool) -> Option<Vec<StackFrame>> {
     let memory = OwnMemory::open().ok()?;
     let maps = maps::Maps::read().ok()?;
     let capture = capture::Capture::take(thread, rest, &maps, &memory).ok()??;
-    eprintln!("captured {:x} {:x}", capture.instruction, capture.top);
-    let t=std::time::Instant::now(); let steps = walk::walk(&memory, &maps, &capture); eprintln!("{:?} {:?}", t.elapsed(), steps.iter().map(|s| (s.at, s.mapping.path.clone())).collect::<Vec<_>>());
-    let frames = chosen::frames(&steps, of_python); eprintln!("{:?} {frames:?}", t.elapsed());
+    let steps = walk::walk(&memory, &maps, &capture);
+    let frames = chosen::frames(&steps, of_python);
     // What has been read may be that of a library that was there, and then another one.
     let now = maps::Maps::read().ok()?;
     let stays = |step: &walk::Step<'_>| {

@@ -1,7 +1,7 @@
 //! The functions that a waiting thread is in, by the tables that exceptions are unwound with: [`walk`].
 //!
 //! Of the registers only two are known. The others are known where a function has kept what they were before it; where one is needed
-//! that is not, this ends.
+//! that is not, the function's own code may tell instead how much of the stack it has taken, or else this ends.
 
 use std::io;
 
@@ -12,6 +12,7 @@ use gimli::{
 
 use super::{
     capture::Capture,
+    depth::{self, Function},
     maps::{Mapping, Maps},
     module::Module,
 };
@@ -24,16 +25,23 @@ const MOST: usize = 256;
 const LONGEST_RULES: u32 = 64 << 10;
 const LONGEST_COMMON: u32 = 4 << 10;
 
+/// How long a function may be of which the code is looked at, in bytes.
+const LONGEST_CODE: u64 = 256 << 10;
+
 /// What begins the rules of each: their length, and whose they are.
 const HEAD: u64 = 8;
 
 /// The longest instruction that calls, in bytes.
 const LONGEST_CALL: usize = 7;
 
-/// Registers as the tables number them: the stack pointer, where the function was called from, and those that each gives back.
+/// Registers as the tables number them: the frame pointer, the stack pointer, where the function was called from, and those that each gives back.
+const FRAME: u16 = 6;
 const STACK: u16 = 7;
 const RETURN: u16 = 16;
-const KEPT: [u16; 6] = [3, 6, 12, 13, 14, 15];
+const KEPT: [u16; 6] = [3, FRAME, 12, 13, 14, 15];
+
+/// How far the frame pointer of all functions that keep one is from where the stack ended before the call.
+const OLDER: i64 = 16;
 
 /// A function that the thread is in.
 #[derive(Debug)]
@@ -179,17 +187,51 @@ fn caller_of(
     if !is_usual {
         return Ok(None);
     }
-    let row = function
-        .unwind_info_for_address(&section, &bases, context, at)
+    // Where the tables tell how much of the stack has been taken.
+    let mut told = Vec::new();
+    let mut found = None;
+    let mut rows = function
+        .rows(&section, &bases, context)
         .map_err(io::Error::other)?;
+    while let Some(row) = rows.next_row().map_err(io::Error::other)? {
+        if let CfaRule::RegisterAndOffset { register, offset } = *row.cfa()
+            && register == Register(STACK)
+        {
+            told.push((row.start_address(), row.end_address(), offset));
+        }
+        if row.contains(at) {
+            found = Some(row.clone());
+        }
+    }
+    let Some(row) = found else {
+        return Ok(None);
+    };
     let CfaRule::RegisterAndOffset { register, offset } = *row.cfa() else {
         return Ok(None);
     };
+    let Some(top) = registers.get(Register(STACK)) else {
+        return Ok(None);
+    };
+    if registers.get(register).is_none() && register == Register(FRAME) && offset == OLDER {
+        let length = function.len();
+        if length > LONGEST_CODE {
+            return Ok(None);
+        }
+        let mut code = vec![0; usize::try_from(length).unwrap_or_default()];
+        memory.read(function.initial_address(), &mut code)?;
+        let of = Function {
+            start: function.initial_address(),
+            code: &code,
+            told: &told,
+        };
+        let pointer = depth::at(&of, at + 1)
+            .and_then(|depth| top.checked_add_signed(depth.checked_sub(OLDER)?));
+        registers.set(FRAME, pointer);
+    }
     // Where the stack ended before the call.
     let frame = registers
         .get(register)
         .and_then(|value| value.checked_add_signed(offset));
-    let top = registers.get(Register(STACK)).unwrap_or(u64::MAX);
     let Some(frame) = frame.filter(|frame| frame.is_multiple_of(8) && *frame > top) else {
         return Ok(None);
     };
