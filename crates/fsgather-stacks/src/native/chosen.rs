@@ -10,7 +10,7 @@ use super::{names::Name, symbols::Symbols, walk::Step};
 const MOST_NAMED: usize = 64;
 
 /// How names of files begin of libraries that only carry out what they are told: those of the languages, and of this one.
-const OF_SYSTEM: [&str; 15] = [
+const OF_SYSTEM: [&str; 16] = [
     "libc.so",
     "libc-2.",
     "ld-linux",
@@ -19,7 +19,8 @@ const OF_SYSTEM: [&str; 15] = [
     "libc.musl",
     "libpthread",
     "libm.so",
-    "librt",
+    "librt.so",
+    "librt-",
     "libdl",
     "libgcc_s.",
     "libstdc++.",
@@ -83,27 +84,49 @@ pub(super) fn frames(steps: &[Step<'_>], of_python: bool) -> Vec<StackFrame> {
         let called = steps
             .iter()
             .take_while(|step| kind(step) != Kind::Interpreter);
-        called.filter(counts).take(1).collect()
+        let mut called = called.filter(counts).peekable();
+        let innermost = called.peek().map(|step| &step.mapping.path);
+        called
+            .take_while(|step| Some(&step.mapping.path) == innermost)
+            .take(MOST_NAMED)
+            .collect()
     } else {
         steps.iter().filter(counts).take(MOST_NAMED).collect()
     };
-    let mut files = BTreeMap::new();
-    let functions = called.into_iter().map(|step| {
-        let path = step.mapping.path.as_str();
-        let symbols = files
-            .entry(path)
-            .or_insert_with(|| Symbols::open(step.mapping, &step.module).ok());
-        let address = step.module.in_file(step.at);
-        let names = symbols.as_ref().map(|symbols| symbols.names_at(address));
-        Function {
-            kind: kind(step),
-            path: undeleted(path).to_owned(),
-            name: names
-                .and_then(Result::ok)
-                .and_then(|names| Name::of(&names)),
-        }
+    let names = names_of(&called);
+    let functions = called.iter().zip(names).map(|(step, name)| Function {
+        kind: kind(step),
+        path: undeleted(&step.mapping.path).to_owned(),
+        name,
     });
-    choose(functions.collect())
+    let mut told = choose(functions.collect());
+    let callers = told.len().saturating_sub(1);
+    told.drain(..if of_python { callers } else { 0 });
+    told
+}
+
+/// The names of functions, each file of which is read once.
+fn names_of(steps: &[&Step<'_>]) -> Vec<Option<Name>> {
+    let mut names = vec![None; steps.len()];
+    let mut files: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for (place, step) in steps.iter().enumerate() {
+        files.entry(&step.mapping.path).or_default().push(place);
+    }
+    for places in files.values() {
+        let addresses: Vec<u64> = places
+            .iter()
+            .map(|place| steps[*place].module.in_file(steps[*place].at))
+            .collect();
+        let first = steps[places[0]];
+        let found = Symbols::open(first.mapping, &first.module)
+            .ok()
+            .and_then(|symbols| symbols.names_at(&addresses).ok())
+            .unwrap_or_default();
+        for (place, found) in places.iter().zip(found) {
+            names[*place] = Name::of(&found);
+        }
+    }
+    names
 }
 
 /// A path without what the kernel puts after those that are no more.
@@ -118,6 +141,17 @@ fn choose(mut functions: Vec<Function>) -> Vec<StackFrame> {
         // The program itself need not be told that it is in it.
         None => function.kind == Kind::Library,
     });
+    // Where a library does not name a function, the one of it that was called is.
+    let has_caller = |at: usize| {
+        let rest = functions.get(at..).unwrap_or_default();
+        let [function, caller, ..] = rest else {
+            return false;
+        };
+        function.name.is_none() && function.path == caller.path
+    };
+    let vague: Vec<bool> = (0..functions.len()).map(has_caller).collect();
+    let mut vague = vague.into_iter();
+    functions.retain(|_| vague.next() != Some(true));
     // The crate that has called all others, in a program in Rust; what the language needs around it is not of it.
     let of_rust = functions
         .iter()

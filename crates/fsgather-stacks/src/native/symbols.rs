@@ -64,24 +64,31 @@ impl Symbols {
         Ok(Self(ReadCache::new(file)))
     }
 
-    /// All names of the function in which an address of the file lies.
-    pub(super) fn names_at(&self, address: u64) -> object::Result<Vec<String>> {
+    /// All names of the functions in which addresses of the file lie.
+    pub(super) fn names_at(&self, addresses: &[u64]) -> object::Result<Vec<Vec<String>>> {
+        let mut names = vec![Vec::new(); addresses.len()];
         let parts = &self.0;
         let header = FileHeader64::<LittleEndian>::parse(parts)?;
         // Where there are more sections than a small number can say their own table has to be believed.
         if header.e_shnum.get(LittleEndian) == 0 {
-            return Ok(Vec::new());
+            return Ok(names);
         }
         let sections = header.sections(LittleEndian, parts)?;
         for kind in [elf::SHT_SYMTAB, elf::SHT_DYNSYM] {
             if let Some(table) = table_of(&sections, parts, kind)? {
-                let names = names_in(&table, address);
-                if !names.is_empty() {
-                    return Ok(names);
+                let found = names_in(&table, addresses);
+                for (names, found) in names.iter_mut().zip(found) {
+                    if names.is_empty() {
+                        *names = found;
+                    }
                 }
             }
+            // The other table has a part of this one.
+            if names.iter().all(|names| !names.is_empty()) {
+                break;
+            }
         }
-        Ok(Vec::new())
+        Ok(names)
     }
 }
 
@@ -104,32 +111,41 @@ fn table_of<'file>(
     SymbolTable::parse(LittleEndian, parts, sections, index, section).map(Some)
 }
 
-/// The names of the function that begins last of those in which an address lies.
-fn names_in(table: &Table<'_>, address: u64) -> Vec<String> {
-    let start_of = |symbol: &Sym64<LittleEndian>| {
-        let start = symbol.st_value.get(LittleEndian);
-        let offset = address.checked_sub(start)?;
+/// The names of the function, for each address, that begins last of those in which it lies.
+fn names_in(table: &Table<'_>, addresses: &[u64]) -> Vec<Vec<String>> {
+    let mut found = vec![(0, Vec::new()); addresses.len()];
+    for symbol in table.iter() {
         let is_function = matches!(symbol.st_type(), elf::STT_FUNC | elf::STT_GNU_IFUNC)
             && !symbol.is_undefined(LittleEndian);
-        (is_function && offset < symbol.st_size.get(LittleEndian)).then_some(start)
-    };
-    let mut last = None;
-    let mut found = Vec::new();
-    for symbol in table.iter() {
-        let Some(start) = start_of(symbol) else {
+        if !is_function {
             continue;
-        };
-        if last.is_none_or(|last| last < start) {
-            last = Some(start);
-            found.clear();
         }
-        if last == Some(start) && found.len() < MOST_NAMES {
-            found.push(symbol);
+        let start = symbol.st_value.get(LittleEndian);
+        let length = symbol.st_size.get(LittleEndian);
+        for (address, (last, symbols)) in addresses.iter().zip(&mut found) {
+            let is_within = address.checked_sub(start).is_some_and(|at| at < length);
+            if !is_within || start < *last {
+                continue;
+            }
+            if start > *last {
+                *last = start;
+                symbols.clear();
+            }
+            if symbols.len() < MOST_NAMES {
+                symbols.push(symbol);
+            }
         }
     }
     let name = |symbol: &Sym64<LittleEndian>| {
         let name = table.symbol_name(LittleEndian, symbol).ok()?;
         (name.len() <= LONGEST_NAME).then(|| String::from_utf8_lossy(name).into_owned())
     };
-    found.into_iter().filter_map(name).collect()
+    let names = |(_, symbols): (u64, Vec<&Sym64<LittleEndian>>)| {
+        symbols.into_iter().filter_map(name).collect()
+    };
+    found.into_iter().map(names).collect()
 }
+
+#[cfg(test)]
+#[path = "symbols_tests.rs"]
+mod tests;

@@ -296,35 +296,5 @@ impl Rules {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn calls_of_all_forms_are_known() {
-        let calls: [&[u8]; 12] = [
-            &[0xe8, 1, 2, 3, 4],
-            &[0xff, 0xd0],
-            &[0x41, 0xff, 0xd4],
-            &[0xff, 0x10],
-            &[0xff, 0x50, 8],
-            &[0xff, 0x90, 1, 2, 3, 4],
-            &[0xff, 0x15, 1, 2, 3, 4],
-            &[0xff, 0x14, 0xc8],
-            &[0xff, 0x54, 0x24, 8],
-            &[0xff, 0x94, 0x24, 1, 2, 3, 4],
-            &[0xff, 0x14, 0xc5, 1, 2, 3, 4],
-            &[0xff, 0x14, 0x24],
-        ];
-        for call in calls {
-            let mut code = vec![0x90; LONGEST_CALL - call.len()];
-            code.extend(call);
-            assert!(is_after_call(&code), "{call:x?}");
-            code.push(0x90);
-            assert!(!is_after_call(&code[1..]), "{call:x?} and one more");
-        }
-        for other in [[0x90; 7], [0, 0, 0, 0, 0, 0xff, 0xe0], [0xff; 7]] {
-            assert!(!is_after_call(&other), "{other:x?}");
-        }
-        assert!(!is_after_call(&[]));
-    }
-}
+#[path = "walk_tests.rs"]
+mod tests;
