@@ -20,6 +20,7 @@ use std::{
 use fsgather_core::StackFrame;
 use fsgather_system::{channel::channel, thread};
 
+use self::{capture::Capture, maps::Maps};
 use crate::memory::OwnMemory;
 
 /// How long a look may take. Code and names are read of files that may hang as everything else does.
@@ -44,15 +45,15 @@ impl Drop for Look {
     }
 }
 
-/// The functions of a thread that has rested all the time since that was `rest` of it, the innermost last.
+/// The functions of a thread that has rested all the time since that was `rest` of it, the innermost last; nothing if it has not.
 ///
 /// Of a thread `of_python` only the innermost, if Python has called it: the others are Python's.
-pub(crate) fn frames_of(thread: u32, rest: u64, of_python: bool) -> Vec<StackFrame> {
+pub(crate) fn frames_of(thread: u32, rest: u64, of_python: bool) -> Option<Vec<StackFrame>> {
     if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
-        return Vec::new();
+        return Some(Vec::new());
     }
     let Some(look) = Look::begin() else {
-        return Vec::new();
+        return Some(Vec::new());
     };
     let (tell, told) = channel();
     let started = thread::start("fsgather-machine-code".into(), move || {
@@ -62,19 +63,21 @@ pub(crate) fn frames_of(thread: u32, rest: u64, of_python: bool) -> Vec<StackFra
         let _ = tell.send(frames);
     });
     if started.is_err() {
-        return Vec::new();
+        return Some(Vec::new());
     }
-    told.recv_timeout(LIMIT).ok().flatten().unwrap_or_default()
+    told.recv_timeout(LIMIT)
+        .unwrap_or_else(|_| Some(Vec::new()))
 }
 
 fn read(thread: u32, rest: u64, of_python: bool) -> Option<Vec<StackFrame>> {
-    let memory = OwnMemory::open().ok()?;
-    let maps = maps::Maps::read().ok()?;
-    let capture = capture::Capture::take(thread, rest, &maps, &memory).ok()??;
+    let (Ok(memory), Ok(maps)) = (OwnMemory::open(), Maps::read()) else {
+        return Some(Vec::new());
+    };
+    let capture = Capture::take(thread, rest, &maps, &memory).ok().flatten()?;
     let steps = walk::walk(&memory, &maps, &capture);
     let frames = chosen::frames(&steps, of_python);
     // What has been read may be that of a library that was there, and then another one.
-    let now = maps::Maps::read().ok()?;
+    let now = Maps::read().ok()?;
     let stays = |step: &walk::Step<'_>| {
         now.at(step.at) == Some(step.mapping)
             && now.start_of(step.mapping) == maps.start_of(step.mapping)

@@ -25,12 +25,12 @@ fn a_file_that_is_cut_off_or_damaged_anywhere_is_an_error_or_has_other_names() {
     let addresses: Vec<u64> = (0..64).map(|at| at * 997).collect();
     let sound = names(&file, &addresses).unwrap();
     let sections = u64::from_le_bytes(whole[0x28..0x30].try_into().unwrap());
-    let places = (0..64).chain(sections..whole.len() as u64);
+    // The header, and the table of all parts, each of which has 64 bytes.
+    let places = (0..64).chain((sections..whole.len() as u64).step_by(5));
     for place in places {
-        for value in [0, 1, 0x7f, 0xff] {
-            file.write_all_at(&[value], place).unwrap();
-            let _ = names(&file, &addresses);
-        }
+        let value = [0, 1, 0x7f, 0xff][usize::try_from(place % 4).unwrap()];
+        file.write_all_at(&[value], place).unwrap();
+        let _ = names(&file, &addresses);
         let byte = whole[usize::try_from(place).unwrap()];
         file.write_all_at(&[byte], place).unwrap();
     }
