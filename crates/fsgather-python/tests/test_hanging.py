@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import re
 import shutil
 import signal
@@ -43,6 +44,9 @@ def read():
 
 def keep_interpreter():
     ctypes.PyDLL(None).sleep(120)
+
+def call_library():
+    ctypes.PyDLL(os.environ["LIBRARY"]).nap_in_c(120)
 
 def nested():
     [nap() for _ in range(2)]
@@ -101,6 +105,37 @@ def test_every_rank_is_told_the_function_and_what_it_waits_for(world: World, wha
         assert state == "running", state
     else:
         assert re.fullmatch(f"waiting, in ({call})", state), state
+    assert text.endswith(f"\n  rank 1: {line}"), text
+
+
+LIBRARY = """
+#include <unistd.h>
+
+static __attribute__((noinline)) unsigned nap_within(unsigned seconds) {
+    return sleep(seconds) + 1;
+}
+
+unsigned nap_in_c(unsigned seconds) {
+    return nap_within(seconds) + 1;
+}
+"""
+
+
+@pytest.mark.parametrize("options", [[], ["-O2"], ["-O2", "-fno-omit-frame-pointer"], ["-O2", "-s"]], ids="".join)
+def test_a_library_that_waits_is_told_with_its_function(world: World, tmp_path: Path, options: list[str]) -> None:
+    compiler = shutil.which("gcc")
+    if compiler is None or platform.machine() != "x86_64":
+        pytest.skip("this needs gcc and x86-64")
+    (tmp_path / "nap.c").write_text(LIBRARY)
+    library = tmp_path / "libnap.so"
+    subprocess.run([compiler, *options, "-shared", "-fPIC", "-o", str(library), str(tmp_path / "nap.c")], check=True)
+    text, [[_, line, frames, state, _]] = stacks_of(world, "call_library", LIBRARY=str(library))
+    # What is not for others has no name in a library without its own symbols.
+    function = "nap_in_c" if "-s" in options else "nap_within"
+    assert frames[-1] == [str(library), None, function], frames
+    assert [name for _, _, name in frames[:-1]] == ["<module>", "call_library"], frames
+    told = rf"program.py:\d+ in call_library \({state}, in {function} of libnap.so\)(, holding the interpreter's lock)?"
+    assert re.fullmatch(told, line), line
     assert text.endswith(f"\n  rank 1: {line}"), text
 
 
