@@ -1,5 +1,6 @@
 //! Threads of this program that wait are told with the functions that they wait in, and never with others.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#![expect(clippy::unwrap_used, reason = "a check that cannot look has failed")]
 
 use std::{
     collections::BTreeMap,
@@ -87,7 +88,7 @@ fn names(seen: &Whereabouts) -> Vec<&str> {
 fn who_waits_for_a_lock_sleeps_or_reads_is_told_with_the_functions_that_have_led_there() {
     let _alone = alone();
     let seen = told(&["futex"], || {
-        outer(&mut || naps(Duration::from_secs(60)));
+        outer(&mut || naps(Duration::from_mins(1)));
     });
     assert_eq!(names(&seen), ["outer", "naps"], "{seen}");
     assert_eq!(seen.to_string(), "machine_code::naps (waiting, in futex)");
@@ -118,18 +119,19 @@ fn who_waits_for_a_lock_sleeps_or_reads_is_told_with_the_functions_that_have_led
 }
 
 #[test]
-fn a_first_look_takes_no_longer_than_a_glance() {
+fn a_look_takes_no_longer_than_a_glance() {
     let _alone = alone();
-    let start = Instant::now();
-    let seen = told(&["futex"], || {
-        naps(Duration::from_secs(60));
+    told(&["futex"], || {
+        naps(Duration::from_mins(1));
     });
-    let took = start.elapsed();
-    // The machine may be busy; alone it takes some tens of milliseconds, unoptimized.
-    eprintln!("{took:?}: {seen}");
-    let start = Instant::now();
-    look(None).unwrap();
-    eprintln!("again: {:?}", start.elapsed());
+    let took = (0..5).map(|_| {
+        let start = Instant::now();
+        look(None).unwrap();
+        start.elapsed()
+    });
+    // One of them is not disturbed, on a busy machine.
+    let least = took.min().unwrap();
+    assert!(least < Duration::from_millis(200), "{least:?}");
 }
 
 #[test]

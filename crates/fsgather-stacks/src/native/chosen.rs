@@ -157,8 +157,9 @@ fn choose(mut functions: Vec<Function>) -> Vec<StackFrame> {
         .iter()
         .rev()
         .filter(|function| function.kind == Kind::Program);
-    let of_rust = of_rust.filter_map(|function| function.name.as_ref().filter(|name| name.is_rust));
-    let root = of_rust.filter_map(Name::root).next().map(str::to_owned);
+    let mut of_rust =
+        of_rust.filter_map(|function| function.name.as_ref().filter(|name| name.is_rust));
+    let root = of_rust.find_map(Name::root).map(str::to_owned);
     if root.is_some() {
         let is_around =
             |name: &Name| !name.is_rust && ["main", "_start"].contains(&name.text.as_str());

@@ -4,7 +4,7 @@
 //! such a function moves the stack pointer by numbers that stand in its code, unless it makes room for arrays of any length. All ways
 //! through it are followed; where one of them is not understood, two differ, or the tables say something else, nothing is told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use iced_x86::{
     Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
@@ -27,6 +27,13 @@ pub(super) struct Function<'a> {
 }
 
 impl Function<'_> {
+    /// Its code from an address on, if that is in it.
+    fn code_from(&self, at: u64) -> Option<&[u8]> {
+        let from = usize::try_from(at.checked_sub(self.start)?).ok()?;
+        let code = self.code.get(from..)?;
+        (!code.is_empty()).then_some(code)
+    }
+
     fn told_at(&self, at: u64) -> Option<i64> {
         let told = self.told.iter();
         let mut told = told.filter(|(start, end, _)| (*start..*end).contains(&at));
@@ -36,57 +43,100 @@ impl Function<'_> {
 
 /// How far the stack pointer is from where it was before the call of a function, in the instruction that ends at an address.
 pub(super) fn at(function: &Function<'_>, end: u64) -> Option<i64> {
-    let mut factory = InstructionInfoFactory::new();
-    let mut known: BTreeMap<u64, i64> = BTreeMap::new();
-    let mut waiting = vec![(function.start, function.told_at(function.start)?)];
-    let mut found = None;
-    while let Some((at, depth)) = waiting.pop() {
-        let Some(code) = at
-            .checked_sub(function.start)
-            .and_then(|from| function.code.get(usize::try_from(from).ok()?..))
-            .filter(|code| !code.is_empty())
-        else {
-            continue;
-        };
-        if let Some(known) = known.get(&at) {
-            if *known != depth {
+    let mut ways = Ways {
+        function,
+        end,
+        factory: InstructionInfoFactory::new(),
+        known: BTreeMap::new(),
+        left: BTreeSet::new(),
+        found: None,
+    };
+    ways.follow(function.start, function.told_at(function.start)?)?;
+    // The rest is come to by jumps to addresses that are computed, or by exceptions, which come out of calls.
+    let mut decoder = decoder(function.code, function.start)?;
+    while decoder.can_decode() {
+        let instruction = decoder.decode();
+        let at = instruction.ip();
+        let is_padding = matches!(instruction.mnemonic(), Mnemonic::Nop | Mnemonic::Int3);
+        if !is_padding && !ways.known.contains_key(&at) {
+            let mut left = ways.left.iter();
+            let depth = *left.next()?;
+            if left.next().is_some() {
                 return None;
             }
-            continue;
-        }
-        if known.len() >= MOST || function.told_at(at).is_some_and(|told| told != depth) {
-            return None;
-        }
-        known.insert(at, depth);
-        let mut decoder = Decoder::try_with_ip(64, code, at, DecoderOptions::NONE).ok()?;
-        let instruction = decoder.decode();
-        if instruction.is_invalid() {
-            return None;
-        }
-        let next = instruction.next_ip();
-        if next == end {
-            found = Some(depth);
-        }
-        let after = depth_after(&instruction, depth, &mut factory)?;
-        match instruction.flow_control() {
-            FlowControl::Next | FlowControl::Call | FlowControl::IndirectCall => {
-                waiting.push((next, after));
-            }
-            FlowControl::UnconditionalBranch => {
-                waiting.push((instruction.near_branch_target(), after));
-            }
-            FlowControl::ConditionalBranch => {
-                waiting.push((next, after));
-                waiting.push((instruction.near_branch_target(), after));
-            }
-            FlowControl::Return
-            | FlowControl::IndirectBranch
-            | FlowControl::Exception
-            | FlowControl::Interrupt => {}
-            FlowControl::XbeginXabortXend => return None,
+            ways.follow(at, depth)?;
         }
     }
-    found
+    ways.found
+}
+
+fn decoder(code: &[u8], at: u64) -> Option<Decoder<'_>> {
+    Decoder::try_with_ip(64, code, at, DecoderOptions::NONE).ok()
+}
+
+/// The ways through a function.
+struct Ways<'a> {
+    function: &'a Function<'a>,
+    /// Where the instruction ends that is asked for.
+    end: u64,
+    factory: InstructionInfoFactory,
+    /// How deep it is where instructions begin.
+    known: BTreeMap<u64, i64>,
+    /// How deep it is where ways lead on that cannot be followed.
+    left: BTreeSet<i64>,
+    found: Option<i64>,
+}
+
+impl Ways<'_> {
+    /// Follows all that begin at an address; nothing where that cannot be done.
+    fn follow(&mut self, at: u64, depth: i64) -> Option<()> {
+        let mut waiting = vec![(at, depth)];
+        while let Some((at, depth)) = waiting.pop() {
+            let Some(code) = self.function.code_from(at) else {
+                continue;
+            };
+            if let Some(known) = self.known.get(&at) {
+                if *known != depth {
+                    return None;
+                }
+                continue;
+            }
+            let told = self.function.told_at(at);
+            if self.known.len() >= MOST || told.is_some_and(|told| told != depth) {
+                return None;
+            }
+            self.known.insert(at, depth);
+            let instruction = decoder(code, at)?.decode();
+            if instruction.is_invalid() {
+                return None;
+            }
+            let next = instruction.next_ip();
+            if next == self.end {
+                self.found = Some(depth);
+            }
+            let after = depth_after(&instruction, depth, &mut self.factory)?;
+            match instruction.flow_control() {
+                FlowControl::Next => waiting.push((next, after)),
+                FlowControl::Call | FlowControl::IndirectCall => {
+                    self.left.insert(after);
+                    waiting.push((next, after));
+                }
+                FlowControl::UnconditionalBranch => {
+                    waiting.push((instruction.near_branch_target(), after));
+                }
+                FlowControl::ConditionalBranch => {
+                    waiting.push((next, after));
+                    waiting.push((instruction.near_branch_target(), after));
+                }
+                FlowControl::IndirectBranch => {
+                    self.left.insert(after);
+                }
+                FlowControl::Return | FlowControl::Exception | FlowControl::Interrupt => {}
+                FlowControl::XbeginXabortXend => return None,
+            }
+        }
+        Some(())
+    }
 }
 
 /// What an instruction makes of it; nothing where that depends on more than the instruction.

@@ -84,8 +84,48 @@ fn what_depends_on_more_than_the_code_is_not() {
         RETURN,
     ];
     assert_eq!(depth(&differ), None);
-    let ends = [PUSH_FRAME, RETURN, CALL, MARK];
-    assert_eq!(depth(&ends), None, "nothing leads there");
+}
+
+#[test]
+fn what_is_come_to_by_computed_jumps_is_as_deep_as_these() {
+    const JUMP: &[u8] = &[0xff, 0xe0];
+    let to_it = [PUSH_FRAME, FRAME, TAKE_32, JUMP, CALL, MARK, LEAVE, RETURN];
+    assert_eq!(depth(&to_it), Some(48));
+    let taken_there = [PUSH_FRAME, FRAME, JUMP, TAKE_32, CALL, MARK, LEAVE, RETURN];
+    assert_eq!(depth(&taken_there), Some(48));
+    // Back to what is known, and deeper.
+    let deeper = [
+        PUSH_FRAME,
+        FRAME,
+        &[0x74, 2],
+        JUMP,
+        CALL,
+        MARK,
+        LEAVE,
+        RETURN,
+        TAKE_32,
+        &[0xeb, 0xf3],
+    ];
+    assert_eq!(depth(&deeper), None);
+    let back = [
+        PUSH_FRAME,
+        FRAME,
+        &[0x74, 2],
+        JUMP,
+        CALL,
+        MARK,
+        LEAVE,
+        RETURN,
+        &[0xeb, 0xf7],
+    ];
+    assert_eq!(depth(&back), Some(16));
+    // By an exception, of calls that differ.
+    let differ = [
+        PUSH_FRAME, FRAME, CALL, PUSH, CALL, POP, LEAVE, RETURN, CALL, MARK, RETURN,
+    ];
+    assert_eq!(depth(&differ), None);
+    let no_way = [PUSH_FRAME, RETURN, CALL, MARK];
+    assert_eq!(depth(&no_way), None);
 }
 
 #[test]

@@ -134,6 +134,27 @@ const OLD_CODE: Code = Code {
     instructions: None,
 };
 
+/// Those of 3.9, which others have a part of.
+const FIRST: Layout = Layout {
+    previous_thread: 0,
+    next_thread: 8,
+    interpreter: 16,
+    thread_id: 176,
+    native_id: None,
+    frames: Frames::Objects {
+        innermost: 24,
+        back: 24,
+        code: 32,
+        last: 104,
+        unit: 1,
+        line: 108,
+        line_counts: LineCounts::Traced(80),
+    },
+    code: OLD_CODE,
+    text: OLD_TEXT,
+    lock: None,
+};
+
 impl Layout {
     /// Those of a version, if it is known: `sys.hexversion`.
     pub(super) fn of(version: u32) -> Option<Self> {
@@ -141,25 +162,7 @@ impl Layout {
         if !cfg!(all(target_os = "linux", target_pointer_width = "64")) {
             return None;
         }
-        let common = Self {
-            previous_thread: 0,
-            next_thread: 8,
-            interpreter: 16,
-            thread_id: 176,
-            native_id: None,
-            frames: Frames::Objects {
-                innermost: 24,
-                back: 24,
-                code: 32,
-                last: 104,
-                unit: 1,
-                line: 108,
-                line_counts: LineCounts::Traced(80),
-            },
-            code: OLD_CODE,
-            text: OLD_TEXT,
-            lock: None,
-        };
+        let common = FIRST;
         Some(match version >> 16 {
             0x0309 => common,
             0x030a => Self {
