@@ -1,4 +1,4 @@
-//! How much of the stack a function has taken, by its instructions: [`at`]. Pure.
+//! The depth of a function in the stack, by its instructions: [`at`]. Pure.
 //!
 //! The tables tell where the frame of a function is by the frame pointer, if it keeps one, which of a waiting thread nobody tells. But
 //! such a function moves the stack pointer by numbers that stand in its code, unless it makes room for arrays of any length. All ways

@@ -55,7 +55,7 @@ impl Damaged {
 impl Memory for Damaged {
     fn read(&self, at: u64, into: &mut [u8]) -> io::Result<()> {
         self.memory.read(at, into)?;
-        if self.next() % 8 == 0 && !into.is_empty() {
+        if self.next().is_multiple_of(8) && !into.is_empty() {
             let place = usize::try_from(self.next()).unwrap() % into.len();
             into[place] = self.next().to_le_bytes()[0];
         }
