@@ -103,6 +103,10 @@ impl fmt::Display for ThreadState {
 /// No values of variables are in it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own, and they go together in any way"
+)]
 pub struct Whereabouts {
     /// Whether the rank has said it itself.
     pub is_own_word: bool,
