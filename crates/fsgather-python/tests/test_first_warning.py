@@ -1,4 +1,4 @@
-"""What every rank hears at the first warning, 30 s after it came, of ranks that do not come for each reason that there is."""
+"""What ranks hear at the first warning, 30 s after it came, of ranks that do not come for each reason that there is."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def late(world: World) -> list[int]:
 
 
 @pytest.mark.parametrize("control", ["tcp", "markers"])
-def test_every_rank_hears_at_the_first_warning_what_each_of_the_others_does(world: World, hanging_file: Optional[Path], control: str) -> None:
+def test_those_who_wait_hear_at_the_first_warning_what_each_of_the_others_does(world: World, hanging_file: Optional[Path], control: str) -> None:
     (world.directory / "apart.py").write_text(APART)
     apart = subprocess.run(["unshare", "--pid", "--fork", "true"], capture_output=True).returncode == 0
     variables = {"HANGING_FILE": str(hanging_file)} if hanging_file else {}
