@@ -46,6 +46,11 @@ impl FileWorld {
         }
     }
 
+    /// Lets everything come that needs nobody any more: a daemon learns of what the last process had open only after its end.
+    pub(crate) fn settle(&mut self) {
+        self.reap(Moment::MAX);
+    }
+
     /// Notes what a new descriptor stands for. One of its number was closed, which its process is asked about at its next call.
     pub(crate) fn opened(&mut self, file: RawFd, handle: Handle) {
         if let Some(before) = self.handles.insert(file, handle) {

@@ -136,7 +136,8 @@ impl Script {
         }
         let limit = u64::try_from(LIMIT.as_nanos()).unwrap_or(u64::MAX);
         let outcome = machine.run(limit);
-        let inner = machine.inner();
+        let mut inner = machine.inner();
+        inner.files.settle();
         let killed = inner
             .processes
             .iter()
