@@ -255,9 +255,8 @@ impl Words {
     /// Stores words one after the other, in no order that others could rely on; nothing beyond the end.
     #[must_use = "nothing is there where there is no room"]
     pub fn store(&self, first: usize, values: &[u64]) -> Option<()> {
-        self.get(first.checked_add(values.len().saturating_sub(1))?)?;
-        for (index, value) in (first..).zip(values) {
-            self.get(index)?.store(*value, Ordering::Relaxed);
+        for (word, value) in self.several(first, values.len())?.iter().zip(values) {
+            word.store(*value, Ordering::Relaxed);
         }
         Some(())
     }
@@ -265,12 +264,18 @@ impl Words {
     /// A word, if there are so many.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<&AtomicU64> {
-        let start = index.checked_mul(size_of::<u64>())?;
-        range(start as u64, size_of::<u64>(), self.0.len() as u64)?;
-        // SAFETY: the word lies in the mapping (checked above), which is writable, lives as long as the reference and cannot
+        self.several(index, 1)?.first()
+    }
+
+    /// So many words from this one on, if there are so many.
+    fn several(&self, first: usize, count: usize) -> Option<&[AtomicU64]> {
+        let start = first.checked_mul(size_of::<u64>())?;
+        let len = count.checked_mul(size_of::<u64>())?;
+        range(start as u64, len, self.0.len() as u64)?;
+        // SAFETY: the words lie in the mapping (checked above), which is writable, lives as long as the reference and cannot
         // lose pages (those of a named file this user alone could take away, which is a signal and no wrong memory); mappings
-        // begin at a page, so that each word is aligned. All processes reach it as an atomic alone.
-        Some(unsafe { AtomicU64::from_ptr(self.0.as_mut_ptr().add(start).cast()) })
+        // begin at a page, so that each word is aligned. All processes reach them as atomics alone.
+        Some(unsafe { std::slice::from_raw_parts(self.0.as_mut_ptr().add(start).cast(), count) })
     }
 }
 

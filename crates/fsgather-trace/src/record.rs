@@ -132,7 +132,11 @@ const CHECKSUM_AT: usize = CallRecord::WORDS - 1;
 
 /// A record that is being written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct RecordWords([u64; CallRecord::WORDS]);
+pub(crate) struct RecordWords {
+    words: [u64; CallRecord::WORDS],
+    /// The texts' part of the checksum: they stay as they are.
+    of_texts: u64,
+}
 
 /// A word of a record that changes while its call goes on.
 #[derive(Clone, Copy, Debug)]
@@ -173,15 +177,18 @@ impl RecordWords {
         let mut words = [0; CallRecord::WORDS];
         words[TEXT_AT..CHECKSUM_AT].copy_from_slice(&text);
         words[SEVERAL] = u64::from(ranks);
-        Self(words)
+        Self {
+            words,
+            of_texts: hash(&text),
+        }
     }
 
     pub(crate) fn set(&mut self, field: Field, value: u64) {
-        self.0[field as usize] = value;
+        self.words[field as usize] = value;
     }
 
     pub(crate) fn get(&self, field: Field) -> u64 {
-        self.0[field as usize]
+        self.words[field as usize]
     }
 
     pub(crate) fn set_outcome(&mut self, outcome: Outcome) {
@@ -201,7 +208,7 @@ impl RecordWords {
     }
 
     pub(crate) fn is_decided(&self) -> bool {
-        self.get(Field::Decided) != 0 && self.0[SEVERAL].to_le_bytes()[AWAITED_BYTE] == 0
+        self.get(Field::Decided) != 0 && self.words[SEVERAL].to_le_bytes()[AWAITED_BYTE] == 0
     }
 
     pub(crate) fn set_cause(&mut self, cause: Cause) {
@@ -213,22 +220,26 @@ impl RecordWords {
     }
 
     fn set_byte(&mut self, at: usize, value: u8) {
-        let mut bytes = self.0[SEVERAL].to_le_bytes();
+        let mut bytes = self.words[SEVERAL].to_le_bytes();
         bytes[at] = value;
-        self.0[SEVERAL] = u64::from_le_bytes(bytes);
+        self.words[SEVERAL] = u64::from_le_bytes(bytes);
     }
 
     /// The words, the last of which tells that they belong together.
-    pub(crate) fn sealed(&self) -> [u64; CallRecord::WORDS] {
-        let mut words = self.0;
-        words[CHECKSUM_AT] = checksum(&words);
-        words
+    pub(crate) fn sealed(&mut self) -> &[u64; CallRecord::WORDS] {
+        self.words[CHECKSUM_AT] = hash(&self.words[..TEXT_AT]) ^ self.of_texts;
+        &self.words
     }
 }
 
-/// Of the words before the last one, as they lie in memory: the file is of this host.
+/// Of words as they lie in memory: the file is of this host.
+fn hash(words: &[u64]) -> u64 {
+    XxHash3_64::oneshot(bytemuck::cast_slice(words))
+}
+
+/// Of all words but the last one, that of the texts for itself.
 fn checksum(words: &[u64; CallRecord::WORDS]) -> u64 {
-    XxHash3_64::oneshot(bytemuck::cast_slice(&words[..CHECKSUM_AT]))
+    hash(&words[..TEXT_AT]) ^ hash(&words[TEXT_AT..CHECKSUM_AT])
 }
 
 /// As much of a place as fits into so many bytes: its end, from a directory on, where it is one of a file.
@@ -255,8 +266,7 @@ impl CallRecord {
     /// Reads words; none where no record was ever written, or one was being written.
     #[must_use]
     pub fn from_words(words: &[u64; Self::WORDS]) -> Option<Self> {
-        let words_of = RecordWords(*words);
-        let get = |field| words_of.get(field);
+        let get = |field: Field| words[field as usize];
         if words[CHECKSUM_AT] != checksum(words) || get(Field::Count) == 0 {
             return None;
         }
@@ -368,7 +378,7 @@ mod tests {
 
     #[test]
     fn what_was_written_is_read() {
-        let record = CallRecord::from_words(&words().sealed()).unwrap();
+        let record = CallRecord::from_words(words().sealed()).unwrap();
         assert_eq!(record.operation, "all_gather");
         assert_eq!(record.site, "/home/ada/eval.py:42");
         assert_eq!((record.ranks, record.last), (4, Some(2)));
@@ -385,7 +395,7 @@ mod tests {
         let mut words = RecordWords::new("start_gather", "eval.py:42", 4);
         words.set(Field::Count, 7);
         words.set(Field::HandedIn, 3_000);
-        let read = |words: &RecordWords| CallRecord::from_words(&words.sealed()).unwrap();
+        let read = |words: &RecordWords| CallRecord::from_words(words.clone().sealed()).unwrap();
         assert!(!read(&words).is_waiting());
         words.set_awaited(Some(5_000));
         let awaited = read(&words);
@@ -401,10 +411,10 @@ mod tests {
 
     #[test]
     fn a_torn_record_and_an_empty_one_are_none() {
-        let old = words().sealed();
+        let old = *words().sealed();
         let mut changed = words();
         changed.set(Field::Ended, 12_000);
-        let new = changed.sealed();
+        let new = *changed.sealed();
         for cut in 1..CallRecord::WORDS {
             let mut torn = old;
             torn[..cut].copy_from_slice(&new[..cut]);
@@ -433,6 +443,6 @@ mod tests {
         let long = RecordWords::new(&"o".repeat(200), &"s".repeat(200), 1);
         let mut long = long;
         long.set(Field::Count, 1);
-        assert!(CallRecord::from_words(&long.sealed()).is_some());
+        assert!(CallRecord::from_words(long.sealed()).is_some());
     }
 }

@@ -154,27 +154,29 @@ impl Recorder {
 
     fn add(&self, ticket: &Ticket, ranks: u32, waits: bool) {
         let call = &ticket.call;
-        let mut words = RecordWords::new(call.operation.name(), call.site.as_str(), ranks);
+        let noted = Instant::now();
+        let begun = self.time(noted);
+        let mut open = Open {
+            key: (ticket.channel, ticket.epoch),
+            words: RecordWords::new(call.operation.name(), call.site.as_str(), ranks),
+            noted,
+        };
+        let words = &mut open.words;
         words.set(Field::Channel, ticket.channel.get());
         words.set(Field::Epoch, ticket.epoch.get());
         words.set(Field::Number, call.number);
-        let noted = Instant::now();
-        words.set(Field::Begun, self.time(noted));
+        words.set(Field::Begun, begun);
         if waits {
-            words.set(Field::HandedIn, self.time(noted));
+            words.set(Field::HandedIn, begun);
         }
         let mut state = lock(&self.state);
         state.count += 1;
         words.set(Field::Count, state.count);
         words.set(Field::MovedBefore, state.moved);
-        self.write(&words, state.count);
+        self.write(words, state.count);
         self.place.write_count(state.count);
         if state.open.len() < MOST_OPEN {
-            state.open.push(Open {
-                key: (ticket.channel, ticket.epoch),
-                words,
-                noted,
-            });
+            state.open.push(open);
         }
     }
 
@@ -192,7 +194,7 @@ impl Recorder {
             let now = Instant::now();
             if now.saturating_duration_since(open.noted) >= EVERY {
                 open.noted = now;
-                self.write(&open.words, count);
+                self.write(&mut open.words, count);
             }
         }
     }
@@ -212,7 +214,7 @@ impl Recorder {
         let moved = words.get(Field::Moved);
         let more = bytes.saturating_sub(moved);
         words.set(Field::Moved, moved.max(bytes));
-        self.write(&open.words, count);
+        self.write(&mut open.words, count);
         state.moved = state.moved.saturating_add(more);
     }
 
@@ -239,39 +241,39 @@ impl Recorder {
 
     /// All have come, `last` of the world's ranks the last of them, and with that the call is over.
     pub fn decided_and_done(&self, ticket: &Ticket, last: Option<Rank>) {
-        let mut state = lock(&self.state);
-        if let Some(mut open) = take(&mut state, ticket) {
-            let now = self.time(Instant::now());
-            open.words.set_decided(now);
-            open.words.set(
+        self.close(ticket, |words, now| {
+            words.set_decided(now);
+            words.set(
                 Field::Last,
                 last.map_or(0, |last| u64::from(last.get()) + 1),
             );
-            open.words.set(Field::Ended, now);
-            open.words.set_outcome(Outcome::Done);
-            self.write(&open.words, state.count);
-        }
+            words.set_outcome(Outcome::Done);
+        });
     }
 
     /// The call is over.
     pub fn end(&self, ticket: &Ticket, outcome: Outcome) {
-        self.close(ticket, |words| words.set_outcome(outcome));
+        self.close(ticket, |words, _| words.set_outcome(outcome));
     }
 
     /// The call is over, with an error of this cause.
     pub fn failed(&self, ticket: &Ticket, cause: Cause) {
-        self.close(ticket, |words| {
+        self.close(ticket, |words, _| {
             words.set_outcome(Outcome::Failed);
             words.set_cause(cause);
         });
     }
 
-    fn close(&self, ticket: &Ticket, change: impl FnOnce(&mut RecordWords)) {
+    fn close(&self, ticket: &Ticket, change: impl FnOnce(&mut RecordWords, u64)) {
         let mut state = lock(&self.state);
-        if let Some(mut open) = take(&mut state, ticket) {
-            open.words.set(Field::Ended, self.time(Instant::now()));
-            change(&mut open.words);
-            self.write(&open.words, state.count);
+        let count = state.count;
+        if let Some(at) = place(&state, ticket) {
+            let words = &mut state.open[at].words;
+            let now = self.time(Instant::now());
+            words.set(Field::Ended, now);
+            change(words, now);
+            self.write(words, count);
+            state.open.swap_remove(at);
         }
     }
 
@@ -280,7 +282,7 @@ impl Recorder {
         let count = state.count;
         if let Some(open) = find(&mut state, ticket) {
             change(&mut open.words, self.time(Instant::now()));
-            self.write(&open.words, count);
+            self.write(&mut open.words, count);
         }
     }
 
@@ -291,7 +293,7 @@ impl Recorder {
     }
 
     /// One writer at a time: the lock of the state is held. `count` calls have begun by now.
-    fn write(&self, words: &RecordWords, count: u64) {
+    fn write(&self, words: &mut RecordWords, count: u64) {
         let own = words.get(Field::Count);
         if own + KEPT <= count {
             // The place of a call that took so long is a later one's.
@@ -300,7 +302,7 @@ impl Recorder {
         let place = own.saturating_sub(1) % KEPT;
         let first = calls::HEADER_LEN / size_of::<u64>()
             + usize::try_from(place).unwrap_or_default() * CallRecord::WORDS;
-        self.place.write(first, &words.sealed());
+        self.place.write(first, words.sealed());
         self.changes.fetch_add(1, Ordering::Release);
     }
 }
@@ -330,14 +332,14 @@ const WORDS: usize = (calls::HEADER_LEN + LEN_OF_RECORDS) / size_of::<u64>();
 const KEPT_LEN: usize = KEPT as usize;
 
 fn find<'a>(state: &'a mut State, ticket: &Ticket) -> Option<&'a mut Open> {
-    let key = (ticket.channel, ticket.epoch);
-    state.open.iter_mut().rev().find(|open| open.key == key)
+    let place = place(state, ticket)?;
+    state.open.get_mut(place)
 }
 
-fn take(state: &mut State, ticket: &Ticket) -> Option<Open> {
+/// Where the last one of this call stands.
+fn place(state: &State, ticket: &Ticket) -> Option<usize> {
     let key = (ticket.channel, ticket.epoch);
-    let found = state.open.iter().position(|open| open.key == key)?;
-    Some(state.open.swap_remove(found))
+    state.open.iter().rposition(|open| open.key == key)
 }
 
 #[cfg(test)]

@@ -48,7 +48,7 @@ pub use question::{LONGEST_ANSWER, Question};
 
 const MAGIC: [u8; 8] = *b"\x89FSB\r\n\x1a\n";
 /// 1: the first. 2: why a call was not decided with all its ranks.
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 const FIXED_LEN: usize = 16;
 const CHECKSUM_LEN: usize = 16;
 
