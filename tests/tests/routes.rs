@@ -102,6 +102,29 @@ fn groups_of_a_world_that_sets_up_later_agree_on_where_payloads_go() {
     }
 }
 
+/// Some members know from another group what it takes to connect, and the first member is not rank 0.
+#[test]
+fn a_group_without_rank_0_at_its_head_connects_like_any_other() {
+    let place = place();
+    let world = World::new(RANKS, place.path()).with("FSGATHER_TRANSPORT", "memory");
+    let mut stage = Stage::new();
+    stage.start_all(&world, |rank| {
+        let calls = "all_gather_bytes:200000* close_group";
+        let pair = if rank < 2 {
+            format!("group:0,1 {calls}")
+        } else {
+            format!("group:3,2 {calls}")
+        };
+        format!("join_to_set_up_later {pair} group:2,1,0,3 {calls} close")
+    });
+    stage.succeed(everybody(RANKS));
+    // Nor do payloads go through rank 0, of which all would be warned.
+    for end in stage.end_all(everybody(RANKS)) {
+        assert_eq!(end.warnings(), [""; 0]);
+    }
+    assert_nothing_left(place.path());
+}
+
 #[test]
 fn ranks_that_set_up_later_and_were_told_different_ways_take_that_of_rank_0() {
     let place = place();

@@ -67,7 +67,7 @@ struct ToldPlan {
     /// Which payloads it was told to verify.
     verify: Verify,
     /// What the ranks of the world must know to connect to each other, if it comes to that; told by its rank 0, which is
-    /// root of the first set-up of all its ranks, and by no other.
+    /// root of the first set-up of all its ranks, and by no other. Where there is no such set-up it is told at the beginning.
     secret: Option<[u8; 32]>,
 }
 
@@ -135,14 +135,24 @@ pub(crate) fn settle(inner: &GroupState, request: &PathRequest, call: &Call) -> 
 }
 
 /// Agrees on which way calls take that ask for nothing else, and leaves it to them to find out where that leads.
+///
+/// All have the secret for connections from now on: a group without rank 0 would not be told it, and one of whose members
+/// some had it from another group would not agree on whether there can be connections.
 pub(crate) fn agree_on_transport(
     inner: &GroupState,
     request: &PathRequest,
     call: Call,
 ) -> Result<(), Error> {
-    let table = inner.exchange.exchange(call, encode(&request.transport)?)?;
+    let links = &inner.world.links;
+    let secret = (inner.exchange.rank() == Rank::ZERO).then(|| links.draw_secret());
+    let own = encode(&(request.transport, secret))?;
+    let table = inner.exchange.exchange(call, own)?;
     let told = table.and_then(|table| table.bodies.into_iter().next());
-    agreed(inner, request, decode(told.as_ref())?);
+    let (transport, secret) = decode(told.as_ref())?;
+    if let Some(secret) = secret {
+        links.keep_secret(secret);
+    }
+    agreed(inner, request, transport);
     Ok(())
 }
 
